@@ -1,0 +1,74 @@
+#include "cluster/base/clock.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace onepiece::base {
+namespace {
+
+class RealClock final : public Clock {
+ public:
+  MonotonicTime Now() const override { return std::chrono::steady_clock::now(); }
+  WallTime WallNow() const override { return std::chrono::system_clock::now(); }
+  bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
+                 std::stop_token stop, MonotonicTime deadline,
+                 const std::function<bool()>& predicate) override {
+    return condition.wait_until(lock, std::move(stop), deadline, predicate);
+  }
+};
+
+}  // namespace
+
+Clock& SystemClock() {
+  static RealClock clock;
+  return clock;
+}
+
+ManualClock::ManualClock(WallTime start) : start_(start) {}
+
+MonotonicTime ManualClock::Now() const {
+  const std::lock_guard lock(mutex_);
+  return MonotonicTime(offset_);
+}
+
+WallTime ManualClock::WallNow() const {
+  const std::lock_guard lock(mutex_);
+  return start_ + offset_;
+}
+
+bool ManualClock::WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
+                            std::stop_token stop, MonotonicTime deadline,
+                            const std::function<bool()>& predicate) {
+  // Polls in real time for the moved clock: Advance() cannot notify a condition that it does not know, and a
+  // millisecond of real time never changes what the test sees.
+  while (!predicate() && Now() < deadline && !stop.stop_requested()) {
+    condition.wait_for(lock, stop, std::chrono::milliseconds(1), predicate);
+  }
+  return predicate();
+}
+
+void ManualClock::Advance(Duration by) {
+  const std::lock_guard lock(mutex_);
+  offset_ += by;
+}
+
+double TimeScale() {
+  static const double scale = [] {
+    const char* text = std::getenv("ONEPIECE_TIME_SCALE");
+    const double value = text != nullptr ? std::atof(text) : 1.0;
+    return value > 0 ? std::clamp(value, 0.01, 1000.0) : 1.0;
+  }();
+  return scale;
+}
+
+Duration Scaled(Duration timeout) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::nano>(timeout) * TimeScale());
+}
+
+std::int64_t ToUnixMs(WallTime time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+
+WallTime FromUnixMs(std::int64_t unix_ms) { return WallTime(std::chrono::milliseconds(unix_ms)); }
+
+}  // namespace onepiece::base

@@ -1,0 +1,61 @@
+// Time that tests control. Nothing outside program entry points reads the system's clock directly.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+
+namespace onepiece::base {
+
+using Duration = std::chrono::nanoseconds;
+/// Monotonic time since an arbitrary start; for intervals and deadlines inside one process.
+using MonotonicTime = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+/// Unix time; crosses processes (deadlines in messages, timestamps in records).
+using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
+
+/// Source of time. Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  [[nodiscard]] virtual MonotonicTime Now() const = 0;
+  [[nodiscard]] virtual WallTime WallNow() const = 0;
+  /// Waits until `predicate` holds, `deadline` passes on this clock, or `stop` is requested. Returns the
+  /// predicate's last value. `lock` must hold the mutex that guards what the predicate reads; whoever changes it
+  /// notifies `condition`.
+  virtual bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
+                         std::stop_token stop, MonotonicTime deadline,
+                         const std::function<bool()>& predicate) = 0;
+};
+
+/// The system's clocks. One instance serves the whole process.
+Clock& SystemClock();
+
+/// A clock that stands still until told to move. Thread-safe.
+class ManualClock final : public Clock {
+ public:
+  explicit ManualClock(WallTime start = WallTime(std::chrono::hours(24 * 365 * 55)));
+  [[nodiscard]] MonotonicTime Now() const override;
+  [[nodiscard]] WallTime WallNow() const override;
+  bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
+                 std::stop_token stop, MonotonicTime deadline,
+                 const std::function<bool()>& predicate) override;
+  /// Moves both clocks forward and wakes every waiter whose deadline has come.
+  void Advance(Duration by);
+
+ private:
+  mutable std::mutex mutex_;
+  Duration offset_{};  // Guarded by mutex_.
+  WallTime start_;
+};
+
+/// $ONEPIECE_TIME_SCALE (default 1, bounded to [0.01, 1000]): every timeout of the product is multiplied by it.
+double TimeScale();
+/// `timeout` × TimeScale().
+Duration Scaled(Duration timeout);
+/// Milliseconds since the Unix epoch.
+std::int64_t ToUnixMs(WallTime time);
+WallTime FromUnixMs(std::int64_t unix_ms);
+
+}  // namespace onepiece::base

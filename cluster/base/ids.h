@@ -1,0 +1,55 @@
+// Identifiers: UID of a job, and strong integer ids that the compiler keeps apart.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace onepiece::base {
+
+/// 128-bit identifier of a job (DESIGN §3). A value type; thread-safe to read.
+class Uid {
+ public:
+  constexpr Uid() = default;
+  explicit constexpr Uid(std::array<std::uint8_t, 16> bytes) : bytes_(bytes) {}
+
+  /// A fresh UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, 74 bits from the system's random source.
+  static Uid Generate(std::int64_t unix_ms);
+  /// A fresh UUIDv4: 122 random bits.
+  static Uid GenerateRandom();
+  /// Parses "018f2b1c-....-............" (36 characters, any case); nullopt when malformed.
+  static std::optional<Uid> Parse(std::string_view text);
+
+  /// Lower-case canonical form, 36 characters.
+  [[nodiscard]] std::string ToString() const;
+  [[nodiscard]] constexpr const std::array<std::uint8_t, 16>& bytes() const { return bytes_; }
+  [[nodiscard]] constexpr bool IsNil() const { return *this == Uid(); }
+  friend constexpr auto operator<=>(const Uid&, const Uid&) = default;
+
+ private:
+  std::array<std::uint8_t, 16> bytes_{};
+};
+
+/// An integer id of its own type: `using Epoch = StrongId<struct EpochTag>`.
+template <typename Tag, typename Value = std::uint64_t>
+struct StrongId {
+  Value value{};
+  friend constexpr auto operator<=>(const StrongId&, const StrongId&) = default;
+};
+
+/// `count` bytes from the system's random source.
+void FillRandom(void* out, std::size_t count);
+/// 64 bits from the system's random source, never 0.
+std::uint64_t RandomU64();
+
+}  // namespace onepiece::base
+
+template <>
+struct std::hash<onepiece::base::Uid> {
+  std::size_t operator()(const onepiece::base::Uid& uid) const noexcept;
+};

@@ -1,0 +1,82 @@
+# Every target of the tree is made by one of these functions, so that flags, layout and test rules have one place.
+
+add_library(onepiece_flags INTERFACE)
+target_compile_options(onepiece_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror=switch -Werror=return-type
+  $<$<BOOL:${ONEPIECE_WERROR}>:-Werror>)
+target_compile_definitions(onepiece_flags INTERFACE QT_NO_KEYWORDS)
+
+# onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): static library onepiece::NAME; headers are included by
+# their path from the top of the tree. A library without sources is an INTERFACE one.
+function(onepiece_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;DEPS;PRIVATE_DEPS")
+  if(A_SOURCES)
+    add_library(onepiece_${name} STATIC ${A_SOURCES})
+    target_sources(onepiece_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
+    target_link_libraries(onepiece_${name} PUBLIC ${A_DEPS} PRIVATE onepiece_flags ${A_PRIVATE_DEPS})
+  else()
+    add_library(onepiece_${name} INTERFACE)
+    target_sources(onepiece_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
+    target_link_libraries(onepiece_${name} INTERFACE ${A_DEPS})
+  endif()
+  add_library(onepiece::${name} ALIAS onepiece_${name})
+endfunction()
+
+# onepiece_program(NAME SOURCES .. DEPS ..): a program in bin/. It exports its symbols to stage plug-ins.
+function(onepiece_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;DEPS")
+  add_executable(${name} ${A_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} onepiece_flags)
+endfunction()
+
+# onepiece_stage_plugin(NAME SOURCES .. DEPS ..): a loadable stage plug-in in lib/onepiece/stages.
+function(onepiece_stage_plugin name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;DEPS")
+  add_library(${name} MODULE ${A_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} onepiece_flags)
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ONEPIECE_STAGE_PLUGIN_DIR} PREFIX "")
+endfunction()
+
+# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs]): a Qt Test program,
+# registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end.
+function(onepiece_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${A_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  # moc by hand, without include paths: moc 6.4 fails on <concepts>, and needs no header to find a test's slots.
+  list(GET A_SOURCES 0 main_source)
+  cmake_path(GET main_source STEM stem)
+  add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/moc
+    COMMAND Qt6::moc -i ${CMAKE_CURRENT_SOURCE_DIR}/${main_source} -o ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc
+    DEPENDS ${main_source} VERBATIM)
+  target_sources(${name} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/moc)
+  target_link_libraries(${name} PRIVATE ${A_DEPS} Qt6::Test onepiece_flags)
+  target_compile_definitions(${name} PRIVATE
+    ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  if(A_PROGRAMS)
+    add_dependencies(${name} ${A_PROGRAMS})
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
+    ENVIRONMENT "QT_QPA_PLATFORM=offscreen;ONEPIECE_BIN_DIR=${PROJECT_BINARY_DIR}/bin")
+  list(TRANSFORM A_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  set_property(GLOBAL APPEND PROPERTY ONEPIECE_TEST_SOURCES ${A_SOURCES})
+endfunction()
+
+# A test file that no onepiece_test() builds is an error: tests that silently leave the build rot.
+function(onepiece_check_tests_registered)
+  get_property(known GLOBAL PROPERTY ONEPIECE_TEST_SOURCES)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cc)
+  list(REMOVE_ITEM found ${known})
+  if(found)
+    message(SEND_ERROR "Test files not registered with onepiece_test(): ${found}")
+  endif()
+endfunction()

@@ -1,0 +1,60 @@
+#include "cluster/base/ids.h"
+
+#include <QtTest>
+#include <set>
+
+#include "cluster/base/clock.h"
+#include "cluster/base/status.h"
+
+namespace onepiece::base {
+
+class IdsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Generate_IsVersion7AndCarriesTheTime() {
+    const Uid uid = Uid::Generate(0x0123456789ab);
+    const std::string text = uid.ToString();
+    QCOMPARE(text.substr(0, 13), std::string("01234567-89ab"));
+    QCOMPARE(text[14], '7');
+    QVERIFY(std::string_view("89ab").find(text[19]) != std::string_view::npos);
+  }
+
+  void Generate_DoesNotRepeat() {
+    std::set<Uid> seen;
+    for (int i = 0; i < 1000; ++i) seen.insert(Uid::Generate(1));
+    QCOMPARE(seen.size(), std::size_t{1000});
+  }
+
+  void Parse_ReturnsWhatToStringWroteInAnyCase() {
+    const Uid uid = Uid::GenerateRandom();
+    QVERIFY(Uid::Parse(uid.ToString()) == uid);
+    QVERIFY(Uid::Parse(QString::fromStdString(uid.ToString()).toUpper().toStdString()) == uid);
+  }
+
+  void Parse_RefusesMalformedText_data() {
+    QTest::addColumn<QString>("text");
+    QTest::newRow("empty") << "";
+    QTest::newRow("no dashes") << "0123456789abcdef0123456789abcdef";
+    QTest::newRow("dash misplaced") << "0123456-789ab-cdef-0123-456789abcdef";
+    QTest::newRow("not hex") << "0123456g-89ab-cdef-0123-456789abcdef";
+    QTest::newRow("too long") << "01234567-89ab-cdef-0123-456789abcdef0";
+  }
+  void Parse_RefusesMalformedText() {
+    QFETCH(QString, text);
+    QVERIFY(!Uid::Parse(text.toStdString()).has_value());
+  }
+
+  void Reason_SurvivesAnnotate() {
+    const auto status = Annotate(
+        MakeError(absl::StatusCode::kNotFound, "UNKNOWN_APP", "no app x", {{"app", "x"}}), "submit");
+    QCOMPARE(Message(status), std::string("submit: no app x"));
+    QCOMPARE(GetReason(status).reason, std::string("UNKNOWN_APP"));
+    QCOMPARE(GetReason(status).metadata.at("app"), std::string("x"));
+    QVERIFY(GetReason(absl::InternalError("x")).reason.empty());
+  }
+};
+
+}  // namespace onepiece::base
+
+QTEST_GUILESS_MAIN(onepiece::base::IdsTest)
+#include "ids_test.moc"
