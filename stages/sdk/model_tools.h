@@ -1,0 +1,73 @@
+// Tools that a plug-in offers for its model files: what `onepiece verify` and `onepiece inspect` call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace onepiece::sdk {
+
+/// One recorded output against what this build computed.
+struct OutputError {
+  std::string name;
+  double error = 0;      ///< ‖out − ref‖ / ‖ref‖, unless `metric` says otherwise.
+  double tolerance = 0;  ///< Largest error that passes.
+  std::string metric = "relative_error";
+};
+
+struct VerifyReport {
+  std::string component;             ///< Class name, "scheduler", or "reference".
+  std::vector<OutputError> outputs;  ///< Those compared, in file order.
+  int total = 0;                     ///< Outputs recorded in the file.
+  std::vector<std::string> skipped;  ///< Recorded outputs that were not compared.
+  /// Every recorded output was compared and lies within its tolerance.
+  [[nodiscard]] bool ok() const {
+    if (static_cast<int>(outputs.size()) != total || total == 0) return false;
+    for (const auto& output : outputs) {
+      if (!(output.error <= output.tolerance)) return false;  // Not a NaN either.
+    }
+    return true;
+  }
+};
+
+struct TensorGroup {
+  std::string dtype;
+  std::int64_t tensors = 0, parameters = 0, bytes = 0;
+};
+
+struct ComponentReport {
+  std::string name;        ///< Folder name: "transformer".
+  std::string class_name;  ///< From config.json.
+  std::string stage;       ///< Stage that loads it, empty when none does.
+  std::vector<TensorGroup> weights;
+};
+
+struct StageMemory {
+  std::string stage;
+  std::int64_t weight_bytes = 0;      ///< Held while the stage is loaded.
+  std::int64_t activation_bytes = 0;  ///< Estimated peak on top for one job of the model's default size.
+};
+
+struct InspectReport {
+  std::string model;
+  std::vector<ComponentReport> components;
+  std::vector<StageMemory> stages;
+  std::vector<std::string> problems;  ///< Names or shapes that do not fit `expect`, when that was asked.
+};
+
+/// Offered by a plug-in. Thread-safe.
+class ModelTools {
+ public:
+  virtual ~ModelTools() = default;
+  /// Runs the component in `dir` on the inputs recorded in its io.safetensors.
+  virtual absl::StatusOr<VerifyReport> Verify(const std::string& dir, double tolerance, int threads) const = 0;
+  /// Replays the generation recorded in `reference` from its prompt string and settings.
+  virtual absl::StatusOr<VerifyReport> VerifyReference(const std::string& model_dir, const std::string& reference,
+                                                       int threads) const = 0;
+  /// Reads headers only, never weights.
+  virtual absl::StatusOr<InspectReport> Inspect(const std::string& dir) const = 0;
+};
+
+}  // namespace onepiece::sdk
