@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/piece.h"
 #include "cluster/message/artifact.h"
 
 namespace onepiece::message {
@@ -49,11 +50,7 @@ inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{4} << 30;
 inline constexpr std::size_t kMaxArtifacts = 256;
 inline constexpr std::size_t kArtifactAlignBytes = 64;
 
-/// A piece of an encoded message. `crc32c` is that of `bytes`, so that a transport need not read them again.
-struct Piece {
-  std::span<const std::byte> bytes;
-  std::uint32_t crc32c = 0;
-};
+using Piece = base::Piece;
 
 /// An encoded message as pieces to be written one after the other: tensors are not copied, so `artifacts` keeps
 /// the message's buffers alive. Movable, not copyable: pieces point into it.

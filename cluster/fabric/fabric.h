@@ -1,0 +1,191 @@
+// One-sided memory: a process registers a Region, hands its RemoteRegion to peers over the control plane, and a
+// peer's Channel writes, reads, compares-and-swaps and fetch-adds in it without any help of the region's owner.
+//
+// Promised by every backend: the operations of a chain take effect in order; one completion for the chain; a
+// deadline; an error breaks the channel for good (the owner connects a new one with a new incarnation).
+// Not promised: atomicity of plain reads and writes, not even of 8 bytes. Readers of memory that a peer may be
+// writing check what they read (cluster/ring/layout.h does).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+
+namespace onepiece::fabric {
+
+/// Names memory of another process. Travels as bytes on the control plane. A value type.
+struct RemoteRegion {
+  std::string backend;             ///< "shm".
+  std::string address;             ///< What the backend finds it by: the segment's name.
+  std::uint64_t length_bytes = 0;  ///< Size of the memory that peers may use.
+  std::uint64_t key = 0;           ///< Random; a segment with another key is refused.
+
+  [[nodiscard]] std::string Serialize() const;
+  /// Errors: INVALID_ARGUMENT with reason MALFORMED_REGION. Checks form and bounds, not existence.
+  static absl::StatusOr<RemoteRegion> Parse(std::string_view bytes);
+  friend bool operator==(const RemoteRegion&, const RemoteRegion&) = default;
+};
+
+/// Names a process for the whole life of the host: a process id alone may be reused. A value type.
+struct PeerIdentity {
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;  ///< Clock ticks since boot, /proc/PID/stat field 22.
+  friend bool operator==(const PeerIdentity&, const PeerIdentity&) = default;
+};
+
+/// Watches one process. Thread-safe.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  /// True once the process is dead: none of its operations can take effect any more. Never waits.
+  [[nodiscard]] virtual bool IsDead() const = 0;
+};
+
+/// Registered memory of this process. Zeroed at first. Its pages are present: touching them never fails or faults
+/// in from disk.
+///
+/// Ownership  Destruction retires it: peers' channels break, the name disappears. Peers' late writes land in
+///            memory that nobody reads.
+/// Threading  Thread-safe; the bytes are the caller's business (LoadWord, StoreWord for shared words).
+class Region {
+ public:
+  virtual ~Region() = default;
+  [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
+  [[nodiscard]] virtual const RemoteRegion& remote() const = 0;
+  /// How often the doorbell has been rung (wraps around). Read it *before* the last look at the memory.
+  [[nodiscard]] virtual std::uint32_t doorbell() const = 0;
+  /// Sleeps until the doorbell count differs from `seen` or `limit` of real time passes; may wake early.
+  virtual void WaitDoorbell(std::uint32_t seen, base::Duration limit) = 0;
+  /// Rings the doorbell from this process.
+  virtual void RingDoorbell() = 0;
+};
+
+/// One operation of a chain. Offsets are bytes from the region's start. What the spans and pointers refer to
+/// must live until Execute returns.
+struct Op {
+  enum class Kind : std::uint8_t {
+    kWrite,           ///< Payload: the pieces, one after the other.
+    kWriteWords,      ///< Control words that the peer may be reading; in address order.
+    kRead,            ///< Payload that nobody is writing.
+    kReadWords,       ///< Control words that somebody may be writing.
+    kCompareAndSwap,  ///< On an aligned word: `value` if it was `compare`; `*old_value` is what was there.
+    kFetchAdd,        ///< On an aligned word: adds `value`; `*old_value` is what was there.
+    kNotify,          ///< Rings the region's doorbell.
+  };
+  using Pieces = std::span<const std::span<const std::byte>>;
+
+  Kind kind = Kind::kNotify;
+  const char* name = "";  ///< Static text, what the fault decorator and logs call this step.
+  std::uint64_t offset = 0;
+  Pieces pieces;
+  std::span<const std::uint64_t> words;
+  std::span<std::byte> into;
+  std::span<std::uint64_t> words_into;
+  std::uint64_t compare = 0;
+  std::uint64_t value = 0;
+  std::uint64_t* old_value = nullptr;
+
+  static Op Write(const char* name, std::uint64_t offset, Pieces pieces);
+  static Op WriteWords(const char* name, std::uint64_t offset, std::span<const std::uint64_t> words);
+  static Op Read(const char* name, std::uint64_t offset, std::span<std::byte> into);
+  static Op ReadWords(const char* name, std::uint64_t offset, std::span<std::uint64_t> into);
+  static Op CompareAndSwap(const char* name, std::uint64_t offset, std::uint64_t compare,
+                           std::uint64_t value, std::uint64_t* old_value);
+  static Op FetchAdd(const char* name, std::uint64_t offset, std::uint64_t value,
+                     std::uint64_t* old_value);
+  static Op Notify(const char* name);
+
+  /// Bytes that the operation moves (8 for an atomic one).
+  [[nodiscard]] std::uint64_t size_bytes() const;
+};
+
+/// What a channel has done; every number only grows.
+struct ChannelCounters {
+  std::uint64_t operations = 0;
+  std::uint64_t chains = 0;  ///< Round trips.
+  std::uint64_t bytes_written = 0;
+  std::uint64_t bytes_read = 0;
+  std::uint64_t failures = 0;
+};
+
+/// A connection to one remote region.
+///
+/// Threading  Execute: one thread at a time. broken(), Break() and counters(): any thread.
+/// Blocking   Execute returns by its deadline (measured between operations on shm).
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Executes `chain` in order, with one completion. On an error a prefix of it has taken effect, the last
+  /// operation of which perhaps in part. Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS, nothing was done, the channel
+  /// stays usable); everything else breaks the channel: DEADLINE_EXCEEDED, UNAVAILABLE (CHANNEL_BROKEN,
+  /// PEER_GONE, REGION_RETIRED).
+  absl::Status Execute(std::span<const Op> chain, base::MonotonicTime deadline);
+  [[nodiscard]] bool broken() const { return broken_.load(); }
+  void Break() { broken_.store(true); }
+  [[nodiscard]] ChannelCounters counters() const;
+  [[nodiscard]] std::uint64_t length_bytes() const { return length_bytes_; }
+
+ protected:
+  explicit Channel(std::uint64_t length_bytes) : length_bytes_(length_bytes) {}
+  /// Does the work. `chain` has been checked against the region's bounds.
+  virtual absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) = 0;
+
+ private:
+  friend class FaultyChannel;
+  absl::Status CheckBounds(std::span<const Op> chain) const;
+
+  const std::uint64_t length_bytes_;
+  std::atomic<bool> broken_{false};
+  std::atomic<std::uint64_t> operations_{0};
+  std::atomic<std::uint64_t> chains_{0};
+  std::atomic<std::uint64_t> bytes_written_{0};
+  std::atomic<std::uint64_t> bytes_read_{0};
+  std::atomic<std::uint64_t> failures_{0};
+};
+
+/// A backend, opened once by each process. Thread-safe. Outlives what it made.
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64). verbs:// and ucx:// answer UNIMPLEMENTED.
+  /// Deadlines are times of `clock`. Errors: INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED.
+  static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
+                                                      base::Clock& clock = base::SystemClock());
+
+  /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of its name.
+  /// Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL), INVALID_ARGUMENT, INTERNAL.
+  virtual absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
+                                                           std::string_view label) = 0;
+  /// Connects to a peer's (or our own) region. Errors: UNAVAILABLE (PEER_GONE, REGION_RETIRED),
+  /// INVALID_ARGUMENT (of another cluster or backend, wrong length or key).
+  virtual absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) = 0;
+  /// Who we are, for Watch() in other processes.
+  [[nodiscard]] virtual PeerIdentity Self() const = 0;
+  /// Watches a process of this host. One that is dead already gives a Peer that says so.
+  virtual absl::StatusOr<std::unique_ptr<Peer>> Watch(const PeerIdentity& identity) = 0;
+};
+
+/// Removes the shared memory segments of `cluster_id` whose owners are dead, and returns how many.
+absl::StatusOr<int> UnlinkStale(std::string_view cluster_id);
+
+/// Sequentially consistent access to a word that other processes access too. REQUIRES: 8-byte aligned.
+inline std::uint64_t LoadWord(const std::byte* at) {
+  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
+  return std::atomic_ref<std::uint64_t>(*word).load();
+}
+inline void StoreWord(std::byte* at, std::uint64_t value) {
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value);
+}
+
+}  // namespace onepiece::fabric

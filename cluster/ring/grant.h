@@ -1,0 +1,34 @@
+// What a consumer and a producer tell each other over the control plane before the first message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "cluster/fabric/fabric.h"
+
+namespace onepiece::ring {
+
+/// Who asks for admission.
+struct ProducerIdentity {
+  std::uint64_t producer_id = 0;  ///< Stable over reconnects and restarts; the key of deduplication.
+  std::uint64_t incarnation = 0;  ///< Greater at every Admit of the same producer_id.
+  fabric::PeerIdentity peer;      ///< Fabric::Self() of the producing process.
+};
+
+/// Admission to one generation of a ring. Serialisable: travels in the answer of the control plane's call.
+struct ProducerGrant {
+  fabric::RemoteRegion region;
+  std::uint16_t owner = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t capacity_bytes = 0;
+  std::uint32_t slots = 0;
+
+  [[nodiscard]] std::string Serialize() const;
+  /// Checks form, geometry and that the geometry fits the region's length.
+  /// Errors: INVALID_ARGUMENT with reason MALFORMED_GRANT.
+  static absl::StatusOr<ProducerGrant> Parse(std::string_view bytes);
+};
+
+}  // namespace onepiece::ring
