@@ -1,0 +1,22 @@
+// HTML's named character references (&eacute; and 2124 others). Private to stages/wan.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace onepiece::wan {
+
+struct HtmlEntity {
+  std::string_view name;          ///< Without '&' and ';'.
+  char32_t first = 0;             ///< The character it stands for ...
+  char32_t second = 0;            ///< ... and the one after it; 0 for most.
+  bool without_semicolon = false; ///< HTML takes it without ';' too.
+};
+
+/// Longest name, and longest of those that do without a semicolon, in bytes.
+inline constexpr std::size_t kLongestHtmlEntity = 31, kLongestBareHtmlEntity = 6;
+
+/// The entity of that name (case matters), or nullptr. Thread-safe.
+const HtmlEntity* FindHtmlEntity(std::string_view name);
+
+}  // namespace onepiece::wan
