@@ -1,0 +1,82 @@
+// Where a node's work arrives: a ring in this process's fabric memory, the service that lets
+// producers in, and the care that a ring needs (recovery from producers that died half way).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/message/message.h"
+#include "cluster/ring/options.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace onepiece::node {
+
+struct InboxOptions {
+  std::string label = "inbox";  ///< Part of the shared memory's name: letters, digits, '-', '_'.
+  std::uint64_t capacity_bytes = std::uint64_t{128} << 20;
+  std::uint32_t slots = 1024;
+  /// This node's incarnation now (NodeAgent::incarnation): a producer that means another one is
+  /// refused.
+  std::function<std::uint64_t()> incarnation;
+  ring::Timeouts timeouts;
+};
+
+/// A message that arrived. `message`'s artifacts keep its memory alive, nothing else does.
+struct Received {
+  message::Message message;
+  base::MonotonicTime arrival{};  ///< When it was seen in the ring, on the Inbox's clock.
+  base::WallTime arrival_wall{};
+  std::uint64_t bytes = 0;
+};
+
+/// State of the ring, for load reports and decisions.
+struct RingStats {
+  std::uint64_t slots = 0;
+  std::uint64_t slots_used = 0;
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t bytes_used = 0;
+  std::uint64_t malformed = 0;  ///< Messages that arrived intact and made no sense; dropped.
+  ring::ConsumerCounters ring;
+};
+
+/// Back-pressure is the caller's silence: while nobody calls Receive the ring fills, and producers
+/// are told BUSY. Producers are admitted and the ring is repaired all the same, by a thread of the
+/// Inbox.
+///
+/// Ownership  Owns the ring and its memory. Borrows `fabric` and `clock`, which must outlive it.
+/// Messages handed out
+///            live in heap memory of their own; large blocks are recycled when the last artifact of
+///            a message goes, which may be after the Inbox has gone.
+/// Threading  Thread-safe; Receive is meant for one thread (others wait their turn).
+class Inbox {
+ public:
+  /// Errors: those of ring creation (RESOURCE_EXHAUSTED: no shared memory).
+  static absl::StatusOr<std::unique_ptr<Inbox>> Open(fabric::Fabric& fabric, InboxOptions options,
+                                                     base::Clock& clock = base::SystemClock());
+  virtual ~Inbox() = default;
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  /// RingService of this ring; serve it where peers reach this node. Must not be called after the
+  /// Inbox has gone.
+  [[nodiscard]] virtual grpc::Service* service() = 0;
+  /// The next message, copied out of the ring and checked. Malformed ones are counted, logged and
+  /// dropped. Errors: DEADLINE_EXCEEDED; CANCELLED after Close().
+  virtual absl::StatusOr<Received> Receive(base::MonotonicTime deadline) = 0;
+  /// Makes Receive return CANCELLED, now and later, and OpenRing refuse. Idempotent.
+  virtual void Close() = 0;
+  [[nodiscard]] virtual RingStats stats() const = 0;
+
+ protected:
+  Inbox() = default;
+};
+
+}  // namespace onepiece::node

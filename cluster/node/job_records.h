@@ -1,0 +1,95 @@
+// Client of the databases: finds the instance that keeps a job's record, and the next one when that
+// is away.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
+#include "cluster/node/routing.h"
+#include "onepiece/v1/database.pb.h"
+
+namespace onepiece::node {
+
+struct JobRecordsOptions {
+  /// The newest routing (NodeAgent::routing): says where the databases are.
+  std::function<std::shared_ptr<const Routing>()> routing;
+  base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one unary call; scaled.
+};
+
+/// Every call asks the databases in rendezvous order of the uid and goes on to the next on
+/// UNAVAILABLE, DEADLINE_EXCEEDED and (except Create) NOT_FOUND; each unary attempt is limited by
+/// `call_timeout`.
+///
+/// Common errors: UNAVAILABLE (NO_DATABASE: none is known or none answered; while one that may hold
+/// the record is away, a miss at the others is UNAVAILABLE, not NOT_FOUND); NOT_FOUND
+/// (JOB_NOT_FOUND); what the database says.
+///
+/// Ownership  Owns its connections.
+/// Threading  Thread-safe.
+/// Blocking   Unary calls: number of databases × call_timeout at most. Streams: until they end or
+/// `keep_going` says no.
+class JobRecords {
+ public:
+  /// Receives an item of a stream; false ends it (then the call returns CANCELLED).
+  template <typename T>
+  using Sink = std::function<bool(const T&)>;
+  /// Asked every 100 ms or so from a thread of JobRecords while a stream runs; false cancels it.
+  /// Must not block.
+  using KeepGoing = std::function<bool()>;
+
+  explicit JobRecords(JobRecordsOptions options);
+  ~JobRecords();
+  JobRecords(const JobRecords&) = delete;
+  JobRecords& operator=(const JobRecords&) = delete;
+
+  /// Stores a record or finds the one that is there. The uid is record.job().uid().
+  absl::StatusOr<v1::CreateJobResponse> Create(const v1::JobRecord& record);
+  absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
+  absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid);
+  /// A page over all databases, newest first, each job once. Errors: UNAVAILABLE when no database
+  /// answers; a database that is away is left out.
+  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
+  absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
+  absl::Status Delete(const base::Uid& uid);
+
+  /// Streams the job until it has ended (OK). When the database goes away the watch moves to the
+  /// next one; a state may then come twice.
+  absl::Status Watch(const base::Uid& uid, const Sink<v1::Job>& sink, const KeepGoing& keep_going);
+  /// Streams an artifact; see FetchResultRequest. When the database goes away the fetch goes on at
+  /// the next one, from the byte where it stopped: the sink sees every byte once, and `artifact` in
+  /// the first response only.
+  absl::Status Fetch(const base::Uid& uid, std::string_view artifact, std::int64_t offset_bytes,
+                     const Sink<v1::FetchResultResponse>& sink, const KeepGoing& keep_going);
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+/// Place of a job in lists, which are ordered by create_time (newest first), then uid (ascending).
+/// A list's page token is the position of its last job, so that one token means the same to every
+/// database.
+struct JobPosition {
+  std::int64_t create_unix_ns = 0;
+  std::string uid;
+
+  static JobPosition Of(const v1::Job& job);
+  /// nullopt when malformed.
+  static std::optional<JobPosition> Parse(std::string_view page_token);
+  [[nodiscard]] std::string ToToken() const;
+  /// List order: true when this comes before `other`.
+  [[nodiscard]] bool Before(const JobPosition& other) const;
+};
+
+/// The uid in a job's name, "jobs/{uid}"; nullopt when the name is malformed.
+std::optional<base::Uid> UidOfName(std::string_view name);
+std::string NameOfUid(const base::Uid& uid);
+
+}  // namespace onepiece::node

@@ -1,0 +1,95 @@
+// A node's membership: registers it with the NodeManager, reports for it and keeps its view of the
+// cluster fresh.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cluster/base/clock.h"
+#include "cluster/node/routing.h"
+#include "onepiece/v1/node_manager.pb.h"
+
+namespace onepiece::node {
+
+struct NodeAgentOptions {
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  std::string node_id;
+  std::vector<std::string> nodemanagers;  ///< host:port of every replica; tried in turn.
+  std::string address;                    ///< host:port where peers reach this node.
+  std::string metrics_address;
+  std::string workflow_set;
+  std::string pinned_stage;  ///< Instances only; empty: any.
+  base::Duration call_timeout = std::chrono::seconds(2);
+  base::Duration backoff_min =
+      std::chrono::milliseconds(50);  ///< Between attempts; doubles, jittered.
+  base::Duration backoff_max = std::chrono::seconds(2);
+};
+
+/// Keeps one node registered. Timeouts and backoff are multiplied by $ONEPIECE_TIME_SCALE; waits
+/// are in real time.
+///
+/// While the NodeManager is away everything stays as it was: the last routing and the last
+/// assignment are kept and the agent goes on trying. When the NodeManager forgot the node, it
+/// registers again with the same incarnation; when it declared the incarnation dead, with a greater
+/// one (so incarnation() may grow during the life of a process).
+///
+/// Ownership  Owns its threads (report; routing watch; for instances, assignment watch).
+/// Threading  Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never
+/// after Stop()
+///            returned; they must not call Stop() and should be short (they delay the next update,
+///            nothing else).
+/// Blocking   Start never blocks. WaitReady until its deadline. Stop at most about one second (the
+/// goodbye).
+class NodeAgent {
+ public:
+  using RoutingCallback = std::function<void(const std::shared_ptr<const Routing>&)>;
+  using AssignmentCallback = std::function<void(const v1::Assignment&)>;
+  using LoadSource = std::function<v1::NodeLoad()>;
+
+  explicit NodeAgent(NodeAgentOptions options);
+  /// Stop().
+  ~NodeAgent();
+  NodeAgent(const NodeAgent&) = delete;
+  NodeAgent& operator=(const NodeAgent&) = delete;
+
+  /// Called after every change of the routing table, in epoch order. REQUIRES: before Start().
+  void OnRouting(RoutingCallback callback);
+  /// Called with the assignment now and after every change; may repeat the same one. REQUIRES:
+  /// before Start().
+  void OnAssignment(AssignmentCallback callback);
+  /// Asked before every report. REQUIRES: before Start().
+  void SetLoadSource(LoadSource source);
+
+  /// Starts registering. The node is STARTING until SetState says otherwise.
+  void Start();
+  /// Waits until the node is registered and has a routing table. Errors: DEADLINE_EXCEEDED with the
+  /// last failure in its message, CANCELLED after Stop().
+  absl::Status WaitReady(base::Duration limit);
+  /// What the next reports say; reported at once. `state` is STARTING or READY; `detail` tells
+  /// people why; `assignment_epoch` is of the assignment that an instance serves. Callable before
+  /// Start().
+  void SetState(v1::Node::State state, std::string detail = "", std::uint64_t assignment_epoch = 0);
+  /// Ends the threads and deregisters the node, best effort. Idempotent.
+  void Stop();
+
+  [[nodiscard]] const std::string& node_id() const;
+  /// Unix time in nanoseconds when this incarnation began, so that it grows from start to start.
+  [[nodiscard]] std::uint64_t incarnation() const;
+  /// This node as others name it.
+  [[nodiscard]] v1::Endpoint self() const;
+  /// Empty before the first registration.
+  [[nodiscard]] std::string cluster_secret() const;
+  [[nodiscard]] std::string cluster_id() const;
+  /// The newest table; never null, empty (epoch 0) before the first.
+  [[nodiscard]] std::shared_ptr<const Routing> routing() const;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace onepiece::node
