@@ -1,0 +1,94 @@
+#include "cluster/client/client.h"
+
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "cluster/client/client_impl.h"
+
+namespace onepiece::client {
+
+Client::Client(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Client::~Client() = default;
+
+absl::StatusOr<v1::Job> Client::Submit(v1::SubmitJobRequest request) {
+  if (request.request_id().empty()) request.set_request_id(base::Uid::GenerateRandom().ToString());
+  v1::Job job;
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.SubmitJob(&context, request, &job); }));
+  return job;
+}
+
+absl::StatusOr<v1::Job> Client::Get(std::string_view uid) {
+  v1::GetJobRequest request;
+  request.set_name(JobName(uid));
+  v1::Job job;
+  ONEPIECE_RETURN_IF_ERROR(
+      impl_->proxies.Call([&](auto& stub, auto& context) { return stub.GetJob(&context, request, &job); }));
+  return job;
+}
+
+absl::StatusOr<v1::ListJobsResponse> Client::List(const v1::ListJobsRequest& request) {
+  v1::ListJobsResponse response;
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.ListJobs(&context, request, &response); }));
+  return response;
+}
+
+absl::StatusOr<v1::Job> Client::Cancel(std::string_view uid) {
+  v1::CancelJobRequest request;
+  request.set_name(JobName(uid));
+  v1::Job job;
+  ONEPIECE_RETURN_IF_ERROR(
+      impl_->proxies.Call([&](auto& stub, auto& context) { return stub.CancelJob(&context, request, &job); }));
+  return job;
+}
+
+absl::Status Client::Delete(std::string_view uid) {
+  v1::DeleteJobRequest request;
+  request.set_name(JobName(uid));
+  google::protobuf::Empty nothing;
+  return impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.DeleteJob(&context, request, &nothing); });
+}
+
+absl::StatusOr<v1::GetJobTraceResponse> Client::Trace(std::string_view uid) {
+  v1::GetJobTraceRequest request;
+  request.set_name(JobName(uid));
+  v1::GetJobTraceResponse response;
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.GetJobTrace(&context, request, &response); }));
+  return response;
+}
+
+absl::StatusOr<v1::Job> Client::Acknowledge(std::string_view uid) {
+  v1::AcknowledgeResultRequest request;
+  request.set_name(JobName(uid));
+  v1::Job job;
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.AcknowledgeResult(&context, request, &job); }));
+  return job;
+}
+
+absl::StatusOr<v1::Cluster> Client::GetCluster() {
+  v1::Cluster cluster;
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager(
+      [&](auto& stub, auto& context) { return stub.GetCluster(&context, {}, &cluster); }));
+  return cluster;
+}
+
+absl::StatusOr<v1::Workflow> Client::ApplyWorkflow(const v1::ApplyWorkflowRequest& request) {
+  v1::ApplyWorkflowRequest with_id = request;
+  if (with_id.request_id().empty()) with_id.set_request_id(base::Uid::GenerateRandom().ToString());
+  v1::Workflow workflow;
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager(
+      [&](auto& stub, auto& context) { return stub.ApplyWorkflow(&context, with_id, &workflow); }));
+  return workflow;
+}
+
+std::string JobName(std::string_view uid) { return "jobs/" + std::string(uid); }
+
+bool IsTerminal(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED ||
+         state == v1::Job::EXPIRED;
+}
+
+}  // namespace onepiece::client

@@ -1,0 +1,96 @@
+// The C++ client library: submits jobs to a cluster and brings their results home (DESIGN §4).
+//
+// What       Finds proxies through any NodeManager, talks to one of them, and moves on to another when it does not
+//            answer; a full workflow set makes it try the other sets, then wait as long as the cluster asks for.
+//            Every call may be repeated safely: Submit carries a request id, the rest are idempotent.
+// Ownership  A Client owns its channels. Callbacks are borrowed for the call.
+// Threading  Thread-safe.
+// Blocking   Every call blocks, for at most `Options::timeout` unless it says otherwise.
+// Errors     absl::Status with the reason that the cluster gave (base::GetReason). UNAVAILABLE: no NodeManager or
+//            no proxy answered in time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "onepiece/v1/generation.pb.h"
+#include "onepiece/v1/node_manager.pb.h"
+
+namespace onepiece::client {
+
+struct Options {
+  std::vector<std::string> nodemanagers;  ///< host:port of every NodeManager replica; at least one.
+  std::string workflow_set;               ///< Asked first; empty: any.
+  /// How long a call is repeated before it fails.
+  base::Duration timeout = base::Scaled(std::chrono::seconds(30));
+  /// How long one proxy or NodeManager may take to answer.
+  base::Duration attempt_timeout = base::Scaled(std::chrono::seconds(5));
+  /// First pause between two rounds over all proxies; doubles up to `max_pause`.
+  base::Duration first_pause = std::chrono::milliseconds(50);
+  base::Duration max_pause = std::chrono::seconds(2);
+  base::Clock* clock = &base::SystemClock();
+};
+
+/// Takes the next bytes of an artifact; an error ends the fetch.
+using ChunkSink = std::function<absl::Status(std::string_view chunk)>;
+/// Called with the job now and after every change; false ends the watch.
+using JobObserver = std::function<bool(const v1::Job& job)>;
+
+class Client {
+ public:
+  explicit Client(Options options);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Submits a job. An empty request_id is replaced by a fresh UUIDv4, so that a retry gives the same job.
+  /// Errors: NOT_FOUND (unknown application), INVALID_ARGUMENT (parameters), RESOURCE_EXHAUSTED (every set is full).
+  absl::StatusOr<v1::Job> Submit(v1::SubmitJobRequest request);
+  /// Errors: NOT_FOUND.
+  absl::StatusOr<v1::Job> Get(std::string_view uid);
+  /// One page, newest first.
+  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
+  absl::StatusOr<v1::Job> Cancel(std::string_view uid);
+  absl::Status Delete(std::string_view uid);
+  absl::StatusOr<v1::GetJobTraceResponse> Trace(std::string_view uid);
+
+  /// Follows a job over broken connections until it ends, `observer` returns false, `deadline` passes
+  /// (DEADLINE_EXCEEDED) or `stop` is requested (CANCELLED). Returns the job as last seen.
+  /// UNAVAILABLE: nothing answered for Options::timeout.
+  absl::StatusOr<v1::Job> Watch(std::string_view uid, const JobObserver& observer, base::MonotonicTime deadline,
+                                std::stop_token stop = {});
+
+  /// Streams one artifact (empty name: the main one) into `sink`, resuming where a broken connection stopped, and
+  /// checks size and SHA-256 at the end. It stays in the cluster until Acknowledge. A stream that keeps moving may
+  /// take longer than Options::timeout. Errors: NOT_FOUND, FAILED_PRECONDITION (not done, or gone), DATA_LOSS
+  /// (CHECKSUM_MISMATCH), and those of `sink`.
+  absl::StatusOr<v1::ResultArtifact> Fetch(std::string_view uid, std::string_view artifact, const ChunkSink& sink);
+  /// Fetch into a file, which appears under its name only when complete; tried twice when the bytes arrive damaged.
+  absl::StatusOr<v1::ResultArtifact> FetchToFile(std::string_view uid, std::string_view artifact,
+                                                 const std::string& path);
+  /// Says that the result has arrived: the cluster gives its bytes up.
+  absl::StatusOr<v1::Job> Acknowledge(std::string_view uid);
+
+  /// The cluster as the NodeManager sees it.
+  absl::StatusOr<v1::Cluster> GetCluster();
+  /// Creates, replaces or (validate_only) checks an application.
+  absl::StatusOr<v1::Workflow> ApplyWorkflow(const v1::ApplyWorkflowRequest& request);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// "jobs/{uid}"
+std::string JobName(std::string_view uid);
+/// The job has ended: its state will not change except to EXPIRED.
+bool IsTerminal(v1::Job::State state);
+
+}  // namespace onepiece::client

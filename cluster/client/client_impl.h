@@ -1,0 +1,18 @@
+// What the parts of Client share.
+#pragma once
+
+#include <utility>
+
+#include "cluster/client/client.h"
+#include "cluster/client/proxy_set.h"
+
+namespace onepiece::client {
+
+class Client::Impl {
+ public:
+  explicit Impl(Options given) : options(std::move(given)), proxies(options) {}
+  const Options options;
+  ProxySet proxies;
+};
+
+}  // namespace onepiece::client

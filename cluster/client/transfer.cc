@@ -1,0 +1,170 @@
+// The streams: Watch and Fetch.
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "cluster/base/status.h"
+#include "cluster/client/client.h"
+#include "cluster/client/client_impl.h"
+#include "cluster/client/sha256.h"
+
+namespace onepiece::client {
+namespace {
+
+// A silent stream is given up and opened again after this long, lest a lost peer goes unnoticed.
+constexpr std::chrono::seconds kStreamTurn(60);
+
+bool Reconnect(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status) ||
+         absl::IsCancelled(status);
+}
+
+absl::Status Stopped() {
+  return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted");
+}
+
+/// One artifact on its way in: what has arrived, over all connections.
+struct Incoming {
+  v1::ResultArtifact artifact;
+  std::int64_t received_bytes = 0;
+  Sha256 sha256;
+  absl::Status sink_error;
+};
+
+/// Reads one stream to its end into `incoming`; `moved` tells whether any byte came.
+absl::Status ReadStream(grpc::ClientReader<v1::FetchResultResponse>& reader, const ChunkSink& sink,
+                        Incoming& incoming, bool& moved) {
+  v1::FetchResultResponse response;
+  while (reader.Read(&response)) {
+    if (response.has_artifact()) {
+      if (!incoming.artifact.sha256().empty() && incoming.artifact.sha256() != response.artifact().sha256()) {
+        incoming.sink_error = base::MakeError(absl::StatusCode::kDataLoss, "RESULT_CHANGED",
+                                              "the result changed while it was being fetched");
+        return incoming.sink_error;
+      }
+      incoming.artifact = response.artifact();
+    }
+    if (response.chunk().empty()) continue;
+    moved = true;
+    incoming.sha256.Update(response.chunk());
+    incoming.received_bytes += static_cast<std::int64_t>(response.chunk().size());
+    incoming.sink_error = sink(response.chunk());
+    if (!incoming.sink_error.ok()) return incoming.sink_error;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArrived(Incoming& incoming) {
+  if (incoming.received_bytes == incoming.artifact.size_bytes() &&
+      incoming.sha256.FinishHex() == incoming.artifact.sha256()) {
+    return absl::OkStatus();
+  }
+  return base::MakeError(absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH",
+                         "the result arrived damaged: size or SHA-256 differs");
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& observer,
+                                      base::MonotonicTime deadline, std::stop_token stop) {
+  v1::WatchJobRequest request;
+  request.set_name(JobName(uid));
+  base::Clock& clock = *impl_->options.clock;
+  v1::Job job;
+  base::MonotonicTime give_up = clock.Now() + impl_->options.timeout;
+  base::Duration pause = impl_->options.first_pause;
+  for (bool refresh = false;; refresh = true) {
+    absl::Status status;
+    const auto proxies = impl_->proxies.Proxies(refresh, std::min(deadline, give_up));
+    if (!proxies.ok()) status = proxies.status();
+    for (std::size_t i = 0; proxies.ok() && i < proxies->size(); ++i) {
+      grpc::ClientContext context;
+      const auto turn = std::min<base::Duration>(kStreamTurn, deadline - clock.Now());
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::chrono::duration_cast<std::chrono::system_clock::duration>(turn));
+      const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+      const auto reader = (*proxies)[i].stub->WatchJob(&context, request);
+      bool enough = false;
+      while (!enough && reader->Read(&job)) {
+        give_up = clock.Now() + impl_->options.timeout;
+        pause = impl_->options.first_pause;
+        enough = !observer(job) || IsTerminal(job.state());
+      }
+      if (enough) {
+        context.TryCancel();
+        reader->Finish();
+        return job;
+      }
+      status = ReadAnswer(reader->Finish()).status;
+      if (stop.stop_requested()) return Stopped();
+      if (clock.Now() >= deadline) {
+        return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE", "the job has not ended in time");
+      }
+      if (status.ok() || Reconnect(status)) continue;
+      // Another set may know the job; the last proxy's word counts.
+      if (!absl::IsNotFound(status) || i + 1 == proxies->size()) return status;
+    }
+    if (clock.Now() >= give_up) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "CLUSTER_UNREACHABLE",
+                             "the cluster does not answer" + (status.ok() ? "" : ": " + base::Message(status)));
+    }
+    if (!impl_->proxies.Pause(pause, std::min(deadline, give_up), stop)) return Stopped();
+    pause = std::min(pause * 2, impl_->options.max_pause);
+  }
+}
+
+absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::string_view artifact,
+                                                 const ChunkSink& sink) {
+  v1::FetchResultRequest request;
+  request.set_name(JobName(uid));
+  request.set_artifact(std::string(artifact));
+  Incoming incoming;
+  // Call bounds the attempts between two chunks; each turn that moved bytes begins a new one.
+  for (;;) {
+    bool moved = false;
+    const absl::Status status = impl_->proxies.Call([&](auto& stub, auto& context) {
+      // A long transfer outlives one attempt's deadline; what it must not do is stand still.
+      context.set_deadline(std::chrono::system_clock::now() + kStreamTurn);
+      request.set_offset_bytes(incoming.received_bytes);
+      const auto reader = stub.FetchResult(&context, request);
+      const absl::Status read = ReadStream(*reader, sink, incoming, moved);
+      if (!read.ok()) context.TryCancel();
+      const grpc::Status end = reader->Finish();
+      return read.ok() ? end : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "stopped by the receiver");
+    });
+    if (!incoming.sink_error.ok()) return incoming.sink_error;
+    if (status.ok()) break;
+    if (!moved || !Reconnect(status)) return status;
+  }
+  ONEPIECE_RETURN_IF_ERROR(CheckArrived(incoming));
+  return incoming.artifact;
+}
+
+absl::StatusOr<v1::ResultArtifact> Client::FetchToFile(std::string_view uid, std::string_view artifact,
+                                                       const std::string& path) {
+  const std::string partial = path + ".part" + std::to_string(::getpid());
+  absl::StatusOr<v1::ResultArtifact> fetched;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+    const auto cannot_write = [&partial] {
+      return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
+                             "cannot write " + partial + ": " + std::strerror(errno), {{"path", partial}});
+    };
+    if (!file) return cannot_write();
+    fetched = Fetch(uid, artifact, [&](std::string_view chunk) {
+      file.write(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+      return file ? absl::OkStatus() : cannot_write();
+    });
+    file.close();
+    if (fetched.ok() && !file) fetched = cannot_write();
+    if (fetched.ok() && std::rename(partial.c_str(), path.c_str()) != 0) fetched = cannot_write();
+    if (base::GetReason(fetched.status()).reason != "CHECKSUM_MISMATCH") break;
+  }
+  if (!fetched.ok()) ::unlink(partial.c_str());
+  return fetched;
+}
+
+}  // namespace onepiece::client

@@ -1,0 +1,129 @@
+// An in-process NodeManager and proxies whose answers a test scripts.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/client/sha256.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "onepiece/v1/generation.grpc.pb.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+
+namespace onepiece::client {
+
+/// A status with ErrorInfo, and RetryInfo when `retry_ms` is not negative.
+inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, int retry_ms = -1) {
+  google::rpc::Status status;
+  status.set_code(code);
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  info.set_domain("onepiece");
+  status.add_details()->PackFrom(info);
+  if (retry_ms >= 0) {
+    google::rpc::RetryInfo retry;
+    retry.mutable_retry_delay()->set_nanos(retry_ms * 1'000'000);
+    status.add_details()->PackFrom(retry);
+  }
+  return {code, reason, status.SerializeAsString()};
+}
+
+/// One proxy. Handlers run on gRPC's threads; set them before the first call.
+class FakeProxy final : public v1::GenerationService::Service {
+ public:
+  explicit FakeProxy(std::string set) : workflow_set(std::move(set)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeProxy() override { Stop(); }
+  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request, v1::Job* job) override {
+    {
+      const std::scoped_lock lock(mutex);
+      request_ids.push_back(request->request_id());
+    }
+    return submit ? submit(*request, *job) : grpc::Status::OK;
+  }
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::Job* job) override {
+    return get ? get(request->name(), *job) : grpc::Status::OK;
+  }
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
+                        grpc::ServerWriter<v1::Job>* writer) override {
+    return watch(*context, *writer);
+  }
+  grpc::Status FetchResult(grpc::ServerContext*, const v1::FetchResultRequest* request,
+                           grpc::ServerWriter<v1::FetchResultResponse>* writer) override {
+    return fetch(*request, *writer);
+  }
+
+  const std::string workflow_set;
+  std::function<grpc::Status(const v1::SubmitJobRequest&, v1::Job&)> submit;
+  std::function<grpc::Status(const std::string&, v1::Job&)> get;
+  std::function<grpc::Status(grpc::ServerContext&, grpc::ServerWriter<v1::Job>&)> watch;
+  std::function<grpc::Status(const v1::FetchResultRequest&, grpc::ServerWriter<v1::FetchResultResponse>&)> fetch;
+  std::mutex mutex;
+  std::vector<std::string> request_ids;  // Guarded by mutex.
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class FakeNodeManager final : public v1::NodeManagerService::Service {
+ public:
+  FakeNodeManager() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeNodeManager() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  void Serve(const std::vector<const FakeProxy*>& proxies) {
+    const std::scoped_lock lock(mutex_);
+    response_.Clear();
+    for (const FakeProxy* proxy : proxies) {
+      auto* added = response_.add_proxies();
+      added->mutable_endpoint()->set_address(proxy->address());
+      added->set_workflow_set(proxy->workflow_set);
+    }
+  }
+  grpc::Status ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest*,
+                           v1::ListProxiesResponse* response) override {
+    ++list_calls;
+    const std::scoped_lock lock(mutex_);
+    *response = response_;
+    return grpc::Status::OK;
+  }
+  std::atomic<int> list_calls{0};
+
+ private:
+  std::mutex mutex_;
+  v1::ListProxiesResponse response_;  // Guarded by mutex_.
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+/// The description of `bytes` as a proxy sends it.
+inline v1::ResultArtifact Describe(const std::string& bytes) {
+  v1::ResultArtifact artifact;
+  artifact.set_artifact("video");
+  artifact.set_media_type("video/mp4");
+  artifact.set_size_bytes(static_cast<std::int64_t>(bytes.size()));
+  Sha256 sha256;
+  sha256.Update(bytes);
+  artifact.set_sha256(sha256.FinishHex());
+  return artifact;
+}
+
+}  // namespace onepiece::client
