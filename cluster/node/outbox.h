@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
 #include "cluster/node/routing.h"
@@ -38,6 +39,24 @@ struct OutboxCounters {
   std::uint64_t round_trips = 0;
 };
 
+/// Where a message may go. `candidates` is asked again at every round of attempts, with the newest
+/// routing, so that a delivery that waits for room also finds instances that come while it waits.
+struct Target {
+  enum class Order : std::uint8_t {
+    kRoundRobin,  ///< Successive deliveries start at successive candidates.
+    kAsGiven,     ///< The first candidate that takes it, from the first on.
+  };
+  Order order = Order::kAsGiven;
+  std::function<std::vector<v1::Endpoint>(const Routing&)> candidates;
+
+  /// The READY instances of a stage, round-robin.
+  static Target Stage(std::string app, std::string stage);
+  /// The databases, best place for `uid` first.
+  static Target DatabasesFor(const base::Uid& uid);
+  /// These, in this order.
+  static Target Nodes(std::vector<v1::Endpoint> endpoints);
+};
+
 /// What became of a delivery.
 struct Delivered {
   v1::Endpoint endpoint;  ///< Who has the message.
@@ -47,7 +66,9 @@ struct Delivered {
 
 /// Ownership  Owns its producers. Borrows `fabric` and `clock`, which must outlive it.
 /// Threading  Thread-safe; sends to different consumers go in parallel, sends to one take turns.
-/// Blocking   Deliver returns by its deadline (plus at most the one chain of operations it is in).
+/// Blocking   Deliver returns by its deadline (plus at most the one call or chain of operations it
+/// is in), and soon
+///            after Close().
 class Outbox {
  public:
   static std::unique_ptr<Outbox> Create(fabric::Fabric& fabric, OutboxOptions options,
@@ -56,20 +77,21 @@ class Outbox {
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  /// Puts the message into the ring of one of `candidates`, and returns the one that has it.
-  /// Successive calls start at successive candidates; `sent_time`, `sender` and, after a consumer's
+  /// Puts the message into the ring of one candidate. `sent_time`, `sender` and, after a consumer's
   /// death, `attempt` are filled in here. Goes to the next candidate only when a ring was BUSY or
-  /// could not be opened (nothing was sent); tries all of them again until `deadline`. A send whose
-  /// outcome is unknown is repeated to the same ring, and goes elsewhere, with attempt + 1, only
-  /// once the routing says that this consumer's incarnation is dead. Errors: INVALID_ARGUMENT (the
-  /// message cannot be encoded, or is too large: MESSAGE_TOO_LARGE); UNAVAILABLE, nothing was sent
-  /// (NO_INSTANCE: no candidates; UNREACHABLE: no ring could be opened by the deadline);
-  /// RESOURCE_EXHAUSTED (RING_FULL: every ring that could be opened was busy until the deadline,
-  /// nothing was sent); DEADLINE_EXCEEDED (OUTCOME_UNKNOWN: the message may have arrived; metadata
-  /// "node_id" names where).
-  virtual absl::StatusOr<Delivered> Deliver(const message::Message& message,
-                                            std::span<const v1::Endpoint> candidates,
+  /// could not be opened (nothing was sent); goes round until `deadline`, also while there is no
+  /// candidate at all. A send whose outcome is unknown is repeated to the same ring, and goes
+  /// elsewhere, with attempt + 1, only once the routing says that this consumer's incarnation is
+  /// dead. Errors: INVALID_ARGUMENT (the message cannot be encoded, or is too large for a ring:
+  /// MESSAGE_TOO_LARGE). By the deadline, and nothing was sent: UNAVAILABLE (NO_INSTANCE: no
+  /// candidate; UNREACHABLE: no ring could be opened), RESOURCE_EXHAUSTED (RING_FULL: every ring
+  /// that could be opened was busy). DEADLINE_EXCEEDED (OUTCOME_UNKNOWN: the message may have
+  /// arrived; metadata "node_id" says where). CANCELLED after Close(), with reason OUTCOME_UNKNOWN
+  /// when that is so.
+  virtual absl::StatusOr<Delivered> Deliver(const message::Message& message, const Target& target,
                                             base::MonotonicTime deadline) = 0;
+  /// Ends deliveries that wait, now and later. Idempotent.
+  virtual void Close() = 0;
   [[nodiscard]] virtual OutboxCounters counters() const = 0;
 
  protected:
