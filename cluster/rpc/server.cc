@@ -1,0 +1,132 @@
+#include "cluster/rpc/server.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+
+namespace onepiece::rpc {
+namespace {
+
+constexpr std::size_t kMaxMemoryBytes = std::size_t{512} << 20;
+
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+
+// "host:port" or "[v6]:port".
+absl::StatusOr<HostPort> Split(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (colon == std::string::npos || host.empty() || colon + 1 == address.size()) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
+                           "'" + address + "' is not host:port", {{"address", address}});
+  }
+  return HostPort{host, address.substr(colon + 1)};
+}
+
+// gRPC does not say why it cannot listen: ask the system the same question.
+std::string WhyNot(const HostPort& where) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(where.host.c_str(), where.port.c_str(), &hints, &found); error != 0) {
+    return gai_strerror(error);
+  }
+  std::string why = "refused";
+  const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
+  if (fd >= 0) {
+    const int yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) why = std::strerror(errno);
+    close(fd);
+  }
+  freeaddrinfo(found);
+  return why;
+}
+
+void InitPluginsOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+Server::Server(ServerOptions options) : options_(std::move(options)) {}
+
+Server::~Server() { Shutdown(base::Duration::zero()); }
+
+void Server::AddService(grpc::Service& service) {
+  ONEPIECE_CHECK(server_ == nullptr);
+  services_.push_back(&service);
+}
+
+absl::StatusOr<int> Server::Start() {
+  ONEPIECE_CHECK(server_ == nullptr && !stopping_.stop_requested());
+  ONEPIECE_ASSIGN_OR_RETURN(const HostPort where, Split(options_.listen));
+  InitPluginsOnce();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  for (grpc::Service* service : services_) builder.RegisterService(service);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  grpc::ResourceQuota quota("onepiece");
+  quota.Resize(kMaxMemoryBytes).SetMaxThreads(options_.max_threads);
+  builder.SetResourceQuota(quota);
+  // Two servers that share a port would each get half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Clients ping idle connections every 10 s × their time scale; without this they would be sent away for it.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 50);
+  const auto keepalive = [](int seconds) {
+    return static_cast<int>(base::Scaled(std::chrono::seconds(seconds)) / std::chrono::milliseconds(1));
+  };
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive(10));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive(5));
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    server_.reset();
+    return base::MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
+                           "cannot listen on " + options_.listen + ": " + WhyNot(where),
+                           {{"address", options_.listen}});
+  }
+  SetHealth(Health::kNotServing);
+  address_ = options_.listen.substr(0, options_.listen.rfind(':') + 1) + std::to_string(port);
+  return port;
+}
+
+void Server::SetHealth(Health health) {
+  ONEPIECE_CHECK(server_ != nullptr);
+  server_->GetHealthCheckService()->SetServingStatus(health == Health::kServing);
+}
+
+void Server::Shutdown(base::Duration grace) {
+  stopping_.request_stop();
+  if (server_ == nullptr) return;
+  server_->GetHealthCheckService()->Shutdown();
+  server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                 gpr_time_from_nanos(base::Scaled(grace).count(), GPR_TIMESPAN)));
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace onepiece::rpc
