@@ -1,0 +1,69 @@
+// Wan's causal 3D video autoencoder (diffusers' AutoencoderKLWan), worked off chunk by chunk with feature caches.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "stages/wan/weights.h"
+
+namespace onepiece::wan {
+
+struct VaeConfig {
+  std::int64_t base_dim = 0, decoder_base_dim = 0, z_dim = 0, num_res_blocks = 0;
+  std::vector<std::int64_t> dim_mult;
+  std::vector<bool> temporal_downsample;  ///< One less than dim_mult.
+  std::vector<double> latents_mean, latents_std;  ///< z_dim each.
+  /// Frames of a video per frame of latents (after the first), and pixels per latent.
+  [[nodiscard]] std::int64_t temporal_scale() const;
+  [[nodiscard]] std::int64_t spatial_scale() const;
+};
+
+/// Called when chunk `done` of `total` is finished; an error stops the work and is returned.
+using ChunkProgress = std::function<absl::Status(int done, int total)>;
+
+/// Immutable after Load; the other methods may be called from many threads. Computes in F32.
+class WanVae {
+ public:
+  struct Posterior {
+    at::Tensor mean, logvar;  ///< F32 [batch, z_dim, frames, height, width]; logvar in [-30, 20].
+  };
+
+  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS;
+  /// UNIMPLEMENTED for residual and patched variants; RESOURCE_EXHAUSTED.
+  static absl::StatusOr<WanVae> Load(const std::string& dir, at::Device device = at::kCPU);
+  ~WanVae();
+  WanVae(WanVae&&) noexcept;
+  WanVae& operator=(WanVae&&) noexcept;
+
+  /// Latents as the diffusion makes them → latents as Decode takes them: latents × std + mean.
+  [[nodiscard]] at::Tensor Denormalise(const at::Tensor& latents) const;
+
+  /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h, 8 w] in [-1, 1]
+  /// for the published scales. One chunk is one frame of latents.
+  /// Errors: INVALID_ARGUMENT (shape), what `progress` returned, RESOURCE_EXHAUSTED, INTERNAL.
+  [[nodiscard]] absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, const ChunkProgress& progress = {}) const;
+
+  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Returns the posterior before normalisation.
+  [[nodiscard]] absl::StatusOr<Posterior> Encode(const at::Tensor& video, const ChunkProgress& progress = {}) const;
+
+  [[nodiscard]] const VaeConfig& config() const;
+  [[nodiscard]] std::int64_t weight_bytes() const;
+
+  /// For tools: the configuration in a config.json, and the tensors that it calls for.
+  static absl::StatusOr<VaeConfig> ParseConfig(const nlohmann::json& config);
+  static std::vector<TensorSpec> Tensors(const VaeConfig& config);
+
+ private:
+  struct Impl;
+  explicit WanVae(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace onepiece::wan

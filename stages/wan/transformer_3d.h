@@ -1,0 +1,91 @@
+// Wan's diffusion transformer, text to video (diffusers' WanTransformer3DModel without image conditioning).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "stages/wan/weights.h"
+
+namespace onepiece::wan {
+
+struct TransformerConfig {
+  std::int64_t patch_t = 1, patch_h = 2, patch_w = 2;
+  std::int64_t num_heads = 0, head_dim = 0, in_channels = 0, out_channels = 0;
+  std::int64_t text_dim = 0, freq_dim = 0, ffn_dim = 0, num_layers = 0, rope_max_seq_len = 0;
+  bool cross_attn_norm = true;
+  double epsilon = 1e-6;
+  [[nodiscard]] std::int64_t dim() const { return num_heads * head_dim; }
+};
+
+/// Immutable after Load; the other methods may be called from many threads. Computes in F32.
+class WanTransformer {
+ public:
+  /// What cross-attention needs of one text, the same in every step: keys and values of every layer.
+  struct TextContext {
+    std::vector<at::Tensor> keys, values;  ///< [batch, heads, tokens, head_dim] each.
+  };
+
+  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS;
+  /// UNIMPLEMENTED for image-to-video models and other variants; RESOURCE_EXHAUSTED.
+  static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU);
+
+  /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens. Do it once a text:
+  /// it costs more than a step of a small model.
+  [[nodiscard]] absl::StatusOr<TextContext> PrepareText(const at::Tensor& text) const;
+
+  /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents, at `timestep`
+  /// (0 to 1000). Returns F32 [batch, out_channels, frames, height, width].
+  /// Errors: INVALID_ARGUMENT (shape not a multiple of the patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED,
+  /// INTERNAL.
+  [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& hidden, double timestep,
+                                                   const TextContext& text) const;
+
+  [[nodiscard]] const TransformerConfig& config() const { return config_; }
+  [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
+
+  /// For tools: the configuration in a config.json, and the tensors that it calls for.
+  static absl::StatusOr<TransformerConfig> ParseConfig(const nlohmann::json& config);
+  static std::vector<TensorSpec> Tensors(const TransformerConfig& config);
+
+ private:
+  struct Linear {
+    at::Tensor weight, bias;
+  };
+  struct AttentionWeights {
+    Linear q, k, v, out;
+    at::Tensor norm_q, norm_k;
+  };
+  struct Block {
+    at::Tensor modulation;  // [1, 6, dim]
+    AttentionWeights self, cross;
+    Linear norm2, ffn_in, ffn_out;
+  };
+  struct Rotary {
+    at::Tensor cos, sin;  // [1, 1, tokens, head_dim / 2]
+  };
+  void Bind(WeightBinder& weights);
+  Linear BindLinear(WeightBinder& weights, const std::string& name, std::int64_t in, std::int64_t out) const;
+  AttentionWeights BindAttention(WeightBinder& weights, const std::string& name) const;
+  [[nodiscard]] absl::Status CheckInput(const at::Tensor& hidden, const TextContext& text) const;
+  [[nodiscard]] Rotary MakeRotary(std::int64_t frames, std::int64_t height, std::int64_t width) const;
+  [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
+  [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor RunBlock(const Block& block, const at::Tensor& hidden, const at::Tensor& time,
+                                    const Rotary& rotary, const at::Tensor& text_keys,
+                                    const at::Tensor& text_values) const;
+  [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch, std::int64_t frames,
+                                      std::int64_t height, std::int64_t width) const;
+
+  TransformerConfig config_;
+  std::int64_t weight_bytes_ = 0;
+  at::Device device_ = at::kCPU;
+  Linear patch_, time_1_, time_2_, time_proj_, text_1_, text_2_, proj_out_;
+  at::Tensor modulation_;  // [1, 2, dim]
+  std::vector<Block> blocks_;
+};
+
+}  // namespace onepiece::wan

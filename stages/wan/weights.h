@@ -1,0 +1,84 @@
+// A component folder of a diffusers model: config.json and its safetensors, one file or sharded by an index.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "stages/tensor/safetensors.h"
+
+namespace onepiece::wan {
+
+/// A tensor that a configuration calls for.
+struct TensorSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+/// The files of one component, headers checked, weights not read. Immutable; copies share the mappings.
+class ComponentFiles {
+ public:
+  struct Location {
+    std::shared_ptr<const tensor::SafetensorsFile> file;
+    const tensor::TensorEntry* entry = nullptr;  ///< Lives in `file`.
+  };
+
+  /// Reads config.json and maps the weights: the shards that *.safetensors.index.json lists, or else the one
+  /// *.safetensors of the folder (io.safetensors aside).
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS or BAD_SAFETENSORS.
+  static absl::StatusOr<ComponentFiles> Open(const std::string& dir);
+
+  [[nodiscard]] const std::string& dir() const { return dir_; }
+  [[nodiscard]] const nlohmann::json& config() const { return *config_; }
+  /// config.json's _class_name, or else the first of its architectures.
+  [[nodiscard]] const std::string& class_name() const { return class_name_; }
+  [[nodiscard]] const std::map<std::string, Location, std::less<>>& tensors() const { return tensors_; }
+
+ private:
+  std::string dir_, class_name_;
+  std::shared_ptr<const nlohmann::json> config_;
+  std::map<std::string, Location, std::less<>> tensors_;
+};
+
+/// Hands a model its weights by name. A model binds twice with the same code: first with a recorder, which
+/// collects what the configuration calls for, then with the files, once these are known to fit.
+class WeightBinder {
+ public:
+  /// A recorder: Get returns undefined tensors.
+  WeightBinder() = default;
+  /// Loads F32 tensors on `device`: views of the mapped file where it holds F32.
+  WeightBinder(const ComponentFiles& files, at::Device device) : files_(&files), device_(device) {}
+
+  at::Tensor Get(const std::string& name, std::vector<std::int64_t> shape);
+
+  [[nodiscard]] const std::vector<TensorSpec>& specs() const { return specs_; }
+  /// Bytes of F32 weights handed out.
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  /// The first error of Get.
+  [[nodiscard]] const absl::Status& status() const { return status_; }
+
+ private:
+  const ComponentFiles* files_ = nullptr;
+  at::Device device_ = at::kCPU;
+  std::vector<TensorSpec> specs_;
+  std::int64_t bytes_ = 0;
+  absl::Status status_;
+};
+
+/// Whether the files hold exactly these tensors in these shapes; names in `ignored` may be there too.
+/// Errors: INVALID_ARGUMENT BAD_WEIGHTS naming the tensors that are missing, unknown or of another shape.
+absl::Status CheckFit(const ComponentFiles& files, const std::vector<TensorSpec>& specs,
+                      const std::vector<std::string>& ignored = {});
+
+/// Reads a JSON object of at most `max_bytes`. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG.
+absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, std::int64_t max_bytes = 1 << 20);
+
+}  // namespace onepiece::wan
