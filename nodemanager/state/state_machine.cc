@@ -1,0 +1,394 @@
+#include "nodemanager/state/state_machine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/check.h"
+#include "cluster/base/crc32c.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr std::uint32_t kStateVersion = 1;
+
+std::uint32_t Fingerprint(v1::Command command) {
+  command.clear_request_id();
+  command.clear_time_unix_ms();
+  const std::string bytes = SerializeDeterministically(command);
+  return base::Crc32c(std::as_bytes(std::span(bytes)));
+}
+
+absl::Status StaleIncarnation(const std::string& node_id, const v1::NodeRecord& known) {
+  return base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION",
+                         absl::StrCat("node '", node_id, "' is known with incarnation ", known.node().incarnation(),
+                                      IsAlive(known.node()) ? "" : ", which is dead"),
+                         {{"node_id", node_id}});
+}
+
+absl::Status NodeUnknown(const std::string& node_id) {
+  return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
+                         absl::StrCat("node '", node_id, "' is not registered"), {{"node_id", node_id}});
+}
+
+v1::Endpoint EndpointOf(const v1::Node& node) {
+  v1::Endpoint endpoint;
+  endpoint.set_node_id(node.node_id());
+  endpoint.set_incarnation(node.incarnation());
+  endpoint.set_address(node.address());
+  return endpoint;
+}
+
+bool ServesItsAssignment(const v1::NodeRecord& record) {
+  const v1::Node& node = record.node();
+  return node.role() == v1::INSTANCE && node.state() == v1::Node::READY && node.assignment().has_stage() &&
+         record.served_epoch() == node.assignment().epoch();
+}
+
+template <typename T>
+void PopToSize(std::deque<T>& queue, std::size_t size) {
+  while (queue.size() > size) queue.pop_front();
+}
+
+// What a node says of itself, without what the NodeManager decides.
+bool SameDescription(const v1::Node& a, const v1::Node& b) {
+  return a.role() == b.role() && a.address() == b.address() && a.metrics_address() == b.metrics_address() &&
+         a.pid() == b.pid() && a.workflow_set() == b.workflow_set() && a.pinned_stage() == b.pinned_stage();
+}
+
+}  // namespace
+
+std::string SerializeDeterministically(const google::protobuf::MessageLite& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    ONEPIECE_CHECK(message.SerializeToCodedStream(&coded));
+  }
+  return bytes;
+}
+
+absl::Status ToStatus(const v1::CommandResult& result) {
+  if (result.code() == 0) return absl::OkStatus();
+  return base::MakeError(static_cast<absl::StatusCode>(result.code()), result.reason(), result.message());
+}
+
+v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& command) {
+  ONEPIECE_CHECK(index == applied_index_ + 1);
+  applied_index_ = index;
+  std::uint32_t fingerprint = 0;
+  if (!command.request_id().empty()) {
+    fingerprint = Fingerprint(command);
+    const auto seen = std::find_if(requests_.begin(), requests_.end(), [&](const v1::RememberedRequest& request) {
+      return request.request_id() == command.request_id();
+    });
+    if (seen != requests_.end()) {
+      if (seen->fingerprint() == fingerprint) return seen->result();
+      v1::CommandResult reused;
+      reused.set_code(static_cast<int>(absl::StatusCode::kAlreadyExists));
+      reused.set_reason("REQUEST_ID_REUSED");
+      reused.set_message("this request_id was used for another request");
+      reused.set_revision(revision_);
+      reused.set_epoch(epoch_);
+      return reused;
+    }
+  }
+  const std::uint64_t epoch_before = epoch_;
+  const std::string routing_before = RoutingFingerprint();
+  const absl::Status status = Change(command);
+  if (status.ok() && epoch_ == epoch_before && RoutingFingerprint() != routing_before) ++epoch_;
+  v1::CommandResult result;
+  result.set_revision(revision_);
+  result.set_epoch(epoch_);
+  if (!status.ok()) {
+    result.set_code(static_cast<int>(status.code()));
+    result.set_reason(base::GetReason(status).reason);
+    result.set_message(base::Message(status));
+  }
+  if (!command.request_id().empty()) Remember(command.request_id(), fingerprint, result);
+  return result;
+}
+
+absl::Status StateMachine::Change(const v1::Command& command) {
+  const std::int64_t time = command.time_unix_ms();
+  switch (command.change_case()) {
+    case v1::Command::kInitialize: return Initialize(command.initialize());
+    case v1::Command::kRegisterNode: return RegisterNode(command.register_node(), time);
+    case v1::Command::kEndNode: return EndNode(command.end_node(), time);
+    case v1::Command::kSetNodeState: return SetNodeState(command.set_node_state());
+    case v1::Command::kAssign: return Assign(command.assign(), time);
+    case v1::Command::kApplyWorkflow: return ApplyWorkflow(command.apply_workflow(), time);
+    case v1::Command::kDeleteWorkflow: return DeleteWorkflow(command.delete_workflow(), time);
+    case v1::Command::CHANGE_NOT_SET: break;
+  }
+  return base::MakeError(absl::StatusCode::kUnimplemented, "COMMAND_UNKNOWN",
+                         "a newer version made this command; this one does not know it");
+}
+
+absl::Status StateMachine::Initialize(const v1::InitializeCluster& change) {
+  if (!cluster_id_.empty()) return absl::OkStatus();
+  cluster_id_ = change.cluster_id();
+  cluster_secret_ = change.cluster_secret();
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time) {
+  const auto known = nodes_.find(node.node_id());
+  if (known != nodes_.end()) {
+    const v1::Node& old = known->second.node();
+    const bool ended = node.incarnation() == old.incarnation() && !IsAlive(old);
+    if (node.incarnation() < old.incarnation() || ended) return StaleIncarnation(node.node_id(), known->second);
+    if (node.incarnation() == old.incarnation() && IsAlive(old) && SameDescription(node, old)) {
+      return absl::OkStatus();
+    }
+  } else {
+    ONEPIECE_RETURN_IF_ERROR(MakeRoomForNode());
+  }
+  v1::NodeRecord& record = nodes_[node.node_id()];
+  record.Clear();
+  v1::Node& made = *record.mutable_node();
+  made = node;
+  made.set_name("nodes/" + node.node_id());
+  made.set_state(v1::Node::STARTING);
+  made.clear_assignment();
+  made.clear_last_report_time();
+  made.clear_load();
+  Touch(record);
+  Audit(time, "register_node", node.node_id(),
+        absl::StrCat(v1::Role_Name(node.role()), " incarnation ", node.incarnation()));
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::MakeRoomForNode() {
+  if (nodes_.size() < kMaxNodes) return absl::OkStatus();
+  auto oldest = nodes_.end();
+  for (auto it = nodes_.begin(); it != nodes_.end(); ++it) {
+    if (IsAlive(it->second.node())) continue;
+    if (oldest == nodes_.end() || it->second.revision() < oldest->second.revision()) oldest = it;
+  }
+  if (oldest == nodes_.end()) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
+                           absl::StrCat("the cluster has ", kMaxNodes, " live nodes already"));
+  }
+  // There is no event that says "forgotten": watchers must take a snapshot.
+  history_floor_ = ++revision_;
+  nodes_.erase(oldest);
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time) {
+  const auto known = nodes_.find(change.node_id());
+  if (known == nodes_.end()) return NodeUnknown(change.node_id());
+  v1::NodeRecord& record = known->second;
+  if (record.node().incarnation() != change.incarnation()) return StaleIncarnation(change.node_id(), record);
+  if (!IsAlive(record.node())) return absl::OkStatus();
+  record.mutable_node()->set_state(v1::Node::DEAD);
+  record.mutable_node()->set_detail(change.detail());
+  record.mutable_node()->clear_assignment();
+  record.clear_served_epoch();
+  Touch(record);
+  Audit(time, "end_node", change.node_id(), change.detail());
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
+  const auto known = nodes_.find(change.node_id());
+  if (known == nodes_.end()) return NodeUnknown(change.node_id());
+  v1::NodeRecord& record = known->second;
+  if (record.node().incarnation() != change.incarnation() || !IsAlive(record.node())) {
+    return StaleIncarnation(change.node_id(), record);
+  }
+  if (change.state() != v1::Node::STARTING && change.state() != v1::Node::READY) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NODE_STATE", "a node is STARTING or READY",
+                           {{"field", "state"}});
+  }
+  v1::Node& node = *record.mutable_node();
+  if (node.state() == change.state() && node.detail() == change.detail() &&
+      record.served_epoch() == change.assignment_epoch()) {
+    return absl::OkStatus();
+  }
+  node.set_state(change.state());
+  node.set_detail(change.detail());
+  record.set_served_epoch(change.assignment_epoch());
+  Touch(record);
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
+  if (change.base_revision() != revision_) {
+    return base::MakeError(absl::StatusCode::kAborted, "STALE_REVISION",
+                           absl::StrCat("made for revision ", change.base_revision(), ", now it is ", revision_));
+  }
+  for (const v1::NodeAssignment& assignment : change.assignments()) {
+    const auto known = nodes_.find(assignment.node_id());
+    if (known == nodes_.end()) return NodeUnknown(assignment.node_id());
+    const v1::Node& node = known->second.node();
+    if (node.incarnation() != assignment.incarnation() || !IsAlive(node)) {
+      return StaleIncarnation(assignment.node_id(), known->second);
+    }
+    if (node.role() != v1::INSTANCE) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "NOT_AN_INSTANCE",
+                             absl::StrCat("node '", assignment.node_id(), "' is not an instance"));
+    }
+  }
+  if (change.assignments().empty()) return absl::OkStatus();
+  ++epoch_;
+  for (const v1::NodeAssignment& assignment : change.assignments()) {
+    v1::NodeRecord& record = nodes_[assignment.node_id()];
+    v1::Assignment& made = *record.mutable_node()->mutable_assignment();
+    made.Clear();
+    made.set_epoch(epoch_);
+    if (assignment.has_stage()) *made.mutable_stage() = assignment.stage();
+    *made.mutable_app_ids() = assignment.app_ids();
+    Touch(record);
+    Audit(time, "assign", assignment.node_id(), assignment.has_stage() ? assignment.stage().stage() : "idle");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time) {
+  v1::Workflow made = workflow;
+  made.set_name("workflows/" + workflow.app_id());
+  const auto known = workflows_.find(workflow.app_id());
+  if (known != workflows_.end() &&
+      SerializeDeterministically(known->second.workflow()) == SerializeDeterministically(made)) {
+    return absl::OkStatus();
+  }
+  if (known == workflows_.end() && workflows_.size() >= kMaxWorkflows) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WORKFLOWS",
+                           absl::StrCat("the cluster has ", kMaxWorkflows, " workflows already"));
+  }
+  v1::WorkflowRecord& record = workflows_[workflow.app_id()];
+  *record.mutable_workflow() = std::move(made);
+  record.set_revision(++revision_);
+  std::erase_if(deletions_, [&](const v1::WorkflowDeletion& d) { return d.app_id() == workflow.app_id(); });
+  Audit(time, "apply_workflow", workflow.app_id(), "");
+  return absl::OkStatus();
+}
+
+absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_t time) {
+  if (workflows_.erase(app_id) == 0) {
+    return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
+                           absl::StrCat("there is no workflow '", app_id, "'"), {{"app_id", app_id}});
+  }
+  v1::WorkflowDeletion deletion;
+  deletion.set_app_id(app_id);
+  deletion.set_revision(++revision_);
+  deletions_.push_back(std::move(deletion));
+  if (deletions_.size() > kMaxDeletions) {
+    history_floor_ = std::max(history_floor_, deletions_.front().revision());
+    deletions_.pop_front();
+  }
+  Audit(time, "delete_workflow", app_id, "");
+  return absl::OkStatus();
+}
+
+void StateMachine::Audit(std::int64_t time, std::string_view action, std::string_view subject,
+                         std::string_view detail) {
+  v1::AuditEntry& entry = audit_.emplace_back();
+  entry.set_revision(revision_);
+  entry.set_time_unix_ms(time);
+  entry.set_action(std::string(action));
+  entry.set_subject(std::string(subject));
+  entry.set_detail(std::string(detail));
+  PopToSize(audit_, kMaxAudit);
+}
+
+void StateMachine::Remember(const std::string& request_id, std::uint32_t fingerprint,
+                            const v1::CommandResult& result) {
+  v1::RememberedRequest& request = requests_.emplace_back();
+  request.set_request_id(request_id);
+  request.set_fingerprint(fingerprint);
+  *request.mutable_result() = result;
+  PopToSize(requests_, kMaxRequests);
+}
+
+v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
+  v1::RoutingTable table;
+  table.set_epoch(epoch_);
+  table.set_workflow_set(workflow_set);
+  std::map<std::pair<std::string, std::string>, std::vector<const v1::Node*>> serving;
+  for (const auto& [id, record] : nodes_) {
+    const v1::Node& node = record.node();
+    if (node.workflow_set() != workflow_set || !IsAlive(node)) continue;
+    *table.add_alive() = EndpointOf(node);
+    if (node.state() != v1::Node::READY) continue;
+    if (node.role() == v1::PROXY) *table.add_proxies() = EndpointOf(node);
+    if (node.role() == v1::DATABASE) *table.add_databases() = EndpointOf(node);
+    if (!ServesItsAssignment(record)) continue;
+    for (const std::string& app_id : node.assignment().app_ids()) {
+      serving[{app_id, node.assignment().stage().stage()}].push_back(&node);
+    }
+  }
+  for (const auto& [app_id, record] : workflows_) {
+    *table.add_workflows() = record.workflow();
+    for (const v1::StageSpec& stage : record.workflow().stages()) {
+      v1::Route& route = *table.add_routes();
+      route.set_app_id(app_id);
+      route.set_stage(stage.stage());
+      const auto instances = serving.find({app_id, stage.stage()});
+      if (instances == serving.end()) continue;
+      for (const v1::Node* node : instances->second) *route.add_instances() = EndpointOf(*node);
+    }
+  }
+  return table;
+}
+
+std::string StateMachine::RoutingFingerprint() const {
+  // The default set is always there, so that a workflow counts as a change before any node has registered.
+  std::set<std::string> sets = {"default"};
+  for (const auto& [id, record] : nodes_) sets.insert(record.node().workflow_set());
+  std::string bytes;
+  for (const std::string& set : sets) {
+    v1::RoutingTable table = Routing(set);
+    table.clear_epoch();
+    absl::StrAppend(&bytes, SerializeDeterministically(table));
+  }
+  return bytes;
+}
+
+std::string StateMachine::Serialize() const {
+  v1::NodeManagerState state;
+  state.set_version(kStateVersion);
+  state.set_applied_index(applied_index_);
+  state.set_cluster_id(cluster_id_);
+  state.set_cluster_secret(cluster_secret_);
+  state.set_revision(revision_);
+  state.set_epoch(epoch_);
+  state.set_history_floor(history_floor_);
+  for (const auto& [id, record] : nodes_) *state.add_nodes() = record;
+  for (const auto& [id, record] : workflows_) *state.add_workflows() = record;
+  state.mutable_deletions()->Add(deletions_.begin(), deletions_.end());
+  state.mutable_audit()->Add(audit_.begin(), audit_.end());
+  state.mutable_requests()->Add(requests_.begin(), requests_.end());
+  return SerializeDeterministically(state);
+}
+
+absl::Status StateMachine::Restore(std::string_view bytes) {
+  v1::NodeManagerState state;
+  if (!state.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || state.version() != kStateVersion) {
+    return base::MakeError(absl::StatusCode::kDataLoss, "BAD_SNAPSHOT",
+                           absl::StrCat("not a state of version ", kStateVersion));
+  }
+  *this = StateMachine();
+  applied_index_ = state.applied_index();
+  cluster_id_ = state.cluster_id();
+  cluster_secret_ = state.cluster_secret();
+  revision_ = state.revision();
+  epoch_ = state.epoch();
+  history_floor_ = state.history_floor();
+  for (v1::NodeRecord& record : *state.mutable_nodes()) {
+    nodes_[record.node().node_id()] = std::move(record);
+  }
+  for (v1::WorkflowRecord& record : *state.mutable_workflows()) {
+    workflows_[record.workflow().app_id()] = std::move(record);
+  }
+  deletions_.assign(state.deletions().begin(), state.deletions().end());
+  audit_.assign(state.audit().begin(), state.audit().end());
+  requests_.assign(state.requests().begin(), state.requests().end());
+  return absl::OkStatus();
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,91 @@
+// The NodeManager's replicated state machine (DESIGN §8): a pure function of the commands applied to it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/base/status.h"
+#include "onepiece/v1/node_manager.pb.h"
+#include "onepiece/v1/node_manager_state.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Nodes, workflows, assignments, routing epoch and audit log.
+///
+/// Threading   Thread-compatible: one writer, or many readers (a Log sees to it).
+/// Blocking    Never; no clock, no threads, no I/O, no randomness: time and random bytes come in commands.
+/// Invariants  Replaying the same commands gives the same Serialize() bytes. revision and epoch never fall.
+/// Bounds      kMaxNodes, kMaxWorkflows, kMaxDeletions, kMaxAudit, kMaxRequests.
+class StateMachine {
+ public:
+  static constexpr std::size_t kMaxNodes = 4096;
+  static constexpr std::size_t kMaxWorkflows = 1024;
+  static constexpr std::size_t kMaxDeletions = 256;
+  static constexpr std::size_t kMaxAudit = 1000;
+  static constexpr std::size_t kMaxRequests = 1024;
+
+  /// Applies the command at `index` of the log. A refused command changes nothing but applied_index.
+  /// REQUIRES: index == applied_index() + 1.
+  v1::CommandResult Apply(std::uint64_t index, const v1::Command& command);
+
+  /// The state as bytes: equal states give equal bytes.
+  [[nodiscard]] std::string Serialize() const;
+  /// Replaces the state with a serialised one. Errors: DATA_LOSS (BAD_SNAPSHOT), the state is unchanged then.
+  absl::Status Restore(std::string_view bytes);
+
+  [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
+  [[nodiscard]] std::uint64_t revision() const { return revision_; }
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  /// Changes after a revision below this one can only be told as a snapshot.
+  [[nodiscard]] std::uint64_t history_floor() const { return history_floor_; }
+  /// Empty until the cluster is initialised.
+  [[nodiscard]] const std::string& cluster_id() const { return cluster_id_; }
+  [[nodiscard]] const std::string& cluster_secret() const { return cluster_secret_; }
+  [[nodiscard]] const std::map<std::string, v1::NodeRecord>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::map<std::string, v1::WorkflowRecord>& workflows() const { return workflows_; }
+  [[nodiscard]] const std::deque<v1::WorkflowDeletion>& deletions() const { return deletions_; }
+  [[nodiscard]] const std::deque<v1::AuditEntry>& audit() const { return audit_; }
+
+  /// The routing table of one workflow set. An instance is in a route only when it is READY and serves the
+  /// assignment that it has now.
+  [[nodiscard]] v1::RoutingTable Routing(const std::string& workflow_set) const;
+
+ private:
+  absl::Status Change(const v1::Command& command);
+  absl::Status Initialize(const v1::InitializeCluster& change);
+  absl::Status RegisterNode(const v1::Node& node, std::int64_t time);
+  absl::Status EndNode(const v1::EndNode& change, std::int64_t time);
+  absl::Status SetNodeState(const v1::SetNodeState& change);
+  absl::Status Assign(const v1::Assign& change, std::int64_t time);
+  absl::Status ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time);
+  absl::Status DeleteWorkflow(const std::string& app_id, std::int64_t time);
+  absl::Status MakeRoomForNode();
+  void Touch(v1::NodeRecord& record) { record.set_revision(++revision_); }
+  void Audit(std::int64_t time, std::string_view action, std::string_view subject, std::string_view detail);
+  void Remember(const std::string& request_id, std::uint32_t fingerprint, const v1::CommandResult& result);
+  [[nodiscard]] std::string RoutingFingerprint() const;
+
+  std::uint64_t applied_index_ = 0, revision_ = 0, epoch_ = 0, history_floor_ = 0;
+  std::string cluster_id_, cluster_secret_;
+  std::map<std::string, v1::NodeRecord> nodes_;
+  std::map<std::string, v1::WorkflowRecord> workflows_;
+  std::deque<v1::WorkflowDeletion> deletions_;
+  std::deque<v1::AuditEntry> audit_;
+  std::deque<v1::RememberedRequest> requests_;
+};
+
+/// True unless the node is dead.
+inline bool IsAlive(const v1::Node& node) { return node.state() != v1::Node::DEAD; }
+
+/// The result as a status: OK, or the code with its reason.
+absl::Status ToStatus(const v1::CommandResult& result);
+
+/// Serialises with map entries in order, so that equal messages give equal bytes.
+std::string SerializeDeterministically(const google::protobuf::MessageLite& message);
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,176 @@
+#include "nodemanager/state/workflow_check.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr int kMaxStages = 64;
+constexpr int kMaxParameters = 256;
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxMinInstances = 4096;
+constexpr int kMaxSeconds = 30 * 24 * 3600;
+constexpr std::int64_t kMaxStringBytes = 65536;
+// Parameters travel as doubles (google.protobuf.Struct): whole numbers are exact up to here.
+constexpr double kMaxInteger = 9007199254740991.0;
+
+absl::Status Bad(std::string field, std::string_view message) {
+  std::string text = absl::StrCat(field, ": ", std::string(message));
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_WORKFLOW", text, {{"field", std::move(field)}});
+}
+
+// Lower-case letters, digits and the characters of `others`; begins with a letter or digit; 1 to 63 characters.
+bool IsName(const std::string& text, std::string_view others) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !text.empty() && text.size() <= 63 && plain(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return plain(c) || others.find(c) != std::string_view::npos;
+  });
+}
+
+absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
+  if (!IsName(stage.stage(), "_-")) {
+    return Bad(field + ".stage", "1 to 63 lower-case letters, digits, '_' or '-'");
+  }
+  // The name becomes part of a path that instances load code from.
+  if (!IsName(stage.plugin(), "_-")) {
+    return Bad(field + ".plugin", "1 to 63 lower-case letters, digits, '_' or '-' (a name, not a path)");
+  }
+  if (stage.model().size() > 4096) return Bad(field + ".model", "at most 4096 bytes");
+  if (!v1::Mode_IsValid(stage.mode())) return Bad(field + ".mode", "unknown value");
+  if (stage.min_instances() < 0 || stage.min_instances() > kMaxMinInstances) {
+    return Bad(field + ".min_instances", absl::StrCat("0 to ", kMaxMinInstances));
+  }
+  if (stage.threads() < 0 || stage.threads() > kMaxThreads) {
+    return Bad(field + ".threads", absl::StrCat("0 to ", kMaxThreads));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Number>
+bool ParseAll(const std::string& text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+absl::Status CheckNumberDefault(const std::string& field, const v1::ParameterSpec& spec) {
+  const std::string& text = spec.default_value();
+  double value = 0;
+  if (spec.type() == v1::ParameterSpec::INTEGER) {
+    std::int64_t whole = 0;
+    if (!ParseAll(text, whole)) return Bad(field, absl::StrCat("'", text, "' is not an integer"));
+    value = static_cast<double>(whole);
+    if (spec.multiple_of() != 0 && (whole - spec.multiple_offset()) % spec.multiple_of() != 0) {
+      return Bad(field, absl::StrCat(text, " is not a multiple of ", spec.multiple_of(), " plus ",
+                                     spec.multiple_offset()));
+    }
+  } else if (!ParseAll(text, value) || !std::isfinite(value)) {
+    return Bad(field, absl::StrCat("'", text, "' is not a number"));
+  }
+  const bool bounded = spec.minimum() != 0 || spec.maximum() != 0;
+  if (bounded && (value < spec.minimum() || value > spec.maximum())) {
+    return Bad(field, absl::StrCat(text, " is not within ", spec.minimum(), " to ", spec.maximum()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStringParameter(const std::string& field, const v1::ParameterSpec& spec) {
+  if (spec.minimum() != 0 || spec.maximum() != 0) return Bad(field + ".minimum", "a string has no bounds");
+  if (spec.max_bytes() < 0 || spec.max_bytes() > kMaxStringBytes) {
+    return Bad(field + ".max_bytes", absl::StrCat("0 to ", kMaxStringBytes));
+  }
+  const auto limit = static_cast<std::size_t>(spec.max_bytes() == 0 ? kMaxStringBytes : spec.max_bytes());
+  if (spec.default_value().size() > limit) return Bad(field + ".default_value", "longer than max_bytes");
+  const auto& allowed = spec.allowed_values();
+  if (std::set<std::string>(allowed.begin(), allowed.end()).size() != static_cast<std::size_t>(allowed.size())) {
+    return Bad(field + ".allowed_values", "a value is named twice");
+  }
+  if (!allowed.empty() && !spec.required() &&
+      std::find(allowed.begin(), allowed.end(), spec.default_value()) == allowed.end()) {
+    return Bad(field + ".default_value", absl::StrCat("'", spec.default_value(), "' is not an allowed value"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumberParameter(const std::string& field, const v1::ParameterSpec& spec) {
+  if (!std::isfinite(spec.minimum()) || !std::isfinite(spec.maximum()) || spec.minimum() > spec.maximum()) {
+    return Bad(field + ".minimum", "not below maximum");
+  }
+  if (spec.type() == v1::ParameterSpec::INTEGER) {
+    if (std::max(std::abs(spec.minimum()), std::abs(spec.maximum())) > kMaxInteger) {
+      return Bad(field + ".maximum", "integers beyond 2^53-1 cannot travel");
+    }
+    if (spec.multiple_of() < 0 || spec.multiple_offset() < 0) return Bad(field + ".multiple_of", "negative");
+  } else if (spec.multiple_of() != 0 || spec.multiple_offset() != 0) {
+    return Bad(field + ".multiple_of", "for integers only");
+  }
+  if (spec.default_value().empty()) {
+    return spec.required() ? absl::OkStatus()
+                           : Bad(field + ".default_value", "a parameter that is not required needs one");
+  }
+  return CheckNumberDefault(field + ".default_value", spec);
+}
+
+absl::Status CheckParameter(const std::string& field, const v1::ParameterSpec& spec) {
+  if (!IsName(spec.name(), "_")) return Bad(field + ".name", "1 to 63 lower-case letters, digits or '_'");
+  if (spec.description().size() > 4096) return Bad(field + ".description", "at most 4096 bytes");
+  if (spec.required() && !spec.default_value().empty()) {
+    return Bad(field + ".default_value", "a required parameter has none");
+  }
+  const bool text = spec.type() == v1::ParameterSpec::STRING;
+  if (!text && (spec.max_bytes() != 0 || !spec.allowed_values().empty())) {
+    return Bad(field + (spec.max_bytes() != 0 ? ".max_bytes" : ".allowed_values"), "for strings only");
+  }
+  switch (spec.type()) {
+    case v1::ParameterSpec::STRING: return CheckStringParameter(field, spec);
+    case v1::ParameterSpec::INTEGER:
+    case v1::ParameterSpec::NUMBER: return CheckNumberParameter(field, spec);
+    case v1::ParameterSpec::BOOLEAN:
+      if (spec.required() || spec.default_value() == "true" || spec.default_value() == "false") {
+        return absl::OkStatus();
+      }
+      return Bad(field + ".default_value", "true or false");
+    default: return Bad(field + ".type", "STRING, INTEGER, NUMBER or BOOLEAN");
+  }
+}
+
+}  // namespace
+
+absl::Status CheckWorkflow(const v1::Workflow& workflow) {
+  if (!IsName(workflow.app_id(), "-")) return Bad("app_id", "1 to 63 lower-case letters, digits or '-'");
+  if (workflow.display_name().size() > 256) return Bad("display_name", "at most 256 bytes");
+  if (workflow.stages().empty()) return Bad("stages", "at least one");
+  if (workflow.stages_size() > kMaxStages) return Bad("stages", absl::StrCat("at most ", kMaxStages));
+  if (workflow.parameters_size() > kMaxParameters) return Bad("parameters", absl::StrCat("at most ", kMaxParameters));
+  if (workflow.default_deadline_s() < 0 || workflow.default_deadline_s() > kMaxSeconds) {
+    return Bad("default_deadline_s", absl::StrCat("0 to ", kMaxSeconds));
+  }
+  if (workflow.result_ttl_s() < 0 || workflow.result_ttl_s() > kMaxSeconds) {
+    return Bad("result_ttl_s", absl::StrCat("0 to ", kMaxSeconds));
+  }
+  std::set<std::string> names;
+  for (int i = 0; i < workflow.stages_size(); ++i) {
+    const std::string field = absl::StrCat("stages[", i, "]");
+    ONEPIECE_RETURN_IF_ERROR(CheckStage(field, workflow.stages(i)));
+    if (!names.insert(workflow.stages(i).stage()).second) {
+      return Bad(field + ".stage", absl::StrCat("'", workflow.stages(i).stage(), "' is there twice"));
+    }
+  }
+  names.clear();
+  for (int i = 0; i < workflow.parameters_size(); ++i) {
+    const std::string field = absl::StrCat("parameters[", i, "]");
+    ONEPIECE_RETURN_IF_ERROR(CheckParameter(field, workflow.parameters(i)));
+    if (!names.insert(workflow.parameters(i).name()).second) {
+      return Bad(field + ".name", absl::StrCat("'", workflow.parameters(i).name(), "' is there twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace onepiece::nodemanager

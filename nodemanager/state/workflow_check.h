@@ -1,0 +1,13 @@
+// What makes a workflow acceptable.
+#pragma once
+
+#include "cluster/base/status.h"
+#include "onepiece/v1/workflow.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Checks everything about a workflow that can be known without its plug-ins. Errors: INVALID_ARGUMENT
+/// (BAD_WORKFLOW) with the metadata "field", a path such as "parameters[2].default_value".
+absl::Status CheckWorkflow(const v1::Workflow& workflow);
+
+}  // namespace onepiece::nodemanager

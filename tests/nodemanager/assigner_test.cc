@@ -1,0 +1,155 @@
+#include "nodemanager/assignment/assigner.h"
+
+#include <QtTest>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "tests/nodemanager/builders.h"
+
+namespace onepiece::nodemanager {
+
+class AssignerTest : public QObject {
+  Q_OBJECT
+ private:
+  // A cluster in which every plan is applied at once.
+  struct World {
+    StateMachine machine;
+    int moves = 0;
+
+    void Do(const v1::Command& command) {
+      const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command);
+      ExpectEqual(result.code(), 0);
+      v1::Command assign;
+      *assign.mutable_assign() = PlanAssignments(machine);
+      moves += assign.assign().assignments_size();
+      ExpectEqual(machine.Apply(machine.applied_index() + 1, assign).code(), 0);
+      ExpectEqual(PlanAssignments(machine).assignments_size(), 0);
+    }
+    void AddInstance(const std::string& id, const std::string& pinned = "") {
+      Do(RegisterCommand(MakeNode(id, v1::INSTANCE, 1, pinned)));
+    }
+    [[nodiscard]] QString StageOf(const std::string& id) const {
+      return QString::fromStdString(machine.nodes().at(id).node().assignment().stage().stage());
+    }
+    // "a b - c": what each live instance serves, by node id.
+    [[nodiscard]] QString Stages() const {
+      QStringList stages;
+      for (const auto& [id, record] : machine.nodes()) {
+        if (IsAlive(record.node()) && record.node().role() == v1::INSTANCE) {
+          stages << (StageOf(id).isEmpty() ? "-" : StageOf(id));
+        }
+      }
+      return stages.join(' ');
+    }
+    static void ExpectEqual(int actual, int expected) {
+      if (actual != expected) qFatal("%d where %d was expected", actual, expected);
+    }
+  };
+
+ private Q_SLOTS:
+  void Plan_FillsStagesInWorkflowOrder() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b", "c"})));
+    const char* expected[] = {"a", "a b", "a b c", "a b c a", "a b c a b"};
+    for (int i = 0; i < 5; ++i) {
+      world.AddInstance(absl::StrCat("i", i));
+      QCOMPARE(world.Stages(), QString(expected[i]));
+    }
+    QCOMPARE(world.moves, 5);
+  }
+
+  void Plan_FollowsMinInstances() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    workflow.mutable_stages(1)->set_min_instances(3);
+    world.Do(WorkflowCommand(workflow));
+    for (int i = 0; i < 8; ++i) world.AddInstance(absl::StrCat("i", i));
+    QCOMPARE(world.Stages().count('a'), 2);
+    QCOMPARE(world.Stages().count('b'), 6);
+  }
+
+  void Plan_PinnedInstancesServeTheirStageOrNothing() {
+    World world;
+    world.AddInstance("early", "b");
+    QCOMPARE(world.Stages(), QString("-"));
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.AddInstance("also", "b");
+    world.AddInstance("odd", "unheard_of");
+    QCOMPARE(world.StageOf("early"), QString("b"));
+    QCOMPARE(world.StageOf("also"), QString("b"));
+    QCOMPARE(world.StageOf("odd"), QString());
+    world.AddInstance("free");
+    QCOMPARE(world.StageOf("free"), QString("a"));
+  }
+
+  void Plan_DeadInstanceLeavesAndOthersStay() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a b"));
+    const int moves = world.moves;
+    world.Do(EndCommand("i0"));
+    QCOMPARE(world.Stages(), QString("b a b"));
+    QCOMPARE(world.moves, moves);
+    world.Do(RegisterCommand(MakeNode("i0", v1::INSTANCE, 2)));
+    QCOMPARE(world.StageOf("i0"), QString("a"));
+    QCOMPARE(world.moves, moves + 1);
+  }
+
+  void Plan_EmptyStageTakesFromTheRichest() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a"));
+    world.Do(EndCommand("i1"));
+    QCOMPARE(world.Stages(), QString("b a"));
+    world.Do(EndCommand("i0"));
+    QCOMPARE(world.Stages(), QString("a"));  // The last of a stage is not taken.
+  }
+
+  void Plan_NewWorkflowGetsItsStages() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("one", {"a"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    world.Do(WorkflowCommand(MakeWorkflow("two", {"a", "b"})));
+    QCOMPARE(world.Stages().count('b'), 1);
+    for (const auto& [id, record] : world.machine.nodes()) {
+      const v1::Assignment& assignment = record.node().assignment();
+      QCOMPARE(assignment.app_ids_size(), assignment.stage().stage() == "a" ? 2 : 1);
+    }
+    v1::Command remove;
+    remove.set_delete_workflow("one");
+    world.Do(remove);
+    remove.set_delete_workflow("two");
+    world.Do(remove);
+    QCOMPARE(world.Stages(), QString("- - -"));
+  }
+
+  void Plan_SameStageOfAnotherModelIsAnotherStage() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("one", {"a"})));
+    v1::Workflow other = MakeWorkflow("two", {"a"});
+    other.mutable_stages(0)->set_model("large");
+    world.Do(WorkflowCommand(other));
+    world.AddInstance("i0", "a");
+    world.AddInstance("i1", "a");
+    QCOMPARE(world.machine.nodes().at("i0").node().assignment().stage().model(), std::string("tiny"));
+    QCOMPARE(world.machine.nodes().at("i1").node().assignment().stage().model(), std::string("large"));
+    QCOMPARE(world.machine.nodes().at("i1").node().assignment().app_ids(0), std::string("two"));
+  }
+
+  void Plan_WorkflowSetsDoNotShareInstances() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.AddInstance("i0");
+    v1::Node far = MakeNode("i1", v1::INSTANCE);
+    far.set_workflow_set("far");
+    world.Do(RegisterCommand(far));
+    QCOMPARE(world.Stages(), QString("a a"));
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::AssignerTest)
+#include "assigner_test.moc"

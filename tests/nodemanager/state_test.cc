@@ -1,0 +1,327 @@
+#include <QtTest>
+#include <QTemporaryDir>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/ids.h"
+#include "nodemanager/state/local_log.h"
+#include "nodemanager/state/state_machine.h"
+#include "nodemanager/state/workflow_check.h"
+#include "tests/nodemanager/builders.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+v1::CommandResult ApplyNext(StateMachine& machine, const v1::Command& command) {
+  return machine.Apply(machine.applied_index() + 1, command);
+}
+
+v1::Command AssignCommand(const StateMachine& machine, const std::string& id, const v1::StageSpec& stage,
+                          const std::string& app_id) {
+  v1::Command command;
+  command.mutable_assign()->set_base_revision(machine.revision());
+  v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
+  assignment.set_node_id(id);
+  assignment.set_incarnation(1);
+  *assignment.mutable_stage() = stage;
+  assignment.add_app_ids(app_id);
+  return command;
+}
+
+// Any command, sensible or not, of a small world in which names collide.
+v1::Command RandomCommand(std::mt19937_64& random, std::uint64_t revision) {
+  const std::string id = absl::StrCat("node-", random() % 6);
+  const std::uint64_t incarnation = 1 + random() % 3;
+  v1::Command command;
+  switch (random() % 7) {
+    case 0:
+    case 1: command = RegisterCommand(MakeNode(id, static_cast<v1::Role>(2 + random() % 3), incarnation)); break;
+    case 2: command = EndCommand(id, incarnation); break;
+    case 3: command = StateCommand(id, static_cast<v1::Node::State>(random() % 4), random() % 20, incarnation); break;
+    case 4: command = WorkflowCommand(MakeWorkflow(absl::StrCat("app-", random() % 3), {"a", "b"})); break;
+    case 5: command.set_delete_workflow(absl::StrCat("app-", random() % 3)); break;
+    default: {
+      command.mutable_assign()->set_base_revision(revision - random() % 2);
+      v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
+      assignment.set_node_id(id);
+      assignment.set_incarnation(incarnation);
+      assignment.mutable_stage()->set_stage("a");
+      assignment.add_app_ids("app-0");
+    }
+  }
+  if (random() % 4 == 0) command.set_request_id(std::to_string(random() % 10));
+  command.set_time_unix_ms(static_cast<std::int64_t>(random() % 1000));
+  return command;
+}
+
+void Overwrite(const std::string& path, std::size_t from, std::size_t count) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(from));
+  for (std::size_t i = 0; i < count; ++i) file.put('\x5a');
+}
+
+std::string SerializedState(const Log& log) {
+  std::string bytes;
+  log.Read([&](const StateMachine& machine) { bytes = machine.Serialize(); });
+  return bytes;
+}
+
+}  // namespace
+
+class StateTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Apply_ReplayGivesTheSameBytesAndSnapshotsAreExact() {
+    const char* given = std::getenv("ONEPIECE_SEED");
+    const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
+    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
+    std::mt19937_64 random(seed);
+    StateMachine first, second;
+    for (int i = 0; i < 2000; ++i) {
+      const v1::Command command = RandomCommand(random, first.revision());
+      const std::uint64_t revision = first.revision(), epoch = first.epoch();
+      const v1::CommandResult result = ApplyNext(first, command);
+      QVERIFY(first.revision() >= revision && first.epoch() >= epoch);
+      QCOMPARE(SerializeDeterministically(ApplyNext(second, command)), SerializeDeterministically(result));
+      if (i % 100 == 0) {
+        StateMachine restored;
+        QVERIFY(restored.Restore(second.Serialize()).ok());
+        second = restored;
+      }
+      QCOMPARE(second.Serialize(), first.Serialize());
+    }
+    QVERIFY(first.epoch() > 10);
+  }
+
+  void Apply_RoutingChangesOnlyWithTheEpoch() {
+    std::mt19937_64 random(7);
+    StateMachine machine;
+    std::string table = machine.Routing("default").SerializeAsString();
+    std::uint64_t epoch = machine.epoch();
+    for (int i = 0; i < 2000; ++i) {
+      ApplyNext(machine, RandomCommand(random, machine.revision()));
+      const std::string now = machine.Routing("default").SerializeAsString();
+      if (machine.epoch() == epoch) QCOMPARE(now, table);
+      table = now;
+      epoch = machine.epoch();
+    }
+  }
+
+  void Apply_SameRequestIdHasOneEffect() {
+    StateMachine machine;
+    const v1::Command command = RegisterCommand(MakeNode("p", v1::PROXY), "id-1");
+    const v1::CommandResult first = ApplyNext(machine, command);
+    ApplyNext(machine, EndCommand("p"));
+    const std::uint64_t revision = machine.revision();
+    const v1::CommandResult again = ApplyNext(machine, command);
+    QCOMPARE(again.SerializeAsString(), first.SerializeAsString());
+    QCOMPARE(machine.revision(), revision);
+    QVERIFY(!IsAlive(machine.nodes().at("p").node()));
+    const v1::CommandResult other = ApplyNext(machine, RegisterCommand(MakeNode("q", v1::PROXY), "id-1"));
+    QCOMPARE(other.reason(), std::string("REQUEST_ID_REUSED"));
+    QVERIFY(!machine.nodes().contains("q"));
+  }
+
+  void Apply_ForgetsOldRequestsAndBoundsTheAudit() {
+    StateMachine machine;
+    for (std::size_t i = 0; i < StateMachine::kMaxRequests + 50; ++i) {
+      ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, i + 1), std::to_string(i)));
+    }
+    QCOMPARE(machine.audit().size(), StateMachine::kMaxAudit);
+    v1::NodeManagerState state;
+    QVERIFY(state.ParseFromString(machine.Serialize()));
+    QCOMPARE(state.requests_size(), static_cast<int>(StateMachine::kMaxRequests));
+  }
+
+  void RegisterNode_NewIncarnationReplacesTheOldOne() {
+    StateMachine machine;
+    ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5)));
+    ApplyNext(machine, StateCommand("p", v1::Node::READY, 0, 5));
+    QCOMPARE(machine.Routing("default").proxies_size(), 1);
+    const std::uint64_t epoch = machine.epoch();
+    ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 6)));
+    QVERIFY(machine.epoch() > epoch);
+    QCOMPARE(machine.Routing("default").proxies_size(), 0);
+    QCOMPARE(machine.Routing("default").alive(0).incarnation(), std::uint64_t{6});
+    QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5))).reason(),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, StateCommand("p", v1::Node::READY, 0, 5)).reason(), std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, EndCommand("p", 5)).reason(), std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, EndCommand("unknown")).reason(), std::string("NODE_UNKNOWN"));
+  }
+
+  void RegisterNode_DeadIncarnationMustNotComeBack() {
+    StateMachine machine;
+    ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5)));
+    ApplyNext(machine, EndCommand("p", 5));
+    QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5))).reason(),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 6))).code(), 0);
+  }
+
+  void Routing_HasAnInstanceOnlyWhenItServesItsAssignment() {
+    StateMachine machine;
+    const v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    ApplyNext(machine, WorkflowCommand(workflow));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const v1::CommandResult assigned = ApplyNext(machine, AssignCommand(machine, "i", workflow.stages(0), "app"));
+    QCOMPARE(assigned.code(), 0);
+    ApplyNext(machine, StateCommand("i", v1::Node::READY, assigned.epoch() - 1));
+    QCOMPARE(machine.Routing("default").routes(0).instances_size(), 0);
+    const std::uint64_t epoch = machine.epoch();
+    ApplyNext(machine, StateCommand("i", v1::Node::READY, assigned.epoch()));
+    QCOMPARE(machine.Routing("default").routes(0).instances_size(), 1);
+    QCOMPARE(machine.Routing("default").routes(1).instances_size(), 0);
+    QCOMPARE(machine.Routing("other").alive_size(), 0);
+    QVERIFY(machine.epoch() > epoch);
+    ApplyNext(machine, EndCommand("i"));
+    QCOMPARE(machine.Routing("default").routes(0).instances_size(), 0);
+    QVERIFY(!machine.nodes().at("i").node().has_assignment());
+  }
+
+  void Assign_MadeForAnotherRevisionIsRefused() {
+    StateMachine machine;
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const v1::Command command = AssignCommand(machine, "i", MakeWorkflow("app", {"a"}).stages(0), "app");
+    ApplyNext(machine, RegisterCommand(MakeNode("j", v1::INSTANCE)));
+    QCOMPARE(ApplyNext(machine, command).reason(), std::string("STALE_REVISION"));
+    QVERIFY(!machine.nodes().at("i").node().has_assignment());
+  }
+
+  void DeleteWorkflow_LeavesABoundedTrace() {
+    StateMachine machine;
+    for (std::size_t i = 0; i < StateMachine::kMaxDeletions + 3; ++i) {
+      ApplyNext(machine, WorkflowCommand(MakeWorkflow("app", {"a"})));
+      v1::Command command;
+      command.set_delete_workflow("app");
+      QCOMPARE(ApplyNext(machine, command).code(), 0);
+      QCOMPARE(ApplyNext(machine, command).reason(), std::string("WORKFLOW_UNKNOWN"));
+      QCOMPARE(machine.history_floor(), std::uint64_t{0});  // Applied again, its deletion is forgotten.
+      if (i == 3) break;
+    }
+    for (std::size_t i = 0; i < StateMachine::kMaxDeletions + 3; ++i) {
+      v1::Command command;
+      command.set_delete_workflow(absl::StrCat("app-", i));
+      ApplyNext(machine, WorkflowCommand(MakeWorkflow(command.delete_workflow(), {"a"})));
+      ApplyNext(machine, command);
+    }
+    QCOMPARE(machine.deletions().size(), StateMachine::kMaxDeletions);
+    QVERIFY(machine.history_floor() > 0);
+    QVERIFY(machine.history_floor() < machine.deletions().front().revision());
+  }
+
+  void LocalLog_KeepsEverythingAcrossReopening() {
+    QTemporaryDir dir;
+    std::mt19937_64 random(3);
+    const LocalLog::Options options{.snapshot_every = 16};
+    std::string before;
+    for (int round = 0; round < 6; ++round) {
+      auto log = LocalLog::Open(dir.path().toStdString(), options);
+      QVERIFY2(log.ok(), base::Message(log.status()).c_str());
+      QCOMPARE(SerializedState(**log), before.empty() ? StateMachine().Serialize() : before);
+      for (int i = 0; i < 25; ++i) {
+        std::uint64_t revision = 0;
+        (*log)->Read([&](const StateMachine& machine) { revision = machine.revision(); });
+        QVERIFY((*log)->Propose(RandomCommand(random, revision)).ok());
+      }
+      before = SerializedState(**log);
+    }
+  }
+
+  void LocalLog_RefusesASecondOwner() {
+    QTemporaryDir dir;
+    auto first = LocalLog::Open(dir.path().toStdString());
+    QVERIFY(first.ok());
+    const auto second = LocalLog::Open(dir.path().toStdString());
+    QCOMPARE(base::GetReason(second.status()).reason, std::string("DATA_DIR_IN_USE"));
+  }
+
+  void LocalLog_RefusesADamagedDatabase_data() {
+    QTest::addColumn<bool>("header");
+    QTest::newRow("not a database any more") << true;
+    QTest::newRow("an entry changed") << false;
+  }
+  void LocalLog_RefusesADamagedDatabase() {
+    QFETCH(bool, header);
+    QTemporaryDir dir;
+    {
+      auto log = LocalLog::Open(dir.path().toStdString());
+      QVERIFY(log.ok());
+      v1::Node node = MakeNode("needle-in-the-file", v1::PROXY);
+      node.set_detail(std::string(3000, 'x'));
+      QVERIFY((*log)->Propose(RegisterCommand(node)).ok());
+    }
+    const std::string path = dir.path().toStdString() + "/nodemanager.sqlite";
+    if (header) {
+      Overwrite(path, 0, 64);
+    } else {
+      std::ifstream file(path, std::ios::binary);
+      const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      const std::size_t place = bytes.find("needle-in-the-file");
+      QVERIFY(place != std::string::npos);
+      Overwrite(path, place, 6);
+    }
+    const auto log = LocalLog::Open(dir.path().toStdString());
+    QCOMPARE(base::GetReason(log.status()).reason, std::string("DATABASE_CORRUPT"));
+    QVERIFY(base::Message(log.status()).find(path) != std::string::npos);
+  }
+
+  void LocalLog_SaysWhyAFolderCannotBeUsed() {
+    const auto log = LocalLog::Open("/proc/nothing-can-be-made-here");
+    QCOMPARE(base::GetReason(log.status()).reason, std::string("DATABASE_FAILED"));
+  }
+
+  void CheckWorkflow_NamesTheFieldThatIsWrong_data() {
+    QTest::addColumn<QString>("field");
+    QTest::addColumn<int>("change");
+    int change = 0;
+    for (const char* field :
+         {"app_id", "stages", "stages[1].stage", "stages[0].plugin", "stages[0].mode", "stages[0].min_instances",
+          "parameters[1].name", "parameters[0].type", "parameters[0].default_value", "parameters[0].default_value",
+          "parameters[0].default_value", "parameters[0].max_bytes", "default_deadline_s", "parameters[0].minimum",
+          "parameters[0].default_value", "parameters[0].default_value"}) {
+      QTest::addRow("%d %s", change, field) << field << change;
+      ++change;
+    }
+  }
+  void CheckWorkflow_NamesTheFieldThatIsWrong() {
+    QFETCH(QString, field);
+    QFETCH(int, change);
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    v1::ParameterSpec& steps = *workflow.add_parameters();
+    steps.set_name("steps");
+    steps.set_type(v1::ParameterSpec::INTEGER);
+    steps.set_default_value("20");
+    steps.set_minimum(1);
+    steps.set_maximum(100);
+    QVERIFY(CheckWorkflow(workflow).ok());
+    switch (change) {
+      case 0: workflow.set_app_id("Not An Id"); break;
+      case 1: workflow.clear_stages(); break;
+      case 2: workflow.mutable_stages(1)->set_stage("a"); break;
+      case 3: workflow.mutable_stages(0)->set_plugin("../evil"); break;
+      case 4: workflow.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77)); break;
+      case 5: workflow.mutable_stages(0)->set_min_instances(-1); break;
+      case 6: *workflow.add_parameters() = v1::ParameterSpec(steps); break;
+      case 7: steps.clear_type(); break;
+      case 8: steps.set_default_value("101"); break;
+      case 9: steps.set_default_value("2x"); break;
+      case 10: steps.set_multiple_of(3); break;
+      case 11: steps.set_max_bytes(5); break;
+      case 12: workflow.set_default_deadline_s(-1); break;
+      case 13: steps.set_minimum(200); break;
+      case 14: steps.set_default_value(""); break;
+      default: steps.set_required(true);
+    }
+    const absl::Status status = CheckWorkflow(workflow);
+    QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
+    QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::StateTest)
+#include "state_test.moc"
