@@ -19,6 +19,7 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -29,22 +30,32 @@
 namespace grpc {
 class Service;
 }
+namespace onepiece::rpc {
+class Server;
+}
+namespace onepiece::telemetry {
+class Metrics;
+class SpanService;
+class Spans;
+}  // namespace onepiece::telemetry
 
 namespace onepiece::service {
 
 /// What a running service program stands on.
 ///
-/// Ownership  Owns the gRPC server and the Prometheus endpoint; borrows the services.
+/// Ownership  Owns the gRPC server, the metrics with their endpoint, and the spans; borrows the services.
 /// Threading  Thread-confined to the body of RunProgram.
 class Host {
  public:
-  Host(const v1::NodeConfig& node, base::ShutdownSignals& signals);
+  Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals);
   /// StopServing().
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
   [[nodiscard]] const v1::NodeConfig& node() const { return node_; }
+  [[nodiscard]] telemetry::Metrics& metrics() { return *metrics_; }
+  [[nodiscard]] telemetry::Spans& spans() { return *spans_; }
   /// Opens `listen` and `metrics_address` and serves `services`, health, reflection and telemetry. The services must
   /// outlive StopServing(). Errors: UNAVAILABLE when an address cannot be bound.
   absl::Status Serve(const std::vector<grpc::Service*>& services);
@@ -56,15 +67,19 @@ class Host {
   absl::Status ReportReady();
   /// Blocks until SIGTERM, SIGINT or SIGHUP. Health says NOT_SERVING afterwards.
   void WaitForShutdown();
-  /// Ends the server: calls in progress get Scaled(2 s), then they are cancelled. Idempotent.
+  /// Requested when StopServing() begins: handlers of long streams end then. REQUIRES: Serve() succeeded.
+  [[nodiscard]] std::stop_token stopping() const;
+  /// Ends the server and the metrics endpoint: calls in progress get Scaled(2 s), then they are cancelled. Idempotent.
   void StopServing();
 
  private:
-  struct Endpoints;
   const v1::NodeConfig& node_;
   base::ShutdownSignals& signals_;
+  std::unique_ptr<telemetry::Metrics> metrics_;
+  std::unique_ptr<telemetry::Spans> spans_;
+  std::unique_ptr<telemetry::SpanService> span_service_;
+  std::unique_ptr<rpc::Server> server_;
   std::string address_, metrics_address_;
-  std::unique_ptr<Endpoints> endpoints_;
 };
 
 /// Extra checks of the configuration, for the run and for --check-config; a failure is exit code 78.

@@ -1,0 +1,197 @@
+#include "cluster/service/options.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cluster/base/check.h"
+#include "cluster/config/yaml.h"
+
+namespace onepiece::service {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+
+std::string EnvironmentName(std::string_view flag) {
+  std::string name = "ONEPIECE_";
+  for (const char c : flag.substr(2)) name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  return name;
+}
+
+absl::Status BadValue(std::string_view flag, std::string_view message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+                         absl::StrCat(std::string(flag), ": ", std::string(message)), {{"field", std::string(flag)}});
+}
+
+// The message that holds the last field of `path`, and that field.
+std::pair<google::protobuf::Message*, const FieldDescriptor*> Resolve(google::protobuf::Message* message,
+                                                                      const std::string& path) {
+  const std::vector<std::string> names = absl::StrSplit(path, '.');
+  for (std::size_t i = 0;; ++i) {
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(names[i]);
+    ONEPIECE_CHECK(field != nullptr);
+    if (i + 1 == names.size()) return {message, field};
+    message = message->GetReflection()->MutableMessage(message, field);
+  }
+}
+
+template <typename Integer>
+absl::Status ParseInteger(std::string_view flag, const std::string& text, Integer& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return absl::OkStatus();
+  return BadValue(flag, absl::StrCat("'", text, "' is not an integer in range"));
+}
+
+std::string HostName() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+bool IsNodeIdCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
+
+}  // namespace
+
+ServiceOptions::ServiceOptions(ProgramInfo info, google::protobuf::Message* config)
+    : info_(std::move(info)), config_(config) {
+  const FieldDescriptor* field = config->GetDescriptor()->FindFieldByName("node");
+  ONEPIECE_CHECK(field != nullptr && field->message_type() == v1::NodeConfig::descriptor());
+  node_ = static_cast<v1::NodeConfig*>(config->GetReflection()->MutableMessage(config, field));
+  Bind("--node-id", "node.node_id", "Unique name of this node; default: role and host name");
+  if (info_.nodemanagers == NodeManagers::kRequired) {
+    Bind("--nodemanager", "node.nodemanagers", "host:port of every NodeManager replica, comma separated");
+  }
+  Bind("--listen", "node.listen", "host:port to serve gRPC on (port 0: any free one)");
+  Bind("--advertise", "node.advertise", "host:port that others dial; default: what --listen became");
+  Bind("--fabric", "node.fabric", "Fabric URI; default: shm://{cluster id}");
+  Bind("--metrics-address", "node.metrics_address", "host:port of the Prometheus endpoint");
+  Bind("--workflow-set", "node.workflow_set", "Workflow set that this node belongs to");
+  Bind("--data-dir", "node.data_dir", "Folder for what this node keeps");
+  Bind("--ready-file", "node.ready_file", "Written as JSON when the service is ready");
+}
+
+void ServiceOptions::Bind(std::string_view flag, std::string_view path, std::string_view help) {
+  bindings_.push_back({std::string(flag), std::string(path), std::string(help), {}});
+}
+
+ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) {
+  CLI::App app(info_.description, info_.program);
+  std::string file;
+  bool check_only = false;
+  app.set_version_flag("--version", info_.program + " " ONEPIECE_VERSION);
+  app.add_option("--config", file, "Configuration file (YAML)")->envname("ONEPIECE_CONFIG");
+  app.add_flag("--check-config", check_only, "Check the configuration and exit (0: good, 78: bad)");
+  for (Binding& binding : bindings_) {
+    const bool list = Resolve(config_, binding.path).second->is_repeated();
+    CLI::Option* option =
+        app.add_option(binding.flag, binding.given, binding.help)->envname(EnvironmentName(binding.flag));
+    if (list) option->delimiter(',');
+    option->expected(1, list ? CLI::detail::expected_max_vector_size : 1);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return {Outcome::kExit, app.exit(error) == 0 ? kExitOk : kExitUsage};
+  }
+  absl::Status status = file.empty() ? absl::OkStatus() : config::LoadYamlFile(file, config_);
+  for (const Binding& binding : bindings_) {
+    if (status.ok() && !binding.given.empty()) status = SetField(binding);
+  }
+  if (status.ok()) status = FillAndCheckNode();
+  if (!status.ok()) {
+    std::cerr << info_.program << ": " << status.message() << "\n";
+    return {Outcome::kExit, kExitBadConfig};
+  }
+  return {check_only ? Outcome::kCheckOnly : Outcome::kRun, kExitOk};
+}
+
+absl::Status ServiceOptions::SetField(const Binding& binding) {
+  const auto [message, field] = Resolve(config_, binding.path);
+  const google::protobuf::Reflection* reflection = message->GetReflection();
+  if (field->is_repeated()) {
+    ONEPIECE_CHECK(field->cpp_type() == FieldDescriptor::CPPTYPE_STRING);
+    reflection->ClearField(message, field);
+    for (const std::string& value : binding.given) reflection->AddString(message, field, value);
+    return absl::OkStatus();
+  }
+  const std::string& text = binding.given.back();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      reflection->SetString(message, field, text);
+      return absl::OkStatus();
+    case FieldDescriptor::CPPTYPE_INT32: {
+      std::int32_t value = 0;
+      ONEPIECE_RETURN_IF_ERROR(ParseInteger(binding.flag, text, value));
+      reflection->SetInt32(message, field, value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      std::int64_t value = 0;
+      ONEPIECE_RETURN_IF_ERROR(ParseInteger(binding.flag, text, value));
+      reflection->SetInt64(message, field, value);
+      return absl::OkStatus();
+    }
+    default:
+      ONEPIECE_CHECK(!"only strings, integers and lists of strings can be bound");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServiceOptions::FillAndCheckNode() {
+  if (node_->node_id().empty()) node_->set_node_id(info_.role + "-" + HostName());
+  if (node_->listen().empty()) node_->set_listen("127.0.0.1:0");
+  if (node_->metrics_address().empty()) node_->set_metrics_address("127.0.0.1:0");
+  if (node_->workflow_set().empty()) node_->set_workflow_set("default");
+  if (node_->data_dir().empty()) node_->set_data_dir(DefaultStateDir() + "/" + node_->node_id());
+  const std::string& id = node_->node_id();
+  if (id.size() > 128 || !std::all_of(id.begin(), id.end(), IsNodeIdCharacter)) {
+    return BadValue("--node-id", "at most 128 letters, digits, '-', '_' and '.'");
+  }
+  ONEPIECE_RETURN_IF_ERROR(CheckAddress("--listen", node_->listen()));
+  ONEPIECE_RETURN_IF_ERROR(CheckAddress("--metrics-address", node_->metrics_address()));
+  const bool everywhere = node_->listen().starts_with("0.0.0.0:") || node_->listen().starts_with("[::]:");
+  if (!node_->advertise().empty()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckAddress("--advertise", node_->advertise()));
+  } else if (everywhere) {
+    return BadValue("--advertise", "needed when --listen names no one address: what shall others dial?");
+  }
+  for (const std::string& address : node_->nodemanagers()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckAddress("--nodemanager", address));
+  }
+  if (info_.nodemanagers == NodeManagers::kRequired && node_->nodemanagers().empty()) {
+    return BadValue("--nodemanager", "name at least one NodeManager (host:port)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAddress(std::string_view field, std::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon != std::string_view::npos && colon > 0) {
+    const std::string_view port = address.substr(colon + 1);
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), value);
+    if (!port.empty() && error == std::errc() && end == port.data() + port.size() && value <= 65535) {
+      return absl::OkStatus();
+    }
+  }
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
+                         absl::StrCat(std::string(field), ": '", std::string(address), "' is not host:port"),
+                         {{"field", std::string(field)}});
+}
+
+std::string DefaultStateDir() {
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && state[0] == '/') {
+    return std::string(state) + "/onepiece";
+  }
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr && home[0] == '/' ? home : "/var/lib") + "/.local/state/onepiece";
+}
+
+}  // namespace onepiece::service

@@ -1,0 +1,121 @@
+#include "cluster/service/program.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/check.h"
+#include "cluster/base/logging.h"
+#include "cluster/rpc/server.h"
+#include "cluster/telemetry/metrics.h"
+#include "cluster/telemetry/spans.h"
+
+namespace onepiece::service {
+namespace {
+
+constexpr char kBadConfig[] = "BAD_CONFIG";
+constexpr auto kGrace = std::chrono::seconds(2);
+
+absl::Status FileError(const std::string& path, const char* what) {
+  return base::MakeError(absl::StatusCode::kUnavailable, "FILE_NOT_WRITTEN",
+                         absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno)));
+}
+
+absl::Status WriteAll(int fd, const std::string& path, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return FileError(path, "write");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return fsync(fd) == 0 ? absl::OkStatus() : FileError(path, "write");
+}
+
+}  // namespace
+
+absl::Status BadConfig(std::string_view message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, kBadConfig, message);
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view text) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError(temporary, "create");
+  absl::Status status = WriteAll(fd, temporary, text);
+  close(fd);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) status = FileError(path, "create");
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+Host::Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals)
+    : node_(node),
+      signals_(signals),
+      metrics_(std::make_unique<telemetry::Metrics>(info.role, node.node_id())),
+      spans_(std::make_unique<telemetry::Spans>(node.node_id())),
+      span_service_(std::make_unique<telemetry::SpanService>(*spans_)),
+      server_(std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = node.listen()})) {}
+
+Host::~Host() { StopServing(); }
+
+absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
+  for (grpc::Service* service : services) server_->AddService(*service);
+  server_->AddService(*span_service_);
+  ONEPIECE_RETURN_IF_ERROR(server_->Start().status());
+  address_ = node_.advertise().empty() ? server_->address() : node_.advertise();
+  ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));
+  spdlog::info("op=serve address={} metrics_address={}", address_, metrics_address_);
+  return absl::OkStatus();
+}
+
+absl::Status Host::ReportReady() {
+  server_->SetHealth(rpc::Health::kServing);
+  if (node_.ready_file().empty()) return absl::OkStatus();
+  const nlohmann::json ready = {{"pid", getpid()}, {"address", address_}, {"metrics_address", metrics_address_}};
+  return WriteFileAtomically(node_.ready_file(), ready.dump() + "\n");
+}
+
+void Host::WaitForShutdown() {
+  const int number = signals_.Wait();
+  spdlog::info("op=shutdown signal={}", strsignal(number));
+  server_->SetHealth(rpc::Health::kNotServing);
+}
+
+std::stop_token Host::stopping() const { return server_->stopping(); }
+
+void Host::StopServing() {
+  server_->Shutdown(kGrace);
+  metrics_->Stop();
+}
+
+int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body, const Check& check) {
+  base::ShutdownSignals signals;
+  const ServiceOptions::Parsed parsed = options.Parse(argc, argv);
+  if (parsed.outcome == ServiceOptions::Outcome::kExit) return parsed.exit_code;
+  if (check) {
+    if (const absl::Status status = check(); !status.ok()) {
+      std::cerr << options.info().program << ": " << status.message() << "\n";
+      return kExitBadConfig;
+    }
+  }
+  if (parsed.outcome == ServiceOptions::Outcome::kCheckOnly) return kExitOk;
+  base::InitLogging(options.node().node_id());
+  absl::Status status;
+  {
+    Host host(options.info(), options.node(), signals);
+    status = body(host);
+  }
+  if (status.ok()) return kExitOk;
+  const std::string reason = base::GetReason(status).reason;
+  spdlog::error("op=exit reason={} error=\"{}\"", reason, base::Message(status));
+  return reason == kBadConfig ? kExitBadConfig : kExitFailure;
+}
+
+}  // namespace onepiece::service
