@@ -37,7 +37,8 @@ function(onepiece_stage_plugin name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${A_DEPS} onepiece_flags)
   target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
-  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ONEPIECE_STAGE_PLUGIN_DIR} PREFIX "")
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ONEPIECE_STAGE_PLUGIN_DIR} PREFIX ""
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs]): a Qt Test program,
