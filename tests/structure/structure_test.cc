@@ -96,6 +96,11 @@ QVector<Source> Sources(const QStringList& roots) {
   return sources;
 }
 
+const QRegularExpression& IncludeLine() {
+  static const QRegularExpression include("^\\s*#\\s*include\\s+[\"<]([^\">]+)[\">]");
+  return include;
+}
+
 const QStringList kProductRoots = {"cluster", "nodemanager", "stages", "gui"};
 
 }  // namespace
@@ -109,7 +114,7 @@ class StructureTest : public QObject {
   }
 
   void Folders_OnlyIncludeDownwards() {
-    static const QRegularExpression include(R"rx(^\s*#\s*include\s+["<]([^">]+)[">])rx");
+    const QRegularExpression& include = IncludeLine();
     const auto& allowed = AllowedIncludes();
     QStringList broken;
     for (const Source& source : sources_) {
@@ -151,7 +156,7 @@ class StructureTest : public QObject {
   }
 
   void VendorHeaders_StayBehindTheirDoors() {
-    static const QRegularExpression include(R"rx(^\s*#\s*include\s+[<"]([^">]+)[">])rx");
+    const QRegularExpression& include = IncludeLine();
     QStringList broken;
     for (const Source& source : sources_) {
       for (const QString& line : source.lines) {
@@ -182,7 +187,7 @@ class StructureTest : public QObject {
   }
 
   void Tests_DoNotSleep() {
-    static const QRegularExpression sleep(R"(sleep_for|sleep_until|usleep\(|QTest::qSleep|QTest::qWait\()");
+    static const QRegularExpression sleep("sleep_for|sleep_until|usleep\\(|QTest::qSleep|QTest::qWait\\(");
     QStringList broken;
     for (const Source& source : Sources({"tests"})) {
       if (source.folder == "tests/structure") continue;
