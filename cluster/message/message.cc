@@ -271,6 +271,7 @@ absl::Status ReadParameters(const v1::ArtifactTable& table, Parameters& paramete
         value = entry.number();
         break;
       case v1::ParameterEntry::kText:
+        if (!base::IsUtf8(entry.text())) return Malformed("parameter '" + entry.name() + "' is not UTF-8");
         value = entry.text();
         break;
       case v1::ParameterEntry::VALUE_NOT_SET:

@@ -50,16 +50,23 @@ std::vector<std::byte> Seal(WireHeader header, std::span<const std::byte> payloa
   return bytes;
 }
 
-// A valid message of `data_bytes` bytes after the aligned table, and whatever table `change` makes of a valid one.
+// SmallMessage() with the table that `change` makes of its own. The offsets that `change` sees fit the changed table.
 std::vector<std::byte> WithTable(const std::function<void(v1::ArtifactTable&)>& change) {
   const std::vector<std::byte> valid = SmallMessage();
   WireHeader header = ReadWire(valid);
   v1::ArtifactTable table;
   table.ParseFromArray(valid.data() + sizeof(header), static_cast<int>(header.table_bytes));
+  v1::ArtifactTable changed = table;
+  change(changed);
+  std::uint64_t end = sizeof(header) + changed.ByteSizeLong();
+  for (v1::ArtifactEntry& entry : *table.mutable_artifacts()) {
+    entry.set_offset((end + 63) / 64 * 64);
+    end = entry.offset() + entry.length();
+  }
   change(table);
   const std::string text = table.SerializeAsString();
   header.table_bytes = static_cast<std::uint32_t>(text.size());
-  std::vector<std::byte> payload(std::max<std::size_t>(valid.size() - sizeof(header), text.size()));
+  std::vector<std::byte> payload(end - sizeof(header));
   std::ranges::copy(std::as_bytes(std::span(text)), payload.begin());
   return Seal(header, payload);
 }
@@ -166,6 +173,7 @@ class HostileTest : public QObject {
     };
     const auto first = [](v1::ArtifactTable& table) { return table.mutable_artifacts(0); };
     const auto second = [](v1::ArtifactTable& table) { return table.mutable_artifacts(1); };
+    QVERIFY(DecodeCopy(WithTable([](auto&) {}), Checksum::kVerify).ok());
     expect("is not where it must be", [&](auto& t) { second(t)->set_offset(first(t)->offset()); });
     expect("is not where it must be", [&](auto& t) { second(t)->set_offset(second(t)->offset() + 4); });
     expect("is not where it must be", [&](auto& t) { first(t)->set_offset(0); });
@@ -187,6 +195,8 @@ class HostileTest : public QObject {
     expect("unknown layout", [&](auto& t) { second(t)->set_layout(static_cast<v1::ArtifactEntry::Layout>(9)); });
     expect("two artifacts", [&](auto& t) { second(t)->set_name("x"); });
     expect("not 1 to 64", [&](auto& t) { second(t)->clear_name(); });
+    expect("is not UTF-8", [&](auto& t) { second(t)->set_name("\xff"); });
+    expect("is not UTF-8", [&](auto& t) { t.mutable_parameters(0)->set_text("\xff"); });
     expect("media type", [&](auto& t) { second(t)->set_media_type("a\nb"); });
     expect("256 artifacts", [&](auto& t) {
       for (int i = 0; i < 300; ++i) t.add_artifacts()->set_name(std::to_string(i));
