@@ -1,7 +1,7 @@
 // Receiving half of the fenced double ring (docs/ring-protocol.md), and its recovery.
 //
-// Use: one thread loops `if (auto d = consumer.Wait(deadline)) d->CopyTo(buffer)`; a RecoveryRunner (recovery.h)
-// ticks; the control plane calls Admit and Dismiss.
+// Use: one thread loops `if (auto d = consumer.Wait(deadline)) d->CopyTo(buffer)`; a RecoveryRunner
+// (recovery.h) ticks; the control plane calls Admit and Dismiss.
 #pragma once
 
 #include <cstddef>
@@ -22,24 +22,26 @@ namespace onepiece::ring {
 class ConsumerCore;
 class Segment;
 
-/// A message whose bytes still lie in the ring. Copy it out at once: the ring's space is held until then.
+/// A message whose bytes still lie in the ring. Copy it out at once: the ring's space is held until
+/// then.
 ///
-/// Ownership  Keeps the memory it reads alive, also beyond the Consumer and beyond a move of the ring. Movable.
-/// Threading  Any one thread; deliveries may be released in any order.
+/// Ownership  Keeps the memory it reads alive, also beyond the Consumer and beyond a move of the
+/// ring. Movable. Threading  Any one thread; deliveries may be released in any order.
 class Delivery {
  public:
   Delivery(Delivery&& other) noexcept;
   Delivery& operator=(Delivery&& other) noexcept;
-  ~Delivery();  ///< Releases; without a copy the message counts as consumed and as `released_unread`.
+  ~Delivery();  ///< Releases; without a copy the message counts as consumed and as
+                ///< `released_unread`.
 
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   [[nodiscard]] std::uint64_t message_id() const { return message_id_; }
   [[nodiscard]] std::uint64_t producer_id() const { return producer_id_; }
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
 
-  /// Copies the payload out and checks it, in one pass, then releases the ring's bytes, whatever the result.
-  /// REQUIRES: out.size() == size_bytes(), not called before. Errors: DATA_LOSS (BAD_PAYLOAD_CHECKSUM): `out`
-  /// is not a message; a resend with the same id will be taken.
+  /// Copies the payload out and checks it, in one pass, then releases the ring's bytes, whatever
+  /// the result. REQUIRES: out.size() == size_bytes(), not called before. Errors: DATA_LOSS
+  /// (BAD_PAYLOAD_CHECKSUM): `out` is not a message; a resend with the same id will be taken.
   absl::Status CopyTo(std::span<std::byte> out);
 
  private:
@@ -58,38 +60,42 @@ class Delivery {
   std::uint32_t payload_crc32c_ = 0;
 };
 
-/// Ownership  Owns the ring's region. Borrows `fabric` and `clock`, which must outlive it and its deliveries.
-/// Threading  Poll and Wait: one thread at a time. Tick: one other thread. Everything else: any thread.
-/// Invariant  Nothing is delivered that no producer sent as one message; each (producer_id, message id) at most
+/// Ownership  Owns the ring's region. Borrows `fabric` and `clock`, which must outlive it and its
+/// deliveries. Threading  Poll and Wait: one thread at a time. Tick: one other thread. Everything
+/// else: any thread. Invariant  Nothing is delivered that no producer sent as one message; each
+/// (producer_id, message id) at most
 ///            once within the dedup window; in order for each producer.
 class Consumer {
  public:
   /// Errors: INVALID_ARGUMENT (options out of bounds), those of Fabric::Register.
-  static absl::StatusOr<std::unique_ptr<Consumer>> Create(fabric::Fabric& fabric, ConsumerOptions options = {},
+  static absl::StatusOr<std::unique_ptr<Consumer>> Create(fabric::Fabric& fabric,
+                                                          ConsumerOptions options = {},
                                                           base::Clock& clock = base::SystemClock());
   /// Retires the ring: producers' later sends answer BUSY or UNKNOWN with `reconnect`.
   ~Consumer();
   Consumer(const Consumer&) = delete;
   Consumer& operator=(const Consumer&) = delete;
 
-  /// Lets a producer in. A former admission of the same producer_id must be out of use: its Producer destroyed
-  /// (the same process asks again) or its process dead. Errors: ALREADY_EXISTS (STALE_INCARNATION),
-  /// RESOURCE_EXHAUSTED (TOO_MANY_OWNERS), INVALID_ARGUMENT.
+  /// Lets a producer in. A former admission of the same producer_id must be out of use: its
+  /// Producer destroyed (the same process asks again) or its process dead. Errors: ALREADY_EXISTS
+  /// (STALE_INCARNATION), RESOURCE_EXHAUSTED (TOO_MANY_OWNERS), INVALID_ARGUMENT.
   absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
   /// A producer said good-bye: its Producer is destroyed. What it committed is still delivered.
   /// Errors: NOT_FOUND.
   absl::Status Dismiss(std::uint64_t producer_id, std::uint64_t incarnation);
 
   /// The next message, if one is complete. Never waits: for no producer, and not for Tick either.
-  /// A resend that arrives while its first copy is polled but not yet copied out stays in the ring until then.
+  /// A resend that arrives while its first copy is polled but not yet copied out stays in the ring
+  /// until then.
   std::optional<Delivery> Poll();
   /// Poll until `deadline` or Interrupt; spins shortly, then sleeps until a producer rings.
   std::optional<Delivery> Wait(base::MonotonicTime deadline);
   /// Makes Wait return now, and every later Wait at once. For shutting down.
   void Interrupt();
 
-  /// One step of recovery at time `now` of the clock: breaks locks and skips holes of fenced owners, moves the ring
-  /// when a live owner is suspected. Call it every 10 to 50 ms. Returns true when it changed the ring.
+  /// One step of recovery at time `now` of the clock: breaks locks and skips holes of fenced
+  /// owners, moves the ring when a live owner is suspected. Call it every 10 to 50 ms. Returns true
+  /// when it changed the ring.
   bool Tick(base::MonotonicTime now);
 
   [[nodiscard]] ConsumerCounters counters() const;

@@ -12,12 +12,14 @@ namespace onepiece::ring {
 
 /// Who asks for admission.
 struct ProducerIdentity {
-  std::uint64_t producer_id = 0;  ///< Stable over reconnects and restarts; the key of deduplication.
+  std::uint64_t producer_id =
+      0;  ///< Stable over reconnects and restarts; the key of deduplication.
   std::uint64_t incarnation = 0;  ///< Greater at every Admit of the same producer_id.
   fabric::PeerIdentity peer;      ///< Fabric::Self() of the producing process.
 };
 
-/// Admission to one generation of a ring. Serialisable: travels in the answer of the control plane's call.
+/// Admission to one generation of a ring. Serialisable: travels in the answer of the control
+/// plane's call.
 struct ProducerGrant {
   fabric::RemoteRegion region;
   std::uint16_t owner = 0;

@@ -1,14 +1,16 @@
-// Memory of the fenced double ring, in the consumer's region. 64-byte lines; each word has one class of writer; each
-// line that the other side reads carries its own check, because a reader may see any mix of old and new words.
+// Memory of the fenced double ring, in the consumer's region. 64-byte lines; each word has one
+// class of writer; each line that the other side reads carries its own check, because a reader may
+// see any mix of old and new words.
 //
 //   0    lock   0 = free, else owner:16 | nonce:48. Compare-and-swap only.
-//   64   tail   seq, offset, check. Written by the lock's holder (by recovery, once the holder is fenced).
-//   128  head   seq, offset, generation, capacity, slots, flags, check. Written by the consumer.
-//   192  slots  64 bytes each: slot of message `seq` is number seq % slots.
-//   …    buffer payloads, at a multiple of 4096.
+//   64   tail   seq, offset, check. Written by the lock's holder (by recovery, once the holder is
+//   fenced). 128  head   seq, offset, generation, capacity, slots, flags, check. Written by the
+//   consumer. 192  slots  64 bytes each: slot of message `seq` is number seq % slots. …    buffer
+//   payloads, at a multiple of 4096.
 //
-// seq and offset only grow; the byte at `offset` lies at offset % capacity of the buffer. A payload is contiguous and
-// takes a multiple of 64 bytes; a PAD slot covers the rest of a lap where one would wrap.
+// seq and offset only grow; the byte at `offset` lies at offset % capacity of the buffer. A payload
+// is contiguous and takes a multiple of 64 bytes; a PAD slot covers the rest of a lap where one
+// would wrap.
 #pragma once
 
 #include <array>
@@ -41,8 +43,9 @@ inline constexpr std::uint32_t kMinSlots = 4;  // A message and its PAD, twice.
 inline constexpr std::uint32_t kMaxSlots = 65536;
 
 /// Bits of Head::flags.
-inline constexpr std::uint64_t kFlagSleeping = 1;  ///< The consumer wants its doorbell rung after a commit.
-inline constexpr std::uint64_t kFlagRetired = 2;   ///< This generation is over.
+inline constexpr std::uint64_t kFlagSleeping =
+    1;  ///< The consumer wants its doorbell rung after a commit.
+inline constexpr std::uint64_t kFlagRetired = 2;  ///< This generation is over.
 
 struct Tail {
   std::uint64_t seq = 0;     ///< Of the next message.

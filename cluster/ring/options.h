@@ -8,13 +8,16 @@
 
 namespace onepiece::ring {
 
-/// When recovery suspects a live owner. A timeout costs liveness only, never safety: whoever is suspected is fenced
-/// before anything of it is undone. Every value is multiplied by `scale`.
+/// When recovery suspects a live owner. A timeout costs liveness only, never safety: whoever is
+/// suspected is fenced before anything of it is undone. Every value is multiplied by `scale`.
 struct Timeouts {
-  base::Duration lock = std::chrono::milliseconds(500);      ///< T_lock: same owner and nonce for this long.
-  base::Duration fill_base = std::chrono::milliseconds(1000);  ///< T_fill = fill_base + length / fill_floor.
+  base::Duration lock =
+      std::chrono::milliseconds(500);  ///< T_lock: same owner and nonce for this long.
+  base::Duration fill_base =
+      std::chrono::milliseconds(1000);  ///< T_fill = fill_base + length / fill_floor.
   std::uint64_t fill_floor_bytes_per_second = 50'000'000;
-  base::Duration sweep = std::chrono::seconds(1);  ///< How often every owner's process is looked at.
+  base::Duration sweep =
+      std::chrono::seconds(1);  ///< How often every owner's process is looked at.
   double scale = base::TimeScale();
 
   [[nodiscard]] base::Duration Lock() const;
@@ -24,19 +27,22 @@ struct Timeouts {
 
 struct ConsumerOptions {
   std::string label = "ring";  ///< Part of the region's name.
-  /// Bytes of payload the ring holds; a multiple of 64, at least 4096. Messages up to half of it are taken.
+  /// Bytes of payload the ring holds; a multiple of 64, at least 4096. Messages up to half of it
+  /// are taken.
   std::uint64_t capacity_bytes = std::uint64_t{64} << 20;
-  std::uint32_t slots = 1024;          ///< Messages the ring holds, 4 … 65536.
-  std::uint32_t max_owners = 256;      ///< Producers admitted at a time, 1 … 4096.
-  std::uint32_t dedup_window = 4096;   ///< Message ids remembered for each producer.
-  std::uint32_t dedup_producers = 1024;  ///< Producers remembered, admitted or not; at least max_owners.
+  std::uint32_t slots = 1024;         ///< Messages the ring holds, 4 … 65536.
+  std::uint32_t max_owners = 256;     ///< Producers admitted at a time, 1 … 4096.
+  std::uint32_t dedup_window = 4096;  ///< Message ids remembered for each producer.
+  std::uint32_t dedup_producers =
+      1024;  ///< Producers remembered, admitted or not; at least max_owners.
   /// How long Wait() spins before it sleeps.
   base::Duration spin = std::chrono::microseconds(20);
   Timeouts timeouts;
 };
 
 struct ProducerOptions {
-  base::Duration backoff_min = std::chrono::microseconds(2);  ///< After the first failed lock; doubles, jittered.
+  base::Duration backoff_min =
+      std::chrono::microseconds(2);  ///< After the first failed lock; doubles, jittered.
   base::Duration backoff_max = std::chrono::microseconds(500);
   /// Limit of one chain of operations; a chain that takes longer breaks the channel.
   base::Duration chain_timeout = std::chrono::seconds(10);
@@ -44,23 +50,25 @@ struct ProducerOptions {
 
 /// What a consumer saw. Every number only grows; nothing is dropped without one of them growing.
 struct ConsumerCounters {
-  std::uint64_t delivered = 0;         ///< Handed out by Poll.
+  std::uint64_t delivered = 0;  ///< Handed out by Poll.
   std::uint64_t delivered_bytes = 0;
-  std::uint64_t duplicates = 0;        ///< Dropped: (producer, message id) seen before.
-  std::uint64_t bad_payload = 0;       ///< Dropped: CopyTo found a wrong checksum.
-  std::uint64_t bad_owner = 0;         ///< Dropped: owner not admitted.
-  std::uint64_t bad_generation = 0;    ///< Dropped: slot of another generation.
-  std::uint64_t bad_structure = 0;     ///< Slot with offset, length or state out of bounds: the ring is moved.
-  std::uint64_t released_unread = 0;   ///< Deliveries that the caller released without a copy.
+  std::uint64_t duplicates = 0;      ///< Dropped: (producer, message id) seen before.
+  std::uint64_t bad_payload = 0;     ///< Dropped: CopyTo found a wrong checksum.
+  std::uint64_t bad_owner = 0;       ///< Dropped: owner not admitted.
+  std::uint64_t bad_generation = 0;  ///< Dropped: slot of another generation.
+  std::uint64_t bad_structure =
+      0;  ///< Slot with offset, length or state out of bounds: the ring is moved.
+  std::uint64_t released_unread = 0;  ///< Deliveries that the caller released without a copy.
   std::uint64_t pads = 0;
-  std::uint64_t holes_skipped = 0;     ///< Reserved by a fenced owner, never committed.
-  std::uint64_t abandoned = 0;         ///< Reserved in a ring that was moved; their senders see UNKNOWN.
+  std::uint64_t holes_skipped = 0;  ///< Reserved by a fenced owner, never committed.
+  std::uint64_t abandoned = 0;  ///< Reserved in a ring that was moved; their senders see UNKNOWN.
   std::uint64_t locks_broken = 0;
   std::uint64_t tails_repaired = 0;
-  std::uint64_t owners_fenced = 0;     ///< By the death of their process.
-  std::uint64_t moves = 0;             ///< Fresh segments: a live owner was suspected, or the ring was unusable.
-  std::uint64_t moves_failed = 0;      ///< No memory for a fresh segment; tried again at the next tick.
-  std::uint64_t sleeps = 0;            ///< Times that Wait() slept.
+  std::uint64_t owners_fenced = 0;  ///< By the death of their process.
+  std::uint64_t moves =
+      0;  ///< Fresh segments: a live owner was suspected, or the ring was unusable.
+  std::uint64_t moves_failed = 0;  ///< No memory for a fresh segment; tried again at the next tick.
+  std::uint64_t sleeps = 0;        ///< Times that Wait() slept.
 };
 
 /// What a producer did. Every number only grows.
@@ -72,7 +80,7 @@ struct ProducerCounters {
   std::uint64_t busy_unreadable = 0;  ///< Head or tail failed their check again and again.
   std::uint64_t unknown = 0;
   std::uint64_t lock_retries = 0;
-  std::uint64_t notifies = 0;         ///< Consumer was asleep.
+  std::uint64_t notifies = 0;  ///< Consumer was asleep.
 };
 
 }  // namespace onepiece::ring

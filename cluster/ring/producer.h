@@ -1,5 +1,6 @@
-// Sending half of the fenced double ring (docs/ring-protocol.md). Two round trips a message; no CPU of the consumer's
-// host takes part; the lock is never held while a payload travels; a producer never breaks a lock.
+// Sending half of the fenced double ring (docs/ring-protocol.md). Two round trips a message; no CPU
+// of the consumer's host takes part; the lock is never held while a payload travels; a producer
+// never breaks a lock.
 #pragma once
 
 #include <array>
@@ -29,26 +30,28 @@ enum class SendOutcome : std::uint8_t {
 
 struct SendResult {
   SendOutcome outcome = SendOutcome::kBusy;
-  /// This producer is of no more use (ring moved, consumer gone, channel broken): destroy it, ask the consumer
-  /// for a new grant with a greater incarnation, make a new one.
+  /// This producer is of no more use (ring moved, consumer gone, channel broken): destroy it, ask
+  /// the consumer for a new grant with a greater incarnation, make a new one.
   bool reconnect = false;
-  /// Why, when not kOk; for logs. Reasons: RING_FULL, RING_LOCKED, RING_UNREADABLE, RING_MOVED, or the channel's.
+  /// Why, when not kOk; for logs. Reasons: RING_FULL, RING_LOCKED, RING_UNREADABLE, RING_MOVED, or
+  /// the channel's.
   absl::Status detail;
 };
 
 /// Ownership  Owns its channel. Borrows `fabric` and `clock`, which must outlive it.
 /// Threading  One thread at a time.
-/// Blocking   Send waits for the lock with jittered backoff, at most until its deadline, never for room.
+/// Blocking   Send waits for the lock with jittered backoff, at most until its deadline, never for
+/// room.
 class Producer {
  public:
   /// Errors: those of Fabric::Connect; INVALID_ARGUMENT when the grant does not fit the region.
-  static absl::StatusOr<std::unique_ptr<Producer>> Connect(fabric::Fabric& fabric, const ProducerGrant& grant,
-                                                           ProducerOptions options = {},
-                                                           base::Clock& clock = base::SystemClock());
+  static absl::StatusOr<std::unique_ptr<Producer>> Connect(
+      fabric::Fabric& fabric, const ProducerGrant& grant, ProducerOptions options = {},
+      base::Clock& clock = base::SystemClock());
 
-  /// Sends the pieces as one message. `message_id` is unique for this producer_id; a resend carries the same.
-  /// `deadline` limits the wait for the lock. Errors: INVALID_ARGUMENT (EMPTY_MESSAGE, MESSAGE_TOO_LARGE),
-  /// nothing was sent.
+  /// Sends the pieces as one message. `message_id` is unique for this producer_id; a resend carries
+  /// the same. `deadline` limits the wait for the lock. Errors: INVALID_ARGUMENT (EMPTY_MESSAGE,
+  /// MESSAGE_TOO_LARGE), nothing was sent.
   absl::StatusOr<SendResult> Send(std::uint64_t message_id, std::span<const Piece> pieces,
                                   base::MonotonicTime deadline);
 
@@ -62,15 +65,15 @@ class Producer {
  private:
   /// Where a message goes, decided while the lock is held.
   struct Plan {
-    Tail tail;                        ///< Before.
-    std::uint64_t pad_bytes = 0;      ///< 0: no PAD slot.
+    Tail tail;                    ///< Before.
+    std::uint64_t pad_bytes = 0;  ///< 0: no PAD slot.
     Slot message;
     bool sleeping = false;
   };
   enum class Step : std::uint8_t { kReady, kRetry, kDone };
 
-  Producer(std::unique_ptr<fabric::Channel> channel, const ProducerGrant& grant, ProducerOptions options,
-           base::Clock& clock);
+  Producer(std::unique_ptr<fabric::Channel> channel, const ProducerGrant& grant,
+           ProducerOptions options, base::Clock& clock);
   Step Acquire(Plan& plan, SendResult& result);
   Step Inspect(const LineWords& lines, Plan& plan, SendResult& result);
   bool ReadLines(LineWords& lines, Tail& tail, Head& head);

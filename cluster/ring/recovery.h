@@ -10,7 +10,8 @@ namespace onepiece::ring {
 
 /// Calls consumer.Tick every `interval` from its own thread until destroyed.
 ///
-/// Ownership  Borrows `consumer` and `clock`; destroy it before them. Destruction waits for the tick under way.
+/// Ownership  Borrows `consumer` and `clock`; destroy it before them. Destruction waits for the
+/// tick under way.
 class RecoveryRunner {
  public:
   explicit RecoveryRunner(Consumer& consumer, base::Clock& clock = base::SystemClock(),

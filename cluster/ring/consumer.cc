@@ -1,0 +1,91 @@
+#include "cluster/ring/consumer.h"
+
+#include <utility>
+
+#include "cluster/base/check.h"
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/ring/consumer_core.h"
+
+namespace onepiece::ring {
+
+Delivery::Delivery(Delivery&& other) noexcept { *this = std::move(other); }
+
+Delivery& Delivery::operator=(Delivery&& other) noexcept {
+  if (this == &other) return *this;
+  Settle(/*bad_payload=*/false, /*read=*/false);
+  core_ = std::move(other.core_);
+  segment_ = std::move(other.segment_);
+  seq_ = other.seq_;
+  offset_ = other.offset_;
+  size_bytes_ = other.size_bytes_;
+  message_id_ = other.message_id_;
+  producer_id_ = other.producer_id_;
+  incarnation_ = other.incarnation_;
+  payload_crc32c_ = other.payload_crc32c_;
+  return *this;
+}
+
+Delivery::~Delivery() { Settle(/*bad_payload=*/false, /*read=*/false); }
+
+absl::Status Delivery::CopyTo(std::span<std::byte> out) {
+  ONEPIECE_CHECK(core_ != nullptr);
+  ONEPIECE_CHECK(out.size() == size_bytes_);
+  // The checksum is that of the copy: a peer that changes the ring now cannot change what was
+  // checked.
+  const std::uint32_t crc = base::CopyWithCrc32c(segment_->payload(offset_, size_bytes_), out);
+  const bool bad = crc != payload_crc32c_;
+  Settle(bad, /*read=*/true);
+  if (!bad) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kDataLoss, "BAD_PAYLOAD_CHECKSUM",
+                         "message " + std::to_string(message_id_) + " of producer " +
+                             std::to_string(producer_id_) + " does not have its checksum");
+}
+
+void Delivery::Settle(bool bad_payload, bool read) {
+  if (core_ == nullptr) return;
+  core_->Settle(*this, bad_payload, read);
+  segment_.reset();
+  core_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<Consumer>> Consumer::Create(fabric::Fabric& fabric,
+                                                           ConsumerOptions options,
+                                                           base::Clock& clock) {
+  const Layout layout{.capacity_bytes = options.capacity_bytes, .slots = options.slots};
+  if (!layout.Valid() || options.max_owners == 0 || options.max_owners > 4096 ||
+      options.dedup_window == 0 || options.dedup_producers < options.max_owners ||
+      options.timeouts.fill_floor_bytes_per_second == 0 || options.timeouts.scale <= 0) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RING_OPTIONS",
+                           "ring options out of bounds: capacity " +
+                               std::to_string(options.capacity_bytes) + ", slots " +
+                               std::to_string(options.slots));
+  }
+  constexpr std::uint64_t kFirstGeneration = 1;
+  ONEPIECE_ASSIGN_OR_RETURN(auto segment,
+                            Segment::Create(fabric, layout, options.label, kFirstGeneration));
+  return std::unique_ptr<Consumer>(new Consumer(
+      std::make_shared<ConsumerCore>(fabric, std::move(options), clock, std::move(segment))));
+}
+
+Consumer::Consumer(std::shared_ptr<ConsumerCore> core) : core_(std::move(core)) {}
+Consumer::~Consumer() { core_->Close(); }
+
+absl::StatusOr<ProducerGrant> Consumer::Admit(const ProducerIdentity& identity) {
+  return core_->Admit(identity);
+}
+absl::Status Consumer::Dismiss(std::uint64_t producer_id, std::uint64_t incarnation) {
+  return core_->Dismiss(producer_id, incarnation);
+}
+std::optional<Delivery> Consumer::Poll() { return core_->Poll(); }
+std::optional<Delivery> Consumer::Wait(base::MonotonicTime deadline) {
+  return core_->Wait(deadline);
+}
+void Consumer::Interrupt() { core_->Interrupt(); }
+bool Consumer::Tick(base::MonotonicTime now) { return core_->Tick(now); }
+ConsumerCounters Consumer::counters() const { return core_->counters(); }
+std::uint64_t Consumer::generation() const { return core_->generation(); }
+Consumer::Fill Consumer::fill() const { return core_->fill(); }
+std::uint64_t Consumer::max_message_bytes() const { return core_->options().capacity_bytes / 2; }
+
+}  // namespace onepiece::ring

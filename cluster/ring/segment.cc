@@ -1,0 +1,135 @@
+#include "cluster/ring/segment.h"
+
+#include <utility>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::ring {
+namespace {
+
+// The loopback chains are local on every backend; a longer wait means that the backend is gone.
+constexpr base::Duration kLoopbackTimeout = std::chrono::seconds(5);
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(fabric::Fabric& fabric,
+                                                         const Layout& layout,
+                                                         std::string_view label,
+                                                         std::uint64_t generation) {
+  ONEPIECE_ASSIGN_OR_RETURN(auto region, fabric.Register(layout.RegionBytes(), label));
+  ONEPIECE_ASSIGN_OR_RETURN(auto loopback, fabric.Connect(region->remote()));
+  return std::shared_ptr<Segment>(
+      new Segment(std::move(region), std::move(loopback), layout, generation));
+}
+
+Segment::Segment(std::unique_ptr<fabric::Region> region, std::unique_ptr<fabric::Channel> loopback,
+                 const Layout& layout, std::uint64_t generation)
+    : region_(std::move(region)),
+      loopback_(std::move(loopback)),
+      layout_(layout),
+      generation_(generation),
+      memory_(region_->bytes().data()),
+      head_{
+          .generation = generation, .capacity_bytes = layout.capacity_bytes, .slots = layout.slots},
+      released_(layout.slots, false),
+      end_offset_(layout.slots, 0) {
+  RewriteTail({});
+  PublishHead();
+}
+
+std::optional<Slot> Segment::ReadSlot(std::uint64_t seq) const {
+  SlotWords words;
+  const std::byte* at = memory_ + layout_.SlotOffset(seq);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = fabric::LoadWord(at + 8 * i);
+  return DecodeSlot(words);
+}
+
+std::uint64_t Segment::RawSlotSeq(std::uint64_t seq) const {
+  return fabric::LoadWord(memory_ + layout_.SlotOffset(seq));
+}
+
+std::optional<Tail> Segment::ReadTail() const {
+  TailWords words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = fabric::LoadWord(memory_ + kTailOffset + 8 * i);
+  }
+  auto tail = DecodeTail(words);
+  if (tail.has_value() && (tail->seq - head_.seq > layout_.slots || tail->seq < cursor_seq_ ||
+                           tail->offset - head_.offset > layout_.capacity_bytes)) {
+    tail.reset();
+  }
+  return tail;
+}
+
+void Segment::RewriteTail(const Tail& tail) {
+  const TailWords words = EncodeTail(tail);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    fabric::StoreWord(memory_ + kTailOffset + 8 * i, words[i]);
+  }
+}
+
+std::uint64_t Segment::ReadLock() const { return fabric::LoadWord(memory_ + kLockOffset); }
+
+bool Segment::BreakLock(std::uint64_t word) {
+  std::uint64_t holder = 0;
+  const fabric::Op op = fabric::Op::CompareAndSwap("lock.break", kLockOffset, word, 0, &holder);
+  return loopback_->Execute({&op, 1}, base::SystemClock().Now() + kLoopbackTimeout).ok() &&
+         holder == word;
+}
+
+bool Segment::Fits(const Slot& slot, std::uint64_t offset) const {
+  if (slot.offset != offset || offset % kLineBytes != 0 || slot.length_bytes == 0) return false;
+  const std::uint64_t to_wrap = layout_.capacity_bytes - offset % layout_.capacity_bytes;
+  const bool pad = slot.state == SlotState::kPad;
+  const std::uint64_t limit = layout_.max_message_bytes();
+  // A PAD is shorter than the message that did not fit in its place.
+  if (pad ? slot.length_bytes != to_wrap || to_wrap >= limit : slot.length_bytes > limit) {
+    return false;
+  }
+  const std::uint64_t footprint = Layout::Footprint(slot.length_bytes);
+  const std::uint64_t used = offset - head_.offset;
+  return footprint <= to_wrap && used <= layout_.capacity_bytes &&
+         footprint <= layout_.capacity_bytes - used;
+}
+
+void Segment::Advance(const Slot& slot) {
+  cursor_offset_ = EndOf(slot);
+  end_offset_[cursor_seq_ % layout_.slots] = cursor_offset_;
+  released_[cursor_seq_ % layout_.slots] = false;
+  ++cursor_seq_;
+}
+
+void Segment::Release(std::uint64_t seq) {
+  released_[seq % layout_.slots] = true;
+  const std::uint64_t before = head_.seq;
+  while (head_.seq < cursor_seq_ && released_[head_.seq % layout_.slots]) {
+    head_.offset = end_offset_[head_.seq % layout_.slots];
+    ++head_.seq;
+  }
+  if (head_.seq != before) PublishHead();
+}
+
+void Segment::SetSleeping(bool sleeping) {
+  head_.flags = sleeping ? head_.flags | kFlagSleeping : head_.flags & ~kFlagSleeping;
+  PublishHead();
+}
+
+void Segment::Retire() {
+  head_.flags |= kFlagRetired;
+  ++head_.generation;
+  PublishHead();
+}
+
+void Segment::PublishHead() {
+  const HeadWords words = EncodeHead(head_);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != published_[i]) fabric::StoreWord(memory_ + kHeadOffset + 8 * i, words[i]);
+  }
+  published_ = words;
+}
+
+std::span<const std::byte> Segment::payload(std::uint64_t offset, std::uint64_t length) const {
+  return {memory_ + layout_.PayloadOffset(offset), static_cast<std::size_t>(length)};
+}
+
+}  // namespace onepiece::ring

@@ -1,0 +1,82 @@
+// One generation of a ring as its consumer sees it. Internal to the ring.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/ring/layout.h"
+
+namespace onepiece::ring {
+
+/// The region, the consumer's position in it, and what of it is still held by deliveries.
+/// Not thread-safe (the consumer's mutex guards it), but for payload(), region() and layout().
+/// INVARIANT: head.seq <= cursor_seq <= head.seq + slots, the same for offsets and capacity.
+class Segment {
+ public:
+  static absl::StatusOr<std::shared_ptr<Segment>> Create(fabric::Fabric& fabric,
+                                                         const Layout& layout,
+                                                         std::string_view label,
+                                                         std::uint64_t generation);
+
+  [[nodiscard]] fabric::Region& region() const { return *region_; }
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+  [[nodiscard]] std::uint64_t generation() const { return generation_; }
+  [[nodiscard]] const Head& head() const { return head_; }
+  [[nodiscard]] std::uint64_t cursor_seq() const { return cursor_seq_; }
+  [[nodiscard]] std::uint64_t cursor_offset() const { return cursor_offset_; }
+
+  /// What the slot of `seq` holds; nullopt while it fails its check.
+  [[nodiscard]] std::optional<Slot> ReadSlot(std::uint64_t seq) const;
+  /// The slot's own number, checked by nothing.
+  [[nodiscard]] std::uint64_t RawSlotSeq(std::uint64_t seq) const;
+  /// nullopt while the line fails its check or is beyond what the ring can hold.
+  [[nodiscard]] std::optional<Tail> ReadTail() const;
+  /// REQUIRES: every owner that might write the tail is fenced.
+  void RewriteTail(const Tail& tail);
+  [[nodiscard]] std::uint64_t ReadLock() const;
+  /// Frees the lock if it still is `word`. False when the loopback channel failed or the lock was
+  /// another one.
+  bool BreakLock(std::uint64_t word);
+
+  /// The slot lies at `offset` and its bytes are inside the buffer and not in use.
+  [[nodiscard]] bool Fits(const Slot& slot, std::uint64_t offset) const;
+  [[nodiscard]] std::uint64_t EndOf(const Slot& slot) const {
+    return slot.offset + Layout::Footprint(slot.length_bytes);
+  }
+  /// Moves the cursor past `slot`, whose bytes are held until Release. REQUIRES: Fits(slot,
+  /// cursor_offset()).
+  void Advance(const Slot& slot);
+  /// Gives the bytes of a passed slot back, in any order; the head moves over the released prefix.
+  void Release(std::uint64_t seq);
+  void SetSleeping(bool sleeping);
+  /// Tells producers that this generation is over.
+  void Retire();
+
+  [[nodiscard]] std::span<const std::byte> payload(std::uint64_t offset,
+                                                   std::uint64_t length) const;
+
+ private:
+  Segment(std::unique_ptr<fabric::Region> region, std::unique_ptr<fabric::Channel> loopback,
+          const Layout& layout, std::uint64_t generation);
+  void PublishHead();
+
+  const std::unique_ptr<fabric::Region> region_;
+  const std::unique_ptr<fabric::Channel> loopback_;
+  const Layout layout_;
+  const std::uint64_t generation_;
+  std::byte* const memory_;
+  Head head_;
+  HeadWords published_{};
+  std::uint64_t cursor_seq_ = 0;
+  std::uint64_t cursor_offset_ = 0;
+  // By seq % slots, for the slots between head and cursor.
+  std::vector<bool> released_;
+  std::vector<std::uint64_t> end_offset_;
+};
+
+}  // namespace onepiece::ring

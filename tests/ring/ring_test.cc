@@ -1,0 +1,286 @@
+// The ring without faults: order, room, wrap, deduplication, admission, sleep.
+#include <QtTest>
+#include <thread>
+
+#include "cluster/ring/recovery.h"
+#include "tests/ring/ring_world.h"
+
+namespace onepiece::ring {
+
+class RingTest : public QObject {
+  Q_OBJECT
+
+  static bool Ok(const SendResult& result) {
+    return result.outcome == SendOutcome::kOk && !result.reconnect;
+  }
+
+ private Q_SLOTS:
+  void Send_ArrivesInOrderAndWhole() {
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(producer != nullptr);
+    for (std::uint64_t id = 1; id <= 200; ++id) {
+      QVERIFY(Ok(SendOnce(*producer, 1, id, 1 + id * 37 % 1000)));
+      world.Drain();
+    }
+    QCOMPARE(world.received.size(), std::size_t{200});
+    for (std::uint64_t i = 0; i < 200; ++i) QCOMPARE(world.received[i].id, i + 1);
+    QCOMPARE(world.corrupt, 0);
+    QCOMPARE(producer->counters().sent, std::uint64_t{200});
+    QVERIFY(world.consumer->counters().pads > 10);  // 100 kB through 4 KiB wrap many times.
+    QCOMPARE(world.consumer->fill().messages, std::uint64_t{0});
+    QCOMPARE(world.consumer->fill().bytes, std::uint64_t{0});
+  }
+
+  void Send_TakesTwoRoundTrips() {
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 500)));
+    QCOMPARE(producer->channel_counters().chains, std::uint64_t{2});
+  }
+
+  void Send_RefusesWhatNeverFits() {
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    QCOMPARE(producer->max_message_bytes(), std::uint64_t{2048});
+    QCOMPARE(ReasonOf(SendOnce(*producer, 1, 1, 2049).detail), std::string("MESSAGE_TOO_LARGE"));
+    QCOMPARE(ReasonOf(SendOnce(*producer, 1, 1, 0).detail), std::string("EMPTY_MESSAGE"));
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 2048)));
+    QCOMPARE(producer->channel_counters().chains, std::uint64_t{2});
+  }
+
+  void Send_IsBusyWithoutRoomAndGoesOnWithIt_data() {
+    QTest::addColumn<int>("size");
+    QTest::addColumn<int>("fit");
+    QTest::newRow("bytes run out") << 1000 << 4;
+    QTest::newRow("slots run out") << 512 << 8;
+  }
+  void Send_IsBusyWithoutRoomAndGoesOnWithIt() {
+    QFETCH(int, size);
+    QFETCH(int, fit);
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    std::uint64_t id = 0;
+    for (int i = 0; i < fit; ++i) QVERIFY(Ok(SendOnce(*producer, 1, ++id, size)));
+    const SendResult full = SendOnce(*producer, 1, ++id, size);
+    QCOMPARE(full.outcome, SendOutcome::kBusy);
+    QVERIFY(!full.reconnect);
+    QCOMPARE(ReasonOf(full.detail), std::string("RING_FULL"));
+    QCOMPARE(producer->counters().busy_full, std::uint64_t{1});
+    // Released out of order: room comes back only with the oldest.
+    auto first = world.consumer->Poll();
+    auto second = world.consumer->Poll();
+    QVERIFY(first.has_value() && second.has_value());
+    std::vector<std::byte> bytes(size);
+    QVERIFY(second->CopyTo(bytes).ok());
+    QVERIFY(bytes == Content(1, 2, size));
+    QCOMPARE(SendOnce(*producer, 1, id, size).outcome, SendOutcome::kBusy);
+    QVERIFY(first->CopyTo(bytes).ok());
+    QVERIFY(bytes == Content(1, 1, size));
+    QVERIFY(Ok(SendOnce(*producer, 1, id, size)));
+    world.Drain();
+    QCOMPARE(world.received.size(), std::size_t(fit - 1));
+    QCOMPARE(world.corrupt, 0);
+  }
+
+  void Delivery_ReleasedUnreadIsCountedAndFreesItsRoom() {
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 2000)));
+    {
+      const auto delivery = world.consumer->Poll();
+      QVERIFY(delivery.has_value());
+    }
+    QCOMPARE(world.consumer->counters().released_unread, std::uint64_t{1});
+    QCOMPARE(world.consumer->fill().bytes, std::uint64_t{0});
+  }
+
+  void Poll_DropsWhatItHasSeenAlsoAfterAReconnect() {
+    World world(SmallRing());
+    auto& process = world.NewProcess();
+    auto producer = world.Connect(1, process);
+    auto other = world.Connect(2, world.NewProcess());
+    QVERIFY(Ok(SendOnce(*producer, 1, 7, 100)));
+    QVERIFY(Ok(SendOnce(*producer, 1, 7, 100)));
+    QVERIFY(Ok(SendOnce(*other, 2, 7, 100)));
+    world.Drain();
+    producer = world.Connect(1, process);
+    QVERIFY(producer != nullptr);
+    QVERIFY(Ok(SendOnce(*producer, 1, 7, 100)));
+    QVERIFY(Ok(SendOnce(*producer, 1, 8, 100)));
+    world.Drain();
+    QVERIFY(world.received == (std::vector<Received>{{1, 7, 100}, {2, 7, 100}, {1, 8, 100}}));
+    QCOMPARE(world.consumer->counters().duplicates, std::uint64_t{2});
+  }
+
+  void Poll_HoldsAResendBackUntilTheFirstCopyIsSettled() {
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(Ok(SendOnce(*producer, 1, 7, 100)));
+    auto first = world.consumer->Poll();
+    QVERIFY(first.has_value());
+    QVERIFY(Ok(SendOnce(*producer, 1, 7, 100)));
+    QVERIFY(!world.consumer->Poll().has_value());
+    QCOMPARE(world.consumer->counters().duplicates, std::uint64_t{0});
+    std::vector<std::byte> bytes(100);
+    QVERIFY(first->CopyTo(bytes).ok());
+    QVERIFY(!world.consumer->Poll().has_value());
+    QCOMPARE(world.consumer->counters().duplicates, std::uint64_t{1});
+  }
+
+  void Dedup_ForgetsBeyondItsWindowOnly() {
+    ConsumerOptions options = SmallRing();
+    options.dedup_window = 4;
+    World world(options);
+    auto producer = world.Connect(1, world.NewProcess());
+    for (const std::uint64_t id : {1, 2, 3, 4, 1, 5, 1}) {
+      QVERIFY(Ok(SendOnce(*producer, 1, id, 10)));
+      world.Drain();
+    }
+    QCOMPARE(world.consumer->counters().duplicates, std::uint64_t{1});
+    QCOMPARE(world.Count(1, 1), 2);
+  }
+
+  void Admit_WantsGreaterIncarnationsLivingProcessesAndRoom() {
+    ConsumerOptions options = SmallRing();
+    options.max_owners = 2;
+    World world(options);
+    const auto ask = [&](std::uint64_t id, std::uint64_t incarnation, const fabric::Fabric& who) {
+      const ProducerIdentity identity{
+          .producer_id = id, .incarnation = incarnation, .peer = who.Self()};
+      return ReasonOf(world.consumer->Admit(identity).status());
+    };
+    auto& process = world.NewProcess();
+    QCOMPARE(ask(1, 5, process), std::string());
+    QCOMPARE(ask(1, 5, process), std::string("STALE_INCARNATION"));
+    QCOMPARE(ask(1, 4, process), std::string("STALE_INCARNATION"));
+    QCOMPARE(ask(1, 6, process), std::string());
+    auto& dead = world.NewProcess();
+    world.board->Kill(dead.Self());
+    QCOMPARE(ask(2, 1, dead), std::string("PEER_GONE"));
+    auto& second = world.NewProcess();
+    QCOMPARE(ask(2, 1, second), std::string());
+    auto& third = world.NewProcess();
+    QCOMPARE(ask(3, 1, third), std::string("TOO_MANY_OWNERS"));
+    QVERIFY(world.consumer->Dismiss(2, 1).ok());
+    QCOMPARE(ReasonOf(world.consumer->Dismiss(9, 1)), std::string("UNKNOWN_PRODUCER"));
+    QCOMPARE(ask(3, 1, third), std::string());
+    world.board->Kill(third.Self());
+    QCOMPARE(ask(2, 2, second), std::string());
+  }
+
+  void Admit_ManyTimesNeverRunsOutOfOwners() {
+    World world(SmallRing());
+    auto& process = world.NewProcess();
+    for (int i = 0; i < 70000; ++i) QVERIFY(world.Admit(1, process).ok());
+    auto producer = world.Connect(1, process);
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
+    world.Drain();
+    QCOMPARE(world.received.size(), std::size_t{1});
+  }
+
+  void Dismiss_StillDeliversWhatWasCommitted() {
+    World world(SmallRing());
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
+    producer.reset();
+    QVERIFY(world.consumer->Dismiss(1, 1).ok());
+    for (int i = 0; i < 5; ++i) {
+      world.clock.Advance(std::chrono::seconds(1));
+      world.consumer->Tick(world.clock.Now());
+    }
+    world.Drain();
+    QCOMPARE(world.Count(1, 1), 1);
+  }
+
+  void Producer_LearnsThatTheConsumerIsGone() {
+    World world(SmallRing());
+    auto& process = world.NewProcess();
+    auto producer = world.Connect(1, process);
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
+    auto held = world.consumer->Poll();
+    QVERIFY(held.has_value());
+    world.consumer.reset();
+    const SendResult gone = SendOnce(*producer, 1, 2, 10);
+    QCOMPARE(gone.outcome, SendOutcome::kBusy);
+    QVERIFY(gone.reconnect);
+    // A delivery outlives its consumer.
+    std::vector<std::byte> bytes(10);
+    QVERIFY(held->CopyTo(bytes).ok());
+    QVERIFY(bytes == Content(1, 1, 10));
+
+    world.consumer = *Consumer::Create(*world.consumer_fabric, SmallRing(), world.clock);
+    QCOMPARE(SendOnce(*producer, 1, 2, 10).outcome, SendOutcome::kBusy);
+    producer = world.Connect(1, process);
+    QVERIFY(producer != nullptr);
+    QVERIFY(Ok(SendOnce(*producer, 1, 2, 10)));
+    world.Drain();
+    QCOMPARE(world.Count(1, 2), 1);
+  }
+
+  void Create_RefusesOptionsOutOfBounds() {
+    World world(SmallRing());
+    const auto create = [&](const ConsumerOptions& options) {
+      return ReasonOf(Consumer::Create(*world.shm, options).status());
+    };
+    ConsumerOptions options = SmallRing();
+    options.slots = 2;
+    QCOMPARE(create(options), std::string("BAD_RING_OPTIONS"));
+    options = SmallRing();
+    options.capacity_bytes = 100;
+    QCOMPARE(create(options), std::string("BAD_RING_OPTIONS"));
+    options.capacity_bytes = std::uint64_t{1} << 40;
+    QCOMPARE(create(options), std::string("SHARED_MEMORY_FULL"));
+  }
+
+  // On the real clock: a consumer that sleeps is woken by the commit, not by its own time-out.
+  void Wait_IsWokenByEveryMessage() {
+    auto shm = *fabric::Fabric::Open("shm://ringwait-" + std::to_string(getpid()));
+    auto consumer = *Consumer::Create(*shm, SmallRing());
+    auto grant = consumer->Admit({.producer_id = 1, .incarnation = 1, .peer = shm->Self()});
+    QVERIFY(grant.ok());
+    auto producer = *Producer::Connect(*shm, *grant);
+    constexpr std::uint64_t kMessages = 300;
+    std::atomic<std::uint64_t> got{0};
+    std::thread reader([&] {
+      std::vector<std::byte> bytes(64);
+      while (got.load() < kMessages) {
+        auto delivery = consumer->Wait(base::SystemClock().Now() + std::chrono::seconds(20));
+        if (!delivery.has_value() || !delivery->CopyTo(bytes).ok()) return;
+        got.fetch_add(1);
+      }
+    });
+    QElapsedTimer timer;
+    timer.start();
+    for (std::uint64_t id = 1; id <= kMessages; ++id) {
+      if (SendOnce(*producer, 1, id, 64).outcome != SendOutcome::kOk) break;
+      while (got.load() < id && timer.elapsed() < 20000) std::this_thread::yield();
+    }
+    reader.join();
+    QCOMPARE(got.load(), kMessages);
+    // Doorbells slept through would cost 100 ms each.
+    QVERIFY2(timer.elapsed() < 10000, std::to_string(timer.elapsed()).c_str());
+  }
+
+  void Interrupt_EndsAWait() {
+    auto shm = *fabric::Fabric::Open("shm://ringint-" + std::to_string(getpid()));
+    auto consumer = *Consumer::Create(*shm, SmallRing());
+    const RecoveryRunner runner(*consumer);
+    bool got_something = false;
+    std::thread reader([&] {
+      got_something =
+          consumer->Wait(base::SystemClock().Now() + std::chrono::seconds(60)).has_value();
+    });
+    QElapsedTimer timer;
+    timer.start();
+    consumer->Interrupt();
+    reader.join();
+    QVERIFY(!got_something);
+    QVERIFY(timer.elapsed() < 30000);
+  }
+};
+
+}  // namespace onepiece::ring
+
+QTEST_GUILESS_MAIN(onepiece::ring::RingTest)
+#include "ring_test.moc"

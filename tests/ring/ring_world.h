@@ -1,0 +1,189 @@
+// What the ring's tests share: a consumer on a clock that stands still, pretended processes,
+// messages that can be recognised.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/base/check.h"
+#include "cluster/base/crc32c.h"
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/fabric/fault.h"
+#include "cluster/ring/consumer.h"
+#include "cluster/ring/layout.h"
+#include "cluster/ring/producer.h"
+
+namespace onepiece::ring {
+
+inline std::uint64_t SeedFromEnvironment() {
+  const char* text = std::getenv("ONEPIECE_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : base::RandomU64();
+}
+
+inline bool LongRun() {
+  const char* text = std::getenv("ONEPIECE_LONG");
+  return text != nullptr && std::string(text) == "1";
+}
+
+/// The bytes of message `id` of `producer`: anybody can tell what they should be.
+inline std::vector<std::byte> Content(std::uint64_t producer, std::uint64_t id, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  std::uint64_t state = producer * 0x9e3779b97f4a7c15 + id * 0xbf58476d1ce4e5b9 + size;
+  for (std::size_t i = 0; i < size; ++i) {
+    if (i % 8 == 0) state = state * 6364136223846793005 + 1442695040888963407;
+    bytes[i] = static_cast<std::byte>(state >> (8 * (i % 8)));
+  }
+  return bytes;
+}
+
+/// As a gather list of up to three pieces.
+inline std::vector<Piece> Cut(std::span<const std::byte> bytes) {
+  std::vector<Piece> pieces;
+  const std::size_t part = bytes.size() / 3 + 1;
+  for (std::size_t at = 0; at < bytes.size(); at += part) {
+    const auto piece = bytes.subspan(at, std::min(part, bytes.size() - at));
+    pieces.push_back({.bytes = piece, .crc32c = base::Crc32c(piece)});
+  }
+  return pieces;
+}
+
+inline std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
+
+/// A message as it came out of the ring.
+struct Received {
+  std::uint64_t producer = 0;
+  std::uint64_t id = 0;
+  std::size_t size = 0;
+  friend auto operator<=>(const Received&, const Received&) = default;
+};
+
+/// A consumer and its world. Time moves only by Advance.
+struct World {
+  base::ManualClock clock;
+  std::unique_ptr<fabric::Fabric> shm;
+  std::shared_ptr<fabric::FaultBoard> board = std::make_shared<fabric::FaultBoard>();
+  std::unique_ptr<fabric::FaultyFabric> consumer_fabric;
+  std::vector<std::unique_ptr<fabric::FaultyFabric>> fabrics;
+  std::unique_ptr<Consumer> consumer;
+  std::map<std::uint64_t, std::uint64_t> incarnations;
+  std::vector<Received> received;
+  int corrupt = 0;
+
+  explicit World(const ConsumerOptions& options) {
+    static int count = 0;
+    shm = *fabric::Fabric::Open("shm://ring-" + std::to_string(getpid()) + "-" +
+                                std::to_string(++count));
+    consumer_fabric = std::make_unique<fabric::FaultyFabric>(*shm, board, shm->Self(), nullptr);
+    consumer = *Consumer::Create(*consumer_fabric, options, clock);
+  }
+
+  /// Fabric of a new pretended process.
+  fabric::FaultyFabric& NewProcess(std::shared_ptr<fabric::FaultPolicy> policy = nullptr) {
+    fabrics.push_back(std::make_unique<fabric::FaultyFabric>(*shm, board, board->NewProcess(),
+                                                             std::move(policy)));
+    return *fabrics.back();
+  }
+
+  absl::StatusOr<ProducerGrant> Admit(std::uint64_t producer_id, const fabric::Fabric& process) {
+    auto grant = consumer->Admit({.producer_id = producer_id,
+                                  .incarnation = ++incarnations[producer_id],
+                                  .peer = process.Self()});
+    if (!grant.ok()) return grant.status();
+    return ProducerGrant::Parse(grant->Serialize());  // As if it had come over the control plane.
+  }
+
+  std::unique_ptr<Producer> Connect(std::uint64_t producer_id, fabric::Fabric& process) {
+    auto grant = Admit(producer_id, process);
+    if (!grant.ok()) return nullptr;
+    auto producer = Producer::Connect(process, *grant);
+    return producer.ok() ? *std::move(producer) : nullptr;
+  }
+
+  /// Takes everything that is there; counts what is not what its sender sent.
+  void Drain() {
+    while (auto delivery = consumer->Poll()) {
+      std::vector<std::byte> bytes(delivery->size_bytes());
+      const Received got{delivery->producer_id(), delivery->message_id(), bytes.size()};
+      if (!delivery->CopyTo(bytes).ok() || bytes != Content(got.producer, got.id, got.size)) {
+        ++corrupt;
+      }
+      received.push_back(got);
+    }
+  }
+
+  /// Lets recovery see time pass, in steps shorter than any timeout.
+  void Advance(base::Duration by, base::Duration step = std::chrono::milliseconds(100)) {
+    for (base::Duration done{}; done < by; done += step) {
+      clock.Advance(step);
+      consumer->Tick(clock.Now());
+      Drain();
+    }
+  }
+
+  [[nodiscard]] int Count(std::uint64_t producer, std::uint64_t id) const {
+    int count = 0;
+    for (const Received& got : received) count += got.producer == producer && got.id == id ? 1 : 0;
+    return count;
+  }
+};
+
+/// One attempt to send message `id`, with a deadline that has passed: the lock is tried once.
+inline SendResult SendOnce(Producer& producer, std::uint64_t producer_id, std::uint64_t id,
+                           std::size_t size) {
+  const auto bytes = Content(producer_id, id, size);
+  auto result = producer.Send(id, Cut(bytes), base::MonotonicTime::min());
+  if (!result.ok()) {
+    return {.outcome = SendOutcome::kBusy, .reconnect = false, .detail = result.status()};
+  }
+  return *std::move(result);
+}
+
+inline ConsumerOptions SmallRing() {
+  ConsumerOptions options;
+  options.capacity_bytes = 4096;
+  options.slots = 8;
+  options.timeouts.scale = 1;
+  return options;
+}
+
+/// A producer without manners: writes words where it wants, through its own channel.
+struct Hostile {
+  ProducerGrant grant;
+  Layout layout;
+  std::unique_ptr<fabric::Channel> channel;
+
+  Hostile(fabric::Fabric& process, const ProducerGrant& with)
+      : grant(with),
+        layout{.capacity_bytes = with.capacity_bytes, .slots = with.slots},
+        channel(*process.Connect(with.region)) {}
+  void Words(std::uint64_t at, std::span<const std::uint64_t> words) {
+    const fabric::Op op = fabric::Op::WriteWords("hostile", at, words);
+    ONEPIECE_CHECK(channel->Execute({&op, 1}, base::MonotonicTime::max()).ok());
+  }
+  void Put(const Slot& slot) { Words(layout.SlotOffset(slot.seq), EncodeSlot(slot)); }
+  void PutTail(std::uint64_t seq, std::uint64_t offset) {
+    Words(kTailOffset, EncodeTail({.seq = seq, .offset = offset}));
+  }
+  /// The slot that an honest producer would commit as first message of a fresh ring; its bytes are
+  /// zeros.
+  Slot First() const {
+    return {.seq = 0,
+            .offset = 0,
+            .length_bytes = 100,
+            .message_id = 1,
+            .generation = grant.generation,
+            .owner = grant.owner,
+            .state = SlotState::kCommitted,
+            .payload_crc32c = base::Crc32c(std::vector<std::byte>(100))};
+  }
+};
+
+}  // namespace onepiece::ring
