@@ -1,6 +1,8 @@
-// Reader of safetensors files: maps them into memory and checks the whole header before anything is used.
+// Reader of safetensors files: maps them into memory and checks the whole header before anything is
+// used.
 //
-// Knows no LibTorch, so that the parser can be fuzzed alone. stages/tensor/torch_convert.h makes tensors of it.
+// Knows no LibTorch, so that the parser can be fuzzed alone. stages/tensor/torch_convert.h makes
+// tensors of it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,21 @@
 namespace onepiece::tensor {
 
 enum class ElementType {
-  kBool, kU8, kI8, kF8E4M3, kF8E5M2, kI16, kU16, kF16, kBF16, kI32, kU32, kF32, kI64, kU64, kF64
+  kBool,
+  kU8,
+  kI8,
+  kF8E4M3,
+  kF8E5M2,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kI64,
+  kU64,
+  kF64
 };
 
 /// As the file spells it: "F32", "BF16", …
@@ -28,12 +44,14 @@ std::int64_t ElementTypeBytes(ElementType type);
 struct TensorEntry {
   std::string name;
   ElementType type = ElementType::kF32;
-  std::vector<std::int64_t> shape;  ///< Empty for a scalar. Every extent >= 0, the product fits 63 bits.
-  std::uint64_t offset = 0;         ///< From the start of the data, not of the file.
-  std::uint64_t bytes = 0;          ///< == product(shape) × ElementTypeBytes(type).
+  std::vector<std::int64_t>
+      shape;                 ///< Empty for a scalar. Every extent >= 0, the product fits 63 bits.
+  std::uint64_t offset = 0;  ///< From the start of the data, not of the file.
+  std::uint64_t bytes = 0;   ///< == product(shape) × ElementTypeBytes(type).
 };
 
-/// What a header says. Invariant after ParseSafetensors: the entries, in this order, fill the data exactly.
+/// What a header says. Invariant after ParseSafetensors: the entries, in this order, fill the data
+/// exactly.
 struct SafetensorsIndex {
   std::vector<TensorEntry> tensors;
   std::map<std::string, std::string> metadata;
@@ -48,14 +66,17 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxDimensions = 16;
 
 /// Checks and reads the header of a whole file held in memory. `label` names the file in errors.
-/// Errors: INVALID_ARGUMENT BAD_SAFETENSORS, with metadata "file" and, where one is at fault, "tensor".
-absl::StatusOr<SafetensorsIndex> ParseSafetensors(std::span<const std::byte> file, std::string_view label);
+/// Errors: INVALID_ARGUMENT BAD_SAFETENSORS, with metadata "file" and, where one is at fault,
+/// "tensor".
+absl::StatusOr<SafetensorsIndex> ParseSafetensors(std::span<const std::byte> file,
+                                                  std::string_view label);
 
 /// A mapped file. Immutable and thread-safe; the bytes live as long as this object.
 /// The file must not be truncated while it is mapped: the process would get SIGBUS.
 class SafetensorsFile {
  public:
-  /// Maps and checks `path`. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT BAD_SAFETENSORS.
+  /// Maps and checks `path`. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT
+  /// BAD_SAFETENSORS.
   static absl::StatusOr<std::shared_ptr<const SafetensorsFile>> Open(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;

@@ -1,0 +1,47 @@
+#include "stages/tensor/compute.h"
+
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
+#include <charconv>
+#include <new>
+
+namespace onepiece::tensor {
+
+void SetComputeThreads(int threads) {
+  at::set_num_threads(threads);
+  // LibTorch does not tell an OpenBLAS with threads of its own; other BLAS libraries follow
+  // OpenMP's count.
+  using SetThreads = void (*)(int);
+  static const auto set =
+      reinterpret_cast<SetThreads>(::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
+  if (set != nullptr) set(threads);
+}
+
+absl::StatusOr<at::Device> ParseDevice(const std::string& device) {
+  if (device == "cpu") return at::Device(at::kCPU);
+  if (device.starts_with("cuda:")) {
+    int index = 0;
+    const char* end = device.data() + device.size();
+    const auto [stop, error] = std::from_chars(device.data() + 5, end, index);
+    if (error == std::errc() && stop == end && index >= 0 && index < 128) {
+      return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+    }
+  }
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_DEVICE",
+                         "unknown device \"" + device + "\": use cpu or cuda:N",
+                         {{"device", device}});
+}
+
+absl::Status FromException(const std::exception& error) {
+  const std::string what = error.what();
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                      what.find("out of memory") != std::string::npos ||
+                      what.find("can't allocate memory") != std::string::npos;
+  // LibTorch appends a backtrace after the first line.
+  const std::string line = what.substr(0, what.find('\n'));
+  if (memory) return base::MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", line);
+  return base::MakeError(absl::StatusCode::kInternal, "COMPUTE_FAILED", line);
+}
+
+}  // namespace onepiece::tensor
