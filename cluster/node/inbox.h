@@ -17,10 +17,6 @@ namespace grpc {
 class Service;
 }
 
-namespace onepiece::telemetry {
-class Metrics;
-}  // namespace onepiece::telemetry
-
 namespace onepiece::node {
 
 struct InboxOptions {
@@ -31,7 +27,6 @@ struct InboxOptions {
   /// refused.
   std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
-  telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 
 /// A message that arrived. `message`'s artifacts keep its memory alive, nothing else does.

@@ -1,4 +1,5 @@
-// Wan's causal 3D video autoencoder (diffusers' AutoencoderKLWan), worked off chunk by chunk with feature caches.
+// Wan's causal 3D video autoencoder (diffusers' AutoencoderKLWan), worked off chunk by chunk with
+// feature caches.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,7 +19,7 @@ namespace onepiece::wan {
 struct VaeConfig {
   std::int64_t base_dim = 0, decoder_base_dim = 0, z_dim = 0, num_res_blocks = 0;
   std::vector<std::int64_t> dim_mult;
-  std::vector<bool> temporal_downsample;  ///< One less than dim_mult.
+  std::vector<bool> temporal_downsample;          ///< One less than dim_mult.
   std::vector<double> latents_mean, latents_std;  ///< z_dim each.
   /// Frames of a video per frame of latents (after the first), and pixels per latent.
   [[nodiscard]] std::int64_t temporal_scale() const;
@@ -35,8 +36,8 @@ class WanVae {
     at::Tensor mean, logvar;  ///< F32 [batch, z_dim, frames, height, width]; logvar in [-30, 20].
   };
 
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS;
-  /// UNIMPLEMENTED for residual and patched variants; RESOURCE_EXHAUSTED.
+  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
+  /// BAD_SAFETENSORS; UNIMPLEMENTED for residual and patched variants; RESOURCE_EXHAUSTED.
   static absl::StatusOr<WanVae> Load(const std::string& dir, at::Device device = at::kCPU);
   ~WanVae();
   WanVae(WanVae&&) noexcept;
@@ -45,13 +46,16 @@ class WanVae {
   /// Latents as the diffusion makes them → latents as Decode takes them: latents × std + mean.
   [[nodiscard]] at::Tensor Denormalise(const at::Tensor& latents) const;
 
-  /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h, 8 w] in [-1, 1]
-  /// for the published scales. One chunk is one frame of latents.
-  /// Errors: INVALID_ARGUMENT (shape), what `progress` returned, RESOURCE_EXHAUSTED, INTERNAL.
-  [[nodiscard]] absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, const ChunkProgress& progress = {}) const;
+  /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h,
+  /// 8 w] in [-1, 1] for the published scales. One chunk is one frame of latents. Errors:
+  /// INVALID_ARGUMENT (shape), what `progress` returned, RESOURCE_EXHAUSTED, INTERNAL.
+  [[nodiscard]] absl::StatusOr<at::Tensor> Decode(const at::Tensor& z,
+                                                  const ChunkProgress& progress = {}) const;
 
-  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Returns the posterior before normalisation.
-  [[nodiscard]] absl::StatusOr<Posterior> Encode(const at::Tensor& video, const ChunkProgress& progress = {}) const;
+  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Returns the posterior before
+  /// normalisation.
+  [[nodiscard]] absl::StatusOr<Posterior> Encode(const at::Tensor& video,
+                                                 const ChunkProgress& progress = {}) const;
 
   [[nodiscard]] const VaeConfig& config() const;
   [[nodiscard]] std::int64_t weight_bytes() const;

@@ -8,8 +8,9 @@
 
 namespace onepiece::wan {
 
-/// `dir` is a diffusers model folder (model_index.json) or one component. Weights that do not fit their config.json
-/// are listed in `problems`. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_SAFETENSORS.
+/// `dir` is a diffusers model folder (model_index.json) or one component. Weights that do not fit
+/// their config.json are listed in `problems`. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG,
+/// BAD_SAFETENSORS.
 absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir);
 
 }  // namespace onepiece::wan

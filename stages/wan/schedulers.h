@@ -1,4 +1,5 @@
-// The samplers of flow-matching models: UniPC (multistep, bh2, order 2) and Euler, as diffusers has them.
+// The samplers of flow-matching models: UniPC (multistep, bh2, order 2) and Euler, as diffusers has
+// them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,8 +20,8 @@ struct SchedulerConfig {
   int solver_order = 2;  ///< UniPC only; 1 or 2.
 };
 
-/// Reads scheduler_config.json in `dir`. Errors: NOT_FOUND, INVALID_ARGUMENT BAD_CONFIG, UNIMPLEMENTED for settings
-/// that Wan does not use, naming the field.
+/// Reads scheduler_config.json in `dir`. Errors: NOT_FOUND, INVALID_ARGUMENT BAD_CONFIG,
+/// UNIMPLEMENTED for settings that Wan does not use, naming the field.
 absl::StatusOr<SchedulerConfig> LoadSchedulerConfig(const std::string& dir);
 
 /// One sampling run: holds the history of its steps. Thread-confined; make one for each job.

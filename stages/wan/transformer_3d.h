@@ -1,4 +1,5 @@
-// Wan's diffusion transformer, text to video (diffusers' WanTransformer3DModel without image conditioning).
+// Wan's diffusion transformer, text to video (diffusers' WanTransformer3DModel without image
+// conditioning).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,23 +25,25 @@ struct TransformerConfig {
 /// Immutable after Load; the other methods may be called from many threads. Computes in F32.
 class WanTransformer {
  public:
-  /// What cross-attention needs of one text, the same in every step: keys and values of every layer.
+  /// What cross-attention needs of one text, the same in every step: keys and values of every
+  /// layer.
   struct TextContext {
     std::vector<at::Tensor> keys, values;  ///< [batch, heads, tokens, head_dim] each.
   };
 
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS;
-  /// UNIMPLEMENTED for image-to-video models and other variants; RESOURCE_EXHAUSTED.
+  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
+  /// BAD_SAFETENSORS; UNIMPLEMENTED for image-to-video models and other variants;
+  /// RESOURCE_EXHAUSTED.
   static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU);
 
-  /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens. Do it once a text:
-  /// it costs more than a step of a small model.
+  /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens. Do it
+  /// once a text: it costs more than a step of a small model.
   [[nodiscard]] absl::StatusOr<TextContext> PrepareText(const at::Tensor& text) const;
 
-  /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents, at `timestep`
-  /// (0 to 1000). Returns F32 [batch, out_channels, frames, height, width].
-  /// Errors: INVALID_ARGUMENT (shape not a multiple of the patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED,
-  /// INTERNAL.
+  /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents, at
+  /// `timestep` (0 to 1000). Returns F32 [batch, out_channels, frames, height, width]. Errors:
+  /// INVALID_ARGUMENT (shape not a multiple of the patch, or past rope_max_seq_len),
+  /// RESOURCE_EXHAUSTED, INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& hidden, double timestep,
                                                    const TextContext& text) const;
 
@@ -68,17 +71,21 @@ class WanTransformer {
     at::Tensor cos, sin;  // [1, 1, tokens, head_dim / 2]
   };
   void Bind(WeightBinder& weights);
-  Linear BindLinear(WeightBinder& weights, const std::string& name, std::int64_t in, std::int64_t out) const;
+  Linear BindLinear(WeightBinder& weights, const std::string& name, std::int64_t in,
+                    std::int64_t out) const;
   AttentionWeights BindAttention(WeightBinder& weights, const std::string& name) const;
   [[nodiscard]] absl::Status CheckInput(const at::Tensor& hidden, const TextContext& text) const;
-  [[nodiscard]] Rotary MakeRotary(std::int64_t frames, std::int64_t height, std::int64_t width) const;
+  [[nodiscard]] Rotary MakeRotary(std::int64_t frames, std::int64_t height,
+                                  std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
-  [[nodiscard]] at::Tensor RunBlock(const Block& block, const at::Tensor& hidden, const at::Tensor& time,
-                                    const Rotary& rotary, const at::Tensor& text_keys,
+  [[nodiscard]] at::Tensor RunBlock(const Block& block, const at::Tensor& hidden,
+                                    const at::Tensor& time, const Rotary& rotary,
+                                    const at::Tensor& text_keys,
                                     const at::Tensor& text_values) const;
-  [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch, std::int64_t frames,
-                                      std::int64_t height, std::int64_t width) const;
+  [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch,
+                                      std::int64_t frames, std::int64_t height,
+                                      std::int64_t width) const;
 
   TransformerConfig config_;
   std::int64_t weight_bytes_ = 0;

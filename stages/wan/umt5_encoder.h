@@ -1,4 +1,5 @@
-// The UMT5 text encoder (transformers' UMT5EncoderModel): T5 with a relative position bias in every layer.
+// The UMT5 text encoder (transformers' UMT5EncoderModel): T5 with a relative position bias in every
+// layer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,17 +19,20 @@ struct UMT5Config {
   double epsilon = 1e-6;
 };
 
-/// Immutable after Load; Forward may be called from many threads. Computes in F32 whatever the file holds.
+/// Immutable after Load; Forward may be called from many threads. Computes in F32 whatever the file
+/// holds.
 class UMT5Encoder {
  public:
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS;
-  /// UNIMPLEMENTED for variants (naming the config field); RESOURCE_EXHAUSTED.
+  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
+  /// BAD_SAFETENSORS; UNIMPLEMENTED for variants (naming the config field); RESOURCE_EXHAUSTED.
   static absl::StatusOr<UMT5Encoder> Load(const std::string& dir, at::Device device = at::kCPU);
 
-  /// `ids` and `mask` are I64 [batch, tokens], mask 1 for tokens that count. Returns F32 [batch, tokens, d_model].
-  /// Rows of padded positions hold values of no meaning: Wan's pipeline replaces them by zeros.
-  /// Errors: INVALID_ARGUMENT (shape, id out of range), RESOURCE_EXHAUSTED, INTERNAL.
-  [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& ids, const at::Tensor& mask) const;
+  /// `ids` and `mask` are I64 [batch, tokens], mask 1 for tokens that count. Returns F32 [batch,
+  /// tokens, d_model]. Rows of padded positions hold values of no meaning: Wan's pipeline replaces
+  /// them by zeros. Errors: INVALID_ARGUMENT (shape, id out of range), RESOURCE_EXHAUSTED,
+  /// INTERNAL.
+  [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& ids,
+                                                   const at::Tensor& mask) const;
 
   [[nodiscard]] const UMT5Config& config() const { return config_; }
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
@@ -42,8 +46,8 @@ class UMT5Encoder {
     at::Tensor attention_norm, q, k, v, o, position_bias, ffn_norm, wi_0, wi_1, wo;
   };
   void Bind(WeightBinder& weights);
-  [[nodiscard]] at::Tensor Attention(const Layer& layer, const at::Tensor& hidden, const at::Tensor& buckets,
-                                     const at::Tensor& mask) const;
+  [[nodiscard]] at::Tensor Attention(const Layer& layer, const at::Tensor& hidden,
+                                     const at::Tensor& buckets, const at::Tensor& mask) const;
 
   UMT5Config config_;
   std::int64_t weight_bytes_ = 0;

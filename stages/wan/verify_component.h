@@ -1,4 +1,5 @@
-// Runs one component on recorded inputs and compares it with recorded outputs (layout: tests/wan/goldens/README.md).
+// Runs one component on recorded inputs and compares it with recorded outputs (layout:
+// tests/wan/goldens/README.md).
 #pragma once
 
 #include <string>
@@ -8,9 +9,11 @@
 
 namespace onepiece::wan {
 
-/// Verifies the component in `dir` against its io.safetensors; a folder without config.json is a scheduler's.
-/// Sets the compute threads of the calling thread. Errors: those of loading; NOT_FOUND without io.safetensors;
-/// INVALID_ARGUMENT BAD_GOLDEN when inputs are missing; UNIMPLEMENTED for components that are not supported yet.
-absl::StatusOr<sdk::VerifyReport> VerifyComponent(const std::string& dir, double tolerance, int threads);
+/// Verifies the component in `dir` against its io.safetensors; a folder without config.json is a
+/// scheduler's. Sets the compute threads of the calling thread. Errors: those of loading; NOT_FOUND
+/// without io.safetensors; INVALID_ARGUMENT BAD_GOLDEN when inputs are missing; UNIMPLEMENTED for
+/// components that are not supported yet.
+absl::StatusOr<sdk::VerifyReport> VerifyComponent(const std::string& dir, double tolerance,
+                                                  int threads);
 
 }  // namespace onepiece::wan

@@ -1,4 +1,5 @@
-// A component folder of a diffusers model: config.json and its safetensors, one file or sharded by an index.
+// A component folder of a diffusers model: config.json and its safetensors, one file or sharded by
+// an index.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,7 +24,8 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;
 };
 
-/// The files of one component, headers checked, weights not read. Immutable; copies share the mappings.
+/// The files of one component, headers checked, weights not read. Immutable; copies share the
+/// mappings.
 class ComponentFiles {
  public:
   struct Location {
@@ -31,7 +33,8 @@ class ComponentFiles {
     const tensor::TensorEntry* entry = nullptr;  ///< Lives in `file`.
   };
 
-  /// Reads config.json and maps the weights: the shards that *.safetensors.index.json lists, or else the one
+  /// Reads config.json and maps the weights: the shards that *.safetensors.index.json lists, or
+  /// else the one
   /// *.safetensors of the folder (io.safetensors aside).
   /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS or BAD_SAFETENSORS.
   static absl::StatusOr<ComponentFiles> Open(const std::string& dir);
@@ -40,7 +43,9 @@ class ComponentFiles {
   [[nodiscard]] const nlohmann::json& config() const { return *config_; }
   /// config.json's _class_name, or else the first of its architectures.
   [[nodiscard]] const std::string& class_name() const { return class_name_; }
-  [[nodiscard]] const std::map<std::string, Location, std::less<>>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::map<std::string, Location, std::less<>>& tensors() const {
+    return tensors_;
+  }
 
  private:
   std::string dir_, class_name_;
@@ -48,8 +53,9 @@ class ComponentFiles {
   std::map<std::string, Location, std::less<>> tensors_;
 };
 
-/// Hands a model its weights by name. A model binds twice with the same code: first with a recorder, which
-/// collects what the configuration calls for, then with the files, once these are known to fit.
+/// Hands a model its weights by name. A model binds twice with the same code: first with a
+/// recorder, which collects what the configuration calls for, then with the files, once these are
+/// known to fit.
 class WeightBinder {
  public:
   /// A recorder: Get returns undefined tensors.
@@ -73,12 +79,14 @@ class WeightBinder {
   absl::Status status_;
 };
 
-/// Whether the files hold exactly these tensors in these shapes; names in `ignored` may be there too.
-/// Errors: INVALID_ARGUMENT BAD_WEIGHTS naming the tensors that are missing, unknown or of another shape.
+/// Whether the files hold exactly these tensors in these shapes; names in `ignored` may be there
+/// too. Errors: INVALID_ARGUMENT BAD_WEIGHTS naming the tensors that are missing, unknown or of
+/// another shape.
 absl::Status CheckFit(const ComponentFiles& files, const std::vector<TensorSpec>& specs,
                       const std::vector<std::string>& ignored = {});
 
 /// Reads a JSON object of at most `max_bytes`. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG.
-absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, std::int64_t max_bytes = 1 << 20);
+absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path,
+                                              std::int64_t max_bytes = 1 << 20);
 
 }  // namespace onepiece::wan

@@ -1,0 +1,182 @@
+#include "stages/wan/autoencoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "stages/tensor/compute.h"
+#include "stages/wan/autoencoder_layers.h"
+#include "stages/wan/config_reader.h"
+
+namespace onepiece::wan {
+
+struct WanVae::Impl {
+  VaeConfig config;
+  std::int64_t weight_bytes = 0;
+  at::Device device = at::kCPU;
+  vae::Encoder encoder;
+  vae::Decoder decoder;
+  vae::CausalConv quant, post_quant;
+  at::Tensor mean, std;  // [1, z_dim, 1, 1, 1]
+
+  void Bind(WeightBinder& weights) {
+    encoder.Bind(weights, config);
+    quant.Bind(weights, "quant_conv", 2 * config.z_dim, 2 * config.z_dim, {1, 1, 1});
+    post_quant.Bind(weights, "post_quant_conv", config.z_dim, config.z_dim, {1, 1, 1});
+    decoder.Bind(weights, config);
+    weight_bytes = weights.bytes();
+  }
+};
+
+namespace {
+
+absl::Status BadShape(const std::string& message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE", message);
+}
+
+void CheckVariant(ConfigReader& reader) {
+  if (reader.BoolOr("is_residual", false))
+    reader.Unimplemented("is_residual", "residual autoencoders are not supported yet");
+  if (reader.Has("patch_size") && reader.Int("patch_size", 1, 64) != 1) {
+    reader.Unimplemented("patch_size", "patched autoencoders are not supported yet");
+  }
+  if (reader.Has("attn_scales") && !reader.Numbers("attn_scales", 16).empty()) {
+    reader.Unimplemented("attn_scales", "attention inside the levels is not supported");
+  }
+  for (const char* field : {"in_channels", "out_channels"}) {
+    if (reader.IntOr(field, 1, 64, 3) != 3) reader.Unimplemented(field, "only 3 is supported");
+  }
+}
+
+}  // namespace
+
+std::int64_t VaeConfig::temporal_scale() const {
+  return std::int64_t{1} << std::count(temporal_downsample.begin(), temporal_downsample.end(),
+                                       true);
+}
+
+std::int64_t VaeConfig::spatial_scale() const {
+  return std::int64_t{1} << temporal_downsample.size();
+}
+
+absl::StatusOr<VaeConfig> WanVae::ParseConfig(const nlohmann::json& json) {
+  ConfigReader reader(json);
+  VaeConfig config;
+  CheckVariant(reader);
+  config.base_dim = reader.Int("base_dim", 1, 4096);
+  config.decoder_base_dim = reader.IntOr("decoder_base_dim", 1, 4096, config.base_dim);
+  config.z_dim = reader.Int("z_dim", 1, 4096);
+  config.num_res_blocks = reader.Int("num_res_blocks", 1, 64);
+  config.dim_mult = reader.Ints("dim_mult", 8, 1, 256);
+  config.temporal_downsample = reader.Bools("temperal_downsample", 8);
+  config.latents_mean = reader.Numbers("latents_mean", 4096);
+  config.latents_std = reader.Numbers("latents_std", 4096);
+  const auto z_dim = static_cast<std::size_t>(config.z_dim);
+  if (config.dim_mult.size() < 2) reader.Bad("dim_mult", "must have 2 numbers or more");
+  if (config.temporal_downsample.size() + 1 != config.dim_mult.size()) {
+    reader.Bad("temperal_downsample", "must be one shorter than dim_mult");
+  }
+  if (config.latents_mean.size() != z_dim) reader.Bad("latents_mean", "must have z_dim numbers");
+  if (config.latents_std.size() != z_dim) reader.Bad("latents_std", "must have z_dim numbers");
+  for (const double deviation : config.latents_std) {
+    if (!(deviation > 0)) reader.Bad("latents_std", "must be above 0");
+  }
+  // Every level but the innermost halves the channels as it doubles the size.
+  for (std::size_t i = 1; i < config.dim_mult.size(); ++i) {
+    if (config.decoder_base_dim * config.dim_mult[i] % 2 != 0)
+      reader.Bad("dim_mult", "an odd number of channels");
+  }
+  if (!reader.status().ok()) return reader.status();
+  return config;
+}
+
+std::vector<TensorSpec> WanVae::Tensors(const VaeConfig& config) {
+  Impl recorded;
+  recorded.config = config;
+  WeightBinder recorder;
+  recorded.Bind(recorder);
+  return recorder.specs();
+}
+
+absl::StatusOr<WanVae> WanVae::Load(const std::string& dir, at::Device device) {
+  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  auto config = ParseConfig(files.config());
+  if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
+  ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config)));
+  auto impl = std::make_unique<Impl>();
+  impl->config = *std::move(config);
+  impl->device = device;
+  WeightBinder weights(files, device);
+  impl->Bind(weights);
+  if (!weights.status().ok()) return weights.status();
+  const auto column = [&](const std::vector<double>& values) {
+    return at::tensor(values, at::TensorOptions(at::kDouble))
+        .to(device, at::kFloat)
+        .view({1, -1, 1, 1, 1});
+  };
+  impl->mean = column(impl->config.latents_mean);
+  impl->std = column(impl->config.latents_std);
+  return WanVae(std::move(impl));
+}
+
+WanVae::WanVae(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+WanVae::~WanVae() = default;
+WanVae::WanVae(WanVae&&) noexcept = default;
+WanVae& WanVae::operator=(WanVae&&) noexcept = default;
+
+const VaeConfig& WanVae::config() const { return impl_->config; }
+std::int64_t WanVae::weight_bytes() const { return impl_->weight_bytes; }
+
+at::Tensor WanVae::Denormalise(const at::Tensor& latents) const {
+  return latents.to(impl_->device, at::kFloat) * impl_->std + impl_->mean;
+}
+
+absl::StatusOr<at::Tensor> WanVae::Decode(const at::Tensor& z,
+                                          const ChunkProgress& progress) const {
+  return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {
+    if (z.dim() != 5 || z.numel() == 0 || z.size(1) != impl_->config.z_dim) {
+      return BadShape("latents must be [batch, " + std::to_string(impl_->config.z_dim) +
+                      ", frames, height, width]");
+    }
+    const at::Tensor x = impl_->post_quant.Apply(z.to(impl_->device, at::kFloat));
+    const int total = static_cast<int>(x.size(2));
+    vae::FeatureCache cache;
+    std::vector<at::Tensor> chunks;
+    for (int i = 0; i < total; ++i) {
+      cache.Rewind();
+      chunks.push_back(impl_->decoder.Apply(x.narrow(2, i, 1), cache).clamp(-1.0, 1.0));
+      if (progress) ONEPIECE_RETURN_IF_ERROR(progress(i + 1, total));
+    }
+    return at::cat(chunks, 2);
+  });
+}
+
+absl::StatusOr<WanVae::Posterior> WanVae::Encode(const at::Tensor& video,
+                                                 const ChunkProgress& progress) const {
+  return tensor::Guarded([&]() -> absl::StatusOr<Posterior> {
+    const std::int64_t group = impl_->config.temporal_scale(),
+                       pixels = impl_->config.spatial_scale();
+    if (video.dim() != 5 || video.numel() == 0 || video.size(1) != 3 ||
+        (video.size(2) - 1) % group != 0 || video.size(3) % pixels != 0 ||
+        video.size(4) % pixels != 0) {
+      return BadShape("video must be [batch, 3, frames, height, width] with 1 + n * " +
+                      std::to_string(group) + " frames and sides that are multiples of " +
+                      std::to_string(pixels));
+    }
+    const at::Tensor x = video.to(impl_->device, at::kFloat);
+    const int total = static_cast<int>(1 + (x.size(2) - 1) / group);
+    vae::FeatureCache cache;
+    std::vector<at::Tensor> chunks;
+    for (int i = 0; i < total; ++i) {
+      // The first frame stands alone, so that an image is a video of one frame.
+      const at::Tensor chunk = i == 0 ? x.narrow(2, 0, 1) : x.narrow(2, 1 + group * (i - 1), group);
+      cache.Rewind();
+      chunks.push_back(impl_->encoder.Apply(chunk, cache));
+      if (progress) ONEPIECE_RETURN_IF_ERROR(progress(i + 1, total));
+    }
+    const auto moments = impl_->quant.Apply(at::cat(chunks, 2)).chunk(2, 1);
+    return Posterior{moments[0], moments[1].clamp(-30.0, 20.0)};
+  });
+}
+
+}  // namespace onepiece::wan

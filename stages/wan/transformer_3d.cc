@@ -1,0 +1,297 @@
+#include "stages/wan/transformer_3d.h"
+
+#include <cmath>
+
+#include "cluster/base/status.h"
+#include "stages/tensor/compute.h"
+#include "stages/wan/config_reader.h"
+#include "stages/wan/layers.h"
+
+namespace onepiece::wan {
+namespace {
+
+constexpr double kTheta = 10000.0;  // Base of both the rotary and the timestep frequencies.
+
+absl::Status BadShape(const std::string& message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE", message);
+}
+
+at::Tensor LayerNorm(const at::Tensor& x, double epsilon, const at::Tensor& weight = {},
+                     const at::Tensor& bias = {}) {
+  return at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
+}
+
+/// Rotates pairs of neighbouring values of x, [batch, heads, tokens, head_dim].
+at::Tensor Rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  const at::Tensor pairs = x.reshape({x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
+  const at::Tensor real = pairs.select(-1, 0), imaginary = pairs.select(-1, 1);
+  return at::stack({real * cos - imaginary * sin, real * sin + imaginary * cos}, -1).flatten(3);
+}
+
+/// Angles of `count` positions for `pairs` pairs, F64 [count, pairs].
+at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
+  const at::TensorOptions options(at::kDouble);
+  const at::Tensor exponents = at::arange(pairs, options) * (2.0 / static_cast<double>(2 * pairs));
+  return at::outer(at::arange(count, options), at::pow(kTheta, exponents).reciprocal());
+}
+
+void CheckVariant(ConfigReader& reader) {
+  if (reader.Has("image_dim") || reader.Has("added_kv_proj_dim")) {
+    reader.Unimplemented("image_dim", "image-to-video transformers are not supported yet");
+  }
+  if (reader.Has("pos_embed_seq_len")) {
+    reader.Unimplemented("pos_embed_seq_len", "image position embeddings are not supported yet");
+  }
+  if (reader.StringOr("qk_norm", "rms_norm_across_heads") != "rms_norm_across_heads") {
+    reader.Unimplemented("qk_norm", "only rms_norm_across_heads is supported");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::json& json) {
+  ConfigReader reader(json);
+  TransformerConfig config;
+  CheckVariant(reader);
+  const auto patch = reader.Ints("patch_size", 3, 1, 64);
+  if (patch.size() == 3) {
+    config.patch_t = patch[0], config.patch_h = patch[1], config.patch_w = patch[2];
+  } else {
+    reader.Bad("patch_size", "must have 3 numbers");
+  }
+  config.num_heads = reader.Int("num_attention_heads", 1, 4096);
+  config.head_dim = reader.Int("attention_head_dim", 6, 4096);
+  config.in_channels = reader.Int("in_channels", 1, 4096);
+  config.out_channels = reader.IntOr("out_channels", 1, 4096, config.in_channels);
+  config.text_dim = reader.Int("text_dim", 1, kMaxExtent);
+  config.freq_dim = reader.Int("freq_dim", 2, kMaxExtent);
+  config.ffn_dim = reader.Int("ffn_dim", 1, kMaxExtent);
+  config.num_layers = reader.Int("num_layers", 1, kMaxLayers);
+  config.rope_max_seq_len = reader.IntOr("rope_max_seq_len", 1, kMaxExtent, 1024);
+  config.cross_attn_norm = reader.BoolOr("cross_attn_norm", true);
+  config.epsilon = reader.PositiveOr("eps", 1e-6);
+  if (config.head_dim % 2 != 0) reader.Bad("attention_head_dim", "must be even");
+  if (config.freq_dim % 2 != 0) reader.Bad("freq_dim", "must be even");
+  if (!reader.status().ok()) return reader.status();
+  return config;
+}
+
+WanTransformer::Linear WanTransformer::BindLinear(WeightBinder& weights, const std::string& name,
+                                                  std::int64_t in, std::int64_t out) const {
+  Linear linear;
+  linear.weight = weights.Get(name + ".weight", {out, in});
+  linear.bias = weights.Get(name + ".bias", {out});
+  return linear;
+}
+
+WanTransformer::AttentionWeights WanTransformer::BindAttention(WeightBinder& weights,
+                                                               const std::string& name) const {
+  const std::int64_t dim = config_.dim();
+  AttentionWeights attention;
+  attention.q = BindLinear(weights, name + ".to_q", dim, dim);
+  attention.k = BindLinear(weights, name + ".to_k", dim, dim);
+  attention.v = BindLinear(weights, name + ".to_v", dim, dim);
+  attention.out = BindLinear(weights, name + ".to_out.0", dim, dim);
+  attention.norm_q = weights.Get(name + ".norm_q.weight", {dim});
+  attention.norm_k = weights.Get(name + ".norm_k.weight", {dim});
+  return attention;
+}
+
+void WanTransformer::Bind(WeightBinder& weights) {
+  const TransformerConfig& c = config_;
+  const std::int64_t dim = c.dim();
+  const std::string embedder = "condition_embedder.";
+  patch_.weight =
+      weights.Get("patch_embedding.weight", {dim, c.in_channels, c.patch_t, c.patch_h, c.patch_w});
+  patch_.bias = weights.Get("patch_embedding.bias", {dim});
+  time_1_ = BindLinear(weights, embedder + "time_embedder.linear_1", c.freq_dim, dim);
+  time_2_ = BindLinear(weights, embedder + "time_embedder.linear_2", dim, dim);
+  time_proj_ = BindLinear(weights, embedder + "time_proj", dim, 6 * dim);
+  text_1_ = BindLinear(weights, embedder + "text_embedder.linear_1", c.text_dim, dim);
+  text_2_ = BindLinear(weights, embedder + "text_embedder.linear_2", dim, dim);
+  for (std::int64_t i = 0; i < c.num_layers; ++i) {
+    const std::string name = "blocks." + std::to_string(i);
+    Block block;
+    block.modulation = weights.Get(name + ".scale_shift_table", {1, 6, dim});
+    block.self = BindAttention(weights, name + ".attn1");
+    block.cross = BindAttention(weights, name + ".attn2");
+    if (c.cross_attn_norm) {
+      block.norm2.weight = weights.Get(name + ".norm2.weight", {dim});
+      block.norm2.bias = weights.Get(name + ".norm2.bias", {dim});
+    }
+    block.ffn_in = BindLinear(weights, name + ".ffn.net.0.proj", dim, c.ffn_dim);
+    block.ffn_out = BindLinear(weights, name + ".ffn.net.2", c.ffn_dim, dim);
+    blocks_.push_back(std::move(block));
+  }
+  modulation_ = weights.Get("scale_shift_table", {1, 2, dim});
+  proj_out_ =
+      BindLinear(weights, "proj_out", dim, c.out_channels * c.patch_t * c.patch_h * c.patch_w);
+  weight_bytes_ = weights.bytes();
+}
+
+std::vector<TensorSpec> WanTransformer::Tensors(const TransformerConfig& config) {
+  WanTransformer recorded;
+  recorded.config_ = config;
+  WeightBinder recorder;
+  recorded.Bind(recorder);
+  return recorder.specs();
+}
+
+absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::Device device) {
+  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  auto config = ParseConfig(files.config());
+  if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
+  ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config)));
+  WanTransformer transformer;
+  transformer.config_ = *config;
+  transformer.device_ = device;
+  WeightBinder weights(files, device);
+  transformer.Bind(weights);
+  if (!weights.status().ok()) return weights.status();
+  return transformer;
+}
+
+at::Tensor WanTransformer::Heads(const at::Tensor& x) const {
+  return x.view({x.size(0), x.size(1), config_.num_heads, config_.head_dim}).transpose(1, 2);
+}
+
+absl::StatusOr<WanTransformer::TextContext> WanTransformer::PrepareText(
+    const at::Tensor& text) const {
+  return tensor::Guarded([&]() -> absl::StatusOr<TextContext> {
+    if (text.dim() != 3 || text.numel() == 0 || text.size(2) != config_.text_dim) {
+      return BadShape("text embeddings must be [batch, tokens, " +
+                      std::to_string(config_.text_dim) + "]");
+    }
+    const at::Tensor first = at::linear(text.to(device_, at::kFloat), text_1_.weight, text_1_.bias);
+    const at::Tensor embedded = at::linear(at::gelu(first, "tanh"), text_2_.weight, text_2_.bias);
+    TextContext context;
+    for (const Block& block : blocks_) {
+      const AttentionWeights& cross = block.cross;
+      const at::Tensor keys = at::linear(embedded, cross.k.weight, cross.k.bias);
+      context.keys.push_back(Heads(RmsNorm(keys, cross.norm_k, config_.epsilon)));
+      context.values.push_back(Heads(at::linear(embedded, cross.v.weight, cross.v.bias)));
+    }
+    return context;
+  });
+}
+
+absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const TextContext& text) const {
+  const TransformerConfig& c = config_;
+  if (hidden.dim() != 5 || hidden.numel() == 0 || hidden.size(1) != c.in_channels) {
+    return BadShape("latents must be [batch, " + std::to_string(c.in_channels) +
+                    ", frames, height, width]");
+  }
+  const std::int64_t patch[] = {c.patch_t, c.patch_h, c.patch_w};
+  for (int axis = 0; axis < 3; ++axis) {
+    const std::int64_t extent = hidden.size(2 + axis);
+    if (extent % patch[axis] != 0 || extent / patch[axis] > c.rope_max_seq_len) {
+      return BadShape("a latent extent of " + std::to_string(extent) + " is not a multiple of " +
+                      std::to_string(patch[axis]) + ", or beyond the model's " +
+                      std::to_string(c.rope_max_seq_len * patch[axis]));
+    }
+  }
+  if (text.keys.size() != blocks_.size() || text.values.size() != blocks_.size() ||
+      text.keys.front().size(0) != hidden.size(0)) {
+    return BadShape("the text was prepared for another model or batch");
+  }
+  return absl::OkStatus();
+}
+
+WanTransformer::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
+                                                  std::int64_t width) const {
+  // Of the pairs of a head, a third (rounded down) each turn with row and column, the rest with the
+  // frame.
+  const std::int64_t spatial = config_.head_dim / 6, temporal = config_.head_dim / 2 - 2 * spatial;
+  const auto spread = [&](const at::Tensor& angles, std::int64_t axis) {
+    std::vector<std::int64_t> shape = {1, 1, 1, angles.size(1)};
+    shape[static_cast<std::size_t>(axis)] = angles.size(0);
+    return angles.view(shape).expand({frames, height, width, angles.size(1)});
+  };
+  const at::Tensor angles =
+      at::cat({spread(Angles(frames, temporal), 0), spread(Angles(height, spatial), 1),
+               spread(Angles(width, spatial), 2)},
+              -1)
+          .reshape({1, 1, frames * height * width, config_.head_dim / 2});
+  return {at::cos(angles).to(device_, at::kFloat), at::sin(angles).to(device_, at::kFloat)};
+}
+
+at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
+  const std::int64_t half = config_.freq_dim / 2;
+  const at::Tensor exponents = at::arange(half, at::TensorOptions(at::kFloat)) *
+                               (-std::log(kTheta) / static_cast<double>(half));
+  const at::Tensor angles = at::exp(exponents) * static_cast<float>(timestep);
+  const at::Tensor wave = at::cat({at::cos(angles), at::sin(angles)}).unsqueeze(0).to(device_);
+  return at::linear(at::silu(at::linear(wave, time_1_.weight, time_1_.bias)), time_2_.weight,
+                    time_2_.bias);
+}
+
+at::Tensor WanTransformer::RunBlock(const Block& block, const at::Tensor& hidden,
+                                    const at::Tensor& time, const Rotary& rotary,
+                                    const at::Tensor& text_keys,
+                                    const at::Tensor& text_values) const {
+  const double epsilon = config_.epsilon,
+               scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
+  const auto linear = [](const at::Tensor& x, const Linear& l) {
+    return at::linear(x, l.weight, l.bias);
+  };
+  const auto chunks =
+      (block.modulation + time).chunk(6, 1);  // Shift, scale, gate of attention, then of the FFN.
+
+  const at::Tensor in = LayerNorm(hidden, epsilon) * (1 + chunks[1]) + chunks[0];
+  const at::Tensor q = Rotate(Heads(RmsNorm(linear(in, block.self.q), block.self.norm_q, epsilon)),
+                              rotary.cos, rotary.sin);
+  const at::Tensor k = Rotate(Heads(RmsNorm(linear(in, block.self.k), block.self.norm_k, epsilon)),
+                              rotary.cos, rotary.sin);
+  const at::Tensor self =
+      Attention(q, k, Heads(linear(in, block.self.v)), scale).transpose(1, 2).flatten(2);
+  at::Tensor out = hidden + linear(self, block.self.out) * chunks[2];
+
+  const at::Tensor cross_in =
+      config_.cross_attn_norm ? LayerNorm(out, epsilon, block.norm2.weight, block.norm2.bias) : out;
+  const at::Tensor cross_q =
+      Heads(RmsNorm(linear(cross_in, block.cross.q), block.cross.norm_q, epsilon));
+  const at::Tensor cross =
+      Attention(cross_q, text_keys, text_values, scale).transpose(1, 2).flatten(2);
+  out = out + linear(cross, block.cross.out);
+
+  const at::Tensor ffn_in = LayerNorm(out, epsilon) * (1 + chunks[4]) + chunks[3];
+  return out + linear(at::gelu(linear(ffn_in, block.ffn_in), "tanh"), block.ffn_out) * chunks[5];
+}
+
+at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t batch,
+                                      std::int64_t frames, std::int64_t height,
+                                      std::int64_t width) const {
+  const TransformerConfig& c = config_;
+  return patches
+      .reshape({batch, frames, height, width, c.patch_t, c.patch_h, c.patch_w, c.out_channels})
+      .permute({0, 7, 1, 4, 2, 5, 3, 6})
+      .reshape({batch, c.out_channels, frames * c.patch_t, height * c.patch_h, width * c.patch_w});
+}
+
+absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, double timestep,
+                                                   const TextContext& text) const {
+  return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {
+    ONEPIECE_RETURN_IF_ERROR(CheckInput(hidden, text));
+    const TransformerConfig& c = config_;
+    const std::int64_t frames = hidden.size(2) / c.patch_t, height = hidden.size(3) / c.patch_h,
+                       width = hidden.size(4) / c.patch_w;
+    const Rotary rotary = MakeRotary(frames, height, width);
+    at::Tensor x = at::conv3d(hidden.to(device_, at::kFloat), patch_.weight, patch_.bias,
+                              {c.patch_t, c.patch_h, c.patch_w})
+                       .flatten(2)
+                       .transpose(1, 2)
+                       .contiguous();
+    const at::Tensor time = TimeEmbedding(timestep);
+    const at::Tensor projected =
+        at::linear(at::silu(time), time_proj_.weight, time_proj_.bias).view({1, 6, c.dim()});
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      x = RunBlock(blocks_[i], x, projected, rotary, text.keys[i], text.values[i]);
+    }
+    const auto chunks = (modulation_ + time.unsqueeze(1)).chunk(2, 1);
+    x = LayerNorm(x, c.epsilon) * (1 + chunks[1]) + chunks[0];
+    return Unpatchify(at::linear(x, proj_out_.weight, proj_out_.bias), hidden.size(0), frames,
+                      height, width);
+  });
+}
+
+}  // namespace onepiece::wan

@@ -1,0 +1,49 @@
+// Every component against the reference implementation's recorded numbers.
+#include <QtTest>
+#include <filesystem>
+
+#include "cluster/base/status.h"
+#include "stages/wan/verify_component.h"
+
+namespace onepiece::wan {
+namespace {
+
+constexpr double kTolerance = 1e-4;
+
+std::string Golden(const std::string& name) {
+  return std::string(ONEPIECE_SOURCE_DIR) + "/tests/wan/goldens/" + name;
+}
+
+}  // namespace
+
+class GoldenTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void VerifyComponent_ReproducesTheReference_data() {
+    QTest::addColumn<int>("outputs");
+    QTest::newRow("transformer_t2v") << 1;
+    QTest::newRow("transformer_t2v_bf16") << 1;
+    QTest::newRow("vae") << 9;
+    QTest::newRow("vae_bf16") << 3;
+    QTest::newRow("umt5") << 1;
+    QTest::newRow("scheduler") << 15;
+  }
+  void VerifyComponent_ReproducesTheReference() {
+    QFETCH(int, outputs);
+    const auto report = VerifyComponent(Golden(QTest::currentDataTag()), kTolerance, 1);
+    QVERIFY2(report.ok(), base::Message(report.status()).c_str());
+    QCOMPARE(report->total, outputs);
+    QVERIFY(report->skipped.empty());
+    for (const auto& output : report->outputs) {
+      qInfo("%s %s: relative error %.2e", report->component.c_str(), output.name.c_str(),
+            output.error);
+      QVERIFY2(output.error <= kTolerance, output.name.c_str());
+    }
+    QVERIFY(report->ok());
+  }
+};
+
+}  // namespace onepiece::wan
+
+QTEST_GUILESS_MAIN(onepiece::wan::GoldenTest)
+#include "golden_test.moc"
