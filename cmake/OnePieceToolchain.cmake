@@ -22,6 +22,8 @@ endif()
 if(ONEPIECE_SANITIZE)
   add_compile_options(-fsanitize=${ONEPIECE_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${ONEPIECE_SANITIZE})
+  set(ONEPIECE_SANITIZER_ENVIRONMENT
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;UBSAN_OPTIONS=halt_on_error=1 print_stacktrace=1")
 endif()
 
 find_package(Threads REQUIRED)

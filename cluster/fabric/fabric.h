@@ -1,10 +1,11 @@
-// One-sided memory: a process registers a Region, hands its RemoteRegion to peers over the control plane, and a
-// peer's Channel writes, reads, compares-and-swaps and fetch-adds in it without any help of the region's owner.
+// One-sided memory: a process registers a Region, hands its RemoteRegion to peers over the control
+// plane, and a peer's Channel writes, reads, compares-and-swaps and fetch-adds in it without any
+// help of the region's owner.
 //
-// Promised by every backend: the operations of a chain take effect in order; one completion for the chain; a
-// deadline; an error breaks the channel for good (the owner connects a new one with a new incarnation).
-// Not promised: atomicity of plain reads and writes, not even of 8 bytes. Readers of memory that a peer may be
-// writing check what they read (cluster/ring/layout.h does).
+// Promised by every backend: the operations of a chain take effect in order; one completion for the
+// chain; a deadline; an error breaks the channel for good (the owner connects a new one with a new
+// incarnation). Not promised: atomicity of plain reads and writes, not even of 8 bytes. Readers of
+// memory that a peer may be writing check what they read (cluster/ring/layout.h does).
 #pragma once
 
 #include <atomic>
@@ -49,34 +50,39 @@ class Peer {
   [[nodiscard]] virtual bool IsDead() const = 0;
 };
 
-/// Registered memory of this process. Zeroed at first. Its pages are present: touching them never fails or faults
-/// in from disk.
+/// Registered memory of this process. Zeroed at first. Its pages are present: touching them never
+/// fails or faults in from disk.
 ///
-/// Ownership  Destruction retires it: peers' channels break, the name disappears. Peers' late writes land in
+/// Ownership  Destruction retires it: peers' channels break, the name disappears. Peers' late
+/// writes land in
 ///            memory that nobody reads.
-/// Threading  Thread-safe; the bytes are the caller's business (LoadWord, StoreWord for shared words).
+/// Threading  Thread-safe; the bytes are the caller's business (LoadWord, StoreWord for shared
+/// words).
 class Region {
  public:
   virtual ~Region() = default;
   [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
   [[nodiscard]] virtual const RemoteRegion& remote() const = 0;
-  /// How often the doorbell has been rung (wraps around). Read it *before* the last look at the memory.
+  /// How often the doorbell has been rung (wraps around). Read it *before* the last look at the
+  /// memory.
   [[nodiscard]] virtual std::uint32_t doorbell() const = 0;
-  /// Sleeps until the doorbell count differs from `seen` or `limit` of real time passes; may wake early.
+  /// Sleeps until the doorbell count differs from `seen` or `limit` of real time passes; may wake
+  /// early.
   virtual void WaitDoorbell(std::uint32_t seen, base::Duration limit) = 0;
   /// Rings the doorbell from this process.
   virtual void RingDoorbell() = 0;
 };
 
-/// One operation of a chain. Offsets are bytes from the region's start. What the spans and pointers refer to
-/// must live until Execute returns.
+/// One operation of a chain. Offsets are bytes from the region's start. What the spans and pointers
+/// refer to must live until Execute returns.
 struct Op {
   enum class Kind : std::uint8_t {
     kWrite,           ///< Payload: the pieces, one after the other.
     kWriteWords,      ///< Control words that the peer may be reading; in address order.
     kRead,            ///< Payload that nobody is writing.
     kReadWords,       ///< Control words that somebody may be writing.
-    kCompareAndSwap,  ///< On an aligned word: `value` if it was `compare`; `*old_value` is what was there.
+    kCompareAndSwap,  ///< On an aligned word: `value` if it was `compare`; `*old_value` is what was
+                      ///< there.
     kFetchAdd,        ///< On an aligned word: adds `value`; `*old_value` is what was there.
     kNotify,          ///< Rings the region's doorbell.
   };
@@ -94,7 +100,8 @@ struct Op {
   std::uint64_t* old_value = nullptr;
 
   static Op Write(const char* name, std::uint64_t offset, Pieces pieces);
-  static Op WriteWords(const char* name, std::uint64_t offset, std::span<const std::uint64_t> words);
+  static Op WriteWords(const char* name, std::uint64_t offset,
+                       std::span<const std::uint64_t> words);
   static Op Read(const char* name, std::uint64_t offset, std::span<std::byte> into);
   static Op ReadWords(const char* name, std::uint64_t offset, std::span<std::uint64_t> into);
   static Op CompareAndSwap(const char* name, std::uint64_t offset, std::uint64_t compare,
@@ -126,10 +133,10 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Executes `chain` in order, with one completion. On an error a prefix of it has taken effect, the last
-  /// operation of which perhaps in part. Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS, nothing was done, the channel
-  /// stays usable); everything else breaks the channel: DEADLINE_EXCEEDED, UNAVAILABLE (CHANNEL_BROKEN,
-  /// PEER_GONE, REGION_RETIRED).
+  /// Executes `chain` in order, with one completion. On an error a prefix of it has taken effect,
+  /// the last operation of which perhaps in part. Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS, nothing
+  /// was done, the channel stays usable); everything else breaks the channel: DEADLINE_EXCEEDED,
+  /// UNAVAILABLE (CHANNEL_BROKEN, PEER_GONE, REGION_RETIRED).
   absl::Status Execute(std::span<const Op> chain, base::MonotonicTime deadline);
   [[nodiscard]] bool broken() const { return broken_.load(); }
   void Break() { broken_.store(true); }
@@ -142,7 +149,6 @@ class Channel {
   virtual absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) = 0;
 
  private:
-  friend class FaultyChannel;
   absl::Status CheckBounds(std::span<const Op> chain) const;
 
   const std::uint64_t length_bytes_;
@@ -158,13 +164,14 @@ class Channel {
 class Fabric {
  public:
   virtual ~Fabric() = default;
-  /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64). verbs:// and ucx:// answer UNIMPLEMENTED.
-  /// Deadlines are times of `clock`. Errors: INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED.
+  /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64). verbs:// and ucx:// answer
+  /// UNIMPLEMENTED. Deadlines are times of `clock`. Errors: INVALID_ARGUMENT (BAD_FABRIC_URI),
+  /// UNIMPLEMENTED.
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
                                                       base::Clock& clock = base::SystemClock());
 
-  /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of its name.
-  /// Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL), INVALID_ARGUMENT, INTERNAL.
+  /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of
+  /// its name. Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL), INVALID_ARGUMENT, INTERNAL.
   virtual absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
                                                            std::string_view label) = 0;
   /// Connects to a peer's (or our own) region. Errors: UNAVAILABLE (PEER_GONE, REGION_RETIRED),
@@ -179,7 +186,8 @@ class Fabric {
 /// Removes the shared memory segments of `cluster_id` whose owners are dead, and returns how many.
 absl::StatusOr<int> UnlinkStale(std::string_view cluster_id);
 
-/// Sequentially consistent access to a word that other processes access too. REQUIRES: 8-byte aligned.
+/// Sequentially consistent access to a word that other processes access too. REQUIRES: 8-byte
+/// aligned.
 inline std::uint64_t LoadWord(const std::byte* at) {
   auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
   return std::atomic_ref<std::uint64_t>(*word).load();

@@ -1,8 +1,9 @@
 #include "cluster/message/artifact.h"
 
-#include <utility>
+#include <new>
 
 #include "cluster/base/check.h"
+#include "cluster/message/message.h"
 
 namespace onepiece::message {
 
@@ -43,23 +44,24 @@ std::string_view DTypeName(DType dtype) {
   ONEPIECE_CHECK(false);
 }
 
+std::shared_ptr<std::byte[]> AllocateAligned(std::size_t bytes) {
+  constexpr std::align_val_t kAlign{kArtifactAlignBytes};
+  return {static_cast<std::byte*>(::operator new(bytes, kAlign)),
+          [](std::byte* memory) { ::operator delete(memory, kAlign); }};
+}
+
 Buffer Buffer::FromString(std::string bytes) {
-  auto owner = std::make_shared<const std::string>(std::move(bytes));
-  const auto view = std::as_bytes(std::span(owner->data(), owner->size()));
-  return Buffer(std::move(owner), view);
+  const auto owner = std::make_shared<const std::string>(std::move(bytes));
+  return {owner, std::as_bytes(std::span(*owner))};
 }
 
 Artifact BytesArtifact(std::string name, std::string media_type, std::string bytes) {
-  Artifact artifact;
-  artifact.name = std::move(name);
-  artifact.media_type = std::move(media_type);
-  artifact.shape = {static_cast<std::int64_t>(bytes.size())};
-  artifact.data = Buffer::FromString(std::move(bytes));
-  return artifact;
+  const auto size = static_cast<std::int64_t>(bytes.size());
+  return {std::move(name), DType::kBytes, {size}, std::move(media_type), Buffer::FromString(std::move(bytes))};
 }
 
 const Artifact* FindArtifact(std::span<const Artifact> artifacts, std::string_view name) {
-  for (const auto& artifact : artifacts) {
+  for (const Artifact& artifact : artifacts) {
     if (artifact.name == name) return &artifact;
   }
   return nullptr;

@@ -21,6 +21,9 @@ std::size_t ElementBytes(DType dtype);
 /// "F32", "BF16", … as safetensors spells them; "BYTES" for kBytes.
 std::string_view DTypeName(DType dtype);
 
+/// Memory of that size, aligned to 64 bytes, not initialised: what a message is received into.
+std::shared_ptr<std::byte[]> AllocateAligned(std::size_t bytes);
+
 /// Immutable bytes with shared ownership: a view into a received message keeps that message alive.
 /// Copying shares, it never copies bytes. Thread-safe to read.
 class Buffer {
@@ -32,6 +35,10 @@ class Buffer {
   static Buffer FromString(std::string bytes);
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  /// A part of it that keeps the whole alive. REQUIRES: offset + length <= size().
+  [[nodiscard]] Buffer Slice(std::size_t offset, std::size_t length) const {
+    return {owner_, bytes_.subspan(offset, length)};
+  }
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
   [[nodiscard]] std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ struct Message {
 /// Largest message that Encode makes and Decode takes, in bytes.
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{4} << 30;
 inline constexpr std::size_t kMaxArtifacts = 256;
+inline constexpr std::size_t kMaxParameters = 256;
+/// Largest table, parameters included, in bytes.
+inline constexpr std::size_t kMaxTableBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kArtifactAlignBytes = 64;
 
 using Piece = base::Piece;
@@ -61,7 +65,8 @@ struct Encoded {
   std::uint64_t total_bytes = 0;
 };
 
-/// Errors: INVALID_ARGUMENT (names, sizes or counts out of bounds).
+/// Reads every artifact once, for its checksum.
+/// Errors: INVALID_ARGUMENT with reason MALFORMED_MESSAGE (names, sizes or counts out of bounds).
 absl::StatusOr<Encoded> Encode(const Message& message);
 
 enum class Checksum : std::uint8_t {
@@ -69,7 +74,8 @@ enum class Checksum : std::uint8_t {
   kVerified,  ///< The transport has checked every byte already.
 };
 
-/// Maps `bytes` in place: the artifacts of the result are views that keep `bytes` alive.
+/// Maps `bytes` in place: the artifacts of the result are views that keep `bytes` alive. Bytes that do not start at
+/// a multiple of 64 are copied first (AllocateAligned avoids that).
 /// Errors: INVALID_ARGUMENT with reason MALFORMED_MESSAGE, the message says what is wrong.
 absl::StatusOr<Message> Decode(const Buffer& bytes, Checksum checksum);
 

@@ -17,6 +17,10 @@ namespace grpc {
 class Service;
 }
 
+namespace onepiece::telemetry {
+class Metrics;
+}  // namespace onepiece::telemetry
+
 namespace onepiece::node {
 
 struct InboxOptions {
@@ -27,6 +31,7 @@ struct InboxOptions {
   /// refused.
   std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
+  telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 
 /// A message that arrived. `message`'s artifacts keep its memory alive, nothing else does.

@@ -16,6 +16,11 @@
 #include "cluster/node/routing.h"
 #include "onepiece/v1/node_manager.pb.h"
 
+namespace onepiece::telemetry {
+class Metrics;
+class Spans;
+}  // namespace onepiece::telemetry
+
 namespace onepiece::node {
 
 struct OutboxOptions {
@@ -26,6 +31,8 @@ struct OutboxOptions {
   base::Duration backoff_min =
       std::chrono::milliseconds(1);  ///< When all are busy; doubles, jittered.
   base::Duration backoff_max = std::chrono::milliseconds(50);
+  telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Outbox. None: no metrics.
+  telemetry::Spans* spans = nullptr;      ///< Borrowed; gets a span "send" for each delivery.
 };
 
 /// Sums over all consumers; every number only grows.

@@ -53,8 +53,8 @@ class Routing {
  private:
   v1::RoutingTable table_;
   std::map<std::string, int, std::less<>> workflows_;  // app_id → index in table_.workflows.
-  std::map<std::pair<std::string, std::string>, std::vector<v1::Endpoint>, std::less<>> instances_;
-  std::set<std::pair<std::string, std::uint64_t>, std::less<>> alive_;
+  std::map<std::pair<std::string, std::string>, std::vector<v1::Endpoint>> instances_;
+  std::set<std::pair<std::string, std::uint64_t>> alive_;
 };
 
 /// Weight of a node for a job: FNV-1a of the uid's 16 bytes and the node id, finished with

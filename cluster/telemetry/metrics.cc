@@ -1,11 +1,16 @@
 #include "cluster/telemetry/metrics.h"
 
 #include <dirent.h>
+#include <netdb.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <exception>
 #include <fstream>
+#include <stop_token>
+#include <thread>
 
 #include "cluster/base/check.h"
 #include "cluster/base/clock.h"
@@ -38,6 +43,23 @@ double OpenFiles() {
   while (readdir(directory) != nullptr) ++entries;
   closedir(directory);
   return entries - 3;  // ".", ".." and the directory itself.
+}
+
+// Opens a connection to "host:port" and closes it.
+void Connect(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string host = address.substr(0, colon);
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return;
+  const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, found->ai_protocol);
+  if (fd >= 0) {
+    static_cast<void>(connect(fd, found->ai_addr, found->ai_addrlen));
+    close(fd);
+  }
+  freeaddrinfo(found);
 }
 
 bool IsName(std::string_view name) {
@@ -159,10 +181,24 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& address) {
                            "cannot serve metrics on " + address + ": " + error.what(), {{"address", address}});
   }
   exposer_->RegisterCollectable(scrape_);
-  return address.substr(0, address.rfind(':') + 1) + std::to_string(exposer_->GetListeningPorts().at(0));
+  listening_ = address.substr(0, address.rfind(':') + 1) + std::to_string(exposer_->GetListeningPorts().at(0));
+  return listening_;
 }
 
-void Metrics::Stop() { exposer_.reset(); }
+void Metrics::Stop() {
+  if (exposer_ == nullptr) return;
+  // The endpoint's thread looks at its stop flag every 2 s or when a connection comes (civetweb issue 1163).
+  const std::jthread waker([address = listening_](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      Connect(address);
+      stopped.wait_for(lock, stop, std::chrono::milliseconds(10), [] { return false; });
+    }
+  });
+  exposer_.reset();
+}
 
 void RaiseTo(prometheus::Counter& counter, double total) {
   if (const double more = total - counter.Value(); more > 0) counter.Increment(more);

@@ -74,6 +74,7 @@ class Metrics {
   std::map<std::string, Family<prometheus::Histogram>, std::less<>> histograms_;
   std::shared_ptr<Scrape> scrape_;
   std::unique_ptr<prometheus::Exposer> exposer_;
+  std::string listening_;  // host:port of exposer_.
 };
 
 /// Raises a counter to `total`, which something else counts; a smaller one changes nothing.

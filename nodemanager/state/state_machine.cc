@@ -131,6 +131,7 @@ absl::Status StateMachine::Initialize(const v1::InitializeCluster& change) {
   if (!cluster_id_.empty()) return absl::OkStatus();
   cluster_id_ = change.cluster_id();
   cluster_secret_ = change.cluster_secret();
+  ++revision_;
   return absl::OkStatus();
 }
 

@@ -1,0 +1,117 @@
+#include "cluster/base/status.h"
+#include "cluster/fabric/fabric.h"
+
+namespace onepiece::fabric {
+
+Op Op::Write(const char* name, std::uint64_t offset, Pieces pieces) {
+  return {.kind = Kind::kWrite, .name = name, .offset = offset, .pieces = pieces};
+}
+
+Op Op::WriteWords(const char* name, std::uint64_t offset, std::span<const std::uint64_t> words) {
+  return {.kind = Kind::kWriteWords, .name = name, .offset = offset, .words = words};
+}
+
+Op Op::Read(const char* name, std::uint64_t offset, std::span<std::byte> into) {
+  return {.kind = Kind::kRead, .name = name, .offset = offset, .into = into};
+}
+
+Op Op::ReadWords(const char* name, std::uint64_t offset, std::span<std::uint64_t> into) {
+  return {.kind = Kind::kReadWords, .name = name, .offset = offset, .words_into = into};
+}
+
+Op Op::CompareAndSwap(const char* name, std::uint64_t offset, std::uint64_t compare,
+                      std::uint64_t value, std::uint64_t* old_value) {
+  return {.kind = Kind::kCompareAndSwap,
+          .name = name,
+          .offset = offset,
+          .compare = compare,
+          .value = value,
+          .old_value = old_value};
+}
+
+Op Op::FetchAdd(const char* name, std::uint64_t offset, std::uint64_t value,
+                std::uint64_t* old_value) {
+  return {.kind = Kind::kFetchAdd,
+          .name = name,
+          .offset = offset,
+          .value = value,
+          .old_value = old_value};
+}
+
+Op Op::Notify(const char* name) { return {.kind = Kind::kNotify, .name = name}; }
+
+std::uint64_t Op::size_bytes() const {
+  switch (kind) {
+    case Kind::kWrite: {
+      std::uint64_t sum = 0;
+      for (const auto& piece : pieces) sum += piece.size();
+      return sum;
+    }
+    case Kind::kWriteWords:
+      return words.size_bytes();
+    case Kind::kRead:
+      return into.size();
+    case Kind::kReadWords:
+      return words_into.size_bytes();
+    case Kind::kCompareAndSwap:
+    case Kind::kFetchAdd:
+      return sizeof(std::uint64_t);
+    case Kind::kNotify:
+      return 0;
+  }
+  return 0;
+}
+
+absl::Status Channel::CheckBounds(std::span<const Op> chain) const {
+  for (const Op& op : chain) {
+    const std::uint64_t size = op.size_bytes();
+    const bool bytes =
+        op.kind == Op::Kind::kWrite || op.kind == Op::Kind::kRead || op.kind == Op::Kind::kNotify;
+    const bool aligned = bytes || op.offset % sizeof(std::uint64_t) == 0;
+    const bool atomic = op.kind == Op::Kind::kCompareAndSwap || op.kind == Op::Kind::kFetchAdd;
+    if (op.offset > length_bytes_ || size > length_bytes_ - op.offset || !aligned ||
+        (atomic && op.old_value == nullptr)) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "OUT_OF_BOUNDS",
+                             std::string("operation ") + op.name + " at " +
+                                 std::to_string(op.offset) + " of " + std::to_string(size) +
+                                 " bytes does not fit a region of " +
+                                 std::to_string(length_bytes_));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Channel::Execute(std::span<const Op> chain, base::MonotonicTime deadline) {
+  ONEPIECE_RETURN_IF_ERROR(CheckBounds(chain));
+  if (broken()) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "CHANNEL_BROKEN",
+                           "the channel broke earlier");
+  }
+  const absl::Status status = Run(chain, deadline);
+  chains_.fetch_add(1, std::memory_order_relaxed);
+  if (!status.ok()) {
+    Break();
+    failures_.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  std::uint64_t written = 0;
+  std::uint64_t read = 0;
+  for (const Op& op : chain) {
+    const bool reads = op.kind == Op::Kind::kRead || op.kind == Op::Kind::kReadWords;
+    (reads ? read : written) += op.size_bytes();
+  }
+  operations_.fetch_add(chain.size(), std::memory_order_relaxed);
+  bytes_written_.fetch_add(written, std::memory_order_relaxed);
+  bytes_read_.fetch_add(read, std::memory_order_relaxed);
+  return status;
+}
+
+ChannelCounters Channel::counters() const {
+  return {.operations = operations_.load(std::memory_order_relaxed),
+          .chains = chains_.load(std::memory_order_relaxed),
+          .bytes_written = bytes_written_.load(std::memory_order_relaxed),
+          .bytes_read = bytes_read_.load(std::memory_order_relaxed),
+          .failures = failures_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace onepiece::fabric

@@ -1,0 +1,62 @@
+#include "cluster/fabric/fabric.h"
+
+#include "cluster/base/status.h"
+#include "cluster/fabric/shm/shm_fabric.h"
+#include "cluster/fabric/wire.h"
+
+namespace onepiece::fabric {
+namespace {
+
+constexpr std::uint64_t kRegionMagic = 0x314e4f4947455250;  // "PREGION1"
+constexpr std::size_t kMaxBackendBytes = 16;
+constexpr std::size_t kMaxAddressBytes = 255;
+constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 46;
+
+}  // namespace
+
+std::string RemoteRegion::Serialize() const {
+  std::string out;
+  AppendU64(out, kRegionMagic);
+  AppendText(out, backend);
+  AppendText(out, address);
+  AppendU64(out, length_bytes);
+  AppendU64(out, key);
+  return out;
+}
+
+absl::StatusOr<RemoteRegion> RemoteRegion::Parse(std::string_view bytes) {
+  WireReader reader(bytes);
+  RemoteRegion region;
+  const std::uint64_t magic = reader.U64();
+  region.backend = reader.Text(kMaxBackendBytes);
+  region.address = reader.Text(kMaxAddressBytes);
+  region.length_bytes = reader.U64();
+  region.key = reader.U64();
+  const bool plausible = magic == kRegionMagic && !region.backend.empty() &&
+                         !region.address.empty() && region.length_bytes > 0 &&
+                         region.length_bytes <= kMaxRegionBytes &&
+                         region.address.find('\0') == std::string::npos;
+  if (!reader.Finished() || !plausible) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_REGION",
+                           "not a serialised region");
+  }
+  return region;
+}
+
+absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(std::string_view uri, base::Clock& clock) {
+  const std::size_t colon = uri.find("://");
+  const std::string_view scheme = uri.substr(0, colon);
+  if (colon == std::string_view::npos) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_FABRIC_URI",
+                           "a fabric is written as shm://CLUSTER-ID, not " + std::string(uri));
+  }
+  if (scheme == "shm") return OpenShmFabric(uri.substr(colon + 3), clock);
+  if (scheme == "verbs" || scheme == "ucx") {
+    return base::MakeError(absl::StatusCode::kUnimplemented, "FABRIC_NOT_BUILT",
+                           "the fabric " + std::string(scheme) + ":// is not part of this build");
+  }
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_FABRIC_URI",
+                         "unknown fabric " + std::string(scheme) + "://");
+}
+
+}  // namespace onepiece::fabric

@@ -1,0 +1,130 @@
+// Faults on purpose: a decorator of any fabric whose policy decides, before every operation of a
+// chain, whether it is delayed, lost, torn, the last one of its process, or the last one of its
+// channel. For tests and soak runs.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "cluster/fabric/fabric.h"
+
+namespace onepiece::fabric {
+
+enum class FaultKind : std::uint8_t {
+  kNone,
+  kDelay,  ///< Sleeps `delay` of real time, then goes on.
+  kDrop,   ///< The operation and the rest of the chain are lost; the channel breaks
+           ///< (DEADLINE_EXCEEDED).
+  kTear,   ///< As kDie, but half of the words or bytes of this write still arrive.
+  kDie,    ///< The process dies here: nothing of it takes effect any more, and the board says so.
+  kBreak,  ///< The operation takes effect, its completion is lost; the channel breaks.
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kNone;
+  base::Duration delay{};
+};
+
+/// An operation about to be executed.
+struct FaultPoint {
+  std::uint64_t index = 0;  ///< Of the operation, counted over the channel's life from 0.
+  const char* name = "";
+  Op::Kind kind = Op::Kind::kNotify;
+};
+
+/// Decides. May block in Before: that is a stall. Thread-safe.
+class FaultPolicy {
+ public:
+  virtual ~FaultPolicy() = default;
+  virtual Fault Before(const FaultPoint& point) = 0;
+};
+
+/// One fault at operation `index`, once. With no fault it is a stall: the operation waits for
+/// Release.
+class PlannedFault final : public FaultPolicy {
+ public:
+  PlannedFault(std::uint64_t index, std::optional<FaultKind> fault)
+      : index_(index), fault_(fault) {}
+  Fault Before(const FaultPoint& point) override;
+  /// Waits until the operation has been reached; false when `limit` of real time passes first.
+  bool AwaitReached(base::Duration limit);
+  /// Lets a stalled operation go on, also one that comes later.
+  void Release();
+  [[nodiscard]] std::string reached_name() const;
+
+ private:
+  const std::uint64_t index_;
+  const std::optional<FaultKind> fault_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;  // Guarded by mutex_, as are the next two.
+  bool released_ = false;
+  std::string reached_name_;
+};
+
+/// Probability of each fault at each operation.
+struct FaultRates {
+  double delay = 0;
+  double drop = 0;
+  double tear = 0;
+  double die = 0;
+  double break_channel = 0;
+  base::Duration max_delay = std::chrono::microseconds(200);
+};
+
+/// Faults drawn from a seeded generator.
+class RandomFaults final : public FaultPolicy {
+ public:
+  RandomFaults(std::uint64_t seed, FaultRates rates) : rates_(rates), random_(seed) {}
+  Fault Before(const FaultPoint& point) override;
+
+ private:
+  const FaultRates rates_;
+  std::mutex mutex_;
+  std::mt19937_64 random_;  // Guarded by mutex_.
+};
+
+/// Who is dead in the tests' world. Thread-safe.
+class FaultBoard {
+ public:
+  /// Adds a pretended process.
+  PeerIdentity NewProcess();
+  void Kill(const PeerIdentity& process);
+  [[nodiscard]] bool Knows(const PeerIdentity& process) const;
+  [[nodiscard]] bool IsDead(const PeerIdentity& process) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::int32_t last_pid_ = 1 << 28;  // Guarded by mutex_; above any real process id.
+  std::set<std::int32_t> dead_;      // Guarded by mutex_.
+};
+
+/// The decorator: `inner` as the process `self` of the board sees it.
+///
+/// Ownership  Borrows `inner`; shares the rest.
+class FaultyFabric final : public Fabric {
+ public:
+  /// A null policy makes no faults.
+  FaultyFabric(Fabric& inner, std::shared_ptr<FaultBoard> board, PeerIdentity self,
+               std::shared_ptr<FaultPolicy> policy);
+  absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
+                                                   std::string_view label) override;
+  absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override;
+  [[nodiscard]] PeerIdentity Self() const override { return self_; }
+  absl::StatusOr<std::unique_ptr<Peer>> Watch(const PeerIdentity& identity) override;
+
+ private:
+  Fabric& inner_;
+  const std::shared_ptr<FaultBoard> board_;
+  const PeerIdentity self_;
+  const std::shared_ptr<FaultPolicy> policy_;
+};
+
+}  // namespace onepiece::fabric

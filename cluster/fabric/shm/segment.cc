@@ -1,0 +1,194 @@
+#include "cluster/fabric/shm/segment.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+
+namespace onepiece::fabric {
+namespace {
+
+constexpr std::uint64_t kHeaderBytes = 4096;
+constexpr std::uint64_t kMagic = 0x314745534550'4e4f;  // "ONPESEG1"
+constexpr std::uint64_t kMagicAt = 0;
+constexpr std::uint64_t kKeyAt = 8;
+constexpr std::uint64_t kLengthAt = 16;
+constexpr std::uint64_t kOwnerPidAt = 24;
+constexpr std::uint64_t kOwnerStartAt = 32;
+constexpr std::uint64_t kRetiredAt = 40;
+constexpr std::uint64_t kDoorbellAt = 64;  // 32 bits, as futexes are; a line of its own.
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<ShmSegment>> segments;
+};
+Registry& TheRegistry() {
+  static Registry registry;
+  return registry;
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status SystemError(const char* what, const std::string& name, int error) {
+  const bool full = error == ENOSPC || error == ENOMEM;
+  return base::MakeError(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
+                         full ? "SHARED_MEMORY_FULL" : "SHARED_MEMORY_FAILED",
+                         std::string(what) + " " + name + ": " + std::strerror(error),
+                         {{"segment", name}});
+}
+
+// Without the pages, the first store into a full file system would be SIGBUS.
+int AllocatePages(int fd, std::uint64_t bytes) {
+  int error = 0;
+  do {
+    error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  return error;
+}
+
+// MAP_POPULATE keeps page faults out of the first lap of every ring.
+std::byte* Map(int fd, std::uint64_t bytes) {
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
+}
+
+absl::Status WrongRegion(const std::string& name, const char* what) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "WRONG_REGION",
+                         "segment " + name + ": " + what);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string& name,
+                                                               std::uint64_t length_bytes,
+                                                               const PeerIdentity& owner) {
+  const std::uint64_t mapped = kHeaderBytes + length_bytes;
+  const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.get() < 0) return SystemError("cannot create", name, errno);
+  int error = AllocatePages(file.get(), mapped);
+  std::byte* base = nullptr;
+  if (error == 0) {
+    base = Map(file.get(), mapped);
+    if (base == nullptr) error = errno;
+  }
+  if (error != 0) {
+    shm_unlink(name.c_str());
+    return SystemError("no memory for", name, error);
+  }
+  std::shared_ptr<ShmSegment> segment(new ShmSegment(base, mapped));
+  StoreWord(base + kKeyAt, base::RandomU64());
+  StoreWord(base + kLengthAt, length_bytes);
+  StoreWord(base + kOwnerPidAt, static_cast<std::uint64_t>(owner.pid));
+  StoreWord(base + kOwnerStartAt, owner.start_time);
+  StoreWord(base + kMagicAt, kMagic);
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  std::erase_if(registry.segments, [](const auto& entry) { return entry.second.expired(); });
+  registry.segments[name] = segment;
+  return segment;
+}
+
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegion& remote) {
+  const std::string& name = remote.address;
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  std::shared_ptr<ShmSegment> segment = registry.segments[name].lock();
+  if (segment == nullptr) {
+    const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+    if (file.get() < 0) {
+      registry.segments.erase(name);
+      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                             "no segment " + name + ": " + std::strerror(errno));
+    }
+    struct stat info {};
+    const std::uint64_t mapped = kHeaderBytes + remote.length_bytes;
+    if (fstat(file.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != mapped) {
+      registry.segments.erase(name);
+      return WrongRegion(name, "has another length");
+    }
+    std::byte* base = Map(file.get(), mapped);
+    if (base == nullptr) return SystemError("cannot map", name, errno);
+    segment = std::shared_ptr<ShmSegment>(new ShmSegment(base, mapped));
+    registry.segments[name] = segment;
+  }
+  const std::byte* header = segment->base_;
+  if (LoadWord(header + kMagicAt) != kMagic) return WrongRegion(name, "is not one of ours");
+  if (LoadWord(header + kLengthAt) != remote.length_bytes ||
+      segment->mapped_bytes_ != kHeaderBytes + remote.length_bytes) {
+    return WrongRegion(name, "has another length");
+  }
+  if (segment->key() != remote.key) return WrongRegion(name, "has another key");
+  return segment;
+}
+
+ShmSegment::~ShmSegment() { munmap(base_, mapped_bytes_); }
+
+std::span<std::byte> ShmSegment::bytes() const {
+  return {base_ + kHeaderBytes, static_cast<std::size_t>(mapped_bytes_ - kHeaderBytes)};
+}
+
+std::uint64_t ShmSegment::key() const { return LoadWord(base_ + kKeyAt); }
+
+PeerIdentity ShmSegment::owner() const {
+  return {.pid = static_cast<std::int32_t>(LoadWord(base_ + kOwnerPidAt)),
+          .start_time = LoadWord(base_ + kOwnerStartAt)};
+}
+
+bool ShmSegment::retired() const { return LoadWord(base_ + kRetiredAt) != 0; }
+
+void ShmSegment::Retire() { StoreWord(base_ + kRetiredAt, 1); }
+
+std::uint32_t* ShmSegment::DoorbellWord() const {
+  return reinterpret_cast<std::uint32_t*>(base_ + kDoorbellAt);
+}
+
+std::uint32_t ShmSegment::doorbell() const {
+  return std::atomic_ref<std::uint32_t>(*DoorbellWord()).load();
+}
+
+void ShmSegment::WaitDoorbell(std::uint32_t seen, base::Duration limit) const {
+  if (limit <= base::Duration::zero()) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  const timespec relative{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
+  // The kernel compares the word again under its own lock, so a ring between the caller's last look
+  // and this call is not slept through.
+  syscall(SYS_futex, DoorbellWord(), FUTEX_WAIT, seen, &relative, nullptr, 0);
+}
+
+void ShmSegment::RingDoorbell() const {
+  std::atomic_ref<std::uint32_t>(*DoorbellWord()).fetch_add(1);
+  syscall(SYS_futex, DoorbellWord(), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool ValidNamePart(std::string_view part) {
+  return !part.empty() && part.size() <= 64 && std::ranges::all_of(part, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
+}  // namespace onepiece::fabric

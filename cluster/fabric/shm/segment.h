@@ -1,0 +1,54 @@
+// A named POSIX shared memory segment: one page of ours, then the region's bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/fabric/fabric.h"
+
+namespace onepiece::fabric {
+
+/// A mapping, shared by everybody in this process who uses the same segment, so that one process
+/// sees one address (also ThreadSanitizer then sees that two threads use the same memory).
+/// Thread-safe.
+class ShmSegment {
+ public:
+  /// Creates segment `name` (mode 0600) with all of its pages present.
+  /// Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL), INTERNAL.
+  static absl::StatusOr<std::shared_ptr<ShmSegment>> Create(const std::string& name,
+                                                            std::uint64_t length_bytes,
+                                                            const PeerIdentity& owner);
+  /// Maps what a peer created. Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (wrong length or
+  /// key).
+  static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
+  ~ShmSegment();
+  ShmSegment(const ShmSegment&) = delete;
+  ShmSegment& operator=(const ShmSegment&) = delete;
+
+  [[nodiscard]] std::span<std::byte> bytes() const;
+  [[nodiscard]] std::uint64_t key() const;
+  [[nodiscard]] PeerIdentity owner() const;
+  [[nodiscard]] bool retired() const;
+  void Retire();
+  [[nodiscard]] std::uint32_t doorbell() const;
+  void WaitDoorbell(std::uint32_t seen, base::Duration limit) const;
+  void RingDoorbell() const;
+
+ private:
+  ShmSegment(std::byte* base, std::uint64_t mapped_bytes)
+      : base_(base), mapped_bytes_(mapped_bytes) {}
+  std::uint32_t* DoorbellWord() const;
+
+  std::byte* const base_;
+  const std::uint64_t mapped_bytes_;
+};
+
+/// Letters, digits, '-' and '_', 1 to 64 of them.
+bool ValidNamePart(std::string_view part);
+
+}  // namespace onepiece::fabric

@@ -1,0 +1,243 @@
+#include "cluster/fabric/shm/shm_fabric.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+
+#include <charconv>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "cluster/fabric/shm/process.h"
+#include "cluster/fabric/shm/segment.h"
+
+namespace onepiece::fabric {
+namespace {
+
+constexpr char kBackend[] = "shm";
+constexpr char kShmFolder[] = "/dev/shm";
+// A dead owner is noticed within this time by whoever still sends to it.
+constexpr base::Duration kOwnerCheckInterval = std::chrono::milliseconds(10);
+
+// Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL: who left a segment behind can be told from
+// its name.
+std::string NamePrefix(std::string_view cluster_id) {
+  return "/onepiece." + std::string(cluster_id) + ".";
+}
+
+std::string Hex(std::uint64_t value) {
+  char text[17];
+  const auto end = std::to_chars(text, text + sizeof text, value, 16).ptr;
+  return {text, end};
+}
+
+absl::Status InvalidArgument(const char* reason, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, reason, message);
+}
+
+class ShmRegion final : public Region {
+ public:
+  ShmRegion(std::shared_ptr<ShmSegment> segment, std::string name)
+      : segment_(std::move(segment)),
+        remote_{.backend = kBackend,
+                .address = std::move(name),
+                .length_bytes = segment_->bytes().size(),
+                .key = segment_->key()} {}
+  ~ShmRegion() override {
+    segment_->Retire();
+    segment_->RingDoorbell();
+    shm_unlink(remote_.address.c_str());
+  }
+  ShmRegion(const ShmRegion&) = delete;
+  ShmRegion& operator=(const ShmRegion&) = delete;
+
+  std::span<std::byte> bytes() override { return segment_->bytes(); }
+  const RemoteRegion& remote() const override { return remote_; }
+  std::uint32_t doorbell() const override { return segment_->doorbell(); }
+  void WaitDoorbell(std::uint32_t seen, base::Duration limit) override {
+    segment_->WaitDoorbell(seen, limit);
+  }
+  void RingDoorbell() override { segment_->RingDoorbell(); }
+
+ private:
+  const std::shared_ptr<ShmSegment> segment_;
+  const RemoteRegion remote_;
+};
+
+class ShmChannel final : public Channel {
+ public:
+  ShmChannel(std::shared_ptr<ShmSegment> segment, std::unique_ptr<Peer> owner, base::Clock& clock)
+      : Channel(segment->bytes().size()),
+        segment_(std::move(segment)),
+        memory_(segment_->bytes().data()),
+        owner_(std::move(owner)),
+        clock_(clock) {}
+
+ protected:
+  absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) override {
+    ONEPIECE_RETURN_IF_ERROR(CheckOwner());
+    for (const Op& op : chain) {
+      if (clock_.Now() >= deadline) {
+        return base::MakeError(absl::StatusCode::kDeadlineExceeded, "CHAIN_TIMEOUT",
+                               std::string("deadline passed before operation ") + op.name);
+      }
+      Do(op);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckOwner() {
+    if (segment_->retired()) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "REGION_RETIRED",
+                             "the region was retired by its owner");
+    }
+    const base::MonotonicTime now = clock_.Now();
+    if (now < next_owner_check_) return absl::OkStatus();
+    next_owner_check_ = now + kOwnerCheckInterval;
+    if (!owner_->IsDead()) return absl::OkStatus();
+    return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                           "the region's owner is dead");
+  }
+
+  void Do(const Op& op) {
+    std::byte* at = memory_ + op.offset;
+    switch (op.kind) {
+      case Op::Kind::kWrite:
+        for (const auto& piece : op.pieces) {
+          if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
+          at += piece.size();
+        }
+        break;
+      case Op::Kind::kWriteWords:
+        for (std::size_t i = 0; i < op.words.size(); ++i) StoreWord(at + 8 * i, op.words[i]);
+        break;
+      case Op::Kind::kRead:
+        if (!op.into.empty()) std::memcpy(op.into.data(), at, op.into.size());
+        break;
+      case Op::Kind::kReadWords:
+        for (std::size_t i = 0; i < op.words_into.size(); ++i) {
+          op.words_into[i] = LoadWord(at + 8 * i);
+        }
+        break;
+      case Op::Kind::kCompareAndSwap: {
+        std::uint64_t seen = op.compare;
+        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at))
+            .compare_exchange_strong(seen, op.value);
+        *op.old_value = seen;
+        break;
+      }
+      case Op::Kind::kFetchAdd:
+        *op.old_value = std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at))
+                            .fetch_add(op.value);
+        break;
+      case Op::Kind::kNotify:
+        segment_->RingDoorbell();
+        break;
+    }
+  }
+
+  const std::shared_ptr<ShmSegment> segment_;
+  std::byte* const memory_;
+  const std::unique_ptr<Peer> owner_;
+  base::Clock& clock_;
+  base::MonotonicTime next_owner_check_{};
+};
+
+class ShmFabric final : public Fabric {
+ public:
+  ShmFabric(std::string_view cluster_id, base::Clock& clock)
+      : prefix_(NamePrefix(cluster_id)), clock_(clock) {}
+
+  absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
+                                                   std::string_view label) override {
+    if (length_bytes == 0 || length_bytes % sizeof(std::uint64_t) != 0 ||
+        length_bytes > (std::uint64_t{1} << 46) || !ValidNamePart(label)) {
+      return InvalidArgument("BAD_REGION", "a region needs a length in whole words and a label");
+    }
+    const PeerIdentity self = Self();
+    const std::string name = prefix_ + std::to_string(self.pid) + "-" +
+                             std::to_string(self.start_time) + "-" + Hex(base::RandomU64()) + "." +
+                             std::string(label);
+    ONEPIECE_ASSIGN_OR_RETURN(auto segment, ShmSegment::Create(name, length_bytes, self));
+    return std::make_unique<ShmRegion>(std::move(segment), name);
+  }
+
+  absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
+    const std::string& name = remote.address;
+    if (remote.backend != kBackend || !name.starts_with(prefix_) ||
+        name.find('/', 1) != std::string::npos) {
+      return InvalidArgument("WRONG_FABRIC", "region " + name + " is not of this fabric");
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto segment, ShmSegment::Attach(remote));
+    if (segment->retired()) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "REGION_RETIRED",
+                             "the region was retired by its owner");
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto owner, WatchProcess(segment->owner()));
+    if (owner->IsDead()) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                             "the region's owner is dead");
+    }
+    return std::make_unique<ShmChannel>(std::move(segment), std::move(owner), clock_);
+  }
+
+  PeerIdentity Self() const override { return SelfIdentity(); }
+
+  absl::StatusOr<std::unique_ptr<Peer>> Watch(const PeerIdentity& identity) override {
+    return WatchProcess(identity);
+  }
+
+ private:
+  const std::string prefix_;
+  base::Clock& clock_;
+};
+
+// PID and START of a segment's file name behind its prefix; a name of another form has no living
+// owner.
+PeerIdentity OwnerFromName(std::string_view rest) {
+  PeerIdentity owner;
+  const auto pid = std::from_chars(rest.data(), rest.data() + rest.size(), owner.pid);
+  if (pid.ec != std::errc() || pid.ptr == rest.data() + rest.size() || *pid.ptr != '-') return {};
+  const auto start = std::from_chars(pid.ptr + 1, rest.data() + rest.size(), owner.start_time);
+  return start.ec == std::errc() ? owner : PeerIdentity{};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Fabric>> OpenShmFabric(std::string_view cluster_id,
+                                                      base::Clock& clock) {
+  if (!ValidNamePart(cluster_id)) {
+    return InvalidArgument("BAD_FABRIC_URI",
+                           "a cluster id is 1 to 64 letters, digits, '-' or '_', not \"" +
+                               std::string(cluster_id) + "\"");
+  }
+  return std::make_unique<ShmFabric>(cluster_id, clock);
+}
+
+absl::StatusOr<int> UnlinkStale(std::string_view cluster_id) {
+  if (!ValidNamePart(cluster_id)) return InvalidArgument("BAD_CLUSTER_ID", "bad cluster id");
+  const std::string prefix = NamePrefix(cluster_id).substr(1);
+  DIR* folder = opendir(kShmFolder);
+  if (folder == nullptr) {
+    return base::MakeError(absl::StatusCode::kInternal, "SHARED_MEMORY_FAILED",
+                           std::string(kShmFolder) + ": " + std::strerror(errno));
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(folder)) {
+    if (std::string_view(entry->d_name).starts_with(prefix)) names.emplace_back(entry->d_name);
+  }
+  closedir(folder);
+  int removed = 0;
+  for (const std::string& name : names) {
+    auto owner = WatchProcess(OwnerFromName(std::string_view(name).substr(prefix.size())));
+    if (!owner.ok()) return owner.status();
+    if ((*owner)->IsDead() && shm_unlink(("/" + name).c_str()) == 0) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace onepiece::fabric

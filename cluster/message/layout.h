@@ -1,0 +1,48 @@
+// The bytes of a message's header. The format is described, with what a reader must check, in docs/message-format.md.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace onepiece::message {
+
+static_assert(std::endian::native == std::endian::little, "the header is little-endian and mapped as it is");
+
+inline constexpr std::array<char, 8> kMagic = {'O', 'N', 'E', 'P', 'I', 'E', 'C', 'E'};
+inline constexpr std::uint32_t kVersion = 1;
+/// Bytes of the NUL-padded text fields.
+inline constexpr std::size_t kNameBytes = 64;
+
+struct WireHeader {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t header_crc32c;  ///< Of the header with this field 0.
+  std::array<std::uint8_t, 16> uid;
+  std::int64_t ingress_unix_ns;
+  std::int64_t deadline_unix_ns;
+  std::int64_t sent_unix_ns;
+  std::uint64_t routing_epoch;
+  std::uint32_t attempt;
+  std::int32_t priority;
+  std::uint8_t kind;
+  std::array<std::uint8_t, 3> reserved;  ///< 0.
+  std::uint32_t flags;                   ///< 0.
+  std::uint64_t payload_bytes;           ///< All that follows the header.
+  std::uint32_t payload_crc32c;
+  std::uint32_t table_bytes;
+  std::array<char, kNameBytes> app;
+  std::array<char, kNameBytes> stage;
+  std::array<char, kNameBytes> sender;
+  std::array<std::uint8_t, 32> reserved_end;  ///< 0.
+};
+
+static_assert(sizeof(WireHeader) == 320 && std::is_trivially_copyable_v<WireHeader>);
+static_assert(std::has_unique_object_representations_v<WireHeader>, "no padding: every byte is checked");
+static_assert(offsetof(WireHeader, header_crc32c) == 12 && offsetof(WireHeader, ingress_unix_ns) == 32);
+static_assert(offsetof(WireHeader, kind) == 72 && offsetof(WireHeader, payload_bytes) == 80);
+static_assert(offsetof(WireHeader, app) == 96 && offsetof(WireHeader, sender) == 224);
+
+}  // namespace onepiece::message

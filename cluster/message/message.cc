@@ -1,0 +1,343 @@
+#include "cluster/message/message.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/base/utf8.h"
+#include "cluster/message/layout.h"
+#include "onepiece/v1/artifact.pb.h"
+
+namespace onepiece::message {
+namespace {
+
+constexpr std::size_t kMaxRank = 8;
+constexpr std::size_t kMaxMediaTypeBytes = 127;
+constexpr std::array<std::byte, kArtifactAlignBytes> kPadding{};
+
+absl::Status Malformed(std::string_view what) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_MESSAGE",
+                         "malformed message: " + std::string(what));
+}
+
+std::uint64_t Align(std::uint64_t offset) {
+  return (offset + kArtifactAlignBytes - 1) / kArtifactAlignBytes * kArtifactAlignBytes;
+}
+
+bool IsDType(std::uint32_t value) {
+  return value >= static_cast<std::uint32_t>(DType::kBytes) && value <= static_cast<std::uint32_t>(DType::kF32);
+}
+
+// --- What holds for both directions.
+
+absl::Status CheckName(std::string_view what, std::string_view name) {
+  if (name.empty() || name.size() > kNameBytes) {
+    return Malformed(std::string(what) + " name has " + std::to_string(name.size()) + " bytes, not 1 to 64");
+  }
+  if (!base::IsUtf8(name) || name.find('\0') != std::string_view::npos) {
+    return Malformed(std::string(what) + " name is not UTF-8 text");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShape(const std::string& name, DType dtype, std::span<const std::int64_t> shape,
+                        std::uint64_t length) {
+  const auto wrong = [&](const char* what) { return Malformed("artifact '" + name + "' " + what); };
+  if (shape.size() > kMaxRank) return wrong("has more than 8 dimensions");
+  if (dtype == DType::kBytes && shape.size() != 1) return wrong("of bytes is not one-dimensional");
+  // Bounded by the largest message at every step, so the product cannot overflow; a zero makes the size 0, but
+  // hides nothing: the other dimensions are bounded too.
+  std::uint64_t bytes = ElementBytes(dtype);
+  bool empty = false;
+  for (const std::int64_t dimension : shape) {
+    if (dimension < 0) return wrong("has a negative dimension");
+    if (dimension == 0) {
+      empty = true;
+      continue;
+    }
+    if (static_cast<std::uint64_t>(dimension) > kMaxMessageBytes / bytes) return wrong("has an absurd shape");
+    bytes *= static_cast<std::uint64_t>(dimension);
+  }
+  if ((empty ? 0 : bytes) != length) return wrong("has a length that does not fit its shape");
+  return absl::OkStatus();
+}
+
+absl::Status CheckMediaType(const std::string& name, const std::string& media_type) {
+  const bool printable = std::ranges::all_of(media_type, [](char c) { return c > ' ' && c < 0x7f; });
+  if (media_type.size() > kMaxMediaTypeBytes || !printable) {
+    return Malformed("artifact '" + name + "' has a bad media type");
+  }
+  return absl::OkStatus();
+}
+
+// --- Encoding.
+
+absl::Status CopyText(std::string_view field, std::string_view text, std::array<char, kNameBytes>& out) {
+  if (text.size() >= kNameBytes || !base::IsUtf8(text) || text.find('\0') != std::string_view::npos) {
+    return Malformed(std::string(field) + " is not UTF-8 text of at most 63 bytes");
+  }
+  std::ranges::copy(text, out.begin());
+  return absl::OkStatus();
+}
+
+void SetValue(const ParameterValue& value, v1::ParameterEntry& entry) {
+  if (const auto* boolean = std::get_if<bool>(&value)) {
+    entry.set_boolean(*boolean);
+  } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    entry.set_integer(*integer);
+  } else if (const auto* number = std::get_if<double>(&value)) {
+    entry.set_number(*number);
+  } else {
+    entry.set_text(std::get<std::string>(value));
+  }
+}
+
+absl::Status FillTable(const Message& message, v1::ArtifactTable& table) {
+  if (message.artifacts.size() > kMaxArtifacts) return Malformed("more than 256 artifacts");
+  if (message.parameters.size() > kMaxParameters) return Malformed("more than 256 parameters");
+  std::set<std::string_view> names;
+  for (const Artifact& artifact : message.artifacts) {
+    ONEPIECE_RETURN_IF_ERROR(CheckName("artifact", artifact.name));
+    if (!names.insert(artifact.name).second) return Malformed("two artifacts '" + artifact.name + "'");
+    ONEPIECE_RETURN_IF_ERROR(CheckShape(artifact.name, artifact.dtype, artifact.shape, artifact.data.size()));
+    ONEPIECE_RETURN_IF_ERROR(CheckMediaType(artifact.name, artifact.media_type));
+    v1::ArtifactEntry& entry = *table.add_artifacts();
+    entry.set_name(artifact.name);
+    entry.set_dtype(static_cast<std::uint32_t>(artifact.dtype));
+    entry.mutable_shape()->Add(artifact.shape.begin(), artifact.shape.end());
+    entry.set_media_type(artifact.media_type);
+    entry.set_length(artifact.data.size());
+  }
+  for (const auto& [name, value] : message.parameters) {
+    ONEPIECE_RETURN_IF_ERROR(CheckName("parameter", name));
+    const auto* text = std::get_if<std::string>(&value);
+    if (text != nullptr && !base::IsUtf8(*text)) return Malformed("parameter '" + name + "' is not UTF-8");
+    v1::ParameterEntry& entry = *table.add_parameters();
+    entry.set_name(name);
+    SetValue(value, entry);
+  }
+  return absl::OkStatus();
+}
+
+// Sets the artifacts' offsets and returns where the message ends.
+absl::StatusOr<std::uint64_t> PlaceArtifacts(v1::ArtifactTable& table) {
+  // An offset takes the same room whatever it is, but only once it is set.
+  for (v1::ArtifactEntry& entry : *table.mutable_artifacts()) entry.set_offset(1);
+  const std::uint64_t table_bytes = table.ByteSizeLong();
+  if (table_bytes > kMaxTableBytes) return Malformed("parameters and names are larger than 1 MiB");
+  std::uint64_t end = sizeof(WireHeader) + table_bytes;
+  for (v1::ArtifactEntry& entry : *table.mutable_artifacts()) {
+    entry.set_offset(Align(end));
+    if (entry.length() > kMaxMessageBytes || entry.offset() > kMaxMessageBytes - entry.length()) {
+      return Malformed("larger than 4 GiB");
+    }
+    end = entry.offset() + entry.length();
+  }
+  return end;
+}
+
+absl::StatusOr<WireHeader> FillHeader(const Header& header) {
+  WireHeader wire{};
+  wire.magic = kMagic;
+  wire.version = kVersion;
+  wire.uid = header.uid.bytes();
+  wire.ingress_unix_ns = header.ingress_time.time_since_epoch().count();
+  wire.deadline_unix_ns = header.deadline.time_since_epoch().count();
+  wire.sent_unix_ns = header.sent_time.time_since_epoch().count();
+  wire.routing_epoch = header.routing_epoch;
+  wire.attempt = header.attempt;
+  wire.priority = header.priority;
+  wire.kind = static_cast<std::uint8_t>(header.kind);
+  ONEPIECE_RETURN_IF_ERROR(CopyText("app", header.app, wire.app));
+  ONEPIECE_RETURN_IF_ERROR(CopyText("stage", header.stage, wire.stage));
+  ONEPIECE_RETURN_IF_ERROR(CopyText("sender", header.sender, wire.sender));
+  return wire;
+}
+
+// Appends the artifacts and the padding before each to the pieces, which hold the head already.
+void AppendArtifacts(const v1::ArtifactTable& table, Encoded& encoded) {
+  std::uint64_t end = encoded.pieces.front().bytes.size();
+  for (int i = 0; i < table.artifacts_size(); ++i) {
+    const auto append = [&](std::span<const std::byte> bytes) {
+      if (!bytes.empty()) encoded.pieces.push_back({bytes, base::Crc32c(bytes)});
+      end += bytes.size();
+    };
+    append(std::span(kPadding).first(table.artifacts(i).offset() - end));
+    append(encoded.artifacts[static_cast<std::size_t>(i)].data.bytes());
+  }
+}
+
+// --- Decoding.
+
+std::uint32_t HeaderCrc(WireHeader header) {
+  header.header_crc32c = 0;
+  return base::Crc32c(std::as_bytes(std::span(&header, 1)));
+}
+
+absl::StatusOr<WireHeader> ReadHeader(std::span<const std::byte> bytes) {
+  WireHeader wire;
+  if (bytes.size() < sizeof(wire)) return Malformed("shorter than its header");
+  if (bytes.size() > kMaxMessageBytes) return Malformed("larger than 4 GiB");
+  std::memcpy(&wire, bytes.data(), sizeof(wire));
+  if (wire.magic != kMagic) return Malformed("wrong magic");
+  if (wire.version != kVersion) {
+    return Malformed("format version " + std::to_string(wire.version) + "; this program reads version " +
+                     std::to_string(kVersion));
+  }
+  if (HeaderCrc(wire) != wire.header_crc32c) return Malformed("wrong header checksum");
+  const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
+  if (wire.flags != 0 || !std::ranges::all_of(wire.reserved, is_zero) ||
+      !std::ranges::all_of(wire.reserved_end, is_zero)) {
+    return Malformed("unknown flags");
+  }
+  if (wire.kind < static_cast<std::uint8_t>(Kind::kWork) || wire.kind > static_cast<std::uint8_t>(Kind::kReplica)) {
+    return Malformed("unknown kind");
+  }
+  if (wire.payload_bytes != bytes.size() - sizeof(wire)) {
+    return Malformed("payload has " + std::to_string(bytes.size() - sizeof(wire)) + " bytes, its header says " +
+                     std::to_string(wire.payload_bytes));
+  }
+  if (wire.table_bytes > kMaxTableBytes || wire.table_bytes > wire.payload_bytes) return Malformed("table too long");
+  return wire;
+}
+
+absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>& text, std::string& out) {
+  const auto end = std::ranges::find(text, '\0');
+  out.assign(text.begin(), end);
+  const bool padded = end != text.end() && std::all_of(end, text.end(), [](char c) { return c == '\0'; });
+  if (!padded || !base::IsUtf8(out)) return Malformed(std::string(field) + " is not NUL-padded UTF-8");
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
+  const auto time = [](std::int64_t unix_ns) { return base::WallTime(base::Duration(unix_ns)); };
+  header.kind = static_cast<Kind>(wire.kind);
+  header.uid = base::Uid(wire.uid);
+  header.attempt = wire.attempt;
+  header.priority = wire.priority;
+  header.routing_epoch = wire.routing_epoch;
+  header.ingress_time = time(wire.ingress_unix_ns);
+  header.deadline = time(wire.deadline_unix_ns);
+  header.sent_time = time(wire.sent_unix_ns);
+  ONEPIECE_RETURN_IF_ERROR(ReadText("app", wire.app, header.app));
+  ONEPIECE_RETURN_IF_ERROR(ReadText("stage", wire.stage, header.stage));
+  return ReadText("sender", wire.sender, header.sender);
+}
+
+// The one layout that is valid has each artifact at the first multiple of 64 after the one before, and the message
+// ends where the last one ends: nothing overlaps, nothing is out of bounds, nothing is left over.
+absl::Status ReadArtifacts(const v1::ArtifactTable& table, std::uint64_t table_end, const Buffer& bytes,
+                           std::vector<Artifact>& artifacts) {
+  if (table.artifacts_size() > static_cast<int>(kMaxArtifacts)) return Malformed("more than 256 artifacts");
+  std::set<std::string_view> names;
+  std::uint64_t end = table_end;
+  for (const v1::ArtifactEntry& entry : table.artifacts()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckName("artifact", entry.name()));
+    const std::string quoted = "artifact '" + entry.name() + "' ";
+    if (!names.insert(entry.name()).second) return Malformed("two artifacts '" + entry.name() + "'");
+    if (!IsDType(entry.dtype())) return Malformed(quoted + "has an unknown dtype");
+    if (entry.layout() != v1::ArtifactEntry::ROW_MAJOR) return Malformed(quoted + "has an unknown layout");
+    const auto dtype = static_cast<DType>(entry.dtype());
+    const std::vector<std::int64_t> shape(entry.shape().begin(), entry.shape().end());
+    ONEPIECE_RETURN_IF_ERROR(CheckShape(entry.name(), dtype, shape, entry.length()));
+    ONEPIECE_RETURN_IF_ERROR(CheckMediaType(entry.name(), entry.media_type()));
+    if (entry.offset() != Align(end)) return Malformed(quoted + "is not where it must be");
+    if (entry.offset() > bytes.size() || entry.length() > bytes.size() - entry.offset()) {
+      return Malformed(quoted + "ends after the message");
+    }
+    end = entry.offset() + entry.length();
+    artifacts.push_back({entry.name(), dtype, shape, entry.media_type(),
+                         bytes.Slice(entry.offset(), entry.length())});
+  }
+  if (end != bytes.size()) return Malformed("bytes after its end");
+  return absl::OkStatus();
+}
+
+absl::Status ReadParameters(const v1::ArtifactTable& table, Parameters& parameters) {
+  if (table.parameters_size() > static_cast<int>(kMaxParameters)) return Malformed("more than 256 parameters");
+  for (const v1::ParameterEntry& entry : table.parameters()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckName("parameter", entry.name()));
+    ParameterValue value;
+    switch (entry.value_case()) {
+      case v1::ParameterEntry::kBoolean:
+        value = entry.boolean();
+        break;
+      case v1::ParameterEntry::kInteger:
+        value = static_cast<std::int64_t>(entry.integer());
+        break;
+      case v1::ParameterEntry::kNumber:
+        value = entry.number();
+        break;
+      case v1::ParameterEntry::kText:
+        if (!base::IsUtf8(entry.text())) return Malformed("parameter '" + entry.name() + "' is not UTF-8");
+        value = entry.text();
+        break;
+      case v1::ParameterEntry::VALUE_NOT_SET:
+        return Malformed("parameter '" + entry.name() + "' has no value");
+    }
+    if (!parameters.emplace(entry.name(), std::move(value)).second) {
+      return Malformed("two parameters '" + entry.name() + "'");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Buffer AlignedCopyIfNeeded(const Buffer& bytes) {
+  if (reinterpret_cast<std::uintptr_t>(bytes.bytes().data()) % kArtifactAlignBytes == 0) return bytes;
+  const std::shared_ptr<std::byte[]> copy = AllocateAligned(bytes.size());
+  std::ranges::copy(bytes.bytes(), copy.get());
+  return {copy, {copy.get(), bytes.size()}};
+}
+
+}  // namespace
+
+absl::StatusOr<Encoded> Encode(const Message& message) {
+  v1::ArtifactTable table;
+  ONEPIECE_RETURN_IF_ERROR(FillTable(message, table));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t total_bytes, PlaceArtifacts(table));
+  ONEPIECE_ASSIGN_OR_RETURN(WireHeader header, FillHeader(message.header));
+  const std::string table_text = table.SerializeAsString();
+
+  Encoded encoded;
+  encoded.total_bytes = total_bytes;
+  encoded.artifacts = message.artifacts;
+  const std::size_t head_bytes = sizeof(header) + table_text.size();
+  encoded.head = std::make_unique<std::byte[]>(head_bytes);
+  const std::span<std::byte> head(encoded.head.get(), head_bytes);
+  std::ranges::copy(std::as_bytes(std::span(table_text)), head.subspan(sizeof(header)).begin());
+  encoded.pieces.push_back({head, 0});
+  AppendArtifacts(table, encoded);
+
+  header.table_bytes = static_cast<std::uint32_t>(table_text.size());
+  header.payload_bytes = total_bytes - sizeof(header);
+  const std::uint32_t table_crc = base::Crc32c(head.subspan(sizeof(header)));
+  header.payload_crc32c = table_crc;
+  for (const Piece& piece : std::span(encoded.pieces).subspan(1)) {
+    header.payload_crc32c = base::CombineCrc32c(header.payload_crc32c, piece.crc32c, piece.bytes.size());
+  }
+  header.header_crc32c = HeaderCrc(header);
+  const auto header_bytes = std::as_bytes(std::span(&header, 1));
+  std::ranges::copy(header_bytes, head.begin());
+  encoded.pieces.front().crc32c = base::CombineCrc32c(base::Crc32c(header_bytes), table_crc, table_text.size());
+  return encoded;
+}
+
+absl::StatusOr<Message> Decode(const Buffer& received, Checksum checksum) {
+  ONEPIECE_ASSIGN_OR_RETURN(const WireHeader wire, ReadHeader(received.bytes()));
+  const Buffer bytes = AlignedCopyIfNeeded(received);
+  const auto payload = bytes.bytes().subspan(sizeof(wire));
+  if (checksum == Checksum::kVerify && base::Crc32c(payload) != wire.payload_crc32c) {
+    return Malformed("wrong payload checksum");
+  }
+  Message message;
+  ONEPIECE_RETURN_IF_ERROR(ReadHeaderFields(wire, message.header));
+  v1::ArtifactTable table;
+  if (!table.ParseFromArray(payload.data(), static_cast<int>(wire.table_bytes))) return Malformed("unreadable table");
+  ONEPIECE_RETURN_IF_ERROR(ReadArtifacts(table, sizeof(wire) + wire.table_bytes, bytes, message.artifacts));
+  ONEPIECE_RETURN_IF_ERROR(ReadParameters(table, message.parameters));
+  return message;
+}
+
+}  // namespace onepiece::message

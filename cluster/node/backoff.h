@@ -1,0 +1,37 @@
+// Growing, jittered pauses between attempts. Internal to cluster/node.
+#pragma once
+
+#include <algorithm>
+#include <random>
+
+#include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
+
+namespace onepiece::node {
+
+/// Doubles from `min` to `max` (both scaled by $ONEPIECE_TIME_SCALE). Each pause is drawn from the
+/// upper half of its range, so that nodes which failed together do not come back together.
+/// Thread-confined.
+class Backoff {
+ public:
+  Backoff(base::Duration min, base::Duration max)
+      : min_(base::Scaled(min)),
+        max_(base::Scaled(max)),
+        current_(min_),
+        random_(base::RandomU64()) {}
+
+  base::Duration Next() {
+    const base::Duration::rep full = current_.count();
+    current_ = std::min(current_ * 2, max_);
+    return base::Duration(
+        std::uniform_int_distribution<base::Duration::rep>(full / 2, full)(random_));
+  }
+  void Reset() { current_ = min_; }
+
+ private:
+  const base::Duration min_, max_;
+  base::Duration current_;
+  std::minstd_rand random_;
+};
+
+}  // namespace onepiece::node

@@ -1,0 +1,47 @@
+// Heap blocks for received messages. Internal to cluster/node.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace onepiece::node {
+
+/// Recycles large blocks: fresh memory costs a page fault every 4 KiB, which for a message of many
+/// megabytes takes longer than copying it.
+///
+/// Ownership  Blocks keep the pool alive. At most `keep_bytes` of unused blocks are kept.
+/// Threading  Thread-safe.
+class BlockPool : public std::enable_shared_from_this<BlockPool> {
+ public:
+  explicit BlockPool(std::uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// `size` bytes of memory with any content, 64-byte aligned. They go back when the last owner
+  /// lets go.
+  struct Block {
+    std::shared_ptr<const void> owner;
+    std::span<std::byte> bytes;
+  };
+  Block Take(std::size_t size);
+  [[nodiscard]] std::uint64_t kept_bytes() const;
+
+ private:
+  struct Free {
+    std::byte* data;
+    std::size_t capacity;
+  };
+  void GiveBack(Free block);
+
+  const std::uint64_t keep_bytes_;
+  mutable std::mutex mutex_;
+  std::vector<Free> free_;  // Guarded by mutex_; oldest first.
+  std::uint64_t kept_bytes_ = 0;
+};
+
+}  // namespace onepiece::node

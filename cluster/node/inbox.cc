@@ -1,0 +1,203 @@
+#include "cluster/node/inbox.h"
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "cluster/node/block_pool.h"
+#include "cluster/node/scrape.h"
+#include "cluster/ring/consumer.h"
+#include "cluster/ring/recovery.h"
+#include "cluster/rpc/status.h"
+#include "cluster/telemetry/metrics.h"
+#include "onepiece/v1/ring.grpc.pb.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::node {
+namespace {
+
+// A producer that sends nonsense sends much of it.
+constexpr base::Duration kLogInterval = std::chrono::seconds(5);
+
+absl::Status Closed() {
+  return base::MakeError(absl::StatusCode::kCancelled, "INBOX_CLOSED", "the inbox is closed");
+}
+
+class RingInbox final : public Inbox, private v1::RingService::Service {
+ public:
+  RingInbox(std::unique_ptr<ring::Consumer> consumer, InboxOptions options, base::Clock& clock)
+      : options_(std::move(options)),
+        clock_(clock),
+        pool_(std::make_shared<BlockPool>(options_.capacity_bytes)),
+        consumer_(std::move(consumer)),
+        recovery_(*consumer_, clock),
+        scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
+
+  grpc::Service* service() override { return this; }
+  absl::StatusOr<Received> Receive(base::MonotonicTime deadline) override;
+  void Close() override;
+  [[nodiscard]] RingStats stats() const override;
+
+ private:
+  grpc::Status OpenRing(grpc::ServerContext* context, const v1::OpenRingRequest* request,
+                        v1::OpenRingResponse* response) override;
+  absl::Status Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
+  absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
+  void NoteMalformed(const absl::Status& status);
+  void Export(telemetry::Metrics& metrics) const;
+
+  const InboxOptions options_;
+  base::Clock& clock_;
+  const std::shared_ptr<BlockPool> pool_;
+  const std::unique_ptr<ring::Consumer> consumer_;
+  std::atomic<bool> closed_{false};
+  std::atomic<std::uint64_t> malformed_{0};
+  std::mutex receive_mutex_;
+  base::MonotonicTime next_log_{};  // Guarded by receive_mutex_.
+  // Last: they stop before what they look at goes.
+  ring::RecoveryRunner recovery_;
+  ScrapeHook scrape_;
+};
+
+absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
+  const std::scoped_lock lock(receive_mutex_);
+  while (!closed_) {
+    std::optional<ring::Delivery> delivery = consumer_->Wait(deadline);
+    if (!delivery.has_value()) {
+      if (closed_) break;
+      if (clock_.Now() < deadline) continue;
+      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "NO_MESSAGE",
+                             "no message has arrived");
+    }
+    Received received;
+    received.arrival = clock_.Now();
+    received.arrival_wall = clock_.WallNow();
+    received.bytes = delivery->size_bytes();
+    absl::StatusOr<message::Message> message = TakeOut(*std::move(delivery));
+    if (message.ok()) {
+      received.message = *std::move(message);
+      return received;
+    }
+    NoteMalformed(message.status());
+  }
+  return Closed();
+}
+
+absl::StatusOr<message::Message> RingInbox::TakeOut(ring::Delivery delivery) {
+  const BlockPool::Block block = pool_->Take(delivery.size_bytes());
+  ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(block.bytes));
+  return message::Decode(message::Buffer(block.owner, block.bytes), message::Checksum::kVerified);
+}
+
+void RingInbox::NoteMalformed(const absl::Status& status) {
+  // A wrong checksum is counted by the ring, and its resend will be taken.
+  if (!absl::IsDataLoss(status)) ++malformed_;
+  if (clock_.Now() < next_log_) return;
+  next_log_ = clock_.Now() + kLogInterval;
+  spdlog::warn("inbox: message dropped: {} (malformed so far: {})", base::Message(status),
+               malformed_.load());
+}
+
+void RingInbox::Close() {
+  closed_ = true;
+  consumer_->Interrupt();
+}
+
+RingStats RingInbox::stats() const {
+  const ring::Consumer::Fill fill = consumer_->fill();
+  return {.slots = options_.slots,
+          .slots_used = fill.messages,
+          .capacity_bytes = options_.capacity_bytes,
+          .bytes_used = fill.bytes,
+          .malformed = malformed_,
+          .ring = consumer_->counters()};
+}
+
+void RingInbox::Export(telemetry::Metrics& metrics) const {
+  const RingStats now = stats();
+  metrics.Gauge("onepiece_ring_slots", "Messages that the ring holds at most")
+      .Set(static_cast<double>(now.slots));
+  metrics.Gauge("onepiece_ring_used_slots", "Messages in the ring")
+      .Set(static_cast<double>(now.slots_used));
+  metrics.Gauge("onepiece_ring_capacity_bytes", "Payload that the ring holds at most")
+      .Set(static_cast<double>(now.capacity_bytes));
+  metrics.Gauge("onepiece_ring_used_bytes", "Payload in the ring")
+      .Set(static_cast<double>(now.bytes_used));
+  const auto count = [&](const char* name, const char* help, std::uint64_t total) {
+    telemetry::RaiseTo(metrics.Counter(name, help), static_cast<double>(total));
+  };
+  const ring::ConsumerCounters& ring = now.ring;
+  count("onepiece_ring_received_messages_total", "Messages taken out of the ring", ring.delivered);
+  count("onepiece_ring_received_bytes_total", "Payload taken out of the ring",
+        ring.delivered_bytes);
+  count("onepiece_ring_sleeps_total", "Times that the receiver went to sleep", ring.sleeps);
+  const auto drop = [&](const char* reason, std::uint64_t total) {
+    telemetry::RaiseTo(metrics.Counter("onepiece_ring_dropped_messages_total",
+                                       "Messages dropped, by reason", {{"reason", reason}}),
+                       static_cast<double>(total));
+  };
+  drop("duplicate", ring.duplicates);
+  drop("bad_payload", ring.bad_payload);
+  drop("bad_owner", ring.bad_owner);
+  drop("bad_generation", ring.bad_generation);
+  drop("malformed", now.malformed);
+  const auto repair = [&](const char* kind, std::uint64_t total) {
+    telemetry::RaiseTo(metrics.Counter("onepiece_ring_recoveries_total",
+                                       "Repairs of the ring, by kind", {{"kind", kind}}),
+                       static_cast<double>(total));
+  };
+  repair("lock_broken", ring.locks_broken);
+  repair("tail_repaired", ring.tails_repaired);
+  repair("hole_skipped", ring.holes_skipped);
+  repair("owner_fenced", ring.owners_fenced);
+  repair("moved", ring.moves);
+}
+
+grpc::Status RingInbox::OpenRing(grpc::ServerContext* /*context*/,
+                                 const v1::OpenRingRequest* request,
+                                 v1::OpenRingResponse* response) {
+  return rpc::ToGrpc(Admit(*request, response));
+}
+
+absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {
+  if (closed_)
+    return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
+  if (request.producer_id() == 0 || request.incarnation() == 0 || request.pid() <= 0) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PRODUCER",
+                           "producer_id, incarnation and pid must be set");
+  }
+  const std::uint64_t ours = options_.incarnation();
+  if (request.consumer_incarnation() != ours) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                           "another incarnation was meant",
+                           {{"incarnation", std::to_string(ours)}});
+  }
+  const ring::ProducerIdentity identity{
+      .producer_id = request.producer_id(),
+      .incarnation = request.incarnation(),
+      .peer = {.pid = request.pid(), .start_time = request.pid_start_time()}};
+  ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Admit(identity));
+  response->set_grant(grant.Serialize());
+  spdlog::debug("inbox: producer admitted node={} pid={} owner={}", request.node_id(),
+                request.pid(), grant.owner);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, InboxOptions options,
+                                                   base::Clock& clock) {
+  ONEPIECE_CHECK(options.incarnation != nullptr);
+  ring::ConsumerOptions ring_options;
+  ring_options.label = options.label;
+  ring_options.capacity_bytes = options.capacity_bytes;
+  ring_options.slots = options.slots;
+  ring_options.timeouts = options.timeouts;
+  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ring::Consumer> consumer,
+                            ring::Consumer::Create(fabric, ring_options, clock));
+  return std::make_unique<RingInbox>(std::move(consumer), std::move(options), clock);
+}
+
+}  // namespace onepiece::node

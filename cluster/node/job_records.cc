@@ -1,0 +1,363 @@
+#include "cluster/node/job_records.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "cluster/rpc/channel.h"
+#include "grpcpp/completion_queue.h"
+#include "onepiece/v1/database.grpc.pb.h"
+
+namespace onepiece::node {
+namespace {
+
+using Stub = v1::DatabaseService::Stub;
+
+constexpr std::size_t kMaxStubs = 64;
+constexpr base::Duration kPollInterval = std::chrono::milliseconds(100);
+// A fetch that brings nothing for so long has lost its database.
+constexpr base::Duration kFetchIdleLimit = std::chrono::seconds(10);
+constexpr int kDefaultPageSize = 100;
+constexpr int kMaxPageSize = 1000;
+
+bool IsAway(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+absl::Status NoDatabase(const absl::Status& last) {
+  return base::MakeError(
+      absl::StatusCode::kUnavailable, "NO_DATABASE",
+      last.ok() ? "no database is known" : "no database answers: " + base::Message(last));
+}
+
+absl::Status Cancelled() {
+  return base::MakeError(absl::StatusCode::kCancelled, "CALLER_GONE", "nobody listens any more");
+}
+
+/// What several databases said, when none had an answer.
+struct Misses {
+  absl::Status away, not_found;
+
+  /// True when `status` is a reason to ask the next database.
+  bool Take(const absl::Status& status) {
+    if (IsAway(status)) return away = status, true;
+    if (absl::IsNotFound(status)) return not_found = status, true;
+    return false;
+  }
+  [[nodiscard]] absl::Status Verdict() const {
+    return away.ok() && !not_found.ok() ? not_found : NoDatabase(away);
+  }
+};
+
+bool HasEnded(const v1::Job& job) {
+  return job.state() != v1::Job::STATE_UNSPECIFIED && job.state() != v1::Job::QUEUED &&
+         job.state() != v1::Job::RUNNING;
+}
+
+/// True when `a` says more of the same job than `b`.
+bool IsFurther(const v1::Job& a, const v1::Job& b) {
+  return std::tuple(HasEnded(a), a.state(), a.stage_index(), a.step()) >
+         std::tuple(HasEnded(b), b.state(), b.stage_index(), b.step());
+}
+
+}  // namespace
+
+struct JobRecords::Impl {
+  explicit Impl(JobRecordsOptions given) : options(std::move(given)) {
+    ONEPIECE_CHECK(options.routing != nullptr);
+  }
+
+  std::shared_ptr<Stub> StubFor(const std::string& address) {
+    const std::scoped_lock lock(mutex);
+    // Addresses of databases that are long gone; those in use come back at once.
+    if (stubs.size() >= kMaxStubs && !stubs.contains(address)) stubs.clear();
+    std::shared_ptr<Stub>& stub = stubs[address];
+    if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(address));
+    return stub;
+  }
+
+  /// Asks the databases of `uid` in turn.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Ask(const base::Uid& uid,
+                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                            Response*),
+                               const std::type_identity_t<Request>& request) {
+    Misses misses;
+    for (const v1::Endpoint& database : options.routing()->DatabasesFor(uid)) {
+      absl::StatusOr<Response> response =
+          rpc::Call(*StubFor(database.address()), method, request, options.call_timeout);
+      if (response.ok() || !misses.Take(response.status())) return response;
+    }
+    return misses.Verdict();
+  }
+
+  template <typename Item>
+  using PrepareStream = std::function<std::unique_ptr<grpc::ClientAsyncReader<Item>>(
+      Stub&, grpc::ClientContext*, grpc::CompletionQueue*)>;
+
+  /// Reads one database's stream to its end. CANCELLED when the sink or `keep_going` said no.
+  template <typename Item>
+  absl::Status ReadStream(const v1::Endpoint& database, const PrepareStream<Item>& prepare,
+                          base::Duration idle_limit, const Sink<Item>& sink,
+                          const KeepGoing& keep_going);
+
+  const JobRecordsOptions options;
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<Stub>> stubs;  // Guarded by mutex.
+};
+
+template <typename Item>
+absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
+                                          const PrepareStream<Item>& prepare,
+                                          base::Duration idle_limit, const Sink<Item>& sink,
+                                          const KeepGoing& keep_going) {
+  const std::shared_ptr<Stub> stub = StubFor(database.address());
+  base::Clock& clock = base::SystemClock();
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto reader = prepare(*stub, &context, &queue);
+  absl::Status ended;  // Why we ended the stream ourselves.
+  base::MonotonicTime idle_since = clock.Now();
+
+  // Waits for the one operation under way; polls the caller meanwhile.
+  const auto completes = [&]() -> bool {
+    while (true) {
+      void* tag = nullptr;
+      bool ok = false;
+      const auto event =
+          queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kPollInterval);
+      if (event == grpc::CompletionQueue::GOT_EVENT) return ok;
+      if (!ended.ok()) continue;
+      if (!keep_going()) ended = Cancelled();
+      if (clock.Now() - idle_since > idle_limit) {
+        ended = base::MakeError(absl::StatusCode::kDeadlineExceeded, "STREAM_STALLED",
+                                "the database went silent");
+      }
+      if (!ended.ok()) context.TryCancel();
+    }
+  };
+
+  Item item;
+  reader->StartCall(&item);
+  bool alive = completes();
+  while (alive) {
+    reader->Read(&item, &item);
+    alive = completes();
+    if (!alive) break;
+    idle_since = clock.Now();
+    if (ended.ok() && !sink(item)) {
+      ended = Cancelled();
+      context.TryCancel();
+    }
+  }
+  grpc::Status status;
+  reader->Finish(&status, &status);
+  completes();
+  queue.Shutdown();
+  if (!ended.ok()) return ended;
+  absl::Status result = rpc::FromGrpc(status);
+  // A server that shuts down cancels its streams; only our caller's wish is a cancellation to our
+  // caller.
+  return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;
+}
+
+JobRecords::JobRecords(JobRecordsOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+JobRecords::~JobRecords() = default;
+
+absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& record) {
+  const std::optional<base::Uid> uid = base::Uid::Parse(record.job().uid());
+  ONEPIECE_CHECK(uid.has_value());
+  v1::CreateJobRequest request;
+  *request.mutable_record() = record;
+  return impl_->Ask(*uid, &Stub::CreateJob, request);
+}
+
+absl::StatusOr<v1::JobRecord> JobRecords::Update(const v1::UpdateJobRequest& request) {
+  const std::optional<base::Uid> uid = base::Uid::Parse(request.uid());
+  ONEPIECE_CHECK(uid.has_value());
+  return impl_->Ask(*uid, &Stub::UpdateJob, request);
+}
+
+absl::StatusOr<v1::JobRecord> JobRecords::Get(const base::Uid& uid) {
+  v1::GetJobRecordRequest request;
+  request.set_uid(uid.ToString());
+  return impl_->Ask(uid, &Stub::GetJob, request);
+}
+
+absl::StatusOr<v1::Job> JobRecords::Acknowledge(const base::Uid& uid) {
+  v1::AcknowledgeResultRequest request;
+  request.set_name(NameOfUid(uid));
+  return impl_->Ask(uid, &Stub::AcknowledgeResult, request);
+}
+
+absl::Status JobRecords::Delete(const base::Uid& uid) {
+  v1::DeleteJobRequest request;
+  request.set_name(NameOfUid(uid));
+  return impl_->Ask(uid, &Stub::DeleteJob, request).status();
+}
+
+absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest& request) {
+  v1::ListJobsRequest bounded = request;
+  const int page_size = std::clamp(
+      request.page_size() == 0 ? kDefaultPageSize : request.page_size(), 1, kMaxPageSize);
+  bounded.set_page_size(page_size);
+  const auto before = [](const JobPosition& a, const JobPosition& b) { return a.Before(b); };
+  std::map<JobPosition, v1::Job, decltype(before)> merged(before);
+  // Past the end of a full page a database may have jobs that come before those of another one.
+  std::optional<JobPosition> horizon;
+  absl::Status last;
+  bool any = false;
+  for (const v1::Endpoint& database : impl_->options.routing()->Databases()) {
+    absl::StatusOr<v1::ListJobsResponse> page = rpc::Call(
+        *impl_->StubFor(database.address()), &Stub::ListJobs, bounded, impl_->options.call_timeout);
+    if (!page.ok()) {
+      last = page.status();
+      if (IsAway(last)) continue;
+      return last;
+    }
+    any = true;
+    for (v1::Job& job : *page->mutable_jobs()) {
+      v1::Job& known = merged[JobPosition::Of(job)];
+      if (known.uid().empty() || IsFurther(job, known)) known = std::move(job);
+    }
+    if (page->next_page_token().empty()) continue;
+    const std::optional<JobPosition> end = JobPosition::Parse(page->next_page_token());
+    if (!end.has_value())
+      return absl::InternalError("malformed page token from " + database.node_id());
+    if (!horizon.has_value() || end->Before(*horizon)) horizon = end;
+  }
+  if (!any) return NoDatabase(last);
+  v1::ListJobsResponse response;
+  bool more = horizon.has_value();
+  for (auto& [position, job] : merged) {
+    if (response.jobs_size() == page_size || (horizon.has_value() && horizon->Before(position))) {
+      more = true;
+      break;
+    }
+    *response.add_jobs() = std::move(job);
+  }
+  if (more && response.jobs_size() > 0) {
+    response.set_next_page_token(JobPosition::Of(*response.jobs().rbegin()).ToToken());
+  }
+  return response;
+}
+
+absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
+                               const KeepGoing& keep_going) {
+  v1::WatchJobRequest request;
+  request.set_name(NameOfUid(uid));
+  const Impl::PrepareStream<v1::Job> prepare = [&](Stub& stub, grpc::ClientContext* context,
+                                                   auto* queue) {
+    return stub.PrepareAsyncWatchJob(context, request, queue);
+  };
+  bool ended = false;
+  bool heard = false;
+  const Sink<v1::Job> note = [&](const v1::Job& job) {
+    heard = true;
+    ended = HasEnded(job);
+    return sink(job);
+  };
+  while (true) {
+    Misses misses;
+    heard = false;
+    for (const v1::Endpoint& database : impl_->options.routing()->DatabasesFor(uid)) {
+      const absl::Status status =
+          impl_->ReadStream<v1::Job>(database, prepare, base::Duration::max(), note, keep_going);
+      if (ended) return absl::OkStatus();
+      // A stream that ends well before its job does is a database that shuts down.
+      if (!status.ok() && !misses.Take(status)) return status;
+    }
+    if (!heard) return misses.Verdict();
+    if (!keep_going()) return Cancelled();
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
+                               std::int64_t offset_bytes, const Sink<v1::FetchResultResponse>& sink,
+                               const KeepGoing& keep_going) {
+  v1::FetchResultRequest request;
+  request.set_name(NameOfUid(uid));
+  request.set_artifact(std::string(artifact));
+  request.set_offset_bytes(offset_bytes);
+  const Impl::PrepareStream<v1::FetchResultResponse> prepare =
+      [&](Stub& stub, grpc::ClientContext* context, auto* queue) {
+        return stub.PrepareAsyncFetchResult(context, request, queue);
+      };
+  std::optional<v1::ResultArtifact> told;
+  bool changed = false;
+  const Sink<v1::FetchResultResponse> pass_on = [&](const v1::FetchResultResponse& response) {
+    request.set_offset_bytes(request.offset_bytes() +
+                             static_cast<std::int64_t>(response.chunk().size()));
+    if (!told.has_value()) {
+      told = response.artifact();
+      return sink(response);
+    }
+    if (!response.has_artifact()) return sink(response);
+    // Another database goes on where one stopped: of the same bytes, or not at all.
+    changed = response.artifact().sha256() != told->sha256();
+    v1::FetchResultResponse rest = response;
+    rest.clear_artifact();
+    return !changed && sink(rest);
+  };
+  Misses misses;
+  // A second round serves those whose database restarted meanwhile.
+  for (int round = 0; round < 2; ++round) {
+    for (const v1::Endpoint& database : impl_->options.routing()->DatabasesFor(uid)) {
+      const absl::Status status = impl_->ReadStream<v1::FetchResultResponse>(
+          database, prepare, base::Scaled(kFetchIdleLimit), pass_on, keep_going);
+      if (changed) {
+        return base::MakeError(absl::StatusCode::kAborted, "RESULT_CHANGED",
+                               "the result changed during the fetch");
+      }
+      if (status.ok() || !misses.Take(status)) return status;
+    }
+    if (!told.has_value()) break;
+  }
+  return misses.Verdict();
+}
+
+JobPosition JobPosition::Of(const v1::Job& job) {
+  const google::protobuf::Timestamp& time = job.create_time();
+  return {.create_unix_ns = time.seconds() * 1'000'000'000 + time.nanos(), .uid = job.uid()};
+}
+
+std::optional<JobPosition> JobPosition::Parse(std::string_view page_token) {
+  const std::size_t dash = page_token.find('-', 1);
+  if (dash == std::string_view::npos) return std::nullopt;
+  JobPosition position;
+  const char* const end = page_token.data() + dash;
+  const auto [parsed_to, error] = std::from_chars(page_token.data(), end, position.create_unix_ns);
+  if (error != std::errc() || parsed_to != end) return std::nullopt;
+  const std::optional<base::Uid> uid = base::Uid::Parse(page_token.substr(dash + 1));
+  if (!uid.has_value()) return std::nullopt;
+  position.uid = uid->ToString();
+  return position;
+}
+
+std::string JobPosition::ToToken() const { return std::to_string(create_unix_ns) + "-" + uid; }
+
+bool JobPosition::Before(const JobPosition& other) const {
+  if (create_unix_ns != other.create_unix_ns) return create_unix_ns > other.create_unix_ns;
+  return uid < other.uid;
+}
+
+std::optional<base::Uid> UidOfName(std::string_view name) {
+  constexpr std::string_view kPrefix = "jobs/";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  return base::Uid::Parse(name.substr(kPrefix.size()));
+}
+
+std::string NameOfUid(const base::Uid& uid) { return "jobs/" + uid.ToString(); }
+
+}  // namespace onepiece::node

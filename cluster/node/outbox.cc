@@ -1,0 +1,383 @@
+#include "cluster/node/outbox.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "cluster/node/backoff.h"
+#include "cluster/node/scrape.h"
+#include "cluster/ring/producer.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/telemetry/metrics.h"
+#include "cluster/telemetry/spans.h"
+#include "onepiece/v1/ring.grpc.pb.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::node {
+namespace {
+
+// A ring's lock is held for microseconds; longer means that its holder died, which its consumer
+// needs a moment to find out. Meanwhile another candidate may do.
+constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
+
+enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
+
+/// Our side of one consumer incarnation's ring.
+struct Link {
+  explicit Link(v1::Endpoint consumer) : endpoint(std::move(consumer)) {}
+
+  const v1::Endpoint endpoint;
+  std::timed_mutex mutex;
+  // Guarded by mutex.
+  std::unique_ptr<v1::RingService::Stub> stub;
+  std::unique_ptr<ring::Producer> producer;
+  Backoff open_backoff{std::chrono::milliseconds(20), std::chrono::seconds(1)};
+  base::MonotonicTime next_open{};
+  fabric::ChannelCounters seen;  // What the sums contain already.
+};
+
+class RingOutbox final : public Outbox {
+ public:
+  RingOutbox(fabric::Fabric& fabric, OutboxOptions options, base::Clock& clock)
+      : fabric_(fabric),
+        options_(std::move(options)),
+        clock_(clock),
+        scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
+
+  absl::StatusOr<Delivered> Deliver(const message::Message& message, const Target& target,
+                                    base::MonotonicTime deadline) override;
+  void Close() override;
+  [[nodiscard]] OutboxCounters counters() const override;
+
+ private:
+  /// One message on its way.
+  struct Delivery {
+    message::Message message;
+    message::Encoded encoded;
+    std::uint64_t id = 0;
+    base::MonotonicTime deadline;
+    Backoff backoff;
+    // What the attempts met.
+    bool any_candidate = false, any_busy = false;
+    absl::Status last_error;
+  };
+
+  absl::Status Encode(Delivery& delivery);
+  absl::StatusOr<std::optional<v1::Endpoint>> Round(Delivery& delivery, const Target& target,
+                                                    std::uint64_t start);
+  absl::StatusOr<Outcome> Resolve(Delivery& delivery, Link& link);
+  absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
+  absl::Status OpenProducer(Link& link);
+  void CountRoundTrips(Link& link);
+  std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint, const Routing& routing);
+  bool Pause(Delivery& delivery);
+  absl::Status GiveUp(const Delivery& delivery) const;
+  absl::StatusOr<Delivered> Run(Delivery& delivery, const Target& target);
+  void Note(const Delivery& delivery, base::WallTime start,
+            const absl::StatusOr<Delivered>& result);
+  void Export(telemetry::Metrics& metrics) const;
+
+  fabric::Fabric& fabric_;
+  const OutboxOptions options_;
+  base::Clock& clock_;
+  const std::uint64_t producer_id_ = base::RandomU64();
+  std::atomic<std::uint64_t> next_message_id_{1};
+  std::atomic<std::uint64_t> next_start_{0};
+  std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
+      operations_{0}, round_trips_{0};
+
+  std::mutex mutex_;
+  std::condition_variable_any closed_changed_;
+  // Guarded by mutex_.
+  bool closed_ = false;
+  std::uint64_t last_open_ = 0;
+  std::uint64_t pruned_epoch_ = 0;
+  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_;
+  ScrapeHook scrape_;  // Last: it stops before what it looks at goes.
+};
+
+absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message, const Target& target,
+                                              base::MonotonicTime deadline) {
+  Delivery delivery{.message = message,
+                    .encoded = {},
+                    .deadline = deadline,
+                    .backoff = Backoff(options_.backoff_min, options_.backoff_max)};
+  delivery.message.header.sender = options_.node_id;
+  const base::WallTime start = clock_.WallNow();
+  absl::StatusOr<Delivered> result = Run(delivery, target);
+  Note(delivery, start, result);
+  return result;
+}
+
+absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Target& target) {
+  ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+  const std::uint64_t start = target.order == Target::Order::kRoundRobin ? next_start_++ : 0;
+  while (true) {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::optional<v1::Endpoint> taker,
+                              Round(delivery, target, start));
+    if (taker.has_value()) {
+      ++sent_;
+      sent_bytes_ += delivery.encoded.total_bytes;
+      return Delivered{*taker, delivery.message.header.attempt};
+    }
+    if (!Pause(delivery)) return GiveUp(delivery);
+  }
+}
+
+absl::Status RingOutbox::Encode(Delivery& delivery) {
+  delivery.message.header.sent_time = clock_.WallNow();
+  ONEPIECE_ASSIGN_OR_RETURN(delivery.encoded, message::Encode(delivery.message));
+  delivery.id = next_message_id_++;
+  return absl::OkStatus();
+}
+
+// Offers the message to every candidate once; nullopt when none took it, and none may have it.
+absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
+                                                              const Target& target,
+                                                              std::uint64_t start) {
+  const std::shared_ptr<const Routing> routing = options_.routing();
+  const std::vector<v1::Endpoint> candidates = target.candidates(*routing);
+  delivery.any_candidate = delivery.any_busy = false;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const v1::Endpoint& candidate = candidates[(start + i) % candidates.size()];
+    if (!routing->IsAlive(candidate.node_id(), candidate.incarnation())) continue;
+    delivery.any_candidate = true;
+    const std::shared_ptr<Link> link = LinkTo(candidate, *routing);
+    ONEPIECE_ASSIGN_OR_RETURN(Outcome outcome, TrySend(delivery, *link));
+    if (outcome == Outcome::kUnknown) {
+      ONEPIECE_ASSIGN_OR_RETURN(outcome, Resolve(delivery, *link));
+    }
+    if (outcome == Outcome::kOk) return candidate;
+    if (outcome == Outcome::kBusy) delivery.any_busy = true;
+  }
+  return std::nullopt;
+}
+
+// Finds out what became of a send: only the same ring can tell (it drops the second copy), or its
+// death. Until then BUSY and "unreachable" say something of the resend alone, nothing of the first
+// copy.
+absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
+  const v1::Endpoint& consumer = link.endpoint;
+  while (true) {
+    if (!options_.routing()->IsAlive(consumer.node_id(), consumer.incarnation())) {
+      ++delivery.message.header.attempt;
+      spdlog::warn("outbox: consumer died with a message under way uid={} node={} attempt={}",
+                   delivery.message.header.uid.ToString(), consumer.node_id(),
+                   delivery.message.header.attempt);
+      ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+      return Outcome::kUnreachable;
+    }
+    if (!Pause(delivery)) {
+      const bool late = clock_.Now() >= delivery.deadline;
+      return base::MakeError(
+          late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled,
+          "OUTCOME_UNKNOWN",
+          "may have arrived at " + consumer.node_id() + ": " + base::Message(delivery.last_error),
+          {{"node_id", consumer.node_id()}});
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, link));
+    if (outcome == Outcome::kOk) return outcome;
+  }
+}
+
+absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
+  const std::unique_lock lock(link.mutex, delivery.deadline);
+  if (!lock.owns_lock()) return Outcome::kBusy;
+  // The second time round is for a ring that moved since the last send.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (link.producer == nullptr) {
+      if (const absl::Status opened = OpenProducer(link); !opened.ok()) {
+        delivery.last_error = opened;
+        return Outcome::kUnreachable;
+      }
+    }
+    const base::MonotonicTime patience = clock_.Now() + base::Scaled(kLockPatience);
+    absl::StatusOr<ring::SendResult> result = link.producer->Send(
+        delivery.id, delivery.encoded.pieces, std::min(delivery.deadline, patience));
+    CountRoundTrips(link);
+    ONEPIECE_RETURN_IF_ERROR(result.status());
+    if (result->reconnect) link.producer.reset();
+    if (result->outcome == ring::SendOutcome::kOk) return Outcome::kOk;
+    delivery.last_error = result->detail;
+    if (result->outcome == ring::SendOutcome::kUnknown) {
+      ++unknown_;
+      return Outcome::kUnknown;
+    }
+    ++busy_;
+    if (!result->reconnect) break;
+  }
+  return Outcome::kBusy;
+}
+
+absl::Status RingOutbox::OpenProducer(Link& link) {
+  if (clock_.Now() < link.next_open) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "UNREACHABLE",
+                           "waiting before the next OpenRing");
+  }
+  const fabric::PeerIdentity self = fabric_.Self();
+  v1::OpenRingRequest request;
+  request.set_node_id(options_.node_id);
+  request.set_producer_id(producer_id_);
+  request.set_pid(self.pid);
+  request.set_pid_start_time(self.start_time);
+  request.set_consumer_incarnation(link.endpoint.incarnation());
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto now = static_cast<std::uint64_t>(clock_.WallNow().time_since_epoch().count());
+    last_open_ = std::max(last_open_ + 1, now);
+    request.set_incarnation(last_open_);
+  }
+  if (link.stub == nullptr)
+    link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));
+  const auto open = [&]() -> absl::Status {
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const v1::OpenRingResponse response,
+        rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
+    ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant,
+                              ring::ProducerGrant::Parse(response.grant()));
+    ONEPIECE_ASSIGN_OR_RETURN(link.producer, ring::Producer::Connect(fabric_, grant, {}, clock_));
+    return absl::OkStatus();
+  };
+  absl::Status status = open();
+  if (!status.ok()) {
+    link.next_open = clock_.Now() + link.open_backoff.Next();
+    return base::Annotate(status, "ring of " + link.endpoint.node_id());
+  }
+  ++opened_;
+  link.open_backoff.Reset();
+  link.seen = {};
+  return absl::OkStatus();
+}
+
+void RingOutbox::CountRoundTrips(Link& link) {
+  const fabric::ChannelCounters now = link.producer->channel_counters();
+  operations_ += now.operations - link.seen.operations;
+  round_trips_ += now.chains - link.seen.chains;
+  link.seen = now;
+}
+
+std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint, const Routing& routing) {
+  const std::scoped_lock lock(mutex_);
+  if (pruned_epoch_ != routing.epoch()) {
+    pruned_epoch_ = routing.epoch();
+    std::erase_if(links_, [&](const auto& link) {
+      return !routing.IsAlive(link.first.first, link.first.second);
+    });
+  }
+  std::shared_ptr<Link>& link = links_[{endpoint.node_id(), endpoint.incarnation()}];
+  if (link == nullptr) link = std::make_shared<Link>(endpoint);
+  return link;
+}
+
+// False when there is no time left, or Close() was called.
+bool RingOutbox::Pause(Delivery& delivery) {
+  const base::MonotonicTime until =
+      std::min(delivery.deadline, clock_.Now() + delivery.backoff.Next());
+  std::unique_lock lock(mutex_);
+  clock_.WaitUntil(closed_changed_, lock, {}, until, [&] { return closed_; });
+  return !closed_ && clock_.Now() < delivery.deadline;
+}
+
+absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
+  if (clock_.Now() < delivery.deadline) {
+    return base::MakeError(absl::StatusCode::kCancelled, "OUTBOX_CLOSED", "the outbox is closed");
+  }
+  if (!delivery.any_candidate) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE", "nobody to send it to");
+  }
+  if (delivery.any_busy) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "RING_FULL",
+                           "every ring is busy: " + base::Message(delivery.last_error));
+  }
+  return base::MakeError(absl::StatusCode::kUnavailable, "UNREACHABLE",
+                         base::Message(delivery.last_error));
+}
+
+void RingOutbox::Note(const Delivery& delivery, base::WallTime start,
+                      const absl::StatusOr<Delivered>& result) {
+  const base::WallTime end = clock_.WallNow();
+  const std::string outcome = result.ok() ? "OK" : base::GetReason(result.status()).reason;
+  if (options_.metrics != nullptr) {
+    options_.metrics
+        ->Histogram("onepiece_send_seconds",
+                    "Time from encoding a message to its acknowledgement, by outcome",
+                    telemetry::DurationBuckets(), {{"outcome", outcome}})
+        .Observe(std::chrono::duration<double>(end - start).count());
+  }
+  if (options_.spans == nullptr) return;
+  v1::Span span;
+  span.set_operation("send");
+  span.set_stage(delivery.message.header.stage);
+  span.set_start_unix_ns(start.time_since_epoch().count());
+  span.set_end_unix_ns(end.time_since_epoch().count());
+  auto& attributes = *span.mutable_attributes();
+  attributes["outcome"] = outcome;
+  attributes["bytes"] = std::to_string(delivery.encoded.total_bytes);
+  if (result.ok()) attributes["to"] = result->endpoint.node_id();
+  options_.spans->Record(delivery.message.header.uid, std::move(span));
+}
+
+void RingOutbox::Export(telemetry::Metrics& metrics) const {
+  const auto count = [&](const char* name, const char* help, std::uint64_t total) {
+    telemetry::RaiseTo(metrics.Counter(name, help), static_cast<double>(total));
+  };
+  const OutboxCounters now = counters();
+  count("onepiece_sent_messages_total", "Messages that a ring acknowledged", now.sent);
+  count("onepiece_sent_bytes_total", "Bytes of the messages that a ring acknowledged",
+        now.sent_bytes);
+  count("onepiece_send_busy_total", "Attempts that a ring refused", now.busy);
+  count("onepiece_send_unknown_total", "Attempts whose outcome a resend had to find out",
+        now.unknown);
+  count("onepiece_rings_opened_total", "Rings opened, again or for the first time", now.opened);
+  count("onepiece_fabric_operations_total", "One-sided operations of all sends", now.operations);
+  count("onepiece_fabric_round_trips_total", "Round trips of all sends", now.round_trips);
+}
+
+void RingOutbox::Close() {
+  const std::scoped_lock lock(mutex_);
+  closed_ = true;
+  closed_changed_.notify_all();
+}
+
+OutboxCounters RingOutbox::counters() const {
+  return {.sent = sent_,
+          .sent_bytes = sent_bytes_,
+          .busy = busy_,
+          .unknown = unknown_,
+          .opened = opened_,
+          .operations = operations_,
+          .round_trips = round_trips_};
+}
+
+}  // namespace
+
+Target Target::Stage(std::string app, std::string stage) {
+  return {.order = Order::kRoundRobin,
+          .candidates = [app = std::move(app), stage = std::move(stage)](const Routing& routing) {
+            const std::span<const v1::Endpoint> instances = routing.Instances(app, stage);
+            return std::vector<v1::Endpoint>(instances.begin(), instances.end());
+          }};
+}
+
+Target Target::DatabasesFor(const base::Uid& uid) {
+  return {.order = Order::kAsGiven,
+          .candidates = [uid](const Routing& routing) { return routing.DatabasesFor(uid); }};
+}
+
+Target Target::Nodes(std::vector<v1::Endpoint> endpoints) {
+  return {.order = Order::kAsGiven,
+          .candidates = [endpoints = std::move(endpoints)](const Routing&) { return endpoints; }};
+}
+
+std::unique_ptr<Outbox> Outbox::Create(fabric::Fabric& fabric, OutboxOptions options,
+                                       base::Clock& clock) {
+  ONEPIECE_CHECK(options.routing != nullptr);
+  return std::make_unique<RingOutbox>(fabric, std::move(options), clock);
+}
+
+}  // namespace onepiece::node

@@ -1,0 +1,85 @@
+#include "cluster/node/routing.h"
+
+#include <algorithm>
+#include <span>
+
+namespace onepiece::node {
+namespace {
+
+std::vector<v1::Endpoint> ToVector(const google::protobuf::RepeatedPtrField<v1::Endpoint>& field) {
+  return {field.begin(), field.end()};
+}
+
+}  // namespace
+
+Routing::Routing(v1::RoutingTable table) : table_(std::move(table)) {
+  for (int i = 0; i < table_.workflows_size(); ++i) {
+    workflows_.emplace(table_.workflows(i).app_id(), i);
+  }
+  for (const v1::Route& route : table_.routes()) {
+    std::vector<v1::Endpoint> instances = ToVector(route.instances());
+    std::ranges::sort(instances, {}, &v1::Endpoint::node_id);
+    instances_[{route.app_id(), route.stage()}] = std::move(instances);
+  }
+  for (const v1::Endpoint& node : table_.alive())
+    alive_.emplace(node.node_id(), node.incarnation());
+}
+
+const v1::Workflow* Routing::FindWorkflow(std::string_view app) const {
+  const auto found = workflows_.find(app);
+  return found == workflows_.end() ? nullptr : &table_.workflows(found->second);
+}
+
+std::optional<int> Routing::StageIndex(std::string_view app, std::string_view stage) const {
+  const v1::Workflow* workflow = FindWorkflow(app);
+  if (workflow == nullptr) return std::nullopt;
+  for (int i = 0; i < workflow->stages_size(); ++i) {
+    if (workflow->stages(i).stage() == stage) return i;
+  }
+  return std::nullopt;
+}
+
+const v1::StageSpec* Routing::NextStage(std::string_view app, std::string_view stage) const {
+  const std::optional<int> index = StageIndex(app, stage);
+  if (!index.has_value()) return nullptr;
+  const v1::Workflow& workflow = *FindWorkflow(app);
+  return *index + 1 < workflow.stages_size() ? &workflow.stages(*index + 1) : nullptr;
+}
+
+std::span<const v1::Endpoint> Routing::Instances(std::string_view app,
+                                                 std::string_view stage) const {
+  const auto found = instances_.find({std::string(app), std::string(stage)});
+  if (found == instances_.end()) return {};
+  return found->second;
+}
+
+bool Routing::IsAlive(std::string_view node_id, std::uint64_t incarnation) const {
+  return alive_.contains({std::string(node_id), incarnation});
+}
+
+std::vector<v1::Endpoint> Routing::DatabasesFor(const base::Uid& uid) const {
+  std::vector<v1::Endpoint> databases = Databases();
+  std::ranges::sort(databases, [&](const v1::Endpoint& a, const v1::Endpoint& b) {
+    const std::uint64_t weight_a = RendezvousWeight(uid, a.node_id());
+    const std::uint64_t weight_b = RendezvousWeight(uid, b.node_id());
+    return weight_a != weight_b ? weight_a > weight_b : a.node_id() < b.node_id();
+  });
+  return databases;
+}
+
+std::vector<v1::Endpoint> Routing::Databases() const { return ToVector(table_.databases()); }
+
+std::vector<v1::Endpoint> Routing::Proxies() const { return ToVector(table_.proxies()); }
+
+std::uint64_t RendezvousWeight(const base::Uid& uid, std::string_view node_id) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a offset basis and prime.
+  const auto add = [&hash](std::uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (const std::uint8_t byte : uid.bytes()) add(byte);
+  for (const char byte : node_id) add(static_cast<std::uint8_t>(byte));
+  // FNV leaves the last bytes in the low bits only; names that differ at their end need the mixer.
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+  return hash ^ (hash >> 31);
+}
+
+}  // namespace onepiece::node

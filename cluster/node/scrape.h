@@ -1,0 +1,42 @@
+// Numbers that an object counts itself, shown as metrics. Internal to cluster/node.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "cluster/telemetry/metrics.h"
+
+namespace onepiece::node {
+
+/// Runs `update` before every scrape for as long as it lives, which may be shorter than the metrics
+/// do.
+///
+/// Threading  `update` runs on the scraping thread. Destruction waits for one under way.
+class ScrapeHook {
+ public:
+  ScrapeHook(telemetry::Metrics* metrics, std::function<void(telemetry::Metrics&)> update) {
+    if (metrics == nullptr) return;
+    shared_->update = std::move(update);
+    metrics->OnScrape([shared = shared_, metrics] {
+      const std::scoped_lock lock(shared->mutex);
+      if (shared->update) shared->update(*metrics);
+    });
+  }
+  ~ScrapeHook() {
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->update = nullptr;
+  }
+  ScrapeHook(const ScrapeHook&) = delete;
+  ScrapeHook& operator=(const ScrapeHook&) = delete;
+
+ private:
+  struct Shared {
+    std::mutex mutex;
+    std::function<void(telemetry::Metrics&)> update;  // Guarded by mutex.
+  };
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
+
+}  // namespace onepiece::node

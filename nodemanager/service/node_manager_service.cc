@@ -1,0 +1,243 @@
+#include "nodemanager/service/node_manager_service.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/rpc/status.h"
+#include "nodemanager/service/cluster_view.h"
+#include "nodemanager/state/workflow_check.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+// The synchronous API tells nobody that a client has left: streams look this often.
+constexpr auto kCancellationPoll = std::chrono::milliseconds(200);
+
+const absl::Status& ClientLeft() {
+  static const absl::Status status =
+      base::MakeError(absl::StatusCode::kCancelled, "CLIENT_LEFT", "the client ended the stream");
+  return status;
+}
+
+absl::Status WorkflowUnknown(const std::string& app_id) {
+  return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
+                         absl::StrCat("there is no workflow '", app_id, "'"), {{"app_id", app_id}});
+}
+
+class CountedStream {
+ public:
+  explicit CountedStream(std::atomic<int>& count) : count_(count), number_(++count) {}
+  ~CountedStream() { --count_; }
+  CountedStream(const CountedStream&) = delete;
+  CountedStream& operator=(const CountedStream&) = delete;
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  std::atomic<int>& count_;
+  const int number_;
+};
+
+}  // namespace
+
+grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
+                                              v1::RegisterNodeResponse* response) {
+  v1::Command command;
+  command.set_request_id(request->request_id());
+  v1::Node& node = *command.mutable_register_node();
+  node = request->node();
+  if (node.workflow_set().empty()) node.set_workflow_set("default");
+  if (const absl::Status status = CheckNode(node); !status.ok()) return rpc::ToGrpc(status);
+  const auto result = controller_.Propose(std::move(command));
+  if (!result.ok()) return rpc::ToGrpc(result.status());
+  absl::Status status;
+  controller_.Read([&](const StateMachine& state) {
+    const auto known = state.nodes().find(request->node().node_id());
+    // A remembered answer says nothing about what has happened since.
+    if (known == state.nodes().end() || known->second.node().incarnation() != request->node().incarnation() ||
+        !IsAlive(known->second.node())) {
+      status = base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION",
+                               "this incarnation was registered before and is dead now");
+      return;
+    }
+    *response->mutable_node() = known->second.node();
+    response->set_cluster_id(state.cluster_id());
+    response->set_cluster_secret(state.cluster_secret());
+  });
+  response->set_report_interval_ms(options_.report_interval_ms);
+  return rpc::ToGrpc(status);
+}
+
+grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
+                                            v1::ReportNodeResponse* response) {
+  const auto epoch = controller_.Report(*request);
+  if (!epoch.ok()) return rpc::ToGrpc(epoch.status());
+  response->set_epoch(*epoch);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest* request,
+                                                google::protobuf::Empty*) {
+  v1::Command command;
+  v1::EndNode& end = *command.mutable_end_node();
+  end.set_node_id(request->node_id());
+  end.set_incarnation(request->incarnation());
+  end.set_detail("said goodbye");
+  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+}
+
+absl::Status NodeManagerService::Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send) {
+  const CountedStream stream(streams_);
+  if (stream.number() > options_.max_streams) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
+                           absl::StrCat("at most ", options_.max_streams, " streams at a time"));
+  }
+  while (!stopping_.stop_requested()) {
+    const std::uint64_t version = controller_.version();
+    ONEPIECE_RETURN_IF_ERROR(send());
+    controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + kCancellationPoll);
+    if (context.IsCancelled()) return ClientLeft();
+  }
+  return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN", "the NodeManager is shutting down");
+}
+
+absl::StatusOr<v1::Assignment> NodeManagerService::FindAssignment(const v1::WatchAssignmentRequest& request) const {
+  absl::StatusOr<v1::Assignment> found;
+  controller_.Read([&](const StateMachine& state) {
+    const auto known = state.nodes().find(request.node_id());
+    if (known == state.nodes().end()) {
+      found = base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
+                              absl::StrCat("node '", request.node_id(), "' is not registered"));
+    } else if (known->second.node().incarnation() != request.incarnation() || !IsAlive(known->second.node())) {
+      found = base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION",
+                              absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
+    } else {
+      found = known->second.node().assignment();
+    }
+  });
+  return found;
+}
+
+grpc::Status NodeManagerService::WatchAssignment(grpc::ServerContext* context,
+                                                 const v1::WatchAssignmentRequest* request,
+                                                 grpc::ServerWriter<v1::Assignment>* writer) {
+  std::optional<std::uint64_t> sent;
+  return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::Assignment assignment, FindAssignment(*request));
+    if (sent == assignment.epoch()) return absl::OkStatus();
+    sent = assignment.epoch();
+    return writer->Write(assignment) ? absl::OkStatus() : ClientLeft();
+  }));
+}
+
+grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
+                                              grpc::ServerWriter<v1::RoutingTable>* writer) {
+  const std::string workflow_set = request->workflow_set().empty() ? "default" : request->workflow_set();
+  std::optional<std::uint64_t> sent;
+  return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
+    v1::RoutingTable table;
+    controller_.Read([&](const StateMachine& state) {
+      if (sent != state.epoch()) table = state.Routing(workflow_set);
+      table.set_epoch(state.epoch());
+    });
+    if (sent == table.epoch()) return absl::OkStatus();
+    sent = table.epoch();
+    return writer->Write(table) ? absl::OkStatus() : ClientLeft();
+  }));
+}
+
+grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest* request,
+                                             v1::ListProxiesResponse* response) {
+  controller_.Read([&](const StateMachine& state) { *response = MakeProxyList(state, request->workflow_set()); });
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
+                                            v1::Cluster* response) {
+  controller_.Read([&](const StateMachine& state) { *response = MakeSnapshot(state); });
+  for (v1::Node& node : *response->mutable_nodes()) controller_.AddTelemetry(node);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context, const v1::WatchClusterRequest* request,
+                                              grpc::ServerWriter<v1::ClusterEvent>* writer) {
+  std::uint64_t known = request->start_revision();
+  base::MonotonicTime last_sent = base::SystemClock().Now();
+  return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
+    std::vector<v1::ClusterEvent> events;
+    controller_.Read([&](const StateMachine& state) {
+      if (known == 0 || known != state.revision()) events = ChangesAfter(state, known);
+    });
+    const base::MonotonicTime now = base::SystemClock().Now();
+    // Before the silence reaches the promised limit, with room for a late poll.
+    if (events.empty() && now - last_sent >= options_.heartbeat - 2 * kCancellationPoll) {
+      events.emplace_back().set_revision(known);
+    }
+    for (v1::ClusterEvent& event : events) {
+      if (event.has_node()) controller_.AddTelemetry(*event.mutable_node());
+      if (event.has_snapshot()) {
+        for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes()) controller_.AddTelemetry(node);
+      }
+      if (!writer->Write(event)) return ClientLeft();
+      known = event.revision();
+      last_sent = now;
+    }
+    return absl::OkStatus();
+  }));
+}
+
+absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string& app_id) const {
+  absl::StatusOr<v1::Workflow> found = WorkflowUnknown(app_id);
+  controller_.Read([&](const StateMachine& state) {
+    const auto known = state.workflows().find(app_id);
+    if (known != state.workflows().end()) found = known->second.workflow();
+  });
+  return found;
+}
+
+grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*, const v1::ApplyWorkflowRequest* request,
+                                               v1::Workflow* response) {
+  if (const absl::Status status = CheckWorkflow(request->workflow()); !status.ok()) return rpc::ToGrpc(status);
+  if (request->validate_only()) {
+    *response = request->workflow();
+    response->set_name("workflows/" + response->app_id());
+    return grpc::Status::OK;
+  }
+  v1::Command command;
+  command.set_request_id(request->request_id());
+  *command.mutable_apply_workflow() = request->workflow();
+  if (const auto result = controller_.Propose(std::move(command)); !result.ok()) return rpc::ToGrpc(result.status());
+  auto workflow = FindWorkflow(request->workflow().app_id());
+  if (!workflow.ok()) return rpc::ToGrpc(workflow.status());
+  *response = *std::move(workflow);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeManagerService::GetWorkflow(grpc::ServerContext*, const v1::GetWorkflowRequest* request,
+                                             v1::Workflow* response) {
+  const auto app_id = AppIdOfName(request->name());
+  if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
+  auto workflow = FindWorkflow(*app_id);
+  if (!workflow.ok()) return rpc::ToGrpc(workflow.status());
+  *response = *std::move(workflow);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*, const v1::ListWorkflowsRequest* request,
+                                               v1::ListWorkflowsResponse* response) {
+  absl::StatusOr<v1::ListWorkflowsResponse> page;
+  controller_.Read([&](const StateMachine& state) { page = MakeWorkflowPage(state, *request); });
+  if (!page.ok()) return rpc::ToGrpc(page.status());
+  *response = *std::move(page);
+  return grpc::Status::OK;
+}
+
+grpc::Status NodeManagerService::DeleteWorkflow(grpc::ServerContext*, const v1::DeleteWorkflowRequest* request,
+                                                google::protobuf::Empty*) {
+  const auto app_id = AppIdOfName(request->name());
+  if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
+  v1::Command command;
+  command.set_delete_workflow(*app_id);
+  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+}
+
+}  // namespace onepiece::nodemanager

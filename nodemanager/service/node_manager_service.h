@@ -1,0 +1,67 @@
+// NodeManagerService over gRPC.
+#pragma once
+
+#include <atomic>
+#include <stop_token>
+
+#include "cluster/base/clock.h"
+#include "nodemanager/service/controller.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Every error carries a reason (google.rpc.ErrorInfo). Streams coalesce: a slow reader gets the newest state, never
+/// a backlog.
+///
+/// Ownership  Borrows the controller.
+/// Threading  Thread-safe. A stream holds a thread of the server until its client leaves or `stopping` is requested.
+class NodeManagerService final : public v1::NodeManagerService::Service {
+ public:
+  struct Options {
+    int report_interval_ms = 500;  ///< What nodes are told.
+    base::Duration heartbeat = std::chrono::seconds(5);  ///< Longest silence of WatchCluster.
+    int max_streams = 192;         ///< More: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). Below the server's threads.
+  };
+  NodeManagerService(Controller& controller, std::stop_token stopping, Options options)
+      : controller_(controller), stopping_(std::move(stopping)), options_(options) {}
+
+  [[nodiscard]] int streams() const { return streams_.load(); }
+
+  grpc::Status RegisterNode(grpc::ServerContext* context, const v1::RegisterNodeRequest* request,
+                            v1::RegisterNodeResponse* response) override;
+  grpc::Status ReportNode(grpc::ServerContext* context, const v1::ReportNodeRequest* request,
+                          v1::ReportNodeResponse* response) override;
+  grpc::Status DeregisterNode(grpc::ServerContext* context, const v1::DeregisterNodeRequest* request,
+                              google::protobuf::Empty* response) override;
+  grpc::Status WatchAssignment(grpc::ServerContext* context, const v1::WatchAssignmentRequest* request,
+                               grpc::ServerWriter<v1::Assignment>* writer) override;
+  grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
+                            grpc::ServerWriter<v1::RoutingTable>* writer) override;
+  grpc::Status ListProxies(grpc::ServerContext* context, const v1::ListProxiesRequest* request,
+                           v1::ListProxiesResponse* response) override;
+  grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,
+                          v1::Cluster* response) override;
+  grpc::Status WatchCluster(grpc::ServerContext* context, const v1::WatchClusterRequest* request,
+                            grpc::ServerWriter<v1::ClusterEvent>* writer) override;
+  grpc::Status ApplyWorkflow(grpc::ServerContext* context, const v1::ApplyWorkflowRequest* request,
+                             v1::Workflow* response) override;
+  grpc::Status GetWorkflow(grpc::ServerContext* context, const v1::GetWorkflowRequest* request,
+                           v1::Workflow* response) override;
+  grpc::Status ListWorkflows(grpc::ServerContext* context, const v1::ListWorkflowsRequest* request,
+                             v1::ListWorkflowsResponse* response) override;
+  grpc::Status DeleteWorkflow(grpc::ServerContext* context, const v1::DeleteWorkflowRequest* request,
+                              google::protobuf::Empty* response) override;
+
+ private:
+  absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id) const;
+  absl::StatusOr<v1::Assignment> FindAssignment(const v1::WatchAssignmentRequest& request) const;
+  // Calls `send` now and after every change until it returns an error, the client leaves or the server stops.
+  absl::Status Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send);
+
+  Controller& controller_;
+  const std::stop_token stopping_;
+  const Options options_;
+  std::atomic<int> streams_{0};
+};
+
+}  // namespace onepiece::nodemanager

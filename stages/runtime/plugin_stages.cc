@@ -1,0 +1,40 @@
+#include "stages/runtime/plugin_stages.h"
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "stages/sdk/plugin_loader.h"
+
+namespace onepiece::runtime {
+namespace {
+
+struct Plugins {
+  std::mutex mutex;
+  // Guarded by mutex.
+  sdk::PluginLoader loader;
+  std::set<std::string> loaded;
+};
+
+}  // namespace
+
+TaskManager::StageSource StagesFromPlugins(std::string directory) {
+  if (directory.empty()) directory = sdk::PluginLoader::DefaultDirectory();
+  return [plugins = std::make_shared<Plugins>(), directory = std::move(directory)](
+             const std::string& plugin, const std::string& stage) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
+    // The name comes from a workflow: it may name a file in the folder, nothing else.
+    if (plugin.empty() || plugin.find('/') != std::string::npos || plugin.front() == '.') {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PLUGIN_NAME",
+                             "'" + plugin + "' is not the name of a plug-in");
+    }
+    const std::lock_guard lock(plugins->mutex);
+    if (!plugins->loaded.contains(plugin)) {
+      ONEPIECE_RETURN_IF_ERROR(plugins->loader.LoadFile(directory + "/" + plugin + ".so"));
+      plugins->loaded.insert(plugin);
+    }
+    return plugins->loader.Create(stage);
+  };
+}
+
+}  // namespace onepiece::runtime

@@ -1,0 +1,90 @@
+// RequestScheduler: the queue between an instance's ring and its task workers (DESIGN §4.4).
+//
+// Work is copied out of the ring into this bounded queue, so that ring bytes are never held for a computation; when
+// the queue is full the ring fills up behind it and senders see BUSY.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <tuple>
+
+#include "cluster/base/clock.h"
+#include "stages/runtime/work_item.h"
+
+namespace onepiece::runtime {
+
+/// Which item a free worker gets. Externally synchronised by RequestScheduler.
+class SchedulingStrategy {
+ public:
+  virtual ~SchedulingStrategy() = default;
+  virtual void Push(WorkItem item) = 0;
+  /// The next item, or nullopt when there is none.
+  virtual std::optional<WorkItem> Pop() = 0;
+  /// Removes the job's items and returns how many there were.
+  virtual std::size_t Remove(const base::Uid& uid) = 0;
+  [[nodiscard]] virtual std::size_t size() const = 0;
+};
+
+/// Individual mode: one shared queue that idle workers pull from; higher priority first, then arrival order.
+class IndividualMode final : public SchedulingStrategy {
+ public:
+  void Push(WorkItem item) override;
+  std::optional<WorkItem> Pop() override;
+  std::size_t Remove(const base::Uid& uid) override;
+  [[nodiscard]] std::size_t size() const override { return queue_.size(); }
+
+ private:
+  using Key = std::pair<std::int64_t, std::uint64_t>;  // −priority, arrival number.
+  std::map<Key, WorkItem> queue_;
+  std::uint64_t next_number_ = 0;
+};
+
+/// Thread-safe. Waiting calls end at their deadline or when their stop token is triggered.
+class RequestScheduler {
+ public:
+  struct Options {
+    std::size_t max_queued = 64;
+    std::size_t remembered = 4096;  ///< Items and cancelled jobs recognised when they come again.
+  };
+  enum class Admission : std::uint8_t { kQueued, kDuplicate, kCancelled };
+
+  RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy, base::Clock& clock);
+
+  /// Waits until Push would stay within max_queued.
+  bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
+  /// Queues an item; a second item of the same (uid, stage, attempt) and those of cancelled jobs are dropped and
+  /// counted.
+  Admission Push(WorkItem item);
+  /// Waits for an item.
+  std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
+  /// Drops the job's queued items and lets IsCancelled answer true from now on.
+  void Cancel(const base::Uid& uid);
+  [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
+  [[nodiscard]] std::size_t queued() const;
+  [[nodiscard]] std::uint64_t duplicates() const;
+
+ private:
+  using ItemKey = std::tuple<base::Uid, std::string, std::uint32_t>;
+
+  const Options options_;
+  base::Clock& clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  // Guarded by mutex_.
+  std::unique_ptr<SchedulingStrategy> strategy_;
+  std::set<ItemKey> seen_;
+  std::deque<ItemKey> seen_order_;
+  std::set<base::Uid> cancelled_;
+  std::deque<base::Uid> cancelled_order_;
+  std::uint64_t duplicates_ = 0;
+};
+
+}  // namespace onepiece::runtime

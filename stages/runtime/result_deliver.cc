@@ -1,0 +1,47 @@
+#include "stages/runtime/result_deliver.h"
+
+#include <utility>
+
+namespace onepiece::runtime {
+namespace {
+
+constexpr auto kForever = std::chrono::hours(24 * 365);  // Ends by notification or stop.
+
+}  // namespace
+
+ResultDeliver::ResultDeliver(std::size_t max_queued, Deliver deliver, base::Clock& clock)
+    : max_queued_(max_queued),
+      deliver_(std::move(deliver)),
+      clock_(clock),
+      thread_([this](const std::stop_token& stop) { Main(stop); }) {}
+
+ResultDeliver::~ResultDeliver() = default;
+
+void ResultDeliver::Submit(FinishedWork work) {
+  std::unique_lock lock(mutex_);
+  clock_.WaitUntil(changed_, lock, thread_.get_stop_token(), clock_.Now() + kForever,
+                   [this] { return queue_.size() < max_queued_; });
+  queue_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+std::size_t ResultDeliver::queued() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+void ResultDeliver::Main(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kForever, [this] { return !queue_.empty(); });
+    if (queue_.empty()) return;
+    FinishedWork work = std::move(queue_.front());
+    queue_.pop_front();
+    changed_.notify_all();
+    lock.unlock();
+    deliver_(std::move(work));
+    lock.lock();
+  }
+}
+
+}  // namespace onepiece::runtime

@@ -1,0 +1,45 @@
+// ResultDeliver: hands finished work to the next hop on its own thread, so that a worker computes the next job while
+// the last one travels (DESIGN §4.5).
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "cluster/base/clock.h"
+#include "stages/runtime/work_item.h"
+
+namespace onepiece::runtime {
+
+/// A bounded queue in front of one thread. Thread-safe.
+class ResultDeliver {
+ public:
+  /// Sends one finished item and settles its fate (next hop, database, or a failed job); called on the thread.
+  using Deliver = std::function<void(FinishedWork)>;
+
+  ResultDeliver(std::size_t max_queued, Deliver deliver, base::Clock& clock);
+  /// Delivers what is queued, then ends the thread.
+  ~ResultDeliver();
+  ResultDeliver(const ResultDeliver&) = delete;
+  ResultDeliver& operator=(const ResultDeliver&) = delete;
+
+  /// Queues an item; waits for room, which is the backpressure on the worker. Never drops.
+  void Submit(FinishedWork work);
+  [[nodiscard]] std::size_t queued() const;
+
+ private:
+  void Main(const std::stop_token& stop);
+
+  const std::size_t max_queued_;
+  const Deliver deliver_;
+  base::Clock& clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<FinishedWork> queue_;  // Guarded by mutex_.
+  std::jthread thread_;
+};
+
+}  // namespace onepiece::runtime

@@ -1,0 +1,69 @@
+#include "stages/runtime/stage_runner.h"
+
+#include <exception>
+#include <string>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::runtime {
+namespace {
+
+class RunnerContext final : public sdk::StageContext {
+ public:
+  RunnerContext(const message::Message& message, const RunOptions& options)
+      : message_(message), options_(options) {}
+
+  const base::Uid& uid() const override { return message_.header.uid; }
+  const sdk::Parameters& parameters() const override { return message_.parameters; }
+
+  absl::Status Progress(int step, int steps) override {
+    if (options_.progress) options_.progress(step, steps);
+    return Check();
+  }
+
+  absl::Status Check() const {
+    if (options_.cancelled && options_.cancelled()) {
+      return base::MakeError(absl::StatusCode::kCancelled, "CANCELLED", "the job was cancelled");
+    }
+    if (options_.clock->WallNow() >= message_.header.deadline) {
+      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+                             "the job's deadline passed");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const message::Message& message_;
+  const RunOptions& options_;
+};
+
+absl::Status CheckPresent(const std::vector<std::string>& names, const std::vector<message::Artifact>& artifacts,
+                          absl::StatusCode code, const std::string& what) {
+  for (const auto& name : names) {
+    if (message::FindArtifact(artifacts, name) == nullptr) {
+      return base::MakeError(code, "MISSING_ARTIFACT", what + " '" + name + "' is missing", {{"artifact", name}});
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage, const message::Message& message,
+                                                        const RunOptions& options) {
+  const sdk::StageInfo info = stage.Info();
+  ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.inputs, message.artifacts, absl::StatusCode::kInvalidArgument,
+                                        "input of stage " + info.name));
+  RunnerContext context(message, options);
+  ONEPIECE_RETURN_IF_ERROR(context.Check());
+  try {
+    ONEPIECE_ASSIGN_OR_RETURN(auto outputs, stage.Run(context, message.artifacts));
+    ONEPIECE_RETURN_IF_ERROR(
+        CheckPresent(info.outputs, outputs, absl::StatusCode::kInternal, "output of stage " + info.name));
+    return outputs;
+  } catch (const std::exception& error) {
+    return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED", info.name + ": " + error.what());
+  }
+}
+
+}  // namespace onepiece::runtime

@@ -1,0 +1,43 @@
+// What moves through an instance: work that came in, and what became of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/message/message.h"
+
+namespace onepiece::runtime {
+
+/// One job's input of one stage, copied out of the ring.
+struct WorkItem {
+  message::Message message;
+  base::WallTime arrival_time{};  ///< When the copy out was done.
+};
+
+/// Where the item's time went in this instance.
+struct WorkTiming {
+  base::Duration transfer{};  ///< Sender's encoding to arrival here.
+  base::Duration queued{};    ///< Arrival to start.
+  base::Duration compute{};   ///< Start to end of Stage::Run.
+};
+
+/// An item whose stage has run, or could not.
+struct FinishedWork {
+  WorkItem item;
+  WorkTiming timing;
+  absl::StatusOr<std::vector<message::Artifact>> outputs;
+};
+
+/// Told what happens to items. Called on worker threads, one call at a time for each item; must not block long.
+class WorkEvents {
+ public:
+  virtual ~WorkEvents() = default;
+  virtual void Started(const WorkItem& item) = 0;
+  virtual void Progressed(const WorkItem& item, int step, int steps) = 0;
+  /// Takes the item over. May wait for room downstream: that is the backpressure on the worker.
+  virtual void Finished(FinishedWork work) = 0;
+};
+
+}  // namespace onepiece::runtime

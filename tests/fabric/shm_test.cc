@@ -1,0 +1,190 @@
+// What is particular to shared memory: names, processes, a full file system.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <QtTest>
+#include <array>
+
+#include "cluster/base/status.h"
+#include "cluster/fabric/fabric.h"
+
+namespace onepiece::fabric {
+namespace {
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+// A child process that has registered a region and waits to be killed.
+struct Child {
+  pid_t pid = -1;
+  RemoteRegion remote;
+  void Kill() {
+    if (pid > 0) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+    pid = -1;
+  }
+  ~Child() { Kill(); }
+};
+
+void StartChild(const std::string& cluster, Child& child) {
+  int fds[2];
+  QCOMPARE(pipe(fds), 0);
+  child.pid = fork();
+  QVERIFY(child.pid >= 0);
+  if (child.pid == 0) {
+    auto fabric = Fabric::Open("shm://" + cluster);
+    auto region = (*fabric)->Register(4096, "child");
+    const std::string bytes = (*region)->remote().Serialize();
+    if (write(fds[1], bytes.data(), bytes.size()) < 0) _exit(1);
+    close(fds[1]);
+    while (true) pause();
+  }
+  close(fds[1]);
+  std::string bytes;
+  std::array<char, 512> buffer;
+  for (ssize_t count; (count = read(fds[0], buffer.data(), buffer.size())) > 0;) {
+    bytes.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  close(fds[0]);
+  auto remote = RemoteRegion::Parse(bytes);
+  QVERIFY(remote.ok());
+  child.remote = *remote;
+}
+
+}  // namespace
+
+class ShmTest : public QObject {
+  Q_OBJECT
+
+  std::string cluster_ = "shm-" + std::to_string(getpid());
+  std::unique_ptr<Fabric> fabric_;
+
+ private Q_SLOTS:
+  void init() {
+    auto fabric = Fabric::Open("shm://" + cluster_);
+    QVERIFY(fabric.ok());
+    fabric_ = *std::move(fabric);
+  }
+
+  void Open_RefusesWhatItIsNot_data() {
+    QTest::addColumn<QString>("uri");
+    QTest::addColumn<QString>("reason");
+    QTest::newRow("no scheme") << "cluster"
+                               << "BAD_FABRIC_URI";
+    QTest::newRow("unknown scheme") << "tcp://x"
+                                    << "BAD_FABRIC_URI";
+    QTest::newRow("no cluster") << "shm://"
+                                << "BAD_FABRIC_URI";
+    QTest::newRow("path in the name") << "shm://../x"
+                                      << "BAD_FABRIC_URI";
+    QTest::newRow("dot in the name") << "shm://a.b"
+                                     << "BAD_FABRIC_URI";
+    QTest::newRow("verbs") << "verbs://mlx5_0"
+                           << "FABRIC_NOT_BUILT";
+    QTest::newRow("ucx") << "ucx://"
+                         << "FABRIC_NOT_BUILT";
+  }
+  void Open_RefusesWhatItIsNot() {
+    QFETCH(QString, uri);
+    QFETCH(QString, reason);
+    QCOMPARE(QString::fromStdString(Reason(Fabric::Open(uri.toStdString()).status())), reason);
+  }
+
+  void Parse_ReturnsWhatSerializeWroteAndNothingElse() {
+    const RemoteRegion region{
+        .backend = "shm", .address = "/onepiece.c.1-2-3.x", .length_bytes = 64, .key = 5};
+    const std::string bytes = region.Serialize();
+    auto parsed = RemoteRegion::Parse(bytes);
+    QVERIFY(parsed.ok());
+    QVERIFY(*parsed == region);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      QCOMPARE(Reason(RemoteRegion::Parse(bytes.substr(0, size)).status()),
+               std::string("MALFORMED_REGION"));
+    }
+    QVERIFY(!RemoteRegion::Parse(bytes + "x").ok());
+    std::string huge = bytes;
+    huge.replace(8, 8, 8, '\xff');
+    QVERIFY(!RemoteRegion::Parse(huge).ok());
+  }
+
+  void Register_NamesASegmentOfOursOnlyForUs() {
+    auto region = fabric_->Register(4096, "mine");
+    QVERIFY(region.ok());
+    const std::string path = "/dev/shm" + (*region)->remote().address;
+    struct stat info {};
+    QCOMPARE(stat(path.c_str(), &info), 0);
+    QCOMPARE(info.st_mode & 0777u, 0600u);
+    QVERIFY(path.starts_with("/dev/shm/onepiece." + cluster_ + "."));
+    region->reset();
+    QVERIFY(stat(path.c_str(), &info) != 0);
+  }
+
+  void Register_AnswersResourceExhaustedWhenShmIsFull() {
+    auto region = fabric_->Register(std::uint64_t{1} << 44, "huge");
+    QCOMPARE(region.status().code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(region.status()), std::string("SHARED_MEMORY_FULL"));
+    const auto leftover = base::GetReason(region.status()).metadata.at("segment");
+    QVERIFY(shm_unlink(leftover.c_str()) != 0);
+  }
+
+  void Connect_ReachesAnotherProcessAndNoticesItsDeath() {
+    Child child;
+    StartChild(cluster_, child);
+    auto channel = fabric_->Connect(child.remote);
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+    const auto soon = [] { return base::SystemClock().Now() + std::chrono::seconds(10); };
+    std::uint64_t old_value = 1;
+    const Op op = Op::FetchAdd("add", 0, 5, &old_value);
+    QVERIFY((*channel)->Execute({&op, 1}, soon()).ok());
+    QCOMPARE(old_value, std::uint64_t{0});
+
+    child.Kill();
+    absl::Status status;
+    const auto limit = soon();
+    while (status.ok() && base::SystemClock().Now() < limit) {
+      status = (*channel)->Execute({&op, 1}, soon());
+    }
+    QCOMPARE(Reason(status), std::string("PEER_GONE"));
+    QCOMPARE(Reason(fabric_->Connect(child.remote).status()), std::string("PEER_GONE"));
+    auto removed = UnlinkStale(cluster_);
+    QVERIFY(removed.ok());
+    QCOMPARE(*removed, 1);
+  }
+
+  void UnlinkStale_LeavesSegmentsOfTheLivingAndOfOthers() {
+    auto region = fabric_->Register(4096, "mine");
+    QVERIFY(region.ok());
+    Child child;
+    StartChild(cluster_ + "-other", child);
+    child.Kill();
+    auto removed = UnlinkStale(cluster_);
+    QVERIFY(removed.ok());
+    QCOMPARE(*removed, 0);
+    QCOMPARE(*UnlinkStale(cluster_ + "-other"), 1);
+    QVERIFY(fabric_->Connect((*region)->remote()).ok());
+  }
+
+  void Watch_TellsDeadFromAliveAndReusedIds() {
+    auto self = fabric_->Watch(fabric_->Self());
+    QVERIFY(self.ok());
+    QVERIFY(!(*self)->IsDead());
+    PeerIdentity reused = fabric_->Self();
+    ++reused.start_time;
+    auto other = fabric_->Watch(reused);
+    QVERIFY(other.ok());
+    QVERIFY((*other)->IsDead());
+    auto nobody = fabric_->Watch({});
+    QVERIFY(nobody.ok());
+    QVERIFY((*nobody)->IsDead());
+  }
+};
+
+}  // namespace onepiece::fabric
+
+QTEST_GUILESS_MAIN(onepiece::fabric::ShmTest)
+#include "shm_test.moc"

@@ -1,0 +1,98 @@
+#include "stages/runtime/request_scheduler.h"
+
+#include <QtTest>
+#include <thread>
+
+namespace onepiece::runtime {
+namespace {
+
+constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
+
+WorkItem Item(const base::Uid& uid, int priority = 0, std::uint32_t attempt = 0) {
+  WorkItem item;
+  item.message.header.uid = uid;
+  item.message.header.stage = "s";
+  item.message.header.priority = priority;
+  item.message.header.attempt = attempt;
+  return item;
+}
+
+struct Fixture {
+  explicit Fixture(std::size_t max_queued = 64)
+      : scheduler({.max_queued = max_queued, .remembered = 8}, std::make_unique<IndividualMode>(), clock) {}
+  std::optional<WorkItem> Pop() { return scheduler.Pop({}, clock.Now()); }
+
+  base::ManualClock clock;
+  RequestScheduler scheduler;
+};
+
+}  // namespace
+
+class RequestSchedulerTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Pop_PrefersPriorityThenArrival() {
+    Fixture f;
+    const auto first = base::Uid::GenerateRandom();
+    const auto second = base::Uid::GenerateRandom();
+    const auto urgent = base::Uid::GenerateRandom();
+    f.scheduler.Push(Item(first));
+    f.scheduler.Push(Item(second));
+    f.scheduler.Push(Item(urgent, 5));
+    QVERIFY(f.Pop()->message.header.uid == urgent);
+    QVERIFY(f.Pop()->message.header.uid == first);
+    QVERIFY(f.Pop()->message.header.uid == second);
+    QVERIFY(!f.Pop().has_value());
+  }
+
+  void Push_DropsASecondCopyEvenAfterTheFirstWasTaken() {
+    Fixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    QVERIFY(f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kQueued);
+    QVERIFY(f.Pop().has_value());
+    QVERIFY(f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kDuplicate);
+    QCOMPARE(f.scheduler.duplicates(), std::uint64_t{1});
+    QVERIFY(f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kQueued);
+  }
+
+  void Cancel_RemovesQueuedWorkAndRefusesLaterWork() {
+    Fixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    const auto other = base::Uid::GenerateRandom();
+    f.scheduler.Push(Item(uid));
+    f.scheduler.Push(Item(other));
+    f.scheduler.Cancel(uid);
+    QVERIFY(f.scheduler.IsCancelled(uid));
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    QVERIFY(f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kCancelled);
+    QVERIFY(f.Pop()->message.header.uid == other);
+  }
+
+  void Memory_IsBounded() {
+    Fixture f;
+    const auto first = base::Uid::GenerateRandom();
+    f.scheduler.Cancel(first);
+    for (int i = 0; i < 8; ++i) f.scheduler.Cancel(base::Uid::GenerateRandom());
+    QVERIFY(!f.scheduler.IsCancelled(first));
+  }
+
+  void WaitForRoom_EndsWhenAnItemIsTaken() {
+    Fixture f(1);
+    f.scheduler.Push(Item(base::Uid::GenerateRandom()));
+    QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
+    std::jthread taker([&] { f.scheduler.Pop({}, f.clock.Now() + kSoon); });
+    QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now() + kSoon));
+  }
+
+  void Pop_EndsWhenStopped() {
+    Fixture f;
+    std::stop_source stop;
+    std::jthread stopper([&] { stop.request_stop(); });
+    QVERIFY(!f.scheduler.Pop(stop.get_token(), f.clock.Now() + kSoon).has_value());
+  }
+};
+
+}  // namespace onepiece::runtime
+
+QTEST_GUILESS_MAIN(onepiece::runtime::RequestSchedulerTest)
+#include "request_scheduler_test.moc"

@@ -1,0 +1,274 @@
+#include "stages/runtime/task_manager.h"
+
+#include <QtTest>
+#include <condition_variable>
+#include <future>
+#include <stdexcept>
+
+#include "cluster/base/status.h"
+#include "stages/runtime/fused_pipeline.h"
+#include "stages/runtime/result_deliver.h"
+
+namespace onepiece::runtime {
+namespace {
+
+constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
+
+// What the stage under test does in Run and Load; set by each test.
+struct Script {
+  std::function<absl::StatusOr<std::vector<message::Artifact>>(sdk::StageContext&)> run;
+  absl::Status load;
+  std::atomic<int> loads = 0, unloads = 0;
+};
+
+class ScriptedStage final : public sdk::Stage {
+ public:
+  explicit ScriptedStage(Script& script) : script_(script) {}
+  sdk::StageInfo Info() const override { return {"echo", "", {"in"}, {"out"}, {}}; }
+  absl::Status Load(const sdk::LoadOptions&) override {
+    ++script_.loads;
+    return script_.load;
+  }
+  absl::StatusOr<std::vector<message::Artifact>> Run(sdk::StageContext& context,
+                                                     const std::vector<message::Artifact>& inputs) override {
+    if (script_.run) return script_.run(context);
+    return std::vector{message::BytesArtifact("out", "text/plain", std::string(inputs[0].data.text()) + "!")};
+  }
+  void Unload() override { ++script_.unloads; }
+
+ private:
+  Script& script_;
+};
+
+class Recorder final : public WorkEvents {
+ public:
+  void Started(const WorkItem&) override { ++started; }
+  void Progressed(const WorkItem&, int step, int steps) override { progress.emplace_back(step, steps); }
+  void Finished(FinishedWork work) override {
+    const std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  FinishedWork Next() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, kSoon, [this] { return !finished_.empty(); })) {
+      throw std::runtime_error("no finished work");
+    }
+    FinishedWork work = std::move(finished_.front());
+    finished_.erase(finished_.begin());
+    return work;
+  }
+
+  std::atomic<int> started = 0;
+  std::vector<std::pair<int, int>> progress;  // Read after Next(), which orders it.
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<FinishedWork> finished_;
+};
+
+struct Fixture {
+  TaskManager::StageSource Source() {
+    return [this](const std::string& plugin, const std::string&) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
+      if (plugin == "missing") return absl::NotFoundError("no plug-in 'missing'");
+      return std::make_unique<ScriptedStage>(script);
+    };
+  }
+  bool WaitFor(TaskState state) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kSoon, [&] { return !states.empty() && states.back().first == state; });
+  }
+  WorkItem Item(bool with_input = true) {
+    WorkItem item;
+    item.message.header.uid = base::Uid::GenerateRandom();
+    item.message.header.deadline = clock.WallNow() + std::chrono::seconds(60);
+    if (with_input) item.message.artifacts = {message::BytesArtifact("in", "text/plain", "hi")};
+    return item;
+  }
+
+  base::ManualClock clock;
+  Script script;
+  Recorder events;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::pair<TaskState, absl::Status>> states;
+  RequestScheduler scheduler{{}, std::make_unique<IndividualMode>(), clock};
+  TaskManager manager{Source(), scheduler, events,
+                      [this](TaskState state, const absl::Status& error) {
+                        const std::lock_guard lock(mutex);
+                        states.emplace_back(state, error);
+                        changed.notify_all();
+                      },
+                      clock};
+};
+
+StageAssignment Echo(std::string plugin = "p", int workers = 1) {
+  return {.stage = "echo", .plugin = std::move(plugin), .load = {}, .workers = workers};
+}
+
+}  // namespace
+
+class TaskManagerTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Assign_LoadsServesAndUnloads() {
+    Fixture f;
+    f.manager.Assign(Echo());
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    f.scheduler.Push(f.Item());
+    const FinishedWork work = f.events.Next();
+    QVERIFY(work.outputs.ok());
+    QCOMPARE(std::string(work.outputs->at(0).data.text()), std::string("hi!"));
+    f.manager.Assign({});
+    QVERIFY(f.WaitFor(TaskState::kIdle));
+    QCOMPARE(f.script.loads.load(), 1);
+    QCOMPARE(f.script.unloads.load(), 1);
+  }
+
+  void Assign_SameAgainChangesNothing() {
+    Fixture f;
+    f.manager.Assign(Echo());
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    f.manager.Assign(Echo());
+    QCOMPARE(f.script.loads.load(), 1);
+  }
+
+  void Assign_ReportsWhyLoadingFailed_data() {
+    QTest::addColumn<QString>("plugin");
+    QTest::addColumn<QString>("message");
+    QTest::newRow("no such plug-in") << "missing" << "no plug-in 'missing'";
+    QTest::newRow("weights do not fit") << "p" << "bad weights";
+  }
+  void Assign_ReportsWhyLoadingFailed() {
+    QFETCH(QString, plugin);
+    QFETCH(QString, message);
+    Fixture f;
+    f.script.load = absl::InvalidArgumentError("bad weights");
+    f.manager.Assign(Echo(plugin.toStdString()));
+    QVERIFY(f.WaitFor(TaskState::kFailed));
+    QCOMPARE(base::Message(f.states.back().second), message.toStdString());
+  }
+
+  void Run_StopsAtAStepBoundaryWhenCancelled() {
+    Fixture f;
+    std::promise<void> first_step;
+    std::promise<void> go_on;
+    f.script.run = [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
+      ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 3));
+      first_step.set_value();
+      go_on.get_future().wait();
+      ONEPIECE_RETURN_IF_ERROR(context.Progress(2, 3));
+      return absl::InternalError("went on");
+    };
+    f.manager.Assign(Echo());
+    auto item = f.Item();
+    const auto uid = item.message.header.uid;
+    f.scheduler.Push(std::move(item));
+    first_step.get_future().wait();
+    QVERIFY(f.manager.running() == std::vector{uid});
+    f.scheduler.Cancel(uid);
+    go_on.set_value();
+    const FinishedWork work = f.events.Next();
+    QVERIFY(absl::IsCancelled(work.outputs.status()));
+    QCOMPARE(f.events.progress, (std::vector<std::pair<int, int>>{{1, 3}, {2, 3}}));
+  }
+
+  void Run_RefusesWorkPastItsDeadline() {
+    Fixture f;
+    auto item = f.Item();
+    f.clock.Advance(std::chrono::seconds(61));
+    f.manager.Assign(Echo());
+    f.scheduler.Push(std::move(item));
+    QVERIFY(absl::IsDeadlineExceeded(f.events.Next().outputs.status()));
+  }
+
+  void Run_TurnsBadWorkIntoAStatus() {
+    Fixture f;
+    f.manager.Assign(Echo());
+    f.scheduler.Push(f.Item(/*with_input=*/false));
+    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("MISSING_ARTIFACT"));
+  }
+
+  void Run_SurvivesAStageThatThrowsOrForgetsItsOutput() {
+    Fixture f;
+    f.script.run = [](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
+      throw std::runtime_error("boom");
+    };
+    f.manager.Assign(Echo());
+    f.scheduler.Push(f.Item());
+    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("STAGE_FAILED"));
+    f.script.run = [](sdk::StageContext&) { return std::vector<message::Artifact>{}; };
+    f.scheduler.Push(f.Item());
+    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("MISSING_ARTIFACT"));
+  }
+
+  void Workers_ShareTheQueue() {
+    Fixture f;
+    std::promise<void> both;
+    std::atomic<int> inside = 0;
+    const auto wait = both.get_future().share();
+    f.script.run = [&, wait](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
+      if (++inside == 2) both.set_value();
+      if (wait.wait_for(kSoon) != std::future_status::ready) return absl::InternalError("alone");
+      return std::vector{message::BytesArtifact("out", "", "x")};
+    };
+    f.manager.Assign(Echo("p", 2));
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    f.scheduler.Push(f.Item());
+    f.scheduler.Push(f.Item());
+    QVERIFY(f.events.Next().outputs.ok());
+    QVERIFY(f.events.Next().outputs.ok());
+  }
+
+  void ResultDeliver_HoldsTheWorkerBackAndLosesNothing() {
+    base::ManualClock clock;
+    std::promise<void> open;
+    const auto gate = open.get_future().share();
+    std::vector<int> delivered;
+    {
+      ResultDeliver deliver(
+          1,
+          [&, gate](FinishedWork work) {
+            gate.wait();
+            delivered.push_back(work.item.message.header.priority);
+          },
+          clock);
+      std::atomic<int> submitted = 0;
+      std::jthread worker([&] {
+        for (int i = 0; i < 5; ++i) {
+          FinishedWork work{.item = {}, .timing = {}, .outputs = std::vector<message::Artifact>{}};
+          work.item.message.header.priority = i;
+          deliver.Submit(std::move(work));
+          ++submitted;
+        }
+      });
+      // One with the thread, one queued: the third Submit has to wait for the gate.
+      QTRY_VERIFY(submitted >= 1);
+      QVERIFY(submitted <= 2);
+      open.set_value();
+      worker.join();
+    }
+    QCOMPARE(delivered, (std::vector<int>{0, 1, 2, 3, 4}));
+  }
+
+  void FusedPipeline_PassesOutputsOnAndReportsStages() {
+    Fixture f;
+    int calls = 0;
+    f.script.run = [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
+      ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 1));
+      ++calls;
+      return std::vector{message::BytesArtifact("out", "", "a"), message::BytesArtifact("in", "", "b")};
+    };
+    auto stages = FusedPipeline::Load({Echo()}, f.Source());
+    QVERIFY(stages.ok());
+    const auto missing = stages->Run({}, f.clock.WallNow() + std::chrono::hours(24 * 36500), {});
+    QCOMPARE(base::GetReason(missing.status()).reason, std::string("MISSING_ARTIFACT"));
+    QCOMPARE(calls, 0);
+  }
+};
+
+}  // namespace onepiece::runtime
+
+QTEST_GUILESS_MAIN(onepiece::runtime::TaskManagerTest)
+#include "task_manager_test.moc"

@@ -1,0 +1,208 @@
+// The shape of the tree: which folder may include which, where vendor headers may appear, and how long files get.
+#include <QDirIterator>
+#include <QFile>
+#include <QMap>
+#include <QRegularExpression>
+#include <QSet>
+#include <QtTest>
+
+namespace onepiece {
+namespace {
+
+// A folder may include itself and the folders listed here (docs/architecture.md has the picture). `proto` stands for
+// generated code. A folder that is not listed is an error: the table grows with the tree.
+const QMap<QString, QStringList>& AllowedIncludes() {
+  static const QMap<QString, QStringList> allowed = {
+      {"cluster/base", {}},
+      {"cluster/config", {"cluster/base"}},
+      {"cluster/fabric", {"cluster/base"}},
+      {"cluster/ring", {"cluster/fabric", "cluster/base"}},
+      {"cluster/message", {"cluster/base", "proto"}},
+      {"cluster/workflow", {"cluster/base", "cluster/message", "cluster/config", "proto"}},
+      {"cluster/rpc", {"cluster/base", "proto"}},
+      {"cluster/telemetry", {"cluster/base", "cluster/rpc", "proto"}},
+      {"cluster/service", {"cluster/base", "cluster/config", "cluster/rpc", "cluster/telemetry", "proto"}},
+      {"cluster/node",
+       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc", "cluster/telemetry",
+        "proto"}},
+      {"cluster/proxy",
+       {"cluster/base", "cluster/fabric", "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
+        "cluster/service", "cluster/node", "proto"}},
+      {"cluster/database",
+       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc", "cluster/telemetry",
+        "cluster/service", "cluster/node", "proto"}},
+      {"cluster/client", {"cluster/base", "cluster/rpc", "proto"}},
+      {"cluster/local",
+       {"cluster/base", "cluster/config", "cluster/fabric", "cluster/client", "cluster/service", "proto"}},
+      {"cluster/cli",
+       {"cluster/base", "cluster/config", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/workflow",
+        "cluster/rpc", "cluster/telemetry", "cluster/node", "cluster/client", "cluster/local", "stages/sdk",
+        "stages/runtime", "proto"}},
+      {"nodemanager/state", {"cluster/base", "cluster/workflow", "proto"}},
+      {"nodemanager/assignment", {"nodemanager/state", "cluster/base", "proto"}},
+      {"nodemanager/service",
+       {"nodemanager/state", "nodemanager/assignment", "cluster/base", "cluster/config", "cluster/workflow",
+        "cluster/rpc", "cluster/telemetry", "cluster/service", "proto"}},
+      {"stages/sdk", {"cluster/base", "cluster/message"}},
+      {"stages/runtime", {"stages/sdk", "cluster/base", "cluster/message"}},
+      {"stages/media", {"cluster/base"}},
+      {"stages/tensor", {"stages/sdk", "cluster/base", "cluster/message"}},
+      {"stages/wan", {"stages/sdk", "stages/tensor", "stages/media", "cluster/base", "cluster/message"}},
+      {"stages/instance",
+       {"stages/sdk", "stages/runtime", "cluster/base", "cluster/fabric", "cluster/message", "cluster/rpc",
+        "cluster/telemetry", "cluster/service", "cluster/node", "proto"}},
+  };
+  return allowed;
+}
+
+// Vendor headers stay behind these doors.
+const QMap<QString, QStringList>& VendorDoors() {
+  static const QMap<QString, QStringList> doors = {
+      {"ATen/", {"stages/tensor", "stages/wan"}},
+      {"torch/", {"stages/tensor", "stages/wan"}},
+      {"c10/", {"stages/tensor", "stages/wan"}},
+      {"infiniband/", {"cluster/fabric/verbs"}},
+      {"ucp/", {"cluster/fabric/ucx"}},
+      {"libav", {"stages/media"}},
+      {"sqlite3.h", {"nodemanager/state", "nodemanager/service"}},
+      {"sentencepiece_processor.h", {"stages/wan"}},
+  };
+  return doors;
+}
+
+struct Source {
+  QString path;    // From the top of the tree.
+  QString folder;  // First two components of it.
+  QStringList lines;
+};
+
+QString FolderOf(const QString& path) {
+  if (path.startsWith("google/rpc/") || path.startsWith("onepiece/v1/") || path.startsWith("proto/")) return "proto";
+  return path.section('/', 0, 1);
+}
+
+QVector<Source> Sources(const QStringList& roots) {
+  const QDir top(ONEPIECE_SOURCE_DIR);
+  QVector<Source> sources;
+  for (const QString& root : roots) {
+    QDirIterator files(top.filePath(root), {"*.h", "*.cc", "*.cu"}, QDir::Files, QDirIterator::Subdirectories);
+    while (files.hasNext()) {
+      QFile file(files.next());
+      if (!file.open(QIODevice::ReadOnly)) continue;
+      const QString path = top.relativeFilePath(file.fileName());
+      sources.append({path, FolderOf(path), QString::fromUtf8(file.readAll()).split('\n')});
+    }
+  }
+  return sources;
+}
+
+const QRegularExpression& IncludeLine() {
+  static const QRegularExpression include("^\\s*#\\s*include\\s+[\"<]([^\">]+)[\">]");
+  return include;
+}
+
+const QStringList kProductRoots = {"cluster", "nodemanager", "stages", "gui"};
+
+}  // namespace
+
+class StructureTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    sources_ = Sources(kProductRoots);
+    QVERIFY(sources_.size() > 50);
+  }
+
+  void Folders_OnlyIncludeDownwards() {
+    const QRegularExpression& include = IncludeLine();
+    const auto& allowed = AllowedIncludes();
+    QStringList broken;
+    for (const Source& source : sources_) {
+      if (!allowed.contains(source.folder)) {
+        broken << source.path + ": folder is not in the table";
+        continue;
+      }
+      for (const QString& line : source.lines) {
+        const auto match = include.match(line);
+        if (!match.hasMatch()) continue;
+        const QString target = FolderOf(match.captured(1));
+        const bool ours = target == "proto" || allowed.contains(target);
+        if (ours && target != source.folder && !allowed[source.folder].contains(target)) {
+          broken << source.path + " includes " + match.captured(1);
+        }
+      }
+    }
+    QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
+  }
+
+  void Table_HasNoCycle() {
+    // Takes away folders whose includes are all gone; what cannot be taken away is a cycle.
+    QMap<QString, QStringList> left = AllowedIncludes();
+    QSet<QString> done = {"proto"};
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (const QString& folder : left.keys()) {
+        const QStringList& needs = left[folder];
+        if (!std::all_of(needs.begin(), needs.end(), [&](const QString& need) { return done.contains(need); })) {
+          continue;
+        }
+        done.insert(folder);
+        left.remove(folder);
+        moved = true;
+      }
+    }
+    QVERIFY2(left.isEmpty(), qPrintable(QStringList(left.keys()).join(' ')));
+  }
+
+  void VendorHeaders_StayBehindTheirDoors() {
+    const QRegularExpression& include = IncludeLine();
+    QStringList broken;
+    for (const Source& source : sources_) {
+      for (const QString& line : source.lines) {
+        const auto match = include.match(line);
+        if (!match.hasMatch()) continue;
+        for (auto door = VendorDoors().begin(); door != VendorDoors().end(); ++door) {
+          if (!match.captured(1).startsWith(door.key())) continue;
+          const auto& places = door.value();
+          if (!std::any_of(places.begin(), places.end(),
+                           [&](const QString& place) { return source.path.startsWith(place + '/'); })) {
+            broken << source.path + " includes " + match.captured(1);
+          }
+        }
+      }
+    }
+    QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
+  }
+
+  void Files_StayShort() {
+    QStringList broken;
+    for (const Source& source : sources_ + Sources({"tests"})) {
+      const int cap = source.path.endsWith(".h") ? 400 : 800;
+      if (source.lines.size() - 1 > cap) {
+        broken << QString("%1 has %2 lines, cap %3").arg(source.path).arg(source.lines.size() - 1).arg(cap);
+      }
+    }
+    QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
+  }
+
+  void Tests_DoNotSleep() {
+    static const QRegularExpression sleep("sleep_for|sleep_until|usleep\\(|QTest::qSleep|QTest::qWait\\(");
+    QStringList broken;
+    for (const Source& source : Sources({"tests"})) {
+      if (source.folder == "tests/structure") continue;
+      for (const QString& line : source.lines) {
+        if (line.contains(sleep)) broken << source.path + ": " + line.trimmed();
+      }
+    }
+    QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
+  }
+
+ private:
+  QVector<Source> sources_;
+};
+
+}  // namespace onepiece
+
+QTEST_GUILESS_MAIN(onepiece::StructureTest)
+#include "structure_test.moc"
