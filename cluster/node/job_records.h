@@ -40,8 +40,7 @@ class JobRecords {
   /// Receives an item of a stream; false ends it (then the call returns CANCELLED).
   template <typename T>
   using Sink = std::function<bool(const T&)>;
-  /// Asked every 100 ms or so from a thread of JobRecords while a stream runs; false cancels it.
-  /// Must not block.
+  /// Asked every 100 ms or so, on the calling thread, while a stream runs; false cancels it.
   using KeepGoing = std::function<bool()>;
 
   explicit JobRecords(JobRecordsOptions options);

@@ -1,0 +1,337 @@
+#include "cluster/node/node_agent.h"
+
+#include <QtTest>
+#include <condition_variable>
+#include <mutex>
+
+#include "cluster/base/status.h"
+#include "cluster/rpc/server.h"
+#include "cluster/rpc/status.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+
+namespace onepiece::node {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A NodeManager that does what the test says and remembers what it was told. Thread-safe.
+class FakeNodeManager final : public v1::NodeManagerService::Service {
+ public:
+  grpc::Status RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
+                            v1::RegisterNodeResponse* response) override {
+    const std::scoped_lock lock(mutex_);
+    *response->mutable_node() = request->node();
+    response->set_cluster_id("test");
+    response->set_cluster_secret("secret");
+    response->set_report_interval_ms(20);
+    known_incarnation_ = request->node().incarnation();
+    registered_.push_back(request->node());
+    changed_.notify_all();
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
+                          v1::ReportNodeResponse*) override {
+    const std::scoped_lock lock(mutex_);
+    if (known_incarnation_ == 0) {
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN", "who?"));
+    }
+    if (known_incarnation_ != request->incarnation()) {
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "dead"));
+    }
+    reports_.push_back(*request);
+    changed_.notify_all();
+    return grpc::Status::OK;
+  }
+
+  grpc::Status DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest* request,
+                              google::protobuf::Empty*) override {
+    const std::scoped_lock lock(mutex_);
+    deregistered_.push_back(request->incarnation());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest*,
+                            grpc::ServerWriter<v1::RoutingTable>* writer) override {
+    return Stream(context, writer, &FakeNodeManager::tables_);
+  }
+
+  grpc::Status WatchAssignment(grpc::ServerContext* context, const v1::WatchAssignmentRequest*,
+                               grpc::ServerWriter<v1::Assignment>* writer) override {
+    return Stream(context, writer, &FakeNodeManager::assignments_);
+  }
+
+  void Publish(std::uint64_t epoch) {
+    const std::scoped_lock lock(mutex_);
+    tables_.emplace_back().set_epoch(epoch);
+    changed_.notify_all();
+  }
+  void Assign(std::uint64_t epoch) {
+    const std::scoped_lock lock(mutex_);
+    assignments_.emplace_back().set_epoch(epoch);
+    changed_.notify_all();
+  }
+  /// As a NodeManager that lost its state, or declared the node dead.
+  void Forget() { SetKnown(0); }
+  void DeclareDead() { SetKnown(~std::uint64_t{0}); }
+  void ClearTables() {
+    const std::scoped_lock lock(mutex_);
+    tables_.clear();
+  }
+
+  std::vector<v1::Node> WaitRegistrations(std::size_t count) {
+    return WaitFor(registered_, [&] { return registered_.size() >= count; });
+  }
+  template <typename Predicate>
+  std::vector<v1::ReportNodeRequest> WaitReport(Predicate predicate) {
+    return WaitFor(reports_, [&] { return !reports_.empty() && predicate(reports_.back()); });
+  }
+  std::vector<std::uint64_t> deregistered() {
+    const std::scoped_lock lock(mutex_);
+    return deregistered_;
+  }
+
+ private:
+  void SetKnown(std::uint64_t incarnation) {
+    const std::scoped_lock lock(mutex_);
+    known_incarnation_ = incarnation;
+  }
+  template <typename Items, typename Predicate>
+  Items WaitFor(const Items& items, Predicate predicate) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, seconds(10), predicate) ? items : Items();
+  }
+  template <typename Item>
+  grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
+                      std::vector<Item> FakeNodeManager::*items) {
+    std::unique_lock lock(mutex_);
+    for (std::size_t next = 0; !context->IsCancelled();) {
+      if (next < (this->*items).size()) {
+        writer->Write((this->*items)[next++]);
+        continue;
+      }
+      changed_.wait_for(lock, milliseconds(10));
+    }
+    return grpc::Status::OK;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t known_incarnation_ = 0;
+  std::vector<v1::Node> registered_;
+  std::vector<v1::ReportNodeRequest> reports_;
+  std::vector<std::uint64_t> deregistered_;
+  std::vector<v1::RoutingTable> tables_;
+  std::vector<v1::Assignment> assignments_;
+};
+
+struct Served {
+  explicit Served(FakeNodeManager& manager, const std::string& listen = "127.0.0.1:0")
+      : server({.listen = listen}) {
+    server.AddService(manager);
+    started = server.Start().ok();
+  }
+  rpc::Server server;
+  bool started = false;
+};
+
+NodeAgentOptions Options(const std::vector<std::string>& nodemanagers) {
+  return {.role = v1::INSTANCE,
+          .node_id = "i1",
+          .nodemanagers = nodemanagers,
+          .address = "127.0.0.1:7",
+          .backoff_min = milliseconds(5),
+          .backoff_max = milliseconds(50)};
+}
+
+/// Epochs that a callback brought.
+class Epochs {
+ public:
+  void Add(std::uint64_t epoch) {
+    const std::scoped_lock lock(mutex_);
+    epochs_.push_back(epoch);
+    changed_.notify_all();
+  }
+  /// All so far, once `epoch` is the last; empty when that takes too long.
+  std::vector<std::uint64_t> WaitLast(std::uint64_t epoch) {
+    std::unique_lock lock(mutex_);
+    const bool came = changed_.wait_for(
+        lock, seconds(10), [&] { return !epochs_.empty() && epochs_.back() == epoch; });
+    return came ? epochs_ : std::vector<std::uint64_t>();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::uint64_t> epochs_;
+};
+
+}  // namespace
+
+class NodeAgentTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void init() {
+    manager_ = std::make_unique<FakeNodeManager>();
+    served_ = std::make_unique<Served>(*manager_);
+    QVERIFY(served_->started);
+  }
+  void cleanup() {
+    served_.reset();
+    manager_.reset();
+  }
+
+  void Start_RegistersAndBringsRouting() {
+    manager_->Publish(3);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    QCOMPARE(agent.cluster_secret(), std::string("secret"));
+    QCOMPARE(agent.cluster_id(), std::string("test"));
+    QCOMPARE(agent.routing()->epoch(), std::uint64_t{3});
+    const std::vector<v1::Node> nodes = manager_->WaitRegistrations(1);
+    QCOMPARE(nodes.size(), std::size_t{1});
+    QCOMPARE(nodes[0].node_id(), std::string("i1"));
+    QCOMPARE(nodes[0].state(), v1::Node::STARTING);
+    QCOMPARE(nodes[0].incarnation(), agent.incarnation());
+    QCOMPARE(agent.self().address(), std::string("127.0.0.1:7"));
+  }
+
+  void Start_TriesTheNextReplica() {
+    manager_->Publish(1);
+    NodeAgent agent(Options({"127.0.0.1:1", served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+  }
+
+  void WaitReady_SaysWhyNot() {
+    NodeAgent agent(Options({"127.0.0.1:1"}));
+    agent.Start();
+    const absl::Status status = agent.WaitReady(milliseconds(200));
+    QVERIFY(absl::IsDeadlineExceeded(status));
+    QVERIFY(base::Message(status).find("no answer yet") == std::string::npos);
+  }
+
+  void SetState_IsReportedWithLoad() {
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.SetLoadSource([] {
+      v1::NodeLoad load;
+      load.set_queued_jobs(4);
+      return load;
+    });
+    agent.Start();
+    agent.SetState(v1::Node::READY, "fine", 9);
+    const auto reports = manager_->WaitReport(
+        [](const v1::ReportNodeRequest& report) { return report.state() == v1::Node::READY; });
+    QVERIFY(!reports.empty());
+    QCOMPARE(reports.back().detail(), std::string("fine"));
+    QCOMPARE(reports.back().assignment_epoch(), std::uint64_t{9});
+    QCOMPARE(reports.back().load().queued_jobs(), std::int64_t{4});
+  }
+
+  void Callbacks_ComeInOrder() {
+    Epochs tables, assignments;
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.OnRouting(
+        [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
+    agent.OnAssignment(
+        [&](const v1::Assignment& assignment) { assignments.Add(assignment.epoch()); });
+    manager_->Publish(1);
+    manager_->Assign(1);
+    agent.Start();
+    manager_->Publish(2);
+    manager_->Assign(2);
+    QCOMPARE(tables.WaitLast(2), (std::vector<std::uint64_t>{1, 2}));
+    QCOMPARE(assignments.WaitLast(2), (std::vector<std::uint64_t>{1, 2}));
+  }
+
+  void Report_Unknown_RegistersAgainAndTakesTheNewHistory() {
+    manager_->Publish(8);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    const std::uint64_t incarnation = agent.incarnation();
+    manager_->ClearTables();
+    manager_->Publish(2);
+    manager_->Forget();
+    const std::vector<v1::Node> nodes = manager_->WaitRegistrations(2);
+    QCOMPARE(nodes.size(), std::size_t{2});
+    QCOMPARE(nodes[1].incarnation(), incarnation);
+    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{2}, 10000);
+  }
+
+  void Report_DeclaredDead_RegistersAGreaterIncarnation() {
+    manager_->Publish(1);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    manager_->DeclareDead();
+    const std::vector<v1::Node> nodes = manager_->WaitRegistrations(2);
+    QCOMPARE(nodes.size(), std::size_t{2});
+    QVERIFY(nodes[1].incarnation() > nodes[0].incarnation());
+    QCOMPARE(agent.incarnation(), nodes[1].incarnation());
+  }
+
+  void Routing_OfALaggingReplica_IsIgnored() {
+    Epochs tables;
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.OnRouting(
+        [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
+    agent.Start();
+    manager_->Publish(5);
+    manager_->Publish(4);
+    manager_->Publish(6);
+    QCOMPARE(tables.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
+  }
+
+  void NodeManagerAway_KeepsRoutingAndComesBack() {
+    manager_->Publish(5);
+    const std::string address = served_->server.address();
+    NodeAgent agent(Options({address}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    served_.reset();
+    QCOMPARE(agent.routing()->epoch(), std::uint64_t{5});
+    served_ = std::make_unique<Served>(*manager_, address);
+    QVERIFY(served_->started);
+    manager_->Publish(6);
+    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 20000);
+  }
+
+  void Stop_IsPromptAndSaysGoodbye() {
+    manager_->Publish(1);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.OnAssignment([](const v1::Assignment&) {});
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    const auto start = base::SystemClock().Now();
+    agent.Stop();
+    QVERIFY(base::SystemClock().Now() - start < seconds(1));
+    QCOMPARE(manager_->deregistered(), std::vector<std::uint64_t>{agent.incarnation()});
+    QVERIFY(absl::IsCancelled(agent.WaitReady(seconds(10))));
+  }
+
+  void Stop_WithoutNodeManager_IsPrompt() {
+    NodeAgent agent(Options({"127.0.0.1:1"}));
+    agent.OnAssignment([](const v1::Assignment&) {});
+    agent.Start();
+    const auto start = base::SystemClock().Now();
+    agent.Stop();
+    QVERIFY(base::SystemClock().Now() - start < seconds(2));
+  }
+
+  void Incarnation_GrowsFromStartToStart() {
+    const std::uint64_t first = NodeAgent(Options({"127.0.0.1:1"})).incarnation();
+    QVERIFY(NodeAgent(Options({"127.0.0.1:1"})).incarnation() > first);
+  }
+
+ private:
+  std::unique_ptr<FakeNodeManager> manager_;
+  std::unique_ptr<Served> served_;
+};
+
+}  // namespace onepiece::node
+
+QTEST_GUILESS_MAIN(onepiece::node::NodeAgentTest)
+#include "node_agent_test.moc"
