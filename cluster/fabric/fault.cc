@@ -92,6 +92,7 @@ class BoardPeer final : public Peer {
 Fault PlannedFault::Before(const FaultPoint& point) {
   if (point.index != index_) return {};
   std::unique_lock lock(mutex_);
+  if (reached_) return {};
   reached_ = true;
   reached_name_ = point.name;
   changed_.notify_all();

@@ -1,0 +1,179 @@
+// Several producers as threads, random sizes, random faults at random operations, recovery on its
+// own thread and the real clock. Every acknowledged message arrives exactly once, in its producer's
+// order, with its own bytes.
+#include <QtTest>
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "cluster/ring/recovery.h"
+#include "spdlog/spdlog.h"
+#include "tests/ring/ring_world.h"
+
+namespace onepiece::ring {
+namespace {
+
+struct Plan {
+  std::uint64_t seed = 0;
+  int producers = 3;
+  std::uint64_t messages = 0;  // Of each producer.
+  std::size_t max_bytes = 0;
+  fabric::FaultRates rates;
+};
+
+/// What one producer's thread did.
+struct Story {
+  std::uint64_t acknowledged = 0;
+  std::uint64_t reconnects = 0;
+  std::uint64_t deaths = 0;
+  bool stuck = false;
+};
+
+/// Sends messages 1 … plan.messages, each until it is acknowledged.
+Story Produce(Consumer& consumer, fabric::Fabric& shm,
+              const std::shared_ptr<fabric::FaultBoard>& board, const Plan& plan,
+              std::uint64_t id) {
+  Story story;
+  std::mt19937_64 random(plan.seed * 1000 + id);
+  auto policy = std::make_shared<fabric::RandomFaults>(random(), plan.rates);
+  auto process = std::make_unique<fabric::FaultyFabric>(shm, board, board->NewProcess(), policy);
+  std::unique_ptr<Producer> producer;
+  std::uint64_t incarnation = 0;
+  const auto limit = base::SystemClock().Now() + std::chrono::seconds(300);
+  for (std::uint64_t message = 1; message <= plan.messages;) {
+    if (base::SystemClock().Now() > limit) {
+      story.stuck = true;
+      return story;
+    }
+    if (producer == nullptr) {
+      if (board->IsDead(process->Self())) {
+        ++story.deaths;
+        process = std::make_unique<fabric::FaultyFabric>(shm, board, board->NewProcess(), policy);
+      }
+      auto grant = consumer.Admit(
+          {.producer_id = id, .incarnation = ++incarnation, .peer = process->Self()});
+      if (!grant.ok()) continue;
+      auto connected = Producer::Connect(*process, *grant);
+      if (!connected.ok()) continue;
+      producer = *std::move(connected);
+      ++story.reconnects;
+    }
+    const std::size_t size = 1 + (id * 7919 + message * 104729) % plan.max_bytes;
+    const auto bytes = Content(id, message, size);
+    auto result = producer->Send(message, Cut(bytes),
+                                 base::SystemClock().Now() + std::chrono::milliseconds(50));
+    if (!result.ok()) {
+      story.stuck = true;
+      return story;
+    }
+    if (result->outcome == SendOutcome::kOk) {
+      ++story.acknowledged;
+      ++message;
+    } else if (result->outcome == SendOutcome::kBusy) {
+      std::this_thread::yield();
+    }
+    if (result->reconnect) producer.reset();
+  }
+  return story;
+}
+
+void Run(const Plan& plan) {
+  auto shm = *fabric::Fabric::Open("shm://random-" + std::to_string(getpid()));
+  auto board = std::make_shared<fabric::FaultBoard>();
+  fabric::FaultyFabric consumer_fabric(*shm, board, shm->Self(), nullptr);
+  ConsumerOptions options;
+  options.capacity_bytes = 16384;
+  options.slots = 16;
+  options.max_owners = 1024;
+  options.timeouts.lock = std::chrono::milliseconds(100);
+  options.timeouts.fill_base = std::chrono::milliseconds(100);
+  options.timeouts.sweep = std::chrono::milliseconds(50);
+  options.timeouts.scale = 1;
+  auto consumer = *Consumer::Create(consumer_fabric, options);
+  std::vector<std::vector<std::uint64_t>> received(plan.producers + 1);
+  int corrupt = 0;
+  std::atomic<bool> finished{false};
+  std::vector<Story> stories(plan.producers + 1);
+  {
+    const RecoveryRunner recovery(*consumer, base::SystemClock(), std::chrono::milliseconds(2));
+    std::thread reader([&] {
+      while (true) {
+        // Read before the wait: what was sent before `finished` is then still found.
+        const bool last = finished.load();
+        const auto patience = std::chrono::milliseconds(last ? 500 : 20);
+        auto delivery = consumer->Wait(base::SystemClock().Now() + patience);
+        if (!delivery.has_value()) {
+          if (last) return;
+          continue;
+        }
+        std::vector<std::byte> bytes(delivery->size_bytes());
+        const std::uint64_t id = delivery->producer_id();
+        const std::uint64_t message = delivery->message_id();
+        if (!delivery->CopyTo(bytes).ok() || bytes != Content(id, message, bytes.size())) {
+          ++corrupt;
+        }
+        received.at(id).push_back(message);
+      }
+    });
+    std::vector<std::thread> threads;
+    for (int i = 1; i <= plan.producers; ++i) {
+      threads.emplace_back([&, i] { stories[i] = Produce(*consumer, *shm, board, plan, i); });
+    }
+    for (auto& thread : threads) thread.join();
+    finished.store(true);
+    reader.join();
+  }
+  const ConsumerCounters counters = consumer->counters();
+  qInfo(
+      "delivered %llu, duplicates %llu, holes %llu, abandoned %llu, locks %llu, tails %llu, "
+      "moves %llu, sleeps %llu",
+      (unsigned long long)counters.delivered, (unsigned long long)counters.duplicates,
+      (unsigned long long)counters.holes_skipped, (unsigned long long)counters.abandoned,
+      (unsigned long long)counters.locks_broken, (unsigned long long)counters.tails_repaired,
+      (unsigned long long)counters.moves, (unsigned long long)counters.sleeps);
+  QCOMPARE(corrupt, 0);
+  for (int i = 1; i <= plan.producers; ++i) {
+    QVERIFY(!stories[i].stuck);
+    QCOMPARE(stories[i].acknowledged, plan.messages);
+    QCOMPARE(received[i].size(), std::size_t(plan.messages));
+    for (std::uint64_t m = 0; m < plan.messages; ++m) QCOMPARE(received[i][m], m + 1);
+  }
+  QCOMPARE(counters.bad_payload, std::uint64_t{0});
+  QCOMPARE(counters.bad_owner, std::uint64_t{0});
+  QCOMPARE(counters.bad_structure, std::uint64_t{0});
+  QCOMPARE(consumer->fill().messages, std::uint64_t{0});
+}
+
+}  // namespace
+
+class RandomTest : public QObject {
+  Q_OBJECT
+
+ private Q_SLOTS:
+  void initTestCase() { spdlog::set_level(spdlog::level::off); }
+
+  void Producers_WithoutFaults() {
+    Plan plan{.seed = SeedFromEnvironment(), .producers = 4, .max_bytes = 3000};
+    plan.messages = LongRun() ? 250'000 : 4'000;
+    qInfo("ONEPIECE_SEED=%llu", (unsigned long long)plan.seed);
+    Run(plan);
+  }
+
+  void Producers_WithEveryKindOfFault() {
+    const std::uint64_t seed = SeedFromEnvironment();
+    const int rounds = LongRun() ? 100 : 2;
+    for (int round = 0; round < rounds && !QTest::currentTestFailed(); ++round) {
+      Plan plan{.seed = seed + round, .producers = 3, .messages = 1'000, .max_bytes = 8192};
+      plan.rates = {
+          .delay = 0.002, .drop = 0.002, .tear = 0.001, .die = 0.002, .break_channel = 0.002};
+      qInfo("ONEPIECE_SEED=%llu", (unsigned long long)plan.seed);
+      Run(plan);
+    }
+  }
+};
+
+}  // namespace onepiece::ring
+
+QTEST_GUILESS_MAIN(onepiece::ring::RandomTest)
+#include "random_test.moc"
