@@ -5,20 +5,17 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/numbers.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/status.h"
 
 namespace onepiece::client {
 namespace {
 
 // More addresses than any cluster has; bounds the channels kept when addresses come and go.
 constexpr std::size_t kMaxChannels = 256;
-
-base::Duration FromProto(const google::protobuf::Duration& duration) {
-  return std::chrono::seconds(duration.seconds()) + std::chrono::nanoseconds(duration.nanos());
-}
 
 bool TryElsewhere(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
@@ -35,18 +32,12 @@ absl::Status NobodyAnswered(std::string_view who, const absl::Status& last) {
 Answer ReadAnswer(const grpc::Status& status) {
   Answer answer;
   if (status.ok()) return answer;
-  answer.status = absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                               base::AbslView(status.error_message()));
-  google::rpc::Status details;
-  if (!details.ParseFromString(status.error_details())) return answer;
-  for (const auto& detail : details.details()) {
-    google::rpc::ErrorInfo info;
-    google::rpc::RetryInfo retry;
-    if (detail.UnpackTo(&info)) {
-      base::SetReason(answer.status, {info.reason(), {info.metadata().begin(), info.metadata().end()}});
-    } else if (detail.UnpackTo(&retry)) {
-      answer.retry_delay = FromProto(retry.retry_delay());
-    }
+  answer.status = rpc::FromGrpc(status);
+  const auto reason = base::GetReason(answer.status);
+  std::int64_t retry_ms = 0;
+  if (const auto at = reason.metadata.find(rpc::kRetryAfterMs);
+      at != reason.metadata.end() && absl::SimpleAtoi(at->second, &retry_ms) && retry_ms >= 0) {
+    answer.retry_delay = std::chrono::milliseconds(retry_ms);
   }
   return answer;
 }
@@ -59,13 +50,7 @@ std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
   const std::scoped_lock lock(mutex_);
   if (channels_.size() >= kMaxChannels) channels_.clear();
   auto& channel = channels_[address];
-  if (channel == nullptr) {
-    grpc::ChannelArguments arguments;
-    // A proxy that comes back is found again within a second, not after gRPC's usual two minutes.
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-    channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-  }
+  if (channel == nullptr) channel = rpc::MakeChannel(address);
   return channel;
 }
 

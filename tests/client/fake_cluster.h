@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "cluster/client/sha256.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "cluster/rpc/status.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
@@ -20,18 +19,9 @@ namespace onepiece::client {
 
 /// A status with ErrorInfo, and RetryInfo when `retry_ms` is not negative.
 inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, int retry_ms = -1) {
-  google::rpc::Status status;
-  status.set_code(code);
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason);
-  info.set_domain("onepiece");
-  status.add_details()->PackFrom(info);
-  if (retry_ms >= 0) {
-    google::rpc::RetryInfo retry;
-    retry.mutable_retry_delay()->set_nanos(retry_ms * 1'000'000);
-    status.add_details()->PackFrom(retry);
-  }
-  return {code, reason, status.SerializeAsString()};
+  std::map<std::string, std::string> metadata;
+  if (retry_ms >= 0) metadata[rpc::kRetryAfterMs] = std::to_string(retry_ms);
+  return rpc::ToGrpc(base::MakeError(static_cast<absl::StatusCode>(code), reason, reason, metadata));
 }
 
 /// One proxy. Handlers run on gRPC's threads; set them before the first call.
