@@ -1,0 +1,94 @@
+// A cluster's data directory: what lies where, who may use it, and what is known of the cluster that does.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/local/process.h"
+
+namespace onepiece::local {
+
+/// Paths inside a data directory. A value type.
+struct DataDir {
+  std::string path;  ///< Absolute.
+  [[nodiscard]] std::string Lock() const { return path + "/lock"; }
+  [[nodiscard]] std::string State() const { return path + "/cluster.json"; }
+  [[nodiscard]] std::string RunDir() const { return path + "/run"; }
+  [[nodiscard]] std::string LogDir() const { return path + "/logs"; }
+  [[nodiscard]] std::string ConfigDir() const { return path + "/config"; }
+  [[nodiscard]] std::string ReadyFile(std::string_view node) const {
+    return RunDir() + "/" + std::string(node) + ".json";
+  }
+  [[nodiscard]] std::string LogFile(std::string_view node) const {
+    return LogDir() + "/" + std::string(node) + ".log";
+  }
+  [[nodiscard]] std::string ConfigFile(std::string_view node) const {
+    return ConfigDir() + "/" + std::string(node) + ".yaml";
+  }
+};
+
+/// Makes the directory and its folders (mode 0700). Errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED (DISK_FULL: less
+/// than 16 MiB are free), FAILED_PRECONDITION.
+absl::StatusOr<DataDir> PrepareDataDir(const std::string& path);
+
+/// The data directory's lock: whoever holds it may run a cluster there or clean up after one. It lives as long as
+/// any process holds the descriptor, and no longer.
+class DataDirLock {
+ public:
+  /// Errors: FAILED_PRECONDITION (CLUSTER_RUNNING) when somebody else holds it.
+  static absl::StatusOr<DataDirLock> Acquire(const DataDir& dir);
+  /// Takes over a descriptor inherited from the process that acquired the lock.
+  static DataDirLock Adopt(int fd);
+  DataDirLock(DataDirLock&& other) noexcept;
+  DataDirLock& operator=(DataDirLock&& other) noexcept;
+  ~DataDirLock();
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  explicit DataDirLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+struct ProcessRecord {
+  std::string node_id;
+  std::string role;  ///< "nodemanager", "proxy", "database", "instance".
+  ProcessId process;
+  std::string address;          ///< Empty until it is ready.
+  std::string metrics_address;  ///< Empty until it is ready.
+  std::string log;
+  int restarts = 0;
+};
+
+/// cluster.json.
+struct ClusterState {
+  std::string cluster_id;
+  std::vector<std::string> nodemanagers;
+  ProcessId supervisor;
+  bool ready = false;
+  std::vector<ProcessRecord> processes;
+
+  [[nodiscard]] std::string ToJson() const;
+  /// Errors: INVALID_ARGUMENT.
+  static absl::StatusOr<ClusterState> FromJson(std::string_view text);
+};
+
+/// nullopt when no cluster.json is there. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION.
+absl::StatusOr<std::optional<ClusterState>> ReadState(const DataDir& dir);
+absl::Status WriteState(const DataDir& dir, const ClusterState& state);
+
+/// The data directory's cluster id, made at the first call: random, so two clusters of a host never meet.
+absl::StatusOr<std::string> ClusterId(const DataDir& dir);
+
+/// Removes what a cluster without a supervisor left: processes, shared memory, run files, cluster.json.
+/// REQUIRES: the caller holds the lock. Errors: ABORTED when a process cannot be ended.
+absl::Status CleanUp(const DataDir& dir);
+
+/// The whole file; empty when it cannot be read.
+std::string ReadFile(const std::string& path);
+
+}  // namespace onepiece::local

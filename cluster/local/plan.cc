@@ -1,0 +1,186 @@
+#include "cluster/local/plan.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "cluster/config/yaml.h"
+#include "cluster/local/resources.h"
+
+namespace onepiece::local {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kMaxProcesses = 256;
+
+std::string Resolve(const std::string& path, const std::string& folder) {
+  return (fs::path(folder) / path).lexically_normal().string();
+}
+
+absl::Status AddDefaultInstances(v1::LocalClusterConfig& config) {
+  std::set<std::string> stages;
+  for (const auto& file : config.workflow_files()) {
+    v1::Workflow workflow;
+    ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(file, &workflow));
+    for (const auto& stage : workflow.stages()) {
+      if (!stages.insert(stage.stage()).second) continue;
+      auto* instances = config.add_instances();
+      instances->set_stage(stage.stage());
+      instances->set_count(std::max(1, stage.min_instances()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Makes plans out of configuration messages.
+class Planner {
+ public:
+  Planner(const v1::LocalClusterConfig& config, const DataDir& dir, const std::string& cluster_id)
+      : config_(config), dir_(dir) {
+    plan_.cluster_id = cluster_id;
+  }
+
+  absl::StatusOr<ClusterPlan> Make() {
+    auto manager = std::make_shared<v1::NodeManagerConfig>();
+    manager->set_cluster_id(plan_.cluster_id);
+    *manager->mutable_workflow_files() = config_.workflow_files();
+    ONEPIECE_RETURN_IF_ERROR(Add("nodemanager", "nodemanager-1", manager, config_.nodemanager_listen()));
+    for (int i = 1; i <= std::max(1, config_.databases()); ++i) {
+      auto database = std::make_shared<v1::DatabaseConfig>();
+      *database->mutable_ring() = config_.ring();
+      database->set_budget_bytes(config_.database_budget_bytes());
+      ONEPIECE_RETURN_IF_ERROR(Add("database", "database-" + std::to_string(i), database, ""));
+    }
+    for (int i = 1; i <= std::max(1, config_.proxies()); ++i) {
+      const std::string listen = i == 1 ? config_.proxy_listen() : "";
+      ONEPIECE_RETURN_IF_ERROR(
+          Add("proxy", "proxy-" + std::to_string(i), std::make_shared<v1::ProxyConfig>(), listen));
+    }
+    ONEPIECE_RETURN_IF_ERROR(AddInstances());
+    return std::move(plan_);
+  }
+
+ private:
+  absl::Status AddInstances() {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string plugin_dir, PluginDir());
+    std::map<std::string, int> numbers;
+    for (const auto& group : config_.instances()) {
+      const std::string what = group.stage().empty() ? "any" : group.stage();
+      for (int i = 0; i < std::max(1, group.count()); ++i) {
+        auto instance = std::make_shared<v1::InstanceConfig>();
+        *instance->mutable_ring() = config_.ring();
+        instance->set_pinned_stage(group.stage());
+        instance->set_model_root(config_.model_root());
+        instance->set_plugin_dir(plugin_dir);
+        ONEPIECE_RETURN_IF_ERROR(
+            Add("instance", "instance-" + what + "-" + std::to_string(++numbers[what]), instance, ""));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename Config>
+  absl::Status Add(const std::string& role, const std::string& node_id, std::shared_ptr<Config> config,
+                   const std::string& listen) {
+    if (plan_.nodes.size() >= kMaxProcesses) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+                             "an embedded cluster has at most " + std::to_string(kMaxProcesses) + " processes");
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string program, ProgramPath("onepiece-" + role));
+    v1::NodeConfig& node = *config->mutable_node();
+    node.set_node_id(node_id);
+    node.set_listen(listen.empty() ? "127.0.0.1:0" : listen);
+    node.set_metrics_address("127.0.0.1:0");
+    node.set_fabric("shm://" + plan_.cluster_id);
+    node.set_workflow_set("default");
+    node.set_data_dir(dir_.path + "/" + node_id);
+    node.set_ready_file(dir_.ReadyFile(node_id));
+    plan_.nodes.push_back({node_id, role, program, config, &node});
+    return absl::OkStatus();
+  }
+
+  const v1::LocalClusterConfig& config_;
+  const DataDir& dir_;
+  ClusterPlan plan_;
+};
+
+void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out);
+
+void EmitScalar(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field, int index,
+                YAML::Emitter& out) {
+  using google::protobuf::FieldDescriptor;
+  const auto& reflection = *message.GetReflection();
+  const auto get = [&](auto single, auto repeated) {
+    return index < 0 ? (reflection.*single)(message, &field) : (reflection.*repeated)(message, &field, index);
+  };
+  using R = google::protobuf::Reflection;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      EmitMessage(index < 0 ? reflection.GetMessage(message, &field)
+                            : reflection.GetRepeatedMessage(message, &field, index),
+                  out);
+      break;
+    case FieldDescriptor::CPPTYPE_STRING:
+      out << YAML::DoubleQuoted << get(&R::GetString, &R::GetRepeatedString);
+      break;
+    case FieldDescriptor::CPPTYPE_INT32:
+      out << get(&R::GetInt32, &R::GetRepeatedInt32);
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      out << get(&R::GetInt64, &R::GetRepeatedInt64);
+      break;
+    default:
+      ONEPIECE_CHECK(false && "a configuration field of a type that ToYaml does not write");
+  }
+}
+
+void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  out << YAML::BeginMap;
+  for (const auto* field : fields) {
+    out << YAML::Key << field->name() << YAML::Value;
+    if (!field->is_repeated()) {
+      EmitScalar(message, *field, -1, out);
+      continue;
+    }
+    out << YAML::BeginSeq;
+    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) EmitScalar(message, *field, i, out);
+    out << YAML::EndSeq;
+  }
+  out << YAML::EndMap;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config, const std::string& folder) {
+  for (auto& file : *config.mutable_workflow_files()) file = Resolve(file, folder);
+  if (config.workflow_files().empty()) {
+    ONEPIECE_ASSIGN_OR_RETURN(*config.add_workflow_files(), ResourcePath("workflows/tiny-wan-t2v.yaml"));
+  }
+  if (config.model_root().empty()) {
+    ONEPIECE_ASSIGN_OR_RETURN(*config.mutable_model_root(), ResourcePath("models"));
+  } else {
+    config.set_model_root(Resolve(config.model_root(), folder));
+  }
+  if (config.databases() == 0) config.set_databases(2);
+  if (config.instances().empty()) ONEPIECE_RETURN_IF_ERROR(AddDefaultInstances(config));
+  return config;
+}
+
+absl::StatusOr<ClusterPlan> MakePlan(const v1::LocalClusterConfig& config, const DataDir& dir,
+                                     const std::string& cluster_id) {
+  return Planner(config, dir, cluster_id).Make();
+}
+
+std::string ToYaml(const google::protobuf::Message& message) {
+  YAML::Emitter out;
+  EmitMessage(message, out);
+  return std::string(out.c_str()) + "\n";
+}
+
+}  // namespace onepiece::local
