@@ -1,0 +1,39 @@
+// `onepiece`: the command line of a cluster.
+#include <iostream>
+
+#include "cluster/cli/context.h"
+#include "cluster/cli/verbs.h"
+#include "cluster/service/options.h"
+
+int main(int argc, char** argv) {
+  using namespace onepiece;
+  CLI::App app{"OnePiece: multi-stage generative workflows on a cluster", "onepiece"};
+  cli::Context context;
+  context.data_dir = service::DefaultStateDir();
+  app.set_version_flag("--version", "onepiece " ONEPIECE_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(cli::ExitCodesHelp());
+  app.add_option("--data-dir", context.data_dir, "The embedded cluster's directory (after any verb)")
+      ->envname("ONEPIECE_DATA_DIR")
+      ->capture_default_str();
+  app.add_option("--nodemanager", context.nodemanagers, "Talk to the cluster of these NodeManagers (host:port,…)")
+      ->envname("ONEPIECE_NODEMANAGER")
+      ->delimiter(',');
+  app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
+  cli::AddClusterVerbs(app, context);
+  cli::AddSubmitVerb(app, context);
+  cli::AddJobVerbs(app, context);
+  cli::AddGenerateVerb(app, context);
+  cli::AddModelVerbs(app, context);
+  cli::AddWorkflowVerbs(app, context);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "onepiece: " << error.what() << "\nRun `onepiece --help` or `onepiece VERB --help`.\n";
+    return cli::kUsage;
+  }
+  return context.action();
+}

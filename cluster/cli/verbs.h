@@ -1,0 +1,23 @@
+// The verbs of `onepiece`, one function for each group; each adds subcommands that set Context::action.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cluster/cli/context.h"
+
+namespace onepiece::cli {
+
+/// up, down, status, and the hidden supervisor.
+void AddClusterVerbs(CLI::App& app, Context& context);
+/// submit.
+void AddSubmitVerb(CLI::App& app, Context& context);
+/// get, jobs, watch, cancel, delete.
+void AddJobVerbs(CLI::App& app, Context& context);
+/// generate.
+void AddGenerateVerb(CLI::App& app, Context& context);
+/// verify, inspect.
+void AddModelVerbs(CLI::App& app, Context& context);
+/// workflow check, workflow list.
+void AddWorkflowVerbs(CLI::App& app, Context& context);
+
+}  // namespace onepiece::cli

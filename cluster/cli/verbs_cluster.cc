@@ -1,0 +1,234 @@
+// up, down, status.
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_format.h"
+#include "cluster/base/logging.h"
+#include "cluster/base/status.h"
+#include "cluster/cli/verbs.h"
+#include "cluster/local/control.h"
+
+namespace onepiece::cli {
+namespace {
+
+struct UpArguments {
+  std::string config_file;
+  bool foreground = false;
+  int lock_fd = -1;
+  int report_fd = -1;
+};
+
+Json UpDocument(const Context& context, const local::ClusterState& state) {
+  return {{"cluster_id", state.cluster_id},
+          {"data_dir", context.data_dir},
+          {"nodemanagers", state.nodemanagers},
+          {"supervisor", {{"pid", state.supervisor.pid}}},
+          {"processes", state.processes.size()}};
+}
+
+std::string UpText(const Context& context, const local::ClusterState& state) {
+  return absl::StrFormat(
+      "The cluster is ready: %d processes, data in %s\n\n"
+      "  onepiece submit --app tiny-wan-t2v --prompt \"a red circle moving right\" --wait -o out.mp4\n"
+      "  onepiece status          what runs, and how it is\n"
+      "  onepiece jobs            the jobs and where they are\n"
+      "  onepiece down            end it\n",
+      state.processes.size(), context.data_dir);
+}
+
+int RunUp(const Context& context, const UpArguments& arguments) {
+  ProgressBar bar(context);
+  local::UpOptions options;
+  options.data_dir = context.data_dir;
+  options.config_file = arguments.config_file;
+  options.on_progress = [&bar](const local::Progress& progress) {
+    bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total, progress.what);
+  };
+  const auto announce = [&](const local::ClusterState& state) {
+    bar.Erase();
+    context.Print(UpDocument(context, state), UpText(context, state));
+  };
+  absl::Status status;
+  if (arguments.foreground) {
+    base::InitLogging("supervisor");
+    status = local::UpInForeground(options, announce);
+  } else {
+    const auto state = local::Up(options);
+    if (state.ok()) announce(*state);
+    status = state.status();
+  }
+  bar.Erase();
+  return status.ok() ? kOk : context.Fail(status);
+}
+
+int RunSupervise(const Context& context, const UpArguments& arguments) {
+  base::InitLogging("supervisor");
+  local::UpOptions options;
+  options.data_dir = context.data_dir;
+  options.config_file = arguments.config_file;
+  const absl::Status status = local::Supervise(options, arguments.lock_fd, arguments.report_fd);
+  return status.ok() ? kOk : context.Fail(status);
+}
+
+int RunDown(const Context& context) {
+  const auto result = local::Down(context.data_dir);
+  if (!result.ok()) return context.Fail(result.status());
+  const bool stopped = *result == local::DownResult::kStopped;
+  context.Print({{"data_dir", context.data_dir}, {"stopped", stopped}},
+                stopped ? "The cluster has ended." : "No cluster runs in " + context.data_dir + ".");
+  return kOk;
+}
+
+std::string RoleName(v1::Role role) {
+  switch (role) {
+    case v1::NODE_MANAGER:
+      return "nodemanager";
+    case v1::PROXY:
+      return "proxy";
+    case v1::INSTANCE:
+      return "instance";
+    case v1::DATABASE:
+      return "database";
+    default:
+      return "unknown";
+  }
+}
+
+/// One row of `status`.
+struct Row {
+  std::string node_id, role, address, metrics_address, state, stage, detail;
+  std::int32_t pid = 0;
+  int restarts = 0;
+  v1::NodeLoad load;
+};
+
+Json RowDocument(const Row& row) {
+  return {{"node_id", row.node_id},
+          {"pid", row.pid},
+          {"role", row.role},
+          {"address", row.address},
+          {"metrics_address", row.metrics_address},
+          {"state", row.state},
+          {"stage", row.stage},
+          {"detail", row.detail},
+          {"restarts", row.restarts},
+          {"utilization", row.load.utilization()},
+          {"queued_jobs", row.load.queued_jobs()},
+          {"running_jobs", row.load.running_jobs()}};
+}
+
+Row RowFrom(const v1::Node& node) {
+  Row row;
+  row.node_id = node.node_id();
+  row.role = RoleName(node.role());
+  row.address = node.address();
+  row.metrics_address = node.metrics_address();
+  row.state = v1::Node::State_Name(node.state());
+  row.stage = node.assignment().stage().stage();
+  row.detail = node.detail();
+  row.pid = node.pid();
+  row.load = node.load();
+  return row;
+}
+
+/// What the supervisor knows of a process; `node` is what the NodeManager says of it, where it does.
+Row RowFrom(const local::ProcessRecord& record, const v1::Node* node, bool manager_answers) {
+  Row row;
+  const bool same = node != nullptr && node->pid() == record.process.pid;
+  if (same) row = RowFrom(*node);
+  row.node_id = record.node_id;
+  row.role = record.role;
+  row.pid = record.process.pid;
+  row.restarts = record.restarts;
+  if (!record.address.empty()) row.address = record.address;
+  if (!record.metrics_address.empty()) row.metrics_address = record.metrics_address;
+  if (!local::IsRunning(record.process)) {
+    row.state = "RESTARTING";
+  } else if (!same) {
+    const bool is_manager = record.role == "nodemanager";
+    row.state = !record.address.empty() && (is_manager ? manager_answers : !manager_answers) ? "READY" : "STARTING";
+    if (!is_manager && !manager_answers) row.state = "UNKNOWN";
+  }
+  return row;
+}
+
+std::vector<Row> MakeRows(const std::vector<local::ProcessRecord>& records, const absl::StatusOr<v1::Cluster>& cluster) {
+  std::map<std::string, const v1::Node*> nodes;
+  if (cluster.ok()) {
+    for (const auto& node : cluster->nodes()) nodes[node.node_id()] = &node;
+  }
+  std::vector<Row> rows;
+  for (const auto& record : records) {
+    const auto at = nodes.find(record.node_id);
+    rows.push_back(RowFrom(record, at == nodes.end() ? nullptr : at->second, cluster.ok()));
+    nodes.erase(record.node_id);
+  }
+  for (const auto& [id, node] : nodes) rows.push_back(RowFrom(*node));
+  return rows;
+}
+
+int RunStatus(const Context& context) {
+  local::ClusterState state;
+  if (context.nodemanagers.empty()) {
+    auto found = local::FindCluster(context.data_dir);
+    if (!found.ok()) return context.Fail(found.status());
+    state = *std::move(found);
+  } else {
+    state.nodemanagers = context.nodemanagers;
+  }
+  client::Options options;
+  options.nodemanagers = state.nodemanagers;
+  options.timeout = base::Scaled(std::chrono::seconds(5));
+  options.attempt_timeout = base::Scaled(std::chrono::seconds(2));
+  const auto cluster = client::Client(options).GetCluster();
+  if (!cluster.ok() && state.processes.empty()) return context.Fail(cluster.status());
+  if (cluster.ok()) state.cluster_id = cluster->cluster_id();
+
+  Json document = {{"cluster_id", state.cluster_id}, {"nodemanagers", state.nodemanagers}};
+  if (state.supervisor.pid != 0) {
+    document["data_dir"] = context.data_dir;
+    document["supervisor"] = {{"pid", state.supervisor.pid}};
+  }
+  if (cluster.ok()) document["epoch"] = cluster->epoch();
+  document["processes"] = Json::array();
+  std::string text = absl::StrFormat("%-24s %-12s %8s  %-10s %-14s %-22s %s\n", "NODE", "ROLE", "PID", "STATE", "STAGE",
+                                     "ADDRESS", "METRICS");
+  for (const Row& row : MakeRows(state.processes, cluster)) {
+    document["processes"].push_back(RowDocument(row));
+    text += absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role, row.pid, row.state,
+                            row.stage, row.address, row.metrics_address);
+    if (!row.detail.empty()) text += "    " + row.detail + "\n";
+  }
+  context.Print(document, text);
+  if (cluster.ok()) return kOk;
+  context.Say("onepiece: " + base::Message(cluster.status()));
+  return kUnavailable;
+}
+
+}  // namespace
+
+void AddClusterVerbs(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<UpArguments>();
+  CLI::App* up = app.add_subcommand("up", "Start a cluster on this machine and wait until it is ready");
+  up->add_option("--config", arguments->config_file, "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
+  up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
+  up->callback([&context, arguments] { context.action = [&context, arguments] { return RunUp(context, *arguments); }; });
+
+  CLI::App* supervise = app.add_subcommand(local::kSuperviseVerb, "")->group("");
+  supervise->add_option("--config", arguments->config_file);
+  supervise->add_option("--lock-fd", arguments->lock_fd)->required();
+  supervise->add_option("--report-fd", arguments->report_fd)->required();
+  supervise->callback(
+      [&context, arguments] { context.action = [&context, arguments] { return RunSupervise(context, *arguments); }; });
+
+  app.add_subcommand("down", "End the cluster and remove everything it left behind")->callback([&context] {
+    context.action = [&context] { return RunDown(context); };
+  });
+  app.add_subcommand("status", "List every process of the cluster")->callback([&context] {
+    context.action = [&context] { return RunStatus(context); };
+  });
+}
+
+}  // namespace onepiece::cli

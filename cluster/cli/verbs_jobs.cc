@@ -1,0 +1,169 @@
+// get, jobs, watch, cancel, delete.
+#include <fstream>
+
+#include "absl/strings/str_format.h"
+#include "cluster/base/status.h"
+#include "cluster/cli/job_output.h"
+#include "cluster/cli/verbs.h"
+#include "cluster/telemetry/spans.h"
+#include "google/protobuf/util/time_util.h"
+
+namespace onepiece::cli {
+namespace {
+
+struct JobVerbArguments {
+  std::string uid, output, trace, app, state;
+  int limit = 20;
+};
+
+absl::Status SaveTrace(const Context& context, client::Client& client, const std::string& uid,
+                       const std::string& path) {
+  ONEPIECE_ASSIGN_OR_RETURN(const v1::GetJobTraceResponse trace, client.Trace(uid));
+  for (const auto& node : trace.unreachable_nodes()) context.Say("onepiece: no spans from " + node);
+  const std::vector<v1::Span> spans(trace.spans().begin(), trace.spans().end());
+  std::ofstream file(path, std::ios::trunc);
+  file << telemetry::WriteChromeTrace(spans);
+  file.close();
+  if (file) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE", "cannot write " + path);
+}
+
+int RunGet(const Context& context, client::Client& client, const JobVerbArguments& arguments) {
+  const auto job = client.Get(arguments.uid);
+  if (!job.ok()) return context.Fail(job.status());
+  std::vector<std::string> files;
+  if (!arguments.trace.empty()) {
+    const absl::Status saved = SaveTrace(context, client, job->uid(), arguments.trace);
+    if (!saved.ok()) return context.Fail(saved);
+  }
+  if (!arguments.output.empty()) {
+    auto saved = SaveResult(client, *job, arguments.output);
+    if (!saved.ok()) return context.Fail(saved.status());
+    files = *std::move(saved);
+  }
+  std::string text = files.empty() ? JobText(*job) : "";
+  for (const auto& file : files) text += file + "\n";
+  context.Print(JobDocument(*job, files), text);
+  return kOk;
+}
+
+int RunWatch(const Context& context, client::Client& client, const JobVerbArguments& arguments,
+             std::stop_token stop) {
+  absl::StatusOr<v1::Job> job;
+  {
+    ProgressBar bar(context);
+    job = client.Watch(
+        arguments.uid,
+        [&](const v1::Job& now) {
+          bar.Show(JobShare(now), JobProgressText(now));
+          return true;
+        },
+        // A job has a deadline of its own; this bounds a watch whatever a server says.
+        base::SystemClock().Now() + std::chrono::hours(24), stop);
+  }
+  if (!job.ok()) return context.Fail(job.status());
+  context.Print(JobDocument(*job), JobText(*job));
+  return ExitCodeOfJob(*job);
+}
+
+int RunCancel(const Context& context, client::Client& client, const JobVerbArguments& arguments) {
+  const auto job = client.Cancel(arguments.uid);
+  if (!job.ok()) return context.Fail(job.status());
+  context.Print(JobDocument(*job), JobText(*job));
+  if (job->state() == v1::Job::CANCELLED) return kOk;
+  context.Say("onepiece: the job has ended already");
+  return kPrecondition;
+}
+
+int RunDelete(const Context& context, client::Client& client, const JobVerbArguments& arguments) {
+  const absl::Status status = client.Delete(arguments.uid);
+  if (!status.ok()) return context.Fail(status);
+  context.Print({{"uid", arguments.uid}, {"deleted", true}}, "Deleted " + arguments.uid);
+  return kOk;
+}
+
+int RunJobs(const Context& context, const JobVerbArguments& arguments) {
+  const auto client = context.MakeClient();
+  if (!client.ok()) return context.Fail(client.status());
+  v1::ListJobsRequest request;
+  request.set_app_id(arguments.app);
+  if (!arguments.state.empty()) {
+    v1::Job::State state{};
+    if (!v1::Job::State_Parse(arguments.state, &state)) {
+      return context.Fail(absl::InvalidArgumentError("--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED"));
+    }
+    request.add_states(state);
+  }
+  Json document = {{"jobs", Json::array()}};
+  std::string text;
+  int left = arguments.limit;
+  do {
+    request.set_page_size(std::min(left, 1000));
+    const auto page = (*client)->List(request);
+    if (!page.ok()) return context.Fail(page.status());
+    for (const auto& job : page->jobs()) {
+      document["jobs"].push_back(JobDocument(job));
+      text += absl::StrFormat("%s  %-20s %s  %s\n", job.uid(),
+                              google::protobuf::util::TimeUtil::ToString(job.create_time()).substr(0, 19),
+                              job.app_id(), JobProgressText(job));
+    }
+    left -= page->jobs_size();
+    request.set_page_token(page->next_page_token());
+  } while (left > 0 && !request.page_token().empty());
+  context.Print(document, text);
+  return kOk;
+}
+
+using JobVerb = std::function<int(client::Client& client, JobVerbArguments& arguments)>;
+
+/// Adds a verb that takes a UID.
+CLI::App* AddVerb(CLI::App& app, Context& context, const std::string& name, const std::string& help,
+                  const std::shared_ptr<JobVerbArguments>& arguments, JobVerb run) {
+  CLI::App* verb = app.add_subcommand(name, help);
+  verb->add_option("uid", arguments->uid, "The job")->required()->type_name("UID");
+  verb->callback([&context, arguments, run = std::move(run)] {
+    context.action = [&context, arguments, run] {
+      const auto uid = ParseUid(arguments->uid);
+      if (!uid.ok()) return context.Fail(uid.status());
+      arguments->uid = *uid;
+      const auto client = context.MakeClient();
+      return client.ok() ? run(**client, *arguments) : context.Fail(client.status());
+    };
+  });
+  return verb;
+}
+
+}  // namespace
+
+void AddJobVerbs(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<JobVerbArguments>();
+  CLI::App* get = AddVerb(app, context, "get", "Show a job; fetch its result", arguments,
+                          [&context](auto& client, auto& args) { return RunGet(context, client, args); });
+  get->add_option("-o,--output", arguments->output, "Fetch the result into this file; the cluster then forgets it");
+  get->add_option("--trace", arguments->trace, "Write the job's spans of all processes here (Chrome trace)");
+  AddVerb(app, context, "cancel", "Cancel a job", arguments,
+          [&context](auto& client, auto& args) { return RunCancel(context, client, args); });
+  AddVerb(app, context, "delete", "Forget a job and its result; one that runs is cancelled", arguments,
+          [&context](auto& client, auto& args) { return RunDelete(context, client, args); });
+
+  CLI::App* watch = app.add_subcommand("watch", "Follow a job to its end");
+  watch->add_option("uid", arguments->uid, "The job")->required()->type_name("UID");
+  watch->callback([&context, arguments] {
+    context.action = [&context, arguments] {
+      const Interrupt interrupt;  // Before the client's threads start.
+      const auto uid = ParseUid(arguments->uid);
+      if (!uid.ok()) return context.Fail(uid.status());
+      arguments->uid = *uid;
+      const auto client = context.MakeClient();
+      return client.ok() ? RunWatch(context, **client, *arguments, interrupt.token()) : context.Fail(client.status());
+    };
+  });
+
+  CLI::App* jobs = app.add_subcommand("jobs", "List jobs, newest first");
+  jobs->add_option("--limit", arguments->limit, "At most so many")->check(CLI::Range(1, 100000))->capture_default_str();
+  jobs->add_option("--app", arguments->app, "Only of this application");
+  jobs->add_option("--state", arguments->state, "Only in this state");
+  jobs->callback([&context, arguments] { context.action = [&context, arguments] { return RunJobs(context, *arguments); }; });
+}
+
+}  // namespace onepiece::cli

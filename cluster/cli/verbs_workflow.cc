@@ -1,0 +1,75 @@
+// workflow check, workflow list.
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_format.h"
+#include "cluster/base/status.h"
+#include "cluster/cli/verbs.h"
+#include "cluster/config/yaml.h"
+#include "nodemanager/state/workflow_check.h"
+
+namespace onepiece::cli {
+namespace {
+
+std::vector<std::string> StageNames(const v1::Workflow& workflow) {
+  std::vector<std::string> names;
+  for (const auto& stage : workflow.stages()) names.push_back(stage.stage());
+  return names;
+}
+
+int RunCheck(const Context& context, const std::string& file) {
+  v1::Workflow workflow;
+  absl::Status status = config::LoadYamlFile(file, &workflow);
+  if (status.ok()) {
+    status = nodemanager::CheckWorkflow(workflow);
+    if (!status.ok()) status = base::Annotate(status, file);
+  }
+  if (!status.ok()) return context.Fail(status, kBadConfig);
+  const auto stages = StageNames(workflow);
+  context.Print({{"file", file}, {"app", workflow.app_id()}, {"stages", stages}, {"ok", true}},
+                file + ": ok, application " + workflow.app_id() + " (" + absl::StrJoin(stages, " → ") + ")");
+  return kOk;
+}
+
+int RunList(const Context& context) {
+  const auto client = context.MakeClient();
+  if (!client.ok()) return context.Fail(client.status());
+  const auto cluster = (*client)->GetCluster();
+  if (!cluster.ok()) return context.Fail(cluster.status());
+  Json document = {{"workflows", Json::array()}};
+  std::string text;
+  for (const auto& workflow : cluster->workflows()) {
+    Json parameters = Json::array();
+    text += absl::StrFormat("%-20s %s (%s)\n", workflow.app_id(), workflow.display_name(),
+                            absl::StrJoin(StageNames(workflow), " → "));
+    for (const auto& parameter : workflow.parameters()) {
+      const std::string type = v1::ParameterSpec::Type_Name(parameter.type());
+      parameters.push_back({{"name", parameter.name()},
+                            {"type", type},
+                            {"required", parameter.required()},
+                            {"default", parameter.default_value()},
+                            {"description", parameter.description()}});
+      text += absl::StrFormat("  %-18s %-8s %-10s %s\n", parameter.name(), type,
+                              parameter.required() ? "required" : parameter.default_value(), parameter.description());
+    }
+    document["workflows"].push_back({{"app", workflow.app_id()},
+                                     {"display_name", workflow.display_name()},
+                                     {"stages", StageNames(workflow)},
+                                     {"parameters", parameters}});
+  }
+  context.Print(document, text);
+  return kOk;
+}
+
+}  // namespace
+
+void AddWorkflowVerbs(CLI::App& app, Context& context) {
+  CLI::App* workflow = app.add_subcommand("workflow", "Workflow files and applications")->require_subcommand(1);
+  const auto file = std::make_shared<std::string>();
+  CLI::App* check = workflow->add_subcommand("check", "Check a workflow file (YAML) as the NodeManager would");
+  check->add_option("file", *file, "Workflow file")->required();
+  check->callback([&context, file] { context.action = [&context, file] { return RunCheck(context, *file); }; });
+  workflow->add_subcommand("list", "List the cluster's applications and their parameters")->callback([&context] {
+    context.action = [&context] { return RunList(context); };
+  });
+}
+
+}  // namespace onepiece::cli
