@@ -1,0 +1,186 @@
+// The command line from outside: exit codes, streams, JSON. Services are scripted stand-ins.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <QtTest>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace onepiece::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out, err;
+  /// stdout as one JSON document; discarded when it is not one.
+  [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
+};
+
+}  // namespace
+
+class CliTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void init() {
+    temp_ = std::make_unique<QTemporaryDir>();
+    root_ = temp_->path().toStdString();
+    fs::create_directories(root_ + "/bin");
+    fs::create_directories(root_ + "/lib/onepiece/stages");
+    for (const char* role : {"nodemanager", "proxy", "database", "instance"}) {
+      const std::string program = root_ + "/bin/onepiece-" + role;
+      fs::copy_file(ONEPIECE_SOURCE_DIR "/tests/local/fake_service.sh", program);
+      fs::permissions(program, fs::perms::owner_all);
+    }
+  }
+
+  void Help_NamesVerbsAndExitCodes() {
+    const Outcome outcome = Run({"--help"});
+    QCOMPARE(outcome.exit_code, 0);
+    for (const char* word : {"up", "submit", "generate", "verify", "75 deadline", "78 bad configuration"}) {
+      QVERIFY2(outcome.out.find(word) != std::string::npos, word);
+    }
+  }
+
+  void BadUsage_Is2_AndStdoutStaysEmpty_data() {
+    QTest::addColumn<QStringList>("arguments");
+    QTest::newRow("no verb") << QStringList{};
+    QTest::newRow("unknown verb") << QStringList{"frobnicate"};
+    QTest::newRow("unknown flag") << QStringList{"status", "--frobnicate"};
+    QTest::newRow("uid missing") << QStringList{"get"};
+    QTest::newRow("steps is no number") << QStringList{"submit", "--steps", "many"};
+    QTest::newRow("priority out of range") << QStringList{"submit", "--priority", "101"};
+    QTest::newRow("negative deadline") << QStringList{"submit", "--deadline", "-1"};
+    QTest::newRow("output without wait") << QStringList{"submit", "--prompt", "x", "-o", "out.mp4"};
+    QTest::newRow("parameter without value") << QStringList{"submit", "--param", "x"};
+  }
+  void BadUsage_Is2_AndStdoutStaysEmpty() {
+    QFETCH(QStringList, arguments);
+    const Outcome outcome = Run(arguments);
+    QCOMPARE(outcome.exit_code, 2);
+    QVERIFY(outcome.out.empty());
+    QVERIFY(!outcome.err.empty());
+  }
+
+  void NoCluster_Is69_WithOneJsonDocument() {
+    for (const QStringList& verb : {QStringList{"status"}, QStringList{"jobs"}, QStringList{"submit", "--prompt", "x"},
+                                    QStringList{"get", "01234567-89ab-7def-8123-456789abcdef"}}) {
+      const Outcome outcome = Run(verb + QStringList{"--json"});
+      QCOMPARE(outcome.exit_code, 69);
+      QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("NO_CLUSTER"));
+    }
+  }
+
+  void Get_TextThatIsNoUid_Is3() { QCOMPARE(Run({"get", "nosuch"}).exit_code, 3); }
+
+  void Down_NothingRan_Is0() {
+    const Outcome outcome = Run({"down", "--json"});
+    QCOMPARE(outcome.exit_code, 0);
+    QCOMPARE(outcome.Document().value("stopped", true), false);
+  }
+
+  void WorkflowCheck_SaysWhere_data() {
+    QTest::addColumn<QString>("text");
+    QTest::addColumn<int>("exit_code");
+    QTest::addColumn<QString>("says");
+    QTest::newRow("unknown field") << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n    colour: red\n" << 78 << ":5:";
+    QTest::newRow("wrong type") << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n    threads: many\n" << 78 << ":5:";
+    QTest::newRow("not YAML") << "app_id: [\n" << 78 << ":";
+    QTest::newRow("no stage") << "app_id: a\n" << 78 << "stage";
+    QTest::newRow("good") << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n" << 0 << "";
+  }
+  void WorkflowCheck_SaysWhere() {
+    QFETCH(QString, text);
+    QFETCH(int, exit_code);
+    QFETCH(QString, says);
+    const std::string file = root_ + "/workflow.yaml";
+    std::ofstream(file) << text.toStdString();
+    const Outcome outcome = Run({"workflow", "check", QString::fromStdString(file)});
+    QVERIFY2(outcome.exit_code == exit_code, outcome.err.c_str());
+    QVERIFY2(outcome.err.find(says.toStdString()) != std::string::npos, outcome.err.c_str());
+  }
+
+  void WorkflowCheck_ShippedExample_IsGood() {
+    QCOMPARE(Run({"workflow", "check", ONEPIECE_SOURCE_DIR "/resources/workflows/tiny-wan-t2v.yaml"}).exit_code, 0);
+  }
+
+  void Up_ServiceDies_SaysWhyAndLeavesNothing() {
+    std::ofstream(root_ + "/bin/behaviour.proxy-1") << "die";
+    const Outcome outcome = Run({"up", "--json"});
+    QCOMPARE(outcome.exit_code, 1);
+    QVERIFY2(outcome.err.find("proxy-1 ended with exit code 3: the port is taken") != std::string::npos,
+             outcome.err.c_str());
+    QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("START_FAILED"));
+    QVERIFY(!fs::exists(root_ + "/data/cluster.json"));
+    QVERIFY(fs::is_empty(root_ + "/data/run"));
+  }
+
+  void Up_BadConfig_Is78_WithThePlace() {
+    const std::string file = root_ + "/cluster.yaml";
+    std::ofstream(file) << "proxies: 1\ndatabase: 2\n";
+    const Outcome outcome = Run({"up", "--config", QString::fromStdString(file)});
+    QCOMPARE(outcome.exit_code, 78);
+    QVERIFY2(outcome.err.find(":2:") != std::string::npos, outcome.err.c_str());
+    QCOMPARE(Run({"up", "--config", "/nonexistent.yaml"}).exit_code, 78);
+  }
+
+  void Up_DataDirIsAFile_NamesIt() {
+    std::ofstream(root_ + "/data") << "x";
+    const Outcome outcome = Run({"up"});
+    QCOMPARE(outcome.exit_code, 4);
+    QVERIFY(outcome.err.find(root_ + "/data") != std::string::npos);
+  }
+
+  void Up_FullDisk_SaysSo() {
+    const std::string disk = root_ + "/data";
+    fs::create_directories(disk);
+    if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0) QSKIP("mounting a small disk needs privileges");
+    const Outcome outcome = Run({"up", "--json"});
+    umount(disk.c_str());
+    QCOMPARE(outcome.exit_code, 1);
+    QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("DISK_FULL"));
+  }
+
+  void Up_ProgramMissing_NamesIt() {
+    fs::remove(root_ + "/bin/onepiece-database");
+    const Outcome outcome = Run({"up"});
+    QCOMPARE(outcome.exit_code, 3);
+    QVERIFY(outcome.err.find("onepiece-database") != std::string::npos);
+  }
+
+  void Generate_UnknownApp_Is3() { QCOMPARE(Run({"generate", "--app", "nosuch", "--prompt", "x"}).exit_code, 3); }
+
+  void Verify_NoSuchFolder_Is3() { QCOMPARE(Run({"verify", "/nonexistent", "--json"}).exit_code, 3); }
+
+ private:
+  Outcome Run(const QStringList& arguments) {
+    QProcess process;
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert("ONEPIECE_BIN_DIR", QString::fromStdString(root_ + "/bin"));
+    environment.insert("ONEPIECE_DATA_DIR", QString::fromStdString(root_ + "/data"));
+    environment.remove("ONEPIECE_NODEMANAGER");
+    process.setProcessEnvironment(environment);
+    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece", arguments);
+    Outcome outcome;
+    if (!process.waitForFinished(30'000)) {
+      process.kill();
+      process.waitForFinished();
+      return outcome;
+    }
+    outcome.exit_code = process.exitStatus() == QProcess::NormalExit ? process.exitCode() : -1;
+    outcome.out = process.readAllStandardOutput().toStdString();
+    outcome.err = process.readAllStandardError().toStdString();
+    return outcome;
+  }
+
+  std::unique_ptr<QTemporaryDir> temp_;
+  std::string root_;
+};
+
+}  // namespace onepiece::cli
+
+QTEST_GUILESS_MAIN(onepiece::cli::CliTest)
+#include "cli_test.moc"
