@@ -25,12 +25,13 @@ std::string EnvironmentName(std::string_view flag) {
 
 absl::Status BadValue(std::string_view flag, std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
-                         absl::StrCat(std::string(flag), ": ", std::string(message)), {{"field", std::string(flag)}});
+                         absl::StrCat(std::string(flag), ": ", std::string(message)),
+                         {{"field", std::string(flag)}});
 }
 
 // The message that holds the last field of `path`, and that field.
-std::pair<google::protobuf::Message*, const FieldDescriptor*> Resolve(google::protobuf::Message* message,
-                                                                      const std::string& path) {
+std::pair<google::protobuf::Message*, const FieldDescriptor*> Resolve(
+    google::protobuf::Message* message, const std::string& path) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
   for (std::size_t i = 0;; ++i) {
     const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(names[i]);
@@ -61,20 +62,26 @@ bool IsNodeIdCharacter(char c) {
 
 ServiceOptions::ServiceOptions(ProgramInfo info, google::protobuf::Message* config)
     : info_(std::move(info)), config_(config) {
-  const FieldDescriptor* field = config->GetDescriptor()->FindFieldByName("node");
-  ONEPIECE_CHECK(field != nullptr && field->message_type() == v1::NodeConfig::descriptor());
-  node_ = static_cast<v1::NodeConfig*>(config->GetReflection()->MutableMessage(config, field));
   Bind("--node-id", "node.node_id", "Unique name of this node; default: role and host name");
   if (info_.nodemanagers == NodeManagers::kRequired) {
-    Bind("--nodemanager", "node.nodemanagers", "host:port of every NodeManager replica, comma separated");
+    Bind("--nodemanager", "node.nodemanagers",
+         "host:port of every NodeManager replica, comma separated");
   }
   Bind("--listen", "node.listen", "host:port to serve gRPC on (port 0: any free one)");
-  Bind("--advertise", "node.advertise", "host:port that others dial; default: what --listen became");
+  Bind("--advertise", "node.advertise",
+       "host:port that others dial; default: what --listen became");
   Bind("--fabric", "node.fabric", "Fabric URI; default: shm://{cluster id}");
   Bind("--metrics-address", "node.metrics_address", "host:port of the Prometheus endpoint");
   Bind("--workflow-set", "node.workflow_set", "Workflow set that this node belongs to");
   Bind("--data-dir", "node.data_dir", "Folder for what this node keeps");
   Bind("--ready-file", "node.ready_file", "Written as JSON when the service is ready");
+}
+
+v1::NodeConfig& ServiceOptions::MutableNode() {
+  // Looked up each time: reading a file may put another message in its place.
+  const FieldDescriptor* field = config_->GetDescriptor()->FindFieldByName("node");
+  ONEPIECE_CHECK(field != nullptr && field->message_type() == v1::NodeConfig::descriptor());
+  return static_cast<v1::NodeConfig&>(*config_->GetReflection()->MutableMessage(config_, field));
 }
 
 void ServiceOptions::Bind(std::string_view flag, std::string_view path, std::string_view help) {
@@ -90,10 +97,14 @@ ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) 
   app.add_flag("--check-config", check_only, "Check the configuration and exit (0: good, 78: bad)");
   for (Binding& binding : bindings_) {
     const bool list = Resolve(config_, binding.path).second->is_repeated();
-    CLI::Option* option =
-        app.add_option(binding.flag, binding.given, binding.help)->envname(EnvironmentName(binding.flag));
-    if (list) option->delimiter(',');
-    option->expected(1, list ? CLI::detail::expected_max_vector_size : 1);
+    CLI::Option* option = app.add_option(binding.flag, binding.given, binding.help)
+                              ->envname(EnvironmentName(binding.flag));
+    // A list may be given with commas or with the flag repeated, but does not swallow what follows.
+    if (list) {
+      option->delimiter(',')->allow_extra_args(false);
+    } else {
+      option->expected(1);
+    }
   }
   try {
     app.parse(argc, argv);
@@ -145,27 +156,30 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
 }
 
 absl::Status ServiceOptions::FillAndCheckNode() {
-  if (node_->node_id().empty()) node_->set_node_id(info_.role + "-" + HostName());
-  if (node_->listen().empty()) node_->set_listen("127.0.0.1:0");
-  if (node_->metrics_address().empty()) node_->set_metrics_address("127.0.0.1:0");
-  if (node_->workflow_set().empty()) node_->set_workflow_set("default");
-  if (node_->data_dir().empty()) node_->set_data_dir(DefaultStateDir() + "/" + node_->node_id());
-  const std::string& id = node_->node_id();
+  v1::NodeConfig& node = MutableNode();
+  if (node.node_id().empty()) node.set_node_id(info_.role + "-" + HostName());
+  if (node.listen().empty()) node.set_listen("127.0.0.1:0");
+  if (node.metrics_address().empty()) node.set_metrics_address("127.0.0.1:0");
+  if (node.workflow_set().empty()) node.set_workflow_set("default");
+  if (node.data_dir().empty()) node.set_data_dir(DefaultStateDir() + "/" + node.node_id());
+  const std::string& id = node.node_id();
   if (id.size() > 128 || !std::all_of(id.begin(), id.end(), IsNodeIdCharacter)) {
     return BadValue("--node-id", "at most 128 letters, digits, '-', '_' and '.'");
   }
-  ONEPIECE_RETURN_IF_ERROR(CheckAddress("--listen", node_->listen()));
-  ONEPIECE_RETURN_IF_ERROR(CheckAddress("--metrics-address", node_->metrics_address()));
-  const bool everywhere = node_->listen().starts_with("0.0.0.0:") || node_->listen().starts_with("[::]:");
-  if (!node_->advertise().empty()) {
-    ONEPIECE_RETURN_IF_ERROR(CheckAddress("--advertise", node_->advertise()));
+  ONEPIECE_RETURN_IF_ERROR(CheckAddress("--listen", node.listen()));
+  ONEPIECE_RETURN_IF_ERROR(CheckAddress("--metrics-address", node.metrics_address()));
+  const bool everywhere =
+      node.listen().starts_with("0.0.0.0:") || node.listen().starts_with("[::]:");
+  if (!node.advertise().empty()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckAddress("--advertise", node.advertise()));
   } else if (everywhere) {
-    return BadValue("--advertise", "needed when --listen names no one address: what shall others dial?");
+    return BadValue("--advertise",
+                    "needed when --listen names no one address: what shall others dial?");
   }
-  for (const std::string& address : node_->nodemanagers()) {
+  for (const std::string& address : node.nodemanagers()) {
     ONEPIECE_RETURN_IF_ERROR(CheckAddress("--nodemanager", address));
   }
-  if (info_.nodemanagers == NodeManagers::kRequired && node_->nodemanagers().empty()) {
+  if (info_.nodemanagers == NodeManagers::kRequired && node.nodemanagers().empty()) {
     return BadValue("--nodemanager", "name at least one NodeManager (host:port)");
   }
   return absl::OkStatus();
@@ -177,13 +191,15 @@ absl::Status CheckAddress(std::string_view field, std::string_view address) {
     const std::string_view port = address.substr(colon + 1);
     unsigned value = 0;
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), value);
-    if (!port.empty() && error == std::errc() && end == port.data() + port.size() && value <= 65535) {
+    if (!port.empty() && error == std::errc() && end == port.data() + port.size() &&
+        value <= 65535) {
       return absl::OkStatus();
     }
   }
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
-                         absl::StrCat(std::string(field), ": '", std::string(address), "' is not host:port"),
-                         {{"field", std::string(field)}});
+  return base::MakeError(
+      absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
+      absl::StrCat(std::string(field), ": '", std::string(address), "' is not host:port"),
+      {{"field", std::string(field)}});
 }
 
 std::string DefaultStateDir() {
@@ -191,7 +207,8 @@ std::string DefaultStateDir() {
     return std::string(state) + "/onepiece";
   }
   const char* home = std::getenv("HOME");
-  return std::string(home != nullptr && home[0] == '/' ? home : "/var/lib") + "/.local/state/onepiece";
+  return std::string(home != nullptr && home[0] == '/' ? home : "/var/lib") +
+         "/.local/state/onepiece";
 }
 
 }  // namespace onepiece::service

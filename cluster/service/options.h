@@ -1,4 +1,5 @@
-// Flags, ONEPIECE_* variables and the YAML file of a service program, merged into its configuration message.
+// Flags, ONEPIECE_* variables and the YAML file of a service program, merged into its configuration
+// message.
 #pragma once
 
 #include <string>
@@ -35,21 +36,23 @@ class ServiceOptions {
  public:
   ServiceOptions(ProgramInfo info, google::protobuf::Message* config);
 
-  /// Adds a flag for a field of the configuration: Bind("--pinned-stage", "pinned_stage", "Serve …"). `path` may
-  /// go through messages ("ring.slots"); strings, integers and lists of strings (comma separated) can be bound.
-  /// The environment variable is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
+  /// Adds a flag for a field of the configuration: Bind("--pinned-stage", "pinned_stage", "Serve
+  /// …"). `path` may go through messages ("ring.slots"); strings, integers and lists of strings
+  /// (comma separated) can be bound. The environment variable is ONEPIECE_ and the flag's name:
+  /// ONEPIECE_PINNED_STAGE.
   void Bind(std::string_view flag, std::string_view path, std::string_view help);
 
   enum class Outcome { kRun, kCheckOnly, kExit };
   struct Parsed {
     Outcome outcome = Outcome::kRun;
-    int exit_code = kExitOk;  ///< For kExit: --help, --version, a usage error or a bad file; all is printed.
+    int exit_code =
+        kExitOk;  ///< For kExit: --help, --version, a usage error or a bad file; all is printed.
   };
   /// Parses, reads the file, fills in defaults and checks the `node` part.
   Parsed Parse(int argc, const char* const* argv);
 
   /// The configuration's `node` part, defaults filled in. REQUIRES: Parse() was called.
-  [[nodiscard]] const v1::NodeConfig& node() const { return *node_; }
+  [[nodiscard]] const v1::NodeConfig& node() { return MutableNode(); }
   [[nodiscard]] const ProgramInfo& info() const { return info_; }
 
  private:
@@ -57,12 +60,12 @@ class ServiceOptions {
     std::string flag, path, help;
     std::vector<std::string> given;
   };
+  v1::NodeConfig& MutableNode();
   absl::Status SetField(const Binding& binding);
   absl::Status FillAndCheckNode();
 
   ProgramInfo info_;
   google::protobuf::Message* config_;
-  v1::NodeConfig* node_;
   std::vector<Binding> bindings_;
 };
 

@@ -50,7 +50,8 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view text)
   if (fd < 0) return FileError(temporary, "create");
   absl::Status status = WriteAll(fd, temporary, text);
   close(fd);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) status = FileError(path, "create");
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
+    status = FileError(path, "create");
   if (!status.ok()) unlink(temporary.c_str());
   return status;
 }
@@ -78,7 +79,8 @@ absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
 absl::Status Host::ReportReady() {
   server_->SetHealth(rpc::Health::kServing);
   if (node_.ready_file().empty()) return absl::OkStatus();
-  const nlohmann::json ready = {{"pid", getpid()}, {"address", address_}, {"metrics_address", metrics_address_}};
+  const nlohmann::json ready = {
+      {"pid", getpid()}, {"address", address_}, {"metrics_address", metrics_address_}};
   return WriteFileAtomically(node_.ready_file(), ready.dump() + "\n");
 }
 
@@ -95,7 +97,8 @@ void Host::StopServing() {
   metrics_->Stop();
 }
 
-int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body, const Check& check) {
+int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body,
+               const Check& check) {
   base::ShutdownSignals signals;
   const ServiceOptions::Parsed parsed = options.Parse(argc, argv);
   if (parsed.outcome == ServiceOptions::Outcome::kExit) return parsed.exit_code;

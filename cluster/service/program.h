@@ -2,8 +2,9 @@
 //
 //   int main(int argc, char** argv) {
 //     v1::ProxyConfig config;
-//     service::ServiceOptions options({.program = "onepiece-proxy", .role = "proxy", .description = "…"}, &config);
-//     return service::RunProgram(options, argc, argv, [&](service::Host& host) -> absl::Status {
+//     service::ServiceOptions options({.program = "onepiece-proxy", .role = "proxy", .description =
+//     "…"}, &config); return service::RunProgram(options, argc, argv, [&](service::Host& host) ->
+//     absl::Status {
 //       ProxyService proxy(config, …);
 //       ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy}));
 //       node::NodeAgent agent(host.address(), host.metrics_address(), …);
@@ -43,8 +44,8 @@ namespace onepiece::service {
 
 /// What a running service program stands on.
 ///
-/// Ownership  Owns the gRPC server, the metrics with their endpoint, and the spans; borrows the services.
-/// Threading  Thread-confined to the body of RunProgram.
+/// Ownership  Owns the gRPC server, the metrics with their endpoint, and the spans; borrows the
+/// services. Threading  Thread-confined to the body of RunProgram.
 class Host {
  public:
   Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals);
@@ -56,10 +57,11 @@ class Host {
   [[nodiscard]] const v1::NodeConfig& node() const { return node_; }
   [[nodiscard]] telemetry::Metrics& metrics() { return *metrics_; }
   [[nodiscard]] telemetry::Spans& spans() { return *spans_; }
-  /// Opens `listen` and `metrics_address` and serves `services`, health, reflection and telemetry. The services must
-  /// outlive StopServing(). Errors: UNAVAILABLE when an address cannot be bound.
+  /// Opens `listen` and `metrics_address` and serves `services`, health, reflection and telemetry.
+  /// The services must outlive StopServing(). Errors: UNAVAILABLE when an address cannot be bound.
   absl::Status Serve(const std::vector<grpc::Service*>& services);
-  /// host:port that others dial: `advertise`, else where Serve() listens. REQUIRES: Serve() succeeded.
+  /// host:port that others dial: `advertise`, else where Serve() listens. REQUIRES: Serve()
+  /// succeeded.
   [[nodiscard]] const std::string& address() const { return address_; }
   /// host:port of the Prometheus endpoint. REQUIRES: Serve() succeeded.
   [[nodiscard]] const std::string& metrics_address() const { return metrics_address_; }
@@ -67,9 +69,11 @@ class Host {
   absl::Status ReportReady();
   /// Blocks until SIGTERM, SIGINT or SIGHUP. Health says NOT_SERVING afterwards.
   void WaitForShutdown();
-  /// Requested when StopServing() begins: handlers of long streams end then. REQUIRES: Serve() succeeded.
+  /// Requested when StopServing() begins: handlers of long streams end then. REQUIRES: Serve()
+  /// succeeded.
   [[nodiscard]] std::stop_token stopping() const;
-  /// Ends the server and the metrics endpoint: calls in progress get Scaled(2 s), then they are cancelled. Idempotent.
+  /// Ends the server and the metrics endpoint: calls in progress get Scaled(2 s), then they are
+  /// cancelled. Idempotent.
   void StopServing();
 
  private:
@@ -82,15 +86,17 @@ class Host {
   std::string address_, metrics_address_;
 };
 
-/// Extra checks of the configuration, for the run and for --check-config; a failure is exit code 78.
+/// Extra checks of the configuration, for the run and for --check-config; a failure is exit
+/// code 78.
 using Check = std::function<absl::Status()>;
-/// Runs the service until it is told to end. An error is logged and ends the program: exit code 78 when it was made
-/// with BadConfig(), else 1.
+/// Runs the service until it is told to end. An error is logged and ends the program: exit code 78
+/// when it was made with BadConfig(), else 1.
 using Body = std::function<absl::Status(Host&)>;
 
-/// Parses the command line, checks, initialises logging, runs `body` and returns main()'s exit code. Call it first
-/// in main(): signals must be blocked before any thread starts.
-int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body, const Check& check = {});
+/// Parses the command line, checks, initialises logging, runs `body` and returns main()'s exit
+/// code. Call it first in main(): signals must be blocked before any thread starts.
+int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body,
+               const Check& check = {});
 
 /// An error that is the configuration's fault.
 absl::Status BadConfig(std::string_view message);

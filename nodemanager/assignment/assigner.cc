@@ -49,7 +49,8 @@ bool MayServe(const v1::Node& node, const Group& group) {
 
 // count / min_instances of a below that of b, without rounding.
 bool NeedsMore(const Group& a, const Group& b) {
-  return static_cast<std::int64_t>(a.count) * b.min_instances < static_cast<std::int64_t>(b.count) * a.min_instances;
+  return static_cast<std::int64_t>(a.count) * b.min_instances <
+         static_cast<std::int64_t>(b.count) * a.min_instances;
 }
 
 void KeepWhatHolds(std::vector<Instance>& instances, std::vector<Group>& groups) {
@@ -80,7 +81,9 @@ void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& group
     if (empty.count > 0) continue;
     Instance* donor = nullptr;
     for (Instance& instance : instances) {
-      if (instance.group == nullptr || instance.group->count < 2 || !instance.node->pinned_stage().empty()) continue;
+      if (instance.group == nullptr || instance.group->count < 2 ||
+          !instance.node->pinned_stage().empty())
+        continue;
       if (donor == nullptr || NeedsMore(*donor->group, *instance.group)) donor = &instance;
     }
     if (donor == nullptr) return;
@@ -99,10 +102,11 @@ void AddIfChanged(const Instance& instance, v1::Assign& plan) {
     wanted.mutable_app_ids()->Add(instance.group->app_ids.begin(), instance.group->app_ids.end());
   }
   const v1::Assignment& now = instance.node->assignment();
-  const bool same = wanted.has_stage() == now.has_stage() &&
-                    SerializeDeterministically(wanted.stage()) == SerializeDeterministically(now.stage()) &&
-                    std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
-                               now.app_ids().end());
+  const bool same =
+      wanted.has_stage() == now.has_stage() &&
+      SerializeDeterministically(wanted.stage()) == SerializeDeterministically(now.stage()) &&
+      std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
+                 now.app_ids().end());
   if (!same) *plan.add_assignments() = std::move(wanted);
 }
 
@@ -114,7 +118,8 @@ v1::Assign PlanAssignments(const StateMachine& state) {
   std::map<std::string, std::vector<Instance>> sets;
   for (const auto& [node_id, record] : state.nodes()) {
     const v1::Node& node = record.node();
-    if (node.role() == v1::INSTANCE && IsAlive(node)) sets[node.workflow_set()].push_back({.node = &node});
+    if (node.role() == v1::INSTANCE && IsAlive(node))
+      sets[node.workflow_set()].push_back({.node = &node});
   }
   for (auto& [workflow_set, instances] : sets) {
     std::vector<Group> groups = MakeGroups(state);

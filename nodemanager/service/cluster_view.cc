@@ -15,13 +15,16 @@ constexpr std::string_view kNamePrefix = "workflows/";
 
 absl::Status Bad(std::string_view reason, std::string_view field, std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, reason,
-                         absl::StrCat(std::string(field), ": ", std::string(message)), {{"field", std::string(field)}});
+                         absl::StrCat(std::string(field), ": ", std::string(message)),
+                         {{"field", std::string(field)}});
 }
 
 bool IsIdentifier(const std::string& text, std::size_t longest) {
-  return !text.empty() && text.size() <= longest && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-  });
+  return !text.empty() && text.size() <= longest &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' ||
+                  c == '.';
+         });
 }
 
 }  // namespace
@@ -58,7 +61,8 @@ std::vector<v1::ClusterEvent> ChangesAfter(const StateMachine& state, std::uint6
     events.emplace_back().set_revision(deletion.revision());
     events.back().set_workflow_deleted(deletion.app_id());
   }
-  std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.revision() < b.revision(); });
+  std::sort(events.begin(), events.end(),
+            [](const auto& a, const auto& b) { return a.revision() < b.revision(); });
   return events;
 }
 
@@ -77,10 +81,11 @@ v1::ListProxiesResponse MakeProxyList(const StateMachine& state, const std::stri
   return response;
 }
 
-absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(const StateMachine& state,
-                                                           const v1::ListWorkflowsRequest& request) {
+absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(
+    const StateMachine& state, const v1::ListWorkflowsRequest& request) {
   if (request.page_size() < 0) return Bad("BAD_PAGE_SIZE", "page_size", "not negative");
-  const int size = request.page_size() == 0 ? kDefaultPageSize : std::min(request.page_size(), kMaxPageSize);
+  const int size =
+      request.page_size() == 0 ? kDefaultPageSize : std::min(request.page_size(), kMaxPageSize);
   auto next = state.workflows().begin();
   if (!request.page_token().empty()) {
     if (!request.page_token().starts_with(kTokenPrefix)) {
@@ -100,7 +105,8 @@ absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(const StateMachine& s
 }
 
 absl::StatusOr<std::string> AppIdOfName(const std::string& name) {
-  if (name.starts_with(kNamePrefix) && name.size() > kNamePrefix.size()) return name.substr(kNamePrefix.size());
+  if (name.starts_with(kNamePrefix) && name.size() > kNamePrefix.size())
+    return name.substr(kNamePrefix.size());
   return Bad("BAD_NAME", "name", "workflows/{app_id}");
 }
 
@@ -115,9 +121,12 @@ absl::Status CheckNode(const v1::Node& node) {
   if (!IsIdentifier(node.workflow_set(), 63)) {
     return Bad("BAD_NODE", "node.workflow_set", "1 to 63 letters, digits, '-', '_' and '.'");
   }
-  if (node.address().empty() || node.address().size() > 300) return Bad("BAD_NODE", "node.address", "host:port");
-  if (node.metrics_address().size() > 300) return Bad("BAD_NODE", "node.metrics_address", "host:port");
-  if (node.pinned_stage().size() > 63) return Bad("BAD_NODE", "node.pinned_stage", "at most 63 characters");
+  if (node.address().empty() || node.address().size() > 300)
+    return Bad("BAD_NODE", "node.address", "host:port");
+  if (node.metrics_address().size() > 300)
+    return Bad("BAD_NODE", "node.metrics_address", "host:port");
+  if (node.pinned_stage().size() > 63)
+    return Bad("BAD_NODE", "node.pinned_stage", "at most 63 characters");
   if (node.detail().size() > 512) return Bad("BAD_NODE", "node.detail", "at most 512 bytes");
   return absl::OkStatus();
 }

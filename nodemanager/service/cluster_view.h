@@ -11,8 +11,9 @@ namespace onepiece::nodemanager {
 
 v1::Cluster MakeSnapshot(const StateMachine& state);
 
-/// What a watcher that knows everything up to `revision` must be told, in revision order; a record that changed
-/// several times comes once. One snapshot when revision is 0, no longer held, or not of this history.
+/// What a watcher that knows everything up to `revision` must be told, in revision order; a record
+/// that changed several times comes once. One snapshot when revision is 0, no longer held, or not
+/// of this history.
 std::vector<v1::ClusterEvent> ChangesAfter(const StateMachine& state, std::uint64_t revision);
 
 /// READY proxies of a workflow set (empty: of all).

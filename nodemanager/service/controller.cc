@@ -26,19 +26,22 @@ std::string Shortened(const std::string& detail) {
 
 }  // namespace
 
-Controller::Controller(Log& log, base::Clock& clock, Options options) : log_(log), clock_(clock), options_(options) {}
+Controller::Controller(Log& log, base::Clock& clock, Options options)
+    : log_(log), clock_(clock), options_(options) {}
 
 absl::Status Controller::Initialize(const std::string& wanted) {
   std::string known;
   Read([&](const StateMachine& state) { known = state.cluster_id(); });
   if (!known.empty()) {
     if (wanted.empty() || wanted == known) return absl::OkStatus();
-    return base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
-                           absl::StrCat("the data folder belongs to cluster '", known, "', not '", wanted, "'"));
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
+        absl::StrCat("the data folder belongs to cluster '", known, "', not '", wanted, "'"));
   }
   v1::Command command;
   v1::InitializeCluster& change = *command.mutable_initialize();
-  change.set_cluster_id(wanted.empty() ? base::Uid::GenerateRandom().ToString().substr(0, 8) : wanted);
+  change.set_cluster_id(wanted.empty() ? base::Uid::GenerateRandom().ToString().substr(0, 8)
+                                       : wanted);
   std::string secret(kSecretBytes, '\0');
   base::FillRandom(secret.data(), secret.size());
   change.set_cluster_secret(secret);
@@ -60,7 +63,8 @@ void Controller::Detect(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     CheckLiveness();
     std::unique_lock lock(mutex);
-    clock_.WaitUntil(never, lock, stop, clock_.Now() + options_.dead_after / 10, [] { return false; });
+    clock_.WaitUntil(never, lock, stop, clock_.Now() + options_.dead_after / 10,
+                     [] { return false; });
   }
 }
 
@@ -184,15 +188,16 @@ void Controller::CheckLiveness() {
       v1::EndNode& end = *ends.emplace_back().mutable_end_node();
       end.set_node_id(node_id);
       end.set_incarnation(incarnation);
-      end.set_detail(absl::StrFormat("no report for %.1f s", std::chrono::duration<double>(now - report.at).count()));
+      end.set_detail(absl::StrFormat("no report for %.1f s",
+                                     std::chrono::duration<double>(now - report.at).count()));
     }
     reports_ = std::move(kept);
   }
   for (v1::Command& end : ends) {
     const v1::EndNode told = end.end_node();
     const absl::Status status = Propose(std::move(end)).status();
-    spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", told.node_id(), told.incarnation(),
-                 told.detail(), status.ok() ? "ok" : base::Message(status));
+    spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", told.node_id(),
+                 told.incarnation(), told.detail(), status.ok() ? "ok" : base::Message(status));
   }
   const std::lock_guard lock(change_mutex_);
   const std::uint64_t before = applied_.load();
@@ -203,14 +208,17 @@ void Controller::CheckLiveness() {
 void Controller::AddTelemetry(v1::Node& node) const {
   const std::lock_guard lock(reports_mutex_);
   const auto known = reports_.find(node.node_id());
-  if (known == reports_.end() || known->second.incarnation != node.incarnation() || !known->second.wall) return;
+  if (known == reports_.end() || known->second.incarnation != node.incarnation() ||
+      !known->second.wall)
+    return;
   const std::int64_t unix_ms = base::ToUnixMs(*known->second.wall);
   node.mutable_last_report_time()->set_seconds(unix_ms / 1000);
   node.mutable_last_report_time()->set_nanos(static_cast<std::int32_t>(unix_ms % 1000) * 1'000'000);
   *node.mutable_load() = known->second.load;
 }
 
-void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop, base::MonotonicTime deadline) const {
+void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop,
+                               base::MonotonicTime deadline) const {
   std::unique_lock lock(wait_mutex_);
   changed_.wait_until(lock, stop, deadline, [&] { return version_.load() != seen; });
 }

@@ -1,4 +1,5 @@
-// The NodeManager's decisions around its log: liveness, assignment, telemetry and waking of watchers.
+// The NodeManager's decisions around its log: liveness, assignment, telemetry and waking of
+// watchers.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ namespace onepiece::nodemanager {
 class Controller {
  public:
   struct Options {
-    base::Duration dead_after = std::chrono::seconds(3);  ///< Without a report for so long: dead. Not scaled here.
+    base::Duration dead_after =
+        std::chrono::seconds(3);  ///< Without a report for so long: dead. Not scaled here.
   };
   /// What happened to proposals since the start.
   struct Counters {
@@ -36,23 +38,26 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Gives a new cluster its id (`wanted`, else a random one) and secret. Errors: FAILED_PRECONDITION
-  /// (OTHER_CLUSTER) when the log belongs to another cluster than `wanted`; those of the log.
+  /// Gives a new cluster its id (`wanted`, else a random one) and secret. Errors:
+  /// FAILED_PRECONDITION (OTHER_CLUSTER) when the log belongs to another cluster than `wanted`;
+  /// those of the log.
   absl::Status Initialize(const std::string& wanted);
-  /// Starts the failure detector. Every node gets a fresh period of grace: while this process was away nobody could
-  /// report to it.
+  /// Starts the failure detector. Every node gets a fresh period of grace: while this process was
+  /// away nobody could report to it.
   void Start();
   /// Ends the detector. Idempotent.
   void Stop();
 
-  /// Stamps and proposes a command, then brings assignments up to date and wakes watchers. Errors: what the state
-  /// machine refused with, or those of the log.
+  /// Stamps and proposes a command, then brings assignments up to date and wakes watchers. Errors:
+  /// what the state machine refused with, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
-  /// Takes a heartbeat: telemetry stays in memory, a changed state is proposed. Returns the routing epoch. Errors:
-  /// NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT (BAD_NODE_STATE), those of the log.
+  /// Takes a heartbeat: telemetry stays in memory, a changed state is proposed. Returns the routing
+  /// epoch. Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
+  /// (BAD_NODE_STATE), those of the log.
   absl::StatusOr<std::uint64_t> Report(const v1::ReportNodeRequest& request);
-  /// Declares nodes dead that have not reported in time; the detector calls it ten times in that period. When the
-  /// last call is longer ago than half of it (this process stood still), everyone gets fresh grace instead.
+  /// Declares nodes dead that have not reported in time; the detector calls it ten times in that
+  /// period. When the last call is longer ago than half of it (this process stood still), everyone
+  /// gets fresh grace instead.
   void CheckLiveness();
 
   void Read(const std::function<void(const StateMachine&)>& read) const { log_.Read(read); }
@@ -61,9 +66,10 @@ class Controller {
 
   /// Grows with every applied change.
   [[nodiscard]] std::uint64_t version() const { return version_.load(); }
-  /// Waits in real time until version() is not `seen`, `stop` is requested or `deadline` (of the system's clock)
-  /// passes.
-  void WaitForChange(std::uint64_t seen, const std::stop_token& stop, base::MonotonicTime deadline) const;
+  /// Waits in real time until version() is not `seen`, `stop` is requested or `deadline` (of the
+  /// system's clock) passes.
+  void WaitForChange(std::uint64_t seen, const std::stop_token& stop,
+                     base::MonotonicTime deadline) const;
   [[nodiscard]] Counters counters() const;
 
  private:
@@ -86,8 +92,8 @@ class Controller {
 
   std::mutex change_mutex_;  // Held from a command to the assignments that follow from it.
   mutable std::mutex reports_mutex_;
-  std::map<std::string, LastReport> reports_;           // Live nodes only. Guarded by reports_mutex_.
-  std::optional<base::MonotonicTime> last_check_;       // Guarded by reports_mutex_.
+  std::map<std::string, LastReport> reports_;      // Live nodes only. Guarded by reports_mutex_.
+  std::optional<base::MonotonicTime> last_check_;  // Guarded by reports_mutex_.
 
   mutable std::mutex wait_mutex_;
   mutable std::condition_variable_any changed_;

@@ -9,7 +9,8 @@ namespace onepiece::nodemanager {
 namespace {
 
 std::string LowerCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -21,22 +22,26 @@ void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
       counts[{role, node_state}] = 0;
     }
   }
-  for (const auto& [id, record] : state.nodes()) ++counts[{record.node().role(), record.node().state()}];
+  for (const auto& [id, record] : state.nodes())
+    ++counts[{record.node().role(), record.node().state()}];
   for (const auto& [key, count] : counts) {
     metrics
         .Gauge("onepiece_nodemanager_nodes", "Nodes that the NodeManager knows",
-               {{"role", LowerCase(v1::Role_Name(key.first))}, {"state", LowerCase(v1::Node::State_Name(key.second))}})
+               {{"role", LowerCase(v1::Role_Name(key.first))},
+                {"state", LowerCase(v1::Node::State_Name(key.second))}})
         .Set(count);
   }
 }
 
 }  // namespace
 
-void ExportMetrics(const Controller& controller, const NodeManagerService& service, telemetry::Metrics& metrics) {
+void ExportMetrics(const Controller& controller, const NodeManagerService& service,
+                   telemetry::Metrics& metrics) {
   metrics.OnScrape([&controller, &service, &metrics] {
     controller.Read([&](const StateMachine& state) {
       ExportNodes(state, metrics);
-      metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch").Set(static_cast<double>(state.epoch()));
+      metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch")
+          .Set(static_cast<double>(state.epoch()));
       metrics.Gauge("onepiece_nodemanager_revision", "Revision of the cluster state")
           .Set(static_cast<double>(state.revision()));
       metrics.Gauge("onepiece_nodemanager_log_index", "Log entries applied since the cluster began")
@@ -44,13 +49,14 @@ void ExportMetrics(const Controller& controller, const NodeManagerService& servi
       metrics.Gauge("onepiece_nodemanager_workflows", "Applications")
           .Set(static_cast<double>(state.workflows().size()));
     });
-    metrics.Gauge("onepiece_nodemanager_streams", "Watch streams that are open").Set(service.streams());
+    metrics.Gauge("onepiece_nodemanager_streams", "Watch streams that are open")
+        .Set(service.streams());
     const Controller::Counters counters = controller.counters();
     const std::pair<const char*, std::uint64_t> results[] = {
         {"applied", counters.applied}, {"refused", counters.refused}, {"failed", counters.failed}};
     for (const auto& [result, count] : results) {
-      telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_proposals_total", "Commands proposed to the log",
-                                         {{"result", result}}),
+      telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_proposals_total",
+                                         "Commands proposed to the log", {{"result", result}}),
                          static_cast<double>(count));
     }
     telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_reports_total", "Heartbeats taken"),

@@ -7,7 +7,9 @@
 
 namespace onepiece::nodemanager {
 
-/// Fills the onepiece_nodemanager_… metrics at every scrape. `controller` and `service` outlive metrics.Stop().
-void ExportMetrics(const Controller& controller, const NodeManagerService& service, telemetry::Metrics& metrics);
+/// Fills the onepiece_nodemanager_… metrics at every scrape. `controller` and `service` outlive
+/// metrics.Stop().
+void ExportMetrics(const Controller& controller, const NodeManagerService& service,
+                   telemetry::Metrics& metrics);
 
 }  // namespace onepiece::nodemanager

@@ -39,7 +39,8 @@ class CountedStream {
 
 }  // namespace
 
-grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
+grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*,
+                                              const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
   v1::Command command;
   command.set_request_id(request->request_id());
@@ -53,7 +54,8 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*, const v1::Re
   controller_.Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(request->node().node_id());
     // A remembered answer says nothing about what has happened since.
-    if (known == state.nodes().end() || known->second.node().incarnation() != request->node().incarnation() ||
+    if (known == state.nodes().end() ||
+        known->second.node().incarnation() != request->node().incarnation() ||
         !IsAlive(known->second.node())) {
       status = base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION",
                                "this incarnation was registered before and is dead now");
@@ -67,7 +69,8 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*, const v1::Re
   return rpc::ToGrpc(status);
 }
 
-grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
+grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*,
+                                            const v1::ReportNodeRequest* request,
                                             v1::ReportNodeResponse* response) {
   const auto epoch = controller_.Report(*request);
   if (!epoch.ok()) return rpc::ToGrpc(epoch.status());
@@ -75,7 +78,8 @@ grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*, const v1::Repo
   return grpc::Status::OK;
 }
 
-grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest* request,
+grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
+                                                const v1::DeregisterNodeRequest* request,
                                                 google::protobuf::Empty*) {
   v1::Command command;
   v1::EndNode& end = *command.mutable_end_node();
@@ -85,7 +89,8 @@ grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*, const v1::
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
 }
 
-absl::Status NodeManagerService::Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send) {
+absl::Status NodeManagerService::Stream(grpc::ServerContext& context,
+                                        const std::function<absl::Status()>& send) {
   const CountedStream stream(streams_);
   if (stream.number() > options_.max_streams) {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
@@ -97,19 +102,23 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context, const std:
     controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + kCancellationPoll);
     if (context.IsCancelled()) return ClientLeft();
   }
-  return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN", "the NodeManager is shutting down");
+  return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",
+                         "the NodeManager is shutting down");
 }
 
-absl::StatusOr<v1::Assignment> NodeManagerService::FindAssignment(const v1::WatchAssignmentRequest& request) const {
+absl::StatusOr<v1::Assignment> NodeManagerService::FindAssignment(
+    const v1::WatchAssignmentRequest& request) const {
   absl::StatusOr<v1::Assignment> found;
   controller_.Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(request.node_id());
     if (known == state.nodes().end()) {
       found = base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
                               absl::StrCat("node '", request.node_id(), "' is not registered"));
-    } else if (known->second.node().incarnation() != request.incarnation() || !IsAlive(known->second.node())) {
-      found = base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION",
-                              absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
+    } else if (known->second.node().incarnation() != request.incarnation() ||
+               !IsAlive(known->second.node())) {
+      found = base::MakeError(
+          absl::StatusCode::kAborted, "STALE_INCARNATION",
+          absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
     } else {
       found = known->second.node().assignment();
     }
@@ -129,9 +138,11 @@ grpc::Status NodeManagerService::WatchAssignment(grpc::ServerContext* context,
   }));
 }
 
-grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
+grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context,
+                                              const v1::WatchRoutingRequest* request,
                                               grpc::ServerWriter<v1::RoutingTable>* writer) {
-  const std::string workflow_set = request->workflow_set().empty() ? "default" : request->workflow_set();
+  const std::string workflow_set =
+      request->workflow_set().empty() ? "default" : request->workflow_set();
   std::optional<std::uint64_t> sent;
   return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
     v1::RoutingTable table;
@@ -145,9 +156,12 @@ grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context, cons
   }));
 }
 
-grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest* request,
+grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*,
+                                             const v1::ListProxiesRequest* request,
                                              v1::ListProxiesResponse* response) {
-  controller_.Read([&](const StateMachine& state) { *response = MakeProxyList(state, request->workflow_set()); });
+  controller_.Read([&](const StateMachine& state) {
+    *response = MakeProxyList(state, request->workflow_set());
+  });
   return grpc::Status::OK;
 }
 
@@ -158,7 +172,8 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
   return grpc::Status::OK;
 }
 
-grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context, const v1::WatchClusterRequest* request,
+grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
+                                              const v1::WatchClusterRequest* request,
                                               grpc::ServerWriter<v1::ClusterEvent>* writer) {
   std::uint64_t known = request->start_revision();
   base::MonotonicTime last_sent = base::SystemClock().Now();
@@ -175,7 +190,8 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context, cons
     for (v1::ClusterEvent& event : events) {
       if (event.has_node()) controller_.AddTelemetry(*event.mutable_node());
       if (event.has_snapshot()) {
-        for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes()) controller_.AddTelemetry(node);
+        for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes())
+          controller_.AddTelemetry(node);
       }
       if (!writer->Write(event)) return ClientLeft();
       known = event.revision();
@@ -194,9 +210,11 @@ absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string&
   return found;
 }
 
-grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*, const v1::ApplyWorkflowRequest* request,
+grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*,
+                                               const v1::ApplyWorkflowRequest* request,
                                                v1::Workflow* response) {
-  if (const absl::Status status = CheckWorkflow(request->workflow()); !status.ok()) return rpc::ToGrpc(status);
+  if (const absl::Status status = CheckWorkflow(request->workflow()); !status.ok())
+    return rpc::ToGrpc(status);
   if (request->validate_only()) {
     *response = request->workflow();
     response->set_name("workflows/" + response->app_id());
@@ -205,14 +223,16 @@ grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*, const v1::A
   v1::Command command;
   command.set_request_id(request->request_id());
   *command.mutable_apply_workflow() = request->workflow();
-  if (const auto result = controller_.Propose(std::move(command)); !result.ok()) return rpc::ToGrpc(result.status());
+  if (const auto result = controller_.Propose(std::move(command)); !result.ok())
+    return rpc::ToGrpc(result.status());
   auto workflow = FindWorkflow(request->workflow().app_id());
   if (!workflow.ok()) return rpc::ToGrpc(workflow.status());
   *response = *std::move(workflow);
   return grpc::Status::OK;
 }
 
-grpc::Status NodeManagerService::GetWorkflow(grpc::ServerContext*, const v1::GetWorkflowRequest* request,
+grpc::Status NodeManagerService::GetWorkflow(grpc::ServerContext*,
+                                             const v1::GetWorkflowRequest* request,
                                              v1::Workflow* response) {
   const auto app_id = AppIdOfName(request->name());
   if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
@@ -222,7 +242,8 @@ grpc::Status NodeManagerService::GetWorkflow(grpc::ServerContext*, const v1::Get
   return grpc::Status::OK;
 }
 
-grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*, const v1::ListWorkflowsRequest* request,
+grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*,
+                                               const v1::ListWorkflowsRequest* request,
                                                v1::ListWorkflowsResponse* response) {
   absl::StatusOr<v1::ListWorkflowsResponse> page;
   controller_.Read([&](const StateMachine& state) { page = MakeWorkflowPage(state, *request); });
@@ -231,7 +252,8 @@ grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*, const v1::L
   return grpc::Status::OK;
 }
 
-grpc::Status NodeManagerService::DeleteWorkflow(grpc::ServerContext*, const v1::DeleteWorkflowRequest* request,
+grpc::Status NodeManagerService::DeleteWorkflow(grpc::ServerContext*,
+                                                const v1::DeleteWorkflowRequest* request,
                                                 google::protobuf::Empty*) {
   const auto app_id = AppIdOfName(request->name());
   if (!app_id.ok()) return rpc::ToGrpc(app_id.status());

@@ -10,17 +10,19 @@
 
 namespace onepiece::nodemanager {
 
-/// Every error carries a reason (google.rpc.ErrorInfo). Streams coalesce: a slow reader gets the newest state, never
-/// a backlog.
+/// Every error carries a reason (google.rpc.ErrorInfo). Streams coalesce: a slow reader gets the
+/// newest state, never a backlog.
 ///
 /// Ownership  Borrows the controller.
-/// Threading  Thread-safe. A stream holds a thread of the server until its client leaves or `stopping` is requested.
+/// Threading  Thread-safe. A stream holds a thread of the server until its client leaves or
+/// `stopping` is requested.
 class NodeManagerService final : public v1::NodeManagerService::Service {
  public:
   struct Options {
-    int report_interval_ms = 500;  ///< What nodes are told.
+    int report_interval_ms = 500;                        ///< What nodes are told.
     base::Duration heartbeat = std::chrono::seconds(5);  ///< Longest silence of WatchCluster.
-    int max_streams = 192;         ///< More: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). Below the server's threads.
+    int max_streams =
+        192;  ///< More: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). Below the server's threads.
   };
   NodeManagerService(Controller& controller, std::stop_token stopping, Options options)
       : controller_(controller), stopping_(std::move(stopping)), options_(options) {}
@@ -31,9 +33,11 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
                             v1::RegisterNodeResponse* response) override;
   grpc::Status ReportNode(grpc::ServerContext* context, const v1::ReportNodeRequest* request,
                           v1::ReportNodeResponse* response) override;
-  grpc::Status DeregisterNode(grpc::ServerContext* context, const v1::DeregisterNodeRequest* request,
+  grpc::Status DeregisterNode(grpc::ServerContext* context,
+                              const v1::DeregisterNodeRequest* request,
                               google::protobuf::Empty* response) override;
-  grpc::Status WatchAssignment(grpc::ServerContext* context, const v1::WatchAssignmentRequest* request,
+  grpc::Status WatchAssignment(grpc::ServerContext* context,
+                               const v1::WatchAssignmentRequest* request,
                                grpc::ServerWriter<v1::Assignment>* writer) override;
   grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
                             grpc::ServerWriter<v1::RoutingTable>* writer) override;
@@ -49,13 +53,15 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
                            v1::Workflow* response) override;
   grpc::Status ListWorkflows(grpc::ServerContext* context, const v1::ListWorkflowsRequest* request,
                              v1::ListWorkflowsResponse* response) override;
-  grpc::Status DeleteWorkflow(grpc::ServerContext* context, const v1::DeleteWorkflowRequest* request,
+  grpc::Status DeleteWorkflow(grpc::ServerContext* context,
+                              const v1::DeleteWorkflowRequest* request,
                               google::protobuf::Empty* response) override;
 
  private:
   absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id) const;
   absl::StatusOr<v1::Assignment> FindAssignment(const v1::WatchAssignmentRequest& request) const;
-  // Calls `send` now and after every change until it returns an error, the client leaves or the server stops.
+  // Calls `send` now and after every change until it returns an error, the client leaves or the
+  // server stops.
   absl::Status Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send);
 
   Controller& controller_;

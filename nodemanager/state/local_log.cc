@@ -1,7 +1,7 @@
 #include "nodemanager/state/local_log.h"
 
-#include <sqlite3.h>
 #include <spdlog/spdlog.h>
+#include <sqlite3.h>
 
 #include <filesystem>
 
@@ -16,16 +16,20 @@ constexpr int kFormat = 1;
 // A prepared statement, finalised at the end of its scope.
 class Statement {
  public:
-  Statement(sqlite3* database, const char* sql) { code_ = sqlite3_prepare_v2(database, sql, -1, &statement_, nullptr); }
+  Statement(sqlite3* database, const char* sql) {
+    code_ = sqlite3_prepare_v2(database, sql, -1, &statement_, nullptr);
+  }
   ~Statement() { sqlite3_finalize(statement_); }
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
   void BindInteger(int column, std::uint64_t value) {
-    if (code_ == SQLITE_OK) code_ = sqlite3_bind_int64(statement_, column, static_cast<sqlite3_int64>(value));
+    if (code_ == SQLITE_OK)
+      code_ = sqlite3_bind_int64(statement_, column, static_cast<sqlite3_int64>(value));
   }
   void BindBlob(int column, const std::string& bytes) {
-    if (code_ == SQLITE_OK) code_ = sqlite3_bind_blob64(statement_, column, bytes.data(), bytes.size(), SQLITE_STATIC);
+    if (code_ == SQLITE_OK)
+      code_ = sqlite3_bind_blob64(statement_, column, bytes.data(), bytes.size(), SQLITE_STATIC);
   }
   // SQLITE_ROW, SQLITE_DONE, or the first error of this statement.
   int Step() {
@@ -38,7 +42,9 @@ class Statement {
   [[nodiscard]] std::string Blob(int column) const {
     const void* data = sqlite3_column_blob(statement_, column);
     const int size = sqlite3_column_bytes(statement_, column);
-    return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), static_cast<std::size_t>(size));
+    return data == nullptr
+               ? std::string()
+               : std::string(static_cast<const char*>(data), static_cast<std::size_t>(size));
   }
 
  private:
@@ -49,7 +55,8 @@ class Statement {
 // Covers the index as well, so that an entry in the wrong place is noticed.
 std::uint32_t Checksum(std::uint64_t index, const std::string& bytes) {
   const std::string place = absl::StrCat(index, ":");
-  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(place))), std::as_bytes(std::span(bytes)));
+  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(place))),
+                            std::as_bytes(std::span(bytes)));
 }
 
 }  // namespace
@@ -77,16 +84,20 @@ absl::Status LocalLog::DatabaseError(int code) const {
       return base::MakeError(absl::StatusCode::kFailedPrecondition, "DATA_DIR_IN_USE",
                              absl::StrCat(path_, " is in use by another process"));
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return Corrupt(sqlite3_errmsg(database_));
-    case SQLITE_FULL: return base::MakeError(absl::StatusCode::kUnavailable, "DISK_FULL", message);
-    default: return base::MakeError(absl::StatusCode::kUnavailable, "DATABASE_FAILED", message);
+    case SQLITE_NOTADB:
+      return Corrupt(sqlite3_errmsg(database_));
+    case SQLITE_FULL:
+      return base::MakeError(absl::StatusCode::kUnavailable, "DISK_FULL", message);
+    default:
+      return base::MakeError(absl::StatusCode::kUnavailable, "DATABASE_FAILED", message);
   }
 }
 
 absl::Status LocalLog::Corrupt(std::string_view what) const {
-  return base::MakeError(absl::StatusCode::kDataLoss, "DATABASE_CORRUPT",
-                         absl::StrCat(path_, " is damaged (", std::string(what),
-                                      "); restore it from a copy, or move it away to begin with an empty cluster"));
+  return base::MakeError(
+      absl::StatusCode::kDataLoss, "DATABASE_CORRUPT",
+      absl::StrCat(path_, " is damaged (", std::string(what),
+                   "); restore it from a copy, or move it away to begin with an empty cluster"));
 }
 
 absl::Status LocalLog::Execute(const char* sql) {
@@ -96,7 +107,8 @@ absl::Status LocalLog::Execute(const char* sql) {
 
 absl::Status LocalLog::OpenDatabase() {
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-  if (const int code = sqlite3_open_v2(path_.c_str(), &database_, flags, nullptr); code != SQLITE_OK) {
+  if (const int code = sqlite3_open_v2(path_.c_str(), &database_, flags, nullptr);
+      code != SQLITE_OK) {
     return DatabaseError(code);
   }
   // EXCLUSIVE keeps a second NodeManager out for as long as this one lives.
@@ -104,11 +116,13 @@ absl::Status LocalLog::OpenDatabase() {
   ONEPIECE_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
   ONEPIECE_RETURN_IF_ERROR(Execute("PRAGMA synchronous=FULL"));
   ONEPIECE_RETURN_IF_ERROR(Execute("BEGIN EXCLUSIVE"));
-  ONEPIECE_RETURN_IF_ERROR(Execute(
-      "CREATE TABLE IF NOT EXISTS format (version INTEGER NOT NULL);"
-      "INSERT INTO format SELECT 1 WHERE NOT EXISTS (SELECT * FROM format);"
-      "CREATE TABLE IF NOT EXISTS log (idx INTEGER PRIMARY KEY, command BLOB NOT NULL, checksum INTEGER NOT NULL);"
-      "CREATE TABLE IF NOT EXISTS snapshot (idx INTEGER PRIMARY KEY, state BLOB NOT NULL, checksum INTEGER NOT NULL);"));
+  ONEPIECE_RETURN_IF_ERROR(
+      Execute("CREATE TABLE IF NOT EXISTS format (version INTEGER NOT NULL);"
+              "INSERT INTO format SELECT 1 WHERE NOT EXISTS (SELECT * FROM format);"
+              "CREATE TABLE IF NOT EXISTS log (idx INTEGER PRIMARY KEY, command BLOB NOT NULL, "
+              "checksum INTEGER NOT NULL);"
+              "CREATE TABLE IF NOT EXISTS snapshot (idx INTEGER PRIMARY KEY, state BLOB NOT NULL, "
+              "checksum INTEGER NOT NULL);"));
   return Execute("COMMIT");
 }
 
@@ -123,7 +137,8 @@ absl::Status LocalLog::Load() {
     if (const int code = version.Step(); code != SQLITE_ROW) return DatabaseError(code);
     if (version.Integer(0) != kFormat) {
       return base::MakeError(absl::StatusCode::kFailedPrecondition, "DATABASE_VERSION",
-                             absl::StrCat(path_, " has format ", version.Integer(0), ", this program reads ", kFormat));
+                             absl::StrCat(path_, " has format ", version.Integer(0),
+                                          ", this program reads ", kFormat));
     }
   }
   ONEPIECE_RETURN_IF_ERROR(LoadSnapshot());
@@ -131,13 +146,15 @@ absl::Status LocalLog::Load() {
 }
 
 absl::Status LocalLog::LoadSnapshot() {
-  Statement select(database_, "SELECT idx, state, checksum FROM snapshot ORDER BY idx DESC LIMIT 1");
+  Statement select(database_,
+                   "SELECT idx, state, checksum FROM snapshot ORDER BY idx DESC LIMIT 1");
   const int code = select.Step();
   if (code == SQLITE_DONE) return absl::OkStatus();
   if (code != SQLITE_ROW) return DatabaseError(code);
   snapshot_index_ = select.Integer(0);
   const std::string state = select.Blob(1);
-  if (Checksum(snapshot_index_, state) != select.Integer(2)) return Corrupt("checksum of the snapshot");
+  if (Checksum(snapshot_index_, state) != select.Integer(2))
+    return Corrupt("checksum of the snapshot");
   if (!machine_.Restore(state).ok() || machine_.applied_index() != snapshot_index_) {
     return Corrupt("content of the snapshot");
   }
@@ -150,12 +167,15 @@ absl::Status LocalLog::Replay() {
   for (; code == SQLITE_ROW; code = select.Step()) {
     const std::uint64_t index = select.Integer(0);
     const std::string bytes = select.Blob(1);
-    if (Checksum(index, bytes) != select.Integer(2)) return Corrupt(absl::StrCat("checksum of log entry ", index));
+    if (Checksum(index, bytes) != select.Integer(2))
+      return Corrupt(absl::StrCat("checksum of log entry ", index));
     if (index != machine_.applied_index() + 1) {
-      return Corrupt(absl::StrCat("log entry ", index, " follows entry ", machine_.applied_index()));
+      return Corrupt(
+          absl::StrCat("log entry ", index, " follows entry ", machine_.applied_index()));
     }
     v1::Command command;
-    if (!command.ParseFromString(bytes)) return Corrupt(absl::StrCat("content of log entry ", index));
+    if (!command.ParseFromString(bytes))
+      return Corrupt(absl::StrCat("content of log entry ", index));
     machine_.Apply(index, command);
   }
   return code == SQLITE_DONE ? absl::OkStatus() : DatabaseError(code);
@@ -168,7 +188,8 @@ absl::Status LocalLog::Append(std::uint64_t index, const std::string& bytes) {
   insert.BindInteger(3, Checksum(index, bytes));
   const int code = insert.Step();
   if (code == SQLITE_DONE) return absl::OkStatus();
-  // A full disk is rolled back by SQLite; after any other failure nobody knows whether the entry is durable.
+  // A full disk is rolled back by SQLite; after any other failure nobody knows whether the entry is
+  // durable.
   if ((code & 0xff) != SQLITE_FULL) broken_ = true;
   return DatabaseError(code);
 }

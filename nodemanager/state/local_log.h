@@ -11,8 +11,8 @@ struct sqlite3;
 
 namespace onepiece::nodemanager {
 
-/// Writes each command to DIR/nodemanager.sqlite (WAL, synchronous=FULL) before applying it. A snapshot every
-/// `snapshot_every` commands replaces the log before it.
+/// Writes each command to DIR/nodemanager.sqlite (WAL, synchronous=FULL) before applying it. A
+/// snapshot every `snapshot_every` commands replaces the log before it.
 ///
 /// Ownership  Owns the database and the state machine.
 /// Threading  Thread-safe. Blocking: Propose() waits for fsync.
@@ -21,11 +21,13 @@ class LocalLog final : public Log {
   struct Options {
     std::uint64_t snapshot_every = 1024;
   };
-  /// Opens or creates the database and replays it. Errors: FAILED_PRECONDITION (DATA_DIR_IN_USE) when another process
-  /// has it, DATA_LOSS (DATABASE_CORRUPT) when a checksum or the order of entries is wrong, UNAVAILABLE
-  /// (DATABASE_FAILED) when the file cannot be opened or written.
+  /// Opens or creates the database and replays it. Errors: FAILED_PRECONDITION (DATA_DIR_IN_USE)
+  /// when another process has it, DATA_LOSS (DATABASE_CORRUPT) when a checksum or the order of
+  /// entries is wrong, UNAVAILABLE (DATABASE_FAILED) when the file cannot be opened or written.
   static absl::StatusOr<std::unique_ptr<LocalLog>> Open(const std::string& dir, Options options);
-  static absl::StatusOr<std::unique_ptr<LocalLog>> Open(const std::string& dir) { return Open(dir, Options()); }
+  static absl::StatusOr<std::unique_ptr<LocalLog>> Open(const std::string& dir) {
+    return Open(dir, Options());
+  }
   ~LocalLog() override;
 
   absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) override;
@@ -46,9 +48,9 @@ class LocalLog final : public Log {
   const std::string path_;
   const Options options_;
   mutable std::mutex mutex_;
-  sqlite3* database_ = nullptr;         // Guarded by mutex_, like all below.
+  sqlite3* database_ = nullptr;  // Guarded by mutex_, like all below.
   std::uint64_t snapshot_index_ = 0;
-  bool broken_ = false;                 // A write failed in a way that leaves open what is on disk.
+  bool broken_ = false;  // A write failed in a way that leaves open what is on disk.
   StateMachine machine_;
 };
 

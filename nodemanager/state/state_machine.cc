@@ -21,15 +21,17 @@ std::uint32_t Fingerprint(v1::Command command) {
 }
 
 absl::Status StaleIncarnation(const std::string& node_id, const v1::NodeRecord& known) {
-  return base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION",
-                         absl::StrCat("node '", node_id, "' is known with incarnation ", known.node().incarnation(),
-                                      IsAlive(known.node()) ? "" : ", which is dead"),
-                         {{"node_id", node_id}});
+  return base::MakeError(
+      absl::StatusCode::kAborted, "STALE_INCARNATION",
+      absl::StrCat("node '", node_id, "' is known with incarnation ", known.node().incarnation(),
+                   IsAlive(known.node()) ? "" : ", which is dead"),
+      {{"node_id", node_id}});
 }
 
 absl::Status NodeUnknown(const std::string& node_id) {
   return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
-                         absl::StrCat("node '", node_id, "' is not registered"), {{"node_id", node_id}});
+                         absl::StrCat("node '", node_id, "' is not registered"),
+                         {{"node_id", node_id}});
 }
 
 v1::Endpoint EndpointOf(const v1::Node& node) {
@@ -42,8 +44,8 @@ v1::Endpoint EndpointOf(const v1::Node& node) {
 
 bool ServesItsAssignment(const v1::NodeRecord& record) {
   const v1::Node& node = record.node();
-  return node.role() == v1::INSTANCE && node.state() == v1::Node::READY && node.assignment().has_stage() &&
-         record.served_epoch() == node.assignment().epoch();
+  return node.role() == v1::INSTANCE && node.state() == v1::Node::READY &&
+         node.assignment().has_stage() && record.served_epoch() == node.assignment().epoch();
 }
 
 template <typename T>
@@ -53,8 +55,9 @@ void PopToSize(std::deque<T>& queue, std::size_t size) {
 
 // What a node says of itself, without what the NodeManager decides.
 bool SameDescription(const v1::Node& a, const v1::Node& b) {
-  return a.role() == b.role() && a.address() == b.address() && a.metrics_address() == b.metrics_address() &&
-         a.pid() == b.pid() && a.workflow_set() == b.workflow_set() && a.pinned_stage() == b.pinned_stage();
+  return a.role() == b.role() && a.address() == b.address() &&
+         a.metrics_address() == b.metrics_address() && a.pid() == b.pid() &&
+         a.workflow_set() == b.workflow_set() && a.pinned_stage() == b.pinned_stage();
 }
 
 }  // namespace
@@ -72,7 +75,8 @@ std::string SerializeDeterministically(const google::protobuf::MessageLite& mess
 
 absl::Status ToStatus(const v1::CommandResult& result) {
   if (result.code() == 0) return absl::OkStatus();
-  return base::MakeError(static_cast<absl::StatusCode>(result.code()), result.reason(), result.message());
+  return base::MakeError(static_cast<absl::StatusCode>(result.code()), result.reason(),
+                         result.message());
 }
 
 v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& command) {
@@ -81,9 +85,10 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
   std::uint32_t fingerprint = 0;
   if (!command.request_id().empty()) {
     fingerprint = Fingerprint(command);
-    const auto seen = std::find_if(requests_.begin(), requests_.end(), [&](const v1::RememberedRequest& request) {
-      return request.request_id() == command.request_id();
-    });
+    const auto seen =
+        std::find_if(requests_.begin(), requests_.end(), [&](const v1::RememberedRequest& request) {
+          return request.request_id() == command.request_id();
+        });
     if (seen != requests_.end()) {
       if (seen->fingerprint() == fingerprint) return seen->result();
       v1::CommandResult reused;
@@ -114,14 +119,22 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
 absl::Status StateMachine::Change(const v1::Command& command) {
   const std::int64_t time = command.time_unix_ms();
   switch (command.change_case()) {
-    case v1::Command::kInitialize: return Initialize(command.initialize());
-    case v1::Command::kRegisterNode: return RegisterNode(command.register_node(), time);
-    case v1::Command::kEndNode: return EndNode(command.end_node(), time);
-    case v1::Command::kSetNodeState: return SetNodeState(command.set_node_state());
-    case v1::Command::kAssign: return Assign(command.assign(), time);
-    case v1::Command::kApplyWorkflow: return ApplyWorkflow(command.apply_workflow(), time);
-    case v1::Command::kDeleteWorkflow: return DeleteWorkflow(command.delete_workflow(), time);
-    case v1::Command::CHANGE_NOT_SET: break;
+    case v1::Command::kInitialize:
+      return Initialize(command.initialize());
+    case v1::Command::kRegisterNode:
+      return RegisterNode(command.register_node(), time);
+    case v1::Command::kEndNode:
+      return EndNode(command.end_node(), time);
+    case v1::Command::kSetNodeState:
+      return SetNodeState(command.set_node_state());
+    case v1::Command::kAssign:
+      return Assign(command.assign(), time);
+    case v1::Command::kApplyWorkflow:
+      return ApplyWorkflow(command.apply_workflow(), time);
+    case v1::Command::kDeleteWorkflow:
+      return DeleteWorkflow(command.delete_workflow(), time);
+    case v1::Command::CHANGE_NOT_SET:
+      break;
   }
   return base::MakeError(absl::StatusCode::kUnimplemented, "COMMAND_UNKNOWN",
                          "a newer version made this command; this one does not know it");
@@ -140,7 +153,8 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
   if (known != nodes_.end()) {
     const v1::Node& old = known->second.node();
     const bool ended = node.incarnation() == old.incarnation() && !IsAlive(old);
-    if (node.incarnation() < old.incarnation() || ended) return StaleIncarnation(node.node_id(), known->second);
+    if (node.incarnation() < old.incarnation() || ended)
+      return StaleIncarnation(node.node_id(), known->second);
     if (node.incarnation() == old.incarnation() && IsAlive(old) && SameDescription(node, old)) {
       return absl::OkStatus();
     }
@@ -183,7 +197,8 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   const auto known = nodes_.find(change.node_id());
   if (known == nodes_.end()) return NodeUnknown(change.node_id());
   v1::NodeRecord& record = known->second;
-  if (record.node().incarnation() != change.incarnation()) return StaleIncarnation(change.node_id(), record);
+  if (record.node().incarnation() != change.incarnation())
+    return StaleIncarnation(change.node_id(), record);
   if (!IsAlive(record.node())) return absl::OkStatus();
   record.mutable_node()->set_state(v1::Node::DEAD);
   record.mutable_node()->set_detail(change.detail());
@@ -202,8 +217,8 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
     return StaleIncarnation(change.node_id(), record);
   }
   if (change.state() != v1::Node::STARTING && change.state() != v1::Node::READY) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NODE_STATE", "a node is STARTING or READY",
-                           {{"field", "state"}});
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NODE_STATE",
+                           "a node is STARTING or READY", {{"field", "state"}});
   }
   v1::Node& node = *record.mutable_node();
   if (node.state() == change.state() && node.detail() == change.detail() &&
@@ -219,8 +234,9 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
 
 absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
   if (change.base_revision() != revision_) {
-    return base::MakeError(absl::StatusCode::kAborted, "STALE_REVISION",
-                           absl::StrCat("made for revision ", change.base_revision(), ", now it is ", revision_));
+    return base::MakeError(
+        absl::StatusCode::kAborted, "STALE_REVISION",
+        absl::StrCat("made for revision ", change.base_revision(), ", now it is ", revision_));
   }
   for (const v1::NodeAssignment& assignment : change.assignments()) {
     const auto known = nodes_.find(assignment.node_id());
@@ -244,7 +260,8 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
     if (assignment.has_stage()) *made.mutable_stage() = assignment.stage();
     *made.mutable_app_ids() = assignment.app_ids();
     Touch(record);
-    Audit(time, "assign", assignment.node_id(), assignment.has_stage() ? assignment.stage().stage() : "idle");
+    Audit(time, "assign", assignment.node_id(),
+          assignment.has_stage() ? assignment.stage().stage() : "idle");
   }
   return absl::OkStatus();
 }
@@ -264,7 +281,8 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
   v1::WorkflowRecord& record = workflows_[workflow.app_id()];
   *record.mutable_workflow() = std::move(made);
   record.set_revision(++revision_);
-  std::erase_if(deletions_, [&](const v1::WorkflowDeletion& d) { return d.app_id() == workflow.app_id(); });
+  std::erase_if(deletions_,
+                [&](const v1::WorkflowDeletion& d) { return d.app_id() == workflow.app_id(); });
   Audit(time, "apply_workflow", workflow.app_id(), "");
   return absl::OkStatus();
 }
@@ -272,7 +290,8 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
 absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_t time) {
   if (workflows_.erase(app_id) == 0) {
     return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
-                           absl::StrCat("there is no workflow '", app_id, "'"), {{"app_id", app_id}});
+                           absl::StrCat("there is no workflow '", app_id, "'"),
+                           {{"app_id", app_id}});
   }
   v1::WorkflowDeletion deletion;
   deletion.set_app_id(app_id);
@@ -338,7 +357,8 @@ v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
 }
 
 std::string StateMachine::RoutingFingerprint() const {
-  // The default set is always there, so that a workflow counts as a change before any node has registered.
+  // The default set is always there, so that a workflow counts as a change before any node has
+  // registered.
   std::set<std::string> sets = {"default"};
   for (const auto& [id, record] : nodes_) sets.insert(record.node().workflow_set());
   std::string bytes;
@@ -369,7 +389,8 @@ std::string StateMachine::Serialize() const {
 
 absl::Status StateMachine::Restore(std::string_view bytes) {
   v1::NodeManagerState state;
-  if (!state.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || state.version() != kStateVersion) {
+  if (!state.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+      state.version() != kStateVersion) {
     return base::MakeError(absl::StatusCode::kDataLoss, "BAD_SNAPSHOT",
                            absl::StrCat("not a state of version ", kStateVersion));
   }

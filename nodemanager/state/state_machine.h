@@ -1,4 +1,5 @@
-// The NodeManager's replicated state machine (DESIGN §8): a pure function of the commands applied to it.
+// The NodeManager's replicated state machine (DESIGN §8): a pure function of the commands applied
+// to it.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ namespace onepiece::nodemanager {
 /// Nodes, workflows, assignments, routing epoch and audit log.
 ///
 /// Threading   Thread-compatible: one writer, or many readers (a Log sees to it).
-/// Blocking    Never; no clock, no threads, no I/O, no randomness: time and random bytes come in commands.
-/// Invariants  Replaying the same commands gives the same Serialize() bytes. revision and epoch never fall.
-/// Bounds      kMaxNodes, kMaxWorkflows, kMaxDeletions, kMaxAudit, kMaxRequests.
+/// Blocking    Never; no clock, no threads, no I/O, no randomness: time and random bytes come in
+/// commands. Invariants  Replaying the same commands gives the same Serialize() bytes. revision and
+/// epoch never fall. Bounds      kMaxNodes, kMaxWorkflows, kMaxDeletions, kMaxAudit, kMaxRequests.
 class StateMachine {
  public:
   static constexpr std::size_t kMaxNodes = 4096;
@@ -29,13 +30,14 @@ class StateMachine {
   static constexpr std::size_t kMaxAudit = 1000;
   static constexpr std::size_t kMaxRequests = 1024;
 
-  /// Applies the command at `index` of the log. A refused command changes nothing but applied_index.
-  /// REQUIRES: index == applied_index() + 1.
+  /// Applies the command at `index` of the log. A refused command changes nothing but
+  /// applied_index. REQUIRES: index == applied_index() + 1.
   v1::CommandResult Apply(std::uint64_t index, const v1::Command& command);
 
   /// The state as bytes: equal states give equal bytes.
   [[nodiscard]] std::string Serialize() const;
-  /// Replaces the state with a serialised one. Errors: DATA_LOSS (BAD_SNAPSHOT), the state is unchanged then.
+  /// Replaces the state with a serialised one. Errors: DATA_LOSS (BAD_SNAPSHOT), the state is
+  /// unchanged then.
   absl::Status Restore(std::string_view bytes);
 
   [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
@@ -47,12 +49,14 @@ class StateMachine {
   [[nodiscard]] const std::string& cluster_id() const { return cluster_id_; }
   [[nodiscard]] const std::string& cluster_secret() const { return cluster_secret_; }
   [[nodiscard]] const std::map<std::string, v1::NodeRecord>& nodes() const { return nodes_; }
-  [[nodiscard]] const std::map<std::string, v1::WorkflowRecord>& workflows() const { return workflows_; }
+  [[nodiscard]] const std::map<std::string, v1::WorkflowRecord>& workflows() const {
+    return workflows_;
+  }
   [[nodiscard]] const std::deque<v1::WorkflowDeletion>& deletions() const { return deletions_; }
   [[nodiscard]] const std::deque<v1::AuditEntry>& audit() const { return audit_; }
 
-  /// The routing table of one workflow set. An instance is in a route only when it is READY and serves the
-  /// assignment that it has now.
+  /// The routing table of one workflow set. An instance is in a route only when it is READY and
+  /// serves the assignment that it has now.
   [[nodiscard]] v1::RoutingTable Routing(const std::string& workflow_set) const;
 
  private:
@@ -66,8 +70,10 @@ class StateMachine {
   absl::Status DeleteWorkflow(const std::string& app_id, std::int64_t time);
   absl::Status MakeRoomForNode();
   void Touch(v1::NodeRecord& record) { record.set_revision(++revision_); }
-  void Audit(std::int64_t time, std::string_view action, std::string_view subject, std::string_view detail);
-  void Remember(const std::string& request_id, std::uint32_t fingerprint, const v1::CommandResult& result);
+  void Audit(std::int64_t time, std::string_view action, std::string_view subject,
+             std::string_view detail);
+  void Remember(const std::string& request_id, std::uint32_t fingerprint,
+                const v1::CommandResult& result);
   [[nodiscard]] std::string RoutingFingerprint() const;
 
   std::uint64_t applied_index_ = 0, revision_ = 0, epoch_ = 0, history_floor_ = 0;

@@ -23,15 +23,17 @@ constexpr double kMaxInteger = 9007199254740991.0;
 
 absl::Status Bad(std::string field, std::string_view message) {
   std::string text = absl::StrCat(field, ": ", std::string(message));
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_WORKFLOW", text, {{"field", std::move(field)}});
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_WORKFLOW", text,
+                         {{"field", std::move(field)}});
 }
 
-// Lower-case letters, digits and the characters of `others`; begins with a letter or digit; 1 to 63 characters.
+// Lower-case letters, digits and the characters of `others`; begins with a letter or digit; 1 to 63
+// characters.
 bool IsName(const std::string& text, std::string_view others) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !text.empty() && text.size() <= 63 && plain(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
-    return plain(c) || others.find(c) != std::string_view::npos;
-  });
+  return !text.empty() && text.size() <= 63 && plain(text[0]) &&
+         std::all_of(text.begin(), text.end(),
+                     [&](char c) { return plain(c) || others.find(c) != std::string_view::npos; });
 }
 
 absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
@@ -40,7 +42,8 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   }
   // The name becomes part of a path that instances load code from.
   if (!IsName(stage.plugin(), "_-")) {
-    return Bad(field + ".plugin", "1 to 63 lower-case letters, digits, '_' or '-' (a name, not a path)");
+    return Bad(field + ".plugin",
+               "1 to 63 lower-case letters, digits, '_' or '-' (a name, not a path)");
   }
   if (stage.model().size() > 4096) return Bad(field + ".model", "at most 4096 bytes");
   if (!v1::Mode_IsValid(stage.mode())) return Bad(field + ".mode", "unknown value");
@@ -75,79 +78,96 @@ absl::Status CheckNumberDefault(const std::string& field, const v1::ParameterSpe
   }
   const bool bounded = spec.minimum() != 0 || spec.maximum() != 0;
   if (bounded && (value < spec.minimum() || value > spec.maximum())) {
-    return Bad(field, absl::StrCat(text, " is not within ", spec.minimum(), " to ", spec.maximum()));
+    return Bad(field,
+               absl::StrCat(text, " is not within ", spec.minimum(), " to ", spec.maximum()));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckStringParameter(const std::string& field, const v1::ParameterSpec& spec) {
-  if (spec.minimum() != 0 || spec.maximum() != 0) return Bad(field + ".minimum", "a string has no bounds");
+  if (spec.minimum() != 0 || spec.maximum() != 0)
+    return Bad(field + ".minimum", "a string has no bounds");
   if (spec.max_bytes() < 0 || spec.max_bytes() > kMaxStringBytes) {
     return Bad(field + ".max_bytes", absl::StrCat("0 to ", kMaxStringBytes));
   }
-  const auto limit = static_cast<std::size_t>(spec.max_bytes() == 0 ? kMaxStringBytes : spec.max_bytes());
-  if (spec.default_value().size() > limit) return Bad(field + ".default_value", "longer than max_bytes");
+  const auto limit =
+      static_cast<std::size_t>(spec.max_bytes() == 0 ? kMaxStringBytes : spec.max_bytes());
+  if (spec.default_value().size() > limit)
+    return Bad(field + ".default_value", "longer than max_bytes");
   const auto& allowed = spec.allowed_values();
-  if (std::set<std::string>(allowed.begin(), allowed.end()).size() != static_cast<std::size_t>(allowed.size())) {
+  if (std::set<std::string>(allowed.begin(), allowed.end()).size() !=
+      static_cast<std::size_t>(allowed.size())) {
     return Bad(field + ".allowed_values", "a value is named twice");
   }
   if (!allowed.empty() && !spec.required() &&
       std::find(allowed.begin(), allowed.end(), spec.default_value()) == allowed.end()) {
-    return Bad(field + ".default_value", absl::StrCat("'", spec.default_value(), "' is not an allowed value"));
+    return Bad(field + ".default_value",
+               absl::StrCat("'", spec.default_value(), "' is not an allowed value"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckNumberParameter(const std::string& field, const v1::ParameterSpec& spec) {
-  if (!std::isfinite(spec.minimum()) || !std::isfinite(spec.maximum()) || spec.minimum() > spec.maximum()) {
+  if (!std::isfinite(spec.minimum()) || !std::isfinite(spec.maximum()) ||
+      spec.minimum() > spec.maximum()) {
     return Bad(field + ".minimum", "not below maximum");
   }
   if (spec.type() == v1::ParameterSpec::INTEGER) {
     if (std::max(std::abs(spec.minimum()), std::abs(spec.maximum())) > kMaxInteger) {
       return Bad(field + ".maximum", "integers beyond 2^53-1 cannot travel");
     }
-    if (spec.multiple_of() < 0 || spec.multiple_offset() < 0) return Bad(field + ".multiple_of", "negative");
+    if (spec.multiple_of() < 0 || spec.multiple_offset() < 0)
+      return Bad(field + ".multiple_of", "negative");
   } else if (spec.multiple_of() != 0 || spec.multiple_offset() != 0) {
     return Bad(field + ".multiple_of", "for integers only");
   }
   if (spec.default_value().empty()) {
-    return spec.required() ? absl::OkStatus()
-                           : Bad(field + ".default_value", "a parameter that is not required needs one");
+    return spec.required()
+               ? absl::OkStatus()
+               : Bad(field + ".default_value", "a parameter that is not required needs one");
   }
   return CheckNumberDefault(field + ".default_value", spec);
 }
 
 absl::Status CheckParameter(const std::string& field, const v1::ParameterSpec& spec) {
-  if (!IsName(spec.name(), "_")) return Bad(field + ".name", "1 to 63 lower-case letters, digits or '_'");
+  if (!IsName(spec.name(), "_"))
+    return Bad(field + ".name", "1 to 63 lower-case letters, digits or '_'");
   if (spec.description().size() > 4096) return Bad(field + ".description", "at most 4096 bytes");
   if (spec.required() && !spec.default_value().empty()) {
     return Bad(field + ".default_value", "a required parameter has none");
   }
   const bool text = spec.type() == v1::ParameterSpec::STRING;
   if (!text && (spec.max_bytes() != 0 || !spec.allowed_values().empty())) {
-    return Bad(field + (spec.max_bytes() != 0 ? ".max_bytes" : ".allowed_values"), "for strings only");
+    return Bad(field + (spec.max_bytes() != 0 ? ".max_bytes" : ".allowed_values"),
+               "for strings only");
   }
   switch (spec.type()) {
-    case v1::ParameterSpec::STRING: return CheckStringParameter(field, spec);
+    case v1::ParameterSpec::STRING:
+      return CheckStringParameter(field, spec);
     case v1::ParameterSpec::INTEGER:
-    case v1::ParameterSpec::NUMBER: return CheckNumberParameter(field, spec);
+    case v1::ParameterSpec::NUMBER:
+      return CheckNumberParameter(field, spec);
     case v1::ParameterSpec::BOOLEAN:
       if (spec.required() || spec.default_value() == "true" || spec.default_value() == "false") {
         return absl::OkStatus();
       }
       return Bad(field + ".default_value", "true or false");
-    default: return Bad(field + ".type", "STRING, INTEGER, NUMBER or BOOLEAN");
+    default:
+      return Bad(field + ".type", "STRING, INTEGER, NUMBER or BOOLEAN");
   }
 }
 
 }  // namespace
 
 absl::Status CheckWorkflow(const v1::Workflow& workflow) {
-  if (!IsName(workflow.app_id(), "-")) return Bad("app_id", "1 to 63 lower-case letters, digits or '-'");
+  if (!IsName(workflow.app_id(), "-"))
+    return Bad("app_id", "1 to 63 lower-case letters, digits or '-'");
   if (workflow.display_name().size() > 256) return Bad("display_name", "at most 256 bytes");
   if (workflow.stages().empty()) return Bad("stages", "at least one");
-  if (workflow.stages_size() > kMaxStages) return Bad("stages", absl::StrCat("at most ", kMaxStages));
-  if (workflow.parameters_size() > kMaxParameters) return Bad("parameters", absl::StrCat("at most ", kMaxParameters));
+  if (workflow.stages_size() > kMaxStages)
+    return Bad("stages", absl::StrCat("at most ", kMaxStages));
+  if (workflow.parameters_size() > kMaxParameters)
+    return Bad("parameters", absl::StrCat("at most ", kMaxParameters));
   if (workflow.default_deadline_s() < 0 || workflow.default_deadline_s() > kMaxSeconds) {
     return Bad("default_deadline_s", absl::StrCat("0 to ", kMaxSeconds));
   }
@@ -159,7 +179,8 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
     const std::string field = absl::StrCat("stages[", i, "]");
     ONEPIECE_RETURN_IF_ERROR(CheckStage(field, workflow.stages(i)));
     if (!names.insert(workflow.stages(i).stage()).second) {
-      return Bad(field + ".stage", absl::StrCat("'", workflow.stages(i).stage(), "' is there twice"));
+      return Bad(field + ".stage",
+                 absl::StrCat("'", workflow.stages(i).stage(), "' is there twice"));
     }
   }
   names.clear();
@@ -167,7 +188,8 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
     const std::string field = absl::StrCat("parameters[", i, "]");
     ONEPIECE_RETURN_IF_ERROR(CheckParameter(field, workflow.parameters(i)));
     if (!names.insert(workflow.parameters(i).name()).second) {
-      return Bad(field + ".name", absl::StrCat("'", workflow.parameters(i).name(), "' is there twice"));
+      return Bad(field + ".name",
+                 absl::StrCat("'", workflow.parameters(i).name(), "' is there twice"));
     }
   }
   return absl::OkStatus();

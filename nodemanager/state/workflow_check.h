@@ -6,8 +6,9 @@
 
 namespace onepiece::nodemanager {
 
-/// Checks everything about a workflow that can be known without its plug-ins. Errors: INVALID_ARGUMENT
-/// (BAD_WORKFLOW) with the metadata "field", a path such as "parameters[2].default_value".
+/// Checks everything about a workflow that can be known without its plug-ins. Errors:
+/// INVALID_ARGUMENT (BAD_WORKFLOW) with the metadata "field", a path such as
+/// "parameters[2].default_value".
 absl::Status CheckWorkflow(const v1::Workflow& workflow);
 
 }  // namespace onepiece::nodemanager

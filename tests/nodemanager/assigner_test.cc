@@ -133,8 +133,10 @@ class AssignerTest : public QObject {
     world.Do(WorkflowCommand(other));
     world.AddInstance("i0", "a");
     world.AddInstance("i1", "a");
-    QCOMPARE(world.machine.nodes().at("i0").node().assignment().stage().model(), std::string("tiny"));
-    QCOMPARE(world.machine.nodes().at("i1").node().assignment().stage().model(), std::string("large"));
+    QCOMPARE(world.machine.nodes().at("i0").node().assignment().stage().model(),
+             std::string("tiny"));
+    QCOMPARE(world.machine.nodes().at("i1").node().assignment().stage().model(),
+             std::string("large"));
     QCOMPARE(world.machine.nodes().at("i1").node().assignment().app_ids(0), std::string("two"));
   }
 

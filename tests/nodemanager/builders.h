@@ -36,8 +36,8 @@ inline v1::Command EndCommand(const std::string& id, std::uint64_t incarnation =
   return command;
 }
 
-inline v1::Command StateCommand(const std::string& id, v1::Node::State state, std::uint64_t assignment_epoch = 0,
-                                std::uint64_t incarnation = 1) {
+inline v1::Command StateCommand(const std::string& id, v1::Node::State state,
+                                std::uint64_t assignment_epoch = 0, std::uint64_t incarnation = 1) {
   v1::Command command;
   v1::SetNodeState& change = *command.mutable_set_node_state();
   change.set_node_id(id);
@@ -48,7 +48,8 @@ inline v1::Command StateCommand(const std::string& id, v1::Node::State state, st
 }
 
 /// A workflow of the stages named, all of plug-in "wan" and model "tiny".
-inline v1::Workflow MakeWorkflow(const std::string& app_id, const std::vector<std::string>& stages) {
+inline v1::Workflow MakeWorkflow(const std::string& app_id,
+                                 const std::vector<std::string>& stages) {
   v1::Workflow workflow;
   workflow.set_app_id(app_id);
   for (const std::string& stage : stages) {

@@ -1,6 +1,6 @@
-#include <QtTest>
 #include <QTcpSocket>
 #include <QTemporaryDir>
+#include <QtTest>
 #include <functional>
 #include <thread>
 
@@ -27,7 +27,8 @@ class Server {
  public:
   explicit Server(const std::string& dir) {
     log_ = std::move(LocalLog::Open(dir)).value();
-    controller_ = std::make_unique<Controller>(*log_, clock_, Controller::Options{.dead_after = kDeadAfter});
+    controller_ =
+        std::make_unique<Controller>(*log_, clock_, Controller::Options{.dead_after = kDeadAfter});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
@@ -94,7 +95,8 @@ v1::ReportNodeRequest ReadyReport(const std::string& id, std::uint64_t assignmen
 template <typename Request, typename Item>
 class Reader {
  public:
-  using Method = std::unique_ptr<grpc::ClientReader<Item>> (Stub::*)(grpc::ClientContext*, const Request&);
+  using Method = std::unique_ptr<grpc::ClientReader<Item>> (Stub::*)(grpc::ClientContext*,
+                                                                     const Request&);
   Reader(Server& server, Method method, const Request& request) {
     rpc::SetTimeout(context_, kLimit);
     reader_ = (server.stub().*method)(&context_, request);
@@ -167,7 +169,8 @@ class ServiceTest : public QObject {
     QCOMPARE(registered->report_interval_ms(), 500);
 
     AssignmentReader assignments(*server_, &Stub::WatchAssignment, WatchAssignmentOf("i"));
-    const v1::Assignment assignment = assignments.Next([](const v1::Assignment& a) { return a.has_stage(); });
+    const v1::Assignment assignment =
+        assignments.Next([](const v1::Assignment& a) { return a.has_stage(); });
     QCOMPARE(assignment.stage().stage(), std::string("b"));
     QCOMPARE(assignment.app_ids(0), std::string("app"));
 
@@ -183,10 +186,12 @@ class ServiceTest : public QObject {
 
     // A changed assignment takes it out again until it serves the new one.
     QVERIFY(server_->Apply(MakeWorkflow("other", {"b"})).ok());
-    const v1::Assignment wider = assignments.Next([](const v1::Assignment& a) { return a.app_ids_size() == 2; });
+    const v1::Assignment wider =
+        assignments.Next([](const v1::Assignment& a) { return a.app_ids_size() == 2; });
     QVERIFY(server_->Report(ReadyReport("i", wider.epoch())).ok());
     const v1::RoutingTable both = routing.Next([](const v1::RoutingTable& table) {
-      return table.routes_size() == 3 && table.routes(1).instances_size() == 1 && table.routes(2).instances_size() == 1;
+      return table.routes_size() == 3 && table.routes(1).instances_size() == 1 &&
+             table.routes(2).instances_size() == 1;
     });
     QCOMPARE(both.routes(2).app_id(), std::string("other"));
   }
@@ -204,11 +209,15 @@ class ServiceTest : public QObject {
     const v1::RoutingTable table = routing.Next();
     QCOMPARE(table.alive_size(), 1);
     QCOMPARE(table.proxies(0).node_id(), std::string("loud"));
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("quiet")).status()), std::string("STALE_INCARNATION"));
-    QCOMPARE(ReasonOf(server_->Register(MakeNode("quiet", v1::PROXY)).status()), std::string("STALE_INCARNATION"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("quiet")).status()),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ReasonOf(server_->Register(MakeNode("quiet", v1::PROXY)).status()),
+             std::string("STALE_INCARNATION"));
     QVERIFY(server_->Register(MakeNode("quiet", v1::PROXY, 2)).ok());
     QVERIFY(server_->Report(ReadyReport("quiet", 0, 2)).ok());
-    QCOMPARE(routing.Next([](const v1::RoutingTable& t) { return t.proxies_size() == 2; }).alive_size(), 2);
+    QCOMPARE(
+        routing.Next([](const v1::RoutingTable& t) { return t.proxies_size() == 2; }).alive_size(),
+        2);
   }
 
   void FailureDetector_BlamesNobodyWhenItStoodStillItself() {
@@ -219,10 +228,13 @@ class ServiceTest : public QObject {
   }
 
   void Node_UnknownOrOldIsToldSo() {
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("nobody")).status()), std::string("NODE_UNKNOWN"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("nobody")).status()),
+             std::string("NODE_UNKNOWN"));
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY, 7)).ok());
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p", 0, 6)).status()), std::string("STALE_INCARNATION"));
-    QCOMPARE(ReasonOf(server_->Register(MakeNode("p", v1::PROXY, 6)).status()), std::string("STALE_INCARNATION"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p", 0, 6)).status()),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ReasonOf(server_->Register(MakeNode("p", v1::PROXY, 6)).status()),
+             std::string("STALE_INCARNATION"));
     AssignmentReader stale(*server_, &Stub::WatchAssignment, WatchAssignmentOf("p", 6));
     QCOMPARE(ReasonOf(stale.Finish()), std::string("STALE_INCARNATION"));
     AssignmentReader unknown(*server_, &Stub::WatchAssignment, WatchAssignmentOf("q"));
@@ -234,7 +246,8 @@ class ServiceTest : public QObject {
 
   void RegisterNode_RefusesNonsense_data() {
     QTest::addColumn<QString>("field");
-    for (const char* field : {"node.node_id", "node.role", "node.incarnation", "node.address", "node.workflow_set"}) {
+    for (const char* field :
+         {"node.node_id", "node.role", "node.incarnation", "node.address", "node.workflow_set"}) {
       QTest::newRow(field) << field;
     }
   }
@@ -254,7 +267,9 @@ class ServiceTest : public QObject {
   void DeregisterNode_LeavesTheRoutingAtOnce() {
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
     QVERIFY(server_->Report(ReadyReport("p")).ok());
-    const auto proxies = [&] { return rpc::Call(server_->stub(), &Stub::ListProxies, {}, kLimit)->proxies_size(); };
+    const auto proxies = [&] {
+      return rpc::Call(server_->stub(), &Stub::ListProxies, {}, kLimit)->proxies_size();
+    };
     QCOMPARE(proxies(), 1);
     v1::DeregisterNodeRequest request;
     request.set_node_id("p");
@@ -333,7 +348,8 @@ class ServiceTest : public QObject {
   void Streams_AreBounded() {
     std::vector<std::unique_ptr<RoutingReader>> readers;
     for (int i = 0; i < 8; ++i) {
-      readers.push_back(std::make_unique<RoutingReader>(*server_, &Stub::WatchRouting, v1::WatchRoutingRequest()));
+      readers.push_back(std::make_unique<RoutingReader>(*server_, &Stub::WatchRouting,
+                                                        v1::WatchRoutingRequest()));
       readers.back()->Next();
     }
     RoutingReader one_more(*server_, &Stub::WatchRouting, {});
@@ -346,7 +362,8 @@ class ServiceTest : public QObject {
     v1::ApplyWorkflowRequest apply;
     *apply.mutable_workflow() = MakeWorkflow("app", {"a"});
     apply.set_validate_only(true);
-    QCOMPARE(rpc::Call(server_->stub(), &Stub::ApplyWorkflow, apply, kLimit)->name(), std::string("workflows/app"));
+    QCOMPARE(rpc::Call(server_->stub(), &Stub::ApplyWorkflow, apply, kLimit)->name(),
+             std::string("workflows/app"));
     v1::GetWorkflowRequest get;
     get.set_name("workflows/app");
     QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
@@ -355,7 +372,8 @@ class ServiceTest : public QObject {
     QVERIFY(rpc::Call(server_->stub(), &Stub::ApplyWorkflow, apply, kLimit).ok());
     QCOMPARE(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit)->stages_size(), 1);
     get.set_name("app");
-    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()), std::string("BAD_NAME"));
+    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
+             std::string("BAD_NAME"));
     const absl::Status bad = server_->Apply(MakeWorkflow("App!", {"a"})).status();
     QCOMPARE(bad.code(), absl::StatusCode::kInvalidArgument);
     QCOMPARE(base::GetReason(bad).metadata.at("field"), std::string("app_id"));
@@ -367,7 +385,8 @@ class ServiceTest : public QObject {
   }
 
   void ListWorkflows_GoesThroughAllPages() {
-    for (int i = 0; i < 7; ++i) QVERIFY(server_->Apply(MakeWorkflow(absl::StrCat("app-", i), {"a"})).ok());
+    for (int i = 0; i < 7; ++i)
+      QVERIFY(server_->Apply(MakeWorkflow(absl::StrCat("app-", i), {"a"})).ok());
     v1::ListWorkflowsRequest request;
     request.set_page_size(3);
     std::vector<std::string> seen;
@@ -404,7 +423,8 @@ class ServiceTest : public QObject {
     QCOMPARE(second->cluster_id(), first->cluster_id());
     QCOMPARE(ReasonOf(server_->controller().Initialize("another")), std::string("OTHER_CLUSTER"));
     server_->Pass(kDeadAfter + kDeadAfter / 5);
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()), std::string("STALE_INCARNATION"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()),
+             std::string("STALE_INCARNATION"));
   }
 
   void Detector_RunsOnItsOwnThread() {
@@ -430,7 +450,8 @@ class ServiceTest : public QObject {
     QVERIFY(address.ok());
     const QByteArray text = Scrape(*address);
     metrics.Stop();
-    QVERIFY2(text.contains("onepiece_nodemanager_nodes{role=\"proxy\",state=\"starting\"} 1\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_nodes{role=\"proxy\",state=\"starting\"} 1\n"),
+             text);
     // The cluster's first command and the registration.
     QVERIFY2(text.contains("onepiece_nodemanager_proposals_total{result=\"applied\"} 2\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_epoch 1\n"), text);

@@ -1,5 +1,5 @@
-#include <QtTest>
 #include <QTemporaryDir>
+#include <QtTest>
 #include <cstdlib>
 #include <fstream>
 #include <random>
@@ -18,8 +18,8 @@ v1::CommandResult ApplyNext(StateMachine& machine, const v1::Command& command) {
   return machine.Apply(machine.applied_index() + 1, command);
 }
 
-v1::Command AssignCommand(const StateMachine& machine, const std::string& id, const v1::StageSpec& stage,
-                          const std::string& app_id) {
+v1::Command AssignCommand(const StateMachine& machine, const std::string& id,
+                          const v1::StageSpec& stage, const std::string& app_id) {
   v1::Command command;
   command.mutable_assign()->set_base_revision(machine.revision());
   v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
@@ -37,11 +37,22 @@ v1::Command RandomCommand(std::mt19937_64& random, std::uint64_t revision) {
   v1::Command command;
   switch (random() % 7) {
     case 0:
-    case 1: command = RegisterCommand(MakeNode(id, static_cast<v1::Role>(2 + random() % 3), incarnation)); break;
-    case 2: command = EndCommand(id, incarnation); break;
-    case 3: command = StateCommand(id, static_cast<v1::Node::State>(random() % 4), random() % 20, incarnation); break;
-    case 4: command = WorkflowCommand(MakeWorkflow(absl::StrCat("app-", random() % 3), {"a", "b"})); break;
-    case 5: command.set_delete_workflow(absl::StrCat("app-", random() % 3)); break;
+    case 1:
+      command = RegisterCommand(MakeNode(id, static_cast<v1::Role>(2 + random() % 3), incarnation));
+      break;
+    case 2:
+      command = EndCommand(id, incarnation);
+      break;
+    case 3:
+      command =
+          StateCommand(id, static_cast<v1::Node::State>(random() % 4), random() % 20, incarnation);
+      break;
+    case 4:
+      command = WorkflowCommand(MakeWorkflow(absl::StrCat("app-", random() % 3), {"a", "b"}));
+      break;
+    case 5:
+      command.set_delete_workflow(absl::StrCat("app-", random() % 3));
+      break;
     default: {
       command.mutable_assign()->set_base_revision(revision - random() % 2);
       v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
@@ -75,7 +86,8 @@ class StateTest : public QObject {
  private Q_SLOTS:
   void Apply_ReplayGivesTheSameBytesAndSnapshotsAreExact() {
     const char* given = std::getenv("ONEPIECE_SEED");
-    const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
+    const std::uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
     qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
     std::mt19937_64 random(seed);
     StateMachine first, second;
@@ -84,7 +96,8 @@ class StateTest : public QObject {
       const std::uint64_t revision = first.revision(), epoch = first.epoch();
       const v1::CommandResult result = ApplyNext(first, command);
       QVERIFY(first.revision() >= revision && first.epoch() >= epoch);
-      QCOMPARE(SerializeDeterministically(ApplyNext(second, command)), SerializeDeterministically(result));
+      QCOMPARE(SerializeDeterministically(ApplyNext(second, command)),
+               SerializeDeterministically(result));
       if (i % 100 == 0) {
         StateMachine restored;
         QVERIFY(restored.Restore(second.Serialize()).ok());
@@ -119,7 +132,8 @@ class StateTest : public QObject {
     QCOMPARE(again.SerializeAsString(), first.SerializeAsString());
     QCOMPARE(machine.revision(), revision);
     QVERIFY(!IsAlive(machine.nodes().at("p").node()));
-    const v1::CommandResult other = ApplyNext(machine, RegisterCommand(MakeNode("q", v1::PROXY), "id-1"));
+    const v1::CommandResult other =
+        ApplyNext(machine, RegisterCommand(MakeNode("q", v1::PROXY), "id-1"));
     QCOMPARE(other.reason(), std::string("REQUEST_ID_REUSED"));
     QVERIFY(!machine.nodes().contains("q"));
   }
@@ -147,7 +161,8 @@ class StateTest : public QObject {
     QCOMPARE(machine.Routing("default").alive(0).incarnation(), std::uint64_t{6});
     QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5))).reason(),
              std::string("STALE_INCARNATION"));
-    QCOMPARE(ApplyNext(machine, StateCommand("p", v1::Node::READY, 0, 5)).reason(), std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, StateCommand("p", v1::Node::READY, 0, 5)).reason(),
+             std::string("STALE_INCARNATION"));
     QCOMPARE(ApplyNext(machine, EndCommand("p", 5)).reason(), std::string("STALE_INCARNATION"));
     QCOMPARE(ApplyNext(machine, EndCommand("unknown")).reason(), std::string("NODE_UNKNOWN"));
   }
@@ -166,7 +181,8 @@ class StateTest : public QObject {
     const v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
     ApplyNext(machine, WorkflowCommand(workflow));
     ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
-    const v1::CommandResult assigned = ApplyNext(machine, AssignCommand(machine, "i", workflow.stages(0), "app"));
+    const v1::CommandResult assigned =
+        ApplyNext(machine, AssignCommand(machine, "i", workflow.stages(0), "app"));
     QCOMPARE(assigned.code(), 0);
     ApplyNext(machine, StateCommand("i", v1::Node::READY, assigned.epoch() - 1));
     QCOMPARE(machine.Routing("default").routes(0).instances_size(), 0);
@@ -184,7 +200,8 @@ class StateTest : public QObject {
   void Assign_MadeForAnotherRevisionIsRefused() {
     StateMachine machine;
     ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
-    const v1::Command command = AssignCommand(machine, "i", MakeWorkflow("app", {"a"}).stages(0), "app");
+    const v1::Command command =
+        AssignCommand(machine, "i", MakeWorkflow("app", {"a"}).stages(0), "app");
     ApplyNext(machine, RegisterCommand(MakeNode("j", v1::INSTANCE)));
     QCOMPARE(ApplyNext(machine, command).reason(), std::string("STALE_REVISION"));
     QVERIFY(!machine.nodes().at("i").node().has_assignment());
@@ -198,7 +215,8 @@ class StateTest : public QObject {
       command.set_delete_workflow("app");
       QCOMPARE(ApplyNext(machine, command).code(), 0);
       QCOMPARE(ApplyNext(machine, command).reason(), std::string("WORKFLOW_UNKNOWN"));
-      QCOMPARE(machine.history_floor(), std::uint64_t{0});  // Applied again, its deletion is forgotten.
+      QCOMPARE(machine.history_floor(),
+               std::uint64_t{0});  // Applied again, its deletion is forgotten.
       if (i == 3) break;
     }
     for (std::size_t i = 0; i < StateMachine::kMaxDeletions + 3; ++i) {
@@ -258,7 +276,8 @@ class StateTest : public QObject {
       Overwrite(path, 0, 64);
     } else {
       std::ifstream file(path, std::ios::binary);
-      const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      const std::string bytes((std::istreambuf_iterator<char>(file)),
+                              std::istreambuf_iterator<char>());
       const std::size_t place = bytes.find("needle-in-the-file");
       QVERIFY(place != std::string::npos);
       Overwrite(path, place, 6);
@@ -278,10 +297,11 @@ class StateTest : public QObject {
     QTest::addColumn<int>("change");
     int change = 0;
     for (const char* field :
-         {"app_id", "stages", "stages[1].stage", "stages[0].plugin", "stages[0].mode", "stages[0].min_instances",
-          "parameters[1].name", "parameters[0].type", "parameters[0].default_value", "parameters[0].default_value",
-          "parameters[0].default_value", "parameters[0].max_bytes", "default_deadline_s", "parameters[0].minimum",
-          "parameters[0].default_value", "parameters[0].default_value"}) {
+         {"app_id", "stages", "stages[1].stage", "stages[0].plugin", "stages[0].mode",
+          "stages[0].min_instances", "parameters[1].name", "parameters[0].type",
+          "parameters[0].default_value", "parameters[0].default_value",
+          "parameters[0].default_value", "parameters[0].max_bytes", "default_deadline_s",
+          "parameters[0].minimum", "parameters[0].default_value", "parameters[0].default_value"}) {
       QTest::addRow("%d %s", change, field) << field << change;
       ++change;
     }
@@ -298,22 +318,53 @@ class StateTest : public QObject {
     steps.set_maximum(100);
     QVERIFY(CheckWorkflow(workflow).ok());
     switch (change) {
-      case 0: workflow.set_app_id("Not An Id"); break;
-      case 1: workflow.clear_stages(); break;
-      case 2: workflow.mutable_stages(1)->set_stage("a"); break;
-      case 3: workflow.mutable_stages(0)->set_plugin("../evil"); break;
-      case 4: workflow.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77)); break;
-      case 5: workflow.mutable_stages(0)->set_min_instances(-1); break;
-      case 6: *workflow.add_parameters() = v1::ParameterSpec(steps); break;
-      case 7: steps.clear_type(); break;
-      case 8: steps.set_default_value("101"); break;
-      case 9: steps.set_default_value("2x"); break;
-      case 10: steps.set_multiple_of(3); break;
-      case 11: steps.set_max_bytes(5); break;
-      case 12: workflow.set_default_deadline_s(-1); break;
-      case 13: steps.set_minimum(200); break;
-      case 14: steps.set_default_value(""); break;
-      default: steps.set_required(true);
+      case 0:
+        workflow.set_app_id("Not An Id");
+        break;
+      case 1:
+        workflow.clear_stages();
+        break;
+      case 2:
+        workflow.mutable_stages(1)->set_stage("a");
+        break;
+      case 3:
+        workflow.mutable_stages(0)->set_plugin("../evil");
+        break;
+      case 4:
+        workflow.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77));
+        break;
+      case 5:
+        workflow.mutable_stages(0)->set_min_instances(-1);
+        break;
+      case 6:
+        *workflow.add_parameters() = v1::ParameterSpec(steps);
+        break;
+      case 7:
+        steps.clear_type();
+        break;
+      case 8:
+        steps.set_default_value("101");
+        break;
+      case 9:
+        steps.set_default_value("2x");
+        break;
+      case 10:
+        steps.set_multiple_of(3);
+        break;
+      case 11:
+        steps.set_max_bytes(5);
+        break;
+      case 12:
+        workflow.set_default_deadline_s(-1);
+        break;
+      case 13:
+        steps.set_minimum(200);
+        break;
+      case 14:
+        steps.set_default_value("");
+        break;
+      default:
+        steps.set_required(true);
     }
     const absl::Status status = CheckWorkflow(workflow);
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));

@@ -1,0 +1,167 @@
+// onepiece-nodemanager as its supervisor sees it: a process with flags, a ready file, signals and
+// exit codes.
+#include <signal.h>
+
+#include <QFile>
+#include <QJsonDocument>
+#include <QJsonObject>
+#include <QProcess>
+#include <QTemporaryDir>
+#include <QtTest>
+
+#include "cluster/rpc/channel.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using Stub = v1::NodeManagerService::Stub;
+constexpr int kLimitMs = 30000;
+
+struct Ended {
+  int exit_code;
+  QByteArray errors;
+};
+
+}  // namespace
+
+class ProgramTest : public QObject {
+  Q_OBJECT
+ private:
+  std::unique_ptr<QProcess> Start(const QStringList& arguments) {
+    auto process = std::make_unique<QProcess>();
+    QFile::remove(ready_file_);
+    process->start(
+        QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager",
+        QStringList{"--ready-file", ready_file_, "--data-dir", dir_.filePath("data")} + arguments);
+    return process;
+  }
+  Ended RunToEnd(const QStringList& arguments) {
+    const auto process = Start(arguments);
+    if (!process->waitForFinished(kLimitMs)) qFatal("the program did not end");
+    return {process->exitCode(), process->readAllStandardError()};
+  }
+  // What the ready file says, once it is there.
+  QJsonObject Ready() {
+    if (!QTest::qWaitFor([&] { return QFile::exists(ready_file_); }, kLimitMs)) return {};
+    QFile file(ready_file_);
+    if (!file.open(QIODevice::ReadOnly)) return {};
+    return QJsonDocument::fromJson(file.readAll()).object();
+  }
+  QString WriteFile(const QString& name, const QByteArray& text) {
+    QFile file(dir_.filePath(name));
+    if (!file.open(QIODevice::WriteOnly) || file.write(text) != text.size())
+      qFatal("cannot write %s", qPrintable(name));
+    return file.fileName();
+  }
+  static absl::StatusOr<v1::Cluster> GetCluster(const QJsonObject& ready) {
+    const auto stub = v1::NodeManagerService::NewStub(
+        rpc::MakeChannel(ready["address"].toString().toStdString()));
+    return rpc::Call(*stub, &Stub::GetCluster, {}, std::chrono::seconds(20));
+  }
+  const QString example_ = QString(ONEPIECE_SOURCE_DIR) + "/resources/workflows/tiny-wan-t2v.yaml";
+
+ private Q_SLOTS:
+  void Run_ServesTheExampleAndEndsOnSigterm() {
+    const auto process =
+        Start({"--workflow-file", example_, "--node-id", "nm", "--cluster-id", "test"});
+    const QJsonObject ready = Ready();
+    QCOMPARE(ready["pid"].toInteger(), process->processId());
+    QVERIFY(!ready["metrics_address"].toString().endsWith(":0"));
+    const auto cluster = GetCluster(ready);
+    QVERIFY2(cluster.ok(), base::Message(cluster.status()).c_str());
+    QCOMPARE(cluster->cluster_id(), std::string("test"));
+    QCOMPARE(cluster->nodes(0).node_id(), std::string("nm"));
+    QCOMPARE(cluster->nodes(0).state(), v1::Node::READY);
+    QCOMPARE(cluster->nodes(0).address(), ready["address"].toString().toStdString());
+    QCOMPARE(cluster->workflows(0).app_id(), std::string("tiny-wan-t2v"));
+    QCOMPARE(cluster->workflows(0).stages_size(), 3);
+    process->terminate();
+    QVERIFY(process->waitForFinished(kLimitMs));
+    QCOMPARE(process->exitStatus(), QProcess::NormalExit);
+    QCOMPARE(process->exitCode(), 0);
+  }
+
+  void Run_AfterKillKeepsTheCluster() {
+    const auto first = Start({"--workflow-file", example_, "--node-id", "nm"});
+    const auto before = GetCluster(Ready());
+    QVERIFY(before.ok());
+    kill(static_cast<pid_t>(first->processId()), SIGKILL);
+    QVERIFY(first->waitForFinished(kLimitMs));
+    const auto second = Start({"--node-id", "nm"});
+    const auto after = GetCluster(Ready());
+    QVERIFY(after.ok());
+    QCOMPARE(after->cluster_id(), before->cluster_id());
+    QCOMPARE(after->workflows_size(), 1);
+    QVERIFY(after->nodes(0).incarnation() > before->nodes(0).incarnation());
+    second->terminate();
+    QVERIFY(second->waitForFinished(kLimitMs));
+  }
+
+  void Run_SecondOnTheSameDataFolderIsRefused() {
+    const auto first = Start({});
+    const QJsonObject ready = Ready();
+    QVERIFY(!ready.isEmpty());
+    const Ended same_folder = RunToEnd({});
+    QCOMPARE(same_folder.exit_code, 1);
+    QVERIFY2(same_folder.errors.contains("in use by another process"), same_folder.errors);
+    first->terminate();
+    QVERIFY(first->waitForFinished(kLimitMs));
+  }
+
+  void Run_PortInUseIsNamed() {
+    const auto first = Start({});
+    const QJsonObject ready = Ready();
+    QProcess second;
+    second.start(QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager",
+                 {"--data-dir", dir_.filePath("other"), "--listen", ready["address"].toString()});
+    QVERIFY(second.waitForFinished(kLimitMs));
+    QCOMPARE(second.exitCode(), 1);
+    const QByteArray errors = second.readAllStandardError();
+    QVERIFY2(errors.contains(ready["address"].toString().toUtf8()), errors);
+    first->terminate();
+    QVERIFY(first->waitForFinished(kLimitMs));
+  }
+
+  void CheckConfig_NamesWhatIsWrong_data() {
+    QTest::addColumn<QByteArray>("workflow");
+    QTest::addColumn<QByteArray>("expected");
+    QTest::newRow("unknown field") << QByteArray("app_id: a\nstagez: []\n") << QByteArray("stagez");
+    QTest::newRow("not YAML") << QByteArray("app_id: [\n") << QByteArray("workflow.yaml");
+    QTest::newRow("no stages") << QByteArray("app_id: a\n") << QByteArray("stages: at least one");
+    QTest::newRow("default out of bounds")
+        << QByteArray(
+               "app_id: a\nstages: [{stage: s, plugin: p}]\nparameters:\n"
+               "  - {name: n, type: INTEGER, minimum: 1, maximum: 5, default_value: \"9\"}\n")
+        << QByteArray("parameters[0].default_value");
+  }
+  void CheckConfig_NamesWhatIsWrong() {
+    QFETCH(QByteArray, workflow);
+    QFETCH(QByteArray, expected);
+    const Ended ended =
+        RunToEnd({"--check-config", "--workflow-file", WriteFile("workflow.yaml", workflow)});
+    QCOMPARE(ended.exit_code, 78);
+    QVERIFY2(ended.errors.contains("workflow.yaml") && ended.errors.contains(expected),
+             ended.errors);
+    QVERIFY(!QFile::exists(dir_.filePath("data")));
+  }
+
+  void CheckConfig_AcceptsAGoodFile() {
+    const QString config = WriteFile(
+        "config.yaml", "dead_after_ms: 5000\nworkflow_files: [" + example_.toUtf8() + "]\n");
+    QCOMPARE(RunToEnd({"--check-config", "--config", config}).exit_code, 0);
+    const QString bad = WriteFile("config.yaml", "dead_after_ms: 5\n");
+    QCOMPARE(RunToEnd({"--check-config", "--config", bad}).exit_code, 78);
+  }
+
+  void init() { QDir(dir_.filePath("data")).removeRecursively(); }
+
+ private:
+  QTemporaryDir dir_;
+  const QString ready_file_ = dir_.filePath("ready.json");
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::ProgramTest)
+#include "program_test.moc"
