@@ -4,7 +4,7 @@
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/config/yaml.h"
-#include "nodemanager/state/workflow_check.h"
+#include "cluster/workflow/workflow_check.h"
 
 namespace onepiece::cli {
 namespace {
@@ -19,7 +19,7 @@ int RunCheck(const Context& context, const std::string& file) {
   v1::Workflow workflow;
   absl::Status status = config::LoadYamlFile(file, &workflow);
   if (status.ok()) {
-    status = nodemanager::CheckWorkflow(workflow);
+    status = workflow::CheckWorkflow(workflow);
     if (!status.ok()) status = base::Annotate(status, file);
   }
   if (!status.ok()) return context.Fail(status, kBadConfig);

@@ -8,11 +8,11 @@
 #include "cluster/base/clock.h"
 #include "cluster/config/yaml.h"
 #include "cluster/service/program.h"
+#include "cluster/workflow/workflow_check.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/export_metrics.h"
 #include "nodemanager/service/node_manager_service.h"
 #include "nodemanager/state/local_log.h"
-#include "nodemanager/state/workflow_check.h"
 #include "onepiece/v1/config.pb.h"
 
 namespace onepiece::nodemanager {
@@ -36,7 +36,7 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
   for (const std::string& file : config.workflow_files()) {
     v1::Workflow& workflow = workflows.emplace_back();
     ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(file, &workflow));
-    if (const absl::Status status = CheckWorkflow(workflow); !status.ok())
+    if (const absl::Status status = workflow::CheckWorkflow(workflow); !status.ok())
       return base::Annotate(status, file);
   }
   return absl::OkStatus();

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/rpc/status.h"
+#include "cluster/workflow/workflow_check.h"
 #include "nodemanager/service/cluster_view.h"
-#include "nodemanager/state/workflow_check.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -213,7 +213,7 @@ absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string&
 grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*,
                                                const v1::ApplyWorkflowRequest* request,
                                                v1::Workflow* response) {
-  if (const absl::Status status = CheckWorkflow(request->workflow()); !status.ok())
+  if (const absl::Status status = workflow::CheckWorkflow(request->workflow()); !status.ok())
     return rpc::ToGrpc(status);
   if (request->validate_only()) {
     *response = request->workflow();

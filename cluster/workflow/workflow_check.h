@@ -4,11 +4,11 @@
 #include "cluster/base/status.h"
 #include "onepiece/v1/workflow.pb.h"
 
-namespace onepiece::nodemanager {
+namespace onepiece::workflow {
 
 /// Checks everything about a workflow that can be known without its plug-ins. Errors:
 /// INVALID_ARGUMENT (BAD_WORKFLOW) with the metadata "field", a path such as
 /// "parameters[2].default_value".
 absl::Status CheckWorkflow(const v1::Workflow& workflow);
 
-}  // namespace onepiece::nodemanager
+}  // namespace onepiece::workflow

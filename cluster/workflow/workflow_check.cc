@@ -1,4 +1,4 @@
-#include "nodemanager/state/workflow_check.h"
+#include "cluster/workflow/workflow_check.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace onepiece::nodemanager {
+namespace onepiece::workflow {
 namespace {
 
 constexpr int kMaxStages = 64;
@@ -195,4 +195,4 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
   return absl::OkStatus();
 }
 
-}  // namespace onepiece::nodemanager
+}  // namespace onepiece::workflow

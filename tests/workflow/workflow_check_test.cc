@@ -1,0 +1,98 @@
+#include "cluster/workflow/workflow_check.h"
+
+#include <QtTest>
+
+namespace onepiece::workflow {
+
+class WorkflowCheckTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void CheckWorkflow_NamesTheFieldThatIsWrong_data() {
+    QTest::addColumn<QString>("field");
+    QTest::addColumn<int>("change");
+    int change = 0;
+    for (const char* field :
+         {"app_id", "stages", "stages[1].stage", "stages[0].plugin", "stages[0].mode",
+          "stages[0].min_instances", "parameters[1].name", "parameters[0].type",
+          "parameters[0].default_value", "parameters[0].default_value",
+          "parameters[0].default_value", "parameters[0].max_bytes", "default_deadline_s",
+          "parameters[0].minimum", "parameters[0].default_value", "parameters[0].default_value"}) {
+      QTest::addRow("%d %s", change, field) << field << change;
+      ++change;
+    }
+  }
+  void CheckWorkflow_NamesTheFieldThatIsWrong() {
+    QFETCH(QString, field);
+    QFETCH(int, change);
+    v1::Workflow workflow;
+    workflow.set_app_id("app");
+    for (const char* stage : {"a", "b"}) {
+      workflow.add_stages()->set_stage(stage);
+      workflow.mutable_stages(workflow.stages_size() - 1)->set_plugin("wan");
+    }
+    v1::ParameterSpec& steps = *workflow.add_parameters();
+    steps.set_name("steps");
+    steps.set_type(v1::ParameterSpec::INTEGER);
+    steps.set_default_value("20");
+    steps.set_minimum(1);
+    steps.set_maximum(100);
+    QVERIFY(CheckWorkflow(workflow).ok());
+    switch (change) {
+      case 0:
+        workflow.set_app_id("Not An Id");
+        break;
+      case 1:
+        workflow.clear_stages();
+        break;
+      case 2:
+        workflow.mutable_stages(1)->set_stage("a");
+        break;
+      case 3:
+        workflow.mutable_stages(0)->set_plugin("../evil");
+        break;
+      case 4:
+        workflow.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77));
+        break;
+      case 5:
+        workflow.mutable_stages(0)->set_min_instances(-1);
+        break;
+      case 6:
+        *workflow.add_parameters() = v1::ParameterSpec(steps);
+        break;
+      case 7:
+        steps.clear_type();
+        break;
+      case 8:
+        steps.set_default_value("101");
+        break;
+      case 9:
+        steps.set_default_value("2x");
+        break;
+      case 10:
+        steps.set_multiple_of(3);
+        break;
+      case 11:
+        steps.set_max_bytes(5);
+        break;
+      case 12:
+        workflow.set_default_deadline_s(-1);
+        break;
+      case 13:
+        steps.set_minimum(200);
+        break;
+      case 14:
+        steps.set_default_value("");
+        break;
+      default:
+        steps.set_required(true);
+    }
+    const absl::Status status = CheckWorkflow(workflow);
+    QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
+    QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+  }
+};
+
+}  // namespace onepiece::workflow
+
+QTEST_GUILESS_MAIN(onepiece::workflow::WorkflowCheckTest)
+#include "workflow_check_test.moc"
