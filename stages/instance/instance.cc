@@ -1,0 +1,319 @@
+#include "stages/instance/instance.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "cluster/rpc/status.h"
+#include "spdlog/spdlog.h"
+#include "stages/runtime/plugin_stages.h"
+
+namespace onepiece::instance {
+namespace {
+
+constexpr auto kPumpWait = std::chrono::milliseconds(500);
+
+runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
+  runtime::RequestScheduler::Options options;
+  if (config.max_queued_jobs() > 0) options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
+  return options;
+}
+
+int Workers(const v1::InstanceConfig& config) { return std::max(1, config.workers()); }
+
+void SetDuration(google::protobuf::Duration* out, base::Duration value) {
+  const auto ns = std::max<std::int64_t>(0, value.count());
+  out->set_seconds(ns / 1'000'000'000);
+  out->set_nanos(static_cast<std::int32_t>(ns % 1'000'000'000));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfig& config, fabric::Fabric& fabric,
+                                                         base::Clock& clock) {
+  std::unique_ptr<Instance> instance(new Instance(config, fabric, clock));
+  node::InboxOptions options;
+  options.label = config.node().node_id();
+  if (config.ring().capacity_bytes() > 0) {
+    options.capacity_bytes = static_cast<std::uint64_t>(config.ring().capacity_bytes());
+  }
+  if (config.ring().slots() > 0) options.slots = static_cast<std::uint32_t>(config.ring().slots());
+  options.incarnation = [raw = instance.get()] { return raw->agent_ ? raw->agent_->incarnation() : 0; };
+  ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_, node::Inbox::Open(fabric, options, clock));
+  return instance;
+}
+
+Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, base::Clock& clock)
+    : config_(config), fabric_(fabric), clock_(clock) {}
+
+Instance::~Instance() { Leave(); }
+
+std::shared_ptr<const node::Routing> Instance::routing() const { return agent_->routing(); }
+
+void Instance::Join(const std::string& address, const std::string& metrics_address) {
+  node::NodeAgentOptions agent;
+  agent.role = v1::INSTANCE;
+  agent.node_id = config_.node().node_id();
+  agent.nodemanagers = {config_.node().nodemanagers().begin(), config_.node().nodemanagers().end()};
+  agent.address = address;
+  agent.metrics_address = metrics_address;
+  agent.workflow_set = config_.node().workflow_set();
+  agent.pinned_stage = config_.pinned_stage();
+  agent_ = std::make_unique<node::NodeAgent>(agent);
+
+  node::OutboxOptions outbox;
+  outbox.node_id = agent.node_id;
+  outbox.routing = [this] { return routing(); };
+  outbox_ = node::Outbox::Create(fabric_, outbox, clock_);
+  node::JobRecordsOptions records;
+  records.routing = [this] { return routing(); };
+  records_ = std::make_unique<node::JobRecords>(records);
+  reporter_ = std::make_unique<JobReporter>(
+      [this](const v1::UpdateJobRequest& request) { return records_->Update(request); },
+      [this](const base::Uid& uid) { scheduler_->Cancel(uid); }, clock_);
+
+  scheduler_ = std::make_unique<runtime::RequestScheduler>(SchedulerOptions(config_),
+                                                           std::make_unique<runtime::IndividualMode>(), clock_);
+  deliver_ = std::make_unique<runtime::ResultDeliver>(
+      2, [this](runtime::FinishedWork work) { Deliver(std::move(work)); }, clock_);
+  tasks_ = std::make_unique<runtime::TaskManager>(
+      runtime::StagesFromPlugins(config_.plugin_dir()), *scheduler_, *this,
+      [this](runtime::TaskState state, const absl::Status& error) { StateChanged(state, error); }, clock_);
+
+  load_since_ = clock_.Now();
+  agent_->SetLoadSource([this] { return Load(); });
+  agent_->OnAssignment([this](const v1::Assignment& assignment) { Assign(assignment); });
+  agent_->Start();
+  pump_ = std::jthread([this](const std::stop_token& stop) { Pump(stop); });
+}
+
+void Instance::Leave() {
+  if (!agent_ || leaving_.exchange(true)) return;
+  inbox_->Close();
+  outbox_->Close();
+  pump_ = {};
+  // Stops at the next step boundary instead of at the end of a long job.
+  for (const auto& uid : tasks_->running()) scheduler_->Cancel(uid);
+  agent_->Stop();
+  tasks_.reset();
+  deliver_.reset();
+  reporter_.reset();
+}
+
+void Instance::Assign(const v1::Assignment& assignment) {
+  const std::lock_guard lock(assign_mutex_);
+  if (leaving_) return;
+  const auto& spec = assignment.stage();
+  runtime::StageAssignment next;
+  next.stage = spec.stage();
+  next.plugin = spec.plugin();
+  next.load.device = config_.device().empty() ? "cpu" : config_.device();
+  if (!spec.model().empty()) {
+    next.load.model_dir = (std::filesystem::path(config_.model_root()) / spec.model()).string();
+  }
+  next.load.threads = std::max(1, spec.threads());
+  next.workers = Workers(config_);
+  assignment_epoch_ = assignment.epoch();
+  tasks_->Assign(next);
+  // The same stage under a new epoch loads nothing, so nothing else would tell the NodeManager.
+  if (tasks_->state() == runtime::TaskState::kServing) StateChanged(runtime::TaskState::kServing, absl::OkStatus());
+}
+
+void Instance::StateChanged(runtime::TaskState state, const absl::Status& error) {
+  const std::uint64_t epoch = assignment_epoch_;
+  switch (state) {
+    case runtime::TaskState::kServing:
+      return agent_->SetState(v1::Node::READY, "", epoch);
+    case runtime::TaskState::kFailed:
+      spdlog::error("loading the stage failed: {}", base::Message(error));
+      return agent_->SetState(v1::Node::STARTING, "loading failed: " + base::Message(error), epoch);
+    case runtime::TaskState::kLoading:
+      return agent_->SetState(v1::Node::STARTING, "loading", epoch);
+    case runtime::TaskState::kIdle:
+      return agent_->SetState(v1::Node::STARTING, "idle", epoch);
+  }
+}
+
+v1::NodeLoad Instance::Load() {
+  const auto now = clock_.Now();
+  const auto busy = tasks_->busy();
+  v1::NodeLoad load;
+  if (now > load_since_) {
+    const double share = static_cast<double>((busy - load_busy_).count()) /
+                         (static_cast<double>((now - load_since_).count()) * Workers(config_));
+    load.set_utilization(std::clamp(share, 0.0, 1.0));
+  }
+  load_since_ = now;
+  load_busy_ = busy;
+  const auto ring = inbox_->stats();
+  load.set_queued_jobs(static_cast<std::int64_t>(scheduler_->queued()));
+  load.set_running_jobs(static_cast<std::int64_t>(tasks_->running().size()));
+  load.set_ring_slots(static_cast<std::int64_t>(ring.slots));
+  load.set_ring_slots_used(static_cast<std::int64_t>(ring.slots_used));
+  return load;
+}
+
+void Instance::Pump(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    if (!scheduler_->WaitForRoom(stop, clock_.Now() + kPumpWait)) continue;
+    auto received = inbox_->Receive(clock_.Now() + kPumpWait);
+    if (received.ok()) {
+      TakeIn(std::move(*received));
+    } else if (absl::IsCancelled(received.status())) {
+      return;
+    }
+  }
+}
+
+void Instance::TakeIn(node::Received received) {
+  auto& header = received.message.header;
+  if (header.kind != message::Kind::kWork) {
+    spdlog::warn("uid={} message of kind {} from {} is not for an instance; dropped", header.uid.ToString(),
+                 static_cast<int>(header.kind), header.sender);
+    return;
+  }
+  const std::string serving = tasks_->assignment().stage;
+  if (!serving.empty() && serving != header.stage) {
+    // Sent by a routing table that is no longer true: handed to who serves the stage now, never dropped.
+    const auto moved =
+        outbox_->Deliver(received.message, node::Target::Stage(header.app, header.stage), DeadlineOf(header));
+    if (!moved.ok()) Fail(header.uid, moved.status(), header.stage);
+    return;
+  }
+  scheduler_->Push({std::move(received.message), received.arrival_wall});
+}
+
+v1::WorkHolder Instance::Holder(const message::Header& header, const v1::Endpoint& endpoint,
+                                std::uint32_t attempt) const {
+  v1::WorkHolder holder;
+  holder.set_node_id(endpoint.node_id());
+  holder.set_incarnation(endpoint.incarnation());
+  holder.set_stage(header.stage);
+  holder.set_stage_index(routing()->StageIndex(header.app, header.stage).value_or(0));
+  holder.set_attempt(attempt);
+  return holder;
+}
+
+void Instance::Started(const runtime::WorkItem& item) { Progressed(item, 0, 0); }
+
+void Instance::Progressed(const runtime::WorkItem& item, int step, int steps) {
+  v1::JobProgress progress;
+  *progress.mutable_holder() = Holder(item.message.header, agent_->self(), item.message.header.attempt);
+  progress.set_step(step);
+  progress.set_steps(steps);
+  reporter_->ReportProgress(item.message.header.uid, std::move(progress));
+}
+
+void Instance::Finished(runtime::FinishedWork work) { deliver_->Submit(std::move(work)); }
+
+void Instance::Deliver(runtime::FinishedWork work) {
+  auto& header = work.item.message.header;
+  if (!work.outputs.ok()) return Fail(header.uid, work.outputs.status(), header.stage);
+
+  v1::UpdateJobRequest timing;
+  timing.set_uid(header.uid.ToString());
+  timing.mutable_timing()->set_stage(header.stage);
+  timing.mutable_timing()->set_node(agent_->node_id());
+  SetDuration(timing.mutable_timing()->mutable_transfer(), work.timing.transfer);
+  SetDuration(timing.mutable_timing()->mutable_queued(), work.timing.queued);
+  SetDuration(timing.mutable_timing()->mutable_compute(), work.timing.compute);
+
+  const auto table = routing();
+  if (!table->StageIndex(header.app, header.stage)) {
+    return Fail(header.uid,
+                base::MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_APP",
+                                "application " + header.app + " with this stage no longer exists"),
+                header.stage);
+  }
+  message::Message message;
+  message.header = header;
+  message.header.routing_epoch = table->epoch();
+  message.parameters = std::move(work.item.message.parameters);
+  message.artifacts = *std::move(work.outputs);
+  if (const auto* next = table->NextStage(header.app, header.stage)) {
+    message.header.stage = next->stage();
+    HandOn(message, std::move(timing));
+  } else {
+    HandToDatabase(std::move(message), timing);
+  }
+}
+
+void Instance::HandOn(const message::Message& message, v1::UpdateJobRequest timing) {
+  const std::string& next_stage = message.header.stage;
+  const auto delivered =
+      outbox_->Deliver(message, node::Target::Stage(message.header.app, next_stage), DeadlineOf(message.header));
+  if (!delivered.ok()) return Fail(message.header.uid, delivered.status(), next_stage);
+  *timing.mutable_placed() = Holder(message.header, delivered->endpoint, delivered->attempt);
+  reporter_->Report(message.header.uid, std::move(timing));
+}
+
+base::MonotonicTime Instance::DeadlineOf(const message::Header& header) const {
+  return clock_.Now() + (header.deadline - clock_.WallNow());
+}
+
+void Instance::HandToDatabase(message::Message message, const v1::UpdateJobRequest& timing) {
+  const auto uid = message.header.uid;
+  // Before the result, so that a client that sees SUCCEEDED sees every stage's times too.
+  if (const auto updated = records_->Update(timing); !updated.ok()) {
+    spdlog::warn("uid={} times of the last stage were not recorded: {}", uid.ToString(),
+                 base::Message(updated.status()));
+  }
+  message.header.kind = message::Kind::kResult;
+  message.header.stage.clear();
+  const auto deadline = DeadlineOf(message.header);
+  const auto delivered = outbox_->Deliver(message, node::Target::DatabasesFor(uid), deadline);
+  if (!delivered.ok()) Fail(uid, delivered.status(), "result");
+}
+
+void Instance::Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage) {
+  v1::UpdateJobRequest request;
+  auto* error = request.mutable_failed();
+  const std::string reason = base::GetReason(status).reason;
+  if (absl::IsCancelled(status) && leaving_) {
+    error->set_reason("INSTANCE_STOPPED");
+    error->set_message("instance " + agent_->node_id() + " was stopped while it computed stage " + stage);
+  } else if (absl::IsCancelled(status)) {
+    request.clear_failed();
+    request.set_cancelled(true);
+  } else {
+    error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
+    error->set_message("stage " + stage + " on " + agent_->node_id() + ": " + base::Message(status));
+  }
+  spdlog::info("uid={} stage={} ended: {}", uid.ToString(), stage, base::Message(status));
+  reporter_->Report(uid, std::move(request));
+}
+
+grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRequest*, v1::Instance* response) {
+  response->set_node_id(config_.node().node_id());
+  if (!agent_) return grpc::Status::OK;
+  response->set_incarnation(agent_->incarnation());
+  switch (tasks_->state()) {
+    case runtime::TaskState::kIdle:
+      response->set_state(v1::Instance::IDLE);
+      break;
+    case runtime::TaskState::kLoading:
+      response->set_state(v1::Instance::LOADING);
+      break;
+    case runtime::TaskState::kServing:
+      response->set_state(v1::Instance::SERVING);
+      break;
+    case runtime::TaskState::kFailed:
+      response->set_state(v1::Instance::FAILED);
+      break;
+  }
+  response->set_stage(tasks_->assignment().stage);
+  response->set_queued_jobs(static_cast<std::int64_t>(scheduler_->queued()));
+  for (const auto& uid : tasks_->running()) response->add_running_uids(uid.ToString());
+  return grpc::Status::OK;
+}
+
+grpc::Status Instance::CancelWork(grpc::ServerContext*, const v1::CancelWorkRequest* request,
+                                  google::protobuf::Empty*) {
+  const auto uid = base::Uid::Parse(request->uid());
+  if (!uid) return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID", "malformed uid"));
+  scheduler_->Cancel(*uid);
+  return grpc::Status::OK;
+}
+
+}  // namespace onepiece::instance

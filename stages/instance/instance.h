@@ -1,0 +1,92 @@
+// A workflow instance: takes work out of its ring, computes its stage, hands the result on (DESIGN §4).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "cluster/base/clock.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/node/inbox.h"
+#include "cluster/node/job_records.h"
+#include "cluster/node/node_agent.h"
+#include "cluster/node/outbox.h"
+#include "onepiece/v1/config.pb.h"
+#include "onepiece/v1/instance.grpc.pb.h"
+#include "stages/instance/job_reporter.h"
+#include "stages/runtime/request_scheduler.h"
+#include "stages/runtime/result_deliver.h"
+#include "stages/runtime/task_manager.h"
+
+namespace onepiece::instance {
+
+/// Joins the runtime (scheduler, workers, deliverer) to the cluster (inbox, outbox, records, NodeManager).
+///
+/// Ownership  Owns all its parts and threads. Borrows the fabric and the clock.
+/// Threading  Open, Join and Leave on one thread; everything else happens on its own threads.
+class Instance final : public runtime::WorkEvents, public v1::InstanceService::Service {
+ public:
+  /// Opens the ring. Errors: RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later show in the
+  /// instance's state.
+  static absl::StatusOr<std::unique_ptr<Instance>> Open(const v1::InstanceConfig& config, fabric::Fabric& fabric,
+                                                        base::Clock& clock);
+  ~Instance() override;
+
+  /// RingService of the inbox; serve it together with this object (InstanceService).
+  [[nodiscard]] grpc::Service* ring_service() { return inbox_->service(); }
+  /// Registers with the NodeManager as reachable at `address` and begins to take work.
+  void Join(const std::string& address, const std::string& metrics_address);
+  /// Leaves the cluster; jobs being computed fail with INSTANCE_STOPPED. Idempotent.
+  void Leave();
+
+  grpc::Status GetInstance(grpc::ServerContext* context, const v1::GetInstanceRequest* request,
+                           v1::Instance* response) override;
+  grpc::Status CancelWork(grpc::ServerContext* context, const v1::CancelWorkRequest* request,
+                          google::protobuf::Empty* response) override;
+
+ private:
+  Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, base::Clock& clock);
+
+  // WorkEvents, on worker threads.
+  void Started(const runtime::WorkItem& item) override;
+  void Progressed(const runtime::WorkItem& item, int step, int steps) override;
+  void Finished(runtime::FinishedWork work) override;
+
+  void Pump(const std::stop_token& stop);
+  void TakeIn(node::Received received);
+  void Assign(const v1::Assignment& assignment);
+  void StateChanged(runtime::TaskState state, const absl::Status& error);
+  v1::NodeLoad Load();
+
+  void Deliver(runtime::FinishedWork work);
+  void HandOn(const message::Message& message, v1::UpdateJobRequest timing);
+  void HandToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
+  void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
+  v1::WorkHolder Holder(const message::Header& header, const v1::Endpoint& endpoint, std::uint32_t attempt) const;
+  // The job's deadline on the monotonic clock.
+  base::MonotonicTime DeadlineOf(const message::Header& header) const;
+  std::shared_ptr<const node::Routing> routing() const;
+
+  const v1::InstanceConfig config_;
+  fabric::Fabric& fabric_;
+  base::Clock& clock_;
+  std::atomic<bool> leaving_ = false;
+  std::unique_ptr<node::NodeAgent> agent_;  // Set by Join, before any thread below starts.
+  std::unique_ptr<node::Inbox> inbox_;
+  std::unique_ptr<node::Outbox> outbox_;
+  std::unique_ptr<node::JobRecords> records_;
+  std::unique_ptr<JobReporter> reporter_;
+  std::unique_ptr<runtime::RequestScheduler> scheduler_;
+  std::unique_ptr<runtime::ResultDeliver> deliver_;
+  std::unique_ptr<runtime::TaskManager> tasks_;
+  std::mutex assign_mutex_;
+  std::atomic<std::uint64_t> assignment_epoch_ = 0;
+  base::MonotonicTime load_since_{};   // Agent's report thread only.
+  base::Duration load_busy_{};         // Likewise.
+  std::jthread pump_;
+};
+
+}  // namespace onepiece::instance
