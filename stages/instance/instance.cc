@@ -31,8 +31,9 @@ void SetDuration(google::protobuf::Duration* out, base::Duration value) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfig& config, fabric::Fabric& fabric,
+                                                         telemetry::Metrics& metrics, telemetry::Spans& spans,
                                                          base::Clock& clock) {
-  std::unique_ptr<Instance> instance(new Instance(config, fabric, clock));
+  std::unique_ptr<Instance> instance(new Instance(config, fabric, metrics, spans, clock));
   node::InboxOptions options;
   options.label = config.node().node_id();
   if (config.ring().capacity_bytes() > 0) {
@@ -40,12 +41,14 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfi
   }
   if (config.ring().slots() > 0) options.slots = static_cast<std::uint32_t>(config.ring().slots());
   options.incarnation = [raw = instance.get()] { return raw->agent_ ? raw->agent_->incarnation() : 0; };
+  options.metrics = &metrics;
   ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_, node::Inbox::Open(fabric, options, clock));
   return instance;
 }
 
-Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, base::Clock& clock)
-    : config_(config), fabric_(fabric), clock_(clock) {}
+Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
+                   telemetry::Spans& spans, base::Clock& clock)
+    : config_(config), fabric_(fabric), metrics_(metrics), spans_(spans), clock_(clock) {}
 
 Instance::~Instance() { Leave(); }
 
@@ -65,6 +68,8 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   node::OutboxOptions outbox;
   outbox.node_id = agent.node_id;
   outbox.routing = [this] { return routing(); };
+  outbox.metrics = &metrics_;
+  outbox.spans = &spans_;
   outbox_ = node::Outbox::Create(fabric_, outbox, clock_);
   node::JobRecordsOptions records;
   records.routing = [this] { return routing(); };
@@ -205,7 +210,40 @@ void Instance::Progressed(const runtime::WorkItem& item, int step, int steps) {
   reporter_->ReportProgress(item.message.header.uid, std::move(progress));
 }
 
-void Instance::Finished(runtime::FinishedWork work) { deliver_->Submit(std::move(work)); }
+void Instance::Finished(runtime::FinishedWork work) {
+  Observe(work);
+  deliver_->Submit(std::move(work));
+}
+
+void Instance::Observe(const runtime::FinishedWork& work) {
+  const auto& header = work.item.message.header;
+  const bool ok = work.outputs.ok();
+  const telemetry::Labels labels = {{"stage", header.stage}};
+  const auto seconds = [](base::Duration d) { return std::chrono::duration<double>(d).count(); };
+  metrics_.Histogram("onepiece_stage_compute_seconds", "Time that a job spent in the stage's computation",
+                     telemetry::DurationBuckets(), labels)
+      .Observe(seconds(work.timing.compute));
+  metrics_.Histogram("onepiece_stage_queue_seconds", "Time that a job waited in the instance's queue",
+                     telemetry::DurationBuckets(), labels)
+      .Observe(seconds(work.timing.queued));
+  metrics_.Counter("onepiece_stage_busy_seconds_total", "Computing time of all workers", labels)
+      .Increment(seconds(work.timing.compute));
+  metrics_.Counter("onepiece_stage_jobs_total", "Jobs that left the stage, by result",
+                   {{"stage", header.stage}, {"result", ok ? "ok" : absl::StatusCodeToString(work.outputs.status().code())}})
+      .Increment();
+
+  const auto start = work.item.arrival_time + work.timing.queued;
+  const auto record = [&](const char* operation, base::WallTime from, base::WallTime to) {
+    v1::Span span;
+    span.set_operation(operation);
+    span.set_stage(header.stage);
+    span.set_start_unix_ns(from.time_since_epoch().count());
+    span.set_end_unix_ns(to.time_since_epoch().count());
+    spans_.Record(header.uid, std::move(span));
+  };
+  record("queue", work.item.arrival_time, start);
+  record("compute", start, start + work.timing.compute);
+}
 
 void Instance::Deliver(runtime::FinishedWork work) {
   auto& header = work.item.message.header;

@@ -14,6 +14,8 @@
 #include "cluster/node/job_records.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/node/outbox.h"
+#include "cluster/telemetry/metrics.h"
+#include "cluster/telemetry/spans.h"
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/instance.grpc.pb.h"
 #include "stages/instance/job_reporter.h"
@@ -25,13 +27,14 @@ namespace onepiece::instance {
 
 /// Joins the runtime (scheduler, workers, deliverer) to the cluster (inbox, outbox, records, NodeManager).
 ///
-/// Ownership  Owns all its parts and threads. Borrows the fabric and the clock.
+/// Ownership  Owns all its parts and threads. Borrows the fabric, metrics, spans and the clock.
 /// Threading  Open, Join and Leave on one thread; everything else happens on its own threads.
 class Instance final : public runtime::WorkEvents, public v1::InstanceService::Service {
  public:
   /// Opens the ring. Errors: RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later show in the
   /// instance's state.
   static absl::StatusOr<std::unique_ptr<Instance>> Open(const v1::InstanceConfig& config, fabric::Fabric& fabric,
+                                                        telemetry::Metrics& metrics, telemetry::Spans& spans,
                                                         base::Clock& clock);
   ~Instance() override;
 
@@ -48,7 +51,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
                           google::protobuf::Empty* response) override;
 
  private:
-  Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, base::Clock& clock);
+  Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
+           telemetry::Spans& spans, base::Clock& clock);
 
   // WorkEvents, on worker threads.
   void Started(const runtime::WorkItem& item) override;
@@ -61,6 +65,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void StateChanged(runtime::TaskState state, const absl::Status& error);
   v1::NodeLoad Load();
 
+  void Observe(const runtime::FinishedWork& work);
   void Deliver(runtime::FinishedWork work);
   void HandOn(const message::Message& message, v1::UpdateJobRequest timing);
   void HandToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
@@ -72,6 +77,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
 
   const v1::InstanceConfig config_;
   fabric::Fabric& fabric_;
+  telemetry::Metrics& metrics_;
+  telemetry::Spans& spans_;
   base::Clock& clock_;
   std::atomic<bool> leaving_ = false;
   std::unique_ptr<node::NodeAgent> agent_;  // Set by Join, before any thread below starts.

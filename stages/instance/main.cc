@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
   options.Bind("--plugin-dir", "plugin_dir", "Folder of stage plug-ins (default: beside the program)");
   return service::RunProgram(options, argc, argv, [&](service::Host& host) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(auto fabric, fabric::Fabric::Open(config.node().fabric()));
-    ONEPIECE_ASSIGN_OR_RETURN(auto instance, instance::Instance::Open(config, *fabric, base::SystemClock()));
+    ONEPIECE_ASSIGN_OR_RETURN(auto instance, instance::Instance::Open(config, *fabric, host.metrics(), host.spans(),
+                                                                       base::SystemClock()));
     ONEPIECE_RETURN_IF_ERROR(host.Serve({instance.get(), instance->ring_service()}));
     instance->Join(host.address(), host.metrics_address());
     ONEPIECE_RETURN_IF_ERROR(host.ReportReady());
