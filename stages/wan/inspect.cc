@@ -1,0 +1,205 @@
+#include "stages/wan/inspect.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "cluster/base/status.h"
+#include "nlohmann/json.hpp"
+#include "stages/wan/autoencoder.h"
+#include "stages/wan/transformer_3d.h"
+#include "stages/wan/umt5_encoder.h"
+#include "stages/wan/weights.h"
+
+namespace onepiece::wan {
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;
+constexpr std::int64_t kTextTokens = 512;
+constexpr std::int64_t kAttentionSliceBytes = 64
+                                              << 20;  // As stages/wan/layers.cc slices the scores.
+
+/// The job that activations are estimated for.
+struct JobSize {
+  std::int64_t frames = 81, height = 480, width = 832;  // What Wan2.1 is published for.
+};
+
+/// Toy models say so by the reach of their position embedding.
+JobSize DefaultJob(const std::optional<TransformerConfig>& transformer) {
+  if (transformer && transformer->rope_max_seq_len < 1024) return {9, 64, 64};
+  return {};
+}
+
+struct Component {
+  sdk::ComponentReport report;
+  std::optional<UMT5Config> encoder;
+  std::optional<TransformerConfig> transformer;
+  std::optional<VaeConfig> vae;
+};
+
+std::string StageOf(const std::string& name, const std::string& class_name) {
+  if (class_name == "UMT5EncoderModel" || name == "tokenizer") return "text_encode";
+  if (class_name == "WanTransformer3DModel" || name == "scheduler") return "diffusion";
+  if (class_name == "AutoencoderKLWan") return "vae_decode";
+  return "";
+}
+
+std::vector<sdk::TensorGroup> GroupByType(const ComponentFiles& files) {
+  std::map<std::string, sdk::TensorGroup> groups;
+  for (const auto& [name, location] : files.tensors()) {
+    const tensor::TensorEntry& entry = *location.entry;
+    const std::string dtype(tensor::ElementTypeName(entry.type));
+    sdk::TensorGroup& group = groups[dtype];
+    group.dtype = dtype;
+    group.tensors += 1;
+    group.parameters +=
+        static_cast<std::int64_t>(entry.bytes) / tensor::ElementTypeBytes(entry.type);
+    group.bytes += static_cast<std::int64_t>(entry.bytes);
+  }
+  std::vector<sdk::TensorGroup> result;
+  for (auto& [dtype, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+/// Parses the configuration with `parse`, keeps it in `config`, and checks the files against its
+/// tensors.
+template <typename Config, typename Parse, typename Tensors>
+absl::Status Check(const ComponentFiles& files, std::optional<Config>& config, Parse parse,
+                   Tensors tensors, const std::vector<std::string>& ignored = {}) {
+  auto parsed = parse(files.config());
+  if (!parsed.ok()) return base::Annotate(parsed.status(), files.dir() + "/config.json");
+  config = *parsed;
+  return CheckFit(files, tensors(*parsed), ignored);
+}
+
+absl::Status CheckComponent(const ComponentFiles& files, Component& component) {
+  const std::string& name = files.class_name();
+  if (name == "UMT5EncoderModel") {
+    return Check(files, component.encoder, UMT5Encoder::ParseConfig, UMT5Encoder::Tensors,
+                 {"encoder.embed_tokens.weight"});
+  }
+  if (name == "WanTransformer3DModel") {
+    return Check(files, component.transformer, WanTransformer::ParseConfig,
+                 WanTransformer::Tensors);
+  }
+  if (name == "AutoencoderKLWan")
+    return Check(files, component.vae, WanVae::ParseConfig, WanVae::Tensors);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Component> InspectComponent(const std::string& dir, const std::string& name,
+                                           std::vector<std::string>& problems) {
+  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  Component component;
+  component.report.name = name;
+  component.report.class_name = files.class_name();
+  component.report.stage = StageOf(name, files.class_name());
+  component.report.weights = GroupByType(files);
+  if (const absl::Status fit = CheckComponent(files, component); !fit.ok())
+    problems.push_back(base::Message(fit));
+  return component;
+}
+
+std::int64_t EncoderActivations(const UMT5Config& c) {
+  const std::int64_t scores = c.num_heads * kTextTokens * kTextTokens;
+  return kFloatBytes * (3 * scores + kTextTokens * (3 * c.d_ff + 6 * c.d_model));
+}
+
+std::int64_t TransformerActivations(const TransformerConfig& c, const JobSize& job) {
+  const std::int64_t frames = (1 + (job.frames - 1) / 4) / c.patch_t;
+  const std::int64_t tokens = frames * (job.height / 8 / c.patch_h) * (job.width / 8 / c.patch_w);
+  // Keys and values of the prompt and of the negative prompt, in every layer.
+  const std::int64_t text = 2 * 2 * c.num_layers * kTextTokens * c.dim();
+  const std::int64_t scores =
+      std::min(2 * c.num_heads * tokens * tokens * kFloatBytes, 3 * kAttentionSliceBytes);
+  return kFloatBytes * (tokens * (2 * c.ffn_dim + 8 * c.dim()) + text) + scores;
+}
+
+std::int64_t DecoderActivations(const VaeConfig& c, const JobSize& job) {
+  const std::int64_t pixels = job.height * job.width;
+  // The outermost level: its input has half the channels of the next, and every convolution keeps
+  // two frames.
+  const std::int64_t channels = c.decoder_base_dim * std::max(c.dim_mult[0], c.dim_mult[1] / 2);
+  const std::int64_t working = 5 * channels * c.temporal_scale() * pixels;
+  const std::int64_t kept =
+      2 * 2 * (c.num_res_blocks + 1) * channels * pixels * 2;  // Inner levels add as much.
+  return kFloatBytes * (working + kept + 2 * 3 * job.frames * pixels);
+}
+
+std::int64_t Parameters(const sdk::ComponentReport& report) {
+  std::int64_t parameters = 0;
+  for (const sdk::TensorGroup& group : report.weights) parameters += group.parameters;
+  return parameters;
+}
+
+std::vector<sdk::StageMemory> EstimateStages(const std::vector<Component>& components) {
+  std::optional<TransformerConfig> transformer;
+  for (const Component& component : components) {
+    if (component.transformer) transformer = component.transformer;
+  }
+  const JobSize job = DefaultJob(transformer);
+  std::vector<sdk::StageMemory> stages;
+  for (const Component& component : components) {
+    sdk::StageMemory memory;
+    memory.stage = component.report.stage;
+    memory.weight_bytes =
+        Parameters(component.report) * kFloatBytes;  // Computed in F32 whatever is stored.
+    if (component.encoder) memory.activation_bytes = EncoderActivations(*component.encoder);
+    if (component.transformer)
+      memory.activation_bytes = TransformerActivations(*component.transformer, job);
+    if (component.vae) memory.activation_bytes = DecoderActivations(*component.vae, job);
+    if (memory.activation_bytes > 0) stages.push_back(std::move(memory));
+  }
+  return stages;
+}
+
+/// The components of a model_index.json: [library, class] pairs by folder name; null ones are left
+/// out of the model.
+absl::StatusOr<std::vector<Component>> InspectFolders(const std::string& dir,
+                                                      const nlohmann::json& index,
+                                                      std::vector<std::string>& problems) {
+  std::vector<Component> components;
+  for (const auto& [name, value] : index.items()) {
+    if (!value.is_array() || value.size() != 2 || !value[1].is_string()) continue;
+    if (std::filesystem::path(name).filename() != name || name == "..") {
+      problems.push_back("model_index.json names a component outside of the folder");
+      continue;
+    }
+    const std::string path = dir + "/" + name;
+    if (std::filesystem::exists(path + "/config.json")) {
+      ONEPIECE_ASSIGN_OR_RETURN(components.emplace_back(), InspectComponent(path, name, problems));
+      continue;
+    }
+    if (!std::filesystem::is_directory(path)) problems.push_back(path + " is missing");
+    Component component;
+    component.report.name = name;
+    component.report.class_name = value[1].get<std::string>();
+    component.report.stage = StageOf(name, component.report.class_name);
+    components.push_back(std::move(component));
+  }
+  return components;
+}
+
+}  // namespace
+
+absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir) {
+  sdk::InspectReport report;
+  std::vector<Component> components;
+  const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (std::filesystem::exists(dir + "/model_index.json")) {
+    ONEPIECE_ASSIGN_OR_RETURN(const nlohmann::json index,
+                              ReadJsonObject(dir + "/model_index.json"));
+    ONEPIECE_ASSIGN_OR_RETURN(components, InspectFolders(dir, index, report.problems));
+  } else {
+    ONEPIECE_ASSIGN_OR_RETURN(components.emplace_back(),
+                              InspectComponent(dir, name, report.problems));
+  }
+  report.model = name;
+  report.stages = EstimateStages(components);
+  for (Component& component : components) report.components.push_back(std::move(component.report));
+  return report;
+}
+
+}  // namespace onepiece::wan

@@ -1,0 +1,291 @@
+// Component folders that are wrong, and what the configurations of the published checkpoints call
+// for.
+#include "stages/wan/weights.h"
+
+#include <QTemporaryDir>
+#include <QtTest>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cluster/base/status.h"
+#include "stages/wan/autoencoder.h"
+#include "stages/wan/inspect.h"
+#include "stages/wan/schedulers.h"
+#include "stages/wan/transformer_3d.h"
+#include "stages/wan/umt5_encoder.h"
+#include "tests/tensor/safetensors_bytes.h"
+
+namespace onepiece::wan {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Golden(const std::string& name) {
+  return std::string(ONEPIECE_SOURCE_DIR) + "/tests/wan/goldens/" + name;
+}
+
+std::string Model() { return std::string(ONEPIECE_SOURCE_DIR) + "/resources/models/tiny-wan-t2v"; }
+
+nlohmann::json ReadJson(const std::string& path) {
+  return nlohmann::json::parse(std::ifstream(path));
+}
+
+/// A copy of a component that a test may damage.
+class Copy {
+ public:
+  explicit Copy(const std::string& name) {
+    fs::copy(Golden(name), path(),
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  }
+  [[nodiscard]] std::string path() const { return dir_.path().toStdString(); }
+  void Patch(const nlohmann::json& patch, const std::string& file = "config.json") const {
+    nlohmann::json config = ReadJson(path() + "/" + file);
+    config.merge_patch(patch);
+    Write(file, config.dump());
+  }
+  void Write(const std::string& file, const std::string& text) const {
+    tensor::WriteFile(path() + "/" + file, text);
+  }
+
+ private:
+  QTemporaryDir dir_;
+};
+
+void CompareNames(const std::vector<TensorSpec>& specs, const nlohmann::json& tensors) {
+  QCOMPARE(specs.size(), tensors.size());
+  for (const TensorSpec& spec : specs) {
+    QVERIFY2(tensors.contains(spec.name), spec.name.c_str());
+    QVERIFY2(tensors[spec.name].get<std::vector<std::int64_t>>() == spec.shape, spec.name.c_str());
+  }
+}
+
+void CompareError(const absl::Status& status, absl::StatusCode code, const char* says) {
+  QCOMPARE(status.code(), code);
+  QVERIFY2(base::Message(status).find(says) != std::string::npos, base::Message(status).c_str());
+}
+
+}  // namespace
+
+class WeightsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Tensors_AreThoseOfThePublishedCheckpoints_data() {
+    QTest::addColumn<QString>("file");
+    for (const char* name :
+         {"umt5-xxl", "wan2.1.vae", "wan2.1-t2v-1.3b.transformer", "wan2.1-t2v-14b.transformer"}) {
+      QTest::newRow(name) << QString("shapes/%1.json").arg(name);
+    }
+  }
+  void Tensors_AreThoseOfThePublishedCheckpoints() {
+    QFETCH(QString, file);
+    const nlohmann::json shapes = ReadJson(Golden(file.toStdString()));
+    if (file.contains("umt5")) {
+      const auto config = UMT5Encoder::ParseConfig(shapes["config"]);
+      QVERIFY2(config.ok(), base::Message(config.status()).c_str());
+      CompareNames(UMT5Encoder::Tensors(*config), shapes["tensors"]);
+    } else if (file.contains("vae")) {
+      const auto config = WanVae::ParseConfig(shapes["config"]);
+      QVERIFY2(config.ok(), base::Message(config.status()).c_str());
+      CompareNames(WanVae::Tensors(*config), shapes["tensors"]);
+    } else {
+      const auto config = WanTransformer::ParseConfig(shapes["config"]);
+      QVERIFY2(config.ok(), base::Message(config.status()).c_str());
+      CompareNames(WanTransformer::Tensors(*config), shapes["tensors"]);
+    }
+  }
+
+  void Load_RefusesATransformerConfigThatDoesNotFit_data() {
+    QTest::addColumn<QByteArray>("patch");
+    QTest::addColumn<int>("code");
+    QTest::addColumn<QString>("says");
+    const int invalid = static_cast<int>(absl::StatusCode::kInvalidArgument);
+    const int unimplemented = static_cast<int>(absl::StatusCode::kUnimplemented);
+    QTest::newRow("other width") << QByteArray(R"({"ffn_dim":97})") << invalid
+                                 << "tensor \"blocks.0.ffn.net.0.proj.weight\" has shape [96, 48]";
+    QTest::newRow("more layers") << QByteArray(R"({"num_layers":3})") << invalid
+                                 << "tensor \"blocks.2.scale_shift_table\" is missing";
+    QTest::newRow("fewer layers") << QByteArray(R"({"num_layers":1})") << invalid << "is unknown";
+    QTest::newRow("absurd layers")
+        << QByteArray(R"({"num_layers":1000000000})") << invalid << "num_layers";
+    QTest::newRow("2^64") << QByteArray(R"({"num_layers":18446744073709551615})") << invalid
+                          << "num_layers";
+    QTest::newRow("text") << QByteArray(R"({"num_layers":"2"})") << invalid << "num_layers";
+    QTest::newRow("absent") << QByteArray(R"({"text_dim":null})") << invalid
+                            << "text_dim: is missing";
+    QTest::newRow("patch of two") << QByteArray(R"({"patch_size":[1,2]})") << invalid
+                                  << "patch_size";
+    QTest::newRow("epsilon 0") << QByteArray(R"({"eps":0})") << invalid << "eps";
+    QTest::newRow("image to video")
+        << QByteArray(R"({"image_dim":48})") << unimplemented << "not supported yet";
+    QTest::newRow("other norm") << QByteArray(R"({"qk_norm":"layer_norm"})") << unimplemented
+                                << "qk_norm";
+  }
+  void Load_RefusesATransformerConfigThatDoesNotFit() {
+    QFETCH(QByteArray, patch);
+    QFETCH(int, code);
+    QFETCH(QString, says);
+    const Copy copy("transformer_t2v");
+    copy.Patch(nlohmann::json::parse(patch.toStdString()));
+    CompareError(WanTransformer::Load(copy.path()).status(), static_cast<absl::StatusCode>(code),
+                 qPrintable(says));
+  }
+
+  void Load_RefusesVaeVariants() {
+    const Copy copy("vae_bf16");
+    copy.Patch({{"is_residual", true}});
+    CompareError(WanVae::Load(copy.path()).status(), absl::StatusCode::kUnimplemented,
+                 "is_residual");
+    copy.Patch({{"is_residual", false}, {"patch_size", 2}});
+    CompareError(WanVae::Load(copy.path()).status(), absl::StatusCode::kUnimplemented,
+                 "patch_size");
+    copy.Patch({{"patch_size", nullptr}, {"base_dim", 8}});
+    CompareError(WanVae::Load(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "encoder.conv_in.weight");
+    copy.Patch({{"base_dim", 4}, {"temperal_downsample", {true}}});
+    CompareError(WanVae::Load(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "temperal_downsample");
+  }
+
+  void Load_RefusesTruncatedWeights() {
+    const Copy copy("umt5");
+    fs::resize_file(copy.path() + "/model.safetensors",
+                    fs::file_size(copy.path() + "/model.safetensors") - 1);
+    const absl::Status status = UMT5Encoder::Load(copy.path()).status();
+    QCOMPARE(base::GetReason(status).reason, std::string("BAD_SAFETENSORS"));
+  }
+
+  void Load_RefusesWeightsOfIntegers() {
+    const Copy copy("umt5");
+    std::string bytes(
+        (std::stringstream() << std::ifstream(copy.path() + "/model.safetensors").rdbuf()).str());
+    const std::size_t dtype = bytes.find("\"F32\"");
+    QVERIFY(dtype != std::string::npos);
+    copy.Write("model.safetensors", bytes.replace(dtype, 5, "\"I32\""));
+    CompareError(UMT5Encoder::Load(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "dtype I32");
+  }
+
+  void Open_RefusesFoldersThatAreNoComponent() {
+    const Copy copy("umt5");
+    QCOMPARE(ComponentFiles::Open(copy.path() + "/absent").status().code(),
+             absl::StatusCode::kNotFound);
+    copy.Write("config.json", "{\"architectures\":");
+    QCOMPARE(base::GetReason(ComponentFiles::Open(copy.path()).status()).reason,
+             std::string("BAD_CONFIG"));
+    copy.Write("config.json", std::string(2 << 20, ' '));
+    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "too large");
+    fs::remove(copy.path() + "/config.json");
+    QCOMPARE(ComponentFiles::Open(copy.path()).status().code(), absl::StatusCode::kNotFound);
+  }
+
+  void Open_ReadsShardsAsTheIndexSays() {
+    const Copy copy("umt5");
+    nlohmann::json weight_map;
+    const ComponentFiles files = *ComponentFiles::Open(copy.path());
+    for (const auto& [name, place] : files.tensors()) weight_map[name] = "model.safetensors";
+    copy.Write("b.safetensors", tensor::SafetensorsBytes("{}", ""));
+    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "needs one");
+    const std::string index = "model.safetensors.index.json";
+    copy.Write(index, nlohmann::json{{"weight_map", weight_map}}.dump());
+    QVERIFY(UMT5Encoder::Load(copy.path()).ok());
+    copy.Patch({{"weight_map", {{"shared.weight", "b.safetensors"}}}}, index);
+    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "shared.weight");
+    copy.Patch({{"weight_map", {{"shared.weight", "../model.safetensors"}}}}, index);
+    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                 "shared.weight");
+    copy.Patch({{"weight_map", {{"shared.weight", "c.safetensors"}}}}, index);
+    QCOMPARE(ComponentFiles::Open(copy.path()).status().code(), absl::StatusCode::kNotFound);
+  }
+
+  void Forward_RefusesInputsThatDoNotFit() {
+    const auto transformer = WanTransformer::Load(Golden("transformer_t2v"));
+    QVERIFY(transformer.ok());
+    const auto text = transformer->PrepareText(at::zeros({1, 4, 32}));
+    QVERIFY(text.ok());
+    QCOMPARE(transformer->PrepareText(at::zeros({1, 4, 31})).status().code(),
+             absl::StatusCode::kInvalidArgument);
+    for (const at::Tensor& hidden :
+         {at::zeros({1, 16, 1, 3, 4}), at::zeros({1, 15, 1, 4, 4}), at::zeros({16, 4, 4}),
+          at::zeros({2, 16, 1, 4, 4}), at::zeros({1, 16, 1025, 2, 2})}) {
+      QCOMPARE(transformer->Forward(hidden, 1, *text).status().code(),
+               absl::StatusCode::kInvalidArgument);
+    }
+    QVERIFY(transformer->Forward(at::zeros({1, 16, 1, 4, 4}), 1, *text).ok());
+    const auto encoder = UMT5Encoder::Load(Golden("umt5"));
+    const at::Tensor mask = at::ones({1, 1}, at::kLong);
+    QCOMPARE(encoder->Forward(at::full({1, 1}, 97, at::kLong), mask).status().code(),
+             absl::StatusCode::kInvalidArgument);
+    QCOMPARE(encoder->Forward(at::full({1, 1}, -1, at::kLong), mask).status().code(),
+             absl::StatusCode::kInvalidArgument);
+    QVERIFY(encoder->Forward(at::full({1, 1}, 96, at::kLong), mask).ok());
+  }
+
+  void Decode_StopsWhenProgressSaysSo() {
+    const auto vae = WanVae::Load(Golden("vae_bf16"));
+    QVERIFY(vae.ok());
+    int calls = 0;
+    const auto video = vae->Decode(at::zeros({1, 16, 3, 2, 2}), [&](int done, int total) {
+      ++calls;
+      return done == 2 && total == 3 ? absl::CancelledError("enough") : absl::OkStatus();
+    });
+    QCOMPARE(video.status().code(), absl::StatusCode::kCancelled);
+    QCOMPARE(calls, 2);
+  }
+
+  void LoadSchedulerConfig_ReadsTheModelsAndRefusesVariants() {
+    const auto config = LoadSchedulerConfig(Model() + "/scheduler");
+    QVERIFY2(config.ok(), base::Message(config.status()).c_str());
+    QVERIFY(config->kind == SchedulerConfig::Kind::kUniPC && config->shift == 3.0 &&
+            config->solver_order == 2);
+    const QTemporaryDir dir;
+    for (const char* patch : {R"({"solver_type":"bh1"})", R"({"prediction_type":"epsilon"})",
+                              R"({"use_karras_sigmas":true})", R"({"disable_corrector":[0]})",
+                              R"({"_class_name":"DDIMScheduler"})", R"({"solver_order":3})"}) {
+      nlohmann::json json = ReadJson(Model() + "/scheduler/scheduler_config.json");
+      json.merge_patch(nlohmann::json::parse(patch));
+      tensor::WriteFile(dir.filePath("scheduler_config.json").toStdString(), json.dump());
+      QCOMPARE(LoadSchedulerConfig(dir.path().toStdString()).status().code(),
+               absl::StatusCode::kUnimplemented);
+    }
+    QCOMPARE(MakeScheduler(*config, 0).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(MakeScheduler(*config, kMaxSteps + 1).status().code(),
+             absl::StatusCode::kInvalidArgument);
+  }
+
+  void InspectModel_CountsTheEmbeddedModel() {
+    const auto report = InspectModel(Model() + "/");
+    QVERIFY2(report.ok(), base::Message(report.status()).c_str());
+    QCOMPARE(report->model, std::string("tiny-wan-t2v"));
+    QVERIFY2(report->problems.empty(),
+             report->problems.empty() ? "" : report->problems.front().c_str());
+    QCOMPARE(report->components.size(), std::size_t{5});
+    QCOMPARE(report->stages.size(), std::size_t{3});
+    std::int64_t bytes = 0;
+    for (const auto& component : report->components) {
+      QVERIFY2(!component.stage.empty(), component.name.c_str());
+      for (const auto& group : component.weights) bytes += group.bytes;
+    }
+    QVERIFY2(bytes > 7'000'000 && bytes < 7'487'020,
+             std::to_string(bytes).c_str());  // Files less their headers.
+    for (const auto& stage : report->stages)
+      QVERIFY2(stage.weight_bytes > 0 && stage.activation_bytes > 0, stage.stage.c_str());
+  }
+
+  void InspectModel_NamesWhatDoesNotFit() {
+    const Copy copy("transformer_t2v");
+    copy.Patch({{"ffn_dim", 97}});
+    const auto report = InspectModel(copy.path());
+    QVERIFY(report.ok());
+    QCOMPARE(report->problems.size(), std::size_t{1});
+    QVERIFY(report->problems.front().find("ffn.net.0.proj.weight") != std::string::npos);
+  }
+};
+
+}  // namespace onepiece::wan
+
+QTEST_GUILESS_MAIN(onepiece::wan::WeightsTest)
+#include "weights_test.moc"
