@@ -32,16 +32,32 @@ constexpr std::uintmax_t kMaxLogBytes = std::uintmax_t{16} << 20;
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
 
-absl::StatusOr<std::set<std::int32_t>> AskNodeManager(const std::vector<std::string>& nodemanagers) {
+bool EveryStageServed(const v1::Cluster& cluster) {
+  std::set<std::string> served;
+  for (const auto& node : cluster.nodes()) {
+    if (node.state() == v1::Node::READY) served.insert(node.assignment().stage().stage());
+  }
+  for (const auto& workflow : cluster.workflows()) {
+    for (const auto& stage : workflow.stages()) {
+      if (!served.contains(stage.stage())) return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<Readiness> AskNodeManager(const std::vector<std::string>& nodemanagers) {
   client::Options options;
   options.nodemanagers = nodemanagers;
   options.timeout = options.attempt_timeout = base::Scaled(seconds(1));
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Cluster cluster, client::Client(options).GetCluster());
-  std::set<std::int32_t> pids;
+  const bool idle_is_ready = EveryStageServed(cluster);
+  Readiness readiness;
   for (const auto& node : cluster.nodes()) {
-    if (node.state() == v1::Node::READY) pids.insert(node.pid());
+    const bool idle = node.state() == v1::Node::STARTING && node.detail() == "idle";
+    if (node.state() == v1::Node::READY || (idle && idle_is_ready)) readiness.ready.insert(node.pid());
+    if (node.detail().starts_with("loading failed")) readiness.failed[node.pid()] = node.detail();
   }
-  return pids;
+  return readiness;
 }
 
 absl::Status Interrupted() {
@@ -93,7 +109,7 @@ std::string LastComplaint(const std::string& log_path) {
 Supervisor::Supervisor(SupervisorOptions options, SupervisorSignals& signals)
     : options_(std::move(options)), signals_(signals) {
   ONEPIECE_CHECK(!options_.plan.nodes.empty());
-  if (!options_.ready_pids) options_.ready_pids = AskNodeManager;
+  if (!options_.readiness) options_.readiness = AskNodeManager;
   for (const auto& plan : options_.plan.nodes) {
     Child child;
     child.plan = plan;
@@ -227,12 +243,18 @@ absl::Status Supervisor::WaitUntilReady(std::size_t first, std::size_t end) {
 absl::Status Supervisor::WaitUntilRouted() {
   const auto deadline = Now() + options_.start_limit;
   for (;;) {
-    const auto ready = options_.ready_pids(state_.nodemanagers);
-    std::string waiting_for = "the NodeManager";
-    if (ready.ok()) {
+    const auto readiness = options_.readiness(state_.nodemanagers);
+    std::string waiting_for = children_.front().plan.node_id;
+    if (readiness.ok()) {
       waiting_for.clear();
       for (std::size_t i = 1; i < children_.size(); ++i) {
-        if (!ready->contains(children_[i].process.pid)) waiting_for = children_[i].plan.node_id;
+        const std::int32_t pid = children_[i].process.pid;
+        const std::string& node_id = children_[i].plan.node_id;
+        if (const auto failure = readiness->failed.find(pid); failure != readiness->failed.end()) {
+          return base::MakeError(absl::StatusCode::kFailedPrecondition, "START_FAILED",
+                                 node_id + ": " + failure->second + " (log: " + options_.dir.LogFile(node_id) + ")");
+        }
+        if (!readiness->ready.contains(pid)) waiting_for = node_id;
       }
       if (waiting_for.empty()) return absl::OkStatus();
     }

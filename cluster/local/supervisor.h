@@ -37,13 +37,19 @@ struct Progress {
   std::string what;  ///< For people: "proxy-1 is ready".
 };
 
+/// What the NodeManager says of the nodes, by process id.
+struct Readiness {
+  std::set<std::int32_t> ready;  ///< They take work, or wait in the idle pool of a cluster whose stages are all served.
+  std::map<std::int32_t, std::string> failed;  ///< They cannot load their stage, and why.
+};
+
 struct SupervisorOptions {
   DataDir dir;
   ClusterPlan plan;
   /// Told of every step of Start(); false: give up (nobody waits for this cluster any more).
   std::function<bool(const Progress&)> on_progress;
-  /// Which nodes the NodeManager calls READY, by process id. Default: asks it.
-  std::function<absl::StatusOr<std::set<std::int32_t>>(const std::vector<std::string>& nodemanagers)> ready_pids;
+  /// Default: asks the NodeManager.
+  std::function<absl::StatusOr<Readiness>(const std::vector<std::string>& nodemanagers)> readiness;
   /// For each process to write its ready file, and for the nodes to become READY.
   base::Duration start_limit = base::Scaled(std::chrono::seconds(120));
   /// For processes to end after SIGTERM; then SIGKILL.

@@ -108,6 +108,18 @@ class SupervisorTest : public QObject {
     QVERIFY(!fs::exists(dir_.State()));
   }
 
+  void Start_StageCannotBeLoaded_FailsAtOnce() {
+    SupervisorSignals signals;
+    SupervisorOptions options = Options();
+    options.readiness = [this](const auto&) -> absl::StatusOr<Readiness> {
+      return Readiness{{}, {{Record(State(), "instance-decode-1").process.pid, "loading failed: no such model"}}};
+    };
+    Supervisor supervisor(options, signals);
+    const absl::Status started = supervisor.Start();
+    QCOMPARE(base::GetReason(started).reason, std::string("START_FAILED"));
+    QVERIFY(base::Message(started).find("instance-decode-1: loading failed: no such model") != std::string::npos);
+  }
+
   void Stop_StubbornProcess_IsKilled() {
     Behave("instance-decode-1", "stubborn");
     SupervisorSignals signals;
@@ -251,10 +263,10 @@ class SupervisorTest : public QObject {
     if (!plan.ok()) qFatal("%s", plan.status().ToString().c_str());
     options.plan = *plan;
     options.first_backoff = milliseconds(20);
-    options.ready_pids = [this](const auto&) -> absl::StatusOr<std::set<std::int32_t>> {
-      std::set<std::int32_t> pids;
-      for (const auto& record : State().processes) pids.insert(record.process.pid);
-      return pids;
+    options.readiness = [this](const auto&) -> absl::StatusOr<Readiness> {
+      Readiness readiness;
+      for (const auto& record : State().processes) readiness.ready.insert(record.process.pid);
+      return readiness;
     };
     return options;
   }
