@@ -78,6 +78,7 @@ absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
     absl::StatusOr<message::Message> message = TakeOut(*std::move(delivery));
     if (message.ok()) {
       received.message = *std::move(message);
+      received.ready = clock_.Now();
       return received;
     }
     NoteMalformed(message.status());

@@ -39,6 +39,7 @@ struct Received {
   message::Message message;
   base::MonotonicTime arrival{};  ///< When it was seen in the ring, on the Inbox's clock.
   base::WallTime arrival_wall{};
+  base::MonotonicTime ready{};  ///< When it was copied out and decoded.
   std::uint64_t bytes = 0;
 };
 

@@ -60,6 +60,7 @@ class RingOutbox final : public Outbox {
     message::Message message;
     message::Encoded encoded;
     std::uint64_t id = 0;
+    base::Duration encode{};
     base::MonotonicTime deadline;
     Backoff backoff;
     // What the attempts met.
@@ -123,7 +124,7 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Target& targ
     if (taker.has_value()) {
       ++sent_;
       sent_bytes_ += delivery.encoded.total_bytes;
-      return Delivered{*taker, delivery.message.header.attempt};
+      return Delivered{*taker, delivery.message.header.attempt, delivery.encode};
     }
     if (!Pause(delivery)) return GiveUp(delivery);
   }
@@ -131,8 +132,10 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Target& targ
 
 absl::Status RingOutbox::Encode(Delivery& delivery) {
   delivery.message.header.sent_time = clock_.WallNow();
+  const base::MonotonicTime start = clock_.Now();
   ONEPIECE_ASSIGN_OR_RETURN(delivery.encoded, message::Encode(delivery.message));
   delivery.id = next_message_id_++;
+  delivery.encode += clock_.Now() - start;
   return absl::OkStatus();
 }
 

@@ -67,8 +67,8 @@ struct Target {
 /// What became of a delivery.
 struct Delivered {
   v1::Endpoint endpoint;  ///< Who has the message.
-  std::uint32_t attempt =
-      0;  ///< The message's attempt as sent; the record's holder carries it too.
+  std::uint32_t attempt = 0;  ///< As sent; the record's holder carries it too.
+  base::Duration encode{};    ///< Spent on encoding, checksums included.
 };
 
 /// Ownership  Owns its producers. Borrows `fabric` and `clock`, which must outlive it.

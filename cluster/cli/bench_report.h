@@ -1,0 +1,33 @@
+// What every `onepiece bench` verb prints (DESIGN §13).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace onepiece::cli {
+
+/// One measured number. Comparisons with a peer are null until a verb measures one.
+struct BenchResult {
+  std::string name;      ///< "hop.4KiB.p50"; unique in its report.
+  std::string workload;  ///< What was done, for people.
+  std::string metric;
+  std::string unit;
+  std::string better = "lower";
+  double ours = 0;
+  int runs = 0;
+  /// The same number for the parts of the whole, in order.
+  std::vector<std::pair<std::string, double>> split;
+};
+
+struct BenchReport {
+  std::vector<BenchResult> results;
+};
+
+/// {"machine":{…},"results":[…]}; the machine is this one.
+nlohmann::ordered_json ToJson(const BenchReport& report);
+/// A table for people: a line for each result.
+std::string ToText(const BenchReport& report);
+
+}  // namespace onepiece::cli
