@@ -1,0 +1,221 @@
+#include "cluster/database/database_node.h"
+
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::database {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr base::Duration kReceiveSlice = 500ms;
+
+std::string_view OutcomeName(StoreOutcome outcome) {
+  switch (outcome) {
+    case StoreOutcome::kStored:
+      return "stored";
+    case StoreOutcome::kLate:
+      return "late";
+    case StoreOutcome::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+}  // namespace
+
+DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
+  DatabaseNodeOptions options;
+  options.node_id = config.node().node_id();
+  if (config.budget_bytes() > 0) options.store.budget_bytes = config.budget_bytes();
+  if (config.max_records() > 0) options.store.max_records = config.max_records();
+  if (config.tombstone_ttl_s() > 0)
+    options.store.tombstone_ttl = std::chrono::seconds(config.tombstone_ttl_s());
+  options.store.holder_grace = base::Scaled(options.store.holder_grace);
+  options.inbox.label = "database";
+  if (config.ring().capacity_bytes() > 0) {
+    options.inbox.capacity_bytes = static_cast<std::uint64_t>(config.ring().capacity_bytes());
+  }
+  if (config.ring().slots() > 0)
+    options.inbox.slots = static_cast<std::uint32_t>(config.ring().slots());
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(DatabaseNodeOptions options,
+                                                                 fabric::Fabric& fabric,
+                                                                 telemetry::Metrics& metrics,
+                                                                 telemetry::Spans& spans,
+                                                                 base::Clock& clock) {
+  options.inbox.metrics = &metrics;
+  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<node::Inbox> inbox,
+                            node::Inbox::Open(fabric, options.inbox, clock));
+  return std::unique_ptr<DatabaseNode>(
+      new DatabaseNode(std::move(options), std::move(inbox), fabric, metrics, spans, clock));
+}
+
+DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<node::Inbox> inbox,
+                           fabric::Fabric& fabric, telemetry::Metrics& metrics,
+                           telemetry::Spans& spans, base::Clock& clock)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      spans_(spans),
+      clock_(clock),
+      replicator_(std::make_unique<Replicator>(
+          ReplicatorOptions{.node_id = options_.node_id, .routing = options_.routing}, clock)),
+      store_(std::make_unique<JobStore>(
+          options_.store, clock,
+          [replicator = replicator_.get()](const base::Uid& uid, Change change) {
+            replicator->Enqueue(uid, change);
+          })),
+      inbox_(std::move(inbox)),
+      outbox_(node::Outbox::Create(fabric,
+                                   {.node_id = options_.node_id,
+                                    .routing = options_.routing,
+                                    .metrics = &metrics,
+                                    .spans = &spans},
+                                   clock)),
+      service_(std::make_unique<DatabaseService>(options_.node_id, *store_, clock)) {
+  metrics_.OnScrape([this] { ExportMetrics(); });
+}
+
+DatabaseNode::~DatabaseNode() { Stop(); }
+
+std::vector<grpc::Service*> DatabaseNode::services() { return {service_.get(), inbox_->service()}; }
+
+void DatabaseNode::Start() {
+  replicator_->Start(*store_, *outbox_);
+  message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
+  upkeep_thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
+}
+
+void DatabaseNode::Stop() {
+  service_->Stop();
+  message_thread_.request_stop();
+  upkeep_thread_.request_stop();
+  inbox_->Close();
+  outbox_->Close();
+  replicator_->Stop();
+  for (std::jthread* thread : {&message_thread_, &upkeep_thread_}) {
+    if (thread->joinable()) thread->join();
+  }
+}
+
+v1::NodeLoad DatabaseNode::load() const {
+  v1::NodeLoad load;
+  const node::RingStats ring = inbox_->stats();
+  load.set_ring_slots(static_cast<std::int64_t>(ring.slots));
+  load.set_ring_slots_used(static_cast<std::int64_t>(ring.slots_used));
+  const JobStoreStats stats = store_->stats();
+  load.set_memory_bytes(stats.result_bytes);
+  if (stats.budget_bytes > 0) {
+    load.set_utilization(static_cast<double>(stats.result_bytes) /
+                         static_cast<double>(stats.budget_bytes));
+  }
+  return load;
+}
+
+void DatabaseNode::TakeMessages(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const absl::StatusOr<node::Received> received = inbox_->Receive(clock_.Now() + kReceiveSlice);
+    if (received.ok()) {
+      Take(*received);
+    } else if (received.status().code() == absl::StatusCode::kCancelled) {
+      return;
+    } else if (received.status().code() != absl::StatusCode::kDeadlineExceeded) {
+      spdlog::error("op=receive {}", base::View(received.status().message()));
+    }
+  }
+}
+
+void DatabaseNode::Take(const node::Received& received) {
+  const message::Header& header = received.message.header;
+  const std::string uid = header.uid.ToString();
+  const auto count = [this](std::string_view outcome) {
+    metrics_
+        .Counter("onepiece_results_total", "Results that arrived, by what became of them",
+                 {{"outcome", std::string(outcome)}})
+        .Increment();
+  };
+  if (header.kind != message::Kind::kResult && header.kind != message::Kind::kReplica) {
+    count("misdirected");
+    spdlog::error("op=store uid={} sender={} a message for a stage came to a database", uid,
+                  header.sender);
+    return;
+  }
+  telemetry::ScopedSpan span(spans_, header.uid, "store");
+  const absl::StatusOr<ResultBundle> bundle = MakeResultBundle(received.message);
+  if (!bundle.ok()) {
+    count("empty");
+    store_->FailJob(header.uid, "EMPTY_RESULT", base::Message(bundle.status()));
+    return;
+  }
+  const absl::StatusOr<StoreOutcome> outcome = store_->StoreResult(*bundle, header.kind);
+  if (!outcome.ok()) {
+    count("refused");
+    spdlog::error("op=store uid={} bytes={} {}", uid, bundle->total_bytes,
+                  base::View(outcome.status().message()));
+    return;
+  }
+  count(OutcomeName(*outcome));
+  span.Set("outcome", OutcomeName(*outcome));
+  spdlog::info("op=store uid={} bytes={} outcome={} sender={}", uid, bundle->total_bytes,
+               OutcomeName(*outcome), header.sender);
+}
+
+void DatabaseNode::Upkeep(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    const std::shared_ptr<const node::Routing> routing = options_.routing();
+    JobStore::IsAlive is_alive;
+    if (routing->epoch() > 0) {
+      is_alive = [&routing](const v1::WorkHolder& holder) {
+        return routing->IsAlive(holder.node_id(), holder.incarnation());
+      };
+    }
+    store_->Sweep(is_alive);
+    // Only `stop` ends this wait early.
+    (void)never.wait_for(lock, stop, options_.sweep_interval, [] { return false; });
+  }
+}
+
+void DatabaseNode::ExportMetrics() {
+  const JobStoreStats stats = store_->stats();
+  const auto gauge = [this](std::string_view name, std::string_view help, double value) {
+    metrics_.Gauge(name, help).Set(value);
+  };
+  const auto counter = [this](std::string_view name, std::string_view help, std::uint64_t total) {
+    telemetry::RaiseTo(metrics_.Counter(name, help), static_cast<double>(total));
+  };
+  gauge("onepiece_job_records", "Job records held", static_cast<double>(stats.records));
+  gauge("onepiece_results", "Results whose bytes are held", static_cast<double>(stats.results));
+  gauge("onepiece_result_bytes", "Bytes of results held", static_cast<double>(stats.result_bytes));
+  gauge("onepiece_result_budget_bytes", "Bytes of results that may be held",
+        static_cast<double>(stats.budget_bytes));
+  counter("onepiece_results_evicted_total", "Results purged unacknowledged to make room",
+          stats.evicted_results);
+  counter("onepiece_results_expired_total", "Results that nobody fetched in time", stats.expired);
+  counter("onepiece_jobs_lost_total", "Jobs that ended FAILED with LOST", stats.lost);
+  counter("onepiece_jobs_overdue_total", "Jobs that ended FAILED with DEADLINE_EXCEEDED",
+          stats.deadline_exceeded);
+  counter("onepiece_job_records_refused_total", "Records refused for want of room",
+          stats.refused_records);
+  const ReplicatorStats replication = replicator_->stats();
+  counter("onepiece_replicated_records_total", "Records sent to peers", replication.records_sent);
+  counter("onepiece_replicated_results_total", "Results sent to peers", replication.results_sent);
+  counter("onepiece_replication_failures_total", "Attempts to replicate that failed",
+          replication.failures);
+  counter("onepiece_replication_dropped_total", "Changes never replicated for want of room",
+          replication.dropped);
+  gauge("onepiece_replication_waiting_records", "Records that wait to be replicated",
+        static_cast<double>(replication.records_waiting));
+  gauge("onepiece_replication_waiting_results", "Results that wait to be replicated",
+        static_cast<double>(replication.results_waiting));
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,82 @@
+// One database instance: store, ring, replication and upkeep, without the process around them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/database/database_service.h"
+#include "cluster/database/job_store.h"
+#include "cluster/database/replicator.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/node/inbox.h"
+#include "cluster/node/outbox.h"
+#include "cluster/node/routing.h"
+#include "cluster/telemetry/metrics.h"
+#include "cluster/telemetry/spans.h"
+#include "onepiece/v1/config.pb.h"
+
+namespace onepiece::database {
+
+struct DatabaseNodeOptions {
+  std::string node_id;
+  JobStoreOptions store;
+  node::InboxOptions inbox;
+  std::function<std::shared_ptr<const node::Routing>()> routing;
+  base::Duration sweep_interval = std::chrono::milliseconds(200);
+};
+
+/// The options that a configuration file asks for; `routing`, `incarnation` are the caller's.
+DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
+
+/// Ownership  Owns its store, ring and threads. Borrows fabric, metrics, spans and clock.
+/// Threading  Thread-safe. Threads of its own: ring, upkeep, two for replication.
+/// Blocking   Stop waits for the threads: about 1 s.
+class DatabaseNode {
+ public:
+  /// Errors: those of Inbox::Open.
+  static absl::StatusOr<std::unique_ptr<DatabaseNode>> Open(
+      DatabaseNodeOptions options, fabric::Fabric& fabric, telemetry::Metrics& metrics,
+      telemetry::Spans& spans, base::Clock& clock = base::SystemClock());
+  ~DatabaseNode();
+  DatabaseNode(const DatabaseNode&) = delete;
+  DatabaseNode& operator=(const DatabaseNode&) = delete;
+
+  /// Serve these while the node lives.
+  [[nodiscard]] std::vector<grpc::Service*> services();
+  /// Begins to take messages and to replicate.
+  void Start();
+  /// Ends streams and threads. Then the gRPC server can be shut down. Idempotent.
+  void Stop();
+
+  [[nodiscard]] JobStore& store() { return *store_; }
+  [[nodiscard]] Replicator& replicator() { return *replicator_; }
+  [[nodiscard]] v1::NodeLoad load() const;
+
+ private:
+  DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<node::Inbox> inbox,
+               fabric::Fabric& fabric, telemetry::Metrics& metrics, telemetry::Spans& spans,
+               base::Clock& clock);
+  void TakeMessages(const std::stop_token& stop);
+  void Take(const node::Received& received);
+  void Upkeep(const std::stop_token& stop);
+  void ExportMetrics();
+
+  const DatabaseNodeOptions options_;
+  telemetry::Metrics& metrics_;
+  telemetry::Spans& spans_;
+  base::Clock& clock_;
+  std::unique_ptr<Replicator> replicator_;  // Outlives the store, which calls it.
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<node::Inbox> inbox_;
+  std::unique_ptr<node::Outbox> outbox_;
+  std::unique_ptr<DatabaseService> service_;
+  std::jthread message_thread_, upkeep_thread_;
+};
+
+}  // namespace onepiece::database

@@ -1,0 +1,153 @@
+#include "cluster/database/database_service.h"
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
+#include "cluster/node/job_records.h"
+#include "cluster/rpc/status.h"
+
+namespace onepiece::database {
+namespace {
+
+/// How often a watch of a job that does not change looks whether its client is still there.
+constexpr base::Duration kWatchSlice = std::chrono::milliseconds(250);
+
+absl::StatusOr<std::string> UidOf(const std::string& name) {
+  const auto uid = node::UidOfName(name);
+  if (!uid.has_value()) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NAME",
+                           "a job's name is \"jobs/\" and its uid", {{"field", "name"}});
+  }
+  return uid->ToString();
+}
+
+template <typename T>
+grpc::Status Answer(absl::StatusOr<T> result, T* response) {
+  if (!result.ok()) return rpc::ToGrpc(result.status());
+  *response = *std::move(result);
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+DatabaseService::DatabaseService(std::string node_id, JobStore& store, base::Clock& clock)
+    : node_id_(std::move(node_id)), store_(store), clock_(clock) {}
+
+grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
+                                        v1::CreateJobResponse* response) {
+  return Answer(store_.Create(request->record()), response);
+}
+
+grpc::Status DatabaseService::UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
+                                        v1::JobRecord* response) {
+  return Answer(store_.Update(*request), response);
+}
+
+grpc::Status DatabaseService::GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
+                                     v1::JobRecord* response) {
+  return Answer(store_.Get(request->uid()), response);
+}
+
+grpc::Status DatabaseService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                       v1::ListJobsResponse* response) {
+  return Answer(store_.List(*request), response);
+}
+
+grpc::Status DatabaseService::WatchJob(grpc::ServerContext* context,
+                                       const v1::WatchJobRequest* request,
+                                       grpc::ServerWriter<v1::Job>* writer) {
+  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  absl::Status status =
+      base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
+                      "as many calls watch jobs here as may", {{rpc::kRetryAfterMs, "1000"}});
+  if (++watchers_ <= kMaxWatchers) status = Watch(*context, *uid, *writer);
+  --watchers_;
+  return rpc::ToGrpc(status);
+}
+
+absl::Status DatabaseService::Watch(const grpc::ServerContext& context, const std::string& uid,
+                                    grpc::ServerWriter<v1::Job>& writer) {
+  std::int64_t seen = 0;
+  while (!context.IsCancelled()) {
+    const auto next =
+        store_.WaitForChange(uid, seen, clock_.Now() + kWatchSlice, stopping_.get_token());
+    if (next.status().code() == absl::StatusCode::kDeadlineExceeded) continue;
+    if (next.status().code() == absl::StatusCode::kCancelled) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "STOPPING",
+                             "this database is stopping");
+    }
+    if (!next.ok()) return next.status();
+    seen = next->revision;
+    if (!writer.Write(next->job) || job::IsTerminal(next->job.state())) break;
+  }
+  return absl::OkStatus();
+}
+
+grpc::Status DatabaseService::FetchResult(grpc::ServerContext* context,
+                                          const v1::FetchResultRequest* request,
+                                          grpc::ServerWriter<v1::FetchResultResponse>* writer) {
+  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request->artifact());
+  if (!artifact.ok()) return rpc::ToGrpc(artifact.status());
+  const std::string_view bytes = artifact->data.text();
+  if (request->offset_bytes() < 0 ||
+      request->offset_bytes() > static_cast<std::int64_t>(bytes.size())) {
+    return rpc::ToGrpc(base::MakeError(absl::StatusCode::kOutOfRange, "BAD_OFFSET",
+                                       "offset_bytes is beyond the artifact's end",
+                                       {{"field", "offset_bytes"}}));
+  }
+  auto at = static_cast<std::size_t>(request->offset_bytes());
+  v1::FetchResultResponse part;
+  *part.mutable_artifact() = artifact->info;
+  do {
+    const std::string_view chunk = bytes.substr(at, kChunkBytes);
+    part.set_chunk(chunk.data(), chunk.size());
+    if (context->IsCancelled() || stopping_.stop_requested() || !writer->Write(part)) {
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kUnavailable, "STREAM_BROKEN",
+                                         "the stream ended before the artifact did"));
+    }
+    part.clear_artifact();
+    at += chunk.size();
+  } while (at < bytes.size());
+  store_.MarkStreamed(*uid, artifact->info.artifact());
+  return grpc::Status::OK;
+}
+
+grpc::Status DatabaseService::AcknowledgeResult(grpc::ServerContext*,
+                                                const v1::AcknowledgeResultRequest* request,
+                                                v1::Job* response) {
+  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  return Answer(store_.Acknowledge(*uid), response);
+}
+
+grpc::Status DatabaseService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                                        google::protobuf::Empty*) {
+  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  return rpc::ToGrpc(store_.Delete(*uid));
+}
+
+grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
+                                            const v1::ReplicateJobsRequest* request,
+                                            google::protobuf::Empty*) {
+  const std::vector<v1::JobRecord> records(request->records().begin(), request->records().end());
+  store_.Merge(records);
+  return grpc::Status::OK;
+}
+
+grpc::Status DatabaseService::GetDatabase(grpc::ServerContext*, const v1::GetDatabaseRequest*,
+                                          v1::Database* response) {
+  const JobStoreStats stats = store_.stats();
+  response->set_node_id(node_id_);
+  response->set_records(stats.records);
+  response->set_results(stats.results);
+  response->set_result_bytes(stats.result_bytes);
+  response->set_budget_bytes(stats.budget_bytes);
+  return grpc::Status::OK;
+}
+
+}  // namespace onepiece::database

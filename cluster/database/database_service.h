@@ -1,0 +1,62 @@
+// DatabaseService over a JobStore.
+#pragma once
+
+#include <atomic>
+#include <stop_token>
+#include <string>
+
+#include "cluster/base/clock.h"
+#include "cluster/database/job_store.h"
+#include "onepiece/v1/database.grpc.pb.h"
+
+namespace onepiece::database {
+
+/// Ownership  Borrows the store.
+/// Threading  Thread-safe.
+/// Blocking   WatchJob until the job or the client ends, or Stop(). At most kMaxWatchers watch at a
+/// time
+///            (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS); a slow watcher sees the latest state, not
+///            every one.
+class DatabaseService final : public v1::DatabaseService::Service {
+ public:
+  static constexpr int kMaxWatchers = 128;
+  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+  DatabaseService(std::string node_id, JobStore& store, base::Clock& clock = base::SystemClock());
+  /// Ends the streams. Idempotent.
+  void Stop() { stopping_.request_stop(); }
+
+  grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
+                         v1::CreateJobResponse* response) override;
+  grpc::Status UpdateJob(grpc::ServerContext* context, const v1::UpdateJobRequest* request,
+                         v1::JobRecord* response) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRecordRequest* request,
+                      v1::JobRecord* response) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override;
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::Job>* writer) override;
+  grpc::Status FetchResult(grpc::ServerContext* context, const v1::FetchResultRequest* request,
+                           grpc::ServerWriter<v1::FetchResultResponse>* writer) override;
+  grpc::Status AcknowledgeResult(grpc::ServerContext* context,
+                                 const v1::AcknowledgeResultRequest* request,
+                                 v1::Job* response) override;
+  grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
+                         google::protobuf::Empty* response) override;
+  grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
+                             google::protobuf::Empty* response) override;
+  grpc::Status GetDatabase(grpc::ServerContext* context, const v1::GetDatabaseRequest* request,
+                           v1::Database* response) override;
+
+ private:
+  absl::Status Watch(const grpc::ServerContext& context, const std::string& uid,
+                     grpc::ServerWriter<v1::Job>& writer);
+
+  const std::string node_id_;
+  JobStore& store_;
+  base::Clock& clock_;
+  std::stop_source stopping_;
+  std::atomic<int> watchers_{0};
+};
+
+}  // namespace onepiece::database

@@ -1,0 +1,38 @@
+#include "cluster/database/result_bundle.h"
+
+#include "cluster/base/status.h"
+#include "cluster/job/sha256.h"
+
+namespace onepiece::database {
+
+absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message) {
+  ResultBundle bundle;
+  bundle.uid = message.header.uid;
+  bundle.app_id = message.header.app;
+  bundle.ingress_time = message.header.ingress_time;
+  bundle.deadline = message.header.deadline;
+  bool has_tensors = false;
+  for (const message::Artifact& artifact : message.artifacts) {
+    has_tensors = has_tensors || artifact.dtype != message::DType::kBytes;
+  }
+  for (const message::Artifact& artifact : message.artifacts) {
+    if (artifact.dtype != message::DType::kBytes) continue;
+    StoredArtifact stored;
+    stored.info.set_artifact(artifact.name);
+    stored.info.set_media_type(artifact.media_type);
+    stored.info.set_size_bytes(static_cast<std::int64_t>(artifact.data.size()));
+    stored.info.set_sha256(job::Sha256Hex(artifact.data.bytes()));
+    // A view would keep the tensors' memory alive, which no budget counts.
+    stored.data = has_tensors ? message::Buffer::FromString(std::string(artifact.data.text()))
+                              : artifact.data;
+    bundle.total_bytes += stored.info.size_bytes();
+    bundle.artifacts.push_back(std::move(stored));
+  }
+  if (bundle.artifacts.empty()) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "EMPTY_RESULT",
+                           "the last stage made no artifact of bytes");
+  }
+  return bundle;
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,35 @@
+// The result of a job as the database keeps it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
+#include "cluster/message/message.h"
+#include "onepiece/v1/generation.pb.h"
+
+namespace onepiece::database {
+
+struct StoredArtifact {
+  v1::ResultArtifact info;
+  message::Buffer data;  ///< info.size_bytes() bytes whose SHA-256 is info.sha256().
+};
+
+struct ResultBundle {
+  base::Uid uid;
+  std::string app_id;
+  base::WallTime ingress_time{};
+  base::WallTime deadline{};
+  std::vector<StoredArtifact> artifacts;  ///< At least one.
+  std::int64_t total_bytes = 0;
+};
+
+/// Takes the byte artifacts of a kResult or kReplica message, in their order, and computes each
+/// one's SHA-256. Shares the message's bytes where it holds nothing else. Errors: INVALID_ARGUMENT
+/// with reason EMPTY_RESULT.
+absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message);
+
+}  // namespace onepiece::database

@@ -1,0 +1,13 @@
+// SHA-256 of results and requests.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace onepiece::job {
+
+/// Lower-case hex. Thread-safe.
+std::string Sha256Hex(std::span<const std::byte> bytes);
+
+}  // namespace onepiece::job

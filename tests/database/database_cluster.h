@@ -1,0 +1,163 @@
+// Databases of one process for tests: real rings, real gRPC on loopback, a routing table made by
+// hand.
+#pragma once
+
+#include <QtTest>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/database/database_node.h"
+#include "cluster/job/job_record.h"
+#include "cluster/node/job_records.h"
+#include "cluster/rpc/server.h"
+
+namespace onepiece::database {
+
+inline void Require(const absl::Status& status) {
+  if (!status.ok()) qFatal("%s", status.ToString().c_str());
+}
+
+/// Waits for `condition`, 20 s (scaled) at most.
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const auto limit = base::Scaled(std::chrono::seconds(20));
+  return QTest::qWaitFor(
+      condition,
+      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
+}
+
+class DatabaseCluster {
+ public:
+  struct Database {
+    std::string node_id;
+    std::uint64_t incarnation = 0;
+    std::unique_ptr<telemetry::Metrics> metrics;
+    std::unique_ptr<telemetry::Spans> spans;
+    std::unique_ptr<DatabaseNode> node;
+    std::unique_ptr<rpc::Server> server;
+  };
+
+  DatabaseCluster() {
+    auto opened = fabric::Fabric::Open("shm://test-" + base::Uid::GenerateRandom().ToString());
+    Require(opened.status());
+    fabric_ = *std::move(opened);
+    table_.set_epoch(1);
+    Publish();
+    outbox_ = node::Outbox::Create(*fabric_, {.node_id = "sender", .routing = RoutingSource()});
+    records_ =
+        std::make_unique<node::JobRecords>(node::JobRecordsOptions{.routing = RoutingSource()});
+  }
+  ~DatabaseCluster() {
+    outbox_->Close();
+    for (auto& [id, database] : databases_) StopDatabase(database);
+  }
+
+  std::function<std::shared_ptr<const node::Routing>()> RoutingSource() {
+    return [this] {
+      const std::lock_guard lock(mutex_);
+      return routing_;
+    };
+  }
+  /// Changes the routing table and publishes it under the next epoch.
+  template <typename Change>
+  void ChangeTable(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change(table_);
+    table_.set_epoch(table_.epoch() + 1);
+    routing_ = std::make_shared<const node::Routing>(table_);
+  }
+
+  Database& AddDatabase(const std::string& node_id, JobStoreOptions store = {}) {
+    Database database;
+    database.node_id = node_id;
+    database.incarnation = ++last_incarnation_;
+    database.metrics = std::make_unique<telemetry::Metrics>("database", node_id);
+    database.spans = std::make_unique<telemetry::Spans>(node_id);
+    DatabaseNodeOptions options;
+    options.node_id = node_id;
+    options.store = store;
+    options.inbox.label = "db";
+    options.inbox.capacity_bytes = 16 << 20;
+    options.inbox.slots = 64;
+    options.inbox.incarnation = [incarnation = database.incarnation] { return incarnation; };
+    options.routing = RoutingSource();
+    options.sweep_interval = std::chrono::milliseconds(20);
+    auto opened =
+        DatabaseNode::Open(std::move(options), *fabric_, *database.metrics, *database.spans);
+    Require(opened.status());
+    database.node = *std::move(opened);
+    database.server = std::make_unique<rpc::Server>(rpc::ServerOptions{});
+    for (grpc::Service* service : database.node->services()) database.server->AddService(*service);
+    Require(database.server->Start().status());
+    database.node->Start();
+    ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint endpoint;
+      endpoint.set_node_id(node_id);
+      endpoint.set_incarnation(database.incarnation);
+      endpoint.set_address(database.server->address());
+      *table.add_databases() = endpoint;
+      *table.add_alive() = endpoint;
+    });
+    return databases_[node_id] = std::move(database);
+  }
+  /// The process is gone; the routing still names it until Forget().
+  void Kill(const std::string& node_id) {
+    StopDatabase(databases_.at(node_id));
+    databases_.erase(node_id);
+  }
+  void Forget(const std::string& node_id) {
+    ChangeTable([&](v1::RoutingTable& table) {
+      for (auto* list :
+           {table.mutable_databases(), table.mutable_alive(), table.mutable_proxies()}) {
+        for (int i = list->size() - 1; i >= 0; --i) {
+          if (list->Get(i).node_id() == node_id) list->DeleteSubrange(i, 1);
+        }
+      }
+    });
+  }
+  Database& at(const std::string& node_id) { return databases_.at(node_id); }
+
+  absl::StatusOr<node::Delivered> SendResult(const std::string& uid, const std::string& bytes) {
+    message::Message message;
+    message.header.kind = message::Kind::kResult;
+    message.header.uid = *base::Uid::Parse(uid);
+    message.header.app = "app";
+    message.header.ingress_time = base::SystemClock().WallNow();
+    message.header.deadline = message.header.ingress_time + std::chrono::seconds(60);
+    message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
+    return outbox_->Deliver(message, node::Target::DatabasesFor(message.header.uid),
+                            base::SystemClock().Now() + std::chrono::seconds(10));
+  }
+  /// Two databases in the order in which they keep the job.
+  std::vector<std::string> Order(const std::string& uid) {
+    std::vector<std::string> ids;
+    for (const v1::Endpoint& endpoint : RoutingSource()()->DatabasesFor(*base::Uid::Parse(uid))) {
+      ids.push_back(endpoint.node_id());
+    }
+    return ids;
+  }
+
+  fabric::Fabric& fabric() { return *fabric_; }
+  node::Outbox& outbox() { return *outbox_; }
+  node::JobRecords& records() { return *records_; }
+
+ private:
+  void Publish() { routing_ = std::make_shared<const node::Routing>(table_); }
+  static void StopDatabase(Database& database) {
+    database.node->Stop();
+    database.server->Shutdown(base::Duration::zero());
+  }
+
+  std::unique_ptr<fabric::Fabric> fabric_;
+  std::mutex mutex_;
+  v1::RoutingTable table_;
+  std::shared_ptr<const node::Routing> routing_;
+  std::uint64_t last_incarnation_ = 0;
+  std::unique_ptr<node::Outbox> outbox_;
+  std::unique_ptr<node::JobRecords> records_;
+  std::map<std::string, Database> databases_;
+};
+
+}  // namespace onepiece::database

@@ -1,0 +1,225 @@
+#include "cluster/database/database_node.h"
+
+#include <QtTest>
+
+#include "cluster/base/status.h"
+#include "cluster/rpc/channel.h"
+#include "tests/database/database_cluster.h"
+
+namespace onepiece::database {
+namespace {
+
+using v1::Job;
+using namespace std::chrono_literals;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+v1::JobRecord NewRecord() {
+  v1::JobRecord record;
+  Job& job = *record.mutable_job();
+  const base::WallTime now = base::SystemClock().WallNow();
+  job.set_uid(base::Uid::Generate(base::ToUnixMs(now)).ToString());
+  job.set_name("jobs/" + job.uid());
+  job.set_app_id("app");
+  *job.mutable_create_time() = job::ToTimestamp(now);
+  *job.mutable_deadline() = job::ToTimestamp(now + 60s);
+  record.set_fingerprint("f");
+  record.set_result_ttl_s(60);
+  return record;
+}
+
+absl::StatusOr<std::string> FetchFrom(const DatabaseCluster::Database& database,
+                                      const std::string& uid, std::int64_t offset = 0) {
+  v1::DatabaseService::Stub stub(rpc::MakeChannel(database.server->address()));
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, 10s);
+  v1::FetchResultRequest request;
+  request.set_name("jobs/" + uid);
+  request.set_offset_bytes(offset);
+  const auto stream = stub.FetchResult(&context, request);
+  std::string bytes;
+  v1::FetchResultResponse part;
+  while (stream->Read(&part)) bytes += part.chunk();
+  if (const grpc::Status status = stream->Finish(); !status.ok()) return rpc::FromGrpc(status);
+  return bytes;
+}
+
+}  // namespace
+
+class DatabaseNodeTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Result_ReachesBothDatabases() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db-1");
+    cluster.AddDatabase("db-2");
+    const v1::JobRecord record = NewRecord();
+    const std::string uid = record.job().uid();
+    QVERIFY(cluster.records().Create(record).ok());
+    const std::string video(3'500'000, 'v');
+    QVERIFY(cluster.SendResult(uid, video).ok());
+    for (const char* id : {"db-1", "db-2"}) {
+      QVERIFY(Eventually([&] { return cluster.at(id).node->store().FindArtifact(uid, "").ok(); }));
+      const auto fetched = FetchFrom(cluster.at(id), uid);
+      QVERIFY2(fetched.ok(), fetched.status().ToString().c_str());
+      QVERIFY(*fetched == video);
+    }
+    QVERIFY(*FetchFrom(cluster.at("db-1"), uid, 3'499'998) == "vv");
+    QCOMPARE(Reason(FetchFrom(cluster.at("db-1"), uid, 3'500'001).status()),
+             std::string("BAD_OFFSET"));
+    QCOMPARE(Reason(FetchFrom(cluster.at("db-1"), uid, -1).status()), std::string("BAD_OFFSET"));
+  }
+
+  void Result_SurvivesTheDeathOfTheDatabaseThatTookIt() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db-1");
+    cluster.AddDatabase("db-2");
+    const v1::JobRecord record = NewRecord();
+    const std::string uid = record.job().uid();
+    QVERIFY(cluster.records().Create(record).ok());
+    const auto sent = cluster.SendResult(uid, "video");
+    QVERIFY(sent.ok());
+    const std::string first = sent->endpoint.node_id();
+    const std::string second = first == "db-1" ? "db-2" : "db-1";
+    QVERIFY(
+        Eventually([&] { return cluster.at(second).node->store().FindArtifact(uid, "").ok(); }));
+    cluster.Kill(first);
+    const auto job = cluster.records().Get(*base::Uid::Parse(uid));
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    QCOMPARE(job->job().state(), Job::SUCCEEDED);
+    std::string bytes;
+    const absl::Status fetched = cluster.records().Fetch(
+        *base::Uid::Parse(uid), "", 0,
+        [&](const v1::FetchResultResponse& part) {
+          bytes += part.chunk();
+          return true;
+        },
+        [] { return true; });
+    QVERIFY2(fetched.ok(), fetched.ToString().c_str());
+    QCOMPARE(bytes, std::string("video"));
+  }
+
+  void Peer_ThatCameBackEmptyHealsAsJobsMove() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db-1");
+    cluster.AddDatabase("db-2");
+    const v1::JobRecord record = NewRecord();
+    const std::string uid = record.job().uid();
+    QVERIFY(cluster.records().Create(record).ok());
+    const std::vector<std::string> order = cluster.Order(uid);
+    QVERIFY(Eventually([&] { return cluster.at(order[1]).node->store().Get(uid).ok(); }));
+    cluster.Kill(order[1]);
+    cluster.Forget(order[1]);
+    cluster.AddDatabase(order[1]);
+    QVERIFY(!cluster.at(order[1]).node->store().Get(uid).ok());
+    v1::UpdateJobRequest update;
+    update.set_uid(uid);
+    update.mutable_placed()->set_node_id("inst");
+    update.mutable_placed()->set_stage("encode");
+    // Nobody sees "inst" alive; the job may be lost meanwhile, which moves it as well.
+    QVERIFY(cluster.records().Update(update).ok());
+    QVERIFY(Eventually([&] { return cluster.at(order[1]).node->store().Get(uid).ok(); }));
+    QCOMPARE(cluster.at(order[1]).node->store().Get(uid)->fingerprint(), std::string("f"));
+  }
+
+  void Acknowledge_PurgesBothCopies() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db-1");
+    cluster.AddDatabase("db-2");
+    const v1::JobRecord record = NewRecord();
+    const std::string uid = record.job().uid();
+    QVERIFY(cluster.records().Create(record).ok());
+    QVERIFY(cluster.SendResult(uid, "video").ok());
+    for (const char* id : {"db-1", "db-2"}) {
+      QVERIFY(Eventually([&] { return cluster.at(id).node->store().FindArtifact(uid, "").ok(); }));
+    }
+    QVERIFY(cluster.records().Acknowledge(*base::Uid::Parse(uid)).ok());
+    for (const char* id : {"db-1", "db-2"}) {
+      QVERIFY(Eventually([&] { return cluster.at(id).node->store().stats().result_bytes == 0; }));
+      QCOMPARE(Reason(FetchFrom(cluster.at(id), uid).status()), std::string("RESULT_FETCHED"));
+    }
+  }
+
+  void Job_OfADeadInstanceIsLost() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db-1", {.holder_grace = 50ms});
+    const v1::JobRecord record = NewRecord();
+    const std::string uid = record.job().uid();
+    QVERIFY(cluster.records().Create(record).ok());
+    cluster.ChangeTable([](v1::RoutingTable& table) {
+      v1::Endpoint& alive = *table.add_alive();
+      alive.set_node_id("inst");
+      alive.set_incarnation(9);
+    });
+    v1::UpdateJobRequest update;
+    update.set_uid(uid);
+    v1::WorkHolder& holder = *update.mutable_progress()->mutable_holder();
+    holder.set_node_id("inst");
+    holder.set_incarnation(9);
+    holder.set_stage("encode");
+    QVERIFY(cluster.records().Update(update).ok());
+    QVERIFY(cluster.at("db-1").node->store().Get(uid)->job().state() == Job::RUNNING);
+    cluster.Forget("inst");
+    Job last;
+    const absl::Status watched = cluster.records().Watch(
+        *base::Uid::Parse(uid),
+        [&](const Job& job) {
+          last = job;
+          return true;
+        },
+        [] { return true; });
+    QVERIFY2(watched.ok(), watched.ToString().c_str());
+    QCOMPARE(last.state(), Job::FAILED);
+    QCOMPARE(last.error().reason(), std::string("LOST"));
+  }
+
+  void Message_ForAStageIsCountedAndDropped() {
+    DatabaseCluster cluster;
+    auto& database = cluster.AddDatabase("db-1");
+    message::Message message;
+    message.header.kind = message::Kind::kWork;
+    message.header.uid = base::Uid::GenerateRandom();
+    message.header.stage = "encode";
+    QVERIFY(cluster.outbox()
+                .Deliver(message, node::Target::DatabasesFor(message.header.uid),
+                         base::SystemClock().Now() + 10s)
+                .ok());
+    auto& misdirected = database.metrics->Counter("onepiece_results_total",
+                                                  "Results that arrived, by what became of them",
+                                                  {{"outcome", "misdirected"}});
+    QVERIFY(Eventually([&] { return misdirected.Value() == 1; }));
+    QCOMPARE(database.node->store().stats().records, 0);
+  }
+
+  void Watch_IsBounded() {
+    DatabaseCluster cluster;
+    auto& database = cluster.AddDatabase("db-1");
+    const v1::JobRecord record = NewRecord();
+    QVERIFY(cluster.records().Create(record).ok());
+    v1::DatabaseService::Stub stub(rpc::MakeChannel(database.server->address()));
+    v1::WatchJobRequest request;
+    request.set_name(record.job().name());
+    struct Watcher {
+      grpc::ClientContext context;
+      std::unique_ptr<grpc::ClientReader<Job>> stream;
+    };
+    std::vector<std::unique_ptr<Watcher>> watchers;
+    Job job;
+    for (int i = 0; i < DatabaseService::kMaxWatchers; ++i) {
+      auto& watcher = *watchers.emplace_back(std::make_unique<Watcher>());
+      watcher.stream = stub.WatchJob(&watcher.context, request);
+      QVERIFY(watcher.stream->Read(&job));
+    }
+    grpc::ClientContext context;
+    const auto one_more = stub.WatchJob(&context, request);
+    QVERIFY(!one_more->Read(&job));
+    QCOMPARE(Reason(rpc::FromGrpc(one_more->Finish())), std::string("TOO_MANY_WATCHERS"));
+    for (auto& watcher : watchers) watcher->context.TryCancel();
+    for (auto& watcher : watchers) (void)watcher->stream->Finish();
+  }
+};
+
+}  // namespace onepiece::database
+
+QTEST_GUILESS_MAIN(onepiece::database::DatabaseNodeTest)
+#include "database_node_test.moc"

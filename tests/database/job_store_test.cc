@@ -1,0 +1,445 @@
+#include "cluster/database/job_store.h"
+
+#include <QtTest>
+#include <thread>
+
+#include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
+
+namespace onepiece::database {
+namespace {
+
+using v1::Job;
+using v1::JobRecord;
+using namespace std::chrono_literals;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+bool NobodyAlive(const v1::WorkHolder&) { return false; }
+bool EveryoneAlive(const v1::WorkHolder&) { return true; }
+
+// A store, the clock that it reads, and the changes that it announced.
+struct Fixture {
+  explicit Fixture(JobStoreOptions options = {})
+      : store(options, clock, [this](const base::Uid& uid, Change change) {
+          changes.push_back({uid, change});
+        }) {}
+
+  JobRecord NewRecord(const std::string& app = "app") {
+    JobRecord record;
+    Job& job = *record.mutable_job();
+    job.set_uid(base::Uid::Generate(base::ToUnixMs(clock.WallNow())).ToString());
+    job.set_name("jobs/" + job.uid());
+    job.set_app_id(app);
+    *job.mutable_create_time() = job::ToTimestamp(clock.WallNow());
+    *job.mutable_deadline() = job::ToTimestamp(clock.WallNow() + 100s);
+    record.set_fingerprint("f");
+    record.set_result_ttl_s(50);
+    return record;
+  }
+  std::string Create(const std::string& app = "app") {
+    const JobRecord record = NewRecord(app);
+    RequireOk(store.Create(record));
+    return record.job().uid();
+  }
+  template <typename T>
+  static void RequireOk(const T& result) {
+    if (!result.ok()) qFatal("%s", result.status().ToString().c_str());
+  }
+  Job::State State(const std::string& uid) {
+    const auto record = store.Get(uid);
+    return record.ok() ? job::PublicJob(*record).state() : Job::STATE_UNSPECIFIED;
+  }
+  StoreOutcome Store(const std::string& uid, const std::string& bytes,
+                     message::Kind kind = message::Kind::kResult) {
+    const auto outcome = store.StoreResult(Bundle(uid, bytes), kind);
+    RequireOk(outcome);
+    return *outcome;
+  }
+  ResultBundle Bundle(const std::string& uid, const std::string& bytes) {
+    message::Message message;
+    message.header.uid = *base::Uid::Parse(uid);
+    message.header.app = "app";
+    message.header.ingress_time = clock.WallNow();
+    message.header.deadline = clock.WallNow() + 100s;
+    message.artifacts.push_back({"video",
+                                 message::DType::kBytes,
+                                 {static_cast<std::int64_t>(bytes.size())},
+                                 "video/mp4",
+                                 message::Buffer::FromString(bytes)});
+    return *MakeResultBundle(message);
+  }
+  v1::UpdateJobRequest Progress(const std::string& uid, const std::string& node, int stage,
+                                int step) {
+    v1::UpdateJobRequest request;
+    request.set_uid(uid);
+    v1::WorkHolder& holder = *request.mutable_progress()->mutable_holder();
+    holder.set_node_id(node);
+    holder.set_incarnation(1);
+    holder.set_stage("stage" + std::to_string(stage));
+    holder.set_stage_index(stage);
+    request.mutable_progress()->set_step(step);
+    request.mutable_progress()->set_steps(10);
+    return request;
+  }
+
+  base::ManualClock clock;
+  std::vector<std::pair<base::Uid, Change>> changes;
+  JobStore store;
+};
+
+}  // namespace
+
+class JobStoreTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Create_AnswersWithTheRecordThatIsThere() {
+    Fixture f;
+    JobRecord record = f.NewRecord();
+    const auto first = f.store.Create(record);
+    QVERIFY(first.ok() && first->created());
+    record.set_fingerprint("other");
+    const auto second = f.store.Create(record);
+    QVERIFY(second.ok() && !second->created());
+    QCOMPARE(second->record().fingerprint(), std::string("f"));
+    QCOMPARE(f.store.stats().records, 1);
+  }
+
+  void Create_RefusesIncompleteRecords() {
+    Fixture f;
+    JobRecord record = f.NewRecord();
+    record.mutable_job()->set_uid("x");
+    QCOMPARE(Reason(f.store.Create(record).status()), std::string("BAD_UID"));
+    record = f.NewRecord();
+    record.mutable_job()->clear_deadline();
+    QCOMPARE(Reason(f.store.Create(record).status()), std::string("BAD_RECORD"));
+  }
+
+  void Create_WhenFullForgetsTombstonesThenRefuses() {
+    Fixture f({.max_records = 2});
+    const std::string deleted = f.Create();
+    const std::string kept = f.Create();
+    QVERIFY(f.store.Delete(deleted).ok());
+    const std::string third = f.Create();
+    QCOMPARE(f.State(kept), Job::QUEUED);
+    QCOMPARE(f.State(third), Job::QUEUED);
+    const auto refused = f.store.Create(f.NewRecord());
+    QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(f.store.stats().records, 2);
+    QCOMPARE(f.store.stats().refused_records, std::uint64_t{1});
+  }
+
+  void Create_BoundsTheBytesOfRecords() {
+    Fixture f({.max_record_bytes = 1000});
+    JobRecord record = f.NewRecord();
+    (*record.mutable_job()->mutable_labels())["big"] = std::string(2000, 'x');
+    QCOMPARE(Reason(f.store.Create(record).status()), std::string("RECORDS_FULL"));
+  }
+
+  void Update_MovesForwardOnlyAndKeepsTheEnd() {
+    Fixture f;
+    const std::string uid = f.Create();
+    QVERIFY(f.store.Update(f.Progress(uid, "a", 1, 3)).ok());
+    const auto late = f.store.Update(f.Progress(uid, "a", 1, 2));
+    QCOMPARE(late->job().step(), 3);
+    QCOMPARE(late->job().state(), Job::RUNNING);
+    v1::UpdateJobRequest cancel;
+    cancel.set_uid(uid);
+    cancel.set_cancelled(true);
+    QCOMPARE(f.store.Update(cancel)->job().state(), Job::CANCELLED);
+    QCOMPARE(f.store.Update(f.Progress(uid, "b", 2, 9))->job().state(), Job::CANCELLED);
+    QCOMPARE(f.store.Get(uid)->holder().node_id(), std::string("a"));
+    QCOMPARE(f.Store(uid, "late"), StoreOutcome::kLate);
+    QCOMPARE(f.store.stats().late_results, std::uint64_t{1});
+    QCOMPARE(f.State(uid), Job::CANCELLED);
+  }
+
+  void Update_TakesTimingsAfterTheEnd() {
+    Fixture f;
+    const std::string uid = f.Create();
+    f.Store(uid, "video");
+    v1::UpdateJobRequest request;
+    request.set_uid(uid);
+    request.mutable_timing()->set_stage("decode");
+    request.mutable_timing()->set_node("n");
+    QCOMPARE(f.store.Update(request)->job().timings_size(), 1);
+    QCOMPARE(f.store.Update(request)->job().timings_size(), 1);
+  }
+
+  void Update_OfAnUnknownJobIsNotFound() {
+    Fixture f;
+    const auto answer =
+        f.store.Update(f.Progress(base::Uid::GenerateRandom().ToString(), "a", 0, 0));
+    QCOMPARE(Reason(answer.status()), std::string("JOB_UNKNOWN"));
+  }
+
+  void StoreResult_FirstOneWins() {
+    Fixture f;
+    const std::string uid = f.Create();
+    QCOMPARE(f.Store(uid, "first"), StoreOutcome::kStored);
+    QCOMPARE(f.Store(uid, "second"), StoreOutcome::kLate);
+    const auto artifact = f.store.FindArtifact(uid, "");
+    QVERIFY(artifact.ok());
+    QVERIFY(artifact->data.text() == "first");
+    QCOMPARE(artifact->info.sha256(),
+             std::string("a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e"));
+    const auto job = job::PublicJob(*f.store.Get(uid));
+    QCOMPARE(job.state(), Job::SUCCEEDED);
+    QCOMPARE(job.expire_time().seconds() - job.end_time().seconds(), 50);
+  }
+
+  void StoreResult_WithoutRecordIsNotLost() {
+    Fixture f;
+    const std::string uid = base::Uid::GenerateRandom().ToString();
+    QCOMPARE(f.Store(uid, "video"), StoreOutcome::kStored);
+    QCOMPARE(f.State(uid), Job::SUCCEEDED);
+    QVERIFY(f.store.FindArtifact(uid, "video").ok());
+    JobRecord record = f.NewRecord();
+    record.mutable_job()->set_uid(uid);
+    record.mutable_job()->set_request_id("r");
+    f.store.Merge(std::vector{record});
+    QCOMPARE(f.store.Get(uid)->job().request_id(), std::string("r"));
+    QVERIFY(f.store.FindArtifact(uid, "video").ok());
+  }
+
+  void StoreResult_BudgetPurgesStreamedThenExpiredThenRefuses() {
+    Fixture f({.budget_bytes = 10});
+    const std::string old = f.Create();
+    f.Store(old, "aaaa");
+    f.clock.Advance(1s);
+    const std::string streamed = f.Create();
+    f.Store(streamed, "bbbb");
+    f.store.MarkStreamed(streamed, "video");
+    const std::string third = f.Create();
+    QCOMPARE(f.Store(third, "cccc"), StoreOutcome::kStored);
+    QCOMPARE(Reason(f.store.FindArtifact(streamed, "").status()), std::string("RESULT_FETCHED"));
+    QCOMPARE(f.store.stats().evicted_results, std::uint64_t{1});
+    QVERIFY(f.store.FindArtifact(old, "").ok());
+
+    const std::string refused = f.Create();
+    QCOMPARE(f.Store(refused, "dddd"), StoreOutcome::kRefused);
+    QCOMPARE(f.State(refused), Job::FAILED);
+    QCOMPARE(f.store.Get(refused)->job().error().reason(), std::string("RESULT_BUDGET_EXCEEDED"));
+
+    f.clock.Advance(49s + 500ms);  // Now `old` is past its TTL, and Sweep did not run.
+    const std::string fifth = f.Create();
+    QCOMPARE(f.Store(fifth, "eeee"), StoreOutcome::kStored);
+    QCOMPARE(f.State(old), Job::EXPIRED);
+    QCOMPARE(f.store.stats().result_bytes, 8);
+  }
+
+  void StoreResult_ARefusedReplicaFailsNothing() {
+    Fixture f({.budget_bytes = 2});
+    const std::string uid = f.Create();
+    QCOMPARE(f.Store(uid, "video", message::Kind::kReplica), StoreOutcome::kRefused);
+    QCOMPARE(f.State(uid), Job::QUEUED);
+  }
+
+  void FindArtifact_SaysWhyThereIsNone() {
+    Fixture f;
+    const std::string uid = f.Create();
+    QCOMPARE(Reason(f.store.FindArtifact(uid, "").status()), std::string("JOB_NOT_DONE"));
+    QCOMPARE(Reason(f.store.FindArtifact("junk", "").status()), std::string("BAD_UID"));
+    f.Store(uid, "video");
+    QCOMPARE(Reason(f.store.FindArtifact(uid, "nope").status()), std::string("ARTIFACT_UNKNOWN"));
+    QVERIFY(f.store.Acknowledge(uid).ok());
+    QVERIFY(f.store.Acknowledge(uid)->result().fetched());
+    QCOMPARE(Reason(f.store.FindArtifact(uid, "").status()), std::string("RESULT_FETCHED"));
+    QCOMPARE(f.State(uid), Job::SUCCEEDED);
+    QCOMPARE(f.store.stats().result_bytes, 0);
+
+    const std::string elsewhere = f.Create();
+    Fixture peer;
+    peer.store.Merge(std::vector{*f.store.Get(elsewhere)});
+    peer.Store(elsewhere, "video");
+    f.store.Merge(peer.store.Records(std::vector{*base::Uid::Parse(elsewhere)}));
+    QCOMPARE(Reason(f.store.FindArtifact(elsewhere, "").status()), std::string("RESULT_ELSEWHERE"));
+    QCOMPARE(f.Store(elsewhere, "video", message::Kind::kReplica), StoreOutcome::kStored);
+    QVERIFY(f.store.FindArtifact(elsewhere, "").ok());
+  }
+
+  void Sweep_FailsJobsAtTheirDeadline() {
+    Fixture f;
+    const std::string queued = f.Create();
+    const std::string held = f.Create();
+    QVERIFY(f.store.Update(f.Progress(held, "a", 0, 0)).ok());
+    f.clock.Advance(100s);
+    f.store.Sweep(EveryoneAlive);
+    QCOMPARE(f.store.Get(queued)->job().error().reason(), std::string("LOST"));
+    QCOMPARE(f.store.Get(held)->job().error().reason(), std::string("DEADLINE_EXCEEDED"));
+  }
+
+  void Sweep_FailsJobsOfADeadHolderAfterTheGrace() {
+    Fixture f;
+    const std::string uid = f.Create();
+    QVERIFY(f.store.Update(f.Progress(uid, "inst-3", 1, 4)).ok());
+    f.store.Sweep(NobodyAlive);
+    f.clock.Advance(999ms);
+    f.store.Sweep(NobodyAlive);
+    QCOMPARE(f.State(uid), Job::RUNNING);
+    f.clock.Advance(1ms);
+    f.store.Sweep(NobodyAlive);
+    QCOMPARE(f.State(uid), Job::FAILED);
+    const v1::JobError error = f.store.Get(uid)->job().error();
+    QCOMPARE(error.reason(), std::string("LOST"));
+    QVERIFY(error.message().find("inst-3") != std::string::npos);
+    QVERIFY(error.message().find("stage1") != std::string::npos);
+  }
+
+  void Sweep_NewsOfTheJobRestartsTheGrace() {
+    Fixture f;
+    const std::string uid = f.Create();
+    QVERIFY(f.store.Update(f.Progress(uid, "a", 0, 1)).ok());
+    f.store.Sweep(NobodyAlive);
+    f.clock.Advance(900ms);
+    QVERIFY(f.store.Update(f.Progress(uid, "a", 0, 2)).ok());
+    f.store.Sweep(NobodyAlive);
+    f.clock.Advance(900ms);
+    f.store.Sweep(NobodyAlive);
+    QCOMPARE(f.State(uid), Job::RUNNING);
+    f.store.Sweep(EveryoneAlive);
+    f.clock.Advance(5s);
+    f.store.Sweep(NobodyAlive);
+    QCOMPARE(f.State(uid), Job::RUNNING);
+  }
+
+  void Sweep_ExpiresThenForgetsResults() {
+    Fixture f({.tombstone_ttl = 20s});
+    const std::string uid = f.Create();
+    f.Store(uid, "video");
+    f.clock.Advance(50s);
+    f.store.Sweep(EveryoneAlive);
+    QCOMPARE(f.State(uid), Job::EXPIRED);
+    QCOMPARE(f.store.stats().result_bytes, 0);
+    QCOMPARE(Reason(f.store.FindArtifact(uid, "").status()), std::string("RESULT_EXPIRED"));
+    f.clock.Advance(19s);
+    f.store.Sweep(EveryoneAlive);
+    QCOMPARE(f.State(uid), Job::EXPIRED);
+    f.clock.Advance(1s);
+    f.store.Sweep(EveryoneAlive);
+    QCOMPARE(Reason(f.store.Get(uid).status()), std::string("JOB_UNKNOWN"));
+    QCOMPARE(f.store.stats().records, 0);
+  }
+
+  void Delete_CancelsAndHides() {
+    Fixture f({.tombstone_ttl = 20s});
+    const std::string uid = f.Create();
+    QVERIFY(f.store.Delete(uid).ok());
+    QCOMPARE(Reason(f.store.Get(uid).status()), std::string("JOB_UNKNOWN"));
+    QCOMPARE(Reason(f.store.Delete(uid)), std::string("JOB_UNKNOWN"));
+    QCOMPARE(f.store.List({})->jobs_size(), 0);
+    // An instance that still works on it learns that it need not.
+    QCOMPARE(f.store.Update(f.Progress(uid, "a", 0, 1))->job().state(), Job::CANCELLED);
+    f.clock.Advance(20s);
+    f.store.Sweep(EveryoneAlive);
+    QCOMPARE(f.store.stats().records, 0);
+  }
+
+  void Merge_TellsThePeerWhatItDidNotKnow() {
+    Fixture f;
+    const std::string uid = f.Create();
+    const JobRecord old = *f.store.Get(uid);
+    QVERIFY(f.store.Update(f.Progress(uid, "a", 1, 1)).ok());
+    f.changes.clear();
+    f.store.Merge(std::vector{old});
+    QCOMPARE(f.changes.size(), std::size_t{1});
+    f.changes.clear();
+    f.store.Merge(f.store.Records(std::vector{*base::Uid::Parse(uid)}));
+    QVERIFY(f.changes.empty());
+  }
+
+  void Merge_DropsBytesThatLostAgainstAPeersResult() {
+    Fixture a;
+    const std::string uid = a.Create();
+    Fixture b;
+    b.store.Merge(std::vector{*a.store.Get(uid)});
+    a.Store(uid, "winner");
+    b.clock.Advance(1s);
+    b.Store(uid, "loser");
+    b.store.Merge(a.store.Records(std::vector{*base::Uid::Parse(uid)}));
+    QCOMPARE(b.store.stats().result_bytes, 0);
+    QCOMPARE(Reason(b.store.FindArtifact(uid, "").status()), std::string("RESULT_ELSEWHERE"));
+  }
+
+  void Merge_DoesNotBringBackWhatIsForgotten() {
+    Fixture a({.tombstone_ttl = 20s});
+    const std::string uid = a.Create();
+    a.Store(uid, "video");
+    const auto records = a.store.Records(std::vector{*base::Uid::Parse(uid)});
+    a.clock.Advance(71s);
+    a.store.Sweep(EveryoneAlive);
+    a.store.Sweep(EveryoneAlive);
+    Fixture late({.tombstone_ttl = 20s});
+    late.clock.Advance(71s);
+    late.store.Merge(records);
+    QCOMPARE(late.store.stats().records, 0);
+  }
+
+  void List_IsNewestFirstFilteredAndPaged() {
+    Fixture f;
+    std::vector<std::string> uids;
+    for (int i = 0; i < 7; ++i) {
+      uids.push_back(f.Create(i % 2 == 0 ? "even" : "odd"));
+      f.clock.Advance(1s);
+    }
+    v1::ListJobsRequest request;
+    request.set_page_size(3);
+    std::vector<std::string> seen;
+    do {
+      const auto page = f.store.List(request);
+      QVERIFY(page.ok());
+      QVERIFY(page->jobs_size() <= 3);
+      for (const Job& job : page->jobs()) seen.push_back(job.uid());
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+    std::reverse(seen.begin(), seen.end());
+    QVERIFY(seen == uids);
+
+    v1::ListJobsRequest odd;
+    odd.set_app_id("odd");
+    QCOMPARE(f.store.List(odd)->jobs_size(), 3);
+    v1::ListJobsRequest done;
+    done.add_states(Job::SUCCEEDED);
+    QCOMPARE(f.store.List(done)->jobs_size(), 0);
+    f.Store(uids[4], "video");
+    QCOMPARE(f.store.List(done)->jobs_size(), 1);
+    request.set_page_token("junk");
+    QCOMPARE(Reason(f.store.List(request).status()), std::string("BAD_PAGE_TOKEN"));
+    request.clear_page_token();
+    request.set_page_size(1001);
+    QCOMPARE(Reason(f.store.List(request).status()), std::string("BAD_PAGE_SIZE"));
+  }
+
+  void WaitForChange_ReturnsTheLatestState() {
+    Fixture f;
+    const std::string uid = f.Create();
+    const auto now = f.store.WaitForChange(uid, 0, f.clock.Now(), {});
+    QVERIFY(now.ok());
+    QCOMPARE(f.store.WaitForChange(uid, now->revision, f.clock.Now(), {}).status().code(),
+             absl::StatusCode::kDeadlineExceeded);
+    absl::StatusOr<JobStore::Revision> next;
+    std::thread waiter(
+        [&] { next = f.store.WaitForChange(uid, now->revision, f.clock.Now() + 60s, {}); });
+    QVERIFY(f.store.Update(f.Progress(uid, "a", 0, 1)).ok());
+    waiter.join();
+    QVERIFY(next.ok());
+    QCOMPARE(next->job.step(), 1);
+  }
+
+  void WaitForChange_EndsWhenTheJobIsDeleted() {
+    Fixture f;
+    const std::string uid = f.Create();
+    const auto now = f.store.WaitForChange(uid, 0, f.clock.Now(), {});
+    absl::StatusOr<JobStore::Revision> next;
+    std::thread waiter(
+        [&] { next = f.store.WaitForChange(uid, now->revision, f.clock.Now() + 60s, {}); });
+    QVERIFY(f.store.Delete(uid).ok());
+    waiter.join();
+    QCOMPARE(Reason(next.status()), std::string("JOB_UNKNOWN"));
+  }
+};
+
+}  // namespace onepiece::database
+
+QTEST_GUILESS_MAIN(onepiece::database::JobStoreTest)
+#include "job_store_test.moc"
