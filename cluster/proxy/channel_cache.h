@@ -1,0 +1,35 @@
+// Connections to other nodes, kept between calls; and calls to many of them at once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "grpcpp/channel.h"
+#include "onepiece/v1/node_manager.pb.h"
+
+namespace onepiece::proxy {
+
+/// Ownership  Owns its channels; callers share them.
+/// Threading  Thread-safe. Never blocks.
+/// Invariant  At most kMaxChannels are kept; nodes come back under other addresses for as long as a
+/// cluster lives.
+class ChannelCache {
+ public:
+  static constexpr std::size_t kMaxChannels = 512;
+  std::shared_ptr<grpc::Channel> Get(const std::string& address);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+};
+
+/// Runs `call` for every endpoint, on at most 16 threads, and waits for all of them; `call` has its
+/// own deadline.
+void ForEachEndpoint(std::span<const v1::Endpoint> endpoints,
+                     const std::function<void(const v1::Endpoint&)>& call);
+
+}  // namespace onepiece::proxy

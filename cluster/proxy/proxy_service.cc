@@ -1,0 +1,403 @@
+#include "cluster/proxy/proxy_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
+#include "cluster/proxy/submission.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/status.h"
+#include "cluster/workflow/parameter_check.h"
+#include "onepiece/v1/instance.grpc.pb.h"
+#include "onepiece/v1/telemetry.grpc.pb.h"
+
+namespace onepiece::proxy {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Delivery into an entrance ring, and how long a record without holder may be another proxy's work
+/// in progress: the second must be longer, or two proxies would start the same job.
+constexpr base::Duration kDeliverTimeout = 1500ms;
+constexpr base::Duration kHolderTimeout = 2s;
+constexpr base::Duration kCancelTimeout = 500ms;
+constexpr base::Duration kTraceTimeout = 1s;
+constexpr base::Duration kFollowInterval = 500ms;
+constexpr std::size_t kFollowAtOnce = 64;
+
+absl::StatusOr<base::Uid> UidOf(const std::string& name) {
+  const auto uid = node::UidOfName(name);
+  if (!uid.has_value()) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NAME",
+                           "a job's name is \"jobs/\" and its uid", {{"field", "name"}});
+  }
+  return *uid;
+}
+
+/// What the cluster says of a job that it does not know has one name, whoever said it.
+absl::Status Unified(absl::Status status) {
+  if (status.code() == absl::StatusCode::kNotFound &&
+      base::GetReason(status).reason == "JOB_NOT_FOUND") {
+    base::SetReason(status, {"JOB_UNKNOWN", base::GetReason(status).metadata});
+  }
+  return status;
+}
+
+absl::Status NoInstance(const std::string& app, const std::string& stage) {
+  return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE",
+                         "no instance of stage " + stage + " is ready for " + app,
+                         {{"app_id", app}, {"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+}
+
+template <typename T>
+grpc::Status Answer(absl::StatusOr<T> result, T* response) {
+  if (!result.ok()) return rpc::ToGrpc(Unified(result.status()));
+  *response = *std::move(result);
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node::Outbox& outbox,
+                           telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
+    : options_(std::move(options)),
+      records_(records),
+      outbox_(outbox),
+      metrics_(metrics),
+      spans_(spans),
+      clock_(clock),
+      monitor_(options_.max_jobs_in_flight, clock) {
+  metrics_.OnScrape([this] {
+    metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
+        .Set(monitor_.in_flight());
+  });
+  follower_ = std::jthread([this](const std::stop_token& stop) { FollowJobs(stop); });
+}
+
+ProxyService::~ProxyService() { Stop(); }
+
+void ProxyService::Stop() {
+  stopping_.request_stop();
+  if (follower_.joinable()) {
+    follower_.request_stop();
+    follower_.join();
+  }
+}
+
+grpc::Status ProxyService::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+                                     v1::Job* response) {
+  const base::MonotonicTime start = clock_.Now();
+  absl::StatusOr<v1::Job> job = Submit(*request);
+  metrics_
+      .Histogram("onepiece_admission_seconds", "Time to admit or reject a job",
+                 telemetry::DurationBuckets())
+      .Observe(std::chrono::duration<double>(clock_.Now() - start).count());
+  if (!job.ok()) CountRejection(job.status());
+  return Answer(std::move(job), response);
+}
+
+absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request) {
+  const base::WallTime start = clock_.WallNow();
+  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const v1::Workflow* workflow = routing->FindWorkflow(request.app_id());
+  if (workflow == nullptr || workflow->stages_size() == 0) {
+    return base::MakeError(absl::StatusCode::kNotFound, "APP_UNKNOWN",
+                           "no application \"" + request.app_id() + "\"",
+                           {{"app_id", request.app_id()}});
+  }
+  ONEPIECE_RETURN_IF_ERROR(CheckEnvelope(request));
+  if (request.validate_only()) {
+    const auto checked = workflow::CheckParameters(*workflow, request.parameters());
+    if (!checked.ok()) return checked.status();
+    v1::Job job = MakeRecord(request, *workflow, base::Uid(), start, options_.workflow_set).job();
+    job.clear_uid();
+    job.clear_name();
+    return job;
+  }
+  const std::string secret = options_.cluster_secret();
+  if (secret.empty()) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NOT_REGISTERED",
+                           "this proxy has not joined its cluster yet",
+                           {{rpc::kRetryAfterMs, "500"}});
+  }
+  const std::string& entrance = workflow->stages(0).stage();
+  const base::Uid uid = MakeUid(secret, request.request_id(), start);
+  // From here on the job has a price; its inputs are still untouched.
+  ONEPIECE_RETURN_IF_ERROR(monitor_.Admit(uid, start + DeadlineOf(request, *workflow)));
+  absl::StatusOr<v1::Job> job = routing->Instances(workflow->app_id(), entrance).empty()
+                                    ? NoInstance(workflow->app_id(), entrance)
+                                    : Admit(request, *workflow, uid, start);
+  if (!job.ok() || job::IsTerminal(job->state())) monitor_.End(uid);
+  if (!job.ok()) return job;
+  return Present(*std::move(job));
+}
+
+absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
+                                            const v1::Workflow& workflow, const base::Uid& uid,
+                                            base::WallTime start) {
+  telemetry::ScopedSpan span(spans_, uid, "admit");
+  ONEPIECE_ASSIGN_OR_RETURN(message::Parameters parameters,
+                            workflow::CheckParameters(workflow, request.parameters()));
+  const v1::JobRecord wanted = MakeRecord(request, workflow, uid, start, options_.workflow_set);
+  ONEPIECE_ASSIGN_OR_RETURN(v1::CreateJobResponse created, records_.Create(wanted));
+  v1::JobRecord record = std::move(*created.mutable_record());
+  if (!created.created()) {
+    if (record.fingerprint() != wanted.fingerprint()) {
+      return base::MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                             "another job was submitted under this request_id",
+                             {{"request_id", request.request_id()}});
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(record, AwaitHolder(std::move(record)));
+    if (record.deleted()) {
+      return base::MakeError(absl::StatusCode::kFailedPrecondition, "JOB_DELETED",
+                             "the job of this request_id was deleted",
+                             {{"request_id", request.request_id()}});
+    }
+    span.Set("known", "true");
+    if (record.job().state() != v1::Job::QUEUED || !record.holder().node_id().empty()) {
+      metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", "known"}})
+          .Increment();
+      return job::PublicJob(record);
+    }
+  }
+  absl::StatusOr<v1::JobRecord> started = Start(record, std::move(parameters));
+  if (!started.ok()) {
+    // Nothing was sent. With a request_id the client's retry starts the job; nobody could ask for
+    // the other kind.
+    if (request.request_id().empty()) (void)records_.Delete(uid);
+    return started.status();
+  }
+  metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", "admitted"}})
+      .Increment();
+  return job::PublicJob(*started);
+}
+
+absl::StatusOr<v1::JobRecord> ProxyService::Start(const v1::JobRecord& record,
+                                                  message::Parameters parameters) {
+  const v1::Job& job = record.job();
+  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const message::Message message = MakeMessage(record, std::move(parameters), routing->epoch());
+  absl::StatusOr<node::Delivered> sent =
+      outbox_.Deliver(message, node::Target::Stage(job.app_id(), job.stage()),
+                      clock_.Now() + base::Scaled(kDeliverTimeout));
+  v1::UpdateJobRequest update;
+  update.set_uid(job.uid());
+  v1::WorkHolder& holder = *update.mutable_placed();
+  holder.set_stage(job.stage());
+  holder.set_stage_index(job.stage_index());
+  if (sent.ok()) {
+    holder.set_node_id(sent->endpoint.node_id());
+    holder.set_incarnation(sent->endpoint.incarnation());
+    holder.set_attempt(sent->attempt);
+  } else {
+    const base::ErrorReason reason = base::GetReason(sent.status());
+    if (reason.reason != "OUTCOME_UNKNOWN") {
+      absl::Status status = sent.status();
+      base::ErrorReason retry = reason;
+      retry.metadata[rpc::kRetryAfterMs] = "500";
+      base::SetReason(status, retry);
+      return status;
+    }
+    // It may have arrived: then that instance says so, and else its death or the deadline ends the
+    // job.
+    const auto named = reason.metadata.find("node_id");
+    for (const v1::Endpoint& endpoint : routing->Instances(job.app_id(), job.stage())) {
+      if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
+      holder.set_node_id(endpoint.node_id());
+      holder.set_incarnation(endpoint.incarnation());
+    }
+    spdlog::warn("op=admit uid={} {}", job.uid(), base::View(sent.status().message()));
+    if (holder.node_id().empty()) return record;
+  }
+  absl::StatusOr<v1::JobRecord> updated = records_.Update(update);
+  if (!updated.ok()) {
+    // The job runs; its instance writes the record too.
+    spdlog::warn("op=admit uid={} the record does not say where the job is: {}", job.uid(),
+                 base::View(updated.status().message()));
+    return record;
+  }
+  return updated;
+}
+
+absl::StatusOr<v1::JobRecord> ProxyService::AwaitHolder(v1::JobRecord record) {
+  const auto unplaced = [&record] {
+    return record.job().state() == v1::Job::QUEUED && record.holder().node_id().empty() &&
+           !record.deleted();
+  };
+  const base::WallTime until =
+      job::FromTimestamp(record.job().create_time()) + base::Scaled(kHolderTimeout);
+  const auto uid = base::Uid::Parse(record.job().uid());
+  while (unplaced() && uid.has_value() && clock_.WallNow() < until && !stopping_.stop_requested()) {
+    std::this_thread::sleep_for(20ms);
+    ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
+  }
+  return record;
+}
+
+grpc::Status ProxyService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                  v1::Job* response) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);
+  if (!record.ok()) return rpc::ToGrpc(Unified(record.status()));
+  *response = Present(job::PublicJob(*record));
+  return grpc::Status::OK;
+}
+
+grpc::Status ProxyService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                    v1::ListJobsResponse* response) {
+  absl::StatusOr<v1::ListJobsResponse> page = records_.List(*request);
+  if (page.ok()) {
+    for (v1::Job& job : *page->mutable_jobs()) job = Present(std::move(job));
+  }
+  return Answer(std::move(page), response);
+}
+
+absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
+  v1::UpdateJobRequest update;
+  update.set_uid(uid.ToString());
+  update.set_cancelled(true);
+  // The record first: whoever looks afterwards sees that there is nothing left to do.
+  ONEPIECE_ASSIGN_OR_RETURN(const v1::JobRecord record, records_.Update(update));
+  if (record.job().state() == v1::Job::CANCELLED) {
+    const std::shared_ptr<const node::Routing> routing = options_.routing();
+    std::map<std::string, v1::Endpoint> instances;
+    if (const v1::Workflow* workflow = routing->FindWorkflow(record.job().app_id())) {
+      for (const v1::StageSpec& stage : workflow->stages()) {
+        for (const v1::Endpoint& endpoint : routing->Instances(workflow->app_id(), stage.stage())) {
+          instances.emplace(endpoint.address(), endpoint);
+        }
+      }
+    }
+    std::vector<v1::Endpoint> endpoints;
+    for (auto& [address, endpoint] : instances) endpoints.push_back(std::move(endpoint));
+    ForEachEndpoint(endpoints, [&](const v1::Endpoint& endpoint) {
+      v1::InstanceService::Stub stub(channels_.Get(endpoint.address()));
+      v1::CancelWorkRequest request;
+      request.set_uid(uid.ToString());
+      // Missing one costs computing time only: what it delivers comes too late.
+      (void)rpc::Call(stub, &v1::InstanceService::Stub::CancelWork, request, kCancelTimeout);
+    });
+  }
+  return Present(job::PublicJob(record));
+}
+
+grpc::Status ProxyService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                                     v1::Job* response) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  return Answer(Cancel(*uid), response);
+}
+
+grpc::Status ProxyService::WatchJob(grpc::ServerContext* context,
+                                    const v1::WatchJobRequest* request,
+                                    grpc::ServerWriter<v1::Job>* writer) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  return rpc::ToGrpc(Unified(records_.Watch(
+      *uid, [&](const v1::Job& job) { return writer->Write(Present(job)); },
+      WhileWanted(context))));
+}
+
+grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
+                                       const v1::FetchResultRequest* request,
+                                       grpc::ServerWriter<v1::FetchResultResponse>* writer) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  telemetry::ScopedSpan span(spans_, *uid, "fetch");
+  return rpc::ToGrpc(Unified(records_.Fetch(
+      *uid, request->artifact(), request->offset_bytes(),
+      [&](const v1::FetchResultResponse& part) { return writer->Write(part); },
+      WhileWanted(context))));
+}
+
+grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext*,
+                                             const v1::AcknowledgeResultRequest* request,
+                                             v1::Job* response) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  absl::StatusOr<v1::Job> job = records_.Acknowledge(*uid);
+  if (job.ok()) *job = Present(*std::move(job));
+  return Answer(std::move(job), response);
+}
+
+grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                                     google::protobuf::Empty*) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);
+  if (record.ok() && !job::IsTerminal(record->job().state())) {
+    if (const auto cancelled = Cancel(*uid); !cancelled.ok())
+      return rpc::ToGrpc(Unified(cancelled.status()));
+  }
+  monitor_.End(*uid);
+  return rpc::ToGrpc(Unified(records_.Delete(*uid)));
+}
+
+grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTraceRequest* request,
+                                       v1::GetJobTraceResponse* response) {
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const auto& alive = routing->table().alive();
+  const std::vector<v1::Endpoint> endpoints(alive.begin(), alive.end());
+  std::mutex mutex;
+  ForEachEndpoint(endpoints, [&](const v1::Endpoint& endpoint) {
+    v1::TelemetryService::Stub stub(channels_.Get(endpoint.address()));
+    v1::ListSpansRequest ask;
+    ask.set_uid(uid->ToString());
+    const auto spans = rpc::Call(stub, &v1::TelemetryService::Stub::ListSpans, ask, kTraceTimeout);
+    const std::lock_guard lock(mutex);
+    if (spans.ok()) {
+      response->mutable_spans()->MergeFrom(spans->spans());
+    } else {
+      response->add_unreachable_nodes(endpoint.node_id());
+    }
+  });
+  std::sort(
+      response->mutable_spans()->begin(), response->mutable_spans()->end(),
+      [](const v1::Span& a, const v1::Span& b) { return a.start_unix_ns() < b.start_unix_ns(); });
+  std::sort(response->mutable_unreachable_nodes()->begin(),
+            response->mutable_unreachable_nodes()->end());
+  return grpc::Status::OK;
+}
+
+v1::Job ProxyService::Present(v1::Job job) {
+  SortTimings(options_.routing()->FindWorkflow(job.app_id()), job);
+  if (job::IsTerminal(job.state())) {
+    if (const auto uid = base::Uid::Parse(job.uid())) monitor_.End(*uid);
+  }
+  return job;
+}
+
+void ProxyService::CountRejection(const absl::Status& status) {
+  std::string reason = base::GetReason(status).reason;
+  if (reason.empty()) reason = absl::StatusCodeToString(status.code());
+  metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", reason}}).Increment();
+}
+
+void ProxyService::FollowJobs(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    // Only `stop` ends this wait early.
+    (void)never.wait_for(lock, stop, base::Scaled(kFollowInterval), [] { return false; });
+    for (const base::Uid& uid : monitor_.NextToCheck(kFollowAtOnce)) {
+      if (stop.stop_requested()) return;
+      const absl::StatusOr<v1::JobRecord> record = records_.Get(uid);
+      const bool gone = record.status().code() == absl::StatusCode::kNotFound;
+      if (gone || (record.ok() && job::IsTerminal(record->job().state()))) monitor_.End(uid);
+      if (!record.ok() && !gone) break;  // No database answers now: the next round asks again.
+    }
+  }
+}
+
+std::function<bool()> ProxyService::WhileWanted(grpc::ServerContext* context) const {
+  return [this, context] { return !context->IsCancelled() && !stopping_.stop_requested(); };
+}
+
+}  // namespace onepiece::proxy

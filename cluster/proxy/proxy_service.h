@@ -1,0 +1,97 @@
+// The public API of the cluster (GenerationService): the edge where clients come in.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/base/clock.h"
+#include "cluster/message/artifact.h"
+#include "cluster/node/job_records.h"
+#include "cluster/node/outbox.h"
+#include "cluster/node/routing.h"
+#include "cluster/proxy/channel_cache.h"
+#include "cluster/proxy/request_monitor.h"
+#include "cluster/telemetry/metrics.h"
+#include "cluster/telemetry/spans.h"
+#include "onepiece/v1/generation.grpc.pb.h"
+
+namespace onepiece::proxy {
+
+struct ProxyOptions {
+  std::string workflow_set;
+  int max_jobs_in_flight = 256;
+  std::function<std::shared_ptr<const node::Routing>()> routing;
+  /// Empty while the node is not registered: nothing is admitted then.
+  std::function<std::string()> cluster_secret;
+};
+
+/// Any proxy answers for any job: all state is in the databases, but for the count of jobs in
+/// flight.
+///
+/// Ownership  Borrows everything it is given; all of it outlives the service.
+/// Threading  Thread-safe. One thread of its own asks how admitted jobs do.
+/// Blocking   Unary calls answer within about 4 s (scaled); streams last until the job or the
+/// client ends, or Stop().
+class ProxyService final : public v1::GenerationService::Service {
+ public:
+  ProxyService(ProxyOptions options, node::JobRecords& records, node::Outbox& outbox,
+               telemetry::Metrics& metrics, telemetry::Spans& spans,
+               base::Clock& clock = base::SystemClock());
+  /// Stop().
+  ~ProxyService() override;
+
+  /// Ends streams and the service's thread; then the gRPC server can be shut down. Idempotent.
+  void Stop();
+  /// Jobs in flight, for the load report.
+  [[nodiscard]] int jobs_in_flight() const { return monitor_.in_flight(); }
+
+  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
+                         v1::Job* response) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::Job* response) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override;
+  grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
+                         v1::Job* response) override;
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::Job>* writer) override;
+  grpc::Status FetchResult(grpc::ServerContext* context, const v1::FetchResultRequest* request,
+                           grpc::ServerWriter<v1::FetchResultResponse>* writer) override;
+  grpc::Status AcknowledgeResult(grpc::ServerContext* context,
+                                 const v1::AcknowledgeResultRequest* request,
+                                 v1::Job* response) override;
+  grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
+                         google::protobuf::Empty* response) override;
+  grpc::Status GetJobTrace(grpc::ServerContext* context, const v1::GetJobTraceRequest* request,
+                           v1::GetJobTraceResponse* response) override;
+
+ private:
+  absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request);
+  absl::StatusOr<v1::Job> Admit(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
+                                const base::Uid& uid, base::WallTime start);
+  absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters);
+  absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
+  absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
+  v1::Job Present(v1::Job job);
+  void CountRejection(const absl::Status& status);
+  void FollowJobs(const std::stop_token& stop);
+  [[nodiscard]] std::function<bool()> WhileWanted(grpc::ServerContext* context) const;
+
+  const ProxyOptions options_;
+  node::JobRecords& records_;
+  node::Outbox& outbox_;
+  telemetry::Metrics& metrics_;
+  telemetry::Spans& spans_;
+  base::Clock& clock_;
+  RequestMonitor monitor_;
+  ChannelCache channels_;
+  std::stop_source stopping_;
+  std::jthread follower_;
+};
+
+}  // namespace onepiece::proxy

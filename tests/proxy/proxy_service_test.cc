@@ -1,0 +1,487 @@
+#include "cluster/proxy/proxy_service.h"
+
+#include <QtTest>
+#include <set>
+
+#include "cluster/base/status.h"
+#include "cluster/node/inbox.h"
+#include "cluster/rpc/channel.h"
+#include "onepiece/v1/instance.grpc.pb.h"
+#include "tests/database/database_cluster.h"
+
+namespace onepiece::proxy {
+namespace {
+
+using database::DatabaseCluster;
+using database::Eventually;
+using database::Require;
+using v1::Job;
+using namespace std::chrono_literals;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+/// Takes messages like an instance of "encode", and computes nothing.
+class FakeInstance final : public v1::InstanceService::Service {
+ public:
+  explicit FakeInstance(DatabaseCluster& cluster) : cluster_(cluster) {
+    auto inbox = node::Inbox::Open(
+        cluster.fabric(),
+        {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16, .incarnation = [] {
+           return std::uint64_t{77};
+         }});
+    Require(inbox.status());
+    inbox_ = *std::move(inbox);
+    server_.AddService(*this);
+    server_.AddService(*inbox_->service());
+    Require(server_.Start().status());
+    cluster.ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint self;
+      self.set_node_id("inst-1");
+      self.set_incarnation(77);
+      self.set_address(server_.address());
+      *table.add_alive() = self;
+      v1::Route& route = *table.add_routes();
+      route.set_app_id("app");
+      route.set_stage("encode");
+      *route.add_instances() = self;
+    });
+  }
+  ~FakeInstance() override {
+    inbox_->Close();
+    server_.Shutdown(base::Duration::zero());
+  }
+  absl::StatusOr<node::Received> Receive(base::Duration limit = 10s) {
+    return inbox_->Receive(base::SystemClock().Now() + limit);
+  }
+  grpc::Status CancelWork(grpc::ServerContext*, const v1::CancelWorkRequest* request,
+                          google::protobuf::Empty*) override {
+    const std::lock_guard lock(mutex_);
+    cancelled_.insert(request->uid());
+    return grpc::Status::OK;
+  }
+  bool WasCancelled(const std::string& uid) {
+    const std::lock_guard lock(mutex_);
+    return cancelled_.contains(uid);
+  }
+  v1::UpdateJobRequest Progress(const std::string& uid, int step) {
+    v1::UpdateJobRequest update;
+    update.set_uid(uid);
+    v1::WorkHolder& holder = *update.mutable_progress()->mutable_holder();
+    holder.set_node_id("inst-1");
+    holder.set_incarnation(77);
+    holder.set_stage("encode");
+    update.mutable_progress()->set_step(step);
+    update.mutable_progress()->set_steps(9);
+    return update;
+  }
+
+ private:
+  DatabaseCluster& cluster_;
+  std::unique_ptr<node::Inbox> inbox_;
+  rpc::Server server_{rpc::ServerOptions{}};
+  std::mutex mutex_;
+  std::set<std::string> cancelled_;
+};
+
+/// A proxy with its server, and a client of it.
+struct Proxy {
+  Proxy(DatabaseCluster& cluster, const std::string& id, int max_jobs = 256)
+      : metrics("proxy", id),
+        spans(id),
+        records({.routing = cluster.RoutingSource()}),
+        outbox(node::Outbox::Create(cluster.fabric(),
+                                    {.node_id = id, .routing = cluster.RoutingSource()})),
+        service({.workflow_set = "set",
+                 .max_jobs_in_flight = max_jobs,
+                 .routing = cluster.RoutingSource(),
+                 .cluster_secret = [] { return std::string("secret"); }},
+                records, *outbox, metrics, spans),
+        span_service(spans) {
+    server.AddService(service);
+    server.AddService(span_service);
+    Require(server.Start().status());
+    stub = std::make_unique<v1::GenerationService::Stub>(rpc::MakeChannel(server.address()));
+    cluster.ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint self;
+      self.set_node_id(id);
+      self.set_incarnation(1);
+      self.set_address(server.address());
+      *table.add_proxies() = self;
+      *table.add_alive() = self;
+    });
+  }
+  ~Proxy() {
+    outbox->Close();
+    service.Stop();
+    server.Shutdown(base::Duration::zero());
+  }
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (v1::GenerationService::Stub::*method)(
+                                    grpc::ClientContext*, const Request&, Response*),
+                                const Request& request) {
+    return rpc::Call(*stub, method, request, 15s);
+  }
+  absl::StatusOr<Job> Submit(const v1::SubmitJobRequest& request) {
+    return Call(&v1::GenerationService::Stub::SubmitJob, request);
+  }
+  absl::StatusOr<Job> Get(const std::string& name) {
+    v1::GetJobRequest request;
+    request.set_name(name);
+    return Call(&v1::GenerationService::Stub::GetJob, request);
+  }
+  absl::StatusOr<std::string> Fetch(const std::string& name) {
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, 15s);
+    v1::FetchResultRequest request;
+    request.set_name(name);
+    const auto stream = stub->FetchResult(&context, request);
+    std::string bytes;
+    v1::FetchResultResponse part;
+    while (stream->Read(&part)) bytes += part.chunk();
+    if (const grpc::Status status = stream->Finish(); !status.ok()) return rpc::FromGrpc(status);
+    return bytes;
+  }
+
+  telemetry::Metrics metrics;
+  telemetry::Spans spans;
+  node::JobRecords records;
+  std::unique_ptr<node::Outbox> outbox;
+  ProxyService service;
+  telemetry::SpanService span_service;
+  rpc::Server server{rpc::ServerOptions{}};
+  std::unique_ptr<v1::GenerationService::Stub> stub;
+};
+
+/// Two databases and the application "app" of one stage.
+struct Cluster : DatabaseCluster {
+  explicit Cluster(int result_ttl_s = 60) {
+    AddDatabase("db-1");
+    AddDatabase("db-2");
+    ChangeTable([&](v1::RoutingTable& table) {
+      v1::Workflow& workflow = *table.add_workflows();
+      workflow.set_app_id("app");
+      workflow.add_stages()->set_stage("encode");
+      workflow.set_default_deadline_s(60);
+      workflow.set_result_ttl_s(result_ttl_s);
+      v1::ParameterSpec& prompt = *workflow.add_parameters();
+      prompt.set_name("prompt");
+      prompt.set_type(v1::ParameterSpec::STRING);
+      prompt.set_required(true);
+    });
+  }
+};
+
+v1::SubmitJobRequest Request(const std::string& prompt = "a red ball") {
+  v1::SubmitJobRequest request;
+  request.set_app_id("app");
+  (*request.mutable_parameters()->mutable_fields())["prompt"].set_string_value(prompt);
+  return request;
+}
+
+v1::SubmitJobRequest RequestWithId(const std::string& prompt = "a red ball") {
+  v1::SubmitJobRequest request = Request(prompt);
+  request.set_request_id(base::Uid::GenerateRandom().ToString());
+  return request;
+}
+
+}  // namespace
+
+class ProxyServiceTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Job_GoesFromSubmissionToAcknowledgedResult() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1");
+    Proxy second(cluster, "proxy-2");
+    const auto job = first.Submit(Request());
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    QCOMPARE(job->state(), Job::QUEUED);
+    QCOMPARE(job->name(), "jobs/" + job->uid());
+    const auto received = instance.Receive();
+    QVERIFY(received.ok());
+    QCOMPARE(received->message.header.uid.ToString(), job->uid());
+    QCOMPARE(std::get<std::string>(received->message.parameters.at("prompt")),
+             std::string("a red ball"));
+    QVERIFY(cluster.records().Update(instance.Progress(job->uid(), 3)).ok());
+    const auto running = second.Get(job->name());
+    QCOMPARE(running->state(), Job::RUNNING);
+    QCOMPARE(running->step(), 3);
+    QCOMPARE(Reason(second.Fetch(job->name()).status()), std::string("JOB_NOT_DONE"));
+    QVERIFY(cluster.SendResult(job->uid(), "video").ok());
+    QVERIFY(Eventually([&] { return second.Get(job->name())->state() == Job::SUCCEEDED; }));
+    QCOMPARE(*second.Fetch(job->name()), std::string("video"));
+    v1::AcknowledgeResultRequest acknowledge;
+    acknowledge.set_name(job->name());
+    const auto done = first.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge);
+    QVERIFY(done.ok() && done->result().fetched());
+    QCOMPARE(Reason(second.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
+    QCOMPARE(first.service.jobs_in_flight(), 0);
+  }
+
+  void Submit_IsIdempotentOverProxies() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1");
+    Proxy second(cluster, "proxy-2");
+    v1::SubmitJobRequest request = RequestWithId();
+    const auto a = first.Submit(request);
+    const auto b = second.Submit(request);
+    QVERIFY2(a.ok() && b.ok(), (a.status().ToString() + b.status().ToString()).c_str());
+    QCOMPARE(a->uid(), b->uid());
+    QVERIFY(instance.Receive().ok());
+    QCOMPARE(instance.Receive(300ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    request.mutable_parameters()->mutable_fields()->at("prompt").set_string_value("another");
+    const auto reused = second.Submit(request);
+    QCOMPARE(reused.status().code(), absl::StatusCode::kAlreadyExists);
+    QCOMPARE(Reason(reused.status()), std::string("REQUEST_ID_REUSED"));
+  }
+
+  void Submit_AtTheSameTimeThroughTwoProxiesStartsOneJob() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1");
+    Proxy second(cluster, "proxy-2");
+    for (int round = 0; round < 10; ++round) {
+      const v1::SubmitJobRequest request = RequestWithId();
+      absl::StatusOr<Job> a;
+      std::thread other([&] { a = first.Submit(request); });
+      const auto b = second.Submit(request);
+      other.join();
+      QVERIFY(a.ok() && b.ok());
+      QVERIFY(instance.Receive().ok());
+    }
+    QCOMPARE(instance.Receive(300ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+
+  void Submit_StartsAJobWhoseFirstProxyDiedBeforeItWasSent() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1");
+    Proxy second(cluster, "proxy-2");
+    const v1::SubmitJobRequest request = RequestWithId();
+    const auto job = first.Submit(request);
+    QVERIFY(job.ok() && instance.Receive().ok());
+    // The same record without a holder is what a proxy leaves that dies between its two steps.
+    v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job->uid()));
+    Cluster fresh;
+    FakeInstance other(fresh);
+    Proxy third(fresh, "proxy-3");
+    orphan.clear_holder();
+    QVERIFY(fresh.records().Create(orphan).ok());
+    const auto again = third.Submit(request);
+    QVERIFY2(again.ok(), again.status().ToString().c_str());
+    QCOMPARE(again->uid(), job->uid());
+    QVERIFY(other.Receive().ok());
+  }
+
+  void Submit_RefusesBadInput_data() {
+    QTest::addColumn<QString>("app");
+    QTest::addColumn<QString>("parameter");
+    QTest::addColumn<QString>("value");
+    QTest::addColumn<int>("code");
+    QTest::addColumn<QString>("reason");
+    const int invalid = static_cast<int>(absl::StatusCode::kInvalidArgument);
+    QTest::newRow("unknown application")
+        << "nope"
+        << "prompt"
+        << "x" << static_cast<int>(absl::StatusCode::kNotFound) << "APP_UNKNOWN";
+    QTest::newRow("unknown parameter") << "app"
+                                       << "colour"
+                                       << "x" << invalid << "INVALID_PARAMETERS";
+    QTest::newRow("empty prompt") << "app"
+                                  << "prompt"
+                                  << "" << invalid << "INVALID_PARAMETERS";
+    QTest::newRow("blank prompt") << "app"
+                                  << "prompt"
+                                  << " \n"
+                                  << invalid << "INVALID_PARAMETERS";
+    QTest::newRow("prompt of 100 kB")
+        << "app"
+        << "prompt" << QString(100'000, 'x') << invalid << "INVALID_PARAMETERS";
+  }
+  void Submit_RefusesBadInput() {
+    QFETCH(QString, app);
+    QFETCH(QString, parameter);
+    QFETCH(QString, value);
+    QFETCH(int, code);
+    QFETCH(QString, reason);
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    v1::SubmitJobRequest request;
+    request.set_app_id(app.toStdString());
+    (*request.mutable_parameters()->mutable_fields())[parameter.toStdString()].set_string_value(
+        value.toStdString());
+    for (const bool validate_only : {true, false}) {
+      request.set_validate_only(validate_only);
+      const auto job = proxy.Submit(request);
+      QCOMPARE(static_cast<int>(job.status().code()), code);
+      QCOMPARE(QString::fromStdString(Reason(job.status())), reason);
+    }
+    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+    QCOMPARE(cluster.records().List({})->jobs_size(), 0);
+  }
+
+  void Submit_ValidateOnlyStartsNothing() {
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    v1::SubmitJobRequest request = Request("ein roter Ball 🔴 赤い玉");
+    request.set_validate_only(true);
+    const auto job = proxy.Submit(request);
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    QVERIFY(job->uid().empty() && job->name().empty());
+    QCOMPARE(cluster.records().List({})->jobs_size(), 0);
+  }
+
+  void Submit_IsRefusedAtTheQuotaAndTakenAgainAfterAnEnd() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1", 1);
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    const auto refused = proxy.Submit(Request());
+    QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(refused.status()), std::string("QUOTA"));
+    QVERIFY(base::GetReason(refused.status()).metadata.contains("retry_after_ms"));
+    // Nobody asks this proxy for the job: it finds out by itself.
+    v1::UpdateJobRequest failed;
+    failed.set_uid(job->uid());
+    failed.mutable_failed()->set_reason("STAGE_FAILED");
+    QVERIFY(cluster.records().Update(failed).ok());
+    QVERIFY(Eventually([&] { return proxy.service.jobs_in_flight() == 0; }));
+    QVERIFY(proxy.Submit(Request()).ok());
+  }
+
+  void Submit_WithoutInstanceIsUnavailable() {
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QCOMPARE(job.status().code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(Reason(job.status()), std::string("NO_INSTANCE"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+    QCOMPARE(cluster.records().List({})->jobs_size(), 0);
+  }
+
+  void Cancel_TellsTheInstances() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    v1::CancelJobRequest request;
+    request.set_name(job->name());
+    const auto cancelled = proxy.Call(&v1::GenerationService::Stub::CancelJob, request);
+    QVERIFY(cancelled.ok());
+    QCOMPARE(cancelled->state(), Job::CANCELLED);
+    QVERIFY(instance.WasCancelled(job->uid()));
+    QVERIFY(cluster.SendResult(job->uid(), "late").ok());
+    QCOMPARE(Reason(proxy.Fetch(job->name()).status()), std::string("JOB_CANCELLED"));
+  }
+
+  void Watch_EndsWithTheJob() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, 15s);
+    v1::WatchJobRequest request;
+    request.set_name(job->name());
+    const auto stream = proxy.stub->WatchJob(&context, request);
+    Job seen;
+    QVERIFY(stream->Read(&seen));
+    QVERIFY(cluster.SendResult(job->uid(), "video").ok());
+    while (stream->Read(&seen)) {
+    }
+    const grpc::Status status = stream->Finish();
+    QVERIFY2(status.ok(), status.error_message().c_str());
+    QCOMPARE(seen.state(), Job::SUCCEEDED);
+  }
+
+  void Everything_WorksWithOneDatabaseDead() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    const auto sent = cluster.SendResult(job->uid(), "video");
+    QVERIFY(sent.ok());
+    const std::string first = sent->endpoint.node_id();
+    const std::string second = first == "db-1" ? "db-2" : "db-1";
+    QVERIFY(Eventually(
+        [&] { return cluster.at(second).node->store().FindArtifact(job->uid(), "").ok(); }));
+    cluster.Kill(first);
+    QCOMPARE(proxy.Get(job->name())->state(), Job::SUCCEEDED);
+    QCOMPARE(*proxy.Fetch(job->name()), std::string("video"));
+    cluster.Forget(first);
+    const auto next = proxy.Submit(Request());
+    QVERIFY2(next.ok(), next.status().ToString().c_str());
+    QCOMPARE(proxy.Get(next->name())->state(), Job::QUEUED);
+    v1::ListJobsRequest list;
+    QCOMPARE(proxy.Call(&v1::GenerationService::Stub::ListJobs, list)->jobs_size(), 2);
+  }
+
+  void Result_ExpiresUnfetched() {
+    Cluster cluster(1);
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    QVERIFY(cluster.SendResult(job->uid(), "video").ok());
+    QVERIFY(Eventually([&] { return proxy.Get(job->name())->state() == Job::EXPIRED; }));
+    QCOMPARE(Reason(proxy.Fetch(job->name()).status()), std::string("RESULT_EXPIRED"));
+  }
+
+  void Delete_CancelsAndForgets() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    v1::DeleteJobRequest request;
+    request.set_name(job->name());
+    QVERIFY(proxy.Call(&v1::GenerationService::Stub::DeleteJob, request).ok());
+    QVERIFY(instance.WasCancelled(job->uid()));
+    const auto gone = proxy.Get(job->name());
+    QCOMPARE(gone.status().code(), absl::StatusCode::kNotFound);
+    QCOMPARE(Reason(gone.status()), std::string("JOB_UNKNOWN"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+  }
+
+  void Names_ThatAreMalformedAreRefused() {
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    for (const char* name : {"", "jobs/", "jobs/x", "job/018f2b1c-0000-4000-8000-0123456789ab",
+                             "018f2b1c-0000-4000-8000-0123456789ab"}) {
+      QCOMPARE(proxy.Get(name).status().code(), absl::StatusCode::kInvalidArgument);
+      QCOMPARE(proxy.Fetch(name).status().code(), absl::StatusCode::kInvalidArgument);
+    }
+    QCOMPARE(Reason(proxy.Get("jobs/018f2b1c-0000-4000-8000-0123456789ab").status()),
+             std::string("JOB_UNKNOWN"));
+  }
+
+  void GetJobTrace_JoinsSpansAndNamesWhoIsAway() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(Request());
+    QVERIFY(job.ok());
+    v1::GetJobTraceRequest request;
+    request.set_name(job->name());
+    const auto trace = proxy.Call(&v1::GenerationService::Stub::GetJobTrace, request);
+    QVERIFY(trace.ok());
+    bool admitted = false;
+    for (const v1::Span& span : trace->spans()) admitted = admitted || span.operation() == "admit";
+    QVERIFY(admitted);
+    // The instance and the databases of this test serve no telemetry.
+    QCOMPARE(trace->unreachable_nodes_size(), 3);
+    QCOMPARE(trace->unreachable_nodes(0), std::string("db-1"));
+  }
+};
+
+}  // namespace onepiece::proxy
+
+QTEST_GUILESS_MAIN(onepiece::proxy::ProxyServiceTest)
+#include "proxy_service_test.moc"
