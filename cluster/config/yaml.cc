@@ -117,9 +117,9 @@ class Reader {
   absl::Status ReadNumber(const YamlNode& value, const FieldDescriptor& field, const Setter& set) const;
 
   [[nodiscard]] absl::Status Expected(const YamlNode& value, const FieldDescriptor& field, const char* what) const {
-    const bool scalar = value.kind == Kind::kPlain || value.kind == Kind::kQuoted;
-    const std::string got =
-        value.kind == Kind::kQuoted ? "the text " + Quote(value.text) : scalar ? Quote(value.text) : Describe(value.kind);
+    std::string got = Describe(value.kind);
+    if (value.kind == Kind::kPlain) got = Quote(value.text);
+    if (value.kind == Kind::kQuoted) got = "the text " + Quote(value.text);
     return ErrorAt(name_, value.at, Quote(field.name()) + " takes " + what + ", not " + got);
   }
 

@@ -29,7 +29,8 @@ enum class Health { kNotServing, kServing };
 /// A server of synchronous services.
 ///
 /// Ownership  Borrows the services: they outlive Shutdown().
-/// Threading  Constructed, started and shut down by one thread; the rest is thread-safe. Handlers run on gRPC's threads.
+/// Threading  Constructed, started and shut down by one thread; the rest is thread-safe. Handlers run on gRPC's
+///            threads.
 /// Blocking   Shutdown() waits for the handlers; the destructor is Shutdown(0).
 class Server {
  public:

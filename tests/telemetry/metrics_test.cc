@@ -17,7 +17,8 @@ constexpr int kWaitMs = 20'000;
 QByteArray Scrape(const std::string& address) {
   const auto colon = address.rfind(':');
   QTcpSocket socket;
-  socket.connectToHost(QString::fromStdString(address.substr(0, colon)), static_cast<quint16>(std::stoi(address.substr(colon + 1))));
+  const auto port = static_cast<quint16>(std::stoi(address.substr(colon + 1)));
+  socket.connectToHost(QString::fromStdString(address.substr(0, colon)), port);
   if (!socket.waitForConnected(kWaitMs)) return {};
   socket.write("GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
   QByteArray answer;
