@@ -26,6 +26,11 @@ if(ONEPIECE_SANITIZE)
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;UBSAN_OPTIONS=halt_on_error=1 print_stacktrace=1")
 endif()
 
+if(ONEPIECE_FUZZ)
+  # Coverage of the code under test, not of the fuzz targets alone.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(spdlog REQUIRED)
