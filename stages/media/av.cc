@@ -11,12 +11,18 @@ namespace {
 
 constexpr int kIoBufferBytes = 64 * 1024;
 
-/// Where SEEK_SET, SEEK_CUR and SEEK_END lead in a file of `size` bytes; -1 when that is before its start.
+/// Where SEEK_SET, SEEK_CUR and SEEK_END lead in a file of `size` bytes; -1 when that is before its
+/// start.
 std::int64_t SeekTarget(std::int64_t offset, int whence, std::size_t position, std::size_t size) {
   switch (whence & ~AVSEEK_FORCE) {
-    case SEEK_CUR: offset += static_cast<std::int64_t>(position); break;
-    case SEEK_END: offset += static_cast<std::int64_t>(size); break;
-    default: break;
+    case SEEK_CUR:
+      offset += static_cast<std::int64_t>(position);
+      break;
+    case SEEK_END:
+      offset += static_cast<std::int64_t>(size);
+      break;
+    default:
+      break;
   }
   return offset < 0 ? -1 : offset;
 }
@@ -37,7 +43,8 @@ int WriteBytes(void* opaque, std::uint8_t* data, int size) {
 int ReadBytes(void* opaque, std::uint8_t* data, int size) {
   auto& reader = *static_cast<MemoryReader*>(opaque);
   if (reader.position >= reader.bytes.size()) return AVERROR_EOF;
-  const std::size_t count = std::min(static_cast<std::size_t>(size), reader.bytes.size() - reader.position);
+  const std::size_t count =
+      std::min(static_cast<std::size_t>(size), reader.bytes.size() - reader.position);
   std::memcpy(data, reader.bytes.data() + reader.position, count);
   reader.position += count;
   return static_cast<int>(count);
@@ -75,7 +82,8 @@ void QuietAv() { av_log_set_level(AV_LOG_FATAL); }
 Io OpenWriter(MemoryWriter& writer) {
   auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
   if (buffer == nullptr) return nullptr;
-  Io io(avio_alloc_context(buffer, kIoBufferBytes, 1, &writer, nullptr, &WriteBytes, &Seek<MemoryWriter>));
+  Io io(avio_alloc_context(buffer, kIoBufferBytes, 1, &writer, nullptr, &WriteBytes,
+                           &Seek<MemoryWriter>));
   if (io == nullptr) av_free(buffer);
   return io;
 }
@@ -83,15 +91,17 @@ Io OpenWriter(MemoryWriter& writer) {
 Io OpenReader(MemoryReader& reader) {
   auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
   if (buffer == nullptr) return nullptr;
-  Io io(avio_alloc_context(buffer, kIoBufferBytes, 0, &reader, &ReadBytes, nullptr, &Seek<MemoryReader>));
+  Io io(avio_alloc_context(buffer, kIoBufferBytes, 0, &reader, &ReadBytes, nullptr,
+                           &Seek<MemoryReader>));
   if (io == nullptr) av_free(buffer);
   return io;
 }
 
 Scaler MakeScaler(int width, int height, AVPixelFormat from, AVPixelFormat to) {
-  Scaler scaler(sws_getContext(width, height, from, width, height, to,
-                               SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP, nullptr,
-                               nullptr, nullptr));
+  Scaler scaler(
+      sws_getContext(width, height, from, width, height, to,
+                     SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP,
+                     nullptr, nullptr, nullptr));
   if (scaler == nullptr) return nullptr;
   // libswscale's default matrix is BT.601; the stream is marked BT.709, limited range.
   const int* bt709 = sws_getCoefficients(SWS_CS_ITU709);

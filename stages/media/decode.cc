@@ -10,7 +10,9 @@ absl::Status BadVideo(std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_VIDEO", message);
 }
 
-absl::Status BadVideo(std::string_view what, int code) { return BadVideo(base::Message(AvError(code, what))); }
+absl::Status BadVideo(std::string_view what, int code) {
+  return BadVideo(base::Message(AvError(code, what)));
+}
 
 /// One video file being read.
 class Reader {
@@ -30,12 +32,14 @@ class Reader {
       return BadVideo("not a video", code);  // Freed by libav.
     }
     demuxer_.reset(demuxer);
-    if (const int code = avformat_find_stream_info(demuxer, nullptr); code < 0) return BadVideo("no streams", code);
+    if (const int code = avformat_find_stream_info(demuxer, nullptr); code < 0)
+      return BadVideo("no streams", code);
     const AVCodec* decoder = nullptr;
     stream_index_ = av_find_best_stream(demuxer, AVMEDIA_TYPE_VIDEO, -1, -1, &decoder, 0);
     if (stream_index_ < 0) return BadVideo("no video stream", stream_index_);
     const AVStream& stream = *demuxer->streams[stream_index_];
-    frames_.fps = av_q2d(stream.avg_frame_rate.num > 0 ? stream.avg_frame_rate : stream.r_frame_rate);
+    frames_.fps =
+        av_q2d(stream.avg_frame_rate.num > 0 ? stream.avg_frame_rate : stream.r_frame_rate);
     codec_.reset(avcodec_alloc_context3(decoder));
     packet_.reset(av_packet_alloc());
     frame_.reset(av_frame_alloc());
@@ -44,7 +48,8 @@ class Reader {
       return BadVideo("decoder", code);
     }
     codec_->thread_count = 1;
-    if (const int code = avcodec_open2(codec_.get(), decoder, nullptr); code < 0) return BadVideo("decoder", code);
+    if (const int code = avcodec_open2(codec_.get(), decoder, nullptr); code < 0)
+      return BadVideo("decoder", code);
     return absl::OkStatus();
   }
 
@@ -65,7 +70,8 @@ class Reader {
  private:
   /// Decodes a packet, or the end when null, and keeps every frame that is ready.
   absl::Status Send(const AVPacket* packet) {
-    if (const int code = avcodec_send_packet(codec_.get(), packet); code < 0) return BadVideo("damaged video", code);
+    if (const int code = avcodec_send_packet(codec_.get(), packet); code < 0)
+      return BadVideo("damaged video", code);
     while (true) {
       const int code = avcodec_receive_frame(codec_.get(), frame_.get());
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return absl::OkStatus();
@@ -78,19 +84,22 @@ class Reader {
     if (frames_.count == 0) {
       frames_.width = frame_->width;
       frames_.height = frame_->height;
-      if (frames_.width > kMaxSide || frames_.height > kMaxSide) return BadVideo("the video is too large");
-      scaler_ = MakeScaler(frame_->width, frame_->height, static_cast<AVPixelFormat>(frame_->format),
-                           AV_PIX_FMT_RGB24);
+      if (frames_.width > kMaxSide || frames_.height > kMaxSide)
+        return BadVideo("the video is too large");
+      scaler_ = MakeScaler(frame_->width, frame_->height,
+                           static_cast<AVPixelFormat>(frame_->format), AV_PIX_FMT_RGB24);
       if (scaler_ == nullptr) return BadVideo("unknown pixel format");
       format_ = frame_->format;
     }
-    if (frame_->width != frames_.width || frame_->height != frames_.height || frame_->format != format_) {
+    if (frame_->width != frames_.width || frame_->height != frames_.height ||
+        frame_->format != format_) {
       return BadVideo("the picture's size changes inside the video");
     }
     if (++frames_.count > kMaxFrames) return BadVideo("the video has too many frames");
     const auto frame_bytes = static_cast<std::size_t>(frames_.width * frames_.height * 3);
     frames_.rgb.resize(frames_.rgb.size() + frame_bytes);
-    auto* rgb = reinterpret_cast<std::uint8_t*>(frames_.rgb.data() + frames_.rgb.size() - frame_bytes);
+    auto* rgb =
+        reinterpret_cast<std::uint8_t*>(frames_.rgb.data() + frames_.rgb.size() - frame_bytes);
     const int stride = frame_->width * 3;
     sws_scale(scaler_.get(), frame_->data, frame_->linesize, 0, frame_->height, &rgb, &stride);
     return absl::OkStatus();

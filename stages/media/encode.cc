@@ -14,9 +14,9 @@ absl::Status BadFrames(std::string message) {
 absl::Status CheckFrames(const FramesView& frames) {
   for (const std::int64_t side : {frames.height, frames.width}) {
     if (side < kMinSide || side > kMaxSide) {
-      return BadFrames("frames of " + std::to_string(frames.width) + "x" + std::to_string(frames.height) +
-                       " cannot be encoded; sides go from " + std::to_string(kMinSide) + " to " +
-                       std::to_string(kMaxSide));
+      return BadFrames("frames of " + std::to_string(frames.width) + "x" +
+                       std::to_string(frames.height) + " cannot be encoded; sides go from " +
+                       std::to_string(kMinSide) + " to " + std::to_string(kMaxSide));
     }
   }
   if (frames.count < 1 || frames.count > kMaxFrames) {
@@ -25,14 +25,15 @@ absl::Status CheckFrames(const FramesView& frames) {
   }
   const auto expected = static_cast<std::uint64_t>(frames.count * frames.height * frames.width * 3);
   if (frames.rgb.size() != expected) {
-    return BadFrames("frames hold " + std::to_string(frames.rgb.size()) + " bytes where their shape needs " +
-                     std::to_string(expected));
+    return BadFrames("frames hold " + std::to_string(frames.rgb.size()) +
+                     " bytes where their shape needs " + std::to_string(expected));
   }
   return absl::OkStatus();
 }
 
 const std::uint8_t* FrameBytes(const FramesView& frames, std::int64_t index) {
-  return reinterpret_cast<const std::uint8_t*>(frames.rgb.data()) + index * frames.height * frames.width * 3;
+  return reinterpret_cast<const std::uint8_t*>(frames.rgb.data()) +
+         index * frames.height * frames.width * 3;
 }
 
 absl::StatusOr<Frame> AllocateFrame(const AVCodecContext& codec) {
@@ -47,8 +48,10 @@ absl::StatusOr<Frame> AllocateFrame(const AVCodecContext& codec) {
   return frame;
 }
 
-/// Opens a read handle on the bytes written so far: that is how the mp4 muxer moves its index to the front.
-int OpenForReading(AVFormatContext* muxer, AVIOContext** io, const char*, int flags, AVDictionary**) {
+/// Opens a read handle on the bytes written so far: that is how the mp4 muxer moves its index to
+/// the front.
+int OpenForReading(AVFormatContext* muxer, AVIOContext** io, const char*, int flags,
+                   AVDictionary**) {
   if ((flags & AVIO_FLAG_WRITE) != 0) return AVERROR(ENOSYS);
   auto& files = *static_cast<std::pair<MemoryWriter*, MemoryReader>*>(muxer->opaque);
   files.second = {std::as_bytes(std::span(files.first->bytes)), 0};
@@ -72,7 +75,8 @@ class Mp4Writer {
   /// Encodes a frame whose rows are `stride` bytes apart.
   absl::Status Add(const std::uint8_t* rgb, int stride) {
     // The encoder may keep a reference to the last frame.
-    if (const int code = av_frame_make_writable(frame_.get()); code < 0) return AvError(code, "frame");
+    if (const int code = av_frame_make_writable(frame_.get()); code < 0)
+      return AvError(code, "frame");
     sws_scale(scaler_.get(), &rgb, &stride, 0, codec_->height, frame_->data, frame_->linesize);
     frame_->pts = next_pts_++;
     return Send(frame_.get());
@@ -80,7 +84,8 @@ class Mp4Writer {
 
   absl::StatusOr<std::string> Finish() {
     ONEPIECE_RETURN_IF_ERROR(Send(nullptr));
-    if (const int code = av_write_trailer(muxer_.get()); code < 0) return AvError(code, "mp4 index");
+    if (const int code = av_write_trailer(muxer_.get()); code < 0)
+      return AvError(code, "mp4 index");
     avio_flush(io_.get());
     if (io_->error < 0) return AvError(io_->error, "mp4");
     return std::move(file_.bytes);
@@ -90,7 +95,8 @@ class Mp4Writer {
   absl::Status OpenEncoder(int width, int height, int fps) {
     const AVCodec* encoder = avcodec_find_encoder_by_name("libx264");
     if (encoder == nullptr) {
-      return base::MakeError(absl::StatusCode::kUnimplemented, "NO_ENCODER", "this libav has no libx264");
+      return base::MakeError(absl::StatusCode::kUnimplemented, "NO_ENCODER",
+                             "this libav has no libx264");
     }
     codec_.reset(avcodec_alloc_context3(encoder));
     if (codec_ == nullptr) return OutOfMemory("H.264 encoder");
@@ -122,7 +128,8 @@ class Mp4Writer {
 
   absl::Status OpenMuxer() {
     AVFormatContext* muxer = nullptr;
-    if (const int code = avformat_alloc_output_context2(&muxer, nullptr, "mp4", nullptr); code < 0) {
+    if (const int code = avformat_alloc_output_context2(&muxer, nullptr, "mp4", nullptr);
+        code < 0) {
       return AvError(code, "mp4");
     }
     muxer_.reset(muxer);
@@ -136,7 +143,8 @@ class Mp4Writer {
     muxer_->io_close2 = &CloseAfterReading;
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = codec_->framerate;
-    if (const int code = avcodec_parameters_from_context(stream_->codecpar, codec_.get()); code < 0) {
+    if (const int code = avcodec_parameters_from_context(stream_->codecpar, codec_.get());
+        code < 0) {
       return AvError(code, "mp4");
     }
     AVDictionary* options = nullptr;
@@ -148,7 +156,8 @@ class Mp4Writer {
 
   /// Sends a frame, or the end when null, and writes every packet that is ready.
   absl::Status Send(const AVFrame* frame) {
-    if (const int code = avcodec_send_frame(codec_.get(), frame); code < 0) return AvError(code, "H.264");
+    if (const int code = avcodec_send_frame(codec_.get(), frame); code < 0)
+      return AvError(code, "H.264");
     while (true) {
       const int code = avcodec_receive_packet(codec_.get(), packet_.get());
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return absl::OkStatus();
@@ -156,7 +165,8 @@ class Mp4Writer {
       packet_->duration = 1;  // Without it the last frame has no length and players drop it.
       packet_->stream_index = stream_->index;
       av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
-      if (const int written = av_interleaved_write_frame(muxer_.get(), packet_.get()); written < 0) {
+      if (const int written = av_interleaved_write_frame(muxer_.get(), packet_.get());
+          written < 0) {
         return AvError(written, "mp4 data");
       }
     }
@@ -200,7 +210,8 @@ absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t ind
   QuietAv();
   const AVCodec* encoder = avcodec_find_encoder(AV_CODEC_ID_PNG);
   if (encoder == nullptr) {
-    return base::MakeError(absl::StatusCode::kUnimplemented, "NO_ENCODER", "this libav has no png encoder");
+    return base::MakeError(absl::StatusCode::kUnimplemented, "NO_ENCODER",
+                           "this libav has no png encoder");
   }
   CodecContext codec(avcodec_alloc_context3(encoder));
   Packet packet(av_packet_alloc());
@@ -210,17 +221,22 @@ absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t ind
   codec->pix_fmt = AV_PIX_FMT_RGB24;
   codec->time_base = {1, 1};
   codec->thread_count = 1;
-  if (const int code = avcodec_open2(codec.get(), encoder, nullptr); code < 0) return AvError(code, "png encoder");
+  if (const int code = avcodec_open2(codec.get(), encoder, nullptr); code < 0)
+    return AvError(code, "png encoder");
   ONEPIECE_ASSIGN_OR_RETURN(const Frame frame, AllocateFrame(*codec));
   const auto row_bytes = static_cast<std::size_t>(frames.width * 3);
   for (int y = 0; y < codec->height; ++y) {
     std::memcpy(frame->data[0] + static_cast<std::ptrdiff_t>(y) * frame->linesize[0],
                 FrameBytes(frames, index) + static_cast<std::size_t>(y) * row_bytes, row_bytes);
   }
-  if (const int code = avcodec_send_frame(codec.get(), frame.get()); code < 0) return AvError(code, "png");
-  if (const int code = avcodec_send_frame(codec.get(), nullptr); code < 0) return AvError(code, "png");
-  if (const int code = avcodec_receive_packet(codec.get(), packet.get()); code < 0) return AvError(code, "png");
-  return std::string(reinterpret_cast<const char*>(packet->data), static_cast<std::size_t>(packet->size));
+  if (const int code = avcodec_send_frame(codec.get(), frame.get()); code < 0)
+    return AvError(code, "png");
+  if (const int code = avcodec_send_frame(codec.get(), nullptr); code < 0)
+    return AvError(code, "png");
+  if (const int code = avcodec_receive_packet(codec.get(), packet.get()); code < 0)
+    return AvError(code, "png");
+  return std::string(reinterpret_cast<const char*>(packet->data),
+                     static_cast<std::size_t>(packet->size));
 }
 
 }  // namespace onepiece::media

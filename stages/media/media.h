@@ -1,7 +1,7 @@
 // Video frames ↔ mp4 and png bytes in memory, through libav. No temporary files, no LibTorch.
 //
-// All functions are thread-safe, block for the time of the work, and start no threads: one encoder thread makes the
-// same bytes of the same frames every time.
+// All functions are thread-safe, block for the time of the work, and start no threads: one encoder
+// thread makes the same bytes of the same frames every time.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,9 @@ struct Frames {
   std::int64_t count = 0, height = 0, width = 0;
   double fps = 0;
 
-  [[nodiscard]] FramesView view() const { return {std::as_bytes(std::span(rgb)), count, height, width}; }
+  [[nodiscard]] FramesView view() const {
+    return {std::as_bytes(std::span(rgb)), count, height, width};
+  }
 };
 
 inline constexpr int kDefaultFps = 16;
@@ -34,12 +36,14 @@ inline constexpr int kMaxFps = 240;
 inline constexpr std::int64_t kMinSide = 16, kMaxSide = 8192;
 inline constexpr std::int64_t kMaxFrames = 4096;
 
-/// H.264 in mp4 that plays anywhere: yuv420p, BT.709, no B-frames, index before the data. 4:2:0 needs even sides:
-/// an odd last row or column is left out. Errors: INVALID_ARGUMENT (sizes or fps out of bounds, or they do not fit
-/// the bytes), RESOURCE_EXHAUSTED (memory), INTERNAL (libav's words).
+/// H.264 in mp4 that plays anywhere: yuv420p, BT.709, no B-frames, index before the data. 4:2:0
+/// needs even sides: an odd last row or column is left out. Errors: INVALID_ARGUMENT (sizes or fps
+/// out of bounds, or they do not fit the bytes), RESOURCE_EXHAUSTED (memory), INTERNAL (libav's
+/// words).
 absl::StatusOr<std::string> EncodeMp4(const FramesView& frames, int fps = kDefaultFps);
 
-/// Frame `index` as png, lossless, any parity of sides. Errors: as EncodeMp4, OUT_OF_RANGE (no such frame).
+/// Frame `index` as png, lossless, any parity of sides. Errors: as EncodeMp4, OUT_OF_RANGE (no such
+/// frame).
 absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t index);
 
 /// The frames of the video stream of `file` (mp4 or png), in display order.

@@ -24,7 +24,8 @@ absl::StatusOr<Value> Within(std::string_view name, Value value, Value minimum, 
 
 absl::Status BadParameter(std::string_view name, std::string_view what) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PARAMETER",
-                         std::string(name) + ": " + std::string(what), {{"field", std::string(name)}});
+                         std::string(name) + ": " + std::string(what),
+                         {{"field", std::string(name)}});
 }
 
 absl::StatusOr<std::string> StringParameter(const Parameters& parameters, std::string_view name,
@@ -52,8 +53,9 @@ absl::StatusOr<std::int64_t> IntParameter(const Parameters& parameters, std::str
   return Within(name, *number, minimum, maximum);
 }
 
-absl::StatusOr<double> NumberParameter(const Parameters& parameters, std::string_view name, double minimum,
-                                       double maximum, std::optional<double> fallback) {
+absl::StatusOr<double> NumberParameter(const Parameters& parameters, std::string_view name,
+                                       double minimum, double maximum,
+                                       std::optional<double> fallback) {
   const auto* value = Find(parameters, name);
   if (value == nullptr) {
     if (fallback) return *fallback;

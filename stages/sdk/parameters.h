@@ -1,7 +1,7 @@
 // Job parameters as a stage reads them: typed, bounded, with errors that name the parameter.
 //
-// All functions are thread-safe. A missing parameter takes `fallback`, or is an error where there is none.
-// Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and metadata field=NAME.
+// All functions are thread-safe. A missing parameter takes `fallback`, or is an error where there
+// is none. Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and metadata field=NAME.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ absl::StatusOr<std::int64_t> IntParameter(const Parameters& parameters, std::str
                                           std::int64_t minimum, std::int64_t maximum,
                                           std::optional<std::int64_t> fallback = {});
 /// Takes integers too; minimum ≤ value ≤ maximum, never NaN.
-absl::StatusOr<double> NumberParameter(const Parameters& parameters, std::string_view name, double minimum,
-                                       double maximum, std::optional<double> fallback = {});
+absl::StatusOr<double> NumberParameter(const Parameters& parameters, std::string_view name,
+                                       double minimum, double maximum,
+                                       std::optional<double> fallback = {});
 /// The error that these functions return: "NAME: what is wrong".
 absl::Status BadParameter(std::string_view name, std::string_view what);
 

@@ -32,7 +32,8 @@ std::string LastDlError() {
 }  // namespace
 
 std::string PluginLoader::DefaultDirectory() {
-  if (const char* directory = std::getenv("ONEPIECE_PLUGIN_DIR"); directory != nullptr && *directory != '\0') {
+  if (const char* directory = std::getenv("ONEPIECE_PLUGIN_DIR");
+      directory != nullptr && *directory != '\0') {
     return directory;
   }
   std::error_code error;
@@ -54,8 +55,8 @@ absl::Status PluginLoader::LoadFile(const std::string& path) {
   }
   const PluginEntry entry = entry_point();
   if (entry.abi != kPluginAbi) {
-    return Refuse(path, "it was built for plug-in ABI " + std::to_string(entry.abi) + ", this program has " +
-                            std::to_string(kPluginAbi));
+    return Refuse(path, "it was built for plug-in ABI " + std::to_string(entry.abi) +
+                            ", this program has " + std::to_string(kPluginAbi));
   }
   if (entry.plugin == nullptr) return Refuse(path, "its entry point returned no plug-in");
 
@@ -65,9 +66,10 @@ absl::Status PluginLoader::LoadFile(const std::string& path) {
   }
   for (const StageInfo& info : entry.plugin->Stages()) {
     if (!names.insert(info.name).second) {
-      return base::MakeError(absl::StatusCode::kAlreadyExists, "DUPLICATE_STAGE",
-                             "stage plug-in " + path + ": stage " + info.name + " is loaded already",
-                             {{"stage", info.name}});
+      return base::MakeError(
+          absl::StatusCode::kAlreadyExists, "DUPLICATE_STAGE",
+          "stage plug-in " + path + ": stage " + info.name + " is loaded already",
+          {{"stage", info.name}});
     }
   }
   plugins_.push_back({path, entry.plugin});
@@ -77,11 +79,14 @@ absl::Status PluginLoader::LoadFile(const std::string& path) {
 absl::Status PluginLoader::LoadDirectory(const std::string& directory) {
   std::error_code error;
   std::vector<std::string> paths;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
     if (entry->path().extension() == ".so") paths.push_back(entry->path().string());
   }
-  if (error) return NotFound("PLUGIN_NOT_FOUND", "stage plug-ins in " + directory + ": " + error.message());
-  if (paths.empty()) return NotFound("PLUGIN_NOT_FOUND", "there are no stage plug-ins in " + directory);
+  if (error)
+    return NotFound("PLUGIN_NOT_FOUND", "stage plug-ins in " + directory + ": " + error.message());
+  if (paths.empty())
+    return NotFound("PLUGIN_NOT_FOUND", "there are no stage plug-ins in " + directory);
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) ONEPIECE_RETURN_IF_ERROR(LoadFile(path));
   return absl::OkStatus();
@@ -91,10 +96,11 @@ absl::StatusOr<std::unique_ptr<Stage>> PluginLoader::Create(std::string_view sta
   std::string known;
   for (const LoadedPlugin& loaded : plugins_) {
     if (auto created = loaded.plugin->Create(stage); created != nullptr) return created;
-    for (const StageInfo& info : loaded.plugin->Stages()) known += (known.empty() ? "" : ", ") + info.name;
+    for (const StageInfo& info : loaded.plugin->Stages())
+      known += (known.empty() ? "" : ", ") + info.name;
   }
-  return NotFound("STAGE_NOT_FOUND", "no plug-in has a stage \"" + std::string(stage) + "\"; there are: " +
-                                         (known.empty() ? "none" : known));
+  return NotFound("STAGE_NOT_FOUND", "no plug-in has a stage \"" + std::string(stage) +
+                                         "\"; there are: " + (known.empty() ? "none" : known));
 }
 
 absl::StatusOr<const ModelTools*> PluginLoader::Tools() const {

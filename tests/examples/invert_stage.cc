@@ -26,10 +26,11 @@ class InvertStage final : public sdk::Stage {
 
   absl::Status Load(const sdk::LoadOptions&) override { return absl::OkStatus(); }
 
-  absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext& context,
-                                                 const std::vector<sdk::Artifact>& inputs) override {
-    ONEPIECE_ASSIGN_OR_RETURN(const double strength,
-                              sdk::NumberParameter(context.parameters(), "strength", 0, 1, /*fallback=*/1));
+  absl::StatusOr<std::vector<sdk::Artifact>> Run(
+      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs) override {
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const double strength,
+        sdk::NumberParameter(context.parameters(), "strength", 0, 1, /*fallback=*/1));
     const sdk::Artifact& frames = *onepiece::message::FindArtifact(inputs, "frames");
     if (frames.dtype != DType::kU8 || frames.shape.size() != 4) {
       return onepiece::base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_INPUT",
@@ -41,13 +42,17 @@ class InvertStage final : public sdk::Stage {
     for (std::size_t frame = 0; frame < count; ++frame) {
       for (std::size_t i = frame * frame_bytes; i < (frame + 1) * frame_bytes; ++i) {
         const double value = static_cast<unsigned char>(pixels[i]);
-        pixels[i] = static_cast<char>(static_cast<unsigned char>(value + strength * (255 - 2 * value) + 0.5));
+        pixels[i] = static_cast<char>(
+            static_cast<unsigned char>(value + strength * (255 - 2 * value) + 0.5));
       }
       // Somebody may watch, and somebody may have cancelled the job.
-      ONEPIECE_RETURN_IF_ERROR(context.Progress(static_cast<int>(frame) + 1, static_cast<int>(count)));
+      ONEPIECE_RETURN_IF_ERROR(
+          context.Progress(static_cast<int>(frame) + 1, static_cast<int>(count)));
     }
-    return std::vector<sdk::Artifact>{
-        {.name = "inverted", .dtype = DType::kU8, .shape = frames.shape, .data = Buffer::FromString(std::move(pixels))}};
+    return std::vector<sdk::Artifact>{{.name = "inverted",
+                                       .dtype = DType::kU8,
+                                       .shape = frames.shape,
+                                       .data = Buffer::FromString(std::move(pixels))}};
   }
 
   void Unload() override {}

@@ -1,5 +1,4 @@
 #include <QtTest>
-
 #include <string>
 #include <vector>
 
@@ -40,7 +39,8 @@ class InvertStageTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const absl::Status status = loader_.LoadDirectory(ONEPIECE_BINARY_DIR "/tests/plugins/examples");
+    const absl::Status status =
+        loader_.LoadDirectory(ONEPIECE_BINARY_DIR "/tests/plugins/examples");
     QVERIFY2(status.ok(), status.ToString().c_str());
     auto stage = loader_.Create("invert");
     QVERIFY2(stage.ok(), stage.status().ToString().c_str());
@@ -62,13 +62,16 @@ class InvertStageTest : public QObject {
   }
 
   void Guide_ShowsThisStage() {
-    QFile guide(ONEPIECE_SOURCE_DIR "/docs/stage-authors.md"), source(ONEPIECE_SOURCE_DIR "/tests/examples/invert_stage.cc");
+    QFile guide(ONEPIECE_SOURCE_DIR "/docs/stage-authors.md"),
+        source(ONEPIECE_SOURCE_DIR "/tests/examples/invert_stage.cc");
     QVERIFY(guide.open(QIODevice::ReadOnly) && source.open(QIODevice::ReadOnly));
     const QByteArray code = source.readAll();
-    const QByteArray stage = code.mid(code.indexOf("class InvertStage"),
-                                      code.indexOf("class InvertPlugin") - code.indexOf("class InvertStage"));
+    const QByteArray stage =
+        code.mid(code.indexOf("class InvertStage"),
+                 code.indexOf("class InvertPlugin") - code.indexOf("class InvertStage"));
     QVERIFY(stage.size() > 500);
-    QVERIFY2(guide.readAll().contains(stage.trimmed()), "copy the stage into docs/stage-authors.md");
+    QVERIFY2(guide.readAll().contains(stage.trimmed()),
+             "copy the stage into docs/stage-authors.md");
   }
 
   void Run_ZeroStrengthChangesNothing() {
@@ -87,7 +90,8 @@ class InvertStageTest : public QObject {
 
   void Run_RefusesWhatItCannotTake() {
     TestContext too_strong({{"strength", 1.5}});
-    QCOMPARE(stage_->Run(too_strong, TwoFrames()).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(stage_->Run(too_strong, TwoFrames()).status().code(),
+             absl::StatusCode::kInvalidArgument);
     TestContext context({});
     std::vector<Artifact> flat = TwoFrames();
     flat[0].shape = {6};

@@ -1,7 +1,6 @@
 #include "stages/media/media.h"
 
 #include <QtTest>
-
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -11,11 +10,13 @@ namespace {
 
 /// A red square of side 16 that moves right by 3 pixels a frame, on black.
 Frames MovingSquare(std::int64_t count, std::int64_t height, std::int64_t width) {
-  Frames frames{std::string(static_cast<std::size_t>(count * height * width * 3), '\0'), count, height, width, 16};
+  Frames frames{std::string(static_cast<std::size_t>(count * height * width * 3), '\0'), count,
+                height, width, 16};
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t y = 16; y < 32; ++y) {
       for (std::int64_t x = 8 + 3 * t; x < 24 + 3 * t && x < width; ++x) {
-        frames.rgb[static_cast<std::size_t>(((t * height + y) * width + x) * 3)] = static_cast<char>(230);
+        frames.rgb[static_cast<std::size_t>(((t * height + y) * width + x) * 3)] =
+            static_cast<char>(230);
       }
     }
   }
@@ -101,7 +102,8 @@ class MediaTest : public QObject {
     view.count = 0;
     QCOMPARE(EncodeMp4(view).status().code(), absl::StatusCode::kInvalidArgument);
     QCOMPARE(EncodeMp4(frames.view(), 0).status().code(), absl::StatusCode::kInvalidArgument);
-    QCOMPARE(EncodeMp4(frames.view(), kMaxFps + 1).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(EncodeMp4(frames.view(), kMaxFps + 1).status().code(),
+             absl::StatusCode::kInvalidArgument);
     QCOMPARE(EncodePng(frames.view(), 3).status().code(), absl::StatusCode::kOutOfRange);
     QCOMPARE(EncodePng({frames.view().rgb.first(15 * 15 * 3), 1, 15, 15}, 0).status().code(),
              absl::StatusCode::kInvalidArgument);
@@ -111,7 +113,8 @@ class MediaTest : public QObject {
     const auto file = EncodeMp4(MovingSquare(9, 64, 64).view());
     QVERIFY(file.ok());
     QCOMPARE(Decode({}).status().code(), absl::StatusCode::kInvalidArgument);
-    QCOMPARE(Decode(Bytes(std::string(5000, 'x'))).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(Decode(Bytes(std::string(5000, 'x'))).status().code(),
+             absl::StatusCode::kInvalidArgument);
     QCOMPARE(Decode(Bytes(file->substr(0, file->find("mdat")))).status().code(),
              absl::StatusCode::kInvalidArgument);
   }

@@ -7,9 +7,12 @@ namespace sdk = onepiece::sdk;
 
 class NothingStage final : public sdk::Stage {
  public:
-  sdk::StageInfo Info() const override { return {.name = "nothing", .description = "makes no artifacts"}; }
+  sdk::StageInfo Info() const override {
+    return {.name = "nothing", .description = "makes no artifacts"};
+  }
   absl::Status Load(const sdk::LoadOptions&) override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext&, const std::vector<sdk::Artifact>&) override {
+  absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext&,
+                                                 const std::vector<sdk::Artifact>&) override {
     return std::vector<sdk::Artifact>();
   }
   void Unload() override {}

@@ -1,7 +1,6 @@
 #include "stages/sdk/parameters.h"
 
 #include <QtTest>
-
 #include <cmath>
 
 #include "cluster/base/status.h"
