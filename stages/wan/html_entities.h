@@ -7,10 +7,10 @@
 namespace onepiece::wan {
 
 struct HtmlEntity {
-  std::string_view name;          ///< Without '&' and ';'.
-  char32_t first = 0;             ///< The character it stands for ...
-  char32_t second = 0;            ///< ... and the one after it; 0 for most.
-  bool without_semicolon = false; ///< HTML takes it without ';' too.
+  std::string_view name;           ///< Without '&' and ';'.
+  char32_t first = 0;              ///< The character it stands for ...
+  char32_t second = 0;             ///< ... and the one after it; 0 for most.
+  bool without_semicolon = false;  ///< HTML takes it without ';' too.
 };
 
 /// Longest name, and longest of those that do without a semicolon, in bytes.

@@ -43,21 +43,25 @@ std::int32_t FindInvalidUtf8(std::string_view text) {
 char32_t NumericReference(std::uint32_t number) {
   // 0x80 to 0x9F mean Windows-1252, where that has a character.
   static constexpr std::array<char16_t, 32> kWindows1252 = {
-      0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6, 0x2030, 0x160,
+      0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
       0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
-      0x2013, 0x2014, 0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E, 0x178};
+      0x2013, 0x2014, 0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
   if (number >= 0x80 && number <= 0x9F) return kWindows1252[number - 0x80];
   if (number == 0 || number > 0x10FFFF || U_IS_SURROGATE(number)) return 0xFFFD;
-  const bool control = number < 0x20 && number != '\t' && number != '\n' && number != '\f' && number != '\r';
+  const bool control =
+      number < 0x20 && number != '\t' && number != '\n' && number != '\f' && number != '\r';
   if (control || number == 0x7F || U_IS_UNICODE_NONCHAR(number)) return 0;
   return number;
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsHexDigit(char c) { return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-bool IsAlphanumeric(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool IsAlphanumeric(char c) {
+  return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
-/// Resolves the numeric reference that `text` ("&#...") starts with into `out`; returns its length, 0 when it is none.
+/// Resolves the numeric reference that `text` ("&#...") starts with into `out`; returns its length,
+/// 0 when it is none.
 std::size_t ResolveNumber(std::string_view text, std::string& out) {
   const bool hex = text.size() > 2 && (text[2] == 'x' || text[2] == 'X');
   std::size_t end = hex ? 3 : 2;
@@ -66,11 +70,13 @@ std::size_t ResolveNumber(std::string_view text, std::string& out) {
   for (; end < text.size() && (hex ? IsHexDigit(text[end]) : IsDigit(text[end])); ++end) {
     const char c = text[end];
     const std::uint32_t digit = IsDigit(c) ? c - '0' : (c | 0x20) - 'a' + 10;
-    number = std::min<std::uint32_t>(number * (hex ? 16 : 10) + digit, 0x110000);  // More digits change nothing.
+    number = std::min<std::uint32_t>(number * (hex ? 16 : 10) + digit,
+                                     0x110000);  // More digits change nothing.
   }
   if (end == digits) return 0;
   if (end < text.size() && text[end] == ';') ++end;
-  if (const char32_t character = NumericReference(number); character != 0) AppendUtf8(out, character);
+  if (const char32_t character = NumericReference(number); character != 0)
+    AppendUtf8(out, character);
   return end;
 }
 
@@ -85,7 +91,8 @@ std::size_t ResolveName(std::string_view text, std::string& out) {
     used = end + 1;
   } else {
     // The longest prefix that does without a semicolon: "&notit;" is "¬it;".
-    for (std::size_t length = std::min(name.size(), kLongestBareHtmlEntity); length >= 2; --length) {
+    for (std::size_t length = std::min(name.size(), kLongestBareHtmlEntity); length >= 2;
+         --length) {
       entity = FindHtmlEntity(name.substr(0, length));
       if (entity != nullptr && entity->without_semicolon) {
         used = length + 1;
@@ -99,7 +106,8 @@ std::size_t ResolveName(std::string_view text, std::string& out) {
   return used;
 }
 
-/// White space of Unicode together with the four ASCII separators, as the reference's regular expression has it.
+/// White space of Unicode together with the four ASCII separators, as the reference's regular
+/// expression has it.
 bool IsSpace(UChar32 character) {
   return u_isUWhiteSpace(character) || (character >= 0x1C && character <= 0x1F);
 }
@@ -158,7 +166,8 @@ absl::StatusOr<std::string> CleanPrompt(std::string_view prompt) {
   std::string composed;
   if (U_SUCCESS(error)) {
     icu::StringByteSink<std::string> sink(&composed);
-    nfc->normalizeUTF8(0, {prompt.data(), static_cast<std::int32_t>(prompt.size())}, sink, nullptr, error);
+    nfc->normalizeUTF8(0, {prompt.data(), static_cast<std::int32_t>(prompt.size())}, sink, nullptr,
+                       error);
   }
   if (U_FAILURE(error)) {
     return base::MakeError(absl::StatusCode::kInternal, "ICU_FAILED",

@@ -1,26 +1,76 @@
-// The sentencepiece library behind a door of its own: its header declares an absl::string_view that clashes with
-// Abseil's, so no file may include both. Private to stages/wan.
+// Reader of sentencepiece's unigram models: text → ids, as the sentencepiece library does it.
+//
+// Debian's libsentencepiece exports a private copy of an old protobuf, which breaks every process
+// that holds the real one (docs/decisions/0004-own-sentencepiece-reader.md). Private to stages/wan.
 #pragma once
 
-#include <memory>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace onepiece::wan {
 
-/// A sentencepiece model. Const methods are thread-safe.
+/// A unigram model. Immutable; const methods are thread-safe.
 class SentencePieces {
  public:
-  /// Null when the bytes are no model; then `error` says why.
-  static std::unique_ptr<SentencePieces> Parse(std::string_view model, std::string& error);
-  virtual ~SentencePieces() = default;
-  /// False on failure; then `error` says why.
-  virtual bool Encode(std::string_view text, std::vector<int>& ids, std::string& error) const = 0;
-  [[nodiscard]] virtual int pad_id() const = 0;
-  [[nodiscard]] virtual int eos_id() const = 0;
-  [[nodiscard]] virtual int unk_id() const = 0;
-  [[nodiscard]] virtual int size() const = 0;
+  enum class Type : std::uint8_t {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6
+  };
+
+  /// Reads a serialised ModelProto. Errors: INVALID_ARGUMENT BAD_TOKENIZER (malformed),
+  /// UNIMPLEMENTED BAD_TOKENIZER (no unigram model, or options that T5 models do not use).
+  static absl::StatusOr<SentencePieces> Parse(std::string_view model);
+
+  /// Ids of `text`, which should be UTF-8; other bytes become U+FFFD. Time is linear in its length.
+  [[nodiscard]] std::vector<int> Encode(std::string_view text) const;
+
+  [[nodiscard]] int size() const { return static_cast<int>(pieces_.size()); }
+  [[nodiscard]] std::string_view piece(int id) const { return At(id).text; }
+  [[nodiscard]] Type type(int id) const { return At(id).type; }
+
+ private:
+  struct Piece {
+    std::string text;
+    float score = 0;
+    Type type = Type::kNormal;
+  };
+  /// Texts in byte order with their ids; walked one byte at a time.
+  using SortedTexts = std::vector<std::pair<std::string, int>>;
+
+  SentencePieces() = default;
+  [[nodiscard]] const Piece& At(int id) const { return pieces_[static_cast<std::size_t>(id)]; }
+  absl::Status ReadPiece(std::string_view bytes);
+  absl::Status ReadTrainerSpec(std::string_view bytes);
+  absl::Status ReadNormalizerSpec(std::string_view bytes);
+  absl::Status ReadCharacterMap(std::string_view bytes);
+  absl::Status Index();
+  [[nodiscard]] std::string Normalize(std::string_view text) const;
+  [[nodiscard]] std::pair<std::string_view, std::size_t> NormalizePrefix(
+      std::string_view text) const;
+  [[nodiscard]] std::vector<std::pair<std::string_view, int>> BestPath(std::string_view text) const;
+
+  std::vector<Piece> pieces_;       // By id.
+  SortedTexts texts_;               // Pieces that text may match.
+  SortedTexts user_defined_;        // Those that normalisation leaves alone.
+  std::vector<int> byte_ids_;       // Of the pieces <0x00> to <0xFF>; empty without byte fallback.
+  std::vector<std::uint32_t> map_;  // Character map: a double-array trie over UTF-8 ...
+  std::string map_texts_;           // ... whose values are offsets of NUL-ended texts here.
+  int unknown_id_ = -1;
+  float min_score_ = 0, max_score_ = 0;
+  bool add_dummy_prefix_ = true, remove_extra_spaces_ = true, escape_spaces_ = true;
+  bool byte_fallback_ = false;
 };
 
 }  // namespace onepiece::wan

@@ -22,7 +22,7 @@ absl::Status BadTokenizer(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::unique_ptr<SentencePieces> pieces) : pieces_(std::move(pieces)) {}
+Tokenizer::Tokenizer(std::unique_ptr<const SentencePieces> pieces) : pieces_(std::move(pieces)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
@@ -33,29 +33,30 @@ absl::StatusOr<Tokenizer> Tokenizer::Load(const std::string& directory) {
   const std::uintmax_t bytes = std::filesystem::file_size(path, no_size);
   std::ifstream file(path, std::ios::binary);
   if (no_size || !file) {
-    return base::MakeError(absl::StatusCode::kNotFound, "TOKENIZER_NOT_FOUND", "cannot read " + path);
+    return base::MakeError(absl::StatusCode::kNotFound, "TOKENIZER_NOT_FOUND",
+                           "cannot read " + path);
   }
   if (bytes > kMaxModelBytes) return BadTokenizer(path, "too large for a sentencepiece model");
   const std::string model{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 
-  std::string error;
-  auto pieces = SentencePieces::Parse(model, error);
-  if (pieces == nullptr) return BadTokenizer(path, error);
-  if (pieces->pad_id() != kPadId || pieces->eos_id() != kEosId || pieces->unk_id() != kUnknownId) {
-    return BadTokenizer(path, "pad, eos and unk are not 0, 1 and 2, as T5 has them");
+  auto pieces = SentencePieces::Parse(model);
+  if (!pieces.ok()) return base::Annotate(pieces.status(), path);
+  using Type = SentencePieces::Type;
+  if (pieces->size() <= kUnknownId || pieces->type(kPadId) != Type::kControl ||
+      pieces->type(kEosId) != Type::kControl || pieces->piece(kEosId) != "</s>" ||
+      pieces->type(kUnknownId) != Type::kUnknown) {
+    return BadTokenizer(path, "pad, </s> and unk are not pieces 0, 1 and 2, as T5 has them");
   }
-  return Tokenizer(std::move(pieces));
+  return Tokenizer(std::make_unique<const SentencePieces>(std::move(*pieces)));
 }
 
-absl::StatusOr<std::vector<std::int64_t>> Tokenizer::Encode(std::string_view prompt, int max_length) const {
+absl::StatusOr<std::vector<std::int64_t>> Tokenizer::Encode(std::string_view prompt,
+                                                            int max_length) const {
   ONEPIECE_CHECK(max_length >= 1);
   ONEPIECE_ASSIGN_OR_RETURN(const std::string text, CleanPrompt(prompt));
-  std::vector<int> pieces;
-  std::string error;
-  if (!pieces_->Encode(text, pieces, error)) {
-    return base::MakeError(absl::StatusCode::kInternal, "TOKENIZER_FAILED", error);
-  }
-  if (pieces.size() >= static_cast<std::size_t>(max_length)) pieces.resize(static_cast<std::size_t>(max_length) - 1);
+  std::vector<int> pieces = pieces_->Encode(text);
+  if (pieces.size() >= static_cast<std::size_t>(max_length))
+    pieces.resize(static_cast<std::size_t>(max_length) - 1);
   std::vector<std::int64_t> ids(pieces.begin(), pieces.end());
   ids.push_back(kEosId);
   return ids;

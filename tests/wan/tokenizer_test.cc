@@ -1,7 +1,6 @@
 #include "stages/wan/tokenizer.h"
 
 #include <QtTest>
-
 #include <chrono>
 #include <string>
 #include <vector>
@@ -25,19 +24,30 @@ class TokenizerTest : public QObject {
   void UnescapeHtml_FollowsHtml5_data() {
     QTest::addColumn<QString>("text");
     QTest::addColumn<QString>("expected");
-    QTest::newRow("plain") << "a < b & c" << "a < b & c";
-    QTest::newRow("named") << "&lt;b&gt; &eacute;&hearts;" << "<b> é♥";
+    QTest::newRow("plain") << "a < b & c"
+                           << "a < b & c";
+    QTest::newRow("named") << "&lt;b&gt; &eacute;&hearts;"
+                           << "<b> é♥";
     QTest::newRow("two characters") << "&NotEqualTilde;" << QString::fromUtf8("\u2242\u0338");
-    QTest::newRow("longest name") << "&CounterClockwiseContourIntegral;" << "∳";
-    QTest::newRow("no semicolon") << "&eacutex &amp&lt" << "éx &<";
-    QTest::newRow("longest prefix") << "&notit; &notin; &no;" << "¬it; ∉ &no;";
-    QTest::newRow("needs a semicolon") << "&hearts &hellip" << "&hearts &hellip";
-    QTest::newRow("unknown") << "&nosuchthing; &; & &&" << "&nosuchthing; &; & &&";
-    QTest::newRow("once only") << "&amp;amp;lt;" << "&amp;lt;";
+    QTest::newRow("longest name") << "&CounterClockwiseContourIntegral;"
+                                  << "∳";
+    QTest::newRow("no semicolon") << "&eacutex &amp&lt"
+                                  << "éx &<";
+    QTest::newRow("longest prefix") << "&notit; &notin; &no;"
+                                    << "¬it; ∉ &no;";
+    QTest::newRow("needs a semicolon") << "&hearts &hellip"
+                                       << "&hearts &hellip";
+    QTest::newRow("unknown") << "&nosuchthing; &; & &&"
+                             << "&nosuchthing; &; & &&";
+    QTest::newRow("once only") << "&amp;amp;lt;"
+                               << "&amp;lt;";
     QTest::newRow("decimal") << "&#65;&#066&#x1F600;" << QString::fromUtf8("AB\U0001F600");
-    QTest::newRow("hexadecimal") << "&#x41;&#X42 &#x;&#;" << "AB &#x;&#;";
-    QTest::newRow("windows-1252") << "&#128;&#x99;" << "€™";
-    QTest::newRow("not characters") << "a&#1;b&#xFFFE;c&#11;d&#127;" << "abcd";
+    QTest::newRow("hexadecimal") << "&#x41;&#X42 &#x;&#;"
+                                 << "AB &#x;&#;";
+    QTest::newRow("windows-1252") << "&#128;&#x99;"
+                                  << "€™";
+    QTest::newRow("not characters") << "a&#1;b&#xFFFE;c&#11;d&#127;"
+                                    << "abcd";
     QTest::newRow("out of range") << "&#xD800;&#1114112;&#99999999999999999999;"
                                   << QString::fromUtf8("\uFFFD\uFFFD\uFFFD");
   }
@@ -50,13 +60,19 @@ class TokenizerTest : public QObject {
   void CleanPrompt_Cleans_data() {
     QTest::addColumn<QString>("text");
     QTest::addColumn<QString>("expected");
-    QTest::newRow("empty") << "" << "";
-    QTest::newRow("blank") << " \t\n\u3000" << "";
+    QTest::newRow("empty") << ""
+                           << "";
+    QTest::newRow("blank") << " \t\n\u3000"
+                           << "";
     QTest::newRow("composes") << QString::fromUtf8("cafe\u0301") << QString::fromUtf8("caf\u00e9");
-    QTest::newRow("collapses") << QString::fromUtf8("  a\u00a0 red\r\n\x1c circle\u2028") << "a red circle";
-    QTest::newRow("unescapes twice") << "&amp;lt;b&amp;gt; &amp;amp;amp;" << "<b> &amp;";
-    QTest::newRow("escaped space") << "&nbsp;&nbsp;red&#32;" << "red";
-    QTest::newRow("any script") << "红色的圆 दायाँ 🦀 العربية" << "红色的圆 दायाँ 🦀 العربية";
+    QTest::newRow("collapses") << QString::fromUtf8("  a\u00a0 red\r\n\x1c circle\u2028")
+                               << "a red circle";
+    QTest::newRow("unescapes twice") << "&amp;lt;b&amp;gt; &amp;amp;amp;"
+                                     << "<b> &amp;";
+    QTest::newRow("escaped space") << "&nbsp;&nbsp;red&#32;"
+                                   << "red";
+    QTest::newRow("any script") << "红色的圆 दायाँ 🦀 العربية"
+                                << "红色的圆 दायाँ 🦀 العربية";
   }
   void CleanPrompt_Cleans() {
     QFETCH(QString, text);
@@ -104,7 +120,8 @@ class TokenizerTest : public QObject {
   void Encode_TakesAnyScriptAndEmoji() {
     const auto tokenizer = Tokenizer::Load(kTokenizerDir);
     QVERIFY(tokenizer.ok());
-    for (const char* text : {"红色的圆向右移动", "🦀🦀🦀", "ما هذا", "a\x01 b", "</s><pad>"}) {
+    for (const char* text :
+         {"红色的圆向右移动", "🦀🦀🦀", "ما هذا", "a\x01 b", "</s><pad>"}) {
       const auto ids = tokenizer->Encode(text);
       QVERIFY2(ids.ok(), ids.status().ToString().c_str());
       QVERIFY(ids->size() >= 2);
@@ -134,9 +151,11 @@ class TokenizerTest : public QObject {
     QVERIFY(file.open(QIODevice::WriteOnly));
     file.write("this is no model");
     file.close();
-    QCOMPARE(Tokenizer::Load(dir.path().toStdString()).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(Tokenizer::Load(dir.path().toStdString()).status().code(),
+             absl::StatusCode::kInvalidArgument);
     QVERIFY(QFile::resize(file.fileName(), 0));
-    QCOMPARE(Tokenizer::Load(dir.path().toStdString()).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(Tokenizer::Load(dir.path().toStdString()).status().code(),
+             absl::StatusCode::kInvalidArgument);
   }
 };
 
