@@ -1,0 +1,60 @@
+// Text to video in three functions, one for each stage: what stages and VerifyReference share.
+//
+// They compute on the calling thread's LibTorch settings (tensor::SetComputeThreads) and may throw
+// what LibTorch throws: call them inside tensor::Guarded.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "stages/wan/autoencoder.h"
+#include "stages/wan/schedulers.h"
+#include "stages/wan/transformer_3d.h"
+#include "stages/wan/umt5_encoder.h"
+
+namespace onepiece::wan {
+
+/// Embeddings of these tokens only, F32 [1, tokens, d_model]. Errors: those of
+/// UMT5Encoder::Forward.
+absl::StatusOr<at::Tensor> EncodeIds(const UMT5Encoder& encoder,
+                                     const std::vector<std::int64_t>& ids, at::Device device);
+
+/// The noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws, F32 on
+/// the CPU.
+at::Tensor InitialLatents(std::int64_t seed, at::IntArrayRef shape);
+
+struct DenoiseInputs {
+  at::Tensor latents;  ///< Noise, F32 [1, channels, frames, height, width].
+  at::Tensor prompt_embeds,
+      negative_prompt_embeds;      ///< F32 [1, tokens, text_dim], tokens <= padded_tokens.
+  std::int64_t padded_tokens = 0;  ///< Zeros are appended up to this many tokens.
+  double guidance_scale = 0;       ///< The negative prompt counts only above 1.
+};
+
+/// What one step of Denoise made.
+struct DenoiseStep {
+  int index = 0, steps = 0;  ///< index counts from 0.
+  at::Tensor conditional;    ///< The transformer's prediction for the prompt ...
+  at::Tensor unconditional;  ///< ... and for the negative prompt; undefined without guidance.
+  at::Tensor latents;        ///< After the step.
+};
+
+/// Called after each step; an error stops the work and is returned.
+using StepObserver = std::function<absl::Status(const DenoiseStep&)>;
+
+/// Latents in the normalised space, as DecodeFrames takes them. `scheduler` is used up.
+/// Errors: those of the transformer and of `observer`.
+absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler& scheduler,
+                                   const DenoiseInputs& inputs, const StepObserver& observer);
+
+/// Frames of normalised latents, U8 [frames, height, width, 3] on the CPU. Errors: those of
+/// WanVae::Decode.
+absl::StatusOr<at::Tensor> DecodeFrames(const WanVae& vae, const at::Tensor& latents,
+                                        const ChunkProgress& progress = {});
+
+}  // namespace onepiece::wan

@@ -1,0 +1,54 @@
+// The Wan2.1 family as a stage plug-in: wan.so.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stages/sdk/model_tools.h"
+#include "stages/sdk/stage.h"
+#include "stages/wan/inspect.h"
+#include "stages/wan/stages.h"
+#include "stages/wan/verify_component.h"
+#include "stages/wan/verify_reference.h"
+
+namespace {
+
+namespace sdk = onepiece::sdk;
+namespace wan = onepiece::wan;
+
+class WanModelTools final : public sdk::ModelTools {
+ public:
+  absl::StatusOr<sdk::VerifyReport> Verify(const std::string& dir, double tolerance,
+                                           int threads) const override {
+    return wan::VerifyComponent(dir, tolerance, threads);
+  }
+  absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
+                                                    const std::string& reference,
+                                                    int threads) const override {
+    return wan::VerifyReference(model_dir, reference, threads);
+  }
+  absl::StatusOr<sdk::InspectReport> Inspect(const std::string& dir) const override {
+    return wan::InspectModel(dir);
+  }
+};
+
+class WanPlugin final : public sdk::Plugin {
+ public:
+  std::vector<sdk::StageInfo> Stages() const override {
+    return {wan::MakeTextEncodeStage()->Info(), wan::MakeDiffusionStage()->Info(),
+            wan::MakeVaeDecodeStage()->Info()};
+  }
+  std::unique_ptr<sdk::Stage> Create(std::string_view stage) const override {
+    if (stage == "text_encode") return wan::MakeTextEncodeStage();
+    if (stage == "diffusion") return wan::MakeDiffusionStage();
+    if (stage == "vae_decode") return wan::MakeVaeDecodeStage();
+    return nullptr;
+  }
+  const sdk::ModelTools* model_tools() const override { return &tools_; }
+
+ private:
+  WanModelTools tools_;
+};
+
+}  // namespace
+
+ONEPIECE_STAGE_PLUGIN(WanPlugin)

@@ -1,0 +1,45 @@
+#include "stages/wan/stage_common.h"
+
+#include <string>
+
+#include "cluster/base/status.h"
+#include "stages/tensor/compute.h"
+#include "stages/tensor/torch_convert.h"
+
+namespace onepiece::wan {
+
+absl::Status BadArtifact(std::string_view name, std::string_view what) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ARTIFACT",
+                         "artifact " + std::string(name) + ": " + std::string(what),
+                         {{"artifact", std::string(name)}});
+}
+
+absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options) {
+  if (options.model_dir.empty()) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "NO_MODEL",
+                           "the stage needs a model folder");
+  }
+  if (options.threads < 1) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_THREADS",
+                           std::to_string(options.threads) + " threads cannot compute");
+  }
+  tensor::SetComputeThreads(options.threads);
+  return tensor::ParseDevice(options.device);
+}
+
+absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
+                                       std::string_view name, std::int64_t dimensions) {
+  const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
+  if (artifact == nullptr) return BadArtifact(name, "missing");
+  if (artifact->dtype != message::DType::kF32) return BadArtifact(name, "not F32");
+  ONEPIECE_ASSIGN_OR_RETURN(at::Tensor tensor, tensor::ToTensor(*artifact));
+  if (tensor.dim() != dimensions || tensor.numel() == 0) {
+    return BadArtifact(name,
+                       "not a tensor of " + std::to_string(dimensions) + " dimensions with values");
+  }
+  if (!at::isfinite(tensor).all().item<bool>())
+    return BadArtifact(name, "holds values that are not finite");
+  return tensor;
+}
+
+}  // namespace onepiece::wan

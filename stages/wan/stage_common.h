@@ -1,0 +1,26 @@
+// What the Wan stages have in common. Private to stages/wan.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "stages/sdk/stage.h"
+
+namespace onepiece::wan {
+
+/// Sets the threads and returns the device. Errors: INVALID_ARGUMENT (no model folder, threads,
+/// device).
+absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options);
+
+/// The F32 tensor of that name with `dimensions` dimensions, none empty, all values finite.
+/// Errors: INVALID_ARGUMENT BAD_ARTIFACT.
+absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
+                                       std::string_view name, std::int64_t dimensions);
+
+/// INVALID_ARGUMENT BAD_ARTIFACT "artifact NAME: what".
+absl::Status BadArtifact(std::string_view name, std::string_view what);
+
+}  // namespace onepiece::wan

@@ -1,0 +1,92 @@
+#include <optional>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "stages/tensor/compute.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/generation.h"
+#include "stages/wan/generation_settings.h"
+#include "stages/wan/stage_common.h"
+#include "stages/wan/stages.h"
+#include "stages/wan/tokenizer.h"
+
+namespace onepiece::wan {
+namespace {
+
+class DiffusionStage final : public sdk::Stage {
+ public:
+  sdk::StageInfo Info() const override {
+    return {.name = "diffusion",
+            .description = "embeddings to latents, step by step",
+            .inputs = {"prompt_embeds", "negative_prompt_embeds"},
+            .outputs = {"latents"},
+            .parameters = {"seed", "steps", "guidance_scale", "width", "height", "num_frames"}};
+  }
+
+  absl::Status Load(const sdk::LoadOptions& options) override {
+    return tensor::Guarded([&]() -> absl::Status {
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
+                                LoadSchedulerConfig(options.model_dir + "/scheduler"));
+      ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
+                                WanTransformer::Load(options.model_dir + "/transformer", device));
+      loaded_.emplace(Loaded{std::move(transformer), scheduler, device, options.threads});
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<sdk::Artifact>> Run(
+      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs) override {
+    ONEPIECE_CHECK(loaded_.has_value());
+    return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
+      tensor::SetComputeThreads(loaded_->threads);
+      ONEPIECE_ASSIGN_OR_RETURN(const GenerationSettings settings,
+                                ReadSettings(context.parameters()));
+      ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
+                                MakeScheduler(loaded_->scheduler, settings.steps));
+      DenoiseInputs denoise{.padded_tokens = kMaxSequenceLength,
+                            .guidance_scale = settings.guidance_scale};
+      ONEPIECE_ASSIGN_OR_RETURN(denoise.prompt_embeds, Embeds(inputs, "prompt_embeds"));
+      ONEPIECE_ASSIGN_OR_RETURN(denoise.negative_prompt_embeds,
+                                Embeds(inputs, "negative_prompt_embeds"));
+      const auto shape = settings.LatentShape(loaded_->transformer.config().in_channels);
+      denoise.latents = InitialLatents(settings.seed, shape).to(loaded_->device);
+      ONEPIECE_ASSIGN_OR_RETURN(
+          const at::Tensor latents,
+          Denoise(loaded_->transformer, *scheduler, denoise, [&](const DenoiseStep& step) {
+            return context.Progress(step.index + 1, step.steps);
+          }));
+      std::vector<sdk::Artifact> outputs(1);
+      ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("latents", latents));
+      return outputs;
+    });
+  }
+
+  void Unload() override { loaded_.reset(); }
+
+ private:
+  struct Loaded {
+    WanTransformer transformer;
+    SchedulerConfig scheduler;
+    at::Device device;
+    int threads;
+  };
+
+  absl::StatusOr<at::Tensor> Embeds(const std::vector<sdk::Artifact>& inputs,
+                                    std::string_view name) const {
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, InputTensor(inputs, name, 3));
+    if (embeds.size(0) != 1 || embeds.size(1) > kMaxSequenceLength ||
+        embeds.size(2) != loaded_->transformer.config().text_dim) {
+      return BadArtifact(name, "its shape does not fit the transformer");
+    }
+    return embeds.to(loaded_->device);
+  }
+
+  std::optional<Loaded> loaded_;
+};
+
+}  // namespace
+
+std::unique_ptr<sdk::Stage> MakeDiffusionStage() { return std::make_unique<DiffusionStage>(); }
+
+}  // namespace onepiece::wan

@@ -1,0 +1,28 @@
+// The three stages of text to video: text_encode → diffusion → vae_decode.
+//
+// All read the diffusers folder layout: LoadOptions::model_dir holds tokenizer, text_encoder,
+// transformer, scheduler and vae, and each stage reads only its own. Results depend on
+// LoadOptions::threads, the model and the job alone.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "stages/sdk/stage.h"
+
+namespace onepiece::wan {
+
+/// Parameters prompt, negative_prompt (default empty) → prompt_embeds, negative_prompt_embeds: F32
+/// [1, tokens, d_model] of the real tokens, at most kMaxSequenceLength.
+std::unique_ptr<sdk::Stage> MakeTextEncodeStage();
+
+/// prompt_embeds, negative_prompt_embeds and the parameters of ReadSettings → latents: F32 [1,
+/// channels, frames, height, width] in the normalised space. Reports every step.
+std::unique_ptr<sdk::Stage> MakeDiffusionStage();
+
+/// latents and the parameters format ("mp4" or "png", default mp4) and fps (default 16) → video
+/// (video/mp4), or frame_0000, frame_0001, … (image/png); and frames_sha256 (text/plain), the hex
+/// SHA-256 of the U8 frames [frames, height, width, 3] before they are encoded.
+std::unique_ptr<sdk::Stage> MakeVaeDecodeStage();
+
+}  // namespace onepiece::wan

@@ -1,0 +1,226 @@
+#include "stages/wan/verify_reference.h"
+
+#include <charconv>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/base/status.h"
+#include "stages/tensor/compute.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/generation.h"
+#include "stages/wan/generation_settings.h"
+#include "stages/wan/stage_common.h"
+#include "stages/wan/tokenizer.h"
+
+namespace onepiece::wan {
+namespace {
+
+constexpr double kRelativeTolerance = 1e-3, kPixelTolerance = 2;
+constexpr std::string_view kInitialNoise = "latents_init";
+
+using Tensors = std::map<std::string, at::Tensor, std::less<>>;
+
+absl::Status BadReference(std::string_view message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_REFERENCE", message);
+}
+
+/// The recorded settings. Reads as if they were a job's parameters, so that they meet the same
+/// checks.
+class Recording {
+ public:
+  static absl::StatusOr<Recording> Open(const std::string& path) {
+    Recording recording;
+    ONEPIECE_ASSIGN_OR_RETURN(recording.file_, tensor::SafetensorsFile::Open(path));
+    if (recording.index().Find("image") != nullptr) {
+      return base::MakeError(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
+                             path + ": image-to-video recordings are not supported yet");
+    }
+    ONEPIECE_RETURN_IF_ERROR(recording.ReadMetadata());
+    ONEPIECE_ASSIGN_OR_RETURN(recording.settings_, ReadSettings(recording.parameters_));
+    return recording;
+  }
+
+  [[nodiscard]] const tensor::SafetensorsIndex& index() const { return file_->index(); }
+  [[nodiscard]] absl::StatusOr<at::Tensor> Read(const tensor::TensorEntry& entry) const {
+    return tensor::ViewTensor(file_, entry);
+  }
+  [[nodiscard]] const GenerationSettings& settings() const { return settings_; }
+  [[nodiscard]] const std::string& prompt() const { return prompt_; }
+  [[nodiscard]] const std::string& negative_prompt() const { return negative_prompt_; }
+  [[nodiscard]] int max_sequence_length() const { return max_sequence_length_; }
+  [[nodiscard]] double flow_shift() const { return flow_shift_; }
+  [[nodiscard]] SchedulerConfig::Kind scheduler() const { return scheduler_; }
+
+ private:
+  absl::StatusOr<std::string> Text(std::string_view key) const {
+    const auto found = index().metadata.find(std::string(key));
+    if (found == index().metadata.end())
+      return BadReference("metadata " + std::string(key) + ": missing");
+    return found->second;
+  }
+
+  template <typename Number>
+  absl::StatusOr<Number> Value(std::string_view key) const {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string text, Text(key));
+    Number number{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      return BadReference("metadata " + std::string(key) + ": not a number: " + text);
+    }
+    return number;
+  }
+
+  absl::Status ReadMetadata() {
+    ONEPIECE_ASSIGN_OR_RETURN(prompt_, Text("prompt"));
+    ONEPIECE_ASSIGN_OR_RETURN(negative_prompt_, Text("negative_prompt"));
+    const std::pair<const char*, const char*> integers[] = {{"seed", "seed"},
+                                                            {"num_inference_steps", "steps"},
+                                                            {"height", "height"},
+                                                            {"width", "width"},
+                                                            {"num_frames", "num_frames"}};
+    for (const auto& [key, parameter] : integers) {
+      ONEPIECE_ASSIGN_OR_RETURN(parameters_[parameter], Value<std::int64_t>(key));
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(parameters_["guidance_scale"], Value<double>("guidance_scale"));
+    ONEPIECE_ASSIGN_OR_RETURN(flow_shift_, Value<double>("flow_shift"));
+    ONEPIECE_ASSIGN_OR_RETURN(max_sequence_length_, Value<int>("max_sequence_length"));
+    if (max_sequence_length_ < 1 || max_sequence_length_ > kMaxSequenceLength) {
+      return BadReference("metadata max_sequence_length: not within 1 to " +
+                          std::to_string(kMaxSequenceLength));
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string scheduler, Text("scheduler"));
+    if (scheduler == "UniPCMultistepScheduler") {
+      scheduler_ = SchedulerConfig::Kind::kUniPC;
+    } else if (scheduler == "FlowMatchEulerDiscreteScheduler") {
+      scheduler_ = SchedulerConfig::Kind::kFlowMatchEuler;
+    } else {
+      return BadReference("metadata scheduler: unknown: " + scheduler);
+    }
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<const tensor::SafetensorsFile> file_;
+  sdk::Parameters parameters_;
+  GenerationSettings settings_;
+  std::string prompt_, negative_prompt_;
+  int max_sequence_length_ = 0;
+  double flow_shift_ = 0;
+  SchedulerConfig::Kind scheduler_ = SchedulerConfig::Kind::kUniPC;
+};
+
+absl::Status ReplayText(const std::string& model_dir, const Recording& recording, Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(model_dir + "/tokenizer"));
+  ONEPIECE_ASSIGN_OR_RETURN(const UMT5Encoder encoder,
+                            UMT5Encoder::Load(model_dir + "/text_encoder"));
+  for (const std::string prefix : {"", "negative_"}) {
+    const std::string& text = prefix.empty() ? recording.prompt() : recording.negative_prompt();
+    ONEPIECE_ASSIGN_OR_RETURN(const auto ids,
+                              tokenizer.Encode(text, recording.max_sequence_length()));
+    made[prefix + "input_ids"] = at::tensor(ids, at::kLong).unsqueeze(0);
+    ONEPIECE_ASSIGN_OR_RETURN(made[prefix + "prompt_embeds"], EncodeIds(encoder, ids, at::kCPU));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<at::Tensor> ReadNoise(const Recording& recording, std::int64_t channels) {
+  const tensor::TensorEntry* entry = recording.index().Find(kInitialNoise);
+  if (entry == nullptr) return BadReference(std::string(kInitialNoise) + ": missing");
+  ONEPIECE_ASSIGN_OR_RETURN(at::Tensor noise, recording.Read(*entry));
+  if (noise.scalar_type() != at::kFloat ||
+      noise.sizes() != recording.settings().LatentShape(channels)) {
+    return BadReference(std::string(kInitialNoise) +
+                        ": its type or shape does not fit the recorded settings");
+  }
+  return noise;
+}
+
+absl::Status ReplayDiffusion(const std::string& model_dir, const Recording& recording,
+                             Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(auto config, LoadSchedulerConfig(model_dir + "/scheduler"));
+  config.kind = recording.scheduler();
+  config.shift = recording.flow_shift();
+  ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
+                            MakeScheduler(config, recording.settings().steps));
+  made["timesteps"] = at::tensor(scheduler->timesteps(), at::kDouble);
+  made["sigmas"] = at::tensor(scheduler->sigmas(), at::kDouble);
+  ONEPIECE_ASSIGN_OR_RETURN(const auto transformer,
+                            WanTransformer::Load(model_dir + "/transformer"));
+  DenoiseInputs inputs{.prompt_embeds = made["prompt_embeds"],
+                       .negative_prompt_embeds = made["negative_prompt_embeds"],
+                       .padded_tokens = recording.max_sequence_length(),
+                       .guidance_scale = recording.settings().guidance_scale};
+  ONEPIECE_ASSIGN_OR_RETURN(inputs.latents, ReadNoise(recording, transformer.config().in_channels));
+  const auto observe = [&](const DenoiseStep& step) {
+    if (step.index == 0) {
+      made["noise_pred_cond_0"] = step.conditional;
+      if (step.unconditional.defined()) made["noise_pred_uncond_0"] = step.unconditional;
+      made["latents_after_step_0"] = step.latents;
+    }
+    return absl::OkStatus();
+  };
+  ONEPIECE_ASSIGN_OR_RETURN(made["latents_final"],
+                            Denoise(transformer, *scheduler, inputs, observe));
+  return absl::OkStatus();
+}
+
+absl::Status ReplayVideo(const std::string& model_dir, Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model_dir + "/vae"));
+  ONEPIECE_ASSIGN_OR_RETURN(made["video"], DecodeFrames(vae, made["latents_final"]));
+  return absl::OkStatus();
+}
+
+sdk::OutputError Compare(const std::string& name, const at::Tensor& made,
+                         const at::Tensor& recorded) {
+  sdk::OutputError output{.name = name, .error = std::numeric_limits<double>::infinity()};
+  const bool ids = name == "input_ids" || name == "negative_input_ids";
+  output.metric = ids ? "mismatches" : name == "video" ? "mean_abs_255" : "relative_error";
+  output.tolerance = ids ? 0 : name == "video" ? kPixelTolerance : kRelativeTolerance;
+  if (made.sizes() != recorded.sizes()) return output;  // Infinitely far off.
+  const at::Tensor difference = made.to(at::kDouble) - recorded.to(at::kDouble);
+  if (ids) {
+    output.error = static_cast<double>(at::count_nonzero(difference).item<std::int64_t>());
+  } else if (name == "video") {
+    output.error = difference.abs().mean().item<double>();
+  } else {
+    output.error = (difference.norm() / recorded.to(at::kDouble).norm()).item<double>();
+  }
+  return output;
+}
+
+absl::StatusOr<sdk::VerifyReport> Replay(const std::string& model_dir,
+                                         const std::string& reference) {
+  ONEPIECE_ASSIGN_OR_RETURN(const Recording recording, Recording::Open(reference));
+  Tensors made;
+  ONEPIECE_RETURN_IF_ERROR(ReplayText(model_dir, recording, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayDiffusion(model_dir, recording, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayVideo(model_dir, made));
+  sdk::VerifyReport report{.component = "reference"};
+  for (const tensor::TensorEntry& entry : recording.index().tensors) {
+    if (entry.name == kInitialNoise) continue;  // An input.
+    ++report.total;
+    const auto found = made.find(entry.name);
+    if (found == made.end()) {
+      report.skipped.push_back(entry.name);
+      continue;
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor recorded, recording.Read(entry));
+    report.outputs.push_back(Compare(entry.name, found->second, recorded));
+  }
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
+                                                  const std::string& reference, int threads) {
+  return tensor::Guarded([&]() -> absl::StatusOr<sdk::VerifyReport> {
+    ONEPIECE_RETURN_IF_ERROR(PrepareLoad({.model_dir = model_dir, .threads = threads}).status());
+    return Replay(model_dir, reference);
+  });
+}
+
+}  // namespace onepiece::wan

@@ -1,0 +1,91 @@
+#include <QtTest>
+#include <string>
+
+#include "cluster/base/status.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/generation.h"
+#include "stages/wan/verify_reference.h"
+
+namespace onepiece::wan {
+namespace {
+
+const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
+const std::string kModel = kModels + "/tiny-wan-t2v";
+
+std::string Reference(const char* name) { return kModels + "/reference/" + name + ".safetensors"; }
+
+}  // namespace
+
+class ReferenceTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void VerifyReference_ReproducesEveryStage_data() {
+    QTest::addColumn<QString>("name");
+    for (const char* name : {"t2v_0", "t2v_1", "t2v_2", "t2v_3"}) QTest::newRow(name) << name;
+  }
+  void VerifyReference_ReproducesEveryStage() {
+    QFETCH(QString, name);
+    const auto report = VerifyReference(kModel, Reference(name.toUtf8()), 1);
+    QVERIFY2(report.ok(), report.status().ToString().c_str());
+    for (const sdk::OutputError& output : report->outputs) {
+      qInfo("%s %s %g (tolerance %g)", output.name.c_str(), output.metric.c_str(), output.error,
+            output.tolerance);
+    }
+    QCOMPARE(report->total, 11);
+    QCOMPARE(report->outputs.size(), std::size_t{11});
+    QVERIFY(report->skipped.empty());
+    QVERIFY(report->ok());
+  }
+
+  void VerifyReference_AnotherPromptIsNotOk() {
+    QTemporaryDir dir;
+    QFile file(QString::fromStdString(Reference("t2v_0")));
+    QVERIFY(file.open(QIODevice::ReadOnly));
+    QByteArray bytes = file.readAll();
+    const QByteArray prompt = "a red circle moving right", other = "a red circle moving left ";
+    QVERIFY(bytes.contains(prompt));
+    bytes.replace(prompt, other);
+    QFile changed(dir.filePath("changed.safetensors"));
+    QVERIFY(changed.open(QIODevice::WriteOnly) && changed.write(bytes) == bytes.size());
+    changed.close();
+    const auto report = VerifyReference(kModel, changed.fileName().toStdString(), 1);
+    QVERIFY2(report.ok(), report.status().ToString().c_str());
+    QCOMPARE(report->outputs.size(), std::size_t{11});
+    QVERIFY(!report->ok());
+  }
+
+  void VerifyReference_ImageToVideoIsNotSupported() {
+    QCOMPARE(VerifyReference(kModel, Reference("i2v_0"), 1).status().code(),
+             absl::StatusCode::kUnimplemented);
+  }
+
+  void VerifyReference_SaysWhatIsWrong() {
+    QCOMPARE(VerifyReference(kModel, "/nonexistent.safetensors", 1).status().code(),
+             absl::StatusCode::kNotFound);
+    QCOMPARE(VerifyReference("/nonexistent", Reference("t2v_0"), 1).status().code(),
+             absl::StatusCode::kNotFound);
+    const absl::Status status =
+        VerifyReference(kModel, kModel + "/vae/diffusion_pytorch_model.safetensors", 1).status();
+    QCOMPARE(status.code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(base::GetReason(status).reason, std::string("BAD_REFERENCE"));
+  }
+
+  void InitialLatents_AreTheRecordedNoiseOfTheSeed() {
+    const std::pair<const char*, std::int64_t> seeds[] = {
+        {"t2v_0", 100}, {"t2v_1", 101}, {"t2v_2", 102}, {"t2v_3", 103}};
+    for (const auto& [name, seed] : seeds) {
+      const auto file = tensor::SafetensorsFile::Open(Reference(name));
+      QVERIFY(file.ok());
+      const auto* entry = (*file)->index().Find("latents_init");
+      QVERIFY(entry != nullptr);
+      const at::Tensor recorded = tensor::ViewTensor(*file, *entry).value();
+      const at::Tensor drawn = InitialLatents(seed, recorded.sizes());
+      QVERIFY((drawn - recorded).abs().max().item<double>() < 1e-5);
+    }
+  }
+};
+
+}  // namespace onepiece::wan
+
+QTEST_APPLESS_MAIN(onepiece::wan::ReferenceTest)
+#include "reference_test.moc"

@@ -1,0 +1,266 @@
+#include "stages/wan/stages.h"
+
+#include <QtTest>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cluster/base/status.h"
+#include "stages/media/media.h"
+
+namespace onepiece::wan {
+namespace {
+
+using Artifacts = std::vector<sdk::Artifact>;
+
+const char kModel[] = ONEPIECE_SOURCE_DIR "/resources/models/tiny-wan-t2v";
+
+class TestContext final : public sdk::StageContext {
+ public:
+  explicit TestContext(sdk::Parameters parameters) : parameters_(std::move(parameters)) {}
+  const base::Uid& uid() const override { return uid_; }
+  const sdk::Parameters& parameters() const override { return parameters_; }
+  absl::Status Progress(int step, int steps) override {
+    progress.emplace_back(step, steps);
+    return step == cancel_at ? absl::CancelledError("test") : absl::OkStatus();
+  }
+
+  std::vector<std::pair<int, int>> progress;
+  int cancel_at = -1;
+
+ private:
+  base::Uid uid_;
+  sdk::Parameters parameters_;
+};
+
+sdk::Parameters Job(const char* prompt) {
+  return {{"prompt", std::string(prompt)}, {"negative_prompt", std::string()},
+          {"seed", std::int64_t{3}},       {"steps", std::int64_t{20}},
+          {"guidance_scale", 5.0},         {"width", std::int64_t{64}},
+          {"height", std::int64_t{64}},    {"num_frames", std::int64_t{9}},
+          {"format", std::string("mp4")},  {"fps", std::int64_t{16}}};
+}
+
+std::string Sha(const Artifacts& artifacts) {
+  const sdk::Artifact* sha = message::FindArtifact(artifacts, "frames_sha256");
+  return sha == nullptr ? "" : std::string(sha->data.text());
+}
+
+/// Horizontal centre of what is redder than green and blue.
+double RedCentre(const media::Frames& frames, std::int64_t t) {
+  double sum = 0, weight = 0;
+  for (std::int64_t i = 0; i < frames.height * frames.width; ++i) {
+    const auto* rgb = reinterpret_cast<const unsigned char*>(frames.rgb.data()) +
+                      (t * frames.height * frames.width + i) * 3;
+    const double red = std::max(0, rgb[0] - std::max(rgb[1], rgb[2]) - 60);
+    sum += red * static_cast<double>(i % frames.width);
+    weight += red;
+  }
+  return weight > 0 ? sum / weight : std::nan("");
+}
+
+}  // namespace
+
+class StagesTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    for (auto* stage : {&text_, &diffusion_, &vae_}) {
+      const absl::Status status = (*stage)->Load({.model_dir = kModel, .threads = 1});
+      QVERIFY2(status.ok(), status.ToString().c_str());
+    }
+  }
+
+  void Run_MakesTheVideoThatThePromptSays() {
+    TestContext context(Job("a red circle moving right"));
+    const Artifacts outputs = RunAll(context);
+    const sdk::Artifact* video = message::FindArtifact(outputs, "video");
+    QVERIFY(video != nullptr);
+    QCOMPARE(video->media_type, std::string("video/mp4"));
+    const auto frames = media::Decode(video->data.bytes());
+    QVERIFY2(frames.ok(), frames.status().ToString().c_str());
+    QCOMPARE(frames->count, 9);
+    QCOMPARE(frames->width, 64);
+    QVERIFY(RedCentre(*frames, 8) - RedCentre(*frames, 0) > 8);
+    QCOMPARE(Sha(outputs).size(), std::size_t{64});
+  }
+
+  void Run_ReportsEveryStep() {
+    TestContext context(Job("a blue star"));
+    RunAll(context);
+    std::vector<std::pair<int, int>> expected = {{1, 2}, {2, 2}};
+    for (int i = 1; i <= 20; ++i) expected.emplace_back(i, 20);
+    for (int i = 1; i <= 4; ++i)
+      expected.emplace_back(i, 4);  // Three frames of latents and the encoder.
+    QVERIFY(context.progress == expected);
+  }
+
+  void Run_SameJobGivesTheSameFrames() {
+    TestContext once(Job("a green square moving up")), again(Job("a green square moving up"));
+    const std::string sha = Sha(RunAll(once));
+    QCOMPARE(Sha(RunAll(again)), sha);
+    sdk::Parameters other = Job("a green square moving up");
+    other["seed"] = std::int64_t{4};
+    TestContext other_seed(other);
+    QVERIFY(Sha(RunAll(other_seed)) != sha);
+  }
+
+  void Run_PngFormatGivesTheSameFrames() {
+    sdk::Parameters parameters = Job("a white square");
+    TestContext mp4(parameters);
+    const std::string sha = Sha(RunAll(mp4));
+    parameters["format"] = std::string("png");
+    TestContext png(parameters);
+    const Artifacts outputs = RunAll(png);
+    QCOMPARE(outputs.size(), std::size_t{10});
+    QCOMPARE(outputs[8].name, std::string("frame_0008"));
+    QCOMPARE(outputs[8].media_type, std::string("image/png"));
+    QVERIFY(media::Decode(outputs[8].data.bytes()).ok());
+    QCOMPARE(Sha(outputs), sha);
+  }
+
+  void Run_NegativePromptCountsOnlyWithGuidance() {
+    sdk::Parameters with = Job("a red circle"), without = Job("a red circle");
+    with["steps"] = without["steps"] = std::int64_t{3};
+    with["negative_prompt"] = std::string("a blue star");
+    for (const auto& [guidance, same] : {std::pair(1.0, true), std::pair(4.0, false)}) {
+      with["guidance_scale"] = without["guidance_scale"] = guidance;
+      TestContext a(with), b(without);
+      QCOMPARE(Sha(RunAll(a)) == Sha(RunAll(b)), same);
+    }
+  }
+
+  void Run_OtherSizesAndOneFrame() {
+    sdk::Parameters parameters = Job("a red circle");
+    parameters["steps"] = std::int64_t{2};
+    parameters["width"] = std::int64_t{96};
+    parameters["height"] = std::int64_t{32};
+    parameters["num_frames"] = std::int64_t{1};
+    TestContext context(parameters);
+    const Artifacts outputs = RunAll(context);
+    const sdk::Artifact* video = message::FindArtifact(outputs, "video");
+    QVERIFY(video != nullptr);
+    const auto frames = media::Decode(video->data.bytes());
+    QVERIFY(frames.ok());
+    QCOMPARE(frames->count, 1);
+    QCOMPARE(frames->width, 96);
+    QCOMPARE(frames->height, 32);
+  }
+
+  void Run_StopsWhenCancelled() {
+    TestContext context(Job("a red circle"));
+    auto embeds = text_->Run(context, {});
+    QVERIFY(embeds.ok());
+    TestContext cancelled(Job("a red circle"));
+    cancelled.cancel_at = 3;
+    QCOMPARE(diffusion_->Run(cancelled, *embeds).status().code(), absl::StatusCode::kCancelled);
+    QCOMPARE(cancelled.progress.size(), std::size_t{3});
+  }
+
+  void Run_TakesAnyPrompt() {
+    sdk::Parameters parameters = Job("");
+    TestContext empty(parameters);
+    QCOMPARE(text_->Run(empty, {}).value()[0].shape[1], 1);
+    parameters["prompt"] = std::string(100'000, 'a') + " 红色 🦀";
+    TestContext huge(parameters);
+    QVERIFY(text_->Run(huge, {}).ok());
+    std::string words;
+    while (words.size() < 100'000) words += "a red circle ";
+    parameters["prompt"] = words;
+    TestContext long_prompt(parameters);
+    QCOMPARE(text_->Run(long_prompt, {}).value()[0].shape[1], 512);
+  }
+
+  void Run_RefusesBadParameters() {
+    sdk::Parameters parameters = Job("\xff\xfe");
+    TestContext not_text(parameters);
+    QCOMPARE(text_->Run(not_text, {}).status().code(), absl::StatusCode::kInvalidArgument);
+    parameters = Job("a red circle");
+    parameters["width"] = std::int64_t{72};
+    parameters["format"] = std::string("gif");
+    TestContext context(parameters);
+    const auto embeds = text_->Run(context, {});
+    QVERIFY(embeds.ok());
+    QCOMPARE(diffusion_->Run(context, *embeds).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(base::GetReason(vae_->Run(context, {}).status()).metadata.at("field"),
+             std::string("format"));
+    parameters.erase("prompt");
+    TestContext no_prompt(parameters);
+    QCOMPARE(text_->Run(no_prompt, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
+  void Run_RefusesBadArtifacts() {
+    TestContext context(Job("a red circle"));
+    const auto embeds = text_->Run(context, {});
+    QVERIFY(embeds.ok());
+    QCOMPARE(base::GetReason(diffusion_->Run(context, {}).status()).reason,
+             std::string("BAD_ARTIFACT"));
+    Artifacts unfit = *embeds;
+    unfit[0].shape = {1, unfit[0].shape[1] * 2, 32};
+    QCOMPARE(base::GetReason(diffusion_->Run(context, unfit).status()).reason,
+             std::string("BAD_ARTIFACT"));
+    unfit = *embeds;
+    unfit[0].shape[1] += 1;  // More than its bytes.
+    QCOMPARE(diffusion_->Run(context, unfit).status().code(), absl::StatusCode::kInvalidArgument);
+    unfit = *embeds;
+    unfit[1].dtype = message::DType::kI32;
+    QCOMPARE(base::GetReason(diffusion_->Run(context, unfit).status()).reason,
+             std::string("BAD_ARTIFACT"));
+    const std::vector<float> nan(16, std::nanf(""));
+    sdk::Artifact latents{
+        .name = "latents", .dtype = message::DType::kF32, .shape = {1, 16, 1, 1, 1}};
+    latents.data =
+        message::Buffer::FromString(std::string(reinterpret_cast<const char*>(nan.data()), 64));
+    QCOMPARE(base::GetReason(vae_->Run(context, {latents}).status()).reason,
+             std::string("BAD_ARTIFACT"));
+    latents.shape = {1, 4, 1, 2, 2};
+    latents.data = message::Buffer::FromString(std::string(64, '\0'));
+    QCOMPARE(base::GetReason(vae_->Run(context, {latents}).status()).reason,
+             std::string("BAD_ARTIFACT"));
+  }
+
+  void Load_SaysWhatIsWrong() {
+    for (const auto& make : {&MakeTextEncodeStage, &MakeDiffusionStage, &MakeVaeDecodeStage}) {
+      const auto stage = make();
+      QCOMPARE(stage->Load({.model_dir = "/nonexistent"}).code(), absl::StatusCode::kNotFound);
+      QCOMPARE(stage->Load({}).code(), absl::StatusCode::kInvalidArgument);
+      QCOMPARE(stage->Load({.model_dir = kModel, .threads = 0}).code(),
+               absl::StatusCode::kInvalidArgument);
+      QCOMPARE(stage->Load({.device = "abacus", .model_dir = kModel}).code(),
+               absl::StatusCode::kInvalidArgument);
+    }
+  }
+
+  void Load_WorksAgainAfterUnload() {
+    const auto stage = MakeTextEncodeStage();
+    for (int i = 0; i < 2; ++i) {
+      QVERIFY(stage->Load({.model_dir = kModel}).ok());
+      TestContext context(Job("a red circle"));
+      QVERIFY(stage->Run(context, {}).ok());
+      stage->Unload();
+    }
+  }
+
+ private:
+  /// The three stages one after the other; fails the test when one does.
+  Artifacts RunAll(TestContext& context) {
+    Artifacts artifacts;
+    for (auto* stage : {&text_, &diffusion_, &vae_}) {
+      auto outputs = (*stage)->Run(context, artifacts);
+      if (!outputs.ok()) {
+        QTest::qFail(outputs.status().ToString().c_str(), __FILE__, __LINE__);
+        return {};
+      }
+      artifacts = std::move(*outputs);
+    }
+    return artifacts;
+  }
+
+  std::unique_ptr<sdk::Stage> text_ = MakeTextEncodeStage(), diffusion_ = MakeDiffusionStage(),
+                              vae_ = MakeVaeDecodeStage();
+};
+
+}  // namespace onepiece::wan
+
+QTEST_GUILESS_MAIN(onepiece::wan::StagesTest)
+#include "stages_test.moc"
