@@ -25,6 +25,9 @@ if(ONEPIECE_SANITIZE)
   set(ONEPIECE_SANITIZER_ENVIRONMENT
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;UBSAN_OPTIONS=halt_on_error=1 print_stacktrace=1")
 endif()
+if(ONEPIECE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # Coverage everywhere: it is what the fuzzer is guided by.
+endif()
 
 if(ONEPIECE_FUZZ)
   # Coverage of the code under test, not of the fuzz targets alone.

@@ -23,8 +23,10 @@ namespace onepiece::ring {
 using Piece = base::Piece;
 
 enum class SendOutcome : std::uint8_t {
-  kOk,       ///< Acknowledged: delivered exactly once while the consumer lives.
-  kBusy,     ///< Definitely not sent; may go to another instance, or here again later.
+  kOk,  ///< Acknowledged: delivered exactly once while the consumer lives.
+  /// Definitely not sent; may go to another instance, or here again after a pause: a loop without
+  /// one takes the processor from whoever holds the ring up.
+  kBusy,
   kUnknown,  ///< Perhaps sent: resend to the same consumer with the same message id until definite.
 };
 

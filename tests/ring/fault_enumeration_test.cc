@@ -57,6 +57,7 @@ struct Victim {
   std::thread thread;  // Only of a stalled one.
   SendResult result;
   bool reached = false;
+  std::atomic<bool> ended{false};  // The thread's send; outlives Send().
 
   Victim(World& world, std::uint64_t producer_id, std::uint64_t op, Trouble trouble)
       : id(producer_id), fault(std::make_shared<fabric::PlannedFault>(op, KindOf(trouble))) {
@@ -74,8 +75,7 @@ struct Victim {
       reached = fault->AwaitReached(base::Duration::zero());
       return;
     }
-    std::atomic<bool> ended{false};
-    thread = std::thread([&, send] {
+    thread = std::thread([this, send] {
       send();
       ended.store(true);
     });

@@ -82,6 +82,9 @@ std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::ui
                                  base::SystemClock().Now() + std::chrono::milliseconds(50));
     if (!result.ok()) _exit(3);
     if (result->outcome == SendOutcome::kOk) board->acknowledged[id].store(message);
+    // A producer that asks again and again for room takes the processor from the one that holds the
+    // ring up.
+    if (result->outcome == SendOutcome::kBusy) usleep(200);
     if (result->reconnect) producer.reset();
   }
   while (true) pause();
@@ -134,11 +137,11 @@ class ProcessTest : public QObject {
     auto consumer = *Consumer::Create(*fabric, options);
     Board* board = NewBoard();
     QVERIFY(board != nullptr);
-    const std::uint64_t messages = LongRun() ? 300'000 : 30'000;
+    const std::uint64_t messages = LongRun() ? 300'000 : 10'000;
     const int max_kills = LongRun() ? 3000 : 150;
     std::array<Child, kProducers + 1> children;
     const auto start = [&](std::uint64_t id) {
-      Spawn(children[id], [&](int fd) { SendAll(fd, uri, id, messages, 20'000, board); });
+      Spawn(children[id], [&](int fd) { SendAll(fd, uri, id, messages, 6'000, board); });
     };
     for (std::uint64_t id = 1; id <= kProducers; ++id) start(id);
 
@@ -173,7 +176,7 @@ class ProcessTest : public QObject {
         children[id].Reap();
         start(id);
         ++kills;
-        next_kill = now + std::chrono::microseconds(random() % 20'000);
+        next_kill = now + std::chrono::microseconds(random() % 10'000);
       }
     }
     for (Child& child : children) child.Reap();
