@@ -29,11 +29,6 @@ if(ONEPIECE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)  # Coverage everywhere: it is what the fuzzer is guided by.
 endif()
 
-if(ONEPIECE_FUZZ)
-  # Coverage of the code under test, not of the fuzz targets alone.
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(spdlog REQUIRED)
