@@ -26,7 +26,8 @@ if(ONEPIECE_SANITIZE)
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;UBSAN_OPTIONS=halt_on_error=1 print_stacktrace=1")
 endif()
 if(ONEPIECE_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)  # Coverage everywhere: it is what the fuzzer is guided by.
+  # Coverage everywhere: it is what the fuzzer is guided by. Undefined behaviour ends the run like a crash.
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
 endif()
 
 find_package(Threads REQUIRED)

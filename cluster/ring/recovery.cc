@@ -131,6 +131,12 @@ ConsumerCore::Advice ConsumerCore::CheckHole(base::MonotonicTime now) {
 
 // A published reservation at the cursor.
 ConsumerCore::Advice ConsumerCore::CheckReserved(const Slot& slot, base::MonotonicTime now) {
+  // First of all: the length below sets the time-out, and the skip.
+  if (!segment_->Fits(slot, segment_->cursor_offset())) {
+    ++counters_.bad_structure;
+    unusable_ = true;
+    return Advice::kMove;
+  }
   const base::Duration age = hole_suspicion_.Age(slot.seq, now);
   const auto owner = owners_.find(slot.owner);
   if (owner == owners_.end() || !NoticeDeath(owner->second)) {
@@ -142,11 +148,6 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(const Slot& slot, base::Monoton
   // Looked at again behind the fence: it may have committed just before it died.
   const auto again = segment_->ReadSlot(slot.seq);
   if (again != slot) return Advice::kNothing;
-  if (!segment_->Fits(slot, segment_->cursor_offset())) {
-    ++counters_.bad_structure;
-    unusable_ = true;
-    return Advice::kMove;
-  }
   segment_->Advance(slot);
   segment_->Release(slot.seq);
   ++counters_.holes_skipped;

@@ -108,6 +108,22 @@ class HostileTest : public QObject {
     NextMessageArrives(world);
   }
 
+  // An absurd length would otherwise make an absurd time-out.
+  void Reservation_OutOfBoundsMovesTheRing() {
+    World world(SmallRing());
+    auto& process = world.NewProcess();
+    Hostile hostile(process, *world.Admit(1, process));
+    Slot slot = hostile.First();
+    slot.state = SlotState::kReserved;
+    slot.length_bytes = ~std::uint64_t{0} >> 1;
+    hostile.PutTail(1, 128);
+    hostile.Put(slot);
+    QVERIFY(world.consumer->Tick(world.clock.Now()));
+    QCOMPARE(world.consumer->counters().bad_structure, std::uint64_t{1});
+    QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
+    NextMessageArrives(world);
+  }
+
   void Slot_WithBadHeaderChecksumIsNotYetWritten() {
     World world(SmallRing());
     auto& process = world.NewProcess();
