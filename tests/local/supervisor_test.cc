@@ -12,6 +12,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
+#include "tests/eventually.h"
 
 namespace onepiece::local {
 namespace {
@@ -20,15 +21,10 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Waits for `condition`; false when it does not come true within 20 s.
+/// With a limit that only a failing test reaches.
 template <typename Condition>
 bool Eventually(Condition condition) {
-  const auto deadline = base::SystemClock().Now() + seconds(20);
-  while (!condition()) {
-    if (base::SystemClock().Now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  return true;
+  return testing::Eventually(seconds(20), condition);
 }
 
 }  // namespace

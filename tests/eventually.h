@@ -1,0 +1,33 @@
+// Waiting for what another process does, for tests that run real programs.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "cluster/base/clock.h"
+
+namespace onepiece::testing {
+
+/// Lets `time` pass.
+inline void Pause(base::Duration time) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any nobody;
+  base::Clock& clock = base::SystemClock();
+  clock.WaitUntil(nobody, lock, {}, clock.Now() + time, [] { return false; });
+}
+
+/// Looks at `condition` every 10 ms; false when it does not come true within `limit`. Another process notifies
+/// nobody, so looking is all that a test can do.
+template <typename Condition>
+bool Eventually(base::Duration limit, Condition condition) {
+  const auto deadline = base::SystemClock().Now() + limit;
+  while (!condition()) {
+    if (base::SystemClock().Now() > deadline) return false;
+    Pause(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+}  // namespace onepiece::testing
