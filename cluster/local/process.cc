@@ -1,6 +1,7 @@
 #include "cluster/local/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -15,7 +16,6 @@
 #include <iterator>
 #include <sstream>
 #include <string_view>
-#include <thread>
 
 #include "cluster/base/status.h"
 
@@ -63,6 +63,26 @@ std::vector<char*> Environment(bool clean) {
   _exit(127);
 }
 
+struct Stat {
+  ProcessId process;  ///< pid 0: there is none.
+  std::string state;
+};
+
+Stat ReadStat(std::int32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // "pid (name) state …": the name may hold anything, so count fields after the last parenthesis.
+  const auto close = text.rfind(')');
+  if (close == std::string::npos) return {};
+  std::istringstream fields(text.substr(close + 1));
+  Stat stat;
+  std::string skipped;
+  fields >> stat.state;
+  for (int field = 4; field <= 21; ++field) fields >> skipped;
+  if (fields >> stat.process.start_time) stat.process.pid = pid;
+  return stat;
+}
+
 absl::Status CannotStart(const std::string& program, int error) {
   const auto code = error == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition;
   return base::MakeError(code, "CANNOT_START", "cannot start " + program + ": " + std::strerror(error),
@@ -72,18 +92,8 @@ absl::Status CannotStart(const std::string& program, int error) {
 }  // namespace
 
 ProcessId Identify(std::int32_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  // "pid (name) state …": the name may hold anything, so count fields after the last parenthesis.
-  const auto close = text.rfind(')');
-  if (close == std::string::npos) return {};
-  std::istringstream fields(text.substr(close + 1));
-  std::string state, skipped;
-  fields >> state;
-  for (int field = 4; field <= 21; ++field) fields >> skipped;
-  std::uint64_t start_time = 0;
-  if (!(fields >> start_time) || state == "Z" || state == "X") return {};
-  return {pid, start_time};
+  const Stat stat = ReadStat(pid);
+  return stat.state == "Z" || stat.state == "X" ? ProcessId{} : stat.process;
 }
 
 bool IsRunning(const ProcessId& process) { return process.pid > 0 && Identify(process.pid) == process; }
@@ -125,12 +135,18 @@ absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options) {
 }
 
 bool WaitGone(const ProcessId& process, base::Duration limit) {
-  const auto deadline = base::SystemClock().Now() + limit;
-  while (IsRunning(process)) {
-    if (base::SystemClock().Now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (process.pid <= 0) return true;
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0U));
+  if (fd < 0) return errno == ESRCH;
+  // A process whose first thread is a zombie may still be ending: its descriptor becomes readable when all of it
+  // is dead.
+  bool gone = ReadStat(process.pid).process != process;
+  if (!gone) {
+    pollfd poll_fd{fd, POLLIN, 0};
+    gone = poll(&poll_fd, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count())) == 1;
   }
-  return true;
+  close(fd);
+  return gone;
 }
 
 bool KillAndWait(const ProcessId& process, base::Duration limit) {
