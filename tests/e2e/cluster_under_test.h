@@ -1,0 +1,124 @@
+// A real embedded cluster in a temporary directory, driven through the `onepiece` command.
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <QtTest>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/local/data_dir.h"
+
+namespace onepiece::e2e {
+
+using nlohmann::json;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out, err;
+  [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
+};
+
+/// Waits for `condition`, looking every 50 ms; false when it does not come true within `seconds`.
+template <typename Condition>
+bool Eventually(int seconds, Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return true;
+}
+
+/// Thread-confined.
+class ClusterUnderTest {
+ public:
+  [[nodiscard]] std::string Path(const std::string& name) const { return temp_.path().toStdString() + "/" + name; }
+
+  /// Runs `onepiece ARGUMENTS --data-dir …` to its end.
+  Outcome Run(const QStringList& arguments, int timeout_s = 180) const {
+    QProcess process;
+    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece",
+                  arguments + QStringList{"--data-dir", QString::fromStdString(Path("data"))});
+    Outcome outcome;
+    if (!process.waitForFinished(timeout_s * 1000)) {
+      process.kill();
+      process.waitForFinished();
+    } else if (process.exitStatus() == QProcess::NormalExit) {
+      outcome.exit_code = process.exitCode();
+    }
+    outcome.out = process.readAllStandardOutput().toStdString();
+    outcome.err = process.readAllStandardError().toStdString();
+    return outcome;
+  }
+
+  /// Submits a job and returns its UID; empty when it was refused.
+  std::string Submit(const QStringList& arguments) const {
+    const json document = Run(QStringList{"submit", "--json"} + arguments).Document();
+    return document.is_object() ? document.value("uid", "") : "";
+  }
+
+  json Status() const { return Run({"status", "--json"}).Document(); }
+  json Get(const std::string& uid) const { return Run({"get", QString::fromStdString(uid), "--json"}).Document(); }
+
+  bool EveryProcessReady() const {
+    const json status = Status();
+    if (!status.is_object() || !status.contains("processes") || status["processes"].empty()) return false;
+    for (const auto& process : status["processes"]) {
+      if (process.value("state", "") != "READY") return false;
+    }
+    return true;
+  }
+
+  int PidOf(const std::string& node) const {
+    const json status = Status();
+    for (const auto& process : status["processes"]) {
+      if (process.value("node_id", "") == node) return process.value("pid", 0);
+    }
+    return 0;
+  }
+
+  /// Ends the cluster; every process and shared memory segment of it that is left, as text.
+  std::string DownAndListLeftovers() const {
+    const auto dir = local::DataDir{Path("data")};
+    const auto state = local::ReadState(dir);
+    const std::string cluster_id = local::ReadFile(Path("data") + "/cluster_id");
+    const Outcome down = Run({"down"});
+    std::string left = down.exit_code == 0 ? "" : "down failed: " + down.err;
+    if (state.ok() && state->has_value()) {
+      std::vector<local::ProcessId> processes = {(*state)->supervisor};
+      for (const auto& record : state->value().processes) processes.push_back(record.process);
+      for (const auto& process : processes) {
+        if (local::IsRunning(process)) left += " pid " + std::to_string(process.pid);
+      }
+    }
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      const std::string name = entry.path().filename().string();
+      if (!cluster_id.empty() && name.starts_with("onepiece." + cluster_id)) left += " " + name;
+    }
+    return left;
+  }
+
+  /// The services' logs, for a failed test's report.
+  std::string Logs() const {
+    std::string text;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(Path("data/logs"), error)) {
+      std::string log = local::ReadFile(entry.path().string());
+      constexpr std::size_t kTailBytes = 3000;
+      if (log.size() > kTailBytes) log.erase(0, log.size() - kTailBytes);
+      text += "--- " + entry.path().filename().string() + "\n" + log;
+    }
+    return text;
+  }
+
+ private:
+  QTemporaryDir temp_;
+};
+
+}  // namespace onepiece::e2e

@@ -1,0 +1,215 @@
+// The main job on a real cluster: separate processes, real model, decoded video.
+#include <set>
+#include <span>
+
+#include "stages/media/media.h"
+#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/judge.h"
+
+namespace onepiece::e2e {
+
+class E2eTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    const Outcome up = cluster_.Run({"up", "--json"});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(up.Document().is_object());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void Status_ListsEveryProcess() {
+    const json status = cluster_.Status();
+    QCOMPARE(status["processes"].size(), std::size_t{7});
+    for (const auto& process : status["processes"]) {
+      QVERIFY2(process.value("state", "") == "READY", process.dump().c_str());
+      QVERIFY(kill(process.value("pid", 0), 0) == 0);
+      QVERIFY(!process.value("address", "").empty());
+      QVERIFY(!process.value("metrics_address", "").empty());
+    }
+  }
+
+  void Up_SecondTime_Is4AndSaysWhatToDo() {
+    const Outcome up = cluster_.Run({"up"});
+    QCOMPARE(up.exit_code, 4);
+    QVERIFY(up.err.find("onepiece down") != std::string::npos);
+  }
+
+  void Prompts_ColourAndMotionFollow() {
+    struct Case {
+      const char *prompt, *colour, *motion;
+    };
+    const std::vector<Case> cases = {
+        {"a red circle moving right", "red", "right"},       {"a red square moving up", "red", "up"},
+        {"a green triangle moving left", "green", "left"},   {"a green circle moving down", "green", "down"},
+        {"a blue square moving up", "blue", "up"},           {"a blue circle moving right", "blue", "right"},
+        {"a yellow triangle moving down", "yellow", "down"}, {"a yellow circle moving left", "yellow", "left"},
+        {"a white square moving right", "white", "right"},   {"a white circle moving up", "white", "up"},
+        {"a purple triangle moving left", "purple", "left"}, {"a purple circle moving down", "purple", "down"},
+        {"a red circle standing still", "red", "still"},     {"a blue circle getting bigger", "blue", "bigger"}};
+    std::vector<std::string> uids;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      uids.push_back(cluster_.Submit({"--prompt", cases[i].prompt, "--seed", QString::number(i)}));
+      QVERIFY(!uids.back().empty());
+    }
+    int wrong_colours = 0, wrong_motions = 0;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const QString uid = QString::fromStdString(uids[i]);
+      const Outcome watched = cluster_.Run({"watch", uid, "--json"});
+      QVERIFY2(watched.exit_code == 0, (watched.out + watched.err).c_str());
+      const std::string file = cluster_.Path(uids[i] + ".mp4");
+      const Outcome got = cluster_.Run({"get", uid, "-o", QString::fromStdString(file), "--json"});
+      QVERIFY2(got.exit_code == 0, got.err.c_str());
+      QCOMPARE(got.Document().value("media_type", ""), std::string("video/mp4"));
+      const std::string bytes = local::ReadFile(file);
+      const auto frames = media::Decode(std::as_bytes(std::span(bytes)));
+      QVERIFY2(frames.ok(), frames.status().ToString().c_str());
+      QCOMPARE(frames->count, std::int64_t{9});
+      const Verdict verdict = Judge(*frames);
+      if (verdict.colour != cases[i].colour || verdict.motion != cases[i].motion) {
+        qInfo("\"%s\" looks %s, %s", cases[i].prompt, verdict.colour.c_str(), verdict.motion.c_str());
+      }
+      wrong_colours += verdict.colour != cases[i].colour ? 1 : 0;
+      wrong_motions += verdict.motion != cases[i].motion ? 1 : 0;
+    }
+    QVERIFY2(wrong_colours <= 1, "colours do not follow the prompts");
+    QVERIFY2(wrong_motions <= 1, "motions do not follow the prompts");
+  }
+
+  void Generate_MakesTheSameFramesAsTheCluster() {
+    const QStringList what = {"--prompt", "a green circle moving up", "--seed", "7", "--json"};
+    const Outcome fused = cluster_.Run(QStringList{"generate"} + what);
+    QVERIFY2(fused.exit_code == 0, fused.err.c_str());
+    const Outcome served = cluster_.Run(QStringList{"submit", "--wait"} + what);
+    QVERIFY2(served.exit_code == 0, served.err.c_str());
+    const std::string hash = ArtifactHash(fused.Document(), "frames_sha256");
+    QVERIFY(!hash.empty());
+    QCOMPARE(ArtifactHash(served.Document(), "frames_sha256"), hash);
+    QCOMPARE(served.Document()["timings"].size(), std::size_t{3});
+  }
+
+  void Submit_Png_WritesNumberedFrames() {
+    const Outcome outcome = cluster_.Run({"submit", "--prompt", "a red circle moving left", "--steps", "2", "--format",
+                                          "png", "--wait", "-o", QString::fromStdString(cluster_.Path("out.png"))});
+    QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
+    for (int i = 0; i < 9; ++i) {
+      const std::string bytes = local::ReadFile(cluster_.Path("out_000" + std::to_string(i) + ".png"));
+      const auto frame = media::Decode(std::as_bytes(std::span(bytes)));
+      QVERIFY2(frame.ok(), frame.status().ToString().c_str());
+      QCOMPARE(frame->width, std::int64_t{64});
+    }
+  }
+
+  void Submit_SameRequestId_IsTheSameJob() {
+    const QStringList arguments = {"--prompt", "a red circle", "--steps", "2", "--request-id",
+                                   "7c9e6679-7425-40de-944b-e07fc1f90ae7"};
+    const std::string uid = cluster_.Submit(arguments);
+    QVERIFY(!uid.empty());
+    QCOMPARE(cluster_.Submit(arguments), uid);
+    const Outcome other = cluster_.Run({"submit", "--prompt", "a blue circle", "--request-id",
+                                        "7c9e6679-7425-40de-944b-e07fc1f90ae7", "--json"});
+    QCOMPARE(other.exit_code, 4);
+    QCOMPARE(other.Document()["error"].value("reason", ""), std::string("REQUEST_ID_REUSED"));
+  }
+
+  void Submit_BadRequests_AreRefused_data() {
+    QTest::addColumn<QStringList>("arguments");
+    QTest::addColumn<int>("exit_code");
+    QTest::newRow("unknown app") << QStringList{"--app", "nosuch", "--prompt", "x"} << 3;
+    QTest::newRow("empty prompt") << QStringList{"--prompt", ""} << 2;
+    QTest::newRow("no prompt") << QStringList{"--steps", "2"} << 2;
+    QTest::newRow("unknown parameter") << QStringList{"--prompt", "x", "--param", "colour=red"} << 2;
+    QTest::newRow("wrong type") << QStringList{"--prompt", "x", "--param", "steps=many"} << 2;
+    QTest::newRow("not a multiple of 16") << QStringList{"--prompt", "x", "--width", "65"} << 2;
+    QTest::newRow("absurd size") << QStringList{"--prompt", "x", "--width", "1048576"} << 2;
+    QTest::newRow("no frames") << QStringList{"--prompt", "x", "--frames", "0"} << 2;
+    QTest::newRow("prompt of 100 kB") << QStringList{"--prompt", QString(100'000, 'x')} << 2;
+  }
+  void Submit_BadRequests_AreRefused() {
+    QFETCH(QStringList, arguments);
+    QFETCH(int, exit_code);
+    const Outcome outcome = cluster_.Run(QStringList{"submit", "--json"} + arguments);
+    QVERIFY2(outcome.exit_code == exit_code, (outcome.out + outcome.err).c_str());
+    QVERIFY(!outcome.Document()["error"].value("reason", "").empty());
+  }
+
+  void Submit_AnyScript_Works_data() {
+    QTest::addColumn<QString>("prompt");
+    QTest::newRow("one space") << " ";
+    QTest::newRow("emoji") << QString::fromUtf8("🔴 moving → right 🏴‍☠️");
+    QTest::newRow("arabic and chinese") << QString::fromUtf8("دائرة حمراء 红色圆圈向右移动");
+    QTest::newRow("markup") << "&lt;b&gt;a red circle&lt;/b&gt; \t\n moving right";
+  }
+  void Submit_AnyScript_Works() {
+    QFETCH(QString, prompt);
+    const Outcome outcome = cluster_.Run({"submit", "--prompt", prompt, "--steps", "2", "--wait", "--json"});
+    QVERIFY2(outcome.exit_code == 0, (outcome.out + outcome.err).c_str());
+  }
+
+  void Cancel_EndsALongJob() {
+    const std::string uid = cluster_.Submit({"--prompt", "a red circle", "--steps", "100", "--width", "256", "--height",
+                                             "256"});
+    QVERIFY(!uid.empty());
+    QVERIFY(Eventually(60, [&] { return cluster_.Get(uid).value("state", "") == "RUNNING"; }));
+    QCOMPARE(cluster_.Run({"cancel", QString::fromStdString(uid)}).exit_code, 0);
+    QCOMPARE(cluster_.Get(uid).value("state", ""), std::string("CANCELLED"));
+    // The instance is free again soon: computing stops at the next step.
+    QCOMPARE(cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "2", "--wait"}, 60).exit_code, 0);
+  }
+
+  void Deadline_EndsAJobThatIsTooLong() {
+    const Outcome outcome = cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "100", "--width", "256",
+                                          "--height", "256", "--deadline", "2", "--wait", "--json"});
+    QCOMPARE(outcome.exit_code, 75);
+    QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("DEADLINE_EXCEEDED"));
+  }
+
+  void Get_FetchesOnceAndTraces() {
+    const std::string uid = cluster_.Submit({"--prompt", "a white circle", "--steps", "2"});
+    const QString job = QString::fromStdString(uid);
+    QCOMPARE(cluster_.Run({"watch", job}).exit_code, 0);
+    const std::string trace = cluster_.Path("trace.json");
+    QCOMPARE(cluster_.Run({"get", job, "--trace", QString::fromStdString(trace)}).exit_code, 0);
+    const json events = json::parse(local::ReadFile(trace), nullptr, false);
+    QVERIFY(events.is_object());
+    std::set<int> processes;
+    for (const auto& event : events["traceEvents"]) processes.insert(event.value("pid", 0));
+    QVERIFY2(processes.size() >= 4, "spans of the proxy and three instances");
+    const QString file = QString::fromStdString(cluster_.Path("once.mp4"));
+    QCOMPARE(cluster_.Run({"get", job, "-o", file}).exit_code, 0);
+    QCOMPARE(cluster_.Get(uid).value("fetched", false), true);
+    QCOMPARE(cluster_.Run({"get", job, "-o", file}).exit_code, 4);
+    QCOMPARE(cluster_.Run({"delete", job}).exit_code, 0);
+    QCOMPARE(cluster_.Run({"get", job}).exit_code, 3);
+  }
+
+  void Jobs_AndWorkflows_AreListed() {
+    const Outcome jobs = cluster_.Run({"jobs", "--limit", "5", "--json"});
+    QCOMPARE(jobs.exit_code, 0);
+    QCOMPARE(jobs.Document()["jobs"].size(), std::size_t{5});
+    const Outcome workflows = cluster_.Run({"workflow", "list", "--json"});
+    QCOMPARE(workflows.Document()["workflows"][0].value("app", ""), std::string("tiny-wan-t2v"));
+  }
+
+ private:
+  static std::string ArtifactHash(const json& document, const std::string& name) {
+    if (!document.is_object()) return "";
+    for (const auto& artifact : document["artifacts"]) {
+      if (artifact.value("artifact", "") == name) return artifact.value("sha256", "");
+    }
+    return "";
+  }
+
+  ClusterUnderTest cluster_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::E2eTest)
+#include "e2e_test.moc"
