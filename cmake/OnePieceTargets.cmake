@@ -8,6 +8,19 @@ target_compile_options(onepiece_flags INTERFACE
   $<$<BOOL:${ONEPIECE_WERROR}>:-Werror>)
 target_compile_definitions(onepiece_flags INTERFACE QT_NO_KEYWORDS)
 
+# onepiece_add_folders(CORE .. REST ..): adds the folders; a sanitizer build takes the core ones only.
+function(onepiece_add_folders)
+  cmake_parse_arguments(PARSE_ARGV 0 A "" "" "CORE;REST")
+  foreach(folder IN LISTS A_CORE)
+    add_subdirectory(${folder})
+  endforeach()
+  if(NOT ONEPIECE_CORE_ONLY)
+    foreach(folder IN LISTS A_REST)
+      add_subdirectory(${folder})
+    endforeach()
+  endif()
+endfunction()
+
 # onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): static library onepiece::NAME; headers are included by
 # their path from the top of the tree. A library without sources is an INTERFACE one.
 function(onepiece_library name)

@@ -61,7 +61,7 @@ class ChaosTest : public QObject {
     const std::string uid = cluster_.Submit({"--prompt", "a red circle moving right", "--steps", "100", "--width", "128",
                                              "--height", "128", "--deadline", "120"});
     QVERIFY(!uid.empty());
-    QVERIFY(Eventually(60, [&] {
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] {
       const json job = cluster_.Get(uid);
       return job.value("state", "") == "RUNNING" && job.value("step", 0) > 0;
     }));
@@ -74,7 +74,7 @@ class ChaosTest : public QObject {
     qInfo("%s killed: the job ended %s %s", qPrintable(node), state.c_str(),
           watched.Document()["error"].dump().c_str());
     QVERIFY2(state == "SUCCEEDED" || state == "FAILED", watched.out.c_str());
-    QVERIFY2(Eventually(60, [&] { return cluster_.EveryProcessReady(); }), cluster_.Status().dump(1).c_str());
+    QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }), cluster_.Status().dump(1).c_str());
     QVERIFY(cluster_.PidOf(node.toStdString()) != pid);
     const Outcome next = cluster_.Run({"submit", "--prompt", "a blue circle moving up", "--steps", "2", "--wait"}, 60);
     QVERIFY2(next.exit_code == 0, next.err.c_str());

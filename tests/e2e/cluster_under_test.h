@@ -5,35 +5,24 @@
 #include <unistd.h>
 
 #include <QtTest>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cluster/local/data_dir.h"
+#include "tests/eventually.h"
 
 namespace onepiece::e2e {
 
 using nlohmann::json;
+using testing::Eventually;
 
 struct Outcome {
   int exit_code = -1;
   std::string out, err;
   [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
 };
-
-/// Waits for `condition`, looking every 50 ms; false when it does not come true within `seconds`.
-template <typename Condition>
-bool Eventually(int seconds, Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return true;
-}
 
 /// Thread-confined.
 class ClusterUnderTest {

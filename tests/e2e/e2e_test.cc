@@ -156,7 +156,7 @@ class E2eTest : public QObject {
     const std::string uid = cluster_.Submit({"--prompt", "a red circle", "--steps", "100", "--width", "256", "--height",
                                              "256"});
     QVERIFY(!uid.empty());
-    QVERIFY(Eventually(60, [&] { return cluster_.Get(uid).value("state", "") == "RUNNING"; }));
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.Get(uid).value("state", "") == "RUNNING"; }));
     QCOMPARE(cluster_.Run({"cancel", QString::fromStdString(uid)}).exit_code, 0);
     QCOMPARE(cluster_.Get(uid).value("state", ""), std::string("CANCELLED"));
     // The instance is free again soon: computing stops at the next step.
