@@ -18,8 +18,8 @@ inline void Pause(base::Duration time) {
   clock.WaitUntil(nobody, lock, {}, clock.Now() + time, [] { return false; });
 }
 
-/// Looks at `condition` every 10 ms; false when it does not come true within `limit`. Another process notifies
-/// nobody, so looking is all that a test can do.
+/// Looks at `condition` every 10 ms; false when it does not come true within `limit`. Another
+/// process notifies nobody, so looking is all that a test can do.
 template <typename Condition>
 bool Eventually(base::Duration limit, Condition condition) {
   const auto deadline = base::SystemClock().Now() + limit;

@@ -1,7 +1,7 @@
 // ONEPIECE_CHECK: dies, in release too, when an invariant of ours is broken.
 //
-// For our own bugs only. Input from a peer, a file or a user is never checked with it: that is absl::Status.
-// (Torch headers bring glog's CHECK and LOG, hence the prefix.)
+// For our own bugs only. Input from a peer, a file or a user is never checked with it: that is
+// absl::Status. (Torch headers bring glog's CHECK and LOG, hence the prefix.)
 #pragma once
 
 namespace onepiece::base {
@@ -11,7 +11,6 @@ namespace onepiece::base {
 
 }  // namespace onepiece::base
 
-#define ONEPIECE_CHECK(condition)                                    \
-  (static_cast<bool>(condition)                                      \
-       ? static_cast<void>(0)                                        \
-       : ::onepiece::base::CheckFailed(#condition, __FILE__, __LINE__))
+#define ONEPIECE_CHECK(condition)                      \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::onepiece::base::CheckFailed(#condition, __FILE__, __LINE__))

@@ -36,11 +36,11 @@ WallTime ManualClock::WallNow() const {
   return start_ + offset_;
 }
 
-bool ManualClock::WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
-                            std::stop_token stop, MonotonicTime deadline,
-                            const std::function<bool()>& predicate) {
-  // Polls in real time for the moved clock: Advance() cannot notify a condition that it does not know, and a
-  // millisecond of real time never changes what the test sees.
+bool ManualClock::WaitUntil(std::condition_variable_any& condition,
+                            std::unique_lock<std::mutex>& lock, std::stop_token stop,
+                            MonotonicTime deadline, const std::function<bool()>& predicate) {
+  // Polls in real time for the moved clock: Advance() cannot notify a condition that it does not
+  // know, and a millisecond of real time never changes what the test sees.
   while (!predicate() && Now() < deadline && !stop.stop_requested()) {
     condition.wait_for(lock, stop, std::chrono::milliseconds(1), predicate);
   }
@@ -62,7 +62,8 @@ double TimeScale() {
 }
 
 Duration Scaled(Duration timeout) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::nano>(timeout) * TimeScale());
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::nano>(timeout) *
+                                              TimeScale());
 }
 
 std::int64_t ToUnixMs(WallTime time) {

@@ -21,9 +21,9 @@ class Clock {
   virtual ~Clock() = default;
   [[nodiscard]] virtual MonotonicTime Now() const = 0;
   [[nodiscard]] virtual WallTime WallNow() const = 0;
-  /// Waits until `predicate` holds, `deadline` passes on this clock, or `stop` is requested. Returns the
-  /// predicate's last value. `lock` must hold the mutex that guards what the predicate reads; whoever changes it
-  /// notifies `condition`.
+  /// Waits until `predicate` holds, `deadline` passes on this clock, or `stop` is requested.
+  /// Returns the predicate's last value. `lock` must hold the mutex that guards what the predicate
+  /// reads; whoever changes it notifies `condition`.
   virtual bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
                          std::stop_token stop, MonotonicTime deadline,
                          const std::function<bool()>& predicate) = 0;
@@ -50,7 +50,8 @@ class ManualClock final : public Clock {
   WallTime start_;
 };
 
-/// $ONEPIECE_TIME_SCALE (default 1, bounded to [0.01, 1000]): every timeout of the product is multiplied by it.
+/// $ONEPIECE_TIME_SCALE (default 1, bounded to [0.01, 1000]): every timeout of the product is
+/// multiplied by it.
 double TimeScale();
 /// `timeout` × TimeScale().
 Duration Scaled(Duration timeout);

@@ -92,7 +92,8 @@ std::string Uid::ToString() const {
 
 }  // namespace onepiece::base
 
-std::size_t std::hash<onepiece::base::Uid>::operator()(const onepiece::base::Uid& uid) const noexcept {
+std::size_t std::hash<onepiece::base::Uid>::operator()(
+    const onepiece::base::Uid& uid) const noexcept {
   // The low half is random in every version that we make.
   std::uint64_t low;
   std::memcpy(&low, uid.bytes().data() + 8, sizeof low);

@@ -18,7 +18,8 @@ class Uid {
   constexpr Uid() = default;
   explicit constexpr Uid(std::array<std::uint8_t, 16> bytes) : bytes_(bytes) {}
 
-  /// A fresh UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, 74 bits from the system's random source.
+  /// A fresh UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, 74 bits from the system's random
+  /// source.
   static Uid Generate(std::int64_t unix_ms);
   /// A fresh UUIDv4: 122 random bits.
   static Uid GenerateRandom();

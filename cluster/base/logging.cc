@@ -28,11 +28,14 @@ class JsonFormatter final : public spdlog::formatter {
         {"level", std::string(level.data(), level.size())},
         {"node", node_},
         {"message", std::string(message.payload.data(), message.payload.size())}};
-    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string text =
+        line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     out.append(text.data(), text.data() + text.size());
   }
 
-  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(node_); }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>(node_);
+  }
 
  private:
   std::string node_;
@@ -42,8 +45,8 @@ class JsonFormatter final : public spdlog::formatter {
 }  // namespace
 
 void InitLogging(std::string_view node) {
-  auto logger = std::make_shared<spdlog::logger>(std::string(node),
-                                                 std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>(
+      std::string(node), std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   if (isatty(STDERR_FILENO) != 0) {
     logger->set_pattern("%H:%M:%S.%e %^%l%$ %n: %v");
   } else {

@@ -7,8 +7,8 @@
 
 namespace onepiece::base {
 
-/// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and all threads started later, and ignores SIGPIPE.
-/// Call first in main(). Thread-confined.
+/// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and all threads started later, and
+/// ignores SIGPIPE. Call first in main(). Thread-confined.
 class ShutdownSignals {
  public:
   ShutdownSignals();

@@ -1,7 +1,8 @@
 // absl::Status with a machine-readable reason, and the two macros that pass a status up.
 //
-// Every expected error of the project is an absl::Status. A caller that must branch on more than the code reads
-// the reason, an UPPER_SNAKE_CASE word such as RING_FULL; cluster/rpc carries it as google.rpc.ErrorInfo.
+// Every expected error of the project is an absl::Status. A caller that must branch on more than
+// the code reads the reason, an UPPER_SNAKE_CASE word such as RING_FULL; cluster/rpc carries it as
+// google.rpc.ErrorInfo.
 #pragma once
 
 #include <map>
@@ -16,8 +17,9 @@ namespace onepiece::base {
 
 /// What google.rpc.ErrorInfo holds besides the domain, which is always "onepiece".
 struct ErrorReason {
-  std::string reason;                           ///< UPPER_SNAKE_CASE, stable across releases.
-  std::map<std::string, std::string> metadata;  ///< Names the thing that is wrong: {"field","steps"}.
+  std::string reason;  ///< UPPER_SNAKE_CASE, stable across releases.
+  std::map<std::string, std::string>
+      metadata;  ///< Names the thing that is wrong: {"field","steps"}.
 };
 
 /// Makes an error with a reason. REQUIRES: code is not kOk.
@@ -38,7 +40,9 @@ inline std::string_view View(absl::string_view text) { return {text.data(), text
 /// The other direction.
 inline absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 /// A status's message as std::string.
-inline std::string Message(const absl::Status& status) { return std::string(View(status.message())); }
+inline std::string Message(const absl::Status& status) {
+  return std::string(View(status.message()));
+}
 
 }  // namespace onepiece::base
 
@@ -46,11 +50,11 @@ inline std::string Message(const absl::Status& status) { return std::string(View
 #define ONEPIECE_CONCAT(a, b) ONEPIECE_CONCAT_INNER(a, b)
 
 /// Returns the status from the enclosing function when it is an error.
-#define ONEPIECE_RETURN_IF_ERROR(expression)                                             \
-  do {                                                                                   \
-    if (::absl::Status onepiece_status = (expression); !onepiece_status.ok()) {          \
-      return onepiece_status;                                                            \
-    }                                                                                    \
+#define ONEPIECE_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                          \
+    if (::absl::Status onepiece_status = (expression); !onepiece_status.ok()) { \
+      return onepiece_status;                                                   \
+    }                                                                           \
   } while (false)
 
 /// Assigns the value of a StatusOr to `target`, or returns its error.

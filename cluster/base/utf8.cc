@@ -3,7 +3,8 @@
 namespace onepiece::base {
 namespace {
 
-// Length of the well-formed character at the start of `text`; 0 when there is none. REQUIRES: text is not empty.
+// Length of the well-formed character at the start of `text`; 0 when there is none. REQUIRES: text
+// is not empty.
 std::size_t CharacterLength(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

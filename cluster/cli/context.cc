@@ -21,8 +21,10 @@ std::string ExitCodesHelp() {
          "  2 usage                75 deadline, or retry later\n"
          "  3 not found            78 bad configuration\n"
          "  4 precondition        130 interrupted\n"
-         "\nEnvironment: ONEPIECE_DATA_DIR, ONEPIECE_NODEMANAGER, ONEPIECE_BIN_DIR, ONEPIECE_RESOURCE_DIR,\n"
-         "ONEPIECE_TIME_SCALE (multiplies every timeout), ONEPIECE_LOG_LEVEL. Flags go before variables.";
+         "\nEnvironment: ONEPIECE_DATA_DIR, ONEPIECE_NODEMANAGER, ONEPIECE_BIN_DIR, "
+         "ONEPIECE_RESOURCE_DIR,\n"
+         "ONEPIECE_TIME_SCALE (multiplies every timeout), ONEPIECE_LOG_LEVEL. Flags go before "
+         "variables.";
 }
 
 int ExitCodeOf(const absl::Status& status) {
@@ -116,13 +118,14 @@ void ProgressBar::Erase() {
   drawn_ = false;
 }
 
-Interrupt::Interrupt() : thread_([this](const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
-    if (!signals_.WaitFor(std::chrono::milliseconds(100)).has_value()) continue;
-    if (source_.stop_requested()) _exit(kInterrupted);
-    source_.request_stop();
-  }
-}) {}
+Interrupt::Interrupt()
+    : thread_([this](const std::stop_token& stop) {
+        while (!stop.stop_requested()) {
+          if (!signals_.WaitFor(std::chrono::milliseconds(100)).has_value()) continue;
+          if (source_.stop_requested()) _exit(kInterrupted);
+          source_.request_stop();
+        }
+      }) {}
 
 std::string HumanBytes(std::int64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -47,7 +47,8 @@ class Context {
   /// Set by the verb that was chosen; main() runs it and returns its exit code.
   std::function<int()> action;
 
-  /// A client of the cluster that --nodemanager or --data-dir names. Errors: UNAVAILABLE (no cluster runs).
+  /// A client of the cluster that --nodemanager or --data-dir names. Errors: UNAVAILABLE (no
+  /// cluster runs).
   [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> MakeClient() const;
 
   /// stdout: a JSON document with --json, else `text`.
@@ -77,8 +78,8 @@ class ProgressBar {
   bool drawn_ = false;
 };
 
-/// Turns Ctrl-C and SIGTERM into a stop token for one verb. Construct before any thread starts; a second signal ends
-/// the process at once with exit code 130.
+/// Turns Ctrl-C and SIGTERM into a stop token for one verb. Construct before any thread starts; a
+/// second signal ends the process at once with exit code 130.
 class Interrupt {
  public:
   Interrupt();

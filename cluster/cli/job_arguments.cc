@@ -9,8 +9,8 @@ namespace onepiece::cli {
 namespace {
 
 absl::Status Invalid(const std::string& field, const std::string& message) {
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "INVALID_PARAMETERS", field + ": " + message,
-                         {{"field", field}});
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "INVALID_PARAMETERS",
+                         field + ": " + message, {{"field", field}});
 }
 
 /// true, false and numbers are those; everything else, and what stands in double quotes, is text.
@@ -41,10 +41,13 @@ void JobArguments::AddTo(CLI::App& verb) {
   verb.add_option("--height", height, "Pixels");
   verb.add_option("--fps", fps, "Frames per second of the video");
   verb.add_option("--format", format, "mp4 or png");
-  verb.add_option("--param", more, "Any other parameter, NAME=VALUE; may be repeated")->allow_extra_args(false);
-  verb.add_option("--deadline", deadline_s, "Give up after this many seconds (default: the application's)")
+  verb.add_option("--param", more, "Any other parameter, NAME=VALUE; may be repeated")
+      ->allow_extra_args(false);
+  verb.add_option("--deadline", deadline_s,
+                  "Give up after this many seconds (default: the application's)")
       ->check(CLI::NonNegativeNumber);
-  verb.add_option("-o,--output", output, "Write the result here (several png frames: NAME_0000.png, …)");
+  verb.add_option("-o,--output", output,
+                  "Write the result here (several png frames: NAME_0000.png, …)");
 }
 
 absl::StatusOr<google::protobuf::Struct> JobArguments::Parameters() const {
@@ -72,7 +75,8 @@ absl::StatusOr<google::protobuf::Struct> JobArguments::Parameters() const {
   }
   for (const auto& pair : more) {
     const auto equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) return Invalid("--param", "\"" + pair + "\" is not NAME=VALUE");
+    if (equals == std::string::npos || equals == 0)
+      return Invalid("--param", "\"" + pair + "\" is not NAME=VALUE");
     fields[pair.substr(0, equals)] = ParseValue(pair.substr(equals + 1));
   }
   for (const auto& [name, value] : fields) {

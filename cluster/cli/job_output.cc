@@ -23,7 +23,8 @@ Json TimeOrNull(bool present, const google::protobuf::Timestamp& time) {
 std::vector<v1::ResultArtifact> MainArtifacts(const v1::Job& job) {
   std::vector<v1::ResultArtifact> artifacts;
   for (const auto& artifact : job.result().artifacts()) {
-    if (artifact.media_type() == job.result().artifacts(0).media_type()) artifacts.push_back(artifact);
+    if (artifact.media_type() == job.result().artifacts(0).media_type())
+      artifacts.push_back(artifact);
   }
   return artifacts;
 }
@@ -33,14 +34,15 @@ std::vector<v1::ResultArtifact> MainArtifacts(const v1::Job& job) {
 std::string StateName(v1::Job::State state) { return v1::Job::State_Name(state); }
 
 Json JobDocument(const v1::Job& job, const std::vector<std::string>& files) {
-  Json document = {{"uid", job.uid()},       {"state", StateName(job.state())},
-                   {"stage", job.stage()},   {"step", job.step()},
-                   {"steps", job.steps()},   {"error", nullptr},
-                   {"media_type", nullptr},  {"bytes", nullptr},
-                   {"sha256", nullptr},      {"timings", Json::array()},
-                   {"app", job.app_id()},    {"workflow_set", job.workflow_set()},
+  Json document = {{"uid", job.uid()},          {"state", StateName(job.state())},
+                   {"stage", job.stage()},      {"step", job.step()},
+                   {"steps", job.steps()},      {"error", nullptr},
+                   {"media_type", nullptr},     {"bytes", nullptr},
+                   {"sha256", nullptr},         {"timings", Json::array()},
+                   {"app", job.app_id()},       {"workflow_set", job.workflow_set()},
                    {"artifacts", Json::array()}};
-  if (job.has_error()) document["error"] = {{"reason", job.error().reason()}, {"message", job.error().message()}};
+  if (job.has_error())
+    document["error"] = {{"reason", job.error().reason()}, {"message", job.error().message()}};
   if (!job.result().artifacts().empty()) {
     const auto& main = job.result().artifacts(0);
     document["media_type"] = main.media_type();
@@ -80,13 +82,14 @@ std::string JobProgressText(const v1::Job& job) {
 std::string JobText(const v1::Job& job) {
   std::string text = job.uid() + "  " + job.app_id() + "  " + JobProgressText(job) + "\n";
   for (const auto& artifact : job.result().artifacts()) {
-    text += absl::StrFormat("  %-16s %s, %s, sha256 %s\n", artifact.artifact(), artifact.media_type(),
-                            HumanBytes(artifact.size_bytes()), artifact.sha256());
+    text +=
+        absl::StrFormat("  %-16s %s, %s, sha256 %s\n", artifact.artifact(), artifact.media_type(),
+                        HumanBytes(artifact.size_bytes()), artifact.sha256());
   }
   for (const auto& timing : job.timings()) {
-    text += absl::StrFormat("  %-16s queued %.3f s, compute %.3f s, transfer %.4f s  (%s)\n", timing.stage(),
-                            Seconds(timing.queued()), Seconds(timing.compute()), Seconds(timing.transfer()),
-                            timing.node());
+    text += absl::StrFormat("  %-16s queued %.3f s, compute %.3f s, transfer %.4f s  (%s)\n",
+                            timing.stage(), Seconds(timing.queued()), Seconds(timing.compute()),
+                            Seconds(timing.transfer()), timing.node());
   }
   if (job.result().fetched()) text += "  the result has been fetched\n";
   return text;
@@ -107,27 +110,31 @@ int ExitCodeOfJob(const v1::Job& job) {
 absl::StatusOr<std::string> ParseUid(const std::string& text) {
   const std::string uid = text.starts_with("jobs/") ? text.substr(5) : text;
   if (const auto parsed = base::Uid::Parse(uid); parsed.has_value()) return parsed->ToString();
-  return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "no job \"" + text + "\": that is not a UID");
+  return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN",
+                         "no job \"" + text + "\": that is not a UID");
 }
 
 std::string NumberedPath(const std::string& path, std::size_t index, std::size_t count) {
   if (count <= 1) return path;
   const std::filesystem::path given(path);
-  return (given.parent_path() / absl::StrFormat("%s_%04d%s", given.stem().string(), index, given.extension().string()))
+  return (given.parent_path() /
+          absl::StrFormat("%s_%04d%s", given.stem().string(), index, given.extension().string()))
       .string();
 }
 
 absl::StatusOr<std::vector<std::string>> SaveResult(client::Client& client, const v1::Job& job,
                                                     const std::string& path) {
   if (job.state() != v1::Job::SUCCEEDED) {
-    return base::MakeError(absl::StatusCode::kFailedPrecondition, "JOB_NOT_SUCCEEDED",
-                           "job " + job.uid() + " is " + JobProgressText(job) + ": there is no result to fetch");
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "JOB_NOT_SUCCEEDED",
+        "job " + job.uid() + " is " + JobProgressText(job) + ": there is no result to fetch");
   }
   std::vector<std::string> files;
   const auto artifacts = MainArtifacts(job);
   for (std::size_t i = 0; i < artifacts.size(); ++i) {
     files.push_back(NumberedPath(path, i, artifacts.size()));
-    ONEPIECE_RETURN_IF_ERROR(client.FetchToFile(job.uid(), artifacts[i].artifact(), files.back()).status());
+    ONEPIECE_RETURN_IF_ERROR(
+        client.FetchToFile(job.uid(), artifacts[i].artifact(), files.back()).status());
   }
   ONEPIECE_RETURN_IF_ERROR(client.Acknowledge(job.uid()).status());
   return files;

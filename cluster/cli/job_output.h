@@ -28,8 +28,9 @@ absl::StatusOr<std::string> ParseUid(const std::string& text);
 /// Where artifact `index` of `count` goes: "out.png" → "out_0003.png" when there are several.
 std::string NumberedPath(const std::string& path, std::size_t index, std::size_t count);
 
-/// Fetches a SUCCEEDED job's result (all artifacts of the main one's media type), then acknowledges it.
-/// Returns the files written. Errors: FAILED_PRECONDITION (not SUCCEEDED), those of Client::FetchToFile.
+/// Fetches a SUCCEEDED job's result (all artifacts of the main one's media type), then acknowledges
+/// it. Returns the files written. Errors: FAILED_PRECONDITION (not SUCCEEDED), those of
+/// Client::FetchToFile.
 absl::StatusOr<std::vector<std::string>> SaveResult(client::Client& client, const v1::Job& job,
                                                     const std::string& path);
 

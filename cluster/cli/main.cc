@@ -14,10 +14,12 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(cli::ExitCodesHelp());
-  app.add_option("--data-dir", context.data_dir, "The embedded cluster's directory (after any verb)")
+  app.add_option("--data-dir", context.data_dir,
+                 "The embedded cluster's directory (after any verb)")
       ->envname("ONEPIECE_DATA_DIR")
       ->capture_default_str();
-  app.add_option("--nodemanager", context.nodemanagers, "Talk to the cluster of these NodeManagers (host:port,…)")
+  app.add_option("--nodemanager", context.nodemanagers,
+                 "Talk to the cluster of these NodeManagers (host:port,…)")
       ->envname("ONEPIECE_NODEMANAGER")
       ->delimiter(',');
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
@@ -33,7 +35,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::cerr << "onepiece: " << error.what() << "\nRun `onepiece --help` or `onepiece VERB --help`.\n";
+    std::cerr << "onepiece: " << error.what()
+              << "\nRun `onepiece --help` or `onepiece VERB --help`.\n";
     return cli::kUsage;
   }
   return context.action();

@@ -1,4 +1,5 @@
-// The verbs of `onepiece`, one function for each group; each adds subcommands that set Context::action.
+// The verbs of `onepiece`, one function for each group; each adds subcommands that set
+// Context::action.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -31,7 +31,8 @@ Json UpDocument(const Context& context, const local::ClusterState& state) {
 std::string UpText(const Context& context, const local::ClusterState& state) {
   return absl::StrFormat(
       "The cluster is ready: %d processes, data in %s\n\n"
-      "  onepiece submit --app tiny-wan-t2v --prompt \"a red circle moving right\" --wait -o out.mp4\n"
+      "  onepiece submit --app tiny-wan-t2v --prompt \"a red circle moving right\" --wait -o "
+      "out.mp4\n"
       "  onepiece status          what runs, and how it is\n"
       "  onepiece jobs            the jobs and where they are\n"
       "  onepiece down            end it\n",
@@ -44,7 +45,8 @@ int RunUp(const Context& context, const UpArguments& arguments) {
   options.data_dir = context.data_dir;
   options.config_file = arguments.config_file;
   options.on_progress = [&bar](const local::Progress& progress) {
-    bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total, progress.what);
+    bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total,
+             progress.what);
   };
   const auto announce = [&](const local::ClusterState& state) {
     bar.Erase();
@@ -76,8 +78,9 @@ int RunDown(const Context& context) {
   const auto result = local::Down(context.data_dir);
   if (!result.ok()) return context.Fail(result.status());
   const bool stopped = *result == local::DownResult::kStopped;
-  context.Print({{"data_dir", context.data_dir}, {"stopped", stopped}},
-                stopped ? "The cluster has ended." : "No cluster runs in " + context.data_dir + ".");
+  context.Print(
+      {{"data_dir", context.data_dir}, {"stopped", stopped}},
+      stopped ? "The cluster has ended." : "No cluster runs in " + context.data_dir + ".");
   return kOk;
 }
 
@@ -133,7 +136,8 @@ Row RowFrom(const v1::Node& node) {
   return row;
 }
 
-/// What the supervisor knows of a process; `node` is what the NodeManager says of it, where it does.
+/// What the supervisor knows of a process; `node` is what the NodeManager says of it, where it
+/// does.
 Row RowFrom(const local::ProcessRecord& record, const v1::Node* node, bool manager_answers) {
   Row row;
   const bool same = node != nullptr && node->pid() == record.process.pid;
@@ -148,13 +152,16 @@ Row RowFrom(const local::ProcessRecord& record, const v1::Node* node, bool manag
     row.state = "RESTARTING";
   } else if (!same) {
     const bool is_manager = record.role == "nodemanager";
-    row.state = !record.address.empty() && (is_manager ? manager_answers : !manager_answers) ? "READY" : "STARTING";
+    row.state = !record.address.empty() && (is_manager ? manager_answers : !manager_answers)
+                    ? "READY"
+                    : "STARTING";
     if (!is_manager && !manager_answers) row.state = "UNKNOWN";
   }
   return row;
 }
 
-std::vector<Row> MakeRows(const std::vector<local::ProcessRecord>& records, const absl::StatusOr<v1::Cluster>& cluster) {
+std::vector<Row> MakeRows(const std::vector<local::ProcessRecord>& records,
+                          const absl::StatusOr<v1::Cluster>& cluster) {
   std::map<std::string, const v1::Node*> nodes;
   if (cluster.ok()) {
     for (const auto& node : cluster->nodes()) nodes[node.node_id()] = &node;
@@ -193,12 +200,12 @@ int RunStatus(const Context& context) {
   }
   if (cluster.ok()) document["epoch"] = cluster->epoch();
   document["processes"] = Json::array();
-  std::string text = absl::StrFormat("%-24s %-12s %8s  %-10s %-14s %-22s %s\n", "NODE", "ROLE", "PID", "STATE", "STAGE",
-                                     "ADDRESS", "METRICS");
+  std::string text = absl::StrFormat("%-24s %-12s %8s  %-10s %-14s %-22s %s\n", "NODE", "ROLE",
+                                     "PID", "STATE", "STAGE", "ADDRESS", "METRICS");
   for (const Row& row : MakeRows(state.processes, cluster)) {
     document["processes"].push_back(RowDocument(row));
-    text += absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role, row.pid, row.state,
-                            row.stage, row.address, row.metrics_address);
+    text += absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role,
+                            row.pid, row.state, row.stage, row.address, row.metrics_address);
     if (!row.detail.empty()) text += "    " + row.detail + "\n";
   }
   context.Print(document, text);
@@ -211,21 +218,25 @@ int RunStatus(const Context& context) {
 
 void AddClusterVerbs(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<UpArguments>();
-  CLI::App* up = app.add_subcommand("up", "Start a cluster on this machine and wait until it is ready");
-  up->add_option("--config", arguments->config_file, "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
+  CLI::App* up =
+      app.add_subcommand("up", "Start a cluster on this machine and wait until it is ready");
+  up->add_option("--config", arguments->config_file,
+                 "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
   up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
-  up->callback([&context, arguments] { context.action = [&context, arguments] { return RunUp(context, *arguments); }; });
+  up->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunUp(context, *arguments); };
+  });
 
   CLI::App* supervise = app.add_subcommand(local::kSuperviseVerb, "")->group("");
   supervise->add_option("--config", arguments->config_file);
   supervise->add_option("--lock-fd", arguments->lock_fd)->required();
   supervise->add_option("--report-fd", arguments->report_fd)->required();
-  supervise->callback(
-      [&context, arguments] { context.action = [&context, arguments] { return RunSupervise(context, *arguments); }; });
-
-  app.add_subcommand("down", "End the cluster and remove everything it left behind")->callback([&context] {
-    context.action = [&context] { return RunDown(context); };
+  supervise->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunSupervise(context, *arguments); };
   });
+
+  app.add_subcommand("down", "End the cluster and remove everything it left behind")
+      ->callback([&context] { context.action = [&context] { return RunDown(context); }; });
   app.add_subcommand("status", "List every process of the cluster")->callback([&context] {
     context.action = [&context] { return RunStatus(context); };
   });

@@ -29,8 +29,9 @@ absl::StatusOr<v1::Workflow> LoadWorkflow(const GenerateArguments& arguments) {
   if (file.empty()) {
     auto found = local::ResourcePath("workflows/" + arguments.job.app + ".yaml");
     if (!found.ok()) {
-      return base::MakeError(absl::StatusCode::kNotFound, "UNKNOWN_APP",
-                             "no application \"" + arguments.job.app + "\" is shipped; name its file with --workflow");
+      return base::MakeError(
+          absl::StatusCode::kNotFound, "UNKNOWN_APP",
+          "no application \"" + arguments.job.app + "\" is shipped; name its file with --workflow");
     }
     file = *found;
   }
@@ -39,14 +40,16 @@ absl::StatusOr<v1::Workflow> LoadWorkflow(const GenerateArguments& arguments) {
   return workflow;
 }
 
-absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow, const std::string& model_root) {
+absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow,
+                                                    const std::string& model_root) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::string plugin_dir, local::PluginDir());
   std::vector<runtime::StageAssignment> stages;
   for (const auto& spec : workflow.stages()) {
     runtime::StageAssignment stage;
     stage.stage = spec.stage();
     stage.plugin = spec.plugin();
-    if (!spec.model().empty()) stage.load.model_dir = (std::filesystem::path(model_root) / spec.model()).string();
+    if (!spec.model().empty())
+      stage.load.model_dir = (std::filesystem::path(model_root) / spec.model()).string();
     stage.load.threads = std::max(1, spec.threads());
     stages.push_back(std::move(stage));
   }
@@ -75,31 +78,36 @@ absl::StatusOr<std::vector<std::string>> Save(const std::vector<message::Artifac
     file << main[i]->data.text();
     file.close();
     if (!file) {
-      return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE", "cannot write " + files.back());
+      return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
+                             "cannot write " + files.back());
     }
   }
   return files;
 }
 
-absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context, const GenerateArguments& arguments) {
+absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
+                                                       const GenerateArguments& arguments) {
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Workflow workflow, LoadWorkflow(arguments));
   ONEPIECE_ASSIGN_OR_RETURN(const google::protobuf::Struct given, arguments.job.Parameters());
-  ONEPIECE_ASSIGN_OR_RETURN(const message::Parameters parameters, workflow::CheckParameters(workflow, given));
+  ONEPIECE_ASSIGN_OR_RETURN(const message::Parameters parameters,
+                            workflow::CheckParameters(workflow, given));
   std::string model_root = arguments.model_root;
   if (model_root.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(model_root, local::ResourcePath("models"));
   }
   ONEPIECE_ASSIGN_OR_RETURN(runtime::FusedPipeline pipeline, LoadPipeline(workflow, model_root));
-  const double limit_s = arguments.job.deadline_s > 0 ? arguments.job.deadline_s
+  const double limit_s = arguments.job.deadline_s > 0        ? arguments.job.deadline_s
                          : workflow.default_deadline_s() > 0 ? workflow.default_deadline_s()
                                                              : 600;
-  const auto limit = std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(limit_s));
+  const auto limit =
+      std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(limit_s));
   ProgressBar bar(context);
-  return pipeline.Run(parameters, base::SystemClock().WallNow() + limit,
-                      [&](const std::string& stage, int stage_index, int step, int steps) {
-                        const double done = stage_index + (steps > 0 ? static_cast<double>(step) / steps : 0);
-                        bar.Show(done / workflow.stages_size(), absl::StrFormat("%s %d/%d", stage, step, steps));
-                      });
+  return pipeline.Run(
+      parameters, base::SystemClock().WallNow() + limit,
+      [&](const std::string& stage, int stage_index, int step, int steps) {
+        const double done = stage_index + (steps > 0 ? static_cast<double>(step) / steps : 0);
+        bar.Show(done / workflow.stages_size(), absl::StrFormat("%s %d/%d", stage, step, steps));
+      });
 }
 
 int RunGenerate(const Context& context, const GenerateArguments& arguments) {
@@ -107,7 +115,8 @@ int RunGenerate(const Context& context, const GenerateArguments& arguments) {
   const auto result = Compute(context, arguments);
   if (!result.ok()) return context.Fail(result.status());
   const double wall_s = Seconds(base::SystemClock().Now() - start);
-  if (result->artifacts.empty()) return context.Fail(absl::InternalError("the last stage made nothing"));
+  if (result->artifacts.empty())
+    return context.Fail(absl::InternalError("the last stage made nothing"));
   std::vector<std::string> files;
   if (!arguments.job.output.empty()) {
     auto saved = Save(result->artifacts, arguments.job.output);
@@ -124,7 +133,8 @@ int RunGenerate(const Context& context, const GenerateArguments& arguments) {
     document["timings"].push_back({{"stage", time.stage}, {"compute_s", Seconds(time.compute)}});
     text += absl::StrFormat("  %-16s %.3f s\n", time.stage, Seconds(time.compute));
   }
-  for (const auto& artifact : result->artifacts) document["artifacts"].push_back(ArtifactDocument(artifact));
+  for (const auto& artifact : result->artifacts)
+    document["artifacts"].push_back(ArtifactDocument(artifact));
   document["files"] = files;
   for (const auto& file : files) text += file + "\n";
   context.Print(document, text);
@@ -135,12 +145,16 @@ int RunGenerate(const Context& context, const GenerateArguments& arguments) {
 
 void AddGenerateVerb(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<GenerateArguments>();
-  CLI::App* generate = app.add_subcommand("generate", "Run a whole workflow in this process, without a cluster");
+  CLI::App* generate =
+      app.add_subcommand("generate", "Run a whole workflow in this process, without a cluster");
   arguments->job.AddTo(*generate);
-  generate->add_option("--workflow", arguments->workflow_file, "Workflow file (default: the shipped one of --app)");
-  generate->add_option("--model-root", arguments->model_root, "Folder of the models (default: the shipped ones)");
-  generate->callback(
-      [&context, arguments] { context.action = [&context, arguments] { return RunGenerate(context, *arguments); }; });
+  generate->add_option("--workflow", arguments->workflow_file,
+                       "Workflow file (default: the shipped one of --app)");
+  generate->add_option("--model-root", arguments->model_root,
+                       "Folder of the models (default: the shipped ones)");
+  generate->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunGenerate(context, *arguments); };
+  });
 }
 
 }  // namespace onepiece::cli

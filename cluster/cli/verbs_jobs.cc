@@ -25,7 +25,8 @@ absl::Status SaveTrace(const Context& context, client::Client& client, const std
   file << telemetry::WriteChromeTrace(spans);
   file.close();
   if (file) return absl::OkStatus();
-  return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE", "cannot write " + path);
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
+                         "cannot write " + path);
 }
 
 int RunGet(const Context& context, client::Client& client, const JobVerbArguments& arguments) {
@@ -90,7 +91,8 @@ int RunJobs(const Context& context, const JobVerbArguments& arguments) {
   if (!arguments.state.empty()) {
     v1::Job::State state{};
     if (!v1::Job::State_Parse(arguments.state, &state)) {
-      return context.Fail(absl::InvalidArgumentError("--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED"));
+      return context.Fail(absl::InvalidArgumentError(
+          "--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED"));
     }
     request.add_states(state);
   }
@@ -103,9 +105,10 @@ int RunJobs(const Context& context, const JobVerbArguments& arguments) {
     if (!page.ok()) return context.Fail(page.status());
     for (const auto& job : page->jobs()) {
       document["jobs"].push_back(JobDocument(job));
-      text += absl::StrFormat("%s  %-20s %s  %s\n", job.uid(),
-                              google::protobuf::util::TimeUtil::ToString(job.create_time()).substr(0, 19),
-                              job.app_id(), JobProgressText(job));
+      text += absl::StrFormat(
+          "%s  %-20s %s  %s\n", job.uid(),
+          google::protobuf::util::TimeUtil::ToString(job.create_time()).substr(0, 19), job.app_id(),
+          JobProgressText(job));
     }
     left -= page->jobs_size();
     request.set_page_token(page->next_page_token());
@@ -137,13 +140,17 @@ CLI::App* AddVerb(CLI::App& app, Context& context, const std::string& name, cons
 
 void AddJobVerbs(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<JobVerbArguments>();
-  CLI::App* get = AddVerb(app, context, "get", "Show a job; fetch its result", arguments,
-                          [&context](auto& client, auto& args) { return RunGet(context, client, args); });
-  get->add_option("-o,--output", arguments->output, "Fetch the result into this file; the cluster then forgets it");
-  get->add_option("--trace", arguments->trace, "Write the job's spans of all processes here (Chrome trace)");
+  CLI::App* get =
+      AddVerb(app, context, "get", "Show a job; fetch its result", arguments,
+              [&context](auto& client, auto& args) { return RunGet(context, client, args); });
+  get->add_option("-o,--output", arguments->output,
+                  "Fetch the result into this file; the cluster then forgets it");
+  get->add_option("--trace", arguments->trace,
+                  "Write the job's spans of all processes here (Chrome trace)");
   AddVerb(app, context, "cancel", "Cancel a job", arguments,
           [&context](auto& client, auto& args) { return RunCancel(context, client, args); });
-  AddVerb(app, context, "delete", "Forget a job and its result; one that runs is cancelled", arguments,
+  AddVerb(app, context, "delete", "Forget a job and its result; one that runs is cancelled",
+          arguments,
           [&context](auto& client, auto& args) { return RunDelete(context, client, args); });
 
   CLI::App* watch = app.add_subcommand("watch", "Follow a job to its end");
@@ -155,15 +162,20 @@ void AddJobVerbs(CLI::App& app, Context& context) {
       if (!uid.ok()) return context.Fail(uid.status());
       arguments->uid = *uid;
       const auto client = context.MakeClient();
-      return client.ok() ? RunWatch(context, **client, *arguments, interrupt.token()) : context.Fail(client.status());
+      return client.ok() ? RunWatch(context, **client, *arguments, interrupt.token())
+                         : context.Fail(client.status());
     };
   });
 
   CLI::App* jobs = app.add_subcommand("jobs", "List jobs, newest first");
-  jobs->add_option("--limit", arguments->limit, "At most so many")->check(CLI::Range(1, 100000))->capture_default_str();
+  jobs->add_option("--limit", arguments->limit, "At most so many")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
   jobs->add_option("--app", arguments->app, "Only of this application");
   jobs->add_option("--state", arguments->state, "Only in this state");
-  jobs->callback([&context, arguments] { context.action = [&context, arguments] { return RunJobs(context, *arguments); }; });
+  jobs->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunJobs(context, *arguments); };
+  });
 }
 
 }  // namespace onepiece::cli

@@ -26,7 +26,8 @@ absl::StatusOr<const sdk::ModelTools*> LoadTools() {
 
 absl::Status CheckDir(const std::string& dir) {
   if (std::filesystem::is_directory(dir)) return absl::OkStatus();
-  return base::MakeError(absl::StatusCode::kNotFound, "NO_SUCH_FOLDER", "no folder " + dir, {{"path", dir}});
+  return base::MakeError(absl::StatusCode::kNotFound, "NO_SUCH_FOLDER", "no folder " + dir,
+                         {{"path", dir}});
 }
 
 Json VerifyDocument(const sdk::VerifyReport& report, double tolerance) {
@@ -48,8 +49,8 @@ std::string VerifyText(const sdk::VerifyReport& report) {
   std::string text = report.component + "\n";
   for (const auto& output : report.outputs) {
     const bool ok = output.error <= output.tolerance;
-    text += absl::StrFormat("  %-4s %-32s %s %.3e (at most %.1e)\n", ok ? "ok" : "BAD", output.name, output.metric,
-                            output.error, output.tolerance);
+    text += absl::StrFormat("  %-4s %-32s %s %.3e (at most %.1e)\n", ok ? "ok" : "BAD", output.name,
+                            output.metric, output.error, output.tolerance);
   }
   for (const auto& name : report.skipped) text += "  not compared: " + name + "\n";
   text += absl::StrFormat("%s: %d of %d recorded outputs compared\n", report.ok() ? "ok" : "NOT OK",
@@ -58,21 +59,26 @@ std::string VerifyText(const sdk::VerifyReport& report) {
 }
 
 int RunVerify(const Context& context, const ModelArguments& arguments) {
-  if (const absl::Status status = CheckDir(arguments.dir); !status.ok()) return context.Fail(status);
+  if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
+    return context.Fail(status);
   const auto tools = LoadTools();
   if (!tools.ok()) return context.Fail(tools.status());
-  const auto report = arguments.reference.empty()
-                          ? (*tools)->Verify(arguments.dir, arguments.tolerance, arguments.threads)
-                          : (*tools)->VerifyReference(arguments.dir, arguments.reference, arguments.threads);
-  // A folder that cannot be verified is a failure, whatever the cause: exit 0 means "verified" and nothing else.
+  const auto report =
+      arguments.reference.empty()
+          ? (*tools)->Verify(arguments.dir, arguments.tolerance, arguments.threads)
+          : (*tools)->VerifyReference(arguments.dir, arguments.reference, arguments.threads);
+  // A folder that cannot be verified is a failure, whatever the cause: exit 0 means "verified" and
+  // nothing else.
   if (!report.ok()) return context.Fail(report.status(), kFailure);
   context.Print(VerifyDocument(*report, arguments.tolerance), VerifyText(*report));
   return report->ok() ? kOk : kFailure;
 }
 
 Json InspectDocument(const sdk::InspectReport& report) {
-  Json document = {
-      {"model", report.model}, {"components", Json::array()}, {"stages", Json::array()}, {"problems", report.problems}};
+  Json document = {{"model", report.model},
+                   {"components", Json::array()},
+                   {"stages", Json::array()},
+                   {"problems", report.problems}};
   for (const auto& component : report.components) {
     Json weights = Json::array();
     for (const auto& group : component.weights) {
@@ -97,10 +103,11 @@ Json InspectDocument(const sdk::InspectReport& report) {
 std::string InspectText(const sdk::InspectReport& report) {
   std::string text = report.model + "\n";
   for (const auto& component : report.components) {
-    text += absl::StrFormat("  %-16s %-26s %s\n", component.name, component.class_name, component.stage);
+    text += absl::StrFormat("  %-16s %-26s %s\n", component.name, component.class_name,
+                            component.stage);
     for (const auto& group : component.weights) {
-      text += absl::StrFormat("    %-6s %5d tensors  %14d parameters  %s\n", group.dtype, group.tensors,
-                              group.parameters, HumanBytes(group.bytes));
+      text += absl::StrFormat("    %-6s %5d tensors  %14d parameters  %s\n", group.dtype,
+                              group.tensors, group.parameters, HumanBytes(group.bytes));
     }
   }
   for (const auto& stage : report.stages) {
@@ -112,7 +119,8 @@ std::string InspectText(const sdk::InspectReport& report) {
 }
 
 int RunInspect(const Context& context, const ModelArguments& arguments) {
-  if (const absl::Status status = CheckDir(arguments.dir); !status.ok()) return context.Fail(status);
+  if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
+    return context.Fail(status);
   const auto tools = LoadTools();
   if (!tools.ok()) return context.Fail(tools.status());
   const auto report = (*tools)->Inspect(arguments.dir);
@@ -125,10 +133,15 @@ int RunInspect(const Context& context, const ModelArguments& arguments) {
 
 void AddModelVerbs(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<ModelArguments>();
-  CLI::App* verify = app.add_subcommand("verify", "Compare this build's numbers with recorded ones");
-  verify->add_option("dir", arguments->dir, "One component with io.safetensors; a whole model with --reference")
+  CLI::App* verify =
+      app.add_subcommand("verify", "Compare this build's numbers with recorded ones");
+  verify
+      ->add_option("dir", arguments->dir,
+                   "One component with io.safetensors; a whole model with --reference")
       ->required();
-  verify->add_option("--reference", arguments->reference, "Replay this recorded generation (safetensors)")
+  verify
+      ->add_option("--reference", arguments->reference,
+                   "Replay this recorded generation (safetensors)")
       ->check(CLI::ExistingFile);
   verify->add_option("--tolerance", arguments->tolerance, "Largest relative error that passes")
       ->check(CLI::NonNegativeNumber)
@@ -136,13 +149,16 @@ void AddModelVerbs(CLI::App& app, Context& context) {
   verify->add_option("--threads", arguments->threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verify->callback(
-      [&context, arguments] { context.action = [&context, arguments] { return RunVerify(context, *arguments); }; });
+  verify->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunVerify(context, *arguments); };
+  });
 
-  CLI::App* inspect = app.add_subcommand("inspect", "Components, parameters, dtypes and memory of a model folder");
+  CLI::App* inspect =
+      app.add_subcommand("inspect", "Components, parameters, dtypes and memory of a model folder");
   inspect->add_option("dir", arguments->dir, "Model or component folder")->required();
-  inspect->callback(
-      [&context, arguments] { context.action = [&context, arguments] { return RunInspect(context, *arguments); }; });
+  inspect->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunInspect(context, *arguments); };
+  });
 }
 
 }  // namespace onepiece::cli

@@ -29,14 +29,16 @@ absl::StatusOr<v1::SubmitJobRequest> MakeRequest(const SubmitArguments& argument
 }
 
 Json Submitted(const v1::Job& job) {
-  return {{"uid", job.uid()}, {"state", StateName(job.state())}, {"workflow_set", job.workflow_set()}};
+  return {
+      {"uid", job.uid()}, {"state", StateName(job.state())}, {"workflow_set", job.workflow_set()}};
 }
 
 /// When a watcher gives up: well after the cluster itself must have ended the job.
 base::MonotonicTime WatchDeadline(const v1::Job& job) {
   base::Clock& clock = base::SystemClock();
   const auto deadline = google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.deadline());
-  const auto left = std::chrono::milliseconds(std::max<std::int64_t>(0, deadline - base::ToUnixMs(clock.WallNow())));
+  const auto left = std::chrono::milliseconds(
+      std::max<std::int64_t>(0, deadline - base::ToUnixMs(clock.WallNow())));
   return clock.Now() + left + base::Scaled(std::chrono::seconds(30));
 }
 
@@ -56,8 +58,10 @@ int WaitFor(const Context& context, client::Client& client, const v1::Job& submi
   if (base::GetReason(job.status()).reason == "INTERRUPTED") {
     context.Print(Submitted(submitted), "");
     context.Say("The job goes on. Follow it with `onepiece watch " + submitted.uid() +
-                "`, fetch its result with `onepiece get " + submitted.uid() + " -o FILE`, or end it with `onepiece "
-                "cancel " + submitted.uid() + "`.");
+                "`, fetch its result with `onepiece get " + submitted.uid() +
+                " -o FILE`, or end it with `onepiece "
+                "cancel " +
+                submitted.uid() + "`.");
     return kInterrupted;
   }
   if (!job.ok()) return context.Fail(job.status());
@@ -76,7 +80,8 @@ int WaitFor(const Context& context, client::Client& client, const v1::Job& submi
 int RunSubmit(const Context& context, const SubmitArguments& arguments) {
   const Interrupt interrupt;
   if (!arguments.wait && !arguments.job.output.empty()) {
-    return context.Fail(absl::InvalidArgumentError("-o needs --wait; or fetch later with `onepiece get UID -o FILE`"));
+    return context.Fail(absl::InvalidArgumentError(
+        "-o needs --wait; or fetch later with `onepiece get UID -o FILE`"));
   }
   const auto request = MakeRequest(arguments);
   if (!request.ok()) return context.Fail(request.status());
@@ -86,8 +91,8 @@ int RunSubmit(const Context& context, const SubmitArguments& arguments) {
   if (!job.ok()) return context.Fail(job.status());
   if (arguments.wait) return WaitFor(context, **client, *job, arguments, interrupt);
   context.Print(Submitted(*job), job->uid());
-  context.Say("Follow it with `onepiece watch " + job->uid() + "`, fetch its result with `onepiece get " + job->uid() +
-              " -o FILE`.");
+  context.Say("Follow it with `onepiece watch " + job->uid() +
+              "`, fetch its result with `onepiece get " + job->uid() + " -o FILE`.");
   return kOk;
 }
 
@@ -98,10 +103,12 @@ void AddSubmitVerb(CLI::App& app, Context& context) {
   CLI::App* submit = app.add_subcommand("submit", "Submit a job; prints its UID");
   arguments->job.AddTo(*submit);
   submit->add_flag("--wait", arguments->wait, "Wait for the end; Ctrl-C leaves the job running");
-  submit->add_option("--priority", arguments->priority, "-100 to 100, higher first")->check(CLI::Range(-100, 100));
+  submit->add_option("--priority", arguments->priority, "-100 to 100, higher first")
+      ->check(CLI::Range(-100, 100));
   submit->add_option("--request-id", arguments->request_id, "UUID: the same id gives the same job");
-  submit->callback(
-      [&context, arguments] { context.action = [&context, arguments] { return RunSubmit(context, *arguments); }; });
+  submit->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunSubmit(context, *arguments); };
+  });
 }
 
 }  // namespace onepiece::cli

@@ -1,6 +1,6 @@
 // workflow check, workflow list.
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/config/yaml.h"
@@ -24,8 +24,9 @@ int RunCheck(const Context& context, const std::string& file) {
   }
   if (!status.ok()) return context.Fail(status, kBadConfig);
   const auto stages = StageNames(workflow);
-  context.Print({{"file", file}, {"app", workflow.app_id()}, {"stages", stages}, {"ok", true}},
-                file + ": ok, application " + workflow.app_id() + " (" + absl::StrJoin(stages, " → ") + ")");
+  context.Print(
+      {{"file", file}, {"app", workflow.app_id()}, {"stages", stages}, {"ok", true}},
+      file + ": ok, application " + workflow.app_id() + " (" + absl::StrJoin(stages, " → ") + ")");
   return kOk;
 }
 
@@ -48,7 +49,8 @@ int RunList(const Context& context) {
                             {"default", parameter.default_value()},
                             {"description", parameter.description()}});
       text += absl::StrFormat("  %-18s %-8s %-10s %s\n", parameter.name(), type,
-                              parameter.required() ? "required" : parameter.default_value(), parameter.description());
+                              parameter.required() ? "required" : parameter.default_value(),
+                              parameter.description());
     }
     document["workflows"].push_back({{"app", workflow.app_id()},
                                      {"display_name", workflow.display_name()},
@@ -62,14 +64,16 @@ int RunList(const Context& context) {
 }  // namespace
 
 void AddWorkflowVerbs(CLI::App& app, Context& context) {
-  CLI::App* workflow = app.add_subcommand("workflow", "Workflow files and applications")->require_subcommand(1);
+  CLI::App* workflow =
+      app.add_subcommand("workflow", "Workflow files and applications")->require_subcommand(1);
   const auto file = std::make_shared<std::string>();
-  CLI::App* check = workflow->add_subcommand("check", "Check a workflow file (YAML) as the NodeManager would");
+  CLI::App* check =
+      workflow->add_subcommand("check", "Check a workflow file (YAML) as the NodeManager would");
   check->add_option("file", *file, "Workflow file")->required();
-  check->callback([&context, file] { context.action = [&context, file] { return RunCheck(context, *file); }; });
-  workflow->add_subcommand("list", "List the cluster's applications and their parameters")->callback([&context] {
-    context.action = [&context] { return RunList(context); };
-  });
+  check->callback(
+      [&context, file] { context.action = [&context, file] { return RunCheck(context, *file); }; });
+  workflow->add_subcommand("list", "List the cluster's applications and their parameters")
+      ->callback([&context] { context.action = [&context] { return RunList(context); }; });
 }
 
 }  // namespace onepiece::cli

@@ -21,8 +21,8 @@ absl::StatusOr<v1::Job> Client::Get(std::string_view uid) {
   v1::GetJobRequest request;
   request.set_name(JobName(uid));
   v1::Job job;
-  ONEPIECE_RETURN_IF_ERROR(
-      impl_->proxies.Call([&](auto& stub, auto& context) { return stub.GetJob(&context, request, &job); }));
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.GetJob(&context, request, &job); }));
   return job;
 }
 
@@ -37,8 +37,8 @@ absl::StatusOr<v1::Job> Client::Cancel(std::string_view uid) {
   v1::CancelJobRequest request;
   request.set_name(JobName(uid));
   v1::Job job;
-  ONEPIECE_RETURN_IF_ERROR(
-      impl_->proxies.Call([&](auto& stub, auto& context) { return stub.CancelJob(&context, request, &job); }));
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
+      [&](auto& stub, auto& context) { return stub.CancelJob(&context, request, &job); }));
   return job;
 }
 

@@ -1,12 +1,15 @@
 // The C++ client library: submits jobs to a cluster and brings their results home (DESIGN §4).
 //
-// What       Finds proxies through any NodeManager, talks to one of them, and moves on to another when it does not
-//            answer; a full workflow set makes it try the other sets, then wait as long as the cluster asks for.
-//            Every call may be repeated safely: Submit carries a request id, the rest are idempotent.
+// What       Finds proxies through any NodeManager, talks to one of them, and moves on to another
+// when it does not
+//            answer; a full workflow set makes it try the other sets, then wait as long as the
+//            cluster asks for. Every call may be repeated safely: Submit carries a request id, the
+//            rest are idempotent.
 // Ownership  A Client owns its channels. Callbacks are borrowed for the call.
 // Threading  Thread-safe.
 // Blocking   Every call blocks, for at most `Options::timeout` unless it says otherwise.
-// Errors     absl::Status with the reason that the cluster gave (base::GetReason). UNAVAILABLE: no NodeManager or
+// Errors     absl::Status with the reason that the cluster gave (base::GetReason). UNAVAILABLE: no
+// NodeManager or
 //            no proxy answered in time.
 #pragma once
 
@@ -50,8 +53,9 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Submits a job. An empty request_id is replaced by a fresh UUIDv4, so that a retry gives the same job.
-  /// Errors: NOT_FOUND (unknown application), INVALID_ARGUMENT (parameters), RESOURCE_EXHAUSTED (every set is full).
+  /// Submits a job. An empty request_id is replaced by a fresh UUIDv4, so that a retry gives the
+  /// same job. Errors: NOT_FOUND (unknown application), INVALID_ARGUMENT (parameters),
+  /// RESOURCE_EXHAUSTED (every set is full).
   absl::StatusOr<v1::Job> Submit(v1::SubmitJobRequest request);
   /// Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> Get(std::string_view uid);
@@ -61,18 +65,21 @@ class Client {
   absl::Status Delete(std::string_view uid);
   absl::StatusOr<v1::GetJobTraceResponse> Trace(std::string_view uid);
 
-  /// Follows a job over broken connections until it ends, `observer` returns false, `deadline` passes
-  /// (DEADLINE_EXCEEDED) or `stop` is requested (CANCELLED). Returns the job as last seen.
+  /// Follows a job over broken connections until it ends, `observer` returns false, `deadline`
+  /// passes (DEADLINE_EXCEEDED) or `stop` is requested (CANCELLED). Returns the job as last seen.
   /// UNAVAILABLE: nothing answered for Options::timeout.
-  absl::StatusOr<v1::Job> Watch(std::string_view uid, const JobObserver& observer, base::MonotonicTime deadline,
-                                std::stop_token stop = {});
+  absl::StatusOr<v1::Job> Watch(std::string_view uid, const JobObserver& observer,
+                                base::MonotonicTime deadline, std::stop_token stop = {});
 
-  /// Streams one artifact (empty name: the main one) into `sink`, resuming where a broken connection stopped, and
-  /// checks size and SHA-256 at the end. It stays in the cluster until Acknowledge. A stream that keeps moving may
-  /// take longer than Options::timeout. Errors: NOT_FOUND, FAILED_PRECONDITION (not done, or gone), DATA_LOSS
-  /// (CHECKSUM_MISMATCH), and those of `sink`.
-  absl::StatusOr<v1::ResultArtifact> Fetch(std::string_view uid, std::string_view artifact, const ChunkSink& sink);
-  /// Fetch into a file, which appears under its name only when complete; tried twice when the bytes arrive damaged.
+  /// Streams one artifact (empty name: the main one) into `sink`, resuming where a broken
+  /// connection stopped, and checks size and SHA-256 at the end. It stays in the cluster until
+  /// Acknowledge. A stream that keeps moving may take longer than Options::timeout. Errors:
+  /// NOT_FOUND, FAILED_PRECONDITION (not done, or gone), DATA_LOSS (CHECKSUM_MISMATCH), and those
+  /// of `sink`.
+  absl::StatusOr<v1::ResultArtifact> Fetch(std::string_view uid, std::string_view artifact,
+                                           const ChunkSink& sink);
+  /// Fetch into a file, which appears under its name only when complete; tried twice when the bytes
+  /// arrive damaged.
   absl::StatusOr<v1::ResultArtifact> FetchToFile(std::string_view uid, std::string_view artifact,
                                                  const std::string& path);
   /// Says that the result has arrived: the cluster gives its bytes up.

@@ -44,7 +44,8 @@ Answer ReadAnswer(const grpc::Status& status) {
 
 ProxySet::ProxySet(const Options& options)
     : options_(options),
-      first_manager_(options.nodemanagers.empty() ? 0 : base::RandomU64() % options.nodemanagers.size()) {}
+      first_manager_(
+          options.nodemanagers.empty() ? 0 : base::RandomU64() % options.nodemanagers.size()) {}
 
 std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
   const std::scoped_lock lock(mutex_);
@@ -69,7 +70,8 @@ bool ProxySet::Pause(base::Duration pause, base::MonotonicTime deadline, std::st
 
 absl::Status ProxySet::CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline) {
   if (options_.nodemanagers.empty()) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "NO_NODEMANAGER", "no NodeManager address is given");
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "NO_NODEMANAGER",
+                           "no NodeManager address is given");
   }
   base::Duration pause = options_.first_pause;
   absl::Status last;
@@ -104,15 +106,18 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
   }
   v1::ListProxiesResponse response;
   ONEPIECE_RETURN_IF_ERROR(CallManagerUntil(
-      [&response](auto& stub, auto& context) { return stub.ListProxies(&context, {}, &response); }, deadline));
+      [&response](auto& stub, auto& context) { return stub.ListProxies(&context, {}, &response); },
+      deadline));
   std::vector<Proxy> proxies;
   for (const auto& proxy : response.proxies()) {
     proxies.push_back({proxy.workflow_set(), proxy.endpoint().address(),
                        v1::GenerationService::NewStub(ChannelTo(proxy.endpoint().address()))});
   }
   if (proxies.empty()) return NobodyAnswered("proxy", absl::OkStatus());
-  // Clients spread over the proxies by starting at a random one and then stay where they got an answer.
-  std::rotate(proxies.begin(), proxies.begin() + static_cast<std::ptrdiff_t>(base::RandomU64() % proxies.size()),
+  // Clients spread over the proxies by starting at a random one and then stay where they got an
+  // answer.
+  std::rotate(proxies.begin(),
+              proxies.begin() + static_cast<std::ptrdiff_t>(base::RandomU64() % proxies.size()),
               proxies.end());
   const std::scoped_lock lock(mutex_);
   const auto rank = [this](const Proxy& proxy) {
@@ -159,9 +164,9 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
     }
   }
   // Every set answered NOT_FOUND: that is the answer. A set that did not answer may hold the job.
-  const bool all_answered = std::all_of(proxies.begin(), proxies.end(), [&answered_sets](const Proxy& proxy) {
-    return answered_sets.contains(proxy.workflow_set);
-  });
+  const bool all_answered = std::all_of(
+      proxies.begin(), proxies.end(),
+      [&answered_sets](const Proxy& proxy) { return answered_sets.contains(proxy.workflow_set); });
   round.done = absl::IsNotFound(round.error) && all_answered;
   return round;
 }
@@ -185,7 +190,9 @@ absl::Status ProxySet::Call(const ProxyCall& call) {
     }
     const base::Duration wait = std::max(pause, retry_delay.value_or(base::Duration{}));
     if (options_.clock->Now() + wait >= deadline) {
-      return TryElsewhere(last) && base::GetReason(last).reason.empty() ? NobodyAnswered("proxy", last) : last;
+      return TryElsewhere(last) && base::GetReason(last).reason.empty()
+                 ? NobodyAnswered("proxy", last)
+                 : last;
     }
     Pause(wait, deadline);
     pause = std::min(pause * 2, options_.max_pause);

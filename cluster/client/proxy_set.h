@@ -34,22 +34,27 @@ struct Proxy {
   std::shared_ptr<v1::GenerationService::Stub> stub;
 };
 
-using ProxyCall = std::function<grpc::Status(v1::GenerationService::Stub& stub, grpc::ClientContext& context)>;
-using ManagerCall = std::function<grpc::Status(v1::NodeManagerService::Stub& stub, grpc::ClientContext& context)>;
+using ProxyCall =
+    std::function<grpc::Status(v1::GenerationService::Stub& stub, grpc::ClientContext& context)>;
+using ManagerCall =
+    std::function<grpc::Status(v1::NodeManagerService::Stub& stub, grpc::ClientContext& context)>;
 
-/// The proxies of a cluster, with the one that answered last first. Thread-safe; calls block up to `deadline`.
+/// The proxies of a cluster, with the one that answered last first. Thread-safe; calls block up to
+/// `deadline`.
 class ProxySet {
  public:
   explicit ProxySet(const Options& options);
 
-  /// Calls proxies until one answers: UNAVAILABLE and a silent proxy lead to the next proxy, RESOURCE_EXHAUSTED
-  /// to the next workflow set, NOT_FOUND to one proxy of each other set; after a round without success, pauses
-  /// (as long as RetryInfo asks) and begins again with a fresh list of proxies.
+  /// Calls proxies until one answers: UNAVAILABLE and a silent proxy lead to the next proxy,
+  /// RESOURCE_EXHAUSTED to the next workflow set, NOT_FOUND to one proxy of each other set; after a
+  /// round without success, pauses (as long as RetryInfo asks) and begins again with a fresh list
+  /// of proxies.
   absl::Status Call(const ProxyCall& call);
   /// The same over the NodeManager's replicas.
   absl::Status CallManager(const ManagerCall& call);
 
-  /// Proxies in the order in which they should be asked. Lists them at a NodeManager when `refresh` or unknown.
+  /// Proxies in the order in which they should be asked. Lists them at a NodeManager when `refresh`
+  /// or unknown.
   absl::StatusOr<std::vector<Proxy>> Proxies(bool refresh, base::MonotonicTime deadline);
   /// Asks `proxy` first from now on.
   void Prefer(const Proxy& proxy);
@@ -62,7 +67,8 @@ class ProxySet {
     std::optional<base::Duration> retry_delay;
     bool done = false;
   };
-  Round CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call, base::MonotonicTime deadline);
+  Round CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
+                      base::MonotonicTime deadline);
   absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline);
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
   void SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline) const;

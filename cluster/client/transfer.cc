@@ -18,8 +18,8 @@ namespace {
 constexpr std::chrono::seconds kStreamTurn(60);
 
 bool Reconnect(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status) ||
-         absl::IsCancelled(status);
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsAborted(status) || absl::IsCancelled(status);
 }
 
 absl::Status Stopped() {
@@ -40,7 +40,8 @@ absl::Status ReadStream(grpc::ClientReader<v1::FetchResultResponse>& reader, con
   v1::FetchResultResponse response;
   while (reader.Read(&response)) {
     if (response.has_artifact()) {
-      if (!incoming.artifact.sha256().empty() && incoming.artifact.sha256() != response.artifact().sha256()) {
+      if (!incoming.artifact.sha256().empty() &&
+          incoming.artifact.sha256() != response.artifact().sha256()) {
         incoming.sink_error = base::MakeError(absl::StatusCode::kDataLoss, "RESULT_CHANGED",
                                               "the result changed while it was being fetched");
         return incoming.sink_error;
@@ -101,15 +102,17 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
       status = ReadAnswer(reader->Finish()).status;
       if (stop.stop_requested()) return Stopped();
       if (clock.Now() >= deadline) {
-        return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE", "the job has not ended in time");
+        return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
+                               "the job has not ended in time");
       }
       if (status.ok() || Reconnect(status)) continue;
       // Another set may know the job; the last proxy's word counts.
       if (!absl::IsNotFound(status) || i + 1 == proxies->size()) return status;
     }
     if (clock.Now() >= give_up) {
-      return base::MakeError(absl::StatusCode::kUnavailable, "CLUSTER_UNREACHABLE",
-                             "the cluster does not answer" + (status.ok() ? "" : ": " + base::Message(status)));
+      return base::MakeError(
+          absl::StatusCode::kUnavailable, "CLUSTER_UNREACHABLE",
+          "the cluster does not answer" + (status.ok() ? "" : ": " + base::Message(status)));
     }
     if (!impl_->proxies.Pause(pause, std::min(deadline, give_up), stop)) return Stopped();
     pause = std::min(pause * 2, impl_->options.max_pause);
@@ -133,7 +136,9 @@ absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::stri
       const absl::Status read = ReadStream(*reader, sink, incoming, moved);
       if (!read.ok()) context.TryCancel();
       const grpc::Status end = reader->Finish();
-      return read.ok() ? end : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "stopped by the receiver");
+      return read.ok()
+                 ? end
+                 : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "stopped by the receiver");
     });
     if (!incoming.sink_error.ok()) return incoming.sink_error;
     if (status.ok()) break;
@@ -143,7 +148,8 @@ absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::stri
   return incoming.artifact;
 }
 
-absl::StatusOr<v1::ResultArtifact> Client::FetchToFile(std::string_view uid, std::string_view artifact,
+absl::StatusOr<v1::ResultArtifact> Client::FetchToFile(std::string_view uid,
+                                                       std::string_view artifact,
                                                        const std::string& path) {
   const std::string partial = path + ".part" + std::to_string(::getpid());
   absl::StatusOr<v1::ResultArtifact> fetched;
@@ -151,7 +157,8 @@ absl::StatusOr<v1::ResultArtifact> Client::FetchToFile(std::string_view uid, std
     std::ofstream file(partial, std::ios::binary | std::ios::trunc);
     const auto cannot_write = [&partial] {
       return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
-                             "cannot write " + partial + ": " + std::strerror(errno), {{"path", partial}});
+                             "cannot write " + partial + ": " + std::strerror(errno),
+                             {{"path", partial}});
     };
     if (!file) return cannot_write();
     fetched = Fetch(uid, artifact, [&](std::string_view chunk) {

@@ -108,15 +108,21 @@ class Reader {
                          Message& message) const;
   absl::Status ReadMap(const YamlNode& value, const FieldDescriptor& field, Message& message) const;
   // Sets a singular field, or adds to a repeated one.
-  absl::Status ReadValue(const YamlNode& value, const FieldDescriptor& field, Message& message) const;
-  absl::Status ReadScalar(const YamlNode& value, const FieldDescriptor& field, Message& message) const;
-  absl::Status ReadEnum(const YamlNode& value, const FieldDescriptor& field, Message& message) const;
+  absl::Status ReadValue(const YamlNode& value, const FieldDescriptor& field,
+                         Message& message) const;
+  absl::Status ReadScalar(const YamlNode& value, const FieldDescriptor& field,
+                          Message& message) const;
+  absl::Status ReadEnum(const YamlNode& value, const FieldDescriptor& field,
+                        Message& message) const;
   template <typename Integer, typename Setter>
-  absl::Status ReadInteger(const YamlNode& value, const FieldDescriptor& field, const Setter& set) const;
+  absl::Status ReadInteger(const YamlNode& value, const FieldDescriptor& field,
+                           const Setter& set) const;
   template <typename Setter>
-  absl::Status ReadNumber(const YamlNode& value, const FieldDescriptor& field, const Setter& set) const;
+  absl::Status ReadNumber(const YamlNode& value, const FieldDescriptor& field,
+                          const Setter& set) const;
 
-  [[nodiscard]] absl::Status Expected(const YamlNode& value, const FieldDescriptor& field, const char* what) const {
+  [[nodiscard]] absl::Status Expected(const YamlNode& value, const FieldDescriptor& field,
+                                      const char* what) const {
     std::string got = Describe(value.kind);
     if (value.kind == Kind::kPlain) got = Quote(value.text);
     if (value.kind == Kind::kQuoted) got = "the text " + Quote(value.text);
@@ -130,8 +136,9 @@ absl::Status Reader::ReadMessage(const YamlNode& node, Message& message) const {
   if (node.kind == Kind::kNull) return absl::OkStatus();
   const auto& type = *message.GetDescriptor();
   if (node.kind != Kind::kMapping) {
-    return ErrorAt(name_, node.at,
-                   "expected a mapping (" + type.name() + "), found " + std::string(Describe(node.kind)));
+    return ErrorAt(
+        name_, node.at,
+        "expected a mapping (" + type.name() + "), found " + std::string(Describe(node.kind)));
   }
   std::set<const OneofDescriptor*> chosen;
   for (std::size_t i = 0; i < node.items.size(); i += 2) {
@@ -140,20 +147,22 @@ absl::Status Reader::ReadMessage(const YamlNode& node, Message& message) const {
     if (field == nullptr) {
       std::vector<std::string> known;
       for (int f = 0; f < type.field_count(); ++f) known.push_back(type.field(f)->name());
-      return ErrorAt(name_, key.at,
-                     "unknown key " + Quote(key.text) + " in " + type.name() + Suggest(key.text, known));
+      return ErrorAt(
+          name_, key.at,
+          "unknown key " + Quote(key.text) + " in " + type.name() + Suggest(key.text, known));
     }
     const OneofDescriptor* oneof = field->real_containing_oneof();
     if (oneof != nullptr && !chosen.insert(oneof).second) {
-      return ErrorAt(name_, key.at, Quote(key.text) + ": only one of " + oneof->name() + " can be given");
+      return ErrorAt(name_, key.at,
+                     Quote(key.text) + ": only one of " + oneof->name() + " can be given");
     }
     ONEPIECE_RETURN_IF_ERROR(ReadField(key, node.items[i + 1], *field, message));
   }
   return absl::OkStatus();
 }
 
-absl::Status Reader::ReadField(const YamlNode& key, const YamlNode& value, const FieldDescriptor& field,
-                               Message& message) const {
+absl::Status Reader::ReadField(const YamlNode& key, const YamlNode& value,
+                               const FieldDescriptor& field, Message& message) const {
   if (field.is_map()) return ReadMap(value, field, message);
   if (!field.is_repeated()) {
     if (value.kind == Kind::kNull && field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
@@ -164,50 +173,59 @@ absl::Status Reader::ReadField(const YamlNode& key, const YamlNode& value, const
   message.GetReflection()->ClearField(&message, &field);
   if (value.kind == Kind::kNull) return absl::OkStatus();
   if (value.kind != Kind::kList) return Expected(value, field, "a list");
-  for (const YamlNode& item : value.items) ONEPIECE_RETURN_IF_ERROR(ReadValue(item, field, message));
+  for (const YamlNode& item : value.items)
+    ONEPIECE_RETURN_IF_ERROR(ReadValue(item, field, message));
   return absl::OkStatus();
 }
 
-absl::Status Reader::ReadMap(const YamlNode& value, const FieldDescriptor& field, Message& message) const {
+absl::Status Reader::ReadMap(const YamlNode& value, const FieldDescriptor& field,
+                             Message& message) const {
   message.GetReflection()->ClearField(&message, &field);
   if (value.kind == Kind::kNull) return absl::OkStatus();
   if (value.kind != Kind::kMapping) return Expected(value, field, "a mapping");
   for (std::size_t i = 0; i < value.items.size(); i += 2) {
     Message& entry = *message.GetReflection()->AddMessage(&message, &field);
     ONEPIECE_RETURN_IF_ERROR(ReadValue(value.items[i], *field.message_type()->map_key(), entry));
-    ONEPIECE_RETURN_IF_ERROR(ReadValue(value.items[i + 1], *field.message_type()->map_value(), entry));
+    ONEPIECE_RETURN_IF_ERROR(
+        ReadValue(value.items[i + 1], *field.message_type()->map_value(), entry));
   }
   return absl::OkStatus();
 }
 
-absl::Status Reader::ReadValue(const YamlNode& value, const FieldDescriptor& field, Message& message) const {
+absl::Status Reader::ReadValue(const YamlNode& value, const FieldDescriptor& field,
+                               Message& message) const {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
     const auto& reflection = *message.GetReflection();
     return ReadMessage(value, field.is_repeated() ? *reflection.AddMessage(&message, &field)
                                                   : *reflection.MutableMessage(&message, &field));
   }
-  if (value.kind != Kind::kPlain && value.kind != Kind::kQuoted) return Expected(value, field, "a single value");
+  if (value.kind != Kind::kPlain && value.kind != Kind::kQuoted)
+    return Expected(value, field, "a single value");
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) return ReadEnum(value, field, message);
   return ReadScalar(value, field, message);
 }
 
 template <typename Integer, typename Setter>
-absl::Status Reader::ReadInteger(const YamlNode& value, const FieldDescriptor& field, const Setter& set) const {
+absl::Status Reader::ReadInteger(const YamlNode& value, const FieldDescriptor& field,
+                                 const Setter& set) const {
   Integer integer = 0;
   const char* const end = value.text.data() + value.text.size();
   const auto [stop, error] = std::from_chars(value.text.data(), end, integer);
   if (value.kind == Kind::kPlain && stop == end && error == std::errc::result_out_of_range) {
-    return ErrorAt(name_, value.at, Quote(field.name()) + ": " + Quote(value.text) + " is out of range");
+    return ErrorAt(name_, value.at,
+                   Quote(field.name()) + ": " + Quote(value.text) + " is out of range");
   }
   if (value.kind != Kind::kPlain || stop != end || error != std::errc()) {
-    return Expected(value, field, std::is_unsigned_v<Integer> ? "a whole number from 0" : "a whole number");
+    return Expected(value, field,
+                    std::is_unsigned_v<Integer> ? "a whole number from 0" : "a whole number");
   }
   set(integer);
   return absl::OkStatus();
 }
 
 template <typename Setter>
-absl::Status Reader::ReadNumber(const YamlNode& value, const FieldDescriptor& field, const Setter& set) const {
+absl::Status Reader::ReadNumber(const YamlNode& value, const FieldDescriptor& field,
+                                const Setter& set) const {
   double number = 0;
   const char* const end = value.text.data() + value.text.size();
   const auto [stop, error] = std::from_chars(value.text.data(), end, number);
@@ -218,7 +236,8 @@ absl::Status Reader::ReadNumber(const YamlNode& value, const FieldDescriptor& fi
   return absl::OkStatus();
 }
 
-absl::Status Reader::ReadScalar(const YamlNode& value, const FieldDescriptor& field, Message& message) const {
+absl::Status Reader::ReadScalar(const YamlNode& value, const FieldDescriptor& field,
+                                Message& message) const {
   const auto& reflection = *message.GetReflection();
   // Calls the setter for a singular field, or the one that appends to a repeated field.
   const auto with = [&](auto setter, auto adder) {
@@ -258,7 +277,8 @@ absl::Status Reader::ReadScalar(const YamlNode& value, const FieldDescriptor& fi
   return absl::InternalError("field of an unknown type");
 }
 
-absl::Status Reader::ReadEnum(const YamlNode& value, const FieldDescriptor& field, Message& message) const {
+absl::Status Reader::ReadEnum(const YamlNode& value, const FieldDescriptor& field,
+                              Message& message) const {
   const auto& type = *field.enum_type();
   const std::string prefix = EnumPrefix(type.name());
   const std::string wanted = Upper(value.text);
@@ -277,8 +297,9 @@ absl::Status Reader::ReadEnum(const YamlNode& value, const FieldDescriptor& fiel
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     if (candidate.number() != 0) known.push_back(std::move(lower));
   }
-  return ErrorAt(name_, value.at,
-                 Quote(field.name()) + " cannot be " + Quote(value.text) + Suggest(value.text, known));
+  return ErrorAt(
+      name_, value.at,
+      Quote(field.name()) + " cannot be " + Quote(value.text) + Suggest(value.text, known));
 }
 
 }  // namespace

@@ -18,10 +18,12 @@ namespace {
 constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxNodes = 65536;
 
-Position At(const YAML::Mark& mark) { return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1}; }
+Position At(const YAML::Mark& mark) {
+  return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1};
+}
 
-// Builds the tree out of the parser's events. An event handler cannot return an error: it throws what the parser
-// itself throws, and ReadYaml() turns both into a status.
+// Builds the tree out of the parser's events. An event handler cannot return an error: it throws
+// what the parser itself throws, and ReadYaml() turns both into a status.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   [[nodiscard]] YamlNode TakeRoot() { return std::move(root_); }
@@ -41,8 +43,8 @@ class TreeBuilder final : public YAML::EventHandler {
       throw YAML::ParserException(mark, "text must be UTF-8 without NUL");
     }
     const bool quoted = tag == "!";
-    YamlNode& node =
-        Add(quoted ? YamlNode::Kind::kQuoted : YamlNode::Kind::kPlain, mark, quoted ? "" : tag, anchor, value);
+    YamlNode& node = Add(quoted ? YamlNode::Kind::kQuoted : YamlNode::Kind::kPlain, mark,
+                         quoted ? "" : tag, anchor, value);
     node.text = value;
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -62,10 +64,12 @@ class TreeBuilder final : public YAML::EventHandler {
     std::unordered_set<std::string> keys;
   };
 
-  YamlNode& Add(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& text) {
-    if (anchor != YAML::NullAnchor) throw YAML::ParserException(mark, "anchors (&name) are not supported");
-    if (!tag.empty() && tag != "?") throw YAML::ParserException(mark, "tags (!name) are not supported");
+  YamlNode& Add(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+                YAML::anchor_t anchor, const std::string& text) {
+    if (anchor != YAML::NullAnchor)
+      throw YAML::ParserException(mark, "anchors (&name) are not supported");
+    if (!tag.empty() && tag != "?")
+      throw YAML::ParserException(mark, "tags (!name) are not supported");
     if (++count_ > kMaxNodes) throw YAML::ParserException(mark, "more than 65536 values");
     if (open_.empty()) {
       root_ = {kind, At(mark), {}, {}};
@@ -85,7 +89,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
   // A pointer to a node stays valid while the node is open: only the innermost open one grows.
   void Open(YamlNode& node, const YAML::Mark& mark) {
-    if (open_.size() >= kMaxDepth) throw YAML::ParserException(mark, "nested deeper than 32 levels");
+    if (open_.size() >= kMaxDepth)
+      throw YAML::ParserException(mark, "nested deeper than 32 levels");
     open_.push_back({&node, {}});
   }
 

@@ -20,8 +20,9 @@ struct YamlNode {
   enum class Kind : std::uint8_t { kNull, kPlain, kQuoted, kList, kMapping };
   Kind kind = Kind::kNull;
   Position at;
-  std::string text;             ///< kPlain and kQuoted.
-  std::vector<YamlNode> items;  ///< kList: the items; kMapping: key, value, key, value …; keys are unique text.
+  std::string text;  ///< kPlain and kQuoted.
+  std::vector<YamlNode>
+      items;  ///< kList: the items; kMapping: key, value, key, value …; keys are unique text.
 };
 
 /// An error at a place of a text: "name:line:column: what".

@@ -53,12 +53,13 @@ json ToJson(const absl::Status& status) {
 std::optional<absl::Status> Understand(const json& line, const UpOptions& options) {
   if (line.contains("progress") && options.on_progress) {
     const json& progress = line["progress"];
-    options.on_progress({progress.value("ready", 0), progress.value("total", 0), progress.value("what", "")});
+    options.on_progress(
+        {progress.value("ready", 0), progress.value("total", 0), progress.value("what", "")});
   }
   if (line.contains("error")) {
     const json& error = line["error"];
-    return base::MakeError(static_cast<absl::StatusCode>(error.value("code", 2)), error.value("reason", ""),
-                           error.value("message", ""));
+    return base::MakeError(static_cast<absl::StatusCode>(error.value("code", 2)),
+                           error.value("reason", ""), error.value("message", ""));
   }
   if (line.contains("ready")) return absl::OkStatus();
   return std::nullopt;
@@ -76,7 +77,8 @@ absl::Status AwaitReady(int fd, const UpOptions& options, const std::string& log
       if (auto outcome = Understand(line, options); outcome.has_value()) return *outcome;
     }
     if (base::SystemClock().Now() >= deadline) {
-      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "START_TIMEOUT", "the cluster does not get ready");
+      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "START_TIMEOUT",
+                             "the cluster does not get ready");
     }
     pollfd poll_fd{fd, POLLIN, 0};
     if (poll(&poll_fd, 1, 1000) <= 0) continue;
@@ -87,8 +89,8 @@ absl::Status AwaitReady(int fd, const UpOptions& options, const std::string& log
     } else if (count == 0) {
       const std::string complaint = LastComplaint(log);
       return base::MakeError(absl::StatusCode::kFailedPrecondition, "START_FAILED",
-                             "the supervisor ended before the cluster was ready (log: " + log + ")" +
-                                 (complaint.empty() ? "" : ": " + complaint));
+                             "the supervisor ended before the cluster was ready (log: " + log +
+                                 ")" + (complaint.empty() ? "" : ": " + complaint));
     }
   }
 }
@@ -117,12 +119,15 @@ absl::StatusOr<v1::LocalClusterConfig> LoadConfig(const std::string& config_file
 absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   ONEPIECE_ASSIGN_OR_RETURN(const DataDir dir, PrepareDataDir(options.data_dir));
   ONEPIECE_ASSIGN_OR_RETURN(const DataDirLock lock, DataDirLock::Acquire(dir));
-  ONEPIECE_RETURN_IF_ERROR(Plan(options, dir).status());  // Mistakes are told here, before anything starts.
+  ONEPIECE_RETURN_IF_ERROR(
+      Plan(options, dir).status());  // Mistakes are told here, before anything starts.
   std::array<int, 2> report{};
   ONEPIECE_CHECK(pipe2(report.data(), O_CLOEXEC) == 0);
   SpawnOptions spawn;
-  spawn.arguments = {SelfPath(),    kSuperviseVerb, "--data-dir",  dir.path,
-                     "--lock-fd",   std::to_string(lock.fd()), "--report-fd", std::to_string(report[1])};
+  spawn.arguments = {SelfPath(),    kSuperviseVerb,
+                     "--data-dir",  dir.path,
+                     "--lock-fd",   std::to_string(lock.fd()),
+                     "--report-fd", std::to_string(report[1])};
   if (!options.config_file.empty()) {
     spawn.arguments.insert(spawn.arguments.end(),
                            {"--config", std::filesystem::absolute(options.config_file).string()});
@@ -134,14 +139,17 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   std::filesystem::remove(spawn.output_path, error);
   const auto supervisor = Spawn(spawn);
   close(report[1]);
-  absl::Status status = supervisor.ok() ? AwaitReady(report[0], options, spawn.output_path) : supervisor.status();
-  // When nobody reads its reports any more, a supervisor that is still starting gives up and cleans up.
+  absl::Status status =
+      supervisor.ok() ? AwaitReady(report[0], options, spawn.output_path) : supervisor.status();
+  // When nobody reads its reports any more, a supervisor that is still starting gives up and cleans
+  // up.
   close(report[0]);
   if (!status.ok()) return status;
   return FindCluster(dir.path);
 }
 
-absl::Status UpInForeground(const UpOptions& options, const std::function<void(const ClusterState&)>& on_ready) {
+absl::Status UpInForeground(const UpOptions& options,
+                            const std::function<void(const ClusterState&)>& on_ready) {
   SupervisorSignals signals;
   ONEPIECE_ASSIGN_OR_RETURN(const DataDir dir, PrepareDataDir(options.data_dir));
   ONEPIECE_ASSIGN_OR_RETURN(const DataDirLock lock, DataDirLock::Acquire(dir));
@@ -203,15 +211,17 @@ absl::StatusOr<DownResult> Down(const std::string& data_dir) {
     if (state.ok() && state->has_value()) supervisor = (*state)->supervisor;
     if (IsRunning(supervisor)) kill(supervisor.pid, SIGTERM);
     if (!WaitGone(supervisor, kDownLimit)) KillAndWait(supervisor, base::Scaled(seconds(5)));
-    // A supervisor that has only just started has not written cluster.json yet: it lets go of the lock by itself.
+    // A supervisor that has only just started has not written cluster.json yet: it lets go of the
+    // lock by itself.
     const auto deadline = base::SystemClock().Now() + base::Scaled(seconds(5));
     do {
       lock = DataDirLock::Acquire(dir);
       if (!lock.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     } while (!lock.ok() && base::SystemClock().Now() < deadline);
     if (!lock.ok()) {
-      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "CLUSTER_STAYS",
-                             "the cluster in " + dir.path + " is starting or does not end; try again");
+      return base::MakeError(
+          absl::StatusCode::kDeadlineExceeded, "CLUSTER_STAYS",
+          "the cluster in " + dir.path + " is starting or does not end; try again");
     }
   }
   ONEPIECE_RETURN_IF_ERROR(CleanUp(dir));
@@ -224,9 +234,10 @@ absl::StatusOr<ClusterState> FindCluster(const std::string& data_dir) {
   const auto state = ReadState(dir);
   if (!state.ok()) return state.status();
   if (!state->has_value() || !IsRunning((*state)->supervisor)) {
-    return base::MakeError(absl::StatusCode::kUnavailable, "NO_CLUSTER",
-                           "no cluster runs in " + dir.path +
-                               ": start one with `onepiece up`, or name one with --data-dir or --nodemanager");
+    return base::MakeError(
+        absl::StatusCode::kUnavailable, "NO_CLUSTER",
+        "no cluster runs in " + dir.path +
+            ": start one with `onepiece up`, or name one with --data-dir or --nodemanager");
   }
   return **state;
 }

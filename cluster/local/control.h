@@ -1,4 +1,5 @@
-// Starting and ending an embedded cluster from another process: what `onepiece up` and `onepiece down` do.
+// Starting and ending an embedded cluster from another process: what `onepiece up` and `onepiece
+// down` do.
 #pragma once
 
 #include <functional>
@@ -22,21 +23,26 @@ struct UpOptions {
   std::function<void(const Progress&)> on_progress;
 };
 
-/// Reads and completes a cluster's configuration. Errors: those of the file, INVALID_ARGUMENT or NOT_FOUND.
+/// Reads and completes a cluster's configuration. Errors: those of the file, INVALID_ARGUMENT or
+/// NOT_FOUND.
 absl::StatusOr<v1::LocalClusterConfig> LoadConfig(const std::string& config_file);
 
-/// Starts a cluster under a detached supervisor and waits until it takes jobs. Errors: as Supervisor::Start,
-/// FAILED_PRECONDITION (CLUSTER_RUNNING), those of LoadConfig and PrepareDataDir.
+/// Starts a cluster under a detached supervisor and waits until it takes jobs. Errors: as
+/// Supervisor::Start, FAILED_PRECONDITION (CLUSTER_RUNNING), those of LoadConfig and
+/// PrepareDataDir.
 absl::StatusOr<ClusterState> Up(const UpOptions& options);
 
-/// Runs a cluster in this process until SIGTERM, SIGINT or SIGHUP. `on_ready` is told when it takes jobs.
-absl::Status UpInForeground(const UpOptions& options, const std::function<void(const ClusterState&)>& on_ready);
+/// Runs a cluster in this process until SIGTERM, SIGINT or SIGHUP. `on_ready` is told when it takes
+/// jobs.
+absl::Status UpInForeground(const UpOptions& options,
+                            const std::function<void(const ClusterState&)>& on_ready);
 
 /// Body of the detached supervisor: holds the lock `lock_fd` and reports its start on `report_fd`.
 absl::Status Supervise(const UpOptions& options, int lock_fd, int report_fd);
 
 enum class DownResult { kStopped, kNothingRan };
-/// Ends the data directory's cluster and removes what it or a killed one left. Errors: DEADLINE_EXCEEDED, ABORTED.
+/// Ends the data directory's cluster and removes what it or a killed one left. Errors:
+/// DEADLINE_EXCEEDED, ABORTED.
 absl::StatusOr<DownResult> Down(const std::string& data_dir);
 
 /// The cluster that uses `data_dir` now. Errors: UNAVAILABLE (NO_CLUSTER).

@@ -28,22 +28,25 @@ constexpr std::uint64_t kLeastFreeBytes = std::uint64_t{16} << 20;
 absl::Status MakeDir(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (!error && !std::filesystem::is_directory(path)) error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && !std::filesystem::is_directory(path))
+    error = std::make_error_code(std::errc::not_a_directory);
   if (!error && access(path.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
   if (!error) return absl::OkStatus();
   const bool denied = error.value() == EACCES || error.value() == EPERM || error.value() == EROFS;
   if (error.value() == ENOSPC) {
-    return base::MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", "no space left for " + path);
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                           "no space left for " + path);
   }
-  return base::MakeError(denied ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kFailedPrecondition,
-                         "DATA_DIR_UNUSABLE", "cannot use " + path + ": " + error.message(), {{"path", path}});
+  return base::MakeError(
+      denied ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kFailedPrecondition,
+      "DATA_DIR_UNUSABLE", "cannot use " + path + ": " + error.message(), {{"path", path}});
 }
 
 json ToJson(const ProcessRecord& record) {
-  return {{"node_id", record.node_id},       {"role", record.role},
-          {"pid", record.process.pid},       {"start_time", record.process.start_time},
-          {"address", record.address},       {"metrics_address", record.metrics_address},
-          {"log", record.log},               {"restarts", record.restarts}};
+  return {{"node_id", record.node_id}, {"role", record.role},
+          {"pid", record.process.pid}, {"start_time", record.process.start_time},
+          {"address", record.address}, {"metrics_address", record.metrics_address},
+          {"log", record.log},         {"restarts", record.restarts}};
 }
 
 ProcessRecord RecordFrom(const json& item) {
@@ -71,12 +74,15 @@ absl::StatusOr<DataDir> PrepareDataDir(const std::string& path) {
   const bool existed = std::filesystem::exists(dir.path, error);
   ONEPIECE_RETURN_IF_ERROR(MakeDir(dir.path));
   if (!existed) chmod(dir.path.c_str(), 0700);
-  for (const auto& folder : {dir.RunDir(), dir.LogDir(), dir.ConfigDir()}) ONEPIECE_RETURN_IF_ERROR(MakeDir(folder));
+  for (const auto& folder : {dir.RunDir(), dir.LogDir(), dir.ConfigDir()})
+    ONEPIECE_RETURN_IF_ERROR(MakeDir(folder));
   struct statvfs disk {};
-  if (statvfs(dir.path.c_str(), &disk) == 0 && std::uint64_t{disk.f_bavail} * disk.f_frsize < kLeastFreeBytes) {
-    return base::MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL",
-                           "less than 16 MiB are free for " + dir.path + ": make room or use --data-dir",
-                           {{"path", dir.path}});
+  if (statvfs(dir.path.c_str(), &disk) == 0 &&
+      std::uint64_t{disk.f_bavail} * disk.f_frsize < kLeastFreeBytes) {
+    return base::MakeError(
+        absl::StatusCode::kResourceExhausted, "DISK_FULL",
+        "less than 16 MiB are free for " + dir.path + ": make room or use --data-dir",
+        {{"path", dir.path}});
   }
   return dir;
 }
@@ -89,11 +95,12 @@ absl::StatusOr<DataDirLock> DataDirLock::Acquire(const DataDir& dir) {
   }
   DataDirLock lock(fd);
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
-  return base::MakeError(absl::StatusCode::kFailedPrecondition, "CLUSTER_RUNNING",
-                         "a cluster already uses " + dir.path +
-                             ": look at it with `onepiece status`, end it with `onepiece down`, or choose another "
-                             "--data-dir",
-                         {{"path", dir.path}});
+  return base::MakeError(
+      absl::StatusCode::kFailedPrecondition, "CLUSTER_RUNNING",
+      "a cluster already uses " + dir.path +
+          ": look at it with `onepiece status`, end it with `onepiece down`, or choose another "
+          "--data-dir",
+      {{"path", dir.path}});
 }
 
 DataDirLock DataDirLock::Adopt(int fd) {
@@ -113,11 +120,12 @@ DataDirLock::~DataDirLock() {
 std::string ClusterState::ToJson() const {
   json processes_json = json::array();
   for (const auto& record : processes) processes_json.push_back(local::ToJson(record));
-  const json state = {{"cluster_id", cluster_id},
-                      {"nodemanagers", nodemanagers},
-                      {"supervisor", {{"pid", supervisor.pid}, {"start_time", supervisor.start_time}}},
-                      {"ready", ready},
-                      {"processes", processes_json}};
+  const json state = {
+      {"cluster_id", cluster_id},
+      {"nodemanagers", nodemanagers},
+      {"supervisor", {{"pid", supervisor.pid}, {"start_time", supervisor.start_time}}},
+      {"ready", ready},
+      {"processes", processes_json}};
   return state.dump(2) + "\n";
 }
 
@@ -128,7 +136,8 @@ absl::StatusOr<ClusterState> ClusterState::FromJson(std::string_view text) {
     result.cluster_id = state.at("cluster_id").get<std::string>();
     result.nodemanagers = state.at("nodemanagers").get<std::vector<std::string>>();
     const json& supervisor = state.at("supervisor");
-    result.supervisor = {supervisor.value("pid", 0), supervisor.value("start_time", std::uint64_t{0})};
+    result.supervisor = {supervisor.value("pid", 0),
+                         supervisor.value("start_time", std::uint64_t{0})};
     result.ready = state.value("ready", false);
     for (const auto& item : state.at("processes")) result.processes.push_back(RecordFrom(item));
     return result;
@@ -151,7 +160,8 @@ absl::Status WriteState(const DataDir& dir, const ClusterState& state) {
 absl::StatusOr<std::string> ClusterId(const DataDir& dir) {
   const std::string path = dir.path + "/cluster_id";
   std::string id = ReadFile(path);
-  const bool valid = id.size() == 12 && id.find_first_not_of("0123456789abcdef") == std::string::npos;
+  const bool valid =
+      id.size() == 12 && id.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (valid) return id;
   id = base::Uid::GenerateRandom().ToString().substr(24);
   ONEPIECE_RETURN_IF_ERROR(service::WriteFileAtomically(path, id));
@@ -164,8 +174,8 @@ absl::Status CleanUp(const DataDir& dir) {
     for (const auto& record : (*state)->processes) {
       if (!KillAndWait(record.process, base::Scaled(std::chrono::seconds(10)))) {
         return base::MakeError(absl::StatusCode::kAborted, "PROCESS_STAYS",
-                               "process " + std::to_string(record.process.pid) + " (" + record.node_id +
-                                   ") does not end");
+                               "process " + std::to_string(record.process.pid) + " (" +
+                                   record.node_id + ") does not end");
       }
     }
   }

@@ -1,4 +1,5 @@
-// A cluster's data directory: what lies where, who may use it, and what is known of the cluster that does.
+// A cluster's data directory: what lies where, who may use it, and what is known of the cluster
+// that does.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +33,12 @@ struct DataDir {
   }
 };
 
-/// Makes the directory and its folders (mode 0700). Errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED (DISK_FULL: less
-/// than 16 MiB are free), FAILED_PRECONDITION.
+/// Makes the directory and its folders (mode 0700). Errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED
+/// (DISK_FULL: less than 16 MiB are free), FAILED_PRECONDITION.
 absl::StatusOr<DataDir> PrepareDataDir(const std::string& path);
 
-/// The data directory's lock: whoever holds it may run a cluster there or clean up after one. It lives as long as
-/// any process holds the descriptor, and no longer.
+/// The data directory's lock: whoever holds it may run a cluster there or clean up after one. It
+/// lives as long as any process holds the descriptor, and no longer.
 class DataDirLock {
  public:
   /// Errors: FAILED_PRECONDITION (CLUSTER_RUNNING) when somebody else holds it.
@@ -81,11 +82,13 @@ struct ClusterState {
 absl::StatusOr<std::optional<ClusterState>> ReadState(const DataDir& dir);
 absl::Status WriteState(const DataDir& dir, const ClusterState& state);
 
-/// The data directory's cluster id, made at the first call: random, so two clusters of a host never meet.
+/// The data directory's cluster id, made at the first call: random, so two clusters of a host never
+/// meet.
 absl::StatusOr<std::string> ClusterId(const DataDir& dir);
 
-/// Removes what a cluster without a supervisor left: processes, shared memory, run files, cluster.json.
-/// REQUIRES: the caller holds the lock. Errors: ABORTED when a process cannot be ended.
+/// Removes what a cluster without a supervisor left: processes, shared memory, run files,
+/// cluster.json. REQUIRES: the caller holds the lock. Errors: ABORTED when a process cannot be
+/// ended.
 absl::Status CleanUp(const DataDir& dir);
 
 /// The whole file; empty when it cannot be read.

@@ -48,7 +48,8 @@ class Planner {
     auto manager = std::make_shared<v1::NodeManagerConfig>();
     manager->set_cluster_id(plan_.cluster_id);
     *manager->mutable_workflow_files() = config_.workflow_files();
-    ONEPIECE_RETURN_IF_ERROR(Add("nodemanager", "nodemanager-1", manager, config_.nodemanager_listen()));
+    ONEPIECE_RETURN_IF_ERROR(
+        Add("nodemanager", "nodemanager-1", manager, config_.nodemanager_listen()));
     for (int i = 1; i <= std::max(1, config_.databases()); ++i) {
       auto database = std::make_shared<v1::DatabaseConfig>();
       *database->mutable_ring() = config_.ring();
@@ -76,19 +77,20 @@ class Planner {
         instance->set_pinned_stage(group.stage());
         instance->set_model_root(config_.model_root());
         instance->set_plugin_dir(plugin_dir);
-        ONEPIECE_RETURN_IF_ERROR(
-            Add("instance", "instance-" + what + "-" + std::to_string(++numbers[what]), instance, ""));
+        ONEPIECE_RETURN_IF_ERROR(Add(
+            "instance", "instance-" + what + "-" + std::to_string(++numbers[what]), instance, ""));
       }
     }
     return absl::OkStatus();
   }
 
   template <typename Config>
-  absl::Status Add(const std::string& role, const std::string& node_id, std::shared_ptr<Config> config,
-                   const std::string& listen) {
+  absl::Status Add(const std::string& role, const std::string& node_id,
+                   std::shared_ptr<Config> config, const std::string& listen) {
     if (plan_.nodes.size() >= kMaxProcesses) {
-      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
-                             "an embedded cluster has at most " + std::to_string(kMaxProcesses) + " processes");
+      return base::MakeError(
+          absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+          "an embedded cluster has at most " + std::to_string(kMaxProcesses) + " processes");
     }
     ONEPIECE_ASSIGN_OR_RETURN(const std::string program, ProgramPath("onepiece-" + role));
     v1::NodeConfig& node = *config->mutable_node();
@@ -110,12 +112,13 @@ class Planner {
 
 void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out);
 
-void EmitScalar(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field, int index,
-                YAML::Emitter& out) {
+void EmitScalar(const google::protobuf::Message& message,
+                const google::protobuf::FieldDescriptor& field, int index, YAML::Emitter& out) {
   using google::protobuf::FieldDescriptor;
   const auto& reflection = *message.GetReflection();
   const auto get = [&](auto single, auto repeated) {
-    return index < 0 ? (reflection.*single)(message, &field) : (reflection.*repeated)(message, &field, index);
+    return index < 0 ? (reflection.*single)(message, &field)
+                     : (reflection.*repeated)(message, &field, index);
   };
   using R = google::protobuf::Reflection;
   switch (field.cpp_type()) {
@@ -149,7 +152,8 @@ void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out) {
       continue;
     }
     out << YAML::BeginSeq;
-    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) EmitScalar(message, *field, i, out);
+    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i)
+      EmitScalar(message, *field, i, out);
     out << YAML::EndSeq;
   }
   out << YAML::EndMap;
@@ -157,10 +161,12 @@ void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out) {
 
 }  // namespace
 
-absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config, const std::string& folder) {
+absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config,
+                                                const std::string& folder) {
   for (auto& file : *config.mutable_workflow_files()) file = Resolve(file, folder);
   if (config.workflow_files().empty()) {
-    ONEPIECE_ASSIGN_OR_RETURN(*config.add_workflow_files(), ResourcePath("workflows/tiny-wan-t2v.yaml"));
+    ONEPIECE_ASSIGN_OR_RETURN(*config.add_workflow_files(),
+                              ResourcePath("workflows/tiny-wan-t2v.yaml"));
   }
   if (config.model_root().empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(*config.mutable_model_root(), ResourcePath("models"));

@@ -17,8 +17,9 @@ struct NodePlan {
   std::string node_id;  ///< "proxy-1"
   std::string role;     ///< "proxy"
   std::string program;  ///< Path.
-  std::shared_ptr<google::protobuf::Message> config;  ///< A v1::…Config; node.nodemanagers is filled in later.
-  v1::NodeConfig* node = nullptr;                     ///< Points into `config`.
+  std::shared_ptr<google::protobuf::Message>
+      config;                      ///< A v1::…Config; node.nodemanagers is filled in later.
+  v1::NodeConfig* node = nullptr;  ///< Points into `config`.
 };
 
 struct ClusterPlan {
@@ -27,10 +28,13 @@ struct ClusterPlan {
 };
 
 /// Fills in what `config` leaves open: workflow files, model root, one instance for every stage.
-/// `folder`: where relative paths in it start. Errors: NOT_FOUND, INVALID_ARGUMENT (workflow files).
-absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config, const std::string& folder);
+/// `folder`: where relative paths in it start. Errors: NOT_FOUND, INVALID_ARGUMENT (workflow
+/// files).
+absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config,
+                                                const std::string& folder);
 
-/// REQUIRES: `config` is complete. Errors: NOT_FOUND (a program is missing), INVALID_ARGUMENT (counts).
+/// REQUIRES: `config` is complete. Errors: NOT_FOUND (a program is missing), INVALID_ARGUMENT
+/// (counts).
 absl::StatusOr<ClusterPlan> MakePlan(const v1::LocalClusterConfig& config, const DataDir& dir,
                                      const std::string& cluster_id);
 

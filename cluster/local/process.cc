@@ -22,15 +22,18 @@
 namespace onepiece::local {
 namespace {
 
-/// Variables of the product that concern every process; the others would overrule a service's own file.
-constexpr std::array<std::string_view, 2> kInheritedVariables = {"ONEPIECE_LOG_LEVEL=", "ONEPIECE_TIME_SCALE="};
+/// Variables of the product that concern every process; the others would overrule a service's own
+/// file.
+constexpr std::array<std::string_view, 2> kInheritedVariables = {"ONEPIECE_LOG_LEVEL=",
+                                                                 "ONEPIECE_TIME_SCALE="};
 
 std::vector<char*> Environment(bool clean) {
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    const bool inherited = std::any_of(kInheritedVariables.begin(), kInheritedVariables.end(),
-                                       [&text](std::string_view prefix) { return text.starts_with(prefix); });
+    const bool inherited =
+        std::any_of(kInheritedVariables.begin(), kInheritedVariables.end(),
+                    [&text](std::string_view prefix) { return text.starts_with(prefix); });
     if (!clean || inherited || !text.starts_with("ONEPIECE_")) environment.push_back(*entry);
   }
   environment.push_back(nullptr);
@@ -38,8 +41,8 @@ std::vector<char*> Environment(bool clean) {
 }
 
 /// Between fork and exec only async-signal-safe calls are allowed: no allocation, no locks.
-[[noreturn]] void BecomeProgram(const SpawnOptions& options, char** arguments, char** environment, int output,
-                                int error_pipe, pid_t parent) {
+[[noreturn]] void BecomeProgram(const SpawnOptions& options, char** arguments, char** environment,
+                                int output, int error_pipe, pid_t parent) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -84,8 +87,10 @@ Stat ReadStat(std::int32_t pid) {
 }
 
 absl::Status CannotStart(const std::string& program, int error) {
-  const auto code = error == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition;
-  return base::MakeError(code, "CANNOT_START", "cannot start " + program + ": " + std::strerror(error),
+  const auto code =
+      error == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition;
+  return base::MakeError(code, "CANNOT_START",
+                         "cannot start " + program + ": " + std::strerror(error),
                          {{"program", program}});
 }
 
@@ -96,15 +101,19 @@ ProcessId Identify(std::int32_t pid) {
   return stat.state == "Z" || stat.state == "X" ? ProcessId{} : stat.process;
 }
 
-bool IsRunning(const ProcessId& process) { return process.pid > 0 && Identify(process.pid) == process; }
+bool IsRunning(const ProcessId& process) {
+  return process.pid > 0 && Identify(process.pid) == process;
+}
 
 absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options) {
   const std::string& program = options.arguments.front();
   std::vector<char*> arguments;
-  for (const auto& argument : options.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const auto& argument : options.arguments)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   std::vector<char*> environment = Environment(options.clean_environment);
-  const int output = open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int output =
+      open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (output < 0) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
                            "cannot write " + options.output_path + ": " + std::strerror(errno));
@@ -138,12 +147,13 @@ bool WaitGone(const ProcessId& process, base::Duration limit) {
   if (process.pid <= 0) return true;
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0U));
   if (fd < 0) return errno == ESRCH;
-  // A process whose first thread is a zombie may still be ending: its descriptor becomes readable when all of it
-  // is dead.
+  // A process whose first thread is a zombie may still be ending: its descriptor becomes readable
+  // when all of it is dead.
   bool gone = ReadStat(process.pid).process != process;
   if (!gone) {
     pollfd poll_fd{fd, POLLIN, 0};
-    gone = poll(&poll_fd, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count())) == 1;
+    gone = poll(&poll_fd, 1,
+                static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count())) == 1;
   }
   close(fd);
   return gone;

@@ -20,7 +20,8 @@ ProcessId Identify(std::int32_t pid);
 bool IsRunning(const ProcessId& process);
 
 enum class Lifetime {
-  kWithParent,  ///< Killed when the thread that spawned it ends (PR_SET_PDEATHSIG); its own process group.
+  kWithParent,  ///< Killed when the thread that spawned it ends (PR_SET_PDEATHSIG); its own process
+                ///< group.
   kDetached,    ///< A session of its own.
 };
 
@@ -33,11 +34,13 @@ struct SpawnOptions {
   bool clean_environment = false;
 };
 
-/// Starts a program with stdin from /dev/null and every other descriptor closed. The caller reaps it.
-/// Errors: NOT_FOUND (no such program), FAILED_PRECONDITION (output_path), RESOURCE_EXHAUSTED (fork).
+/// Starts a program with stdin from /dev/null and every other descriptor closed. The caller reaps
+/// it. Errors: NOT_FOUND (no such program), FAILED_PRECONDITION (output_path), RESOURCE_EXHAUSTED
+/// (fork).
 absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options);
 
-/// Sends SIGKILL to a process that is not a child and waits until it is gone. False when it is not, by `limit`.
+/// Sends SIGKILL to a process that is not a child and waits until it is gone. False when it is not,
+/// by `limit`.
 bool KillAndWait(const ProcessId& process, base::Duration limit);
 /// Waits until `process` is gone; false when it still runs after `limit`.
 bool WaitGone(const ProcessId& process, base::Duration limit);

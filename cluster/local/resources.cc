@@ -42,7 +42,8 @@ absl::StatusOr<std::string> ProgramPath(std::string_view name) {
 
 absl::StatusOr<std::string> PluginDir() {
   std::error_code error;
-  const fs::path path = fs::absolute(BinDir() / ".." / "lib/onepiece/stages", error).lexically_normal();
+  const fs::path path =
+      fs::absolute(BinDir() / ".." / "lib/onepiece/stages", error).lexically_normal();
   if (fs::is_directory(path, error)) return path.string();
   return NotFound("no stage plug-ins in " + path.string());
 }
@@ -59,7 +60,8 @@ absl::StatusOr<std::string> ResourcePath(std::string_view name) {
     const fs::path path = fs::absolute(root / name, error).lexically_normal();
     if (fs::exists(path, error)) return path.string();
   }
-  return NotFound("no " + std::string(name) + " in " + roots.back().string() + ": set ONEPIECE_RESOURCE_DIR");
+  return NotFound("no " + std::string(name) + " in " + roots.back().string() +
+                  ": set ONEPIECE_RESOURCE_DIR");
 }
 
 }  // namespace onepiece::local

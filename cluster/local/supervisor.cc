@@ -54,14 +54,16 @@ absl::StatusOr<Readiness> AskNodeManager(const std::vector<std::string>& nodeman
   Readiness readiness;
   for (const auto& node : cluster.nodes()) {
     const bool idle = node.state() == v1::Node::STARTING && node.detail() == "idle";
-    if (node.state() == v1::Node::READY || (idle && idle_is_ready)) readiness.ready.insert(node.pid());
+    if (node.state() == v1::Node::READY || (idle && idle_is_ready))
+      readiness.ready.insert(node.pid());
     if (node.detail().starts_with("loading failed")) readiness.failed[node.pid()] = node.detail();
   }
   return readiness;
 }
 
 absl::Status Interrupted() {
-  return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted before the cluster was ready");
+  return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED",
+                         "interrupted before the cluster was ready");
 }
 
 }  // namespace
@@ -98,7 +100,8 @@ std::string LastComplaint(const std::string& log_path) {
   while (std::getline(file, line)) {
     if (line.empty()) continue;
     const auto entry = nlohmann::json::parse(line, nullptr, false);
-    const bool structured = entry.is_object() && entry.contains("message") && entry["message"].is_string();
+    const bool structured =
+        entry.is_object() && entry.contains("message") && entry["message"].is_string();
     last = structured ? entry["message"].get<std::string>() : line;
     const std::string level = structured ? entry.value("level", "") : "";
     if (level == "error" || level == "critical") complaint = last;
@@ -169,7 +172,9 @@ absl::Status Supervisor::Launch(Child& child) {
 Supervisor::Child* Supervisor::Reap() {
   for (Child& child : children_) {
     int wait_status = 0;
-    if (child.process.pid == 0 || waitpid(child.process.pid, &wait_status, WNOHANG) != child.process.pid) continue;
+    if (child.process.pid == 0 ||
+        waitpid(child.process.pid, &wait_status, WNOHANG) != child.process.pid)
+      continue;
     last_exit_ = wait_status;
     child.process = {};
     child.ready = false;
@@ -180,8 +185,9 @@ Supervisor::Child* Supervisor::Reap() {
 
 absl::Status Supervisor::EndedEarly(const Child& child) const {
   std::string message = child.plan.node_id;
-  message += WIFSIGNALED(last_exit_) ? " was killed by signal " + std::to_string(WTERMSIG(last_exit_))
-                                     : " ended with exit code " + std::to_string(WEXITSTATUS(last_exit_));
+  message += WIFSIGNALED(last_exit_)
+                 ? " was killed by signal " + std::to_string(WTERMSIG(last_exit_))
+                 : " ended with exit code " + std::to_string(WEXITSTATUS(last_exit_));
   const std::string log = options_.dir.LogFile(child.plan.node_id);
   const std::string complaint = LastComplaint(log);
   if (!complaint.empty()) message += ": " + complaint;
@@ -227,13 +233,15 @@ absl::Status Supervisor::WaitUntilReady(std::size_t first, std::size_t end) {
     std::string waiting_for;
     for (std::size_t i = first; i < end; ++i) {
       Child& child = children_[i];
-      if (!child.ready && ReadReadyFile(child) && !Report(child.plan.node_id + " is up")) return Interrupted();
+      if (!child.ready && ReadReadyFile(child) && !Report(child.plan.node_id + " is up"))
+        return Interrupted();
       if (!child.ready) waiting_for = child.plan.node_id;
     }
     if (waiting_for.empty()) return absl::OkStatus();
     if (Now() >= deadline) {
-      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "START_TIMEOUT",
-                             waiting_for + " is not ready in time (log: " + options_.dir.LogFile(waiting_for) + ")");
+      return base::MakeError(
+          absl::StatusCode::kDeadlineExceeded, "START_TIMEOUT",
+          waiting_for + " is not ready in time (log: " + options_.dir.LogFile(waiting_for) + ")");
     }
     if (!Report("waiting for " + waiting_for)) return Interrupted();
     ONEPIECE_RETURN_IF_ERROR(Turn(kLook));
@@ -251,17 +259,19 @@ absl::Status Supervisor::WaitUntilRouted() {
         const std::int32_t pid = children_[i].process.pid;
         const std::string& node_id = children_[i].plan.node_id;
         if (const auto failure = readiness->failed.find(pid); failure != readiness->failed.end()) {
-          return base::MakeError(absl::StatusCode::kFailedPrecondition, "START_FAILED",
-                                 node_id + ": " + failure->second + " (log: " + options_.dir.LogFile(node_id) + ")");
+          return base::MakeError(
+              absl::StatusCode::kFailedPrecondition, "START_FAILED",
+              node_id + ": " + failure->second + " (log: " + options_.dir.LogFile(node_id) + ")");
         }
         if (!readiness->ready.contains(pid)) waiting_for = node_id;
       }
       if (waiting_for.empty()) return absl::OkStatus();
     }
     if (Now() >= deadline) {
-      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "START_TIMEOUT",
-                             waiting_for + " does not take work in time (log: " + options_.dir.LogFile(waiting_for) +
-                                 "): " + LastComplaint(options_.dir.LogFile(waiting_for)));
+      return base::MakeError(
+          absl::StatusCode::kDeadlineExceeded, "START_TIMEOUT",
+          waiting_for + " does not take work in time (log: " + options_.dir.LogFile(waiting_for) +
+              "): " + LastComplaint(options_.dir.LogFile(waiting_for)));
     }
     if (!Report(waiting_for + " is loading")) return Interrupted();
     ONEPIECE_RETURN_IF_ERROR(Turn(kLook * 2));
@@ -278,7 +288,8 @@ void Supervisor::SaveState() {
     record.log = options_.dir.LogFile(child.plan.node_id);
     record.restarts = child.restarts;
     if (child.ready) {
-      const auto file = nlohmann::json::parse(ReadFile(child.plan.node->ready_file()), nullptr, false);
+      const auto file =
+          nlohmann::json::parse(ReadFile(child.plan.node->ready_file()), nullptr, false);
       if (file.is_object()) {
         record.address = file.value("address", "");
         record.metrics_address = file.value("metrics_address", "");
@@ -301,9 +312,10 @@ void Supervisor::Restart(Child& child) {
 
 void Supervisor::Run() {
   // Children that start again are looked at often, else only signals matter.
-  while (!signals_.WaitFor(std::any_of(children_.begin(), children_.end(), [](const Child& c) { return !c.ready; })
-                               ? kLook
-                               : milliseconds(500))) {
+  while (!signals_.WaitFor(
+      std::any_of(children_.begin(), children_.end(), [](const Child& c) { return !c.ready; })
+          ? kLook
+          : milliseconds(500))) {
     while (Child* ended = Reap()) {
       if (Now() - ended->started > kStable) ended->backoff = options_.first_backoff;
       spdlog::warn("{}; starting it again", base::Message(EndedEarly(*ended)));

@@ -15,8 +15,8 @@
 
 namespace onepiece::local {
 
-/// SIGTERM, SIGINT, SIGHUP and SIGCHLD as a descriptor to wait on. Construct before any thread starts.
-/// Thread-confined.
+/// SIGTERM, SIGINT, SIGHUP and SIGCHLD as a descriptor to wait on. Construct before any thread
+/// starts. Thread-confined.
 class SupervisorSignals {
  public:
   SupervisorSignals();
@@ -39,7 +39,8 @@ struct Progress {
 
 /// What the NodeManager says of the nodes, by process id.
 struct Readiness {
-  std::set<std::int32_t> ready;  ///< They take work, or wait in the idle pool of a cluster whose stages are all served.
+  std::set<std::int32_t> ready;  ///< They take work, or wait in the idle pool of a cluster whose
+                                 ///< stages are all served.
   std::map<std::int32_t, std::string> failed;  ///< They cannot load their stage, and why.
 };
 
@@ -60,9 +61,9 @@ struct SupervisorOptions {
 
 /// The supervisor of one cluster. REQUIRES: the caller holds the data directory's lock.
 ///
-/// Ownership  Owns the child processes: they die with the thread that called Start, whatever kills it.
-/// Threading  Thread-confined.
-/// Blocking   Start until the cluster is ready, Run until a signal, Stop for at most twice stop_limit.
+/// Ownership  Owns the child processes: they die with the thread that called Start, whatever kills
+/// it. Threading  Thread-confined. Blocking   Start until the cluster is ready, Run until a signal,
+/// Stop for at most twice stop_limit.
 class Supervisor {
  public:
   Supervisor(SupervisorOptions options, SupervisorSignals& signals);
@@ -71,14 +72,15 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Starts every process and waits until the cluster takes jobs. On an error everything has been stopped and
-  /// cleaned up. Errors: FAILED_PRECONDITION (START_FAILED: a process ended, with what it said last),
-  /// INVALID_ARGUMENT (BAD_CONFIG: it ended because of its configuration), DEADLINE_EXCEEDED, CANCELLED (signal, or
-  /// on_progress said so).
+  /// Starts every process and waits until the cluster takes jobs. On an error everything has been
+  /// stopped and cleaned up. Errors: FAILED_PRECONDITION (START_FAILED: a process ended, with what
+  /// it said last), INVALID_ARGUMENT (BAD_CONFIG: it ended because of its configuration),
+  /// DEADLINE_EXCEEDED, CANCELLED (signal, or on_progress said so).
   absl::Status Start();
   /// Restarts processes that end, with backoff, until a signal asks for the end.
   void Run();
-  /// Ends every process (SIGTERM, then SIGKILL; the NodeManager last) and cleans the data directory up. Idempotent.
+  /// Ends every process (SIGTERM, then SIGKILL; the NodeManager last) and cleans the data directory
+  /// up. Idempotent.
   void Stop();
   [[nodiscard]] const ClusterState& state() const { return state_; }
 

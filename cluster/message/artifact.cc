@@ -57,7 +57,11 @@ Buffer Buffer::FromString(std::string bytes) {
 
 Artifact BytesArtifact(std::string name, std::string media_type, std::string bytes) {
   const auto size = static_cast<std::int64_t>(bytes.size());
-  return {std::move(name), DType::kBytes, {size}, std::move(media_type), Buffer::FromString(std::move(bytes))};
+  return {std::move(name),
+          DType::kBytes,
+          {size},
+          std::move(media_type),
+          Buffer::FromString(std::move(bytes))};
 }
 
 const Artifact* FindArtifact(std::span<const Artifact> artifacts, std::string_view name) {

@@ -14,7 +14,15 @@
 namespace onepiece::message {
 
 /// Element types of artifacts. The numbers are on the wire: never reuse one.
-enum class DType : std::uint8_t { kBytes = 1, kU8 = 2, kI32 = 3, kI64 = 4, kF16 = 5, kBF16 = 6, kF32 = 7 };
+enum class DType : std::uint8_t {
+  kBytes = 1,
+  kU8 = 2,
+  kI32 = 3,
+  kI64 = 4,
+  kF16 = 5,
+  kBF16 = 6,
+  kF32 = 7
+};
 
 /// Bytes of one element; 1 for kBytes.
 std::size_t ElementBytes(DType dtype);
@@ -52,11 +60,11 @@ class Buffer {
 /// A named tensor (row-major, contiguous) or a named run of bytes.
 /// Invariant: data.size() == product(shape) × ElementBytes(dtype); for kBytes the shape is {size}.
 struct Artifact {
-  std::string name;              ///< Unique in its bundle, 1 to 64 bytes.
+  std::string name;  ///< Unique in its bundle, 1 to 64 bytes.
   DType dtype = DType::kBytes;
   std::vector<std::int64_t> shape;
-  std::string media_type;        ///< MIME type of kBytes artifacts ("video/mp4"); empty for tensors.
-  Buffer data;                   ///< 64-byte aligned when it came out of a message.
+  std::string media_type;  ///< MIME type of kBytes artifacts ("video/mp4"); empty for tensors.
+  Buffer data;             ///< 64-byte aligned when it came out of a message.
 };
 
 /// Makes a kBytes artifact.

@@ -1,4 +1,5 @@
-// The bytes of a message's header. The format is described, with what a reader must check, in docs/message-format.md.
+// The bytes of a message's header. The format is described, with what a reader must check, in
+// docs/message-format.md.
 #pragma once
 
 #include <array>
@@ -9,7 +10,8 @@
 
 namespace onepiece::message {
 
-static_assert(std::endian::native == std::endian::little, "the header is little-endian and mapped as it is");
+static_assert(std::endian::native == std::endian::little,
+              "the header is little-endian and mapped as it is");
 
 inline constexpr std::array<char, 8> kMagic = {'O', 'N', 'E', 'P', 'I', 'E', 'C', 'E'};
 inline constexpr std::uint32_t kVersion = 1;
@@ -40,8 +42,10 @@ struct WireHeader {
 };
 
 static_assert(sizeof(WireHeader) == 320 && std::is_trivially_copyable_v<WireHeader>);
-static_assert(std::has_unique_object_representations_v<WireHeader>, "no padding: every byte is checked");
-static_assert(offsetof(WireHeader, header_crc32c) == 12 && offsetof(WireHeader, ingress_unix_ns) == 32);
+static_assert(std::has_unique_object_representations_v<WireHeader>,
+              "no padding: every byte is checked");
+static_assert(offsetof(WireHeader, header_crc32c) == 12 &&
+              offsetof(WireHeader, ingress_unix_ns) == 32);
 static_assert(offsetof(WireHeader, kind) == 72 && offsetof(WireHeader, payload_bytes) == 80);
 static_assert(offsetof(WireHeader, app) == 96 && offsetof(WireHeader, sender) == 224);
 

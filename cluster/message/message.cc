@@ -27,14 +27,16 @@ std::uint64_t Align(std::uint64_t offset) {
 }
 
 bool IsDType(std::uint32_t value) {
-  return value >= static_cast<std::uint32_t>(DType::kBytes) && value <= static_cast<std::uint32_t>(DType::kF32);
+  return value >= static_cast<std::uint32_t>(DType::kBytes) &&
+         value <= static_cast<std::uint32_t>(DType::kF32);
 }
 
 // --- What holds for both directions.
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
   if (name.empty() || name.size() > kNameBytes) {
-    return Malformed(std::string(what) + " name has " + std::to_string(name.size()) + " bytes, not 1 to 64");
+    return Malformed(std::string(what) + " name has " + std::to_string(name.size()) +
+                     " bytes, not 1 to 64");
   }
   if (!base::IsUtf8(name) || name.find('\0') != std::string_view::npos) {
     return Malformed(std::string(what) + " name is not UTF-8 text");
@@ -47,8 +49,8 @@ absl::Status CheckShape(const std::string& name, DType dtype, std::span<const st
   const auto wrong = [&](const char* what) { return Malformed("artifact '" + name + "' " + what); };
   if (shape.size() > kMaxRank) return wrong("has more than 8 dimensions");
   if (dtype == DType::kBytes && shape.size() != 1) return wrong("of bytes is not one-dimensional");
-  // Bounded by the largest message at every step, so the product cannot overflow; a zero makes the size 0, but
-  // hides nothing: the other dimensions are bounded too.
+  // Bounded by the largest message at every step, so the product cannot overflow; a zero makes the
+  // size 0, but hides nothing: the other dimensions are bounded too.
   std::uint64_t bytes = ElementBytes(dtype);
   bool empty = false;
   for (const std::int64_t dimension : shape) {
@@ -57,7 +59,8 @@ absl::Status CheckShape(const std::string& name, DType dtype, std::span<const st
       empty = true;
       continue;
     }
-    if (static_cast<std::uint64_t>(dimension) > kMaxMessageBytes / bytes) return wrong("has an absurd shape");
+    if (static_cast<std::uint64_t>(dimension) > kMaxMessageBytes / bytes)
+      return wrong("has an absurd shape");
     bytes *= static_cast<std::uint64_t>(dimension);
   }
   if ((empty ? 0 : bytes) != length) return wrong("has a length that does not fit its shape");
@@ -65,7 +68,8 @@ absl::Status CheckShape(const std::string& name, DType dtype, std::span<const st
 }
 
 absl::Status CheckMediaType(const std::string& name, const std::string& media_type) {
-  const bool printable = std::ranges::all_of(media_type, [](char c) { return c > ' ' && c < 0x7f; });
+  const bool printable =
+      std::ranges::all_of(media_type, [](char c) { return c > ' ' && c < 0x7f; });
   if (media_type.size() > kMaxMediaTypeBytes || !printable) {
     return Malformed("artifact '" + name + "' has a bad media type");
   }
@@ -74,8 +78,10 @@ absl::Status CheckMediaType(const std::string& name, const std::string& media_ty
 
 // --- Encoding.
 
-absl::Status CopyText(std::string_view field, std::string_view text, std::array<char, kNameBytes>& out) {
-  if (text.size() >= kNameBytes || !base::IsUtf8(text) || text.find('\0') != std::string_view::npos) {
+absl::Status CopyText(std::string_view field, std::string_view text,
+                      std::array<char, kNameBytes>& out) {
+  if (text.size() >= kNameBytes || !base::IsUtf8(text) ||
+      text.find('\0') != std::string_view::npos) {
     return Malformed(std::string(field) + " is not UTF-8 text of at most 63 bytes");
   }
   std::ranges::copy(text, out.begin());
@@ -100,8 +106,10 @@ absl::Status FillTable(const Message& message, v1::ArtifactTable& table) {
   std::set<std::string_view> names;
   for (const Artifact& artifact : message.artifacts) {
     ONEPIECE_RETURN_IF_ERROR(CheckName("artifact", artifact.name));
-    if (!names.insert(artifact.name).second) return Malformed("two artifacts '" + artifact.name + "'");
-    ONEPIECE_RETURN_IF_ERROR(CheckShape(artifact.name, artifact.dtype, artifact.shape, artifact.data.size()));
+    if (!names.insert(artifact.name).second)
+      return Malformed("two artifacts '" + artifact.name + "'");
+    ONEPIECE_RETURN_IF_ERROR(
+        CheckShape(artifact.name, artifact.dtype, artifact.shape, artifact.data.size()));
     ONEPIECE_RETURN_IF_ERROR(CheckMediaType(artifact.name, artifact.media_type));
     v1::ArtifactEntry& entry = *table.add_artifacts();
     entry.set_name(artifact.name);
@@ -113,7 +121,8 @@ absl::Status FillTable(const Message& message, v1::ArtifactTable& table) {
   for (const auto& [name, value] : message.parameters) {
     ONEPIECE_RETURN_IF_ERROR(CheckName("parameter", name));
     const auto* text = std::get_if<std::string>(&value);
-    if (text != nullptr && !base::IsUtf8(*text)) return Malformed("parameter '" + name + "' is not UTF-8");
+    if (text != nullptr && !base::IsUtf8(*text))
+      return Malformed("parameter '" + name + "' is not UTF-8");
     v1::ParameterEntry& entry = *table.add_parameters();
     entry.set_name(name);
     SetValue(value, entry);
@@ -183,8 +192,8 @@ absl::StatusOr<WireHeader> ReadHeader(std::span<const std::byte> bytes) {
   std::memcpy(&wire, bytes.data(), sizeof(wire));
   if (wire.magic != kMagic) return Malformed("wrong magic");
   if (wire.version != kVersion) {
-    return Malformed("format version " + std::to_string(wire.version) + "; this program reads version " +
-                     std::to_string(kVersion));
+    return Malformed("format version " + std::to_string(wire.version) +
+                     "; this program reads version " + std::to_string(kVersion));
   }
   if (HeaderCrc(wire) != wire.header_crc32c) return Malformed("wrong header checksum");
   const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
@@ -192,22 +201,27 @@ absl::StatusOr<WireHeader> ReadHeader(std::span<const std::byte> bytes) {
       !std::ranges::all_of(wire.reserved_end, is_zero)) {
     return Malformed("unknown flags");
   }
-  if (wire.kind < static_cast<std::uint8_t>(Kind::kWork) || wire.kind > static_cast<std::uint8_t>(Kind::kReplica)) {
+  if (wire.kind < static_cast<std::uint8_t>(Kind::kWork) ||
+      wire.kind > static_cast<std::uint8_t>(Kind::kReplica)) {
     return Malformed("unknown kind");
   }
   if (wire.payload_bytes != bytes.size() - sizeof(wire)) {
-    return Malformed("payload has " + std::to_string(bytes.size() - sizeof(wire)) + " bytes, its header says " +
-                     std::to_string(wire.payload_bytes));
+    return Malformed("payload has " + std::to_string(bytes.size() - sizeof(wire)) +
+                     " bytes, its header says " + std::to_string(wire.payload_bytes));
   }
-  if (wire.table_bytes > kMaxTableBytes || wire.table_bytes > wire.payload_bytes) return Malformed("table too long");
+  if (wire.table_bytes > kMaxTableBytes || wire.table_bytes > wire.payload_bytes)
+    return Malformed("table too long");
   return wire;
 }
 
-absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>& text, std::string& out) {
+absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>& text,
+                      std::string& out) {
   const auto end = std::ranges::find(text, '\0');
   out.assign(text.begin(), end);
-  const bool padded = end != text.end() && std::all_of(end, text.end(), [](char c) { return c == '\0'; });
-  if (!padded || !base::IsUtf8(out)) return Malformed(std::string(field) + " is not NUL-padded UTF-8");
+  const bool padded =
+      end != text.end() && std::all_of(end, text.end(), [](char c) { return c == '\0'; });
+  if (!padded || !base::IsUtf8(out))
+    return Malformed(std::string(field) + " is not NUL-padded UTF-8");
   return absl::OkStatus();
 }
 
@@ -226,19 +240,23 @@ absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
   return ReadText("sender", wire.sender, header.sender);
 }
 
-// The one layout that is valid has each artifact at the first multiple of 64 after the one before, and the message
-// ends where the last one ends: nothing overlaps, nothing is out of bounds, nothing is left over.
-absl::Status ReadArtifacts(const v1::ArtifactTable& table, std::uint64_t table_end, const Buffer& bytes,
-                           std::vector<Artifact>& artifacts) {
-  if (table.artifacts_size() > static_cast<int>(kMaxArtifacts)) return Malformed("more than 256 artifacts");
+// The one layout that is valid has each artifact at the first multiple of 64 after the one before,
+// and the message ends where the last one ends: nothing overlaps, nothing is out of bounds, nothing
+// is left over.
+absl::Status ReadArtifacts(const v1::ArtifactTable& table, std::uint64_t table_end,
+                           const Buffer& bytes, std::vector<Artifact>& artifacts) {
+  if (table.artifacts_size() > static_cast<int>(kMaxArtifacts))
+    return Malformed("more than 256 artifacts");
   std::set<std::string_view> names;
   std::uint64_t end = table_end;
   for (const v1::ArtifactEntry& entry : table.artifacts()) {
     ONEPIECE_RETURN_IF_ERROR(CheckName("artifact", entry.name()));
     const std::string quoted = "artifact '" + entry.name() + "' ";
-    if (!names.insert(entry.name()).second) return Malformed("two artifacts '" + entry.name() + "'");
+    if (!names.insert(entry.name()).second)
+      return Malformed("two artifacts '" + entry.name() + "'");
     if (!IsDType(entry.dtype())) return Malformed(quoted + "has an unknown dtype");
-    if (entry.layout() != v1::ArtifactEntry::ROW_MAJOR) return Malformed(quoted + "has an unknown layout");
+    if (entry.layout() != v1::ArtifactEntry::ROW_MAJOR)
+      return Malformed(quoted + "has an unknown layout");
     const auto dtype = static_cast<DType>(entry.dtype());
     const std::vector<std::int64_t> shape(entry.shape().begin(), entry.shape().end());
     ONEPIECE_RETURN_IF_ERROR(CheckShape(entry.name(), dtype, shape, entry.length()));
@@ -256,7 +274,8 @@ absl::Status ReadArtifacts(const v1::ArtifactTable& table, std::uint64_t table_e
 }
 
 absl::Status ReadParameters(const v1::ArtifactTable& table, Parameters& parameters) {
-  if (table.parameters_size() > static_cast<int>(kMaxParameters)) return Malformed("more than 256 parameters");
+  if (table.parameters_size() > static_cast<int>(kMaxParameters))
+    return Malformed("more than 256 parameters");
   for (const v1::ParameterEntry& entry : table.parameters()) {
     ONEPIECE_RETURN_IF_ERROR(CheckName("parameter", entry.name()));
     ParameterValue value;
@@ -271,7 +290,8 @@ absl::Status ReadParameters(const v1::ArtifactTable& table, Parameters& paramete
         value = entry.number();
         break;
       case v1::ParameterEntry::kText:
-        if (!base::IsUtf8(entry.text())) return Malformed("parameter '" + entry.name() + "' is not UTF-8");
+        if (!base::IsUtf8(entry.text()))
+          return Malformed("parameter '" + entry.name() + "' is not UTF-8");
         value = entry.text();
         break;
       case v1::ParameterEntry::VALUE_NOT_SET:
@@ -285,7 +305,8 @@ absl::Status ReadParameters(const v1::ArtifactTable& table, Parameters& paramete
 }
 
 Buffer AlignedCopyIfNeeded(const Buffer& bytes) {
-  if (reinterpret_cast<std::uintptr_t>(bytes.bytes().data()) % kArtifactAlignBytes == 0) return bytes;
+  if (reinterpret_cast<std::uintptr_t>(bytes.bytes().data()) % kArtifactAlignBytes == 0)
+    return bytes;
   const std::shared_ptr<std::byte[]> copy = AllocateAligned(bytes.size());
   std::ranges::copy(bytes.bytes(), copy.get());
   return {copy, {copy.get(), bytes.size()}};
@@ -315,12 +336,14 @@ absl::StatusOr<Encoded> Encode(const Message& message) {
   const std::uint32_t table_crc = base::Crc32c(head.subspan(sizeof(header)));
   header.payload_crc32c = table_crc;
   for (const Piece& piece : std::span(encoded.pieces).subspan(1)) {
-    header.payload_crc32c = base::CombineCrc32c(header.payload_crc32c, piece.crc32c, piece.bytes.size());
+    header.payload_crc32c =
+        base::CombineCrc32c(header.payload_crc32c, piece.crc32c, piece.bytes.size());
   }
   header.header_crc32c = HeaderCrc(header);
   const auto header_bytes = std::as_bytes(std::span(&header, 1));
   std::ranges::copy(header_bytes, head.begin());
-  encoded.pieces.front().crc32c = base::CombineCrc32c(base::Crc32c(header_bytes), table_crc, table_text.size());
+  encoded.pieces.front().crc32c =
+      base::CombineCrc32c(base::Crc32c(header_bytes), table_crc, table_text.size());
   return encoded;
 }
 
@@ -334,8 +357,10 @@ absl::StatusOr<Message> Decode(const Buffer& received, Checksum checksum) {
   Message message;
   ONEPIECE_RETURN_IF_ERROR(ReadHeaderFields(wire, message.header));
   v1::ArtifactTable table;
-  if (!table.ParseFromArray(payload.data(), static_cast<int>(wire.table_bytes))) return Malformed("unreadable table");
-  ONEPIECE_RETURN_IF_ERROR(ReadArtifacts(table, sizeof(wire) + wire.table_bytes, bytes, message.artifacts));
+  if (!table.ParseFromArray(payload.data(), static_cast<int>(wire.table_bytes)))
+    return Malformed("unreadable table");
+  ONEPIECE_RETURN_IF_ERROR(
+      ReadArtifacts(table, sizeof(wire) + wire.table_bytes, bytes, message.artifacts));
   ONEPIECE_RETURN_IF_ERROR(ReadParameters(table, message.parameters));
   return message;
 }

@@ -1,7 +1,8 @@
-// The workflow message: a fixed header and an artifact bundle (DESIGN §7). Layout: docs/message-format.md.
+// The workflow message: a fixed header and an artifact bundle (DESIGN §7). Layout:
+// docs/message-format.md.
 //
-// Nothing that arrives is trusted: Decode checks every length, offset, name and checksum before use and answers
-// INVALID_ARGUMENT with reason MALFORMED_MESSAGE.
+// Nothing that arrives is trusted: Decode checks every length, offset, name and checksum before use
+// and answers INVALID_ARGUMENT with reason MALFORMED_MESSAGE.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +30,15 @@ enum class Kind : std::uint8_t {
 struct Header {
   Kind kind = Kind::kWork;
   base::Uid uid;
-  std::string app;                  ///< Application id, at most 63 bytes.
-  std::string stage;                ///< Stage that shall run next, at most 63 bytes; empty for results.
-  std::uint32_t attempt = 0;        ///< Grows only when the NodeManager declared a consumer dead.
-  std::int32_t priority = 0;        ///< Higher first.
+  std::string app;            ///< Application id, at most 63 bytes.
+  std::string stage;          ///< Stage that shall run next, at most 63 bytes; empty for results.
+  std::uint32_t attempt = 0;  ///< Grows only when the NodeManager declared a consumer dead.
+  std::int32_t priority = 0;  ///< Higher first.
   std::uint64_t routing_epoch = 0;
-  base::WallTime ingress_time{};    ///< When the proxy accepted the job.
-  base::WallTime deadline{};        ///< When the job is given up.
-  base::WallTime sent_time{};       ///< When this hop's sender encoded it (queue and transfer times).
-  std::string sender;               ///< Node id of this hop's sender, at most 63 bytes.
+  base::WallTime ingress_time{};  ///< When the proxy accepted the job.
+  base::WallTime deadline{};      ///< When the job is given up.
+  base::WallTime sent_time{};     ///< When this hop's sender encoded it (queue and transfer times).
+  std::string sender;             ///< Node id of this hop's sender, at most 63 bytes.
 };
 
 struct Message {
@@ -56,8 +57,8 @@ inline constexpr std::size_t kArtifactAlignBytes = 64;
 
 using Piece = base::Piece;
 
-/// An encoded message as pieces to be written one after the other: tensors are not copied, so `artifacts` keeps
-/// the message's buffers alive. Movable, not copyable: pieces point into it.
+/// An encoded message as pieces to be written one after the other: tensors are not copied, so
+/// `artifacts` keeps the message's buffers alive. Movable, not copyable: pieces point into it.
 struct Encoded {
   std::unique_ptr<std::byte[]> head;  ///< Header, table and parameters.
   std::vector<Piece> pieces;          ///< Head, then artifacts and padding in order.
@@ -74,9 +75,9 @@ enum class Checksum : std::uint8_t {
   kVerified,  ///< The transport has checked every byte already.
 };
 
-/// Maps `bytes` in place: the artifacts of the result are views that keep `bytes` alive. Bytes that do not start at
-/// a multiple of 64 are copied first (AllocateAligned avoids that).
-/// Errors: INVALID_ARGUMENT with reason MALFORMED_MESSAGE, the message says what is wrong.
+/// Maps `bytes` in place: the artifacts of the result are views that keep `bytes` alive. Bytes that
+/// do not start at a multiple of 64 are copied first (AllocateAligned avoids that). Errors:
+/// INVALID_ARGUMENT with reason MALFORMED_MESSAGE, the message says what is wrong.
 absl::StatusOr<Message> Decode(const Buffer& bytes, Checksum checksum);
 
 }  // namespace onepiece::message

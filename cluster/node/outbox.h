@@ -66,7 +66,7 @@ struct Target {
 
 /// What became of a delivery.
 struct Delivered {
-  v1::Endpoint endpoint;  ///< Who has the message.
+  v1::Endpoint endpoint;      ///< Who has the message.
   std::uint32_t attempt = 0;  ///< As sent; the record's holder carries it too.
   base::Duration encode{};    ///< Spent on encoding, checksums included.
 };

@@ -8,7 +8,8 @@ namespace onepiece::rpc {
 namespace {
 
 int ScaledMs(base::Duration duration) {
-  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(duration)).count());
+  return static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(duration)).count());
 }
 
 }  // namespace
@@ -25,15 +26,17 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ScaledMs(seconds(10)));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ScaledMs(seconds(5)));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A connection shared between channels would share its backoff too: one caller's retries delay another's.
+  // A connection shared between channels would share its backoff too: one caller's retries delay
+  // another's.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
 void SetTimeout(grpc::ClientContext& context, base::Duration timeout) {
-  context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                    gpr_time_from_nanos(base::Scaled(timeout).count(), GPR_TIMESPAN)));
+  context.set_deadline(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                   gpr_time_from_nanos(base::Scaled(timeout).count(), GPR_TIMESPAN)));
 }
 
 }  // namespace onepiece::rpc

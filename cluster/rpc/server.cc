@@ -31,7 +31,8 @@ struct HostPort {
 absl::StatusOr<HostPort> Split(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   if (colon == std::string::npos || host.empty() || colon + 1 == address.size()) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
                            "'" + address + "' is not host:port", {{"address", address}});
@@ -45,7 +46,8 @@ std::string WhyNot(const HostPort& where) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(where.host.c_str(), where.port.c_str(), &hints, &found); error != 0) {
+  if (const int error = getaddrinfo(where.host.c_str(), where.port.c_str(), &hints, &found);
+      error != 0) {
     return gai_strerror(error);
   }
   std::string why = "refused";
@@ -53,7 +55,8 @@ std::string WhyNot(const HostPort& where) {
   if (fd >= 0) {
     const int yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) why = std::strerror(errno);
+    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0)
+      why = std::strerror(errno);
     close(fd);
   }
   freeaddrinfo(found);
@@ -94,11 +97,13 @@ absl::StatusOr<int> Server::Start() {
   builder.SetResourceQuota(quota);
   // Two servers that share a port would each get half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Clients ping idle connections every 10 s × their time scale; without this they would be sent away for it.
+  // Clients ping idle connections every 10 s × their time scale; without this they would be sent
+  // away for it.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 50);
   const auto keepalive = [](int seconds) {
-    return static_cast<int>(base::Scaled(std::chrono::seconds(seconds)) / std::chrono::milliseconds(1));
+    return static_cast<int>(base::Scaled(std::chrono::seconds(seconds)) /
+                            std::chrono::milliseconds(1));
   };
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive(10));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive(5));

@@ -12,8 +12,9 @@ namespace onepiece::rpc {
 namespace {
 
 constexpr char kDomain[] = "onepiece";
-// Peers refuse trailers above 8 KiB, and then the caller loses code and reason: text is cut well before. A byte of
-// the message costs at most 3 + 4/3 bytes there (percent-encoded and in the details), one of the metadata 4/3.
+// Peers refuse trailers above 8 KiB, and then the caller loses code and reason: text is cut well
+// before. A byte of the message costs at most 3 + 4/3 bytes there (percent-encoded and in the
+// details), one of the metadata 4/3.
 constexpr std::size_t kMaxMessageBytes = 1024;
 constexpr std::size_t kMaxMetadataBytes = 1536;
 constexpr std::size_t kMaxValueBytes = 512;

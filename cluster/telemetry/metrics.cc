@@ -54,7 +54,8 @@ void Connect(const std::string& address) {
   addrinfo* found = nullptr;
   const std::string host = address.substr(0, colon);
   if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return;
-  const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, found->ai_protocol);
+  const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                        found->ai_protocol);
   if (fd >= 0) {
     static_cast<void>(connect(fd, found->ai_addr, found->ai_addrlen));
     close(fd);
@@ -63,7 +64,9 @@ void Connect(const std::string& address) {
 }
 
 bool IsName(std::string_view name) {
-  const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
   for (const char c : name) {
     if (!allowed(c)) return false;
   }
@@ -99,14 +102,17 @@ prometheus::Histogram::BucketBoundaries DurationBuckets() {
           0.5,  1,      2.5,  5,    10,     25,   60,   120,    300,  600};
 }
 
-Metrics::Metrics(std::string_view role, std::string_view node) : scrape_(std::make_shared<Scrape>(registry_)) {
+Metrics::Metrics(std::string_view role, std::string_view node)
+    : scrape_(std::make_shared<Scrape>(registry_)) {
   Gauge("onepiece_build_info", "Always 1; the labels say what runs",
         {{"role", std::string(role)}, {"node", std::string(node)}, {"version", ONEPIECE_VERSION}})
       .Set(1);
   Gauge("onepiece_process_start_time_seconds", "Unix time when the process began")
       .Set(static_cast<double>(base::ToUnixMs(base::SystemClock().WallNow())) / 1000);
-  auto& cpu = Counter("onepiece_process_cpu_seconds_total", "User and system CPU time of the process");
-  auto& resident = Gauge("onepiece_process_resident_memory_bytes", "Memory of the process that is resident");
+  auto& cpu =
+      Counter("onepiece_process_cpu_seconds_total", "User and system CPU time of the process");
+  auto& resident =
+      Gauge("onepiece_process_resident_memory_bytes", "Memory of the process that is resident");
   auto& files = Gauge("onepiece_process_open_fds", "File descriptors of the process that are open");
   OnScrape([&] {
     RaiseTo(cpu, CpuSeconds());
@@ -118,13 +124,16 @@ Metrics::Metrics(std::string_view role, std::string_view node) : scrape_(std::ma
 Metrics::~Metrics() { Stop(); }
 
 template <typename Metric, typename Build, typename Add>
-Metric& Metrics::Find(std::map<std::string, Family<Metric>, std::less<>>& families, std::string_view name,
-                      const Labels& labels, const Build& build, const Add& add) {
+Metric& Metrics::Find(std::map<std::string, Family<Metric>, std::less<>>& families,
+                      std::string_view name, const Labels& labels, const Build& build,
+                      const Add& add) {
   ONEPIECE_CHECK(IsName(name));
   const std::lock_guard lock(mutex_);
   auto found = families.find(name);
   if (found == families.end()) {
-    const auto used = [&](const auto& others) { return static_cast<std::size_t>(others.contains(name)); };
+    const auto used = [&](const auto& others) {
+      return static_cast<std::size_t>(others.contains(name));
+    };
     ONEPIECE_CHECK(used(counters_) + used(gauges_) + used(histograms_) == 0);
     found = families.emplace(std::string(name), Family<Metric>{&build(), {}}).first;
   }
@@ -138,22 +147,30 @@ Metric& Metrics::Find(std::map<std::string, Family<Metric>, std::less<>>& famili
   return *metric;
 }
 
-prometheus::Counter& Metrics::Counter(std::string_view name, std::string_view help, const Labels& labels) {
+prometheus::Counter& Metrics::Counter(std::string_view name, std::string_view help,
+                                      const Labels& labels) {
   ONEPIECE_CHECK(name.ends_with("_total"));
   return Find(
       counters_, name, labels,
       [&]() -> auto& {
-        return prometheus::BuildCounter().Name(std::string(name)).Help(std::string(help)).Register(registry_);
+        return prometheus::BuildCounter()
+            .Name(std::string(name))
+            .Help(std::string(help))
+            .Register(registry_);
       },
       [](auto& family, const Labels& set) -> auto& { return family.Add(set); });
 }
 
-prometheus::Gauge& Metrics::Gauge(std::string_view name, std::string_view help, const Labels& labels) {
+prometheus::Gauge& Metrics::Gauge(std::string_view name, std::string_view help,
+                                  const Labels& labels) {
   ONEPIECE_CHECK(!name.ends_with("_total"));
   return Find(
       gauges_, name, labels,
       [&]() -> auto& {
-        return prometheus::BuildGauge().Name(std::string(name)).Help(std::string(help)).Register(registry_);
+        return prometheus::BuildGauge()
+            .Name(std::string(name))
+            .Help(std::string(help))
+            .Register(registry_);
       },
       [](auto& family, const Labels& set) -> auto& { return family.Add(set); });
 }
@@ -165,7 +182,10 @@ prometheus::Histogram& Metrics::Histogram(std::string_view name, std::string_vie
   return Find(
       histograms_, name, labels,
       [&]() -> auto& {
-        return prometheus::BuildHistogram().Name(std::string(name)).Help(std::string(help)).Register(registry_);
+        return prometheus::BuildHistogram()
+            .Name(std::string(name))
+            .Help(std::string(help))
+            .Register(registry_);
       },
       [&](auto& family, const Labels& set) -> auto& { return family.Add(set, buckets); });
 }
@@ -178,16 +198,19 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& address) {
     exposer_ = std::make_unique<prometheus::Exposer>(address, 1);
   } catch (const std::exception& error) {
     return base::MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
-                           "cannot serve metrics on " + address + ": " + error.what(), {{"address", address}});
+                           "cannot serve metrics on " + address + ": " + error.what(),
+                           {{"address", address}});
   }
   exposer_->RegisterCollectable(scrape_);
-  listening_ = address.substr(0, address.rfind(':') + 1) + std::to_string(exposer_->GetListeningPorts().at(0));
+  listening_ = address.substr(0, address.rfind(':') + 1) +
+               std::to_string(exposer_->GetListeningPorts().at(0));
   return listening_;
 }
 
 void Metrics::Stop() {
   if (exposer_ == nullptr) return;
-  // The endpoint's thread looks at its stop flag every 2 s or when a connection comes (civetweb issue 1163).
+  // The endpoint's thread looks at its stop flag every 2 s or when a connection comes (civetweb
+  // issue 1163).
   const std::jthread waker([address = listening_](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any stopped;

@@ -21,33 +21,37 @@ namespace onepiece::telemetry {
 
 using Labels = std::map<std::string, std::string>;
 
-/// Label sets that one metric may have; further ones are counted together, every label's value "other".
+/// Label sets that one metric may have; further ones are counted together, every label's value
+/// "other".
 inline constexpr std::size_t kMaxLabelSets = 64;
 
 /// Bucket bounds in seconds from 100 µs to 10 min, for durations.
 prometheus::Histogram::BucketBoundaries DurationBuckets();
 
-/// The process's metrics. Names: onepiece_{thing}_{base unit}, counters end in _total; a broken name, or one metric
-/// under two types, is a bug of ours (ONEPIECE_CHECK).
+/// The process's metrics. Names: onepiece_{thing}_{base unit}, counters end in _total; a broken
+/// name, or one metric under two types, is a bug of ours (ONEPIECE_CHECK).
 ///
 /// Ownership  Owns every metric: the references that it returns live as long as it does.
 /// Threading  Thread-safe, and so are the metrics.
 class Metrics {
  public:
-  /// Adds onepiece_build_info{role, node, version} and the process's own metrics (start time, CPU, memory, open files).
+  /// Adds onepiece_build_info{role, node, version} and the process's own metrics (start time, CPU,
+  /// memory, open files).
   Metrics(std::string_view role, std::string_view node);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// The metric of that name and labels, made on first use. `help` is a sentence without a full stop.
-  prometheus::Counter& Counter(std::string_view name, std::string_view help, const Labels& labels = {});
+  /// The metric of that name and labels, made on first use. `help` is a sentence without a full
+  /// stop.
+  prometheus::Counter& Counter(std::string_view name, std::string_view help,
+                               const Labels& labels = {});
   prometheus::Gauge& Gauge(std::string_view name, std::string_view help, const Labels& labels = {});
   prometheus::Histogram& Histogram(std::string_view name, std::string_view help,
                                    const prometheus::Histogram::BucketBoundaries& buckets,
                                    const Labels& labels = {});
-  /// Runs `update` before every scrape, on the scraping thread: for values that something else counts. Whatever it
-  /// uses outlives Stop().
+  /// Runs `update` before every scrape, on the scraping thread: for values that something else
+  /// counts. Whatever it uses outlives Stop().
   void OnScrape(std::function<void()> update);
 
   /// Serves GET http://{address}/metrics; port 0 is chosen by the system. Returns host:port.

@@ -14,7 +14,9 @@ namespace {
 constexpr std::size_t kMaxAttributes = 16;
 constexpr std::size_t kMaxTextBytes = 256;
 
-std::int64_t UnixNs(base::WallTime time) { return time.time_since_epoch() / std::chrono::nanoseconds(1); }
+std::int64_t UnixNs(base::WallTime time) {
+  return time.time_since_epoch() / std::chrono::nanoseconds(1);
+}
 
 }  // namespace
 
@@ -30,7 +32,8 @@ void Spans::Record(const base::Uid& uid, v1::Span span) {
   span.clear_attributes();
   for (const auto& [key, value] : sorted) {
     if (span.attributes().size() == kMaxAttributes) break;
-    (*span.mutable_attributes())[base::ToUtf8(key, kMaxTextBytes)] = base::ToUtf8(value, kMaxTextBytes);
+    (*span.mutable_attributes())[base::ToUtf8(key, kMaxTextBytes)] =
+        base::ToUtf8(value, kMaxTextBytes);
   }
   const std::lock_guard lock(mutex_);
   if (spans_.size() >= capacity_) spans_.pop_front();
@@ -49,7 +52,8 @@ std::vector<v1::Span> Spans::Find(const base::Uid& uid) const {
   return found;
 }
 
-ScopedSpan::ScopedSpan(Spans& spans, const base::Uid& uid, std::string_view operation, std::string_view stage)
+ScopedSpan::ScopedSpan(Spans& spans, const base::Uid& uid, std::string_view operation,
+                       std::string_view stage)
     : spans_(spans), uid_(uid) {
   span_.set_operation(std::string(operation));
   span_.set_stage(std::string(stage));
@@ -70,7 +74,8 @@ grpc::Status SpanService::ListSpans(grpc::ServerContext*, const v1::ListSpansReq
   const auto uid = base::Uid::Parse(request->uid());
   if (!uid) {
     return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID",
-                                       "'" + request->uid() + "' is not a job's UID", {{"field", "uid"}}));
+                                       "'" + request->uid() + "' is not a job's UID",
+                                       {{"field", "uid"}}));
   }
   for (v1::Span& span : spans_.Find(*uid)) *response->add_spans() = std::move(span);
   return grpc::Status::OK;
@@ -81,21 +86,25 @@ std::string WriteChromeTrace(std::span<const v1::Span> spans) {
   for (const v1::Span& span : spans) origin = std::min(origin, span.start_unix_ns());
   auto events = nlohmann::json::array();
   const auto name_row = [&](const char* what, int pid, int tid, const std::string& name) {
-    events.push_back({{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}});
+    events.push_back(
+        {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}});
   };
   // Events of one thread row must nest, so what runs side by side gets rows of its own.
   std::map<std::string, std::pair<int, std::map<std::string, int>>> nodes;
   for (const v1::Span& span : spans) {
     const int next_pid = static_cast<int>(nodes.size()) + 1;
-    const auto [node, new_node] = nodes.try_emplace(span.node(), next_pid, std::map<std::string, int>());
+    const auto [node, new_node] =
+        nodes.try_emplace(span.node(), next_pid, std::map<std::string, int>());
     auto& [pid, rows] = node->second;
     if (new_node) name_row("process_name", pid, 0, span.node());
-    const std::string title = span.stage().empty() ? span.operation() : span.stage() + ": " + span.operation();
+    const std::string title =
+        span.stage().empty() ? span.operation() : span.stage() + ": " + span.operation();
     const auto [row, new_row] = rows.try_emplace(title, static_cast<int>(rows.size()) + 1);
     if (new_row) name_row("thread_name", pid, row->second, title);
     nlohmann::json arguments = {{"uid", span.uid()}, {"stage", span.stage()}};
     for (const auto& [key, value] : span.attributes()) arguments[key] = value;
-    const std::int64_t duration_ns = std::max<std::int64_t>(0, span.end_unix_ns() - span.start_unix_ns());
+    const std::int64_t duration_ns =
+        std::max<std::int64_t>(0, span.end_unix_ns() - span.start_unix_ns());
     events.push_back({{"ph", "X"},
                       {"name", span.operation()},
                       {"cat", "onepiece"},

@@ -20,7 +20,8 @@ namespace onepiece::telemetry {
 /// The last spans of this process; the oldest give way.
 ///
 /// Ownership  Borrows `clock`, which outlives it.
-/// Threading  Thread-safe. Find() looks at every span: it is for people who ask, not for a job's path.
+/// Threading  Thread-safe. Find() looks at every span: it is for people who ask, not for a job's
+/// path.
 class Spans {
  public:
   static constexpr std::size_t kDefaultCapacity = 65536;
@@ -28,8 +29,8 @@ class Spans {
   explicit Spans(std::string node, base::Clock& clock = base::SystemClock(),
                  std::size_t capacity = kDefaultCapacity);
 
-  /// Records `span` under `uid`; its uid and node fields are set here. Attributes beyond 16, and the part of a
-  /// value beyond 256 bytes, are dropped.
+  /// Records `span` under `uid`; its uid and node fields are set here. Attributes beyond 16, and
+  /// the part of a value beyond 256 bytes, are dropped.
   void Record(const base::Uid& uid, v1::Span span);
   /// The spans of one job, oldest start first.
   [[nodiscard]] std::vector<v1::Span> Find(const base::Uid& uid) const;
@@ -46,7 +47,8 @@ class Spans {
 /// Records the time from its construction to its destruction. Thread-confined.
 class ScopedSpan {
  public:
-  ScopedSpan(Spans& spans, const base::Uid& uid, std::string_view operation, std::string_view stage = {});
+  ScopedSpan(Spans& spans, const base::Uid& uid, std::string_view operation,
+             std::string_view stage = {});
   ~ScopedSpan();
   ScopedSpan(const ScopedSpan&) = delete;
   ScopedSpan& operator=(const ScopedSpan&) = delete;
@@ -71,8 +73,9 @@ class SpanService final : public v1::TelemetryService::Service {
   const Spans& spans_;
 };
 
-/// Spans of any processes as Chrome trace events (JSON object format), for about:tracing or Perfetto: one process
-/// row per node, one thread row per stage and operation, times relative to the first span.
+/// Spans of any processes as Chrome trace events (JSON object format), for about:tracing or
+/// Perfetto: one process row per node, one thread row per stage and operation, times relative to
+/// the first span.
 std::string WriteChromeTrace(std::span<const v1::Span> spans);
 
 }  // namespace onepiece::telemetry

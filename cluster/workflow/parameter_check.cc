@@ -40,7 +40,8 @@ Checked CheckString(const ParameterSpec& spec, const std::string& text) {
     return Refuse(absl::StrCat("has ", text.size(), " bytes, at most ", limit, " are allowed"));
   }
   if (!base::IsUtf8(text)) return Refuse("is not valid UTF-8");
-  if (spec.required() && absl::StripAsciiWhitespace(text).empty()) return Refuse("must not be empty");
+  if (spec.required() && absl::StripAsciiWhitespace(text).empty())
+    return Refuse("must not be empty");
   const auto& allowed = spec.allowed_values();
   if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
     return Refuse(absl::StrCat("must be one of: ", absl::StrJoin(allowed, ", ")));
@@ -54,12 +55,14 @@ Checked CheckNumber(const ParameterSpec& spec, double number) {
     return Refuse(absl::StrCat("must be within ", spec.minimum(), " to ", spec.maximum()));
   }
   if (spec.type() == ParameterSpec::NUMBER) return {.value = number, .why = {}};
-  if (number != std::floor(number) || std::abs(number) > kMaxExactInteger) return Refuse("must be an integer");
+  if (number != std::floor(number) || std::abs(number) > kMaxExactInteger)
+    return Refuse("must be an integer");
   const auto whole = static_cast<std::int64_t>(number);
   if (spec.multiple_of() > 0 && (whole - spec.multiple_offset()) % spec.multiple_of() != 0) {
     return Refuse(spec.multiple_offset() == 0
                       ? absl::StrCat("must be a multiple of ", spec.multiple_of())
-                      : absl::StrCat("must be a multiple of ", spec.multiple_of(), " plus ", spec.multiple_offset()));
+                      : absl::StrCat("must be a multiple of ", spec.multiple_of(), " plus ",
+                                     spec.multiple_offset()));
   }
   return {.value = whole, .why = {}};
 }
@@ -125,16 +128,19 @@ absl::StatusOr<message::Parameters> CheckParameters(const v1::Workflow& workflow
   }
   for (const auto& [name, value] : given.fields()) {
     const auto& specs = workflow.parameters();
-    if (std::none_of(specs.begin(), specs.end(), [&](const ParameterSpec& spec) { return spec.name() == name; })) {
+    if (std::none_of(specs.begin(), specs.end(),
+                     [&](const ParameterSpec& spec) { return spec.name() == name; })) {
       const std::string shown = base::IsUtf8(name) ? name.substr(0, 64) : "(not UTF-8)";
       violations.emplace(shown, absl::StrCat("is not a parameter of ", workflow.app_id()));
     }
   }
   if (violations.empty()) return parameters;
-  const std::string text = absl::StrJoin(violations, "; ", [](std::string* out, const auto& violation) {
-    absl::StrAppend(out, violation.first, " ", violation.second);
-  });
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "INVALID_PARAMETERS", text, std::move(violations));
+  const std::string text =
+      absl::StrJoin(violations, "; ", [](std::string* out, const auto& violation) {
+        absl::StrAppend(out, violation.first, " ", violation.second);
+      });
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "INVALID_PARAMETERS", text,
+                         std::move(violations));
 }
 
 }  // namespace onepiece::workflow

@@ -69,6 +69,7 @@ absl::Status CheckNumberDefault(const std::string& field, const v1::ParameterSpe
     std::int64_t whole = 0;
     if (!ParseAll(text, whole)) return Bad(field, absl::StrCat("'", text, "' is not an integer"));
     value = static_cast<double>(whole);
+    if (std::abs(value) > kMaxInteger) return Bad(field, "integers beyond 2^53-1 cannot travel");
     if (spec.multiple_of() != 0 && (whole - spec.multiple_offset()) % spec.multiple_of() != 0) {
       return Bad(field, absl::StrCat(text, " is not a multiple of ", spec.multiple_of(), " plus ",
                                      spec.multiple_offset()));
@@ -116,8 +117,13 @@ absl::Status CheckNumberParameter(const std::string& field, const v1::ParameterS
     if (std::max(std::abs(spec.minimum()), std::abs(spec.maximum())) > kMaxInteger) {
       return Bad(field + ".maximum", "integers beyond 2^53-1 cannot travel");
     }
-    if (spec.multiple_of() < 0 || spec.multiple_offset() < 0)
-      return Bad(field + ".multiple_of", "negative");
+    if (spec.multiple_of() < 0 || static_cast<double>(spec.multiple_of()) > kMaxInteger) {
+      return Bad(field + ".multiple_of", "0 to 2^53-1");
+    }
+    if (spec.multiple_offset() < 0 ||
+        spec.multiple_offset() >= std::max<std::int64_t>(1, spec.multiple_of())) {
+      return Bad(field + ".multiple_offset", "not within 0 to multiple_of - 1");
+    }
   } else if (spec.multiple_of() != 0 || spec.multiple_offset() != 0) {
     return Bad(field + ".multiple_of", "for integers only");
   }

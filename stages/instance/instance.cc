@@ -16,7 +16,8 @@ constexpr auto kPumpWait = std::chrono::milliseconds(500);
 
 runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
   runtime::RequestScheduler::Options options;
-  if (config.max_queued_jobs() > 0) options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
+  if (config.max_queued_jobs() > 0)
+    options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
   return options;
 }
 
@@ -30,8 +31,10 @@ void SetDuration(google::protobuf::Duration* out, base::Duration value) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfig& config, fabric::Fabric& fabric,
-                                                         telemetry::Metrics& metrics, telemetry::Spans& spans,
+absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfig& config,
+                                                         fabric::Fabric& fabric,
+                                                         telemetry::Metrics& metrics,
+                                                         telemetry::Spans& spans,
                                                          base::Clock& clock) {
   std::unique_ptr<Instance> instance(new Instance(config, fabric, metrics, spans, clock));
   node::InboxOptions options;
@@ -40,14 +43,16 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfi
     options.capacity_bytes = static_cast<std::uint64_t>(config.ring().capacity_bytes());
   }
   if (config.ring().slots() > 0) options.slots = static_cast<std::uint32_t>(config.ring().slots());
-  options.incarnation = [raw = instance.get()] { return raw->agent_ ? raw->agent_->incarnation() : 0; };
+  options.incarnation = [raw = instance.get()] {
+    return raw->agent_ ? raw->agent_->incarnation() : 0;
+  };
   options.metrics = &metrics;
   ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_, node::Inbox::Open(fabric, options, clock));
   return instance;
 }
 
-Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
-                   telemetry::Spans& spans, base::Clock& clock)
+Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric,
+                   telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
     : config_(config), fabric_(fabric), metrics_(metrics), spans_(spans), clock_(clock) {}
 
 Instance::~Instance() { Leave(); }
@@ -78,13 +83,14 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
       [this](const v1::UpdateJobRequest& request) { return records_->Update(request); },
       [this](const base::Uid& uid) { scheduler_->Cancel(uid); }, clock_);
 
-  scheduler_ = std::make_unique<runtime::RequestScheduler>(SchedulerOptions(config_),
-                                                           std::make_unique<runtime::IndividualMode>(), clock_);
+  scheduler_ = std::make_unique<runtime::RequestScheduler>(
+      SchedulerOptions(config_), std::make_unique<runtime::IndividualMode>(), clock_);
   deliver_ = std::make_unique<runtime::ResultDeliver>(
       2, [this](runtime::FinishedWork work) { Deliver(std::move(work)); }, clock_);
   tasks_ = std::make_unique<runtime::TaskManager>(
       runtime::StagesFromPlugins(config_.plugin_dir()), *scheduler_, *this,
-      [this](runtime::TaskState state, const absl::Status& error) { StateChanged(state, error); }, clock_);
+      [this](runtime::TaskState state, const absl::Status& error) { StateChanged(state, error); },
+      clock_);
 
   load_since_ = clock_.Now();
   agent_->SetLoadSource([this] { return Load(); });
@@ -122,7 +128,8 @@ void Instance::Assign(const v1::Assignment& assignment) {
   assignment_epoch_ = assignment.epoch();
   tasks_->Assign(next);
   // The same stage under a new epoch loads nothing, so nothing else would tell the NodeManager.
-  if (tasks_->state() == runtime::TaskState::kServing) StateChanged(runtime::TaskState::kServing, absl::OkStatus());
+  if (tasks_->state() == runtime::TaskState::kServing)
+    StateChanged(runtime::TaskState::kServing, absl::OkStatus());
 }
 
 void Instance::StateChanged(runtime::TaskState state, const absl::Status& error) {
@@ -174,15 +181,16 @@ void Instance::Pump(const std::stop_token& stop) {
 void Instance::TakeIn(node::Received received) {
   auto& header = received.message.header;
   if (header.kind != message::Kind::kWork) {
-    spdlog::warn("uid={} message of kind {} from {} is not for an instance; dropped", header.uid.ToString(),
-                 static_cast<int>(header.kind), header.sender);
+    spdlog::warn("uid={} message of kind {} from {} is not for an instance; dropped",
+                 header.uid.ToString(), static_cast<int>(header.kind), header.sender);
     return;
   }
   const std::string serving = tasks_->assignment().stage;
   if (!serving.empty() && serving != header.stage) {
-    // Sent by a routing table that is no longer true: handed to who serves the stage now, never dropped.
-    const auto moved =
-        outbox_->Deliver(received.message, node::Target::Stage(header.app, header.stage), DeadlineOf(header));
+    // Sent by a routing table that is no longer true: handed to who serves the stage now, never
+    // dropped.
+    const auto moved = outbox_->Deliver(
+        received.message, node::Target::Stage(header.app, header.stage), DeadlineOf(header));
     if (!moved.ok()) Fail(header.uid, moved.status(), header.stage);
     return;
   }
@@ -204,7 +212,8 @@ void Instance::Started(const runtime::WorkItem& item) { Progressed(item, 0, 0); 
 
 void Instance::Progressed(const runtime::WorkItem& item, int step, int steps) {
   v1::JobProgress progress;
-  *progress.mutable_holder() = Holder(item.message.header, agent_->self(), item.message.header.attempt);
+  *progress.mutable_holder() =
+      Holder(item.message.header, agent_->self(), item.message.header.attempt);
   progress.set_step(step);
   progress.set_steps(steps);
   reporter_->ReportProgress(item.message.header.uid, std::move(progress));
@@ -220,16 +229,21 @@ void Instance::Observe(const runtime::FinishedWork& work) {
   const bool ok = work.outputs.ok();
   const telemetry::Labels labels = {{"stage", header.stage}};
   const auto seconds = [](base::Duration d) { return std::chrono::duration<double>(d).count(); };
-  metrics_.Histogram("onepiece_stage_compute_seconds", "Time that a job spent in the stage's computation",
-                     telemetry::DurationBuckets(), labels)
+  metrics_
+      .Histogram("onepiece_stage_compute_seconds",
+                 "Time that a job spent in the stage's computation", telemetry::DurationBuckets(),
+                 labels)
       .Observe(seconds(work.timing.compute));
-  metrics_.Histogram("onepiece_stage_queue_seconds", "Time that a job waited in the instance's queue",
-                     telemetry::DurationBuckets(), labels)
+  metrics_
+      .Histogram("onepiece_stage_queue_seconds", "Time that a job waited in the instance's queue",
+                 telemetry::DurationBuckets(), labels)
       .Observe(seconds(work.timing.queued));
   metrics_.Counter("onepiece_stage_busy_seconds_total", "Computing time of all workers", labels)
       .Increment(seconds(work.timing.compute));
-  metrics_.Counter("onepiece_stage_jobs_total", "Jobs that left the stage, by result",
-                   {{"stage", header.stage}, {"result", ok ? "ok" : absl::StatusCodeToString(work.outputs.status().code())}})
+  metrics_
+      .Counter("onepiece_stage_jobs_total", "Jobs that left the stage, by result",
+               {{"stage", header.stage},
+                {"result", ok ? "ok" : absl::StatusCodeToString(work.outputs.status().code())}})
       .Increment();
 
   const auto start = work.item.arrival_time + work.timing.queued;
@@ -279,8 +293,8 @@ void Instance::Deliver(runtime::FinishedWork work) {
 
 void Instance::HandOn(const message::Message& message, v1::UpdateJobRequest timing) {
   const std::string& next_stage = message.header.stage;
-  const auto delivered =
-      outbox_->Deliver(message, node::Target::Stage(message.header.app, next_stage), DeadlineOf(message.header));
+  const auto delivered = outbox_->Deliver(
+      message, node::Target::Stage(message.header.app, next_stage), DeadlineOf(message.header));
   if (!delivered.ok()) return Fail(message.header.uid, delivered.status(), next_stage);
   *timing.mutable_placed() = Holder(message.header, delivered->endpoint, delivered->attempt);
   reporter_->Report(message.header.uid, std::move(timing));
@@ -310,19 +324,22 @@ void Instance::Fail(const base::Uid& uid, const absl::Status& status, const std:
   const std::string reason = base::GetReason(status).reason;
   if (absl::IsCancelled(status) && leaving_) {
     error->set_reason("INSTANCE_STOPPED");
-    error->set_message("instance " + agent_->node_id() + " was stopped while it computed stage " + stage);
+    error->set_message("instance " + agent_->node_id() + " was stopped while it computed stage " +
+                       stage);
   } else if (absl::IsCancelled(status)) {
     request.clear_failed();
     request.set_cancelled(true);
   } else {
     error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
-    error->set_message("stage " + stage + " on " + agent_->node_id() + ": " + base::Message(status));
+    error->set_message("stage " + stage + " on " + agent_->node_id() + ": " +
+                       base::Message(status));
   }
   spdlog::info("uid={} stage={} ended: {}", uid.ToString(), stage, base::Message(status));
   reporter_->Report(uid, std::move(request));
 }
 
-grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRequest*, v1::Instance* response) {
+grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRequest*,
+                                   v1::Instance* response) {
   response->set_node_id(config_.node().node_id());
   if (!agent_) return grpc::Status::OK;
   response->set_incarnation(agent_->incarnation());
@@ -349,7 +366,9 @@ grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRe
 grpc::Status Instance::CancelWork(grpc::ServerContext*, const v1::CancelWorkRequest* request,
                                   google::protobuf::Empty*) {
   const auto uid = base::Uid::Parse(request->uid());
-  if (!uid) return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID", "malformed uid"));
+  if (!uid)
+    return rpc::ToGrpc(
+        base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID", "malformed uid"));
   scheduler_->Cancel(*uid);
   return grpc::Status::OK;
 }

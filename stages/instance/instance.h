@@ -1,4 +1,5 @@
-// A workflow instance: takes work out of its ring, computes its stage, hands the result on (DESIGN §4).
+// A workflow instance: takes work out of its ring, computes its stage, hands the result on (DESIGN
+// §4).
 #pragma once
 
 #include <atomic>
@@ -25,16 +26,19 @@
 
 namespace onepiece::instance {
 
-/// Joins the runtime (scheduler, workers, deliverer) to the cluster (inbox, outbox, records, NodeManager).
+/// Joins the runtime (scheduler, workers, deliverer) to the cluster (inbox, outbox, records,
+/// NodeManager).
 ///
 /// Ownership  Owns all its parts and threads. Borrows the fabric, metrics, spans and the clock.
 /// Threading  Open, Join and Leave on one thread; everything else happens on its own threads.
 class Instance final : public runtime::WorkEvents, public v1::InstanceService::Service {
  public:
-  /// Opens the ring. Errors: RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later show in the
-  /// instance's state.
-  static absl::StatusOr<std::unique_ptr<Instance>> Open(const v1::InstanceConfig& config, fabric::Fabric& fabric,
-                                                        telemetry::Metrics& metrics, telemetry::Spans& spans,
+  /// Opens the ring. Errors: RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later
+  /// show in the instance's state.
+  static absl::StatusOr<std::unique_ptr<Instance>> Open(const v1::InstanceConfig& config,
+                                                        fabric::Fabric& fabric,
+                                                        telemetry::Metrics& metrics,
+                                                        telemetry::Spans& spans,
                                                         base::Clock& clock);
   ~Instance() override;
 
@@ -70,7 +74,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void HandOn(const message::Message& message, v1::UpdateJobRequest timing);
   void HandToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
   void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
-  v1::WorkHolder Holder(const message::Header& header, const v1::Endpoint& endpoint, std::uint32_t attempt) const;
+  v1::WorkHolder Holder(const message::Header& header, const v1::Endpoint& endpoint,
+                        std::uint32_t attempt) const;
   // The job's deadline on the monotonic clock.
   base::MonotonicTime DeadlineOf(const message::Header& header) const;
   std::shared_ptr<const node::Routing> routing() const;
@@ -91,8 +96,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<runtime::TaskManager> tasks_;
   std::mutex assign_mutex_;
   std::atomic<std::uint64_t> assignment_epoch_ = 0;
-  base::MonotonicTime load_since_{};   // Agent's report thread only.
-  base::Duration load_busy_{};         // Likewise.
+  base::MonotonicTime load_since_{};  // Agent's report thread only.
+  base::Duration load_busy_{};        // Likewise.
   std::jthread pump_;
 };
 

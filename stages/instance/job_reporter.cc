@@ -51,14 +51,16 @@ void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
 void JobReporter::Main(const std::stop_token& stop) {
   while (true) {
     std::unique_lock lock(mutex_);
-    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kIdleWait, [this] { return pending_count_ > 0; });
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kIdleWait,
+                     [this] { return pending_count_ > 0; });
     if (pending_count_ == 0 && stop.stop_requested()) return;
     lock.unlock();
     const bool all_sent = SendRound();
     if (stop.stop_requested()) return;
     // The pause is what coalesces progress: steps that come meanwhile replace each other.
     lock.lock();
-    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + (all_sent ? kMinProgressInterval : kRetryPause),
+    clock_.WaitUntil(changed_, lock, stop,
+                     clock_.Now() + (all_sent ? kMinProgressInterval : kRetryPause),
                      [] { return false; });
   }
 }
@@ -82,7 +84,8 @@ bool JobReporter::SendRound() {
     all_sent = false;
     // What came meanwhile goes behind what has to be repeated.
     auto& newer = pending_[uid];
-    newer.insert(newer.begin(), std::make_move_iterator(queue.begin()), std::make_move_iterator(queue.end()));
+    newer.insert(newer.begin(), std::make_move_iterator(queue.begin()),
+                 std::make_move_iterator(queue.end()));
   }
   return all_sent;
 }
@@ -93,13 +96,15 @@ bool JobReporter::Send(const base::Uid& uid, const Pending& pending) {
   const auto record = update_(request);
   if (record.ok()) {
     const auto state = record->job().state();
-    if (state != v1::Job::QUEUED && state != v1::Job::RUNNING && state != v1::Job::SUCCEEDED) ended_(uid);
+    if (state != v1::Job::QUEUED && state != v1::Job::RUNNING && state != v1::Job::SUCCEEDED)
+      ended_(uid);
     return true;
   }
   const bool again = IsRetryable(record.status()) && !pending.progress_only &&
                      clock_.Now() - pending.queued < base::Scaled(kGiveUpAfter);
   if (!again) {
-    spdlog::warn("uid={} update of the job record failed: {}", uid.ToString(), base::Message(record.status()));
+    spdlog::warn("uid={} update of the job record failed: {}", uid.ToString(),
+                 base::Message(record.status()));
   }
   return !again;
 }

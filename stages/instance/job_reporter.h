@@ -1,4 +1,5 @@
-// JobReporter: tells the databases how an instance's jobs are getting on, without ever holding a worker up.
+// JobReporter: tells the databases how an instance's jobs are getting on, without ever holding a
+// worker up.
 #pragma once
 
 #include <condition_variable>
@@ -17,9 +18,10 @@
 
 namespace onepiece::instance {
 
-/// Sends UpdateJob calls from its own thread, in order for each job. Progress is coalesced: only the newest step of a
-/// job waits, and a job's steps go out at most once in `min_progress_interval`. Other updates are repeated until the
-/// database has them or `give_up_after` is over.
+/// Sends UpdateJob calls from its own thread, in order for each job. Progress is coalesced: only
+/// the newest step of a job waits, and a job's steps go out at most once in
+/// `min_progress_interval`. Other updates are repeated until the database has them or
+/// `give_up_after` is over.
 ///
 /// Threading  Thread-safe. Callbacks run on the reporter's thread.
 /// Blocking   Reports never block. Bounded: beyond kMaxPending updates progress is dropped first.

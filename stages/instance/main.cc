@@ -8,20 +8,24 @@
 int main(int argc, char** argv) {
   using namespace onepiece;
   v1::InstanceConfig config;
-  service::ServiceOptions options({.program = "onepiece-instance",
-                                   .role = "instance",
-                                   .description = "Runs one stage of workflows: takes jobs from its ring, computes "
-                                                  "them and hands the results on."},
-                                  &config);
-  options.Bind("--pinned-stage", "pinned_stage", "Serve this stage only (default: whatever is assigned)");
+  service::ServiceOptions options(
+      {.program = "onepiece-instance",
+       .role = "instance",
+       .description = "Runs one stage of workflows: takes jobs from its ring, computes "
+                      "them and hands the results on."},
+      &config);
+  options.Bind("--pinned-stage", "pinned_stage",
+               "Serve this stage only (default: whatever is assigned)");
   options.Bind("--device", "device", "cpu or cuda:N (default cpu)");
   options.Bind("--workers", "workers", "Jobs computed at the same time (default 1)");
   options.Bind("--model-root", "model_root", "Folder that relative model paths start from");
-  options.Bind("--plugin-dir", "plugin_dir", "Folder of stage plug-ins (default: beside the program)");
+  options.Bind("--plugin-dir", "plugin_dir",
+               "Folder of stage plug-ins (default: beside the program)");
   return service::RunProgram(options, argc, argv, [&](service::Host& host) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(auto fabric, fabric::Fabric::Open(config.node().fabric()));
-    ONEPIECE_ASSIGN_OR_RETURN(auto instance, instance::Instance::Open(config, *fabric, host.metrics(), host.spans(),
-                                                                       base::SystemClock()));
+    ONEPIECE_ASSIGN_OR_RETURN(
+        auto instance, instance::Instance::Open(config, *fabric, host.metrics(), host.spans(),
+                                                base::SystemClock()));
     ONEPIECE_RETURN_IF_ERROR(host.Serve({instance.get(), instance->ring_service()}));
     instance->Join(host.address(), host.metrics_address());
     ONEPIECE_RETURN_IF_ERROR(host.ReportReady());

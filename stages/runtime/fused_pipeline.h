@@ -1,5 +1,5 @@
-// Fused mode: a whole workflow in one process, stage after stage, with no cluster around it (DESIGN §10). The
-// baseline that a disaggregated cluster must beat, and the simplest way to run.
+// Fused mode: a whole workflow in one process, stage after stage, with no cluster around it (DESIGN
+// §10). The baseline that a disaggregated cluster must beat, and the simplest way to run.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ namespace onepiece::runtime {
 class FusedPipeline {
  public:
   /// Called at every step: stage name, its place in the chain (0-based), step of steps.
-  using Progress = std::function<void(const std::string& stage, int stage_index, int step, int steps)>;
+  using Progress =
+      std::function<void(const std::string& stage, int stage_index, int step, int steps)>;
   struct StageTime {
     std::string stage;
     base::Duration compute{};

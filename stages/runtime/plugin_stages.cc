@@ -22,7 +22,8 @@ struct Plugins {
 TaskManager::StageSource StagesFromPlugins(std::string directory) {
   if (directory.empty()) directory = sdk::PluginLoader::DefaultDirectory();
   return [plugins = std::make_shared<Plugins>(), directory = std::move(directory)](
-             const std::string& plugin, const std::string& stage) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
+             const std::string& plugin,
+             const std::string& stage) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
     // The name comes from a workflow: it may name a file in the folder, nothing else.
     if (plugin.empty() || plugin.find('/') != std::string::npos || plugin.front() == '.') {
       return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PLUGIN_NAME",

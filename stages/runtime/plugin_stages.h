@@ -7,8 +7,8 @@
 
 namespace onepiece::runtime {
 
-/// A source that looks for `directory`/PLUGIN.so; an empty directory means the default one. Thread-safe; copies share
-/// what they have loaded.
+/// A source that looks for `directory`/PLUGIN.so; an empty directory means the default one.
+/// Thread-safe; copies share what they have loaded.
 TaskManager::StageSource StagesFromPlugins(std::string directory);
 
 }  // namespace onepiece::runtime

@@ -31,7 +31,8 @@ std::optional<WorkItem> IndividualMode::Pop() {
 }
 
 std::size_t IndividualMode::Remove(const base::Uid& uid) {
-  return std::erase_if(queue_, [&](const auto& entry) { return entry.second.message.header.uid == uid; });
+  return std::erase_if(queue_,
+                       [&](const auto& entry) { return entry.second.message.header.uid == uid; });
 }
 
 RequestScheduler::RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
@@ -48,7 +49,8 @@ RequestScheduler::Admission RequestScheduler::Push(WorkItem item) {
   const auto& header = item.message.header;
   const std::lock_guard lock(mutex_);
   if (cancelled_.contains(header.uid)) return Admission::kCancelled;
-  if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.attempt), options_.remembered)) {
+  if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.attempt),
+                options_.remembered)) {
     ++duplicates_;
     return Admission::kDuplicate;
   }
@@ -57,7 +59,8 @@ RequestScheduler::Admission RequestScheduler::Push(WorkItem item) {
   return Admission::kQueued;
 }
 
-std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop, base::MonotonicTime deadline) {
+std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
+                                              base::MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
   if (!clock_.WaitUntil(changed_, lock, stop, deadline, [this] { return strategy_->size() > 0; })) {
     return std::nullopt;

@@ -1,7 +1,7 @@
 // RequestScheduler: the queue between an instance's ring and its task workers (DESIGN §4.4).
 //
-// Work is copied out of the ring into this bounded queue, so that ring bytes are never held for a computation; when
-// the queue is full the ring fills up behind it and senders see BUSY.
+// Work is copied out of the ring into this bounded queue, so that ring bytes are never held for a
+// computation; when the queue is full the ring fills up behind it and senders see BUSY.
 #pragma once
 
 #include <condition_variable>
@@ -33,7 +33,8 @@ class SchedulingStrategy {
   [[nodiscard]] virtual std::size_t size() const = 0;
 };
 
-/// Individual mode: one shared queue that idle workers pull from; higher priority first, then arrival order.
+/// Individual mode: one shared queue that idle workers pull from; higher priority first, then
+/// arrival order.
 class IndividualMode final : public SchedulingStrategy {
  public:
   void Push(WorkItem item) override;
@@ -56,12 +57,13 @@ class RequestScheduler {
   };
   enum class Admission : std::uint8_t { kQueued, kDuplicate, kCancelled };
 
-  RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy, base::Clock& clock);
+  RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
+                   base::Clock& clock);
 
   /// Waits until Push would stay within max_queued.
   bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
-  /// Queues an item; a second item of the same (uid, stage, attempt) and those of cancelled jobs are dropped and
-  /// counted.
+  /// Queues an item; a second item of the same (uid, stage, attempt) and those of cancelled jobs
+  /// are dropped and counted.
   Admission Push(WorkItem item);
   /// Waits for an item.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);

@@ -33,7 +33,8 @@ std::size_t ResultDeliver::queued() const {
 void ResultDeliver::Main(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (true) {
-    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kForever, [this] { return !queue_.empty(); });
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kForever,
+                     [this] { return !queue_.empty(); });
     if (queue_.empty()) return;
     FinishedWork work = std::move(queue_.front());
     queue_.pop_front();

@@ -1,5 +1,5 @@
-// ResultDeliver: hands finished work to the next hop on its own thread, so that a worker computes the next job while
-// the last one travels (DESIGN §4.5).
+// ResultDeliver: hands finished work to the next hop on its own thread, so that a worker computes
+// the next job while the last one travels (DESIGN §4.5).
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,8 @@ namespace onepiece::runtime {
 /// A bounded queue in front of one thread. Thread-safe.
 class ResultDeliver {
  public:
-  /// Sends one finished item and settles its fate (next hop, database, or a failed job); called on the thread.
+  /// Sends one finished item and settles its fate (next hop, database, or a failed job); called on
+  /// the thread.
   using Deliver = std::function<void(FinishedWork)>;
 
   ResultDeliver(std::size_t max_queued, Deliver deliver, base::Clock& clock);

@@ -37,11 +37,13 @@ class RunnerContext final : public sdk::StageContext {
   const RunOptions& options_;
 };
 
-absl::Status CheckPresent(const std::vector<std::string>& names, const std::vector<message::Artifact>& artifacts,
-                          absl::StatusCode code, const std::string& what) {
+absl::Status CheckPresent(const std::vector<std::string>& names,
+                          const std::vector<message::Artifact>& artifacts, absl::StatusCode code,
+                          const std::string& what) {
   for (const auto& name : names) {
     if (message::FindArtifact(artifacts, name) == nullptr) {
-      return base::MakeError(code, "MISSING_ARTIFACT", what + " '" + name + "' is missing", {{"artifact", name}});
+      return base::MakeError(code, "MISSING_ARTIFACT", what + " '" + name + "' is missing",
+                             {{"artifact", name}});
     }
   }
   return absl::OkStatus();
@@ -49,20 +51,23 @@ absl::Status CheckPresent(const std::vector<std::string>& names, const std::vect
 
 }  // namespace
 
-absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage, const message::Message& message,
+absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage,
+                                                        const message::Message& message,
                                                         const RunOptions& options) {
   const sdk::StageInfo info = stage.Info();
-  ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.inputs, message.artifacts, absl::StatusCode::kInvalidArgument,
+  ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.inputs, message.artifacts,
+                                        absl::StatusCode::kInvalidArgument,
                                         "input of stage " + info.name));
   RunnerContext context(message, options);
   ONEPIECE_RETURN_IF_ERROR(context.Check());
   try {
     ONEPIECE_ASSIGN_OR_RETURN(auto outputs, stage.Run(context, message.artifacts));
-    ONEPIECE_RETURN_IF_ERROR(
-        CheckPresent(info.outputs, outputs, absl::StatusCode::kInternal, "output of stage " + info.name));
+    ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.outputs, outputs, absl::StatusCode::kInternal,
+                                          "output of stage " + info.name));
     return outputs;
   } catch (const std::exception& error) {
-    return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED", info.name + ": " + error.what());
+    return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED",
+                           info.name + ": " + error.what());
   }
 }
 

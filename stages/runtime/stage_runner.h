@@ -1,5 +1,5 @@
-// Runs one stage on one job: input check, exceptions, deadline and cancellation. Shared by task workers and fused
-// mode, so that both treat a stage alike.
+// Runs one stage on one job: input check, exceptions, deadline and cancellation. Shared by task
+// workers and fused mode, so that both treat a stage alike.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,11 @@ struct RunOptions {
   std::function<void(int step, int steps)> progress;
 };
 
-/// Calls stage.Run for `message` (its deadline counts, its artifacts are the inputs) and checks that all declared
-/// inputs and outputs are there. A stage that throws gives INTERNAL with reason STAGE_FAILED. Blocks for the
-/// whole computation.
-absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage, const message::Message& message,
+/// Calls stage.Run for `message` (its deadline counts, its artifacts are the inputs) and checks
+/// that all declared inputs and outputs are there. A stage that throws gives INTERNAL with reason
+/// STAGE_FAILED. Blocks for the whole computation.
+absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage,
+                                                        const message::Message& message,
                                                         const RunOptions& options);
 
 }  // namespace onepiece::runtime

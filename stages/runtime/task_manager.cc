@@ -43,8 +43,11 @@ void TaskManager::Assign(const StageAssignment& assignment) {
   std::vector<std::unique_ptr<TaskWorker>> workers;
   for (int i = 0; i < assignment.workers; ++i) {
     workers.push_back(std::make_unique<TaskWorker>(
-        [this, assignment] { return source_(assignment.plugin, assignment.stage); }, assignment.load, scheduler_,
-        events_, [this, generation = generation_](const absl::Status& status) { WorkerLoaded(generation, status); },
+        [this, assignment] { return source_(assignment.plugin, assignment.stage); },
+        assignment.load, scheduler_, events_,
+        [this, generation = generation_](const absl::Status& status) {
+          WorkerLoaded(generation, status);
+        },
         clock_));
   }
   const std::lock_guard lock(mutex_);

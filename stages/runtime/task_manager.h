@@ -1,4 +1,5 @@
-// TaskManager: gives an instance its stage. Starts task workers for an assignment and stops them for the next one.
+// TaskManager: gives an instance its stage. Starts task workers for an assignment and stops them
+// for the next one.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct StageAssignment {
   int workers = 1;
   friend bool operator==(const StageAssignment& a, const StageAssignment& b) {
     return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
-           a.load.model_dir == b.load.model_dir && a.load.threads == b.load.threads && a.workers == b.workers;
+           a.load.model_dir == b.load.model_dir && a.load.threads == b.load.threads &&
+           a.workers == b.workers;
   }
 };
 
@@ -33,17 +35,17 @@ enum class TaskState : std::uint8_t { kIdle, kLoading, kServing, kFailed };
 class TaskManager {
  public:
   /// Finds a plug-in's stage.
-  using StageSource =
-      std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>(const std::string& plugin, const std::string& stage)>;
+  using StageSource = std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>(
+      const std::string& plugin, const std::string& stage)>;
   /// Told of every change, on the thread that made it; `error` is set for kFailed.
   using StateChanged = std::function<void(TaskState state, const absl::Status& error)>;
 
-  TaskManager(StageSource source, RequestScheduler& scheduler, WorkEvents& events, StateChanged changed,
-              base::Clock& clock);
+  TaskManager(StageSource source, RequestScheduler& scheduler, WorkEvents& events,
+              StateChanged changed, base::Clock& clock);
   ~TaskManager();
 
-  /// Serves `assignment` from now on: waits for items being computed, unloads, then loads in the background.
-  /// The same assignment again changes nothing, unless loading it had failed.
+  /// Serves `assignment` from now on: waits for items being computed, unloads, then loads in the
+  /// background. The same assignment again changes nothing, unless loading it had failed.
   void Assign(const StageAssignment& assignment);
 
   [[nodiscard]] TaskState state() const;

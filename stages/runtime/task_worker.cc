@@ -9,7 +9,8 @@
 namespace onepiece::runtime {
 namespace {
 
-// How long Pop waits before it looks at the stop token again by itself; stopping does not depend on it.
+// How long Pop waits before it looks at the stop token again by itself; stopping does not depend on
+// it.
 constexpr auto kIdleWait = std::chrono::seconds(10);
 
 }  // namespace
@@ -43,7 +44,8 @@ void TaskWorker::Main(const std::stop_token& stop) {
   loaded_(status);
   if (!status.ok()) return;
   while (!stop.stop_requested()) {
-    if (auto item = scheduler_.Pop(stop, clock_.Now() + kIdleWait)) Compute(**stage, std::move(*item));
+    if (auto item = scheduler_.Pop(stop, clock_.Now() + kIdleWait))
+      Compute(**stage, std::move(*item));
   }
   (*stage)->Unload();
 }

@@ -1,4 +1,5 @@
-// TaskWorker: one thread that owns one loaded stage and computes the scheduler's items one after the other.
+// TaskWorker: one thread that owns one loaded stage and computes the scheduler's items one after
+// the other.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@
 
 namespace onepiece::runtime {
 
-/// The thread creates, loads, runs and unloads the stage, as sdk::Stage asks. Destruction waits for the item that
-/// is being computed (it sees no cancellation, only its end), then unloads.
+/// The thread creates, loads, runs and unloads the stage, as sdk::Stage asks. Destruction waits for
+/// the item that is being computed (it sees no cancellation, only its end), then unloads.
 class TaskWorker {
  public:
   using StageFactory = std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>()>;
@@ -25,8 +26,8 @@ class TaskWorker {
   using Loaded = std::function<void(const absl::Status&)>;
 
   /// `scheduler` and `events` outlive the worker.
-  TaskWorker(StageFactory factory, sdk::LoadOptions load, RequestScheduler& scheduler, WorkEvents& events,
-             Loaded loaded, base::Clock& clock);
+  TaskWorker(StageFactory factory, sdk::LoadOptions load, RequestScheduler& scheduler,
+             WorkEvents& events, Loaded loaded, base::Clock& clock);
   ~TaskWorker();
   TaskWorker(const TaskWorker&) = delete;
   TaskWorker& operator=(const TaskWorker&) = delete;

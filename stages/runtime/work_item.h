@@ -30,7 +30,8 @@ struct FinishedWork {
   absl::StatusOr<std::vector<message::Artifact>> outputs;
 };
 
-/// Told what happens to items. Called on worker threads, one call at a time for each item; must not block long.
+/// Told what happens to items. Called on worker threads, one call at a time for each item; must not
+/// block long.
 class WorkEvents {
  public:
   virtual ~WorkEvents() = default;

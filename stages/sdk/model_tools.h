@@ -1,4 +1,5 @@
-// Tools that a plug-in offers for its model files: what `onepiece verify` and `onepiece inspect` call.
+// Tools that a plug-in offers for its model files: what `onepiece verify` and `onepiece inspect`
+// call.
 #pragma once
 
 #include <cstdint>
@@ -46,15 +47,17 @@ struct ComponentReport {
 
 struct StageMemory {
   std::string stage;
-  std::int64_t weight_bytes = 0;      ///< Held while the stage is loaded.
-  std::int64_t activation_bytes = 0;  ///< Estimated peak on top for one job of the model's default size.
+  std::int64_t weight_bytes = 0;  ///< Held while the stage is loaded.
+  std::int64_t activation_bytes =
+      0;  ///< Estimated peak on top for one job of the model's default size.
 };
 
 struct InspectReport {
   std::string model;
   std::vector<ComponentReport> components;
   std::vector<StageMemory> stages;
-  std::vector<std::string> problems;  ///< Names or shapes that do not fit `expect`, when that was asked.
+  std::vector<std::string>
+      problems;  ///< Names or shapes that do not fit `expect`, when that was asked.
 };
 
 /// Offered by a plug-in. Thread-safe.
@@ -62,9 +65,11 @@ class ModelTools {
  public:
   virtual ~ModelTools() = default;
   /// Runs the component in `dir` on the inputs recorded in its io.safetensors.
-  virtual absl::StatusOr<VerifyReport> Verify(const std::string& dir, double tolerance, int threads) const = 0;
+  virtual absl::StatusOr<VerifyReport> Verify(const std::string& dir, double tolerance,
+                                              int threads) const = 0;
   /// Replays the generation recorded in `reference` from its prompt string and settings.
-  virtual absl::StatusOr<VerifyReport> VerifyReference(const std::string& model_dir, const std::string& reference,
+  virtual absl::StatusOr<VerifyReport> VerifyReference(const std::string& model_dir,
+                                                       const std::string& reference,
                                                        int threads) const = 0;
   /// Reads headers only, never weights.
   virtual absl::StatusOr<InspectReport> Inspect(const std::string& dir) const = 0;

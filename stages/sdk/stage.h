@@ -1,7 +1,9 @@
-// What a stage author includes: Stage, StageContext and the plug-in entry point (docs/stage-authors.md).
+// What a stage author includes: Stage, StageContext and the plug-in entry point
+// (docs/stage-authors.md).
 //
-// A stage is one step of a workflow. The runtime loads it from a shared object in lib/onepiece/stages, gives it a
-// device and a model folder, and calls Run once for each job. Exceptions must not leave a stage.
+// A stage is one step of a workflow. The runtime loads it from a shared object in
+// lib/onepiece/stages, gives it a device and a model folder, and calls Run once for each job.
+// Exceptions must not leave a stage.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@ using message::Parameters;
 
 /// What a stage takes and makes; shown by tools and checked when a workflow is put together.
 struct StageInfo {
-  std::string name;                     ///< "vae_decode"
+  std::string name;  ///< "vae_decode"
   std::string description;
   std::vector<std::string> inputs;      ///< Artifact names that Run needs.
   std::vector<std::string> outputs;     ///< Artifact names that Run makes.
@@ -33,31 +35,35 @@ struct StageInfo {
 struct LoadOptions {
   std::string device = "cpu";  ///< "cpu" or "cuda:N".
   std::string model_dir;       ///< Model folder; empty for stages without weights.
-  int threads = 1;             ///< Intra-op threads. Sums differ with the count, so it is always set.
+  int threads = 1;  ///< Intra-op threads. Sums differ with the count, so it is always set.
 };
 
-/// What a running stage may ask of the runtime. Valid for one call of Run, on the calling thread and any threads
-/// that Run joins before it returns.
+/// What a running stage may ask of the runtime. Valid for one call of Run, on the calling thread
+/// and any threads that Run joins before it returns.
 class StageContext {
  public:
   virtual ~StageContext() = default;
   [[nodiscard]] virtual const base::Uid& uid() const = 0;
   /// Validated against the application's schema; defaults are filled in.
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
-  /// Says that step `step` of `steps` is done (1-based) and asks whether to go on: CANCELLED or DEADLINE_EXCEEDED
-  /// mean that Run shall return that status soon. Cheap; call it at every step boundary.
+  /// Says that step `step` of `steps` is done (1-based) and asks whether to go on: CANCELLED or
+  /// DEADLINE_EXCEEDED mean that Run shall return that status soon. Cheap; call it at every step
+  /// boundary.
   [[nodiscard]] virtual absl::Status Progress(int step, int steps) = 0;
 };
 
-/// One stage of a workflow. Created, loaded and unloaded on one thread; Run is called by one thread at a time.
+/// One stage of a workflow. Created, loaded and unloaded on one thread; Run is called by one thread
+/// at a time.
 class Stage {
  public:
   virtual ~Stage() = default;
   [[nodiscard]] virtual StageInfo Info() const = 0;
-  /// Loads weights. Errors: NOT_FOUND, INVALID_ARGUMENT (the files do not fit), RESOURCE_EXHAUSTED (memory).
+  /// Loads weights. Errors: NOT_FOUND, INVALID_ARGUMENT (the files do not fit), RESOURCE_EXHAUSTED
+  /// (memory).
   virtual absl::Status Load(const LoadOptions& options) = 0;
-  /// Computes one job. The runtime has checked that every input of Info() is present. Inputs are immutable views;
-  /// outputs own or share their bytes. Errors: INVALID_ARGUMENT (bad input), CANCELLED, DEADLINE_EXCEEDED, INTERNAL.
+  /// Computes one job. The runtime has checked that every input of Info() is present. Inputs are
+  /// immutable views; outputs own or share their bytes. Errors: INVALID_ARGUMENT (bad input),
+  /// CANCELLED, DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::StatusOr<std::vector<Artifact>> Run(StageContext& context,
                                                     const std::vector<Artifact>& inputs) = 0;
   /// Gives memory back. The stage may be loaded again.
@@ -90,9 +96,9 @@ struct PluginEntry {
 }  // namespace onepiece::sdk
 
 /// Makes `PluginClass` the plug-in of this shared object. Use once, at namespace scope.
-#define ONEPIECE_STAGE_PLUGIN(PluginClass)                                                     \
-  extern "C" __attribute__((visibility("default"))) ::onepiece::sdk::PluginEntry              \
-  onepiece_stage_plugin() {                                                                    \
-    static const PluginClass plugin;                                                           \
-    return {::onepiece::sdk::kPluginAbi, &plugin};                                             \
+#define ONEPIECE_STAGE_PLUGIN(PluginClass)                                       \
+  extern "C" __attribute__((visibility("default"))) ::onepiece::sdk::PluginEntry \
+  onepiece_stage_plugin() {                                                      \
+    static const PluginClass plugin;                                             \
+    return {::onepiece::sdk::kPluginAbi, &plugin};                               \
   }

@@ -45,8 +45,9 @@ class IdsTest : public QObject {
   }
 
   void Reason_SurvivesAnnotate() {
-    const auto status = Annotate(
-        MakeError(absl::StatusCode::kNotFound, "UNKNOWN_APP", "no app x", {{"app", "x"}}), "submit");
+    const auto status =
+        Annotate(MakeError(absl::StatusCode::kNotFound, "UNKNOWN_APP", "no app x", {{"app", "x"}}),
+                 "submit");
     QCOMPARE(Message(status), std::string("submit: no app x"));
     QCOMPARE(GetReason(status).reason, std::string("UNKNOWN_APP"));
     QCOMPARE(GetReason(status).metadata.at("app"), std::string("x"));

@@ -40,7 +40,8 @@ class CliTest : public QObject {
   void Help_NamesVerbsAndExitCodes() {
     const Outcome outcome = Run({"--help"});
     QCOMPARE(outcome.exit_code, 0);
-    for (const char* word : {"up", "submit", "generate", "verify", "75 deadline", "78 bad configuration"}) {
+    for (const char* word :
+         {"up", "submit", "generate", "verify", "75 deadline", "78 bad configuration"}) {
       QVERIFY2(outcome.out.find(word) != std::string::npos, word);
     }
   }
@@ -66,8 +67,9 @@ class CliTest : public QObject {
   }
 
   void NoCluster_Is69_WithOneJsonDocument() {
-    for (const QStringList& verb : {QStringList{"status"}, QStringList{"jobs"}, QStringList{"submit", "--prompt", "x"},
-                                    QStringList{"get", "01234567-89ab-7def-8123-456789abcdef"}}) {
+    for (const QStringList& verb :
+         {QStringList{"status"}, QStringList{"jobs"}, QStringList{"submit", "--prompt", "x"},
+          QStringList{"get", "01234567-89ab-7def-8123-456789abcdef"}}) {
       const Outcome outcome = Run(verb + QStringList{"--json"});
       QCOMPARE(outcome.exit_code, 69);
       QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("NO_CLUSTER"));
@@ -86,8 +88,12 @@ class CliTest : public QObject {
     QTest::addColumn<QString>("text");
     QTest::addColumn<int>("exit_code");
     QTest::addColumn<QString>("says");
-    QTest::newRow("unknown field") << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n    colour: red\n" << 78 << ":5:";
-    QTest::newRow("wrong type") << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n    threads: many\n" << 78 << ":5:";
+    QTest::newRow("unknown field")
+        << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n    colour: red\n"
+        << 78 << ":5:";
+    QTest::newRow("wrong type")
+        << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n    threads: many\n"
+        << 78 << ":5:";
     QTest::newRow("not YAML") << "app_id: [\n" << 78 << ":";
     QTest::newRow("no stage") << "app_id: a\n" << 78 << "stage";
     QTest::newRow("good") << "app_id: a\nstages:\n  - stage: x\n    plugin: y\n" << 0 << "";
@@ -104,15 +110,19 @@ class CliTest : public QObject {
   }
 
   void WorkflowCheck_ShippedExample_IsGood() {
-    QCOMPARE(Run({"workflow", "check", ONEPIECE_SOURCE_DIR "/resources/workflows/tiny-wan-t2v.yaml"}).exit_code, 0);
+    QCOMPARE(
+        Run({"workflow", "check", ONEPIECE_SOURCE_DIR "/resources/workflows/tiny-wan-t2v.yaml"})
+            .exit_code,
+        0);
   }
 
   void Up_ServiceDies_SaysWhyAndLeavesNothing() {
     std::ofstream(root_ + "/bin/behaviour.proxy-1") << "die";
     const Outcome outcome = Run({"up", "--json"});
     QCOMPARE(outcome.exit_code, 1);
-    QVERIFY2(outcome.err.find("proxy-1 ended with exit code 3: the port is taken") != std::string::npos,
-             outcome.err.c_str());
+    QVERIFY2(
+        outcome.err.find("proxy-1 ended with exit code 3: the port is taken") != std::string::npos,
+        outcome.err.c_str());
     QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("START_FAILED"));
     QVERIFY(!fs::exists(root_ + "/data/cluster.json"));
     QVERIFY(fs::is_empty(root_ + "/data/run"));
@@ -137,7 +147,8 @@ class CliTest : public QObject {
   void Up_FullDisk_SaysSo() {
     const std::string disk = root_ + "/data";
     fs::create_directories(disk);
-    if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0) QSKIP("mounting a small disk needs privileges");
+    if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
+      QSKIP("mounting a small disk needs privileges");
     const Outcome outcome = Run({"up", "--json"});
     umount(disk.c_str());
     QCOMPARE(outcome.exit_code, 1);
@@ -151,9 +162,13 @@ class CliTest : public QObject {
     QVERIFY(outcome.err.find("onepiece-database") != std::string::npos);
   }
 
-  void Generate_UnknownApp_Is3() { QCOMPARE(Run({"generate", "--app", "nosuch", "--prompt", "x"}).exit_code, 3); }
+  void Generate_UnknownApp_Is3() {
+    QCOMPARE(Run({"generate", "--app", "nosuch", "--prompt", "x"}).exit_code, 3);
+  }
 
-  void Verify_NoSuchFolder_Is3() { QCOMPARE(Run({"verify", "/nonexistent", "--json"}).exit_code, 3); }
+  void Verify_NoSuchFolder_Is3() {
+    QCOMPARE(Run({"verify", "/nonexistent", "--json"}).exit_code, 3);
+  }
 
  private:
   Outcome Run(const QStringList& arguments) {

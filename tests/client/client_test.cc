@@ -66,7 +66,9 @@ class ClientTest : public QObject {
   void Submit_MovesOnFromADeadProxyWithTheSameRequestId() {
     FakeNodeManager manager;
     FakeProxy broken("default"), dead("default"), good("default");
-    broken.submit = [](const auto&, auto&) { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "going away"); };
+    broken.submit = [](const auto&, auto&) {
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "going away");
+    };
     good.submit = Accept;
     dead.Stop();
     manager.Serve({&broken, &dead, &good});
@@ -103,7 +105,8 @@ class ClientTest : public QObject {
     FakeProxy proxy("a");
     int calls = 0;
     proxy.submit = [&calls](const v1::SubmitJobRequest& request, v1::Job& job) {
-      return ++calls == 1 ? Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 300) : Accept(request, job);
+      return ++calls == 1 ? Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 300)
+                          : Accept(request, job);
     };
     manager.Serve({&proxy});
     Client client(Quick(manager));
@@ -117,7 +120,9 @@ class ClientTest : public QObject {
   void Submit_FullForLongerThanTheTimeout_SaysSoAtOnce() {
     FakeNodeManager manager;
     FakeProxy proxy("a");
-    proxy.submit = [](const auto&, auto&) { return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 900); };
+    proxy.submit = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 900);
+    };
     manager.Serve({&proxy});
     Options options = Quick(manager);
     options.timeout = milliseconds(500);
@@ -147,7 +152,9 @@ class ClientTest : public QObject {
   void Get_AsksTheOtherSetsBeforeNotFound() {
     FakeNodeManager manager;
     FakeProxy stranger("a"), owner("b");
-    stranger.get = [](const auto&, auto&) { return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN"); };
+    stranger.get = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+    };
     owner.get = [](const std::string& name, v1::Job& job) {
       job = JobIn(name == "jobs/uid" ? v1::Job::RUNNING : v1::Job::STATE_UNSPECIFIED);
       return grpc::Status::OK;
@@ -238,7 +245,8 @@ class ClientTest : public QObject {
     Client client(Quick(manager));
     int seen = 0;
     const auto job = client.Watch(
-        "uid", [&seen](const v1::Job&) { return ++seen < 100; }, base::SystemClock().Now() + seconds(10));
+        "uid", [&seen](const v1::Job&) { return ++seen < 100; },
+        base::SystemClock().Now() + seconds(10));
     QVERIFY2(job.ok(), job.status().ToString().c_str());
     QCOMPARE(job->state(), v1::Job::SUCCEEDED);
     QCOMPARE(seen, 3);
@@ -273,7 +281,8 @@ class ClientTest : public QObject {
     FakeNodeManager manager;
     FakeProxy proxy("a");
     std::vector<std::int64_t> offsets;
-    proxy.fetch = [&](const v1::FetchResultRequest& request, grpc::ServerWriter<v1::FetchResultResponse>& writer) {
+    proxy.fetch = [&](const v1::FetchResultRequest& request,
+                      grpc::ServerWriter<v1::FetchResultResponse>& writer) {
       offsets.push_back(request.offset_bytes());
       v1::FetchResultResponse response;
       *response.mutable_artifact() = Describe(bytes);

@@ -21,7 +21,8 @@ namespace onepiece::client {
 inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, int retry_ms = -1) {
   std::map<std::string, std::string> metadata;
   if (retry_ms >= 0) metadata[rpc::kRetryAfterMs] = std::to_string(retry_ms);
-  return rpc::ToGrpc(base::MakeError(static_cast<absl::StatusCode>(code), reason, reason, metadata));
+  return rpc::ToGrpc(
+      base::MakeError(static_cast<absl::StatusCode>(code), reason, reason, metadata));
 }
 
 /// One proxy. Handlers run on gRPC's threads; set them before the first call.
@@ -37,14 +38,16 @@ class FakeProxy final : public v1::GenerationService::Service {
   void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request, v1::Job* job) override {
+  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+                         v1::Job* job) override {
     {
       const std::scoped_lock lock(mutex);
       request_ids.push_back(request->request_id());
     }
     return submit ? submit(*request, *job) : grpc::Status::OK;
   }
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::Job* job) override {
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                      v1::Job* job) override {
     return get ? get(request->name(), *job) : grpc::Status::OK;
   }
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
@@ -60,7 +63,9 @@ class FakeProxy final : public v1::GenerationService::Service {
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::Job&)> submit;
   std::function<grpc::Status(const std::string&, v1::Job&)> get;
   std::function<grpc::Status(grpc::ServerContext&, grpc::ServerWriter<v1::Job>&)> watch;
-  std::function<grpc::Status(const v1::FetchResultRequest&, grpc::ServerWriter<v1::FetchResultResponse>&)> fetch;
+  std::function<grpc::Status(const v1::FetchResultRequest&,
+                             grpc::ServerWriter<v1::FetchResultResponse>&)>
+      fetch;
   std::mutex mutex;
   std::vector<std::string> request_ids;  // Guarded by mutex.
 

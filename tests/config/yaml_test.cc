@@ -88,7 +88,8 @@ fruits: [FRUIT_APPLE, Pear]
   }
 
   void ParseYaml_TakesNothingAsNothing() {
-    for (const char* text : {"", "\n# only a comment\n", "{}", "---\n", "inner:\nnames:\nnumbers:\n"}) {
+    for (const char* text :
+         {"", "\n# only a comment\n", "{}", "---\n", "inner:\nnames:\nnumbers:\n"}) {
       Example example;
       example.set_small(1);
       const auto status = ParseYaml(text, "x", &example);
@@ -111,20 +112,27 @@ fruits: [FRUIT_APPLE, Pear]
     const auto row = [](const char* name, const char* text, const char* error) {
       QTest::newRow(name) << QByteArray(text) << QString(error);
     };
-    row("unknown key", "small: 1\nsmal: 2\n", "x.yaml:2:1: unknown key 'smal' in Example; did you mean 'small'?");
+    row("unknown key", "small: 1\nsmal: 2\n",
+        "x.yaml:2:1: unknown key 'smal' in Example; did you mean 'small'?");
     row("unknown nested key", "inner:\n  deepth: 2\n",
         "x.yaml:2:3: unknown key 'deepth' in Inner; did you mean 'depth'?");
-    row("nothing near", "inner: {unrelated: 2}", "x.yaml:1:9: unknown key 'unrelated' in Inner; known: depth, inner");
-    row("duplicate key", "small: 1\nlarge: 2\nsmall: 3\n", "x.yaml:3:1: key 'small' is given twice");
+    row("nothing near", "inner: {unrelated: 2}",
+        "x.yaml:1:9: unknown key 'unrelated' in Inner; known: depth, inner");
+    row("duplicate key", "small: 1\nlarge: 2\nsmall: 3\n",
+        "x.yaml:3:1: key 'small' is given twice");
     row("duplicate map key", "numbers: {a: 1, a: 2}", "x.yaml:1:17: key 'a' is given twice");
     row("text for a number", "small: many", "x.yaml:1:8: 'small' takes a whole number, not 'many'");
-    row("quoted number", "small: \"5\"", "x.yaml:1:8: 'small' takes a whole number, not the text '5'");
-    row("fraction for an integer", "small: 1.5", "x.yaml:1:8: 'small' takes a whole number, not '1.5'");
+    row("quoted number", "small: \"5\"",
+        "x.yaml:1:8: 'small' takes a whole number, not the text '5'");
+    row("fraction for an integer", "small: 1.5",
+        "x.yaml:1:8: 'small' takes a whole number, not '1.5'");
     row("out of range", "small: 2147483648", "x.yaml:1:8: 'small': '2147483648' is out of range");
     row("negative", "count: -1", "x.yaml:1:8: 'count' takes a whole number from 0, not '-1'");
     row("not a number", "ratio: nan", "x.yaml:1:8: 'ratio' takes a number, not 'nan'");
-    row("yes is no boolean", "enabled: yes", "x.yaml:1:10: 'enabled' takes true or false, not 'yes'");
-    row("unknown enum value", "fruit: peer", "x.yaml:1:8: 'fruit' cannot be 'peer'; did you mean 'pear'?");
+    row("yes is no boolean", "enabled: yes",
+        "x.yaml:1:10: 'enabled' takes true or false, not 'yes'");
+    row("unknown enum value", "fruit: peer",
+        "x.yaml:1:8: 'fruit' cannot be 'peer'; did you mean 'pear'?");
     row("list for one", "small: [1]", "x.yaml:1:8: 'small' takes a single value, not a list");
     row("one for a list", "names: a", "x.yaml:1:8: 'names' takes a list, not 'a'");
     row("value for a message", "inner: 5", "x.yaml:1:8: expected a mapping (Inner), found a value");
@@ -133,10 +141,12 @@ fruits: [FRUIT_APPLE, Pear]
     row("bad map key", "by_number: {a: {}}", "x.yaml:1:13: 'key' takes a whole number, not 'a'");
     row("no value", "small:\nlarge: 1\n", "x.yaml:1:1: key 'small' has no value");
     row("null in a list", "names: [~]", "x.yaml:1:9: 'names' takes a single value, not nothing");
-    row("both of a oneof", "left: a\nright: 1\n", "x.yaml:2:1: 'right': only one of choice can be given");
+    row("both of a oneof", "left: a\nright: 1\n",
+        "x.yaml:2:1: 'right': only one of choice can be given");
     row("alias", "name: &a x\nleft: *a\n", "x.yaml:1:7: anchors (&name) are not supported");
     row("tag", "name: !!str x\n", "x.yaml:1:7: tags (!name) are not supported");
-    row("second document", "small: 1\n---\nsmall: 2\n", "x.yaml:3:1: a second document: only one is allowed");
+    row("second document", "small: 1\n---\nsmall: 2\n",
+        "x.yaml:3:1: a second document: only one is allowed");
     row("broken syntax", "small: [1\n", "x.yaml:2:1: end of sequence flow not found");
     row("key that is a list", "? [a]\n: 1\n", "x.yaml:1:3: a key must be text");
     row("tab", "inner:\n\tdepth: 1\n", "x.yaml:2:");

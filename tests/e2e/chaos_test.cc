@@ -1,4 +1,5 @@
-// kill -9 of every kind of process during a job: the job ends, the cluster heals, nothing is left at the end.
+// kill -9 of every kind of process during a job: the job ends, the cluster heals, nothing is left
+// at the end.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -18,7 +19,8 @@ class TakenPort {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (bind(socket_, generic, size) == 0 && listen(socket_, 1) == 0 && getsockname(socket_, generic, &size) == 0) {
+    if (bind(socket_, generic, size) == 0 && listen(socket_, 1) == 0 &&
+        getsockname(socket_, generic, &size) == 0) {
       number_ = ntohs(address.sin_port);
     }
   }
@@ -51,15 +53,17 @@ class ChaosTest : public QObject {
 
   void KilledProcess_JobEndsAndTheClusterHeals_data() {
     QTest::addColumn<QString>("node");
-    for (const char* node : {"nodemanager-1", "proxy-1", "database-1", "database-2", "instance-text_encode-1",
-                             "instance-diffusion-1", "instance-vae_decode-1"}) {
+    for (const char* node :
+         {"nodemanager-1", "proxy-1", "database-1", "database-2", "instance-text_encode-1",
+          "instance-diffusion-1", "instance-vae_decode-1"}) {
       QTest::newRow(node) << node;
     }
   }
   void KilledProcess_JobEndsAndTheClusterHeals() {
     QFETCH(QString, node);
-    const std::string uid = cluster_.Submit({"--prompt", "a red circle moving right", "--steps", "100", "--width", "128",
-                                             "--height", "128", "--deadline", "120"});
+    const std::string uid =
+        cluster_.Submit({"--prompt", "a red circle moving right", "--steps", "100", "--width",
+                         "128", "--height", "128", "--deadline", "120"});
     QVERIFY(!uid.empty());
     QVERIFY(Eventually(std::chrono::seconds(60), [&] {
       const json job = cluster_.Get(uid);
@@ -74,9 +78,11 @@ class ChaosTest : public QObject {
     qInfo("%s killed: the job ended %s %s", qPrintable(node), state.c_str(),
           watched.Document()["error"].dump().c_str());
     QVERIFY2(state == "SUCCEEDED" || state == "FAILED", watched.out.c_str());
-    QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }), cluster_.Status().dump(1).c_str());
+    QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }),
+             cluster_.Status().dump(1).c_str());
     QVERIFY(cluster_.PidOf(node.toStdString()) != pid);
-    const Outcome next = cluster_.Run({"submit", "--prompt", "a blue circle moving up", "--steps", "2", "--wait"}, 60);
+    const Outcome next = cluster_.Run(
+        {"submit", "--prompt", "a blue circle moving up", "--steps", "2", "--wait"}, 60);
     QVERIFY2(next.exit_code == 0, next.err.c_str());
   }
 
@@ -98,7 +104,9 @@ class ChaosTest : public QObject {
     QVERIFY(local::WaitGone(local::Identify(supervisor), std::chrono::seconds(10)));
     const Outcome up = other.Run({"up"});
     QVERIFY2(up.exit_code == 0, up.err.c_str());
-    QCOMPARE(other.Run({"submit", "--prompt", "a blue circle", "--steps", "2", "--wait"}, 60).exit_code, 0);
+    QCOMPARE(
+        other.Run({"submit", "--prompt", "a blue circle", "--steps", "2", "--wait"}, 60).exit_code,
+        0);
     const std::string left = other.DownAndListLeftovers();
     QVERIFY2(left.empty(), left.c_str());
   }

@@ -27,7 +27,9 @@ struct Outcome {
 /// Thread-confined.
 class ClusterUnderTest {
  public:
-  [[nodiscard]] std::string Path(const std::string& name) const { return temp_.path().toStdString() + "/" + name; }
+  [[nodiscard]] std::string Path(const std::string& name) const {
+    return temp_.path().toStdString() + "/" + name;
+  }
 
   /// Runs `onepiece ARGUMENTS --data-dir …` to its end.
   Outcome Run(const QStringList& arguments, int timeout_s = 180) const {
@@ -53,11 +55,14 @@ class ClusterUnderTest {
   }
 
   json Status() const { return Run({"status", "--json"}).Document(); }
-  json Get(const std::string& uid) const { return Run({"get", QString::fromStdString(uid), "--json"}).Document(); }
+  json Get(const std::string& uid) const {
+    return Run({"get", QString::fromStdString(uid), "--json"}).Document();
+  }
 
   bool EveryProcessReady() const {
     const json status = Status();
-    if (!status.is_object() || !status.contains("processes") || status["processes"].empty()) return false;
+    if (!status.is_object() || !status.contains("processes") || status["processes"].empty())
+      return false;
     for (const auto& process : status["processes"]) {
       if (process.value("state", "") != "READY") return false;
     }

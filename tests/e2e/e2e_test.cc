@@ -45,14 +45,20 @@ class E2eTest : public QObject {
     struct Case {
       const char *prompt, *colour, *motion;
     };
-    const std::vector<Case> cases = {
-        {"a red circle moving right", "red", "right"},       {"a red square moving up", "red", "up"},
-        {"a green triangle moving left", "green", "left"},   {"a green circle moving down", "green", "down"},
-        {"a blue square moving up", "blue", "up"},           {"a blue circle moving right", "blue", "right"},
-        {"a yellow triangle moving down", "yellow", "down"}, {"a yellow circle moving left", "yellow", "left"},
-        {"a white square moving right", "white", "right"},   {"a white circle moving up", "white", "up"},
-        {"a purple triangle moving left", "purple", "left"}, {"a purple circle moving down", "purple", "down"},
-        {"a red circle standing still", "red", "still"},     {"a blue circle getting bigger", "blue", "bigger"}};
+    const std::vector<Case> cases = {{"a red circle moving right", "red", "right"},
+                                     {"a red square moving up", "red", "up"},
+                                     {"a green triangle moving left", "green", "left"},
+                                     {"a green circle moving down", "green", "down"},
+                                     {"a blue square moving up", "blue", "up"},
+                                     {"a blue circle moving right", "blue", "right"},
+                                     {"a yellow triangle moving down", "yellow", "down"},
+                                     {"a yellow circle moving left", "yellow", "left"},
+                                     {"a white square moving right", "white", "right"},
+                                     {"a white circle moving up", "white", "up"},
+                                     {"a purple triangle moving left", "purple", "left"},
+                                     {"a purple circle moving down", "purple", "down"},
+                                     {"a red circle standing still", "red", "still"},
+                                     {"a blue circle getting bigger", "blue", "bigger"}};
     std::vector<std::string> uids;
     for (std::size_t i = 0; i < cases.size(); ++i) {
       uids.push_back(cluster_.Submit({"--prompt", cases[i].prompt, "--seed", QString::number(i)}));
@@ -73,7 +79,8 @@ class E2eTest : public QObject {
       QCOMPARE(frames->count, std::int64_t{9});
       const Verdict verdict = Judge(*frames);
       if (verdict.colour != cases[i].colour || verdict.motion != cases[i].motion) {
-        qInfo("\"%s\" looks %s, %s", cases[i].prompt, verdict.colour.c_str(), verdict.motion.c_str());
+        qInfo("\"%s\" looks %s, %s", cases[i].prompt, verdict.colour.c_str(),
+              verdict.motion.c_str());
       }
       wrong_colours += verdict.colour != cases[i].colour ? 1 : 0;
       wrong_motions += verdict.motion != cases[i].motion ? 1 : 0;
@@ -95,11 +102,13 @@ class E2eTest : public QObject {
   }
 
   void Submit_Png_WritesNumberedFrames() {
-    const Outcome outcome = cluster_.Run({"submit", "--prompt", "a red circle moving left", "--steps", "2", "--format",
-                                          "png", "--wait", "-o", QString::fromStdString(cluster_.Path("out.png"))});
+    const Outcome outcome =
+        cluster_.Run({"submit", "--prompt", "a red circle moving left", "--steps", "2", "--format",
+                      "png", "--wait", "-o", QString::fromStdString(cluster_.Path("out.png"))});
     QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
     for (int i = 0; i < 9; ++i) {
-      const std::string bytes = local::ReadFile(cluster_.Path("out_000" + std::to_string(i) + ".png"));
+      const std::string bytes =
+          local::ReadFile(cluster_.Path("out_000" + std::to_string(i) + ".png"));
       const auto frame = media::Decode(std::as_bytes(std::span(bytes)));
       QVERIFY2(frame.ok(), frame.status().ToString().c_str());
       QCOMPARE(frame->width, std::int64_t{64});
@@ -107,8 +116,9 @@ class E2eTest : public QObject {
   }
 
   void Submit_SameRequestId_IsTheSameJob() {
-    const QStringList arguments = {"--prompt", "a red circle", "--steps", "2", "--request-id",
-                                   "7c9e6679-7425-40de-944b-e07fc1f90ae7"};
+    const QStringList arguments = {"--prompt",     "a red circle",
+                                   "--steps",      "2",
+                                   "--request-id", "7c9e6679-7425-40de-944b-e07fc1f90ae7"};
     const std::string uid = cluster_.Submit(arguments);
     QVERIFY(!uid.empty());
     QCOMPARE(cluster_.Submit(arguments), uid);
@@ -125,7 +135,8 @@ class E2eTest : public QObject {
     QTest::newRow("empty prompt") << QStringList{"--prompt", ""} << 2;
     QTest::newRow("blank prompt") << QStringList{"--prompt", " \t"} << 2;
     QTest::newRow("no prompt") << QStringList{"--steps", "2"} << 2;
-    QTest::newRow("unknown parameter") << QStringList{"--prompt", "x", "--param", "colour=red"} << 2;
+    QTest::newRow("unknown parameter")
+        << QStringList{"--prompt", "x", "--param", "colour=red"} << 2;
     QTest::newRow("wrong type") << QStringList{"--prompt", "x", "--param", "steps=many"} << 2;
     QTest::newRow("not a multiple of 16") << QStringList{"--prompt", "x", "--width", "65"} << 2;
     QTest::newRow("absurd size") << QStringList{"--prompt", "x", "--width", "1048576"} << 2;
@@ -148,24 +159,29 @@ class E2eTest : public QObject {
   }
   void Submit_AnyScript_Works() {
     QFETCH(QString, prompt);
-    const Outcome outcome = cluster_.Run({"submit", "--prompt", prompt, "--steps", "2", "--wait", "--json"});
+    const Outcome outcome =
+        cluster_.Run({"submit", "--prompt", prompt, "--steps", "2", "--wait", "--json"});
     QVERIFY2(outcome.exit_code == 0, (outcome.out + outcome.err).c_str());
   }
 
   void Cancel_EndsALongJob() {
-    const std::string uid = cluster_.Submit({"--prompt", "a red circle", "--steps", "100", "--width", "256", "--height",
-                                             "256"});
+    const std::string uid = cluster_.Submit(
+        {"--prompt", "a red circle", "--steps", "100", "--width", "256", "--height", "256"});
     QVERIFY(!uid.empty());
-    QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.Get(uid).value("state", "") == "RUNNING"; }));
+    QVERIFY(Eventually(std::chrono::seconds(60),
+                       [&] { return cluster_.Get(uid).value("state", "") == "RUNNING"; }));
     QCOMPARE(cluster_.Run({"cancel", QString::fromStdString(uid)}).exit_code, 0);
     QCOMPARE(cluster_.Get(uid).value("state", ""), std::string("CANCELLED"));
     // The instance is free again soon: computing stops at the next step.
-    QCOMPARE(cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "2", "--wait"}, 60).exit_code, 0);
+    QCOMPARE(cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "2", "--wait"}, 60)
+                 .exit_code,
+             0);
   }
 
   void Deadline_EndsAJobThatIsTooLong() {
-    const Outcome outcome = cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "100", "--width", "256",
-                                          "--height", "256", "--deadline", "2", "--wait", "--json"});
+    const Outcome outcome =
+        cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "100", "--width", "256",
+                      "--height", "256", "--deadline", "2", "--wait", "--json"});
     QCOMPARE(outcome.exit_code, 75);
     QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("DEADLINE_EXCEEDED"));
   }

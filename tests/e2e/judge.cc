@@ -25,7 +25,9 @@ struct Shape {
 
 Rgb PixelAt(const media::Frames& frames, std::int64_t frame, std::int64_t y, std::int64_t x) {
   const auto at = static_cast<std::size_t>(((frame * frames.height + y) * frames.width + x) * 3);
-  const auto channel = [&](std::size_t c) { return static_cast<double>(static_cast<unsigned char>(frames.rgb[at + c])); };
+  const auto channel = [&](std::size_t c) {
+    return static_cast<double>(static_cast<unsigned char>(frames.rgb[at + c]));
+  };
   return {channel(0), channel(1), channel(2)};
 }
 
@@ -78,7 +80,8 @@ std::string NearestColour(const Rgb& colour) {
                                                                        {"purple", {160, 60, 200}}}};
   return std::min_element(kColours.begin(), kColours.end(),
                           [&colour](const auto& a, const auto& b) {
-                            return SquaredDistance(colour, a.second) < SquaredDistance(colour, b.second);
+                            return SquaredDistance(colour, a.second) <
+                                   SquaredDistance(colour, b.second);
                           })
       ->first;
 }

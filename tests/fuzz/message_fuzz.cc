@@ -1,5 +1,6 @@
-// Decode of any bytes: as they come, and with magic, version, lengths and checksums made right, so that the checks
-// behind those run too. What Decode accepts must survive Encode and Decode unchanged.
+// Decode of any bytes: as they come, and with magic, version, lengths and checksums made right, so
+// that the checks behind those run too. What Decode accepts must survive Encode and Decode
+// unchanged.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -32,15 +33,18 @@ void DecodeAndBack(std::span<const std::byte> bytes, Checksum checksum) {
   ONEPIECE_CHECK(encoded.ok());
   const auto second = Decode(Join(*encoded), Checksum::kVerify);
   ONEPIECE_CHECK(second.ok());
-  ONEPIECE_CHECK(first->header.uid == second->header.uid && first->header.stage == second->header.stage);
+  ONEPIECE_CHECK(first->header.uid == second->header.uid &&
+                 first->header.stage == second->header.stage);
   // NaN parameters are not equal to themselves: only the names are compared.
-  ONEPIECE_CHECK(std::ranges::equal(first->parameters, second->parameters, {}, [](auto& p) { return p.first; },
-                                    [](auto& p) { return p.first; }));
+  ONEPIECE_CHECK(std::ranges::equal(
+      first->parameters, second->parameters, {}, [](auto& p) { return p.first; },
+      [](auto& p) { return p.first; }));
   ONEPIECE_CHECK(first->artifacts.size() == second->artifacts.size());
   for (std::size_t i = 0; i < first->artifacts.size(); ++i) {
     const Artifact& a = first->artifacts[i];
     const Artifact& b = second->artifacts[i];
-    ONEPIECE_CHECK(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.data.text() == b.data.text());
+    ONEPIECE_CHECK(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape &&
+                   a.data.text() == b.data.text());
   }
 }
 

@@ -1,5 +1,5 @@
-// ParseSafetensors of any bytes. What it accepts must keep its promise: the tensors lie inside the file and fill the
-// data without gap or overlap.
+// ParseSafetensors of any bytes. What it accepts must keep its promise: the tensors lie inside the
+// file and fill the data without gap or overlap.
 #include <cstdint>
 
 #include "cluster/base/check.h"

@@ -7,8 +7,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   google::protobuf::FileDescriptorProto message;
-  const absl::Status status =
-      onepiece::config::ParseYaml({reinterpret_cast<const char*>(data), size}, "fuzz.yaml", &message);
+  const absl::Status status = onepiece::config::ParseYaml(
+      {reinterpret_cast<const char*>(data), size}, "fuzz.yaml", &message);
   // A refusal says where, and leaves nothing behind.
   ONEPIECE_CHECK(status.ok() || onepiece::base::GetReason(status).reason == "BAD_CONFIG");
   ONEPIECE_CHECK(status.ok() || onepiece::base::Message(status).starts_with("fuzz.yaml:"));

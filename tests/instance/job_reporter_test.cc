@@ -23,7 +23,8 @@ v1::UpdateJobRequest Failed() {
   return request;
 }
 
-// A database that records what it is told and can be made to be away, or to say that a job has ended.
+// A database that records what it is told and can be made to be away, or to say that a job has
+// ended.
 class FakeDatabase {
  public:
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request) {

@@ -69,7 +69,8 @@ class SupervisorTest : public QObject {
     QVERIFY(!fs::exists(dir_.State()));
     QVERIFY(fs::is_empty(dir_.RunDir()));
     const std::string ended = ReadFile(bin_ + "/ended");
-    QVERIFY2(ended.ends_with("nodemanager-1\n"), "the NodeManager goes last, so that the others can say goodbye");
+    QVERIFY2(ended.ends_with("nodemanager-1\n"),
+             "the NodeManager goes last, so that the others can say goodbye");
   }
 
   void Start_ProcessDies_TellsItsLastWordsAndStopsTheRest() {
@@ -79,7 +80,8 @@ class SupervisorTest : public QObject {
     const absl::Status started = supervisor.Start();
     QCOMPARE(base::GetReason(started).reason, std::string("START_FAILED"));
     const std::string message = base::Message(started);
-    QVERIFY2(message.find("proxy-1 ended with exit code 3: the port is taken") != std::string::npos, message.c_str());
+    QVERIFY2(message.find("proxy-1 ended with exit code 3: the port is taken") != std::string::npos,
+             message.c_str());
     QVERIFY(!fs::exists(dir_.State()));
     QVERIFY2(waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "children are left");
   }
@@ -108,12 +110,15 @@ class SupervisorTest : public QObject {
     SupervisorSignals signals;
     SupervisorOptions options = Options();
     options.readiness = [this](const auto&) -> absl::StatusOr<Readiness> {
-      return Readiness{{}, {{Record(State(), "instance-decode-1").process.pid, "loading failed: no such model"}}};
+      return Readiness{
+          {},
+          {{Record(State(), "instance-decode-1").process.pid, "loading failed: no such model"}}};
     };
     Supervisor supervisor(options, signals);
     const absl::Status started = supervisor.Start();
     QCOMPARE(base::GetReason(started).reason, std::string("START_FAILED"));
-    QVERIFY(base::Message(started).find("instance-decode-1: loading failed: no such model") != std::string::npos);
+    QVERIFY(base::Message(started).find("instance-decode-1: loading failed: no such model") !=
+            std::string::npos);
   }
 
   void Stop_StubbornProcess_IsKilled() {
@@ -150,8 +155,10 @@ class SupervisorTest : public QObject {
     tester.join();
     QVERIFY(proxy_again);
     QVERIFY(manager_again);
-    QCOMPARE(Record(supervisor.state(), "nodemanager-1").address, Record(before, "nodemanager-1").address);
-    QVERIFY(Record(supervisor.state(), "nodemanager-1").process.pid != Record(before, "nodemanager-1").process.pid);
+    QCOMPARE(Record(supervisor.state(), "nodemanager-1").address,
+             Record(before, "nodemanager-1").address);
+    QVERIFY(Record(supervisor.state(), "nodemanager-1").process.pid !=
+            Record(before, "nodemanager-1").process.pid);
   }
 
   void KilledSupervisor_TakesItsProcessesAlong_AndCleanUpRemovesTheRest() {
@@ -223,7 +230,8 @@ class SupervisorTest : public QObject {
 
   void LastComplaint_PrefersErrorsAndReadsPlainText() {
     const std::string path = temp_->path().toStdString() + "/log";
-    std::ofstream(path) << "{\"level\":\"error\",\"message\":\"bad\"}\n{\"level\":\"info\",\"message\":\"bye\"}\n";
+    std::ofstream(path)
+        << "{\"level\":\"error\",\"message\":\"bad\"}\n{\"level\":\"info\",\"message\":\"bye\"}\n";
     QCOMPARE(LastComplaint(path), std::string("bad"));
     std::ofstream(path) << "first\nlast\n";
     QCOMPARE(LastComplaint(path), std::string("last"));
@@ -246,7 +254,9 @@ class SupervisorTest : public QObject {
     return {};
   }
 
-  void Behave(const std::string& node, const std::string& how) { std::ofstream(bin_ + "/behaviour." + node) << how; }
+  void Behave(const std::string& node, const std::string& how) {
+    std::ofstream(bin_ + "/behaviour." + node) << how;
+  }
 
   SupervisorOptions Options() {
     v1::LocalClusterConfig config;

@@ -1,4 +1,5 @@
-// Messages that no Encode made. Checksums are made right again after each change, so that the checks behind them run.
+// Messages that no Encode made. Checksums are made right again after each change, so that the
+// checks behind them run.
 #include <QtTest>
 #include <cstring>
 #include <functional>
@@ -18,10 +19,12 @@ std::vector<std::byte> SmallMessage() {
   message.header.app = "a";
   message.parameters = {{"p", std::int64_t{1}}};
   message.artifacts.push_back(BytesArtifact("x", "text/plain", "hello"));
-  message.artifacts.push_back({"t", DType::kF32, {2}, "", Buffer::FromString(std::string(8, '\1'))});
+  message.artifacts.push_back(
+      {"t", DType::kF32, {2}, "", Buffer::FromString(std::string(8, '\1'))});
   const auto encoded = Encode(message);
   std::vector<std::byte> bytes;
-  for (const Piece& piece : encoded->pieces) bytes.insert(bytes.end(), piece.bytes.begin(), piece.bytes.end());
+  for (const Piece& piece : encoded->pieces)
+    bytes.insert(bytes.end(), piece.bytes.begin(), piece.bytes.end());
   return bytes;
 }
 
@@ -50,7 +53,8 @@ std::vector<std::byte> Seal(WireHeader header, std::span<const std::byte> payloa
   return bytes;
 }
 
-// SmallMessage() with the table that `change` makes of its own. The offsets that `change` sees fit the changed table.
+// SmallMessage() with the table that `change` makes of its own. The offsets that `change` sees fit
+// the changed table.
 std::vector<std::byte> WithTable(const std::function<void(v1::ArtifactTable&)>& change) {
   const std::vector<std::byte> valid = SmallMessage();
   WireHeader header = ReadWire(valid);
@@ -164,18 +168,21 @@ class HostileTest : public QObject {
     ExpectMalformed(DecodeCopy(longer, Checksum::kVerify).status(), "its header says");
     longer.assign(payload.begin(), payload.end());
     longer.push_back(std::byte{0});
-    ExpectMalformed(DecodeCopy(Seal(ReadWire(valid), longer), Checksum::kVerify).status(), "bytes after its end");
+    ExpectMalformed(DecodeCopy(Seal(ReadWire(valid), longer), Checksum::kVerify).status(),
+                    "bytes after its end");
   }
 
   void Decode_RefusesTablesThatLie() {
-    const auto expect = [&](const char* what, const std::function<void(v1::ArtifactTable&)>& change) {
+    const auto expect = [&](const char* what,
+                            const std::function<void(v1::ArtifactTable&)>& change) {
       ExpectMalformed(DecodeCopy(WithTable(change), Checksum::kVerify).status(), what);
     };
     const auto first = [](v1::ArtifactTable& table) { return table.mutable_artifacts(0); };
     const auto second = [](v1::ArtifactTable& table) { return table.mutable_artifacts(1); };
     QVERIFY(DecodeCopy(WithTable([](auto&) {}), Checksum::kVerify).ok());
     expect("is not where it must be", [&](auto& t) { second(t)->set_offset(first(t)->offset()); });
-    expect("is not where it must be", [&](auto& t) { second(t)->set_offset(second(t)->offset() + 4); });
+    expect("is not where it must be",
+           [&](auto& t) { second(t)->set_offset(second(t)->offset() + 4); });
     expect("is not where it must be", [&](auto& t) { first(t)->set_offset(0); });
     expect("is not where it must be", [&](auto& t) { first(t)->set_offset(~0ULL); });
     expect("does not fit its shape", [&](auto& t) { second(t)->set_length(12); });
@@ -192,7 +199,8 @@ class HostileTest : public QObject {
     expect("negative dimension", [&](auto& t) { second(t)->set_shape(0, -2); });
     expect("unknown dtype", [&](auto& t) { second(t)->set_dtype(0); });
     expect("unknown dtype", [&](auto& t) { second(t)->set_dtype(263); });
-    expect("unknown layout", [&](auto& t) { second(t)->set_layout(static_cast<v1::ArtifactEntry::Layout>(9)); });
+    expect("unknown layout",
+           [&](auto& t) { second(t)->set_layout(static_cast<v1::ArtifactEntry::Layout>(9)); });
     expect("two artifacts", [&](auto& t) { second(t)->set_name("x"); });
     expect("not 1 to 64", [&](auto& t) { second(t)->clear_name(); });
     expect("is not UTF-8", [&](auto& t) { second(t)->set_name("\xff"); });
@@ -203,13 +211,15 @@ class HostileTest : public QObject {
     });
     expect("two parameters", [&](auto& t) { *t.add_parameters() = t.parameters(0); });
     expect("has no value", [&](auto& t) { t.mutable_parameters(0)->clear_value(); });
-    expect("not 1 to 64", [&](auto& t) { t.mutable_parameters(0)->set_name(std::string(65, 'p')); });
+    expect("not 1 to 64",
+           [&](auto& t) { t.mutable_parameters(0)->set_name(std::string(65, 'p')); });
   }
 
   void Decode_RefusesATableThatIsNoProtobuf() {
     WireHeader header = ReadWire(SmallMessage());
     const std::vector<std::byte> payload(header.table_bytes, std::byte{0xff});
-    ExpectMalformed(DecodeCopy(Seal(header, payload), Checksum::kVerify).status(), "unreadable table");
+    ExpectMalformed(DecodeCopy(Seal(header, payload), Checksum::kVerify).status(),
+                    "unreadable table");
   }
 };
 

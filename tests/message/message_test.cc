@@ -31,7 +31,8 @@ Message Example() {
   message.header.ingress_time = base::WallTime(base::Duration(1));
   message.header.deadline = base::WallTime(base::Duration(2));
   message.header.sent_time = base::WallTime(base::Duration(-3));
-  message.parameters = {{"steps", std::int64_t{-20}}, {"guidance", 5.5}, {"prompt", "красный"}, {"fast", true}};
+  message.parameters = {
+      {"steps", std::int64_t{-20}}, {"guidance", 5.5}, {"prompt", "красный"}, {"fast", true}};
   message.artifacts.push_back(
       {"latents", DType::kF32, {2, 3}, "", Buffer::FromString(std::string(24, '\x40'))});
   message.artifacts.push_back({"none", DType::kBF16, {0, 5}, "", {}});
@@ -59,7 +60,8 @@ void CompareMessages(const Message& got, const Message& want) {
     QVERIFY(got.artifacts[i].shape == want.artifacts[i].shape);
     QCOMPARE(got.artifacts[i].media_type, want.artifacts[i].media_type);
     QVERIFY(got.artifacts[i].data.text() == want.artifacts[i].data.text());
-    QCOMPARE(reinterpret_cast<std::uintptr_t>(got.artifacts[i].data.bytes().data()) % kArtifactAlignBytes,
+    QCOMPARE(reinterpret_cast<std::uintptr_t>(got.artifacts[i].data.bytes().data()) %
+                 kArtifactAlignBytes,
              std::uintptr_t{0});
   }
 }
@@ -107,7 +109,8 @@ class MessageTest : public QObject {
 
   void Decode_ReturnsWhatEncodeTook_ForRandomMessages() {
     const char* given = std::getenv("ONEPIECE_SEED");
-    const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
+    const std::uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
     qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
     std::mt19937_64 random(seed);
     for (int i = 0; i < 500; ++i) {
@@ -135,7 +138,8 @@ class MessageTest : public QObject {
     for (const std::size_t shift : {1, 8, 63}) {
       const auto memory = AllocateAligned(joined.size() + shift);
       std::ranges::copy(joined.bytes(), memory.get() + shift);
-      const auto decoded = Decode({memory, {memory.get() + shift, joined.size()}}, Checksum::kVerify);
+      const auto decoded =
+          Decode({memory, {memory.get() + shift, joined.size()}}, Checksum::kVerify);
       QVERIFY(decoded.ok());
       CompareMessages(*decoded, message);
     }
@@ -190,11 +194,12 @@ class MessageTest : public QObject {
   void Encode_RefusesWhatDoesNotFit_data() {
     QTest::addColumn<QString>("what");
     QTest::addColumn<int>("which");
-    const char* cases[] = {"app is not",          "stage is not",     "sender is not",      "not 1 to 64",
-                           "two artifacts",       "does not fit",     "negative dimension", "absurd shape",
-                           "8 dimensions",        "not one-dim",      "media type",         "256 artifacts",
-                           "256 parameters",      "not 1 to 64",      "is not UTF-8",       "larger than 1 MiB",
-                           "name is not UTF-8"};
+    const char* cases[] = {"app is not",         "stage is not",     "sender is not",
+                           "not 1 to 64",        "two artifacts",    "does not fit",
+                           "negative dimension", "absurd shape",     "8 dimensions",
+                           "not one-dim",        "media type",       "256 artifacts",
+                           "256 parameters",     "not 1 to 64",      "is not UTF-8",
+                           "larger than 1 MiB",  "name is not UTF-8"};
     for (int i = 0; i < static_cast<int>(std::size(cases)); ++i) {
       QTest::addRow("%d %s", i, cases[i]) << cases[i] << i;
     }
@@ -205,25 +210,57 @@ class MessageTest : public QObject {
     Message message = Example();
     Artifact& first = message.artifacts[0];
     switch (which) {
-      case 0: message.header.app = std::string(64, 'a'); break;
-      case 1: message.header.stage = std::string(1, '\xff'); break;
-      case 2: message.header.sender = std::string("a\0b", 3); break;
-      case 3: first.name.clear(); break;
-      case 4: first.name = "video"; break;
-      case 5: first.shape = {2, 4}; break;
-      case 6: first.shape = {-2, -3}; break;
-      case 7: first.shape = {std::int64_t{1} << 62, 4, 4}; break;
-      case 8: first.shape = {6, 1, 1, 1, 1, 1, 1, 1, 1}; break;
-      case 9: message.artifacts[2].shape = {10, 10}; break;
-      case 10: first.media_type = "a b"; break;
-      case 11: message.artifacts.resize(257, first); break;
+      case 0:
+        message.header.app = std::string(64, 'a');
+        break;
+      case 1:
+        message.header.stage = std::string(1, '\xff');
+        break;
+      case 2:
+        message.header.sender = std::string("a\0b", 3);
+        break;
+      case 3:
+        first.name.clear();
+        break;
+      case 4:
+        first.name = "video";
+        break;
+      case 5:
+        first.shape = {2, 4};
+        break;
+      case 6:
+        first.shape = {-2, -3};
+        break;
+      case 7:
+        first.shape = {std::int64_t{1} << 62, 4, 4};
+        break;
+      case 8:
+        first.shape = {6, 1, 1, 1, 1, 1, 1, 1, 1};
+        break;
+      case 9:
+        message.artifacts[2].shape = {10, 10};
+        break;
+      case 10:
+        first.media_type = "a b";
+        break;
+      case 11:
+        message.artifacts.resize(257, first);
+        break;
       case 12:
         for (int i = 0; i < 257; ++i) message.parameters[std::to_string(i)] = true;
         break;
-      case 13: message.parameters[std::string(65, 'p')] = true; break;
-      case 14: message.parameters["prompt"] = "\xc0\x80"; break;
-      case 15: message.parameters["prompt"] = std::string(1 << 20, 'p'); break;
-      case 16: first.name = std::string("a\0b", 3); break;
+      case 13:
+        message.parameters[std::string(65, 'p')] = true;
+        break;
+      case 14:
+        message.parameters["prompt"] = "\xc0\x80";
+        break;
+      case 15:
+        message.parameters["prompt"] = std::string(1 << 20, 'p');
+        break;
+      case 16:
+        first.name = std::string("a\0b", 3);
+        break;
     }
     const auto encoded = Encode(message);
     QVERIFY(absl::IsInvalidArgument(encoded.status()));

@@ -2,8 +2,8 @@
 
 #include <QtTest>
 #include <atomic>
-#include <optional>
 #include <mutex>
+#include <optional>
 
 #include "cluster/rpc/channel.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -53,7 +53,8 @@ absl::StatusOr<v1::ListSpansResponse> Ask(const std::string& address, const std:
   return Call(*stub, &v1::TelemetryService::Stub::ListSpans, request, seconds(10));
 }
 
-// Asks the standard health service (grpc.health.v1) about "": an empty request; the answer's field 1 is the state.
+// Asks the standard health service (grpc.health.v1) about "": an empty request; the answer's field
+// 1 is the state.
 std::optional<int> AskHealth(const std::string& address) {
   grpc::GenericStub stub(MakeChannel(address));
   grpc::ClientContext context;
@@ -63,7 +64,8 @@ std::optional<int> AskHealth(const std::string& address) {
   grpc::Status status;
   const grpc::Slice nothing;
   const grpc::ByteBuffer request(&nothing, 1);
-  const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
+  const auto call =
+      stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
   call->StartCall();
   call->Finish(&answer, &status, nullptr);
   void* tag = nullptr;
@@ -111,7 +113,8 @@ class ServerTest : public QObject {
     const auto status = second.Start().status();
     QVERIFY(absl::IsUnavailable(status));
     QCOMPARE(base::GetReason(status).reason, std::string("CANNOT_LISTEN"));
-    QCOMPARE(base::Message(status), "cannot listen on " + first.address() + ": Address already in use");
+    QCOMPARE(base::Message(status),
+             "cannot listen on " + first.address() + ": Address already in use");
   }
 
   void Start_RefusesAnAddressWithoutPort() {

@@ -11,7 +11,8 @@ class StatusTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void RoundTrip_KeepsCodeMessageAndReason() {
-    const auto sent = base::MakeError(absl::StatusCode::kNotFound, "UNKNOWN_APP", "no app 'x'", {{"app", "x"}});
+    const auto sent =
+        base::MakeError(absl::StatusCode::kNotFound, "UNKNOWN_APP", "no app 'x'", {{"app", "x"}});
     const absl::Status got = FromGrpc(ToGrpc(sent));
     QVERIFY(got.code() == absl::StatusCode::kNotFound);
     QCOMPARE(base::Message(got), std::string("no app 'x'"));
@@ -29,9 +30,10 @@ class StatusTest : public QObject {
 
   void ToGrpc_SaysWhenToRetryAndWhichFieldIsWrong() {
     google::rpc::Status details;
-    QVERIFY(details.ParseFromString(
-        ToGrpc(base::MakeError(absl::StatusCode::kResourceExhausted, "BUSY", "later", {{kRetryAfterMs, "1500"}}))
-            .error_details()));
+    QVERIFY(
+        details.ParseFromString(ToGrpc(base::MakeError(absl::StatusCode::kResourceExhausted, "BUSY",
+                                                       "later", {{kRetryAfterMs, "1500"}}))
+                                    .error_details()));
     QCOMPARE(details.details_size(), 2);
     google::rpc::ErrorInfo info;
     QVERIFY(details.details(0).UnpackTo(&info));
@@ -41,9 +43,10 @@ class StatusTest : public QObject {
     QCOMPARE(retry.retry_delay().seconds(), 1);
     QCOMPARE(retry.retry_delay().nanos(), 500'000'000);
 
-    QVERIFY(details.ParseFromString(
-        ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PARAMETER", "no", {{"field", "steps"}}))
-            .error_details()));
+    QVERIFY(
+        details.ParseFromString(ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument,
+                                                       "BAD_PARAMETER", "no", {{"field", "steps"}}))
+                                    .error_details()));
     google::rpc::BadRequest bad;
     QVERIFY(details.details(1).UnpackTo(&bad));
     QCOMPARE(bad.field_violations(0).field(), std::string("steps"));
@@ -51,17 +54,17 @@ class StatusTest : public QObject {
 
   void ToGrpc_LeavesOutARetryTimeThatIsNoNumber() {
     google::rpc::Status details;
-    QVERIFY(details.ParseFromString(
-        ToGrpc(base::MakeError(absl::StatusCode::kAborted, "BUSY", "later", {{kRetryAfterMs, "soon"}}))
-            .error_details()));
+    QVERIFY(details.ParseFromString(ToGrpc(base::MakeError(absl::StatusCode::kAborted, "BUSY",
+                                                           "later", {{kRetryAfterMs, "soon"}}))
+                                        .error_details()));
     QCOMPARE(details.details_size(), 1);
   }
 
   void ToGrpc_FitsInTrailersAndIsUtf8_WhateverTheErrorQuotes() {
     std::string quoted;
     while (quoted.size() < 100'000) quoted += "жук\xff";
-    const grpc::Status sent = ToGrpc(
-        base::MakeError(absl::StatusCode::kInvalidArgument, "BAD", quoted, {{"field", quoted}, {"more", quoted}}));
+    const grpc::Status sent = ToGrpc(base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD", quoted, {{"field", quoted}, {"more", quoted}}));
     QVERIFY(3 * sent.error_message().size() + 4 * sent.error_details().size() / 3 < 7900);
     google::rpc::Status details;
     QVERIFY(details.ParseFromString(sent.error_details()));

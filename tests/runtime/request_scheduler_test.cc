@@ -19,7 +19,8 @@ WorkItem Item(const base::Uid& uid, int priority = 0, std::uint32_t attempt = 0)
 
 struct Fixture {
   explicit Fixture(std::size_t max_queued = 64)
-      : scheduler({.max_queued = max_queued, .remembered = 8}, std::make_unique<IndividualMode>(), clock) {}
+      : scheduler({.max_queued = max_queued, .remembered = 8}, std::make_unique<IndividualMode>(),
+                  clock) {}
   std::optional<WorkItem> Pop() { return scheduler.Pop({}, clock.Now()); }
 
   base::ManualClock clock;

@@ -29,10 +29,11 @@ class ScriptedStage final : public sdk::Stage {
     ++script_.loads;
     return script_.load;
   }
-  absl::StatusOr<std::vector<message::Artifact>> Run(sdk::StageContext& context,
-                                                     const std::vector<message::Artifact>& inputs) override {
+  absl::StatusOr<std::vector<message::Artifact>> Run(
+      sdk::StageContext& context, const std::vector<message::Artifact>& inputs) override {
     if (script_.run) return script_.run(context);
-    return std::vector{message::BytesArtifact("out", "text/plain", std::string(inputs[0].data.text()) + "!")};
+    return std::vector{
+        message::BytesArtifact("out", "text/plain", std::string(inputs[0].data.text()) + "!")};
   }
   void Unload() override { ++script_.unloads; }
 
@@ -43,7 +44,9 @@ class ScriptedStage final : public sdk::Stage {
 class Recorder final : public WorkEvents {
  public:
   void Started(const WorkItem&) override { ++started; }
-  void Progressed(const WorkItem&, int step, int steps) override { progress.emplace_back(step, steps); }
+  void Progressed(const WorkItem&, int step, int steps) override {
+    progress.emplace_back(step, steps);
+  }
   void Finished(FinishedWork work) override {
     const std::lock_guard lock(mutex_);
     finished_.push_back(std::move(work));
@@ -70,14 +73,16 @@ class Recorder final : public WorkEvents {
 
 struct Fixture {
   TaskManager::StageSource Source() {
-    return [this](const std::string& plugin, const std::string&) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
+    return [this](const std::string& plugin,
+                  const std::string&) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
       if (plugin == "missing") return absl::NotFoundError("no plug-in 'missing'");
       return std::make_unique<ScriptedStage>(script);
     };
   }
   bool WaitFor(TaskState state) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kSoon, [&] { return !states.empty() && states.back().first == state; });
+    return changed.wait_for(lock, kSoon,
+                            [&] { return !states.empty() && states.back().first == state; });
   }
   WorkItem Item(bool with_input = true) {
     WorkItem item;
@@ -137,8 +142,10 @@ class TaskManagerTest : public QObject {
   void Assign_ReportsWhyLoadingFailed_data() {
     QTest::addColumn<QString>("plugin");
     QTest::addColumn<QString>("message");
-    QTest::newRow("no such plug-in") << "missing" << "no plug-in 'missing'";
-    QTest::newRow("weights do not fit") << "p" << "bad weights";
+    QTest::newRow("no such plug-in") << "missing"
+                                     << "no plug-in 'missing'";
+    QTest::newRow("weights do not fit") << "p"
+                                        << "bad weights";
   }
   void Assign_ReportsWhyLoadingFailed() {
     QFETCH(QString, plugin);
@@ -154,7 +161,8 @@ class TaskManagerTest : public QObject {
     Fixture f;
     std::promise<void> first_step;
     std::promise<void> go_on;
-    f.script.run = [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
+    f.script.run =
+        [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
       ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 3));
       first_step.set_value();
       go_on.get_future().wait();
@@ -187,7 +195,8 @@ class TaskManagerTest : public QObject {
     Fixture f;
     f.manager.Assign(Echo());
     f.scheduler.Push(f.Item(/*with_input=*/false));
-    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("MISSING_ARTIFACT"));
+    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason,
+             std::string("MISSING_ARTIFACT"));
   }
 
   void Run_SurvivesAStageThatThrowsOrForgetsItsOutput() {
@@ -200,7 +209,8 @@ class TaskManagerTest : public QObject {
     QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("STAGE_FAILED"));
     f.script.run = [](sdk::StageContext&) { return std::vector<message::Artifact>{}; };
     f.scheduler.Push(f.Item());
-    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("MISSING_ARTIFACT"));
+    QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason,
+             std::string("MISSING_ARTIFACT"));
   }
 
   void Workers_ShareTheQueue() {
@@ -255,10 +265,12 @@ class TaskManagerTest : public QObject {
   void FusedPipeline_PassesOutputsOnAndReportsStages() {
     Fixture f;
     int calls = 0;
-    f.script.run = [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
+    f.script.run =
+        [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
       ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 1));
       ++calls;
-      return std::vector{message::BytesArtifact("out", "", "a"), message::BytesArtifact("in", "", "b")};
+      return std::vector{message::BytesArtifact("out", "", "a"),
+                         message::BytesArtifact("in", "", "b")};
     };
     auto stages = FusedPipeline::Load({Echo()}, f.Source());
     QVERIFY(stages.ok());

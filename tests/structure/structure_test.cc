@@ -1,4 +1,5 @@
-// The shape of the tree: which folder may include which, where vendor headers may appear, and how long files get.
+// The shape of the tree: which folder may include which, where vendor headers may appear, and how
+// long files get.
 #include <QDirIterator>
 #include <QFile>
 #include <QMap>
@@ -9,8 +10,9 @@
 namespace onepiece {
 namespace {
 
-// A folder may include itself and the folders listed here (docs/architecture.md has the picture). `proto` stands for
-// generated code. A folder that is not listed is an error: the table grows with the tree.
+// A folder may include itself and the folders listed here (docs/architecture.md has the picture).
+// `proto` stands for generated code. A folder that is not listed is an error: the table grows with
+// the tree.
 const QMap<QString, QStringList>& AllowedIncludes() {
   static const QMap<QString, QStringList> allowed = {
       {"cluster/base", {}},
@@ -21,37 +23,40 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"cluster/workflow", {"cluster/base", "cluster/message", "cluster/config", "proto"}},
       {"cluster/rpc", {"cluster/base", "proto"}},
       {"cluster/telemetry", {"cluster/base", "cluster/rpc", "proto"}},
-      {"cluster/service", {"cluster/base", "cluster/config", "cluster/rpc", "cluster/telemetry", "proto"}},
+      {"cluster/service",
+       {"cluster/base", "cluster/config", "cluster/rpc", "cluster/telemetry", "proto"}},
       {"cluster/job", {"cluster/base", "proto"}},
       {"cluster/node",
-       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc", "cluster/telemetry",
-        "proto"}},
+       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc",
+        "cluster/telemetry", "proto"}},
       {"cluster/proxy",
-       {"cluster/base", "cluster/fabric", "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
-        "cluster/service", "cluster/job", "cluster/node", "proto"}},
+       {"cluster/base", "cluster/fabric", "cluster/message", "cluster/workflow", "cluster/rpc",
+        "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "proto"}},
       {"cluster/database",
-       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc", "cluster/telemetry",
-        "cluster/service", "cluster/job", "cluster/node", "proto"}},
+       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc",
+        "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "proto"}},
       {"cluster/client", {"cluster/base", "cluster/rpc", "proto"}},
       {"cluster/local",
-       {"cluster/base", "cluster/config", "cluster/fabric", "cluster/client", "cluster/service", "proto"}},
+       {"cluster/base", "cluster/config", "cluster/fabric", "cluster/client", "cluster/service",
+        "proto"}},
       {"cluster/cli",
-       {"cluster/base", "cluster/config", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/workflow",
-        "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node", "cluster/client", "cluster/local", "stages/sdk",
-        "stages/runtime", "proto"}},
+       {"cluster/base", "cluster/config", "cluster/fabric", "cluster/ring", "cluster/message",
+        "cluster/workflow", "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node",
+        "cluster/client", "cluster/local", "stages/sdk", "stages/runtime", "proto"}},
       {"nodemanager/state", {"cluster/base", "proto"}},
       {"nodemanager/assignment", {"nodemanager/state", "cluster/base", "proto"}},
       {"nodemanager/service",
-       {"nodemanager/state", "nodemanager/assignment", "cluster/base", "cluster/config", "cluster/workflow",
-        "cluster/rpc", "cluster/telemetry", "cluster/service", "proto"}},
+       {"nodemanager/state", "nodemanager/assignment", "cluster/base", "cluster/config",
+        "cluster/workflow", "cluster/rpc", "cluster/telemetry", "cluster/service", "proto"}},
       {"stages/sdk", {"cluster/base", "cluster/message"}},
       {"stages/runtime", {"stages/sdk", "cluster/base", "cluster/message"}},
       {"stages/media", {"cluster/base"}},
       {"stages/tensor", {"stages/sdk", "cluster/base", "cluster/message"}},
-      {"stages/wan", {"stages/sdk", "stages/tensor", "stages/media", "cluster/base", "cluster/message"}},
+      {"stages/wan",
+       {"stages/sdk", "stages/tensor", "stages/media", "cluster/base", "cluster/message"}},
       {"stages/instance",
-       {"stages/sdk", "stages/runtime", "cluster/base", "cluster/fabric", "cluster/message", "cluster/rpc",
-        "cluster/telemetry", "cluster/service", "cluster/node", "proto"}},
+       {"stages/sdk", "stages/runtime", "cluster/base", "cluster/fabric", "cluster/message",
+        "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node", "proto"}},
   };
   return allowed;
 }
@@ -78,7 +83,9 @@ struct Source {
 };
 
 QString FolderOf(const QString& path) {
-  if (path.startsWith("google/rpc/") || path.startsWith("onepiece/v1/") || path.startsWith("proto/")) return "proto";
+  if (path.startsWith("google/rpc/") || path.startsWith("onepiece/v1/") ||
+      path.startsWith("proto/"))
+    return "proto";
   return path.section('/', 0, 1);
 }
 
@@ -86,7 +93,8 @@ QVector<Source> Sources(const QStringList& roots) {
   const QDir top(ONEPIECE_SOURCE_DIR);
   QVector<Source> sources;
   for (const QString& root : roots) {
-    QDirIterator files(top.filePath(root), {"*.h", "*.cc", "*.cu"}, QDir::Files, QDirIterator::Subdirectories);
+    QDirIterator files(top.filePath(root), {"*.h", "*.cc", "*.cu"}, QDir::Files,
+                       QDirIterator::Subdirectories);
     while (files.hasNext()) {
       QFile file(files.next());
       if (!file.open(QIODevice::ReadOnly)) continue;
@@ -145,7 +153,8 @@ class StructureTest : public QObject {
       moved = false;
       for (const QString& folder : left.keys()) {
         const QStringList& needs = left[folder];
-        if (!std::all_of(needs.begin(), needs.end(), [&](const QString& need) { return done.contains(need); })) {
+        if (!std::all_of(needs.begin(), needs.end(),
+                         [&](const QString& need) { return done.contains(need); })) {
           continue;
         }
         done.insert(folder);
@@ -166,8 +175,9 @@ class StructureTest : public QObject {
         for (auto door = VendorDoors().begin(); door != VendorDoors().end(); ++door) {
           if (!match.captured(1).startsWith(door.key())) continue;
           const auto& places = door.value();
-          if (!std::any_of(places.begin(), places.end(),
-                           [&](const QString& place) { return source.path.startsWith(place + '/'); })) {
+          if (!std::any_of(places.begin(), places.end(), [&](const QString& place) {
+                return source.path.startsWith(place + '/');
+              })) {
             broken << source.path + " includes " + match.captured(1);
           }
         }
@@ -181,14 +191,18 @@ class StructureTest : public QObject {
     for (const Source& source : sources_ + Sources({"tests"})) {
       const int cap = source.path.endsWith(".h") ? 400 : 800;
       if (source.lines.size() - 1 > cap) {
-        broken << QString("%1 has %2 lines, cap %3").arg(source.path).arg(source.lines.size() - 1).arg(cap);
+        broken << QString("%1 has %2 lines, cap %3")
+                      .arg(source.path)
+                      .arg(source.lines.size() - 1)
+                      .arg(cap);
       }
     }
     QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
   }
 
   void Tests_DoNotSleep() {
-    static const QRegularExpression sleep("sleep_for|sleep_until|usleep\\(|QTest::qSleep|QTest::qWait\\(");
+    static const QRegularExpression sleep(
+        "sleep_for|sleep_until|usleep\\(|QTest::qSleep|QTest::qWait\\(");
     QStringList broken;
     for (const Source& source : Sources({"tests"})) {
       if (source.folder == "tests/structure") continue;

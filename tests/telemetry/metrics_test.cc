@@ -47,7 +47,8 @@ class MetricsTest : public QObject {
     QVERIFY(text.contains("onepiece_hop_seconds_bucket{le=\"0.25\"} 1"));
     QVERIFY(text.contains("onepiece_build_info{"));
     QVERIFY(text.contains("role=\"proxy\""));
-    for (const char* name : {"start_time_seconds", "cpu_seconds_total", "resident_memory_bytes", "open_fds"}) {
+    for (const char* name :
+         {"start_time_seconds", "cpu_seconds_total", "resident_memory_bytes", "open_fds"}) {
       const qsizetype at = text.indexOf(QByteArray("\nonepiece_process_") + name + ' ');
       QVERIFY2(at >= 0, name);
       const QByteArray line = text.mid(at + 1, text.indexOf('\n', at + 1) - at - 1);
@@ -57,7 +58,8 @@ class MetricsTest : public QObject {
 
   void Serve_SatisfiesPromtool() {
     const QString promtool = QStandardPaths::findExecutable("promtool");
-    if (promtool.isEmpty()) QSKIP("promtool is missing: install the package prometheus to run this test");
+    if (promtool.isEmpty())
+      QSKIP("promtool is missing: install the package prometheus to run this test");
     Metrics metrics("proxy", "proxy-1");
     metrics.Counter("onepiece_jobs_total", "Jobs", {{"outcome", "accepted"}}).Increment();
     metrics.Histogram("onepiece_hop_seconds", "Time of a hop", DurationBuckets()).Observe(0.2);
@@ -95,10 +97,12 @@ class MetricsTest : public QObject {
     Metrics metrics("proxy", "proxy-1");
     std::set<prometheus::Counter*> distinct;
     for (std::size_t i = 0; i < 10 * kMaxLabelSets; ++i) {
-      distinct.insert(&metrics.Counter("onepiece_jobs_total", "Jobs", {{"app", std::to_string(i)}}));
+      distinct.insert(
+          &metrics.Counter("onepiece_jobs_total", "Jobs", {{"app", std::to_string(i)}}));
     }
     QCOMPARE(distinct.size(), kMaxLabelSets + 1);
-    QCOMPARE(distinct.count(&metrics.Counter("onepiece_jobs_total", "Jobs", {{"app", "other"}})), std::size_t{1});
+    QCOMPARE(distinct.count(&metrics.Counter("onepiece_jobs_total", "Jobs", {{"app", "other"}})),
+             std::size_t{1});
   }
 
   void RaiseTo_NeverLowersACounter() {

@@ -13,7 +13,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-v1::Span MakeSpan(const char* node, const char* stage, const char* operation, std::int64_t start, std::int64_t end) {
+v1::Span MakeSpan(const char* node, const char* stage, const char* operation, std::int64_t start,
+                  std::int64_t end) {
   v1::Span span;
   span.set_node(node);
   span.set_stage(stage);
@@ -73,7 +74,8 @@ class SpansTest : public QObject {
   void Record_BoundsAttributes() {
     Spans spans("n");
     v1::Span span;
-    for (int i = 0; i < 100; ++i) (*span.mutable_attributes())[std::to_string(i)] = std::string(10'000, 'x');
+    for (int i = 0; i < 100; ++i)
+      (*span.mutable_attributes())[std::to_string(i)] = std::string(10'000, 'x');
     const auto uid = base::Uid::GenerateRandom();
     spans.Record(uid, std::move(span));
     QVERIFY(spans.Find(uid)[0].ByteSizeLong() < 16 * 300);
@@ -116,13 +118,15 @@ class SpansTest : public QObject {
   }
 
   void WriteChromeTrace_HasOneProcessPerNodeAndMicroseconds() {
-    const std::vector<v1::Span> spans = {MakeSpan("proxy-1", "", "submit", 1'000'000, 3'500'000),
-                                         MakeSpan("instance-1", "decode", "compute", 2'000'000, 2'000'500)};
+    const std::vector<v1::Span> spans = {
+        MakeSpan("proxy-1", "", "submit", 1'000'000, 3'500'000),
+        MakeSpan("instance-1", "decode", "compute", 2'000'000, 2'000'500)};
     const auto trace = nlohmann::json::parse(WriteChromeTrace(spans));
     std::map<std::string, int> process_of;
     std::map<std::string, nlohmann::json> event_of;
     for (const auto& event : trace.at("traceEvents")) {
-      if (event.at("name") == "process_name") process_of[event.at("args").at("name")] = event.at("pid");
+      if (event.at("name") == "process_name")
+        process_of[event.at("args").at("name")] = event.at("pid");
       if (event.at("ph") == "X") event_of[event.at("name")] = event;
     }
     QCOMPARE(process_of.size(), std::size_t{2});

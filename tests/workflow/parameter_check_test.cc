@@ -11,15 +11,37 @@ namespace {
 
 v1::Workflow Schema() {
   v1::Workflow workflow;
-  const bool parsed = google::protobuf::TextFormat::ParseFromString(R"pb(
-      app_id: "app"
-      parameters { name: "prompt" type: STRING required: true max_bytes: 16 }
-      parameters { name: "format" type: STRING default_value: "mp4" allowed_values: "mp4" allowed_values: "png" }
-      parameters { name: "width" type: INTEGER default_value: "64" minimum: 16 maximum: 512 multiple_of: 16 }
-      parameters { name: "num_frames" type: INTEGER default_value: "9" minimum: 1 maximum: 81
-                   multiple_of: 4 multiple_offset: 1 }
-      parameters { name: "guidance" type: NUMBER default_value: "5.5" minimum: 0 maximum: 30 }
-      parameters { name: "loop" type: BOOLEAN default_value: "true" })pb", &workflow);
+  const bool parsed = google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        app_id: "app"
+        parameters { name: "prompt" type: STRING required: true max_bytes: 16 }
+        parameters {
+          name: "format"
+          type: STRING
+          default_value: "mp4"
+          allowed_values: "mp4"
+          allowed_values: "png"
+        }
+        parameters {
+          name: "width"
+          type: INTEGER
+          default_value: "64"
+          minimum: 16
+          maximum: 512
+          multiple_of: 16
+        }
+        parameters {
+          name: "num_frames"
+          type: INTEGER
+          default_value: "9"
+          minimum: 1
+          maximum: 81
+          multiple_of: 4
+          multiple_offset: 1
+        }
+        parameters { name: "guidance" type: NUMBER default_value: "5.5" minimum: 0 maximum: 30 }
+        parameters { name: "loop" type: BOOLEAN default_value: "true" })pb",
+      &workflow);
   Q_ASSERT(parsed);
   return workflow;
 }
@@ -36,7 +58,8 @@ google::protobuf::Value Number(double number) {
   return value;
 }
 
-google::protobuf::Struct WithPrompt(const std::string& name = "", const google::protobuf::Value& value = {}) {
+google::protobuf::Struct WithPrompt(const std::string& name = "",
+                                    const google::protobuf::Value& value = {}) {
   google::protobuf::Struct given;
   (*given.mutable_fields())["prompt"] = Text("a red star");
   if (!name.empty()) (*given.mutable_fields())[name] = value;
@@ -77,14 +100,16 @@ class ParameterCheckTest : public QObject {
     QTest::newRow("broken UTF-8") << "prompt" << QByteArray("\xff\xfe") << none << "UTF-8";
     QTest::newRow("number for a string") << "prompt" << QByteArray() << 3.0 << "must be a string";
     QTest::newRow("value not allowed") << "format" << QByteArray("gif") << none << "mp4, png";
-    QTest::newRow("string for a number") << "width" << QByteArray("64") << none << "must be a number";
+    QTest::newRow("string for a number")
+        << "width" << QByteArray("64") << none << "must be a number";
     QTest::newRow("not a multiple") << "width" << QByteArray() << 65.0 << "multiple of 16";
     QTest::newRow("absurd size") << "width" << QByteArray() << 1e9 << "16 to 512";
     QTest::newRow("fraction") << "width" << QByteArray() << 64.5 << "integer";
     QTest::newRow("infinite") << "width" << QByteArray() << infinite << "finite";
     QTest::newRow("wrong frames") << "num_frames" << QByteArray() << 8.0 << "multiple of 4 plus 1";
     QTest::newRow("negative") << "guidance" << QByteArray() << -1.0 << "0 to 30";
-    QTest::newRow("string for a boolean") << "loop" << QByteArray("true") << none << "true or false";
+    QTest::newRow("string for a boolean")
+        << "loop" << QByteArray("true") << none << "true or false";
     QTest::newRow("unknown name") << "stepz" << QByteArray() << 3.0 << "not a parameter of app";
   }
   void Refused_WithTheFieldAndTheReason() {

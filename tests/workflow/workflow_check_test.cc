@@ -16,7 +16,8 @@ class WorkflowCheckTest : public QObject {
           "stages[0].min_instances", "parameters[1].name", "parameters[0].type",
           "parameters[0].default_value", "parameters[0].default_value",
           "parameters[0].default_value", "parameters[0].max_bytes", "default_deadline_s",
-          "parameters[0].minimum", "parameters[0].default_value", "parameters[0].default_value"}) {
+          "parameters[0].minimum", "parameters[0].default_value", "parameters[0].default_value",
+          "parameters[0].multiple_offset", "parameters[0].default_value"}) {
       QTest::addRow("%d %s", change, field) << field << change;
       ++change;
     }
@@ -83,8 +84,15 @@ class WorkflowCheckTest : public QObject {
       case 14:
         steps.set_default_value("");
         break;
-      default:
+      case 15:
         steps.set_required(true);
+        break;
+      case 16:
+        steps.set_multiple_of(4);
+        steps.set_multiple_offset(4);
+        break;
+      default:
+        steps.set_default_value("-9223372036854775808");
     }
     const absl::Status status = CheckWorkflow(workflow);
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
