@@ -225,7 +225,14 @@ absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>
   return absl::OkStatus();
 }
 
+// 2200-01-01: times beyond it, and before 1970, are nonsense that arithmetic shall never see.
+constexpr std::int64_t kLatestUnixNs = 7'258'118'400'000'000'000;
+
 absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
+  for (const std::int64_t unix_ns :
+       {wire.ingress_unix_ns, wire.deadline_unix_ns, wire.sent_unix_ns}) {
+    if (unix_ns < 0 || unix_ns > kLatestUnixNs) return Malformed("a time is out of range");
+  }
   const auto time = [](std::int64_t unix_ns) { return base::WallTime(base::Duration(unix_ns)); };
   header.kind = static_cast<Kind>(wire.kind);
   header.uid = base::Uid(wire.uid);

@@ -3,6 +3,7 @@
 #include <QtTest>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <random>
 
 #include "cluster/base/crc32c.h"
@@ -30,7 +31,7 @@ Message Example() {
   message.header.routing_epoch = 1ULL << 60;
   message.header.ingress_time = base::WallTime(base::Duration(1));
   message.header.deadline = base::WallTime(base::Duration(2));
-  message.header.sent_time = base::WallTime(base::Duration(-3));
+  message.header.sent_time = base::WallTime(base::Duration(3));
   message.parameters = {
       {"steps", std::int64_t{-20}}, {"guidance", 5.5}, {"prompt", "красный"}, {"fast", true}};
   message.artifacts.push_back(
@@ -129,6 +130,18 @@ class MessageTest : public QObject {
     const auto decoded = Decode(Join(*encoded), Checksum::kVerify);
     QVERIFY(decoded.ok());
     CompareMessages(*decoded, Message());
+  }
+
+  void Decode_RefusesTimesOutOfRange() {
+    for (const std::int64_t unix_ns :
+         {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+      Message message = Example();
+      message.header.deadline = base::WallTime(base::Duration(unix_ns));
+      const auto encoded = Encode(message);
+      QVERIFY(encoded.ok());
+      const auto decoded = Decode(Join(*encoded), Checksum::kVerify);
+      QCOMPARE(base::GetReason(decoded.status()).reason, std::string("MALFORMED_MESSAGE"));
+    }
   }
 
   void Decode_AlignsBytesThatAreNot() {
