@@ -23,6 +23,12 @@ absl::Status JobUnknown(const std::string& uid) {
                          {{"uid", uid}});
 }
 
+// "deleted" tells the reader that no other database knows better, whatever it has not heard yet.
+absl::Status JobDeleted(const std::string& uid) {
+  return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "no job " + uid,
+                         {{"uid", uid}, {"deleted", "true"}});
+}
+
 absl::StatusOr<base::Uid> ParseUid(const std::string& text) {
   const auto uid = base::Uid::Parse(text);
   if (!uid.has_value()) {
@@ -215,7 +221,7 @@ absl::StatusOr<JobRecord> JobStore::Get(const std::string& uid) const {
   const absl::StatusOr<base::Uid> found = Locate(uid);
   if (!found.ok()) return found.status();
   const Entry& entry = entries_.at(*found);
-  if (entry.record.deleted()) return JobUnknown(uid);
+  if (entry.record.deleted()) return JobDeleted(uid);
   JobRecord record = entry.record;
   record.set_has_bytes(entry.result != nullptr);
   return record;
@@ -280,7 +286,8 @@ absl::StatusOr<JobStore::Revision> JobStore::WaitForChange(const std::string& ui
                                  : absl::DeadlineExceededError("the job did not change in time");
   }
   const Entry* entry = entry_now();
-  if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid);
+  if (entry == nullptr) return JobUnknown(uid);
+  if (entry->record.deleted()) return JobDeleted(uid);
   return Revision{job::PublicJob(entry->record), entry->revision};
 }
 

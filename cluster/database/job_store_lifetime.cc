@@ -24,7 +24,8 @@ absl::Status NotFetchable(std::string_view reason, const JobRecord& record, std:
 absl::Status JobStore::CheckFetchable(const JobRecord& record) const {
   if (record.deleted()) {
     return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN",
-                           "no job " + record.job().uid(), {{"uid", record.job().uid()}});
+                           "no job " + record.job().uid(),
+                           {{"uid", record.job().uid()}, {"deleted", "true"}});
   }
   if (record.job().result().fetched()) {
     return NotFetchable("RESULT_FETCHED", record, "was fetched and its result purged");

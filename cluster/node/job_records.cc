@@ -49,6 +49,8 @@ struct Misses {
   /// True when `status` is a reason to ask the next database.
   bool Take(const absl::Status& status) {
     if (IsAway(status)) return away = status, true;
+    // A tombstone is an answer: the next database may not have heard of the deletion yet.
+    if (base::GetReason(status).metadata.contains("deleted")) return false;
     if (absl::IsNotFound(status)) return not_found = status, true;
     return false;
   }
