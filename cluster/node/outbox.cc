@@ -32,6 +32,9 @@ struct Link {
   explicit Link(v1::Endpoint consumer) : endpoint(std::move(consumer)) {}
 
   const v1::Endpoint endpoint;
+  /// Of this link alone: being admitted again fences the producer admitted before under the same
+  /// id, and another link to the same ring may have a send under way.
+  const std::uint64_t producer_id = base::RandomU64();
   std::timed_mutex mutex;
   // Guarded by mutex.
   std::unique_ptr<v1::RingService::Stub> stub;
@@ -62,6 +65,7 @@ class RingOutbox final : public Outbox {
     std::uint64_t id = 0;
     base::Duration encode{};
     base::MonotonicTime deadline;
+    base::MonotonicTime patience;  // Never later than the deadline.
     Backoff backoff;
     // What the attempts met.
     bool any_candidate = false, any_busy = false;
@@ -75,8 +79,8 @@ class RingOutbox final : public Outbox {
   absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
   absl::Status OpenProducer(Link& link);
   void CountRoundTrips(Link& link);
-  std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint, const Routing& routing);
-  bool Pause(Delivery& delivery);
+  std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint);
+  bool Pause(Delivery& delivery, base::MonotonicTime limit);
   absl::Status GiveUp(const Delivery& delivery) const;
   absl::StatusOr<Delivered> Run(Delivery& delivery, const Target& target);
   void Note(const Delivery& delivery, base::WallTime start,
@@ -86,7 +90,6 @@ class RingOutbox final : public Outbox {
   fabric::Fabric& fabric_;
   const OutboxOptions options_;
   base::Clock& clock_;
-  const std::uint64_t producer_id_ = base::RandomU64();
   std::atomic<std::uint64_t> next_message_id_{1};
   std::atomic<std::uint64_t> next_start_{0};
   std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
@@ -107,6 +110,9 @@ absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message, c
   Delivery delivery{.message = message,
                     .encoded = {},
                     .deadline = deadline,
+                    .patience = target.patience < deadline - clock_.Now()
+                                    ? clock_.Now() + target.patience
+                                    : deadline,
                     .backoff = Backoff(options_.backoff_min, options_.backoff_max)};
   delivery.message.header.sender = options_.node_id;
   const base::WallTime start = clock_.WallNow();
@@ -126,7 +132,7 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Target& targ
       sent_bytes_ += delivery.encoded.total_bytes;
       return Delivered{*taker, delivery.message.header.attempt, delivery.encode};
     }
-    if (!Pause(delivery)) return GiveUp(delivery);
+    if (!Pause(delivery, delivery.patience)) return GiveUp(delivery);
   }
 }
 
@@ -150,7 +156,7 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
     const v1::Endpoint& candidate = candidates[(start + i) % candidates.size()];
     if (!routing->IsAlive(candidate.node_id(), candidate.incarnation())) continue;
     delivery.any_candidate = true;
-    const std::shared_ptr<Link> link = LinkTo(candidate, *routing);
+    const std::shared_ptr<Link> link = LinkTo(candidate);
     ONEPIECE_ASSIGN_OR_RETURN(Outcome outcome, TrySend(delivery, *link));
     if (outcome == Outcome::kUnknown) {
       ONEPIECE_ASSIGN_OR_RETURN(outcome, Resolve(delivery, *link));
@@ -175,7 +181,7 @@ absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
       ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
       return Outcome::kUnreachable;
     }
-    if (!Pause(delivery)) {
+    if (!Pause(delivery, delivery.deadline)) {
       const bool late = clock_.Now() >= delivery.deadline;
       return base::MakeError(
           late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled,
@@ -225,7 +231,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   const fabric::PeerIdentity self = fabric_.Self();
   v1::OpenRingRequest request;
   request.set_node_id(options_.node_id);
-  request.set_producer_id(producer_id_);
+  request.set_producer_id(link.producer_id);
   request.set_pid(self.pid);
   request.set_pid_start_time(self.start_time);
   request.set_consumer_incarnation(link.endpoint.incarnation());
@@ -264,12 +270,14 @@ void RingOutbox::CountRoundTrips(Link& link) {
   link.seen = now;
 }
 
-std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint, const Routing& routing) {
+std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
+  // The newest table, not the caller's: an older one may not know of a link that is in use.
+  const std::shared_ptr<const Routing> newest = options_.routing();
   const std::scoped_lock lock(mutex_);
-  if (pruned_epoch_ != routing.epoch()) {
-    pruned_epoch_ = routing.epoch();
+  if (pruned_epoch_ != newest->epoch()) {
+    pruned_epoch_ = newest->epoch();
     std::erase_if(links_, [&](const auto& link) {
-      return !routing.IsAlive(link.first.first, link.first.second);
+      return !newest->IsAlive(link.first.first, link.first.second);
     });
   }
   std::shared_ptr<Link>& link = links_[{endpoint.node_id(), endpoint.incarnation()}];
@@ -277,17 +285,16 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint, const Rou
   return link;
 }
 
-// False when there is no time left, or Close() was called.
-bool RingOutbox::Pause(Delivery& delivery) {
-  const base::MonotonicTime until =
-      std::min(delivery.deadline, clock_.Now() + delivery.backoff.Next());
+// False when there is no time left before `limit`, or Close() was called.
+bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
+  const base::MonotonicTime until = std::min(limit, clock_.Now() + delivery.backoff.Next());
   std::unique_lock lock(mutex_);
   clock_.WaitUntil(closed_changed_, lock, {}, until, [&] { return closed_; });
-  return !closed_ && clock_.Now() < delivery.deadline;
+  return !closed_ && clock_.Now() < limit;
 }
 
 absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
-  if (clock_.Now() < delivery.deadline) {
+  if (clock_.Now() < delivery.patience) {
     return base::MakeError(absl::StatusCode::kCancelled, "OUTBOX_CLOSED", "the outbox is closed");
   }
   if (!delivery.any_candidate) {

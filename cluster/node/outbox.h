@@ -54,6 +54,9 @@ struct Target {
     kAsGiven,     ///< The first candidate that takes it, from the first on.
   };
   Order order = Order::kAsGiven;
+  /// How long to look for a taker while nothing has been sent; by default until the deadline. A
+  /// send whose outcome is unknown is followed up until the deadline all the same.
+  base::Duration patience = base::Duration::max();
   std::function<std::vector<v1::Endpoint>(const Routing&)> candidates;
 
   /// The READY instances of a stage, round-robin.
