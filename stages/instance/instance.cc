@@ -1,6 +1,7 @@
 #include "stages/instance/instance.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace onepiece::instance {
 namespace {
 
 constexpr auto kPumpWait = std::chrono::milliseconds(500);
+// How long one job may look for a taker before the jobs behind it get their turn.
+constexpr auto kDeliverTurn = std::chrono::seconds(1);
+// How long results may look for a taker when the instance leaves.
+constexpr auto kLeaveLimit = std::chrono::seconds(2);
 
 runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
   runtime::RequestScheduler::Options options;
@@ -44,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfi
   }
   if (config.ring().slots() > 0) options.slots = static_cast<std::uint32_t>(config.ring().slots());
   options.incarnation = [raw = instance.get()] {
-    return raw->agent_ ? raw->agent_->incarnation() : 0;
+    return raw->joined_ ? raw->agent_->incarnation() : 0;
   };
   options.metrics = &metrics;
   ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_, node::Inbox::Open(fabric, options, clock));
@@ -86,7 +91,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   scheduler_ = std::make_unique<runtime::RequestScheduler>(
       SchedulerOptions(config_), std::make_unique<runtime::IndividualMode>(), clock_);
   deliver_ = std::make_unique<runtime::ResultDeliver>(
-      2, [this](runtime::FinishedWork work) { Deliver(std::move(work)); }, clock_);
+      2, [this](runtime::FinishedWork work) { return Deliver(std::move(work)); }, clock_);
   tasks_ = std::make_unique<runtime::TaskManager>(
       runtime::StagesFromPlugins(config_.plugin_dir()), *scheduler_, *this,
       [this](runtime::TaskState state, const absl::Status& error) { StateChanged(state, error); },
@@ -95,20 +100,39 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   load_since_ = clock_.Now();
   agent_->SetLoadSource([this] { return Load(); });
   agent_->OnAssignment([this](const v1::Assignment& assignment) { Assign(assignment); });
+  joined_ = true;  // From here on other threads look at what was made above.
   agent_->Start();
   pump_ = std::jthread([this](const std::stop_token& stop) { Pump(stop); });
 }
 
 void Instance::Leave() {
-  if (!agent_ || leaving_.exchange(true)) return;
-  inbox_->Close();
-  outbox_->Close();
+  if (!joined_ || leaving_.exchange(true)) return;
+  const absl::Status stopped = absl::CancelledError("the instance was stopped");
+  // What runs ends at its next step boundary.
+  for (const auto& item : scheduler_->Close()) {
+    Fail(item.message.header.uid, stopped, item.message.header.stage);
+  }
+  agent_->Stop();  // Out of the routing: nobody has a reason to send here any more.
   pump_ = {};
-  // Stops at the next step boundary instead of at the end of a long job.
-  for (const auto& uid : tasks_->running()) scheduler_->Cancel(uid);
-  agent_->Stop();
-  tasks_.reset();
-  deliver_.reset();
+  while (true) {
+    const auto received = inbox_->Receive(clock_.Now());
+    if (!received.ok()) break;
+    Fail(received->message.header.uid, stopped, received->message.header.stage);
+  }
+  inbox_->Close();
+  tasks_->Assign({});
+  {
+    // Results that are done still go out, for a while.
+    const std::jthread closer([this](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any nobody;
+      clock_.WaitUntil(nobody, lock, stop, clock_.Now() + base::Scaled(kLeaveLimit),
+                       [] { return false; });
+      outbox_->Close();
+    });
+    deliver_.reset();
+  }
   reporter_.reset();
 }
 
@@ -125,7 +149,7 @@ void Instance::Assign(const v1::Assignment& assignment) {
   }
   next.load.threads = std::max(1, spec.threads());
   next.workers = Workers(config_);
-  assignment_epoch_ = assignment.epoch();
+  next.epoch = assignment.epoch();
   tasks_->Assign(next);
   // The same stage under a new epoch loads nothing, so nothing else would tell the NodeManager.
   if (tasks_->state() == runtime::TaskState::kServing)
@@ -133,7 +157,7 @@ void Instance::Assign(const v1::Assignment& assignment) {
 }
 
 void Instance::StateChanged(runtime::TaskState state, const absl::Status& error) {
-  const std::uint64_t epoch = assignment_epoch_;
+  const std::uint64_t epoch = tasks_->assignment().epoch;
   switch (state) {
     case runtime::TaskState::kServing:
       return agent_->SetState(v1::Node::READY, "", epoch);
@@ -185,16 +209,21 @@ void Instance::TakeIn(node::Received received) {
                  header.uid.ToString(), static_cast<int>(header.kind), header.sender);
     return;
   }
-  const std::string serving = tasks_->assignment().stage;
-  if (!serving.empty() && serving != header.stage) {
-    // Sent by a routing table that is no longer true: handed to who serves the stage now, never
-    // dropped.
-    const auto moved = outbox_->Deliver(
-        received.message, node::Target::Stage(header.app, header.stage), DeadlineOf(header));
-    if (!moved.ok()) Fail(header.uid, moved.status(), header.stage);
-    return;
+  const message::Header kept = header;
+  runtime::WorkItem item{std::move(received.message), received.arrival_wall};
+  if (tasks_->assignment().stage != kept.stage) {
+    // Sent by a routing table that is no longer true.
+    return deliver_->Submit({std::move(item), {}, runtime::WrongStage()});
   }
-  scheduler_->Push({std::move(received.message), received.arrival_wall});
+  const auto admission = scheduler_->Push(std::move(item));
+  if (admission == runtime::RequestScheduler::Admission::kQueued) {
+    // The sender says so too, but it may die before it has: then nobody must take the job for lost.
+    v1::UpdateJobRequest placed;
+    *placed.mutable_placed() = Holder(kept, agent_->self(), kept.attempt);
+    reporter_->Report(kept.uid, std::move(placed));
+  } else if (leaving_) {
+    Fail(kept.uid, absl::CancelledError("the instance was stopped"), kept.stage);
+  }
 }
 
 v1::WorkHolder Instance::Holder(const message::Header& header, const v1::Endpoint& endpoint,
@@ -220,7 +249,7 @@ void Instance::Progressed(const runtime::WorkItem& item, int step, int steps) {
 }
 
 void Instance::Finished(runtime::FinishedWork work) {
-  Observe(work);
+  if (base::GetReason(work.outputs.status()).reason != runtime::kWrongStage) Observe(work);
   deliver_->Submit(std::move(work));
 }
 
@@ -259,63 +288,84 @@ void Instance::Observe(const runtime::FinishedWork& work) {
   record("compute", start, start + work.timing.compute);
 }
 
-void Instance::Deliver(runtime::FinishedWork work) {
-  auto& header = work.item.message.header;
-  if (!work.outputs.ok()) return Fail(header.uid, work.outputs.status(), header.stage);
+std::optional<runtime::FinishedWork> Instance::Deliver(runtime::FinishedWork work) {
+  const message::Header& header = work.item.message.header;
+  const bool wrong_stage = base::GetReason(work.outputs.status()).reason == runtime::kWrongStage;
+  if (!work.outputs.ok() && !wrong_stage) {
+    Fail(header.uid, work.outputs.status(), header.stage);
+    return std::nullopt;
+  }
+  const absl::Status sent = wrong_stage ? Forward(work.item) : HandOn(work);
+  if (sent.ok()) return std::nullopt;
+  const bool again = (absl::IsUnavailable(sent) || absl::IsResourceExhausted(sent)) && !leaving_ &&
+                     clock_.WallNow() < header.deadline && !scheduler_->IsCancelled(header.uid);
+  if (again) return work;
+  Fail(header.uid, sent, header.stage);
+  return std::nullopt;
+}
 
+absl::Status Instance::CheckStage(const node::Routing& table, const message::Header& header) {
+  if (table.StageIndex(header.app, header.stage)) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_APP",
+                         "application " + header.app + " with this stage no longer exists");
+}
+
+absl::Status Instance::Forward(const runtime::WorkItem& item) {
+  const message::Header& header = item.message.header;
+  ONEPIECE_RETURN_IF_ERROR(CheckStage(*routing(), header));
+  scheduler_->Forget(header);  // It may come back.
+  return SendToStage(item.message, {});
+}
+
+absl::Status Instance::HandOn(const runtime::FinishedWork& work) {
+  const auto table = routing();
+  message::Message message;
+  message.header = work.item.message.header;
+  ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, message.header));
   v1::UpdateJobRequest timing;
-  timing.set_uid(header.uid.ToString());
-  timing.mutable_timing()->set_stage(header.stage);
+  timing.set_uid(message.header.uid.ToString());
+  timing.mutable_timing()->set_stage(message.header.stage);
   timing.mutable_timing()->set_node(agent_->node_id());
   SetDuration(timing.mutable_timing()->mutable_transfer(), work.timing.transfer);
   SetDuration(timing.mutable_timing()->mutable_queued(), work.timing.queued);
   SetDuration(timing.mutable_timing()->mutable_compute(), work.timing.compute);
 
-  const auto table = routing();
-  if (!table->StageIndex(header.app, header.stage)) {
-    return Fail(header.uid,
-                base::MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_APP",
-                                "application " + header.app + " with this stage no longer exists"),
-                header.stage);
-  }
-  message::Message message;
-  message.header = header;
   message.header.routing_epoch = table->epoch();
-  message.parameters = std::move(work.item.message.parameters);
-  message.artifacts = *std::move(work.outputs);
-  if (const auto* next = table->NextStage(header.app, header.stage)) {
-    message.header.stage = next->stage();
-    HandOn(message, std::move(timing));
-  } else {
-    HandToDatabase(std::move(message), timing);
-  }
+  message.parameters = work.item.message.parameters;
+  message.artifacts = *work.outputs;
+  const auto* next = table->NextStage(message.header.app, message.header.stage);
+  if (next == nullptr) return SendToDatabase(std::move(message), timing);
+  message.header.stage = next->stage();
+  return SendToStage(message, std::move(timing));
 }
 
-void Instance::HandOn(const message::Message& message, v1::UpdateJobRequest timing) {
-  const std::string& next_stage = message.header.stage;
-  const auto delivered = outbox_->Deliver(
-      message, node::Target::Stage(message.header.app, next_stage), DeadlineOf(message.header));
-  if (!delivered.ok()) return Fail(message.header.uid, delivered.status(), next_stage);
-  *timing.mutable_placed() = Holder(message.header, delivered->endpoint, delivered->attempt);
-  reporter_->Report(message.header.uid, std::move(timing));
+absl::Status Instance::SendToStage(const message::Message& message, v1::UpdateJobRequest update) {
+  const message::Header& header = message.header;
+  node::Target target = node::Target::Stage(header.app, header.stage);
+  target.patience = base::Scaled(kDeliverTurn);
+  ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
+                            outbox_->Deliver(message, target, DeadlineOf(header)));
+  *update.mutable_placed() = Holder(header, delivered.endpoint, delivered.attempt);
+  reporter_->Report(header.uid, std::move(update));
+  return absl::OkStatus();
 }
 
-base::MonotonicTime Instance::DeadlineOf(const message::Header& header) const {
-  return clock_.Now() + (header.deadline - clock_.WallNow());
-}
-
-void Instance::HandToDatabase(message::Message message, const v1::UpdateJobRequest& timing) {
-  const auto uid = message.header.uid;
+absl::Status Instance::SendToDatabase(message::Message message,
+                                      const v1::UpdateJobRequest& timing) {
   // Before the result, so that a client that sees SUCCEEDED sees every stage's times too.
   if (const auto updated = records_->Update(timing); !updated.ok()) {
-    spdlog::warn("uid={} times of the last stage were not recorded: {}", uid.ToString(),
+    spdlog::warn("uid={} times of the last stage were not recorded: {}", timing.uid(),
                  base::Message(updated.status()));
   }
   message.header.kind = message::Kind::kResult;
   message.header.stage.clear();
-  const auto deadline = DeadlineOf(message.header);
-  const auto delivered = outbox_->Deliver(message, node::Target::DatabasesFor(uid), deadline);
-  if (!delivered.ok()) Fail(uid, delivered.status(), "result");
+  node::Target target = node::Target::DatabasesFor(message.header.uid);
+  target.patience = base::Scaled(kDeliverTurn);
+  return outbox_->Deliver(message, target, DeadlineOf(message.header)).status();
+}
+
+base::MonotonicTime Instance::DeadlineOf(const message::Header& header) const {
+  return clock_.Now() + (header.deadline - clock_.WallNow());
 }
 
 void Instance::Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage) {
@@ -341,7 +391,7 @@ void Instance::Fail(const base::Uid& uid, const absl::Status& status, const std:
 grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRequest*,
                                    v1::Instance* response) {
   response->set_node_id(config_.node().node_id());
-  if (!agent_) return grpc::Status::OK;
+  if (!joined_) return grpc::Status::OK;
   response->set_incarnation(agent_->incarnation());
   switch (tasks_->state()) {
     case runtime::TaskState::kIdle:
@@ -369,7 +419,7 @@ grpc::Status Instance::CancelWork(grpc::ServerContext*, const v1::CancelWorkRequ
   if (!uid)
     return rpc::ToGrpc(
         base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID", "malformed uid"));
-  scheduler_->Cancel(*uid);
+  if (joined_) scheduler_->Cancel(*uid);
   return grpc::Status::OK;
 }
 

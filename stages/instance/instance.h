@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -70,9 +71,15 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   v1::NodeLoad Load();
 
   void Observe(const runtime::FinishedWork& work);
-  void Deliver(runtime::FinishedWork work);
-  void HandOn(const message::Message& message, v1::UpdateJobRequest timing);
-  void HandToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
+  // The item, when nobody took it yet.
+  std::optional<runtime::FinishedWork> Deliver(runtime::FinishedWork work);
+  // An item of another stage goes to who serves that now.
+  absl::Status Forward(const runtime::WorkItem& item);
+  // A result goes to the next stage, or after the last one to a database.
+  absl::Status HandOn(const runtime::FinishedWork& work);
+  absl::Status SendToStage(const message::Message& message, v1::UpdateJobRequest update);
+  absl::Status SendToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
+  static absl::Status CheckStage(const node::Routing& table, const message::Header& header);
   void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
   v1::WorkHolder Holder(const message::Header& header, const v1::Endpoint& endpoint,
                         std::uint32_t attempt) const;
@@ -85,6 +92,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
+  std::atomic<bool> joined_ = false;  // Everything below is made; gRPC handlers come before that.
   std::atomic<bool> leaving_ = false;
   std::unique_ptr<node::NodeAgent> agent_;  // Set by Join, before any thread below starts.
   std::unique_ptr<node::Inbox> inbox_;
@@ -95,7 +103,6 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<runtime::ResultDeliver> deliver_;
   std::unique_ptr<runtime::TaskManager> tasks_;
   std::mutex assign_mutex_;
-  std::atomic<std::uint64_t> assignment_epoch_ = 0;
   base::MonotonicTime load_since_{};  // Agent's report thread only.
   base::Duration load_busy_{};        // Likewise.
   std::jthread pump_;

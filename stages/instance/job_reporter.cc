@@ -12,6 +12,8 @@ namespace {
 constexpr auto kMinProgressInterval = std::chrono::milliseconds(100);
 constexpr auto kRetryPause = std::chrono::milliseconds(200);
 constexpr auto kGiveUpAfter = std::chrono::seconds(30);
+// For what is pending when the reporter ends.
+constexpr auto kFlushLimit = std::chrono::seconds(3);
 constexpr auto kIdleWait = std::chrono::hours(24);
 
 bool IsRetryable(const absl::Status& status) {
@@ -42,6 +44,10 @@ void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress)
 
 void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
   const std::lock_guard lock(mutex_);
+  if (pending_count_ >= kMaxPending) {
+    spdlog::warn("uid={} update of the job record dropped: too many are waiting", uid.ToString());
+    return;
+  }
   auto& queue = pending_[uid];
   queue.push_back({.request = std::move(request), .queued = clock_.Now(), .progress_only = false});
   ++pending_count_;
@@ -56,12 +62,27 @@ void JobReporter::Main(const std::stop_token& stop) {
     if (pending_count_ == 0 && stop.stop_requested()) return;
     lock.unlock();
     const bool all_sent = SendRound();
-    if (stop.stop_requested()) return;
+    if (stop.stop_requested()) return Flush();
     // The pause is what coalesces progress: steps that come meanwhile replace each other.
     lock.lock();
     clock_.WaitUntil(changed_, lock, stop,
                      clock_.Now() + (all_sent ? kMinProgressInterval : kRetryPause),
                      [] { return false; });
+  }
+}
+
+void JobReporter::Flush() {
+  const auto until = clock_.Now() + base::Scaled(kFlushLimit);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, queue] : pending_) {
+    for (const auto& pending : queue) {
+      if (pending.progress_only) continue;
+      if (clock_.Now() < until) {
+        Send(uid, pending);
+      } else {
+        spdlog::warn("uid={} update of the job record was not sent", uid.ToString());
+      }
+    }
   }
 }
 

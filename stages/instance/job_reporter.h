@@ -50,6 +50,8 @@ class JobReporter {
   };
 
   void Main(const std::stop_token& stop);
+  // The end: one attempt at each update that matters.
+  void Flush();
   // Sends the oldest update of every job once. False when any has to be repeated.
   bool SendRound();
   bool Send(const base::Uid& uid, const Pending& pending);

@@ -1,4 +1,5 @@
 // onepiece-instance: one workflow instance.
+#include "absl/cleanup/cleanup.h"
 #include "cluster/base/clock.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/service/program.h"
@@ -26,12 +27,13 @@ int main(int argc, char** argv) {
     ONEPIECE_ASSIGN_OR_RETURN(
         auto instance, instance::Instance::Open(config, *fabric, host.metrics(), host.spans(),
                                                 base::SystemClock()));
+    // Before the instance goes, on every way out: the server calls it.
+    const absl::Cleanup stop_serving = [&] { host.StopServing(); };
     ONEPIECE_RETURN_IF_ERROR(host.Serve({instance.get(), instance->ring_service()}));
     instance->Join(host.address(), host.metrics_address());
     ONEPIECE_RETURN_IF_ERROR(host.ReportReady());
     host.WaitForShutdown();
     instance->Leave();
-    host.StopServing();
     return absl::OkStatus();
   });
 }

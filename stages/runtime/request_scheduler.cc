@@ -35,20 +35,30 @@ std::size_t IndividualMode::Remove(const base::Uid& uid) {
                        [&](const auto& entry) { return entry.second.message.header.uid == uid; });
 }
 
+std::size_t IndividualMode::bytes() const {
+  std::size_t sum = 0;
+  for (const auto& [key, item] : queue_) {
+    for (const auto& artifact : item.message.artifacts) sum += artifact.data.size();
+  }
+  return sum;
+}
+
 RequestScheduler::RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
                                    base::Clock& clock)
     : options_(options), clock_(clock), strategy_(std::move(strategy)) {}
 
 bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
-  return clock_.WaitUntil(changed_, lock, stop, deadline,
-                          [this] { return strategy_->size() < options_.max_queued; });
+  return clock_.WaitUntil(changed_, lock, stop, deadline, [this] {
+    return strategy_->size() == 0 || (strategy_->size() < options_.max_queued &&
+                                      strategy_->bytes() < options_.max_queued_bytes);
+  });
 }
 
 RequestScheduler::Admission RequestScheduler::Push(WorkItem item) {
   const auto& header = item.message.header;
   const std::lock_guard lock(mutex_);
-  if (cancelled_.contains(header.uid)) return Admission::kCancelled;
+  if (closed_ || cancelled_.contains(header.uid)) return Admission::kCancelled;
   if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.attempt),
                 options_.remembered)) {
     ++duplicates_;
@@ -70,6 +80,21 @@ std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
   return item;
 }
 
+void RequestScheduler::Forget(const message::Header& header) {
+  const std::lock_guard lock(mutex_);
+  const ItemKey key(header.uid, header.stage, header.attempt);
+  if (seen_.erase(key) > 0) std::erase(seen_order_, key);
+}
+
+std::vector<WorkItem> RequestScheduler::Close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  std::vector<WorkItem> left;
+  while (auto item = strategy_->Pop()) left.push_back(*std::move(item));
+  changed_.notify_all();
+  return left;
+}
+
 void RequestScheduler::Cancel(const base::Uid& uid) {
   const std::lock_guard lock(mutex_);
   Remember(cancelled_, cancelled_order_, uid, options_.remembered);
@@ -79,7 +104,7 @@ void RequestScheduler::Cancel(const base::Uid& uid) {
 
 bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
   const std::lock_guard lock(mutex_);
-  return cancelled_.contains(uid);
+  return closed_ || cancelled_.contains(uid);
 }
 
 std::size_t RequestScheduler::queued() const {

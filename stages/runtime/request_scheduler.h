@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "cluster/base/clock.h"
 #include "stages/runtime/work_item.h"
@@ -31,6 +32,8 @@ class SchedulingStrategy {
   /// Removes the job's items and returns how many there were.
   virtual std::size_t Remove(const base::Uid& uid) = 0;
   [[nodiscard]] virtual std::size_t size() const = 0;
+  /// Sum of the queued items' artifacts.
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
 /// Individual mode: one shared queue that idle workers pull from; higher priority first, then
@@ -41,6 +44,7 @@ class IndividualMode final : public SchedulingStrategy {
   std::optional<WorkItem> Pop() override;
   std::size_t Remove(const base::Uid& uid) override;
   [[nodiscard]] std::size_t size() const override { return queue_.size(); }
+  [[nodiscard]] std::size_t bytes() const override;
 
  private:
   using Key = std::pair<std::int64_t, std::uint64_t>;  // −priority, arrival number.
@@ -53,6 +57,7 @@ class RequestScheduler {
  public:
   struct Options {
     std::size_t max_queued = 64;
+    std::size_t max_queued_bytes = std::size_t{512} << 20;  ///< One item is always let in.
     std::size_t remembered = 4096;  ///< Items and cancelled jobs recognised when they come again.
   };
   enum class Admission : std::uint8_t { kQueued, kDuplicate, kCancelled };
@@ -60,13 +65,17 @@ class RequestScheduler {
   RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
                    base::Clock& clock);
 
-  /// Waits until Push would stay within max_queued.
+  /// Waits until Push would stay within the bounds.
   bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
   /// Queues an item; a second item of the same (uid, stage, attempt) and those of cancelled jobs
   /// are dropped and counted.
   Admission Push(WorkItem item);
   /// Waits for an item.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
+  /// Lets an item that Push took come again: it was handed to another instance.
+  void Forget(const message::Header& header);
+  /// The end: every job counts as cancelled, Pop finds nothing. Returns what was queued.
+  std::vector<WorkItem> Close();
   /// Drops the job's queued items and lets IsCancelled answer true from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
@@ -87,6 +96,7 @@ class RequestScheduler {
   std::set<base::Uid> cancelled_;
   std::deque<base::Uid> cancelled_order_;
   std::uint64_t duplicates_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace onepiece::runtime

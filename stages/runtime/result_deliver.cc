@@ -40,8 +40,9 @@ void ResultDeliver::Main(const std::stop_token& stop) {
     queue_.pop_front();
     changed_.notify_all();
     lock.unlock();
-    deliver_(std::move(work));
+    auto again = deliver_(std::move(work));
     lock.lock();
+    if (again) queue_.push_back(*std::move(again));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "cluster/base/clock.h"
@@ -18,8 +19,9 @@ namespace onepiece::runtime {
 class ResultDeliver {
  public:
   /// Sends one finished item and settles its fate (next hop, database, or a failed job); called on
-  /// the thread.
-  using Deliver = std::function<void(FinishedWork)>;
+  /// the thread. Returns the item when nobody took it yet: it is tried again behind the others, so
+  /// that one job that has nowhere to go does not hold the rest up.
+  using Deliver = std::function<std::optional<FinishedWork>(FinishedWork)>;
 
   ResultDeliver(std::size_t max_queued, Deliver deliver, base::Clock& clock);
   /// Delivers what is queued, then ends the thread.

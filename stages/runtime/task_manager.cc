@@ -18,7 +18,10 @@ void TaskManager::Assign(const StageAssignment& assignment) {
   std::vector<std::unique_ptr<TaskWorker>> old;
   {
     const std::lock_guard lock(mutex_);
-    if (assignment == assignment_ && state_ != TaskState::kFailed) return;
+    if (assignment == assignment_ && state_ != TaskState::kFailed) {
+      assignment_.epoch = assignment.epoch;
+      return;
+    }
     old = std::move(workers_);
     workers_.clear();
     ++generation_;
@@ -43,6 +46,7 @@ void TaskManager::Assign(const StageAssignment& assignment) {
   std::vector<std::unique_ptr<TaskWorker>> workers;
   for (int i = 0; i < assignment.workers; ++i) {
     workers.push_back(std::make_unique<TaskWorker>(
+        assignment.stage,
         [this, assignment] { return source_(assignment.plugin, assignment.stage); },
         assignment.load, scheduler_, events_,
         [this, generation = generation_](const absl::Status& status) {

@@ -22,6 +22,7 @@ struct StageAssignment {
   std::string plugin;  ///< Plug-in file without suffix.
   sdk::LoadOptions load;
   int workers = 1;
+  std::uint64_t epoch = 0;  ///< Routing epoch that made it; says nothing about what is served.
   friend bool operator==(const StageAssignment& a, const StageAssignment& b) {
     return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
            a.load.model_dir == b.load.model_dir && a.load.threads == b.load.threads &&
@@ -45,7 +46,8 @@ class TaskManager {
   ~TaskManager();
 
   /// Serves `assignment` from now on: waits for items being computed, unloads, then loads in the
-  /// background. The same assignment again changes nothing, unless loading it had failed.
+  /// background. The same assignment again changes nothing but its epoch, unless loading it had
+  /// failed.
   void Assign(const StageAssignment& assignment);
 
   [[nodiscard]] TaskState state() const;

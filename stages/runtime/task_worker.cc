@@ -15,9 +15,11 @@ constexpr auto kIdleWait = std::chrono::seconds(10);
 
 }  // namespace
 
-TaskWorker::TaskWorker(StageFactory factory, sdk::LoadOptions load, RequestScheduler& scheduler,
-                       WorkEvents& events, Loaded loaded, base::Clock& clock)
-    : factory_(std::move(factory)),
+TaskWorker::TaskWorker(std::string stage, StageFactory factory, sdk::LoadOptions load,
+                       RequestScheduler& scheduler, WorkEvents& events, Loaded loaded,
+                       base::Clock& clock)
+    : stage_(std::move(stage)),
+      factory_(std::move(factory)),
       load_(std::move(load)),
       scheduler_(scheduler),
       events_(events),
@@ -51,6 +53,10 @@ void TaskWorker::Main(const std::stop_token& stop) {
 }
 
 void TaskWorker::Compute(sdk::Stage& stage, WorkItem item) {
+  if (item.message.header.stage != stage_) {
+    // Queued before the instance was given this stage.
+    return events_.Finished({std::move(item), {}, WrongStage()});
+  }
   {
     const std::lock_guard lock(mutex_);
     running_ = item.message.header.uid;

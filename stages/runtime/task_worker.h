@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -26,8 +27,8 @@ class TaskWorker {
   using Loaded = std::function<void(const absl::Status&)>;
 
   /// `scheduler` and `events` outlive the worker.
-  TaskWorker(StageFactory factory, sdk::LoadOptions load, RequestScheduler& scheduler,
-             WorkEvents& events, Loaded loaded, base::Clock& clock);
+  TaskWorker(std::string stage, StageFactory factory, sdk::LoadOptions load,
+             RequestScheduler& scheduler, WorkEvents& events, Loaded loaded, base::Clock& clock);
   ~TaskWorker();
   TaskWorker(const TaskWorker&) = delete;
   TaskWorker& operator=(const TaskWorker&) = delete;
@@ -43,6 +44,7 @@ class TaskWorker {
   void Main(const std::stop_token& stop);
   void Compute(sdk::Stage& stage, WorkItem item);
 
+  const std::string stage_;
   const StageFactory factory_;
   const sdk::LoadOptions load_;
   RequestScheduler& scheduler_;

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/status.h"
 #include "cluster/message/message.h"
 
 namespace onepiece::runtime {
@@ -29,6 +30,14 @@ struct FinishedWork {
   WorkTiming timing;
   absl::StatusOr<std::vector<message::Artifact>> outputs;
 };
+
+/// Reason of FinishedWork whose stage this instance does not serve: nothing was computed, it
+/// belongs elsewhere.
+inline constexpr char kWrongStage[] = "WRONG_STAGE";
+inline absl::Status WrongStage() {
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, kWrongStage,
+                         "this instance serves another stage");
+}
 
 /// Told what happens to items. Called on worker threads, one call at a time for each item; must not
 /// block long.

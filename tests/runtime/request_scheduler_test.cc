@@ -19,8 +19,8 @@ WorkItem Item(const base::Uid& uid, int priority = 0, std::uint32_t attempt = 0)
 
 struct Fixture {
   explicit Fixture(std::size_t max_queued = 64)
-      : scheduler({.max_queued = max_queued, .remembered = 8}, std::make_unique<IndividualMode>(),
-                  clock) {}
+      : scheduler({.max_queued = max_queued, .max_queued_bytes = 1 << 20, .remembered = 8},
+                  std::make_unique<IndividualMode>(), clock) {}
   std::optional<WorkItem> Pop() { return scheduler.Pop({}, clock.Now()); }
 
   base::ManualClock clock;
@@ -83,6 +83,39 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
     std::jthread taker([&] { f.scheduler.Pop({}, f.clock.Now() + kSoon); });
     QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now() + kSoon));
+  }
+
+  void WaitForRoom_CountsBytesButAlwaysLetsOneIn() {
+    base::ManualClock clock;
+    RequestScheduler scheduler({.max_queued = 64, .max_queued_bytes = 10, .remembered = 8},
+                               std::make_unique<IndividualMode>(), clock);
+    QVERIFY(scheduler.WaitForRoom({}, clock.Now()));
+    WorkItem item = Item(base::Uid::GenerateRandom());
+    item.message.artifacts = {message::BytesArtifact("a", "", std::string(20, 'x'))};
+    scheduler.Push(std::move(item));
+    QVERIFY(!scheduler.WaitForRoom({}, clock.Now()));
+    scheduler.Pop({}, clock.Now());
+    QVERIFY(scheduler.WaitForRoom({}, clock.Now()));
+  }
+
+  void Forget_LetsAnItemComeAgain() {
+    Fixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    f.scheduler.Push(Item(uid));
+    f.scheduler.Forget(f.Pop()->message.header);
+    QVERIFY(f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kQueued);
+  }
+
+  void Close_GivesBackWhatIsQueuedAndCancelsTheRest() {
+    Fixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    f.scheduler.Push(Item(uid));
+    const auto left = f.scheduler.Close();
+    QCOMPARE(left.size(), std::size_t{1});
+    QVERIFY(left[0].message.header.uid == uid);
+    QVERIFY(f.scheduler.IsCancelled(base::Uid::GenerateRandom()));
+    QVERIFY(f.scheduler.Push(Item(base::Uid::GenerateRandom())) ==
+            RequestScheduler::Admission::kCancelled);
   }
 
   void Pop_EndsWhenStopped() {

@@ -1,6 +1,7 @@
 #include "stages/runtime/task_manager.h"
 
 #include <QtTest>
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <stdexcept>
@@ -87,6 +88,7 @@ struct Fixture {
   WorkItem Item(bool with_input = true) {
     WorkItem item;
     item.message.header.uid = base::Uid::GenerateRandom();
+    item.message.header.stage = "echo";
     item.message.header.deadline = clock.WallNow() + std::chrono::seconds(60);
     if (with_input) item.message.artifacts = {message::BytesArtifact("in", "text/plain", "hi")};
     return item;
@@ -191,6 +193,17 @@ class TaskManagerTest : public QObject {
     QVERIFY(absl::IsDeadlineExceeded(f.events.Next().outputs.status()));
   }
 
+  void Run_GivesBackWorkOfAnotherStage() {
+    Fixture f;
+    auto item = f.Item();
+    item.message.header.stage = "other";
+    f.scheduler.Push(std::move(item));
+    f.manager.Assign(Echo());
+    const FinishedWork work = f.events.Next();
+    QCOMPARE(base::GetReason(work.outputs.status()).reason, std::string(kWrongStage));
+    QCOMPARE(f.events.started.load(), 0);
+  }
+
   void Run_TurnsBadWorkIntoAStatus() {
     Fixture f;
     f.manager.Assign(Echo());
@@ -239,9 +252,11 @@ class TaskManagerTest : public QObject {
     {
       ResultDeliver deliver(
           1,
-          [&, gate](FinishedWork work) {
+          [&, gate](FinishedWork work) -> std::optional<FinishedWork> {
             gate.wait();
-            delivered.push_back(work.item.message.header.priority);
+            const int number = work.item.message.header.priority;
+            delivered.push_back(number);
+            return std::nullopt;
           },
           clock);
       std::atomic<int> submitted = 0;
@@ -260,6 +275,29 @@ class TaskManagerTest : public QObject {
       worker.join();
     }
     QCOMPARE(delivered, (std::vector<int>{0, 1, 2, 3, 4}));
+  }
+
+  void ResultDeliver_TriesAgainBehindTheOthers() {
+    base::ManualClock clock;
+    std::vector<int> seen;
+    {
+      ResultDeliver deliver(
+          4,
+          [&](FinishedWork work) -> std::optional<FinishedWork> {
+            const bool first = std::ranges::count(seen, work.item.message.header.priority) == 0;
+            seen.push_back(work.item.message.header.priority);
+            if (work.item.message.header.priority == 1 && first) return work;
+            return std::nullopt;
+          },
+          clock);
+      for (int i = 1; i <= 2; ++i) {
+        FinishedWork work{.item = {}, .timing = {}, .outputs = std::vector<message::Artifact>{}};
+        work.item.message.header.priority = i;
+        deliver.Submit(std::move(work));
+      }
+    }
+    QCOMPARE(seen.size(), std::size_t{3});
+    QCOMPARE(std::ranges::count(seen, 1), 2);
   }
 
   void FusedPipeline_PassesOutputsOnAndReportsStages() {
