@@ -111,6 +111,10 @@ struct JobRecords::Impl {
                           base::Duration idle_limit, const Sink<Item>& sink,
                           const KeepGoing& keep_going);
 
+  /// A database that has restarted knows nothing and creates every job anew: the others may
+  /// remember.
+  v1::CreateJobResponse PreferElsewhere(const base::Uid& uid, v1::CreateJobResponse created);
+
   const JobRecordsOptions options;
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<Stub>> stubs;  // Guarded by mutex.
@@ -171,6 +175,36 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
   return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;
 }
 
+v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
+                                                        v1::CreateJobResponse created) {
+  v1::GetJobRecordRequest ask;
+  ask.set_uid(uid.ToString());
+  const std::vector<v1::Endpoint> databases = options.routing()->DatabasesFor(uid);
+  for (const v1::Endpoint& database : databases) {
+    const auto known =
+        rpc::Call(*StubFor(database.address()), &Stub::GetJob, ask, options.call_timeout);
+    const bool deleted = base::GetReason(known.status()).metadata.contains("deleted");
+    // The record that was just made answers here too; an older one was made at another time.
+    const bool older = known.ok() && JobPosition::Of(known->job()).create_unix_ns !=
+                                         JobPosition::Of(created.record().job()).create_unix_ns;
+    if (!deleted && !older) continue;
+    if (deleted) {
+      created.mutable_record()->set_deleted(true);
+    } else {
+      *created.mutable_record() = *known;
+    }
+    created.set_created(false);
+    v1::ReplicateJobsRequest heal;
+    *heal.add_records() = created.record();
+    for (const v1::Endpoint& other : databases) {
+      if (other.node_id() == database.node_id()) continue;
+      (void)rpc::Call(*StubFor(other.address()), &Stub::ReplicateJobs, heal, options.call_timeout);
+    }
+    break;
+  }
+  return created;
+}
+
 JobRecords::JobRecords(JobRecordsOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 
@@ -181,7 +215,10 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
   ONEPIECE_CHECK(uid.has_value());
   v1::CreateJobRequest request;
   *request.mutable_record() = record;
-  return impl_->Ask(*uid, &Stub::CreateJob, request);
+  absl::StatusOr<v1::CreateJobResponse> created = impl_->Ask(*uid, &Stub::CreateJob, request);
+  // Without a request_id the uid is fresh, and nobody can have it.
+  if (!created.ok() || !created->created() || record.job().request_id().empty()) return created;
+  return impl_->PreferElsewhere(*uid, *std::move(created));
 }
 
 absl::StatusOr<v1::JobRecord> JobRecords::Update(const v1::UpdateJobRequest& request) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "cluster/base/status.h"
@@ -42,6 +43,17 @@ class FakeDatabase final : public v1::DatabaseService::Service {
     const std::scoped_lock lock(mutex_);
     *records_[job.uid()].mutable_job() = job;
   }
+  /// Leaves a tombstone.
+  void Bury(const base::Uid& uid) {
+    const std::scoped_lock lock(mutex_);
+    buried_.insert(uid.ToString());
+  }
+  grpc::Status ReplicateJobs(grpc::ServerContext*, const v1::ReplicateJobsRequest* request,
+                             google::protobuf::Empty*) override {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& record : request->records()) records_[record.job().uid()] = record;
+    return grpc::Status::OK;
+  }
   [[nodiscard]] bool Has(const base::Uid& uid) {
     const std::scoped_lock lock(mutex_);
     return records_.contains(uid.ToString());
@@ -66,6 +78,10 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
                       v1::JobRecord* response) override {
     const std::scoped_lock lock(mutex_);
+    if (buried_.contains(request->uid())) {
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "deleted",
+                                         {{"deleted", "true"}}));
+    }
     const auto found = records_.find(request->uid());
     if (found == records_.end()) return Missing();
     *response = found->second;
@@ -151,6 +167,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   std::unique_ptr<rpc::Server> server_;
   std::mutex mutex_;
   std::map<std::string, v1::JobRecord> records_;
+  std::set<std::string> buried_;
   std::string result_, sha256_;
   std::size_t stop_after_ = 0;
 };
@@ -207,6 +224,38 @@ class JobRecordsTest : public QObject {
     const auto record = records_->Get(uid_);
     QVERIFY(record.ok());
     QCOMPARE(record->job().uid(), uid_.ToString());
+  }
+
+  void Get_DeletedInTheFirst_IsNotAskedElsewhere() {
+    first_->Bury(uid_);
+    second_->Put(MakeJob(uid_));
+    QVERIFY(absl::IsNotFound(records_->Get(uid_).status()));
+  }
+
+  void Create_RememberedElsewhere_IsThatJob() {
+    v1::Job old = MakeJob(uid_);
+    old.set_state(v1::Job::SUCCEEDED);
+    old.mutable_create_time()->set_seconds(77);
+    second_->Put(old);
+    v1::JobRecord record;
+    *record.mutable_job() = MakeJob(uid_);
+    record.mutable_job()->set_request_id("7c9e6679-7425-40de-944b-e07fc1f90ae7");
+    const auto created = records_->Create(record);
+    QVERIFY(created.ok());
+    QVERIFY(!created->created());
+    QVERIFY(created->record().job().state() == v1::Job::SUCCEEDED);
+    QVERIFY(records_->Get(uid_)->job().state() == v1::Job::SUCCEEDED);
+  }
+
+  void Create_DeletedElsewhere_IsDeleted() {
+    second_->Bury(uid_);
+    v1::JobRecord record;
+    *record.mutable_job() = MakeJob(uid_);
+    record.mutable_job()->set_request_id("7c9e6679-7425-40de-944b-e07fc1f90ae7");
+    const auto created = records_->Create(record);
+    QVERIFY(created.ok());
+    QVERIFY(!created->created());
+    QVERIFY(created->record().deleted());
   }
 
   void Get_MissingEverywhere_IsNotFound() {
