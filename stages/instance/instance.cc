@@ -361,7 +361,17 @@ absl::Status Instance::SendToDatabase(message::Message message,
   message.header.stage.clear();
   node::Target target = node::Target::DatabasesFor(message.header.uid);
   target.patience = base::Scaled(kDeliverTurn);
-  return outbox_->Deliver(message, target, DeadlineOf(message.header)).status();
+  const std::string stage = timing.timing().stage();
+  ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
+                            outbox_->Deliver(message, target, DeadlineOf(message.header)));
+  // Until it has stored the result, that database holds the job: its death is the job's loss.
+  v1::UpdateJobRequest update;
+  *update.mutable_placed() = Holder(message.header, delivered.endpoint, delivered.attempt);
+  update.mutable_placed()->set_stage(stage);
+  update.mutable_placed()->set_stage_index(
+      routing()->StageIndex(message.header.app, stage).value_or(0) + 1);
+  reporter_->Report(message.header.uid, std::move(update));
+  return absl::OkStatus();
 }
 
 base::MonotonicTime Instance::DeadlineOf(const message::Header& header) const {
