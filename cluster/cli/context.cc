@@ -89,7 +89,8 @@ int Context::Fail(const absl::Status& status, int exit_code) const {
     Print({{"error",
             {{"code", absl::StatusCodeToString(status.code())},
              {"reason", base::GetReason(status).reason},
-             {"message", base::Message(status)}}}},
+             {"message", base::Message(status)},
+             {"metadata", base::GetReason(status).metadata}}}},
           "");
   }
   return exit_code;

@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
   app.add_option("--nodemanager", context.nodemanagers,
                  "Talk to the cluster of these NodeManagers (host:port,…)")
       ->envname("ONEPIECE_NODEMANAGER")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
   cli::AddClusterVerbs(app, context);
   cli::AddSubmitVerb(app, context);

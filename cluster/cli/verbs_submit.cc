@@ -64,11 +64,19 @@ int WaitFor(const Context& context, client::Client& client, const v1::Job& submi
                 submitted.uid() + "`.");
     return kInterrupted;
   }
-  if (!job.ok()) return context.Fail(job.status());
+  const auto fail = [&](absl::Status status) {
+    base::ErrorReason reason = base::GetReason(status);
+    reason.metadata["uid"] = submitted.uid();
+    base::SetReason(status, reason);
+    context.Say("The job is " + submitted.uid() + ": fetch its result with `onepiece get " +
+                submitted.uid() + " -o FILE`.");
+    return context.Fail(status);
+  };
+  if (!job.ok()) return fail(job.status());
   std::vector<std::string> files;
   if (job->state() == v1::Job::SUCCEEDED && !arguments.job.output.empty()) {
     auto saved = SaveResult(client, *job, arguments.job.output);
-    if (!saved.ok()) return context.Fail(saved.status());
+    if (!saved.ok()) return fail(saved.status());
     files = *std::move(saved);
   }
   std::string text = files.empty() ? JobText(*job) : "";

@@ -105,7 +105,8 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
         return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
                                "the job has not ended in time");
       }
-      if (status.ok() || Reconnect(status)) continue;
+      // Too many watch: the job goes on meanwhile, and so does asking.
+      if (status.ok() || Reconnect(status) || absl::IsResourceExhausted(status)) continue;
       // Another set may know the job; the last proxy's word counts.
       if (!absl::IsNotFound(status) || i + 1 == proxies->size()) return status;
     }

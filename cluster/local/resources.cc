@@ -42,8 +42,9 @@ absl::StatusOr<std::string> ProgramPath(std::string_view name) {
 
 absl::StatusOr<std::string> PluginDir() {
   std::error_code error;
-  const fs::path path =
-      fs::absolute(BinDir() / ".." / "lib/onepiece/stages", error).lexically_normal();
+  const std::string given = Variable("ONEPIECE_PLUGIN_DIR");
+  const fs::path wanted = given.empty() ? BinDir() / ".." / "lib/onepiece/stages" : fs::path(given);
+  const fs::path path = fs::absolute(wanted, error).lexically_normal();
   if (fs::is_directory(path, error)) return path.string();
   return NotFound("no stage plug-ins in " + path.string());
 }

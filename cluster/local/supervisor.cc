@@ -128,6 +128,10 @@ Supervisor::~Supervisor() { Stop(); }
 absl::Status Supervisor::Start() {
   stopped_ = false;
   absl::Status status = CleanUp(options_.dir);  // What a killed supervisor left.
+  // An embedded cluster starts from its configuration: a workflow of an earlier one that could not
+  // be served must not be waited for. Jobs do not outlive `down` either.
+  std::error_code error;
+  fs::remove_all(children_.front().plan.node->data_dir(), error);
   if (status.ok()) status = StartAll();
   if (!status.ok()) Stop();
   return status;

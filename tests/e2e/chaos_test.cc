@@ -77,7 +77,12 @@ class ChaosTest : public QObject {
     const std::string state = watched.Document().value("state", "");
     qInfo("%s killed: the job ended %s %s", qPrintable(node), state.c_str(),
           watched.Document()["error"].dump().c_str());
-    QVERIFY2(state == "SUCCEEDED" || state == "FAILED", watched.out.c_str());
+    // Only those that still have work to do for the job may take it with them.
+    const bool may_fail = node == "instance-diffusion-1" || node == "instance-vae_decode-1";
+    QVERIFY2(state == "SUCCEEDED" || (may_fail && state == "FAILED"), watched.out.c_str());
+    if (state == "FAILED") {
+      QCOMPARE(watched.Document()["error"].value("reason", ""), std::string("LOST"));
+    }
     QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }),
              cluster_.Status().dump(1).c_str());
     QVERIFY(cluster_.PidOf(node.toStdString()) != pid);
@@ -107,6 +112,25 @@ class ChaosTest : public QObject {
     QCOMPARE(
         other.Run({"submit", "--prompt", "a blue circle", "--steps", "2", "--wait"}, 60).exit_code,
         0);
+    const std::string left = other.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+
+  void Up_AfterAWorkflowThatCouldNotBeServed_Works() {
+    ClusterUnderTest other;
+    std::string workflow =
+        local::ReadFile(ONEPIECE_SOURCE_DIR "/resources/workflows/tiny-wan-t2v.yaml");
+    for (const std::string from : {"app_id: tiny-wan-t2v", "model: tiny-wan-t2v"}) {
+      for (auto at = workflow.find(from); at != std::string::npos; at = workflow.find(from, at)) {
+        workflow.replace(at, from.size(), from.substr(0, from.find(' ')) + " a-wan");
+      }
+    }
+    std::ofstream(other.Path("a-wan.yaml")) << workflow;
+    std::ofstream(other.Path("cluster.yaml")) << "workflow_files: [a-wan.yaml]\n";
+    QVERIFY(other.Run({"up", "--config", QString::fromStdString(other.Path("cluster.yaml"))})
+                .exit_code != 0);
+    const Outcome up = other.Run({"up"});
+    QVERIFY2(up.exit_code == 0, up.err.c_str());
     const std::string left = other.DownAndListLeftovers();
     QVERIFY2(left.empty(), left.c_str());
   }
