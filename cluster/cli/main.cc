@@ -1,6 +1,9 @@
 // `onepiece`: the command line of a cluster.
+#include <algorithm>
 #include <iostream>
+#include <string_view>
 
+#include "cluster/base/status.h"
 #include "cluster/cli/context.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/service/options.h"
@@ -36,9 +39,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::cerr << "onepiece: " << error.what()
-              << "\nRun `onepiece --help` or `onepiece VERB --help`.\n";
-    return cli::kUsage;
+    // The flag may not have been read yet.
+    context.json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+    const int code = context.Fail(
+        base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", error.what()), cli::kUsage);
+    std::cerr << "Run `onepiece --help` or `onepiece VERB --help`.\n";
+    return code;
   }
   return context.action();
 }

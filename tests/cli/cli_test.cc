@@ -66,6 +66,17 @@ class CliTest : public QObject {
     QVERIFY(!outcome.err.empty());
   }
 
+  void BadUsage_WithJson_IsOneDocument() {
+    const Outcome outcome = Run({"get", "--json"});
+    QCOMPARE(outcome.exit_code, 2);
+    QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("USAGE"));
+  }
+
+  void NodeManagerFlag_TakesOneArgument() {
+    const QString file = ONEPIECE_SOURCE_DIR "/resources/workflows/tiny-wan-t2v.yaml";
+    QCOMPARE(Run({"workflow", "check", "--nodemanager", "127.0.0.1:1", file}).exit_code, 0);
+  }
+
   void NoCluster_Is69_WithOneJsonDocument() {
     for (const QStringList& verb :
          {QStringList{"status"}, QStringList{"jobs"}, QStringList{"submit", "--prompt", "x"},
