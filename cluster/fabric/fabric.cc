@@ -1,5 +1,7 @@
 #include "cluster/fabric/fabric.h"
 
+#include <limits>
+
 #include "cluster/base/status.h"
 #include "cluster/fabric/shm/shm_fabric.h"
 #include "cluster/fabric/wire.h"
@@ -9,7 +11,9 @@ namespace {
 
 constexpr std::uint64_t kRegionMagic = 0x314e4f4947455250;  // "PREGION1"
 constexpr std::size_t kMaxBackendBytes = 16;
+constexpr std::uint64_t kOfferMagic = 0x3152454646'4f504f;  // "OPOFFER1"
 constexpr std::size_t kMaxAddressBytes = 255;
+constexpr std::size_t kMaxDetailsBytes = 4096;
 constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 46;
 
 }  // namespace
@@ -21,6 +25,7 @@ std::string RemoteRegion::Serialize() const {
   AppendText(out, address);
   AppendU64(out, length_bytes);
   AppendU64(out, key);
+  AppendText(out, details);
   return out;
 }
 
@@ -32,6 +37,7 @@ absl::StatusOr<RemoteRegion> RemoteRegion::Parse(std::string_view bytes) {
   region.address = reader.Text(kMaxAddressBytes);
   region.length_bytes = reader.U64();
   region.key = reader.U64();
+  region.details = reader.Text(kMaxDetailsBytes);
   const bool plausible = magic == kRegionMagic && !region.backend.empty() &&
                          !region.address.empty() && region.length_bytes > 0 &&
                          region.length_bytes <= kMaxRegionBytes &&
@@ -41,6 +47,44 @@ absl::StatusOr<RemoteRegion> RemoteRegion::Parse(std::string_view bytes) {
                            "not a serialised region");
   }
   return region;
+}
+
+std::string Offer::Serialize() const {
+  std::string out;
+  AppendU64(out, kOfferMagic);
+  AppendText(out, backend);
+  AppendU64(out, peer.host);
+  AppendU64(out, static_cast<std::uint64_t>(peer.pid));
+  AppendU64(out, peer.start_time);
+  AppendText(out, details);
+  return out;
+}
+
+absl::StatusOr<Offer> Offer::Parse(std::string_view bytes) {
+  WireReader reader(bytes);
+  Offer offer;
+  const std::uint64_t magic = reader.U64();
+  offer.backend = reader.Text(kMaxBackendBytes);
+  offer.peer.host = reader.U64();
+  const std::uint64_t pid = reader.U64();
+  offer.peer.start_time = reader.U64();
+  offer.details = reader.Text(kMaxDetailsBytes);
+  const bool plausible = magic == kOfferMagic && !offer.backend.empty() && pid > 0 &&
+                         pid <= std::uint64_t{std::numeric_limits<std::int32_t>::max()};
+  if (!reader.Finished() || !plausible) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_OFFER",
+                           "not a serialised offer");
+  }
+  offer.peer.pid = static_cast<std::int32_t>(pid);
+  return offer;
+}
+
+absl::StatusOr<Loopback> ConnectLoopback(Fabric& fabric, Region& region) {
+  ONEPIECE_ASSIGN_OR_RETURN(const auto dialer, fabric.Dial());
+  Loopback loopback;
+  ONEPIECE_ASSIGN_OR_RETURN(loopback.access, region.Accept(dialer->offer()));
+  ONEPIECE_ASSIGN_OR_RETURN(loopback.channel, dialer->Connect(loopback.access->remote()));
+  return loopback;
 }
 
 absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(std::string_view uri, base::Clock& clock) {

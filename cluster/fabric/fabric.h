@@ -1,6 +1,7 @@
-// One-sided memory: a process registers a Region, hands its RemoteRegion to peers over the control
-// plane, and a peer's Channel writes, reads, compares-and-swaps and fetch-adds in it without any
-// help of the region's owner.
+// One-sided memory: a process registers a Region; a peer that wants to use it sends an Offer over
+// the control plane, the region's owner accepts it and answers with a RemoteRegion, and from then
+// on the peer's Channel writes, reads, compares-and-swaps and fetch-adds in it without any help of
+// the owner.
 //
 // Promised by every backend: the operations of a chain take effect in order; one completion for the
 // chain; a deadline; an error breaks the channel for good (the owner connects a new one with a new
@@ -22,12 +23,22 @@
 
 namespace onepiece::fabric {
 
-/// Names memory of another process. Travels as bytes on the control plane. A value type.
+/// Names a process for the whole life of its host: a process id alone may be reused. A value type.
+struct PeerIdentity {
+  std::uint64_t host = 0;  ///< One boot of one host, and the process-id namespace in it.
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;  ///< Clock ticks since boot, /proc/PID/stat field 22.
+  friend bool operator==(const PeerIdentity&, const PeerIdentity&) = default;
+};
+
+/// Memory of another process, as one peer may use it. Travels as bytes on the control plane. A
+/// value type.
 struct RemoteRegion {
   std::string backend;             ///< "shm".
   std::string address;             ///< What the backend finds it by: the segment's name.
-  std::uint64_t length_bytes = 0;  ///< Size of the memory that peers may use.
-  std::uint64_t key = 0;           ///< Random; a segment with another key is refused.
+  std::uint64_t length_bytes = 0;  ///< Size of the memory that the peer may use.
+  std::uint64_t key = 0;           ///< Without the right one the region is refused.
+  std::string details;             ///< The backend's own, at most 4096 bytes.
 
   [[nodiscard]] std::string Serialize() const;
   /// Errors: INVALID_ARGUMENT with reason MALFORMED_REGION. Checks form and bounds, not existence.
@@ -35,42 +46,64 @@ struct RemoteRegion {
   friend bool operator==(const RemoteRegion&, const RemoteRegion&) = default;
 };
 
-/// Names a process for the whole life of the host: a process id alone may be reused. A value type.
-struct PeerIdentity {
-  std::int32_t pid = 0;
-  std::uint64_t start_time = 0;  ///< Clock ticks since boot, /proc/PID/stat field 22.
-  friend bool operator==(const PeerIdentity&, const PeerIdentity&) = default;
+/// What a process that wants to use a region tells the region's owner. Travels as bytes on the
+/// control plane. A value type.
+struct Offer {
+  std::string backend;
+  PeerIdentity peer;
+  std::string details;  ///< The backend's own, at most 4096 bytes.
+
+  [[nodiscard]] std::string Serialize() const;
+  /// Errors: INVALID_ARGUMENT with reason MALFORMED_OFFER.
+  static absl::StatusOr<Offer> Parse(std::string_view bytes);
+  friend bool operator==(const Offer&, const Offer&) = default;
 };
 
-/// Watches one process. Thread-safe.
-class Peer {
+/// What a sleeping consumer is woken by; peers ring it with Op::Notify. One may serve many regions.
+/// Thread-safe.
+class Doorbell {
  public:
-  virtual ~Peer() = default;
-  /// True once the process is dead: none of its operations can take effect any more. Never waits.
-  [[nodiscard]] virtual bool IsDead() const = 0;
+  virtual ~Doorbell() = default;
+  /// How often it has been rung (wraps around). Read it *before* the last look at the memory.
+  [[nodiscard]] virtual std::uint32_t count() const = 0;
+  /// Sleeps until the count differs from `seen` or `limit` of real time passes; may wake early.
+  virtual void Wait(std::uint32_t seen, base::Duration limit) = 0;
+  /// Rings it from this process.
+  virtual void Ring() = 0;
+};
+
+/// One peer's way into one region, held by the region's owner. Thread-safe.
+///
+/// Ownership  Destroying it ends the way as Revoke does, as far as the backend can. Does not
+///            outlive its region.
+class Access {
+ public:
+  virtual ~Access() = default;
+  /// What the peer needs to connect.
+  [[nodiscard]] virtual const RemoteRegion& remote() const = 0;
+  [[nodiscard]] virtual const PeerIdentity& peer() const = 0;
+  /// True once the peer's process is known to be dead (a process of another host never is). Never
+  /// waits.
+  [[nodiscard]] virtual bool PeerIsDead() const = 0;
+  /// The fence. True: from now on nothing of this peer takes effect in the region. False: the
+  /// backend cannot promise that (shm, while the peer lives). Idempotent; bounded, milliseconds.
+  [[nodiscard]] virtual bool Revoke() = 0;
 };
 
 /// Registered memory of this process. Zeroed at first. Its pages are present: touching them never
 /// fails or faults in from disk.
 ///
 /// Ownership  Destruction retires it: peers' channels break, the name disappears. Peers' late
-/// writes land in
-///            memory that nobody reads.
+///            writes land in memory that nobody reads.
 /// Threading  Thread-safe; the bytes are the caller's business (LoadWord, StoreWord for shared
-/// words).
+///            words).
 class Region {
  public:
   virtual ~Region() = default;
   [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
-  [[nodiscard]] virtual const RemoteRegion& remote() const = 0;
-  /// How often the doorbell has been rung (wraps around). Read it *before* the last look at the
-  /// memory.
-  [[nodiscard]] virtual std::uint32_t doorbell() const = 0;
-  /// Sleeps until the doorbell count differs from `seen` or `limit` of real time passes; may wake
-  /// early.
-  virtual void WaitDoorbell(std::uint32_t seen, base::Duration limit) = 0;
-  /// Rings the doorbell from this process.
-  virtual void RingDoorbell() = 0;
+  /// Lets a peer in. Errors: INVALID_ARGUMENT (WRONG_FABRIC, of another backend, cluster or host;
+  /// MALFORMED_OFFER), RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE), INTERNAL.
+  virtual absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) = 0;
 };
 
 /// One operation of a chain. Offsets are bytes from the region's start. What the spans and pointers
@@ -84,7 +117,7 @@ struct Op {
     kCompareAndSwap,  ///< On an aligned word: `value` if it was `compare`; `*old_value` is what was
                       ///< there.
     kFetchAdd,        ///< On an aligned word: adds `value`; `*old_value` is what was there.
-    kNotify,          ///< Rings the region's doorbell.
+    kNotify,          ///< Rings the region's doorbell, if it has one.
   };
   using Pieces = std::span<const std::span<const std::byte>>;
 
@@ -160,6 +193,18 @@ class Channel {
   std::atomic<std::uint64_t> failures_{0};
 };
 
+/// This process's end of a connection that is being made.
+class Dialer {
+ public:
+  virtual ~Dialer() = default;
+  /// For the region's owner.
+  [[nodiscard]] virtual const Offer& offer() const = 0;
+  /// Completes the connection with the owner's answer to the offer. At most once. The channel may
+  /// outlive the dialer. Errors: UNAVAILABLE (PEER_GONE, REGION_RETIRED), INVALID_ARGUMENT (of
+  /// another cluster or backend, wrong length or key), DEADLINE_EXCEEDED.
+  virtual absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) = 0;
+};
+
 /// A backend, opened once by each process. Thread-safe. Outlives what it made.
 class Fabric {
  public:
@@ -170,18 +215,25 @@ class Fabric {
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
                                                       base::Clock& clock = base::SystemClock());
 
+  /// Errors: as Register.
+  virtual absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) = 0;
   /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of
-  /// its name. Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL), INVALID_ARGUMENT, INTERNAL.
-  virtual absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
-                                                           std::string_view label) = 0;
-  /// Connects to a peer's (or our own) region. Errors: UNAVAILABLE (PEER_GONE, REGION_RETIRED),
-  /// INVALID_ARGUMENT (of another cluster or backend, wrong length or key).
-  virtual absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) = 0;
-  /// Who we are, for Watch() in other processes.
-  [[nodiscard]] virtual PeerIdentity Self() const = 0;
-  /// Watches a process of this host. One that is dead already gives a Peer that says so.
-  virtual absl::StatusOr<std::unique_ptr<Peer>> Watch(const PeerIdentity& identity) = 0;
+  /// its name. Peers' Notify rings `doorbell`, which may be null. Errors: RESOURCE_EXHAUSTED
+  /// (SHARED_MEMORY_FULL), INVALID_ARGUMENT, INTERNAL.
+  virtual absl::StatusOr<std::unique_ptr<Region>> Register(
+      std::uint64_t length_bytes, std::string_view label,
+      std::shared_ptr<Doorbell> doorbell = nullptr) = 0;
+  /// Starts a connection to a region of a peer or of our own. Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  virtual absl::StatusOr<std::unique_ptr<Dialer>> Dial() = 0;
 };
+
+/// A connection to a region of this process, with its own access.
+struct Loopback {
+  std::unique_ptr<Access> access;
+  std::unique_ptr<Channel> channel;
+};
+/// Errors: those of Dial, Accept and Connect.
+absl::StatusOr<Loopback> ConnectLoopback(Fabric& fabric, Region& region);
 
 /// Removes the shared memory segments of `cluster_id` whose owners are dead, and returns how many.
 absl::StatusOr<int> UnlinkStale(std::string_view cluster_id);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "cluster/fabric/process.h"
 
 namespace onepiece::fabric {
 
@@ -76,15 +77,68 @@ class FaultyChannel final : public Channel {
 
 namespace {
 
-class BoardPeer final : public Peer {
+// A pretended process is really this one: what `inner` would tell of it is what the board says.
+class BoardAccess final : public Access {
  public:
-  BoardPeer(std::shared_ptr<FaultBoard> board, PeerIdentity process)
-      : board_(std::move(board)), process_(process) {}
-  bool IsDead() const override { return board_->IsDead(process_); }
+  BoardAccess(std::unique_ptr<Access> inner, std::shared_ptr<FaultBoard> board,
+              const PeerIdentity& peer)
+      : inner_(std::move(inner)), board_(std::move(board)), peer_(peer) {}
+  const RemoteRegion& remote() const override { return inner_->remote(); }
+  const PeerIdentity& peer() const override { return peer_; }
+  bool PeerIsDead() const override { return board_->IsDead(peer_); }
+  bool Revoke() override {
+    const bool revoked = inner_->Revoke();
+    return revoked || PeerIsDead();
+  }
 
  private:
+  const std::unique_ptr<Access> inner_;
   const std::shared_ptr<FaultBoard> board_;
-  const PeerIdentity process_;
+  const PeerIdentity peer_;
+};
+
+class BoardRegion final : public Region {
+ public:
+  BoardRegion(std::unique_ptr<Region> inner, std::shared_ptr<FaultBoard> board)
+      : inner_(std::move(inner)), board_(std::move(board)) {}
+  std::span<std::byte> bytes() override { return inner_->bytes(); }
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
+    if (!board_->Knows(offer.peer)) return inner_->Accept(offer);
+    if (board_->IsDead(offer.peer)) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                             "the peer's process is dead");
+    }
+    Offer real = offer;
+    real.peer = SelfIdentity();
+    ONEPIECE_ASSIGN_OR_RETURN(auto access, inner_->Accept(real));
+    return std::make_unique<BoardAccess>(std::move(access), board_, offer.peer);
+  }
+
+ private:
+  const std::unique_ptr<Region> inner_;
+  const std::shared_ptr<FaultBoard> board_;
+};
+
+class FaultyDialer final : public Dialer {
+ public:
+  FaultyDialer(std::unique_ptr<Dialer> inner, std::shared_ptr<FaultBoard> board,
+               const PeerIdentity& self, std::shared_ptr<FaultPolicy> policy)
+      : inner_(std::move(inner)),
+        board_(std::move(board)),
+        policy_(std::move(policy)),
+        offer_{
+            .backend = inner_->offer().backend, .peer = self, .details = inner_->offer().details} {}
+  const Offer& offer() const override { return offer_; }
+  absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
+    ONEPIECE_ASSIGN_OR_RETURN(auto channel, inner_->Connect(remote));
+    return std::make_unique<FaultyChannel>(std::move(channel), board_, offer_.peer, policy_);
+  }
+
+ private:
+  const std::unique_ptr<Dialer> inner_;
+  const std::shared_ptr<FaultBoard> board_;
+  const std::shared_ptr<FaultPolicy> policy_;
+  const Offer offer_;
 };
 
 }  // namespace
@@ -137,7 +191,7 @@ Fault RandomFaults::Before(const FaultPoint&) {
 
 PeerIdentity FaultBoard::NewProcess() {
   const std::lock_guard lock(mutex_);
-  return {.pid = ++last_pid_, .start_time = 1};
+  return {.host = SelfIdentity().host, .pid = ++last_pid_, .start_time = 1};
 }
 
 void FaultBoard::Kill(const PeerIdentity& process) {
@@ -159,19 +213,20 @@ FaultyFabric::FaultyFabric(Fabric& inner, std::shared_ptr<FaultBoard> board, Pee
                            std::shared_ptr<FaultPolicy> policy)
     : inner_(inner), board_(std::move(board)), self_(self), policy_(std::move(policy)) {}
 
+absl::StatusOr<std::shared_ptr<Doorbell>> FaultyFabric::MakeDoorbell(std::string_view label) {
+  return inner_.MakeDoorbell(label);
+}
+
 absl::StatusOr<std::unique_ptr<Region>> FaultyFabric::Register(std::uint64_t length_bytes,
-                                                               std::string_view label) {
-  return inner_.Register(length_bytes, label);
+                                                               std::string_view label,
+                                                               std::shared_ptr<Doorbell> doorbell) {
+  ONEPIECE_ASSIGN_OR_RETURN(auto region, inner_.Register(length_bytes, label, std::move(doorbell)));
+  return std::make_unique<BoardRegion>(std::move(region), board_);
 }
 
-absl::StatusOr<std::unique_ptr<Channel>> FaultyFabric::Connect(const RemoteRegion& remote) {
-  ONEPIECE_ASSIGN_OR_RETURN(auto channel, inner_.Connect(remote));
-  return std::make_unique<FaultyChannel>(std::move(channel), board_, self_, policy_);
-}
-
-absl::StatusOr<std::unique_ptr<Peer>> FaultyFabric::Watch(const PeerIdentity& identity) {
-  if (!board_->Knows(identity)) return inner_.Watch(identity);
-  return std::make_unique<BoardPeer>(board_, identity);
+absl::StatusOr<std::unique_ptr<Dialer>> FaultyFabric::Dial() {
+  ONEPIECE_ASSIGN_OR_RETURN(auto dialer, inner_.Dial());
+  return std::make_unique<FaultyDialer>(std::move(dialer), board_, self_, policy_);
 }
 
 }  // namespace onepiece::fabric

@@ -106,7 +106,8 @@ class FaultBoard {
   std::set<std::int32_t> dead_;      // Guarded by mutex_.
 };
 
-/// The decorator: `inner` as the process `self` of the board sees it.
+/// The decorator: `inner` as the process `self` of the board sees it. Regions registered through it
+/// accept the board's pretended processes as well as real ones.
 ///
 /// Ownership  Borrows `inner`; shares the rest.
 class FaultyFabric final : public Fabric {
@@ -114,11 +115,12 @@ class FaultyFabric final : public Fabric {
   /// A null policy makes no faults.
   FaultyFabric(Fabric& inner, std::shared_ptr<FaultBoard> board, PeerIdentity self,
                std::shared_ptr<FaultPolicy> policy);
+  [[nodiscard]] const PeerIdentity& self() const { return self_; }
+  absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override;
   absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
-                                                   std::string_view label) override;
-  absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override;
-  [[nodiscard]] PeerIdentity Self() const override { return self_; }
-  absl::StatusOr<std::unique_ptr<Peer>> Watch(const PeerIdentity& identity) override;
+                                                   std::string_view label,
+                                                   std::shared_ptr<Doorbell> doorbell) override;
+  absl::StatusOr<std::unique_ptr<Dialer>> Dial() override;
 
  private:
   Fabric& inner_;

@@ -165,9 +165,9 @@ grpc::Status RingInbox::OpenRing(grpc::ServerContext* /*context*/,
 absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {
   if (closed_)
     return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
-  if (request.producer_id() == 0 || request.incarnation() == 0 || request.pid() <= 0) {
+  if (request.producer_id() == 0 || request.incarnation() == 0) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PRODUCER",
-                           "producer_id, incarnation and pid must be set");
+                           "producer_id and incarnation must be set");
   }
   const std::uint64_t ours = options_.incarnation();
   if (request.consumer_incarnation() != ours) {
@@ -175,14 +175,14 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
                            "another incarnation was meant",
                            {{"incarnation", std::to_string(ours)}});
   }
-  const ring::ProducerIdentity identity{
-      .producer_id = request.producer_id(),
-      .incarnation = request.incarnation(),
-      .peer = {.pid = request.pid(), .start_time = request.pid_start_time()}};
+  ONEPIECE_ASSIGN_OR_RETURN(fabric::Offer offer, fabric::Offer::Parse(request.offer()));
+  const ring::ProducerIdentity identity{.producer_id = request.producer_id(),
+                                        .incarnation = request.incarnation(),
+                                        .offer = std::move(offer)};
   ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Admit(identity));
   response->set_grant(grant.Serialize());
   spdlog::debug("inbox: producer admitted node={} pid={} owner={}", request.node_id(),
-                request.pid(), grant.owner);
+                identity.offer.peer.pid, grant.owner);
   return absl::OkStatus();
 }
 

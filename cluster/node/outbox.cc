@@ -228,12 +228,9 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
     return base::MakeError(absl::StatusCode::kUnavailable, "UNREACHABLE",
                            "waiting before the next OpenRing");
   }
-  const fabric::PeerIdentity self = fabric_.Self();
   v1::OpenRingRequest request;
   request.set_node_id(options_.node_id);
   request.set_producer_id(link.producer_id);
-  request.set_pid(self.pid);
-  request.set_pid_start_time(self.start_time);
   request.set_consumer_incarnation(link.endpoint.incarnation());
   {
     const std::scoped_lock lock(mutex_);
@@ -244,12 +241,14 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   if (link.stub == nullptr)
     link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));
   const auto open = [&]() -> absl::Status {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, fabric_.Dial());
+    request.set_offer(dialer->offer().Serialize());
     ONEPIECE_ASSIGN_OR_RETURN(
         const v1::OpenRingResponse response,
         rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
     ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant,
                               ring::ProducerGrant::Parse(response.grant()));
-    ONEPIECE_ASSIGN_OR_RETURN(link.producer, ring::Producer::Connect(fabric_, grant, {}, clock_));
+    ONEPIECE_ASSIGN_OR_RETURN(link.producer, ring::Producer::Connect(*dialer, grant, {}, clock_));
     return absl::OkStatus();
   };
   absl::Status status = open();

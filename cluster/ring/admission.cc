@@ -8,12 +8,19 @@
 namespace onepiece::ring {
 
 absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identity) {
-  ONEPIECE_ASSIGN_OR_RETURN(std::shared_ptr<fabric::Peer> peer, fabric_.Watch(identity.peer));
-  if (peer->IsDead()) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "PEER_GONE",
-                           "the producer's process is dead");
+  std::shared_ptr<Segment> segment;
+  {
+    const std::lock_guard lock(mutex_);
+    segment = segment_;
   }
+  // Outside the mutex: a connection may take the backend milliseconds.
+  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<fabric::Access> access,
+                            segment->region().Accept(identity.offer));
   const std::lock_guard lock(mutex_);
+  if (segment != segment_) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "RING_MOVED",
+                           "the ring moved while the producer was let in; ask again");
+  }
   const auto active = [this] {
     return std::ranges::count_if(owners_, [](const auto& entry) { return !entry.second.fenced; });
   };
@@ -24,7 +31,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
   std::uint64_t replaced = 0;
   for (auto& [id, owner] : owners_) {
     if (!owner.fenced && owner.identity.producer_id == identity.producer_id &&
-        owner.identity.peer == identity.peer) {
+        owner.access->peer() == identity.offer.peer) {
       ++replaced;
     }
   }
@@ -41,15 +48,16 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
   }
   for (auto& [id, owner] : owners_) {
     if (owner.identity.producer_id == identity.producer_id &&
-        owner.identity.peer == identity.peer) {
+        (owner.access->Revoke() || owner.access->peer() == identity.offer.peer)) {
       owner.fenced = true;
     }
   }
   do {
     ++last_owner_;
   } while (last_owner_ == 0 || owners_.contains(last_owner_));
-  owners_[last_owner_] = {.identity = identity, .peer = std::move(peer)};
-  return ProducerGrant{.region = segment_->region().remote(),
+  fabric::RemoteRegion region = access->remote();
+  owners_[last_owner_] = {.identity = identity, .access = std::move(access)};
+  return ProducerGrant{.region = std::move(region),
                        .owner = last_owner_,
                        .generation = segment_->generation(),
                        .capacity_bytes = options_.capacity_bytes,
@@ -69,12 +77,12 @@ absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t inca
 }
 
 void ConsumerCore::SweepDead() {
-  for (auto& [id, owner] : owners_) NoticeDeath(owner);
+  for (auto& [id, owner] : owners_) Fence(owner, /*suspected=*/false);
 }
 
-// True when the owner is fenced, if need be by finding it dead just now.
-bool ConsumerCore::NoticeDeath(Owner& owner) {
-  if (!owner.fenced && owner.peer->IsDead()) {
+// True when the owner is fenced, if need be just now because it is dead or suspected.
+bool ConsumerCore::Fence(Owner& owner, bool suspected) {
+  if (!owner.fenced && (suspected || owner.access->PeerIsDead()) && owner.access->Revoke()) {
     owner.fenced = true;
     ++counters_.owners_fenced;
   }

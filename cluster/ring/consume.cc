@@ -15,10 +15,12 @@ constexpr base::Duration kLongestSleep = std::chrono::milliseconds(100);
 }  // namespace
 
 ConsumerCore::ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base::Clock& clock,
+                           std::shared_ptr<fabric::Doorbell> doorbell,
                            std::shared_ptr<Segment> segment)
     : fabric_(fabric),
       options_(std::move(options)),
       clock_(clock),
+      doorbell_(std::move(doorbell)),
       segment_(std::move(segment)),
       dedup_(options_.dedup_window, options_.dedup_producers) {}
 
@@ -143,7 +145,7 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
     {
       const std::lock_guard lock(mutex_);
       segment = segment_;
-      seen = segment->region().doorbell();
+      seen = doorbell_->count();
       segment->SetSleeping(true);
       // After the flag is visible: a producer that committed before it is seen here, one that
       // commits later sees the flag when it confirms, and rings.
@@ -151,7 +153,7 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
       if (!ready) ++counters_.sleeps;
     }
     if (!ready && !interrupted_.load()) {
-      segment->region().WaitDoorbell(seen, std::min(deadline - now, kLongestSleep));
+      doorbell_->Wait(seen, std::min(deadline - now, kLongestSleep));
     }
     const std::lock_guard lock(mutex_);
     segment->SetSleeping(false);
@@ -170,15 +172,14 @@ bool ConsumerCore::ReadyLocked() {
 
 void ConsumerCore::Interrupt() {
   interrupted_.store(true);
-  const std::lock_guard lock(mutex_);
-  segment_->region().RingDoorbell();
+  doorbell_->Ring();
 }
 
 void ConsumerCore::Close() {
   interrupted_.store(true);
   const std::lock_guard lock(mutex_);
   segment_->Retire();
-  segment_->region().RingDoorbell();
+  doorbell_->Ring();
   drained_.clear();
   owners_.clear();
   segment_.reset();

@@ -62,10 +62,11 @@ absl::StatusOr<std::unique_ptr<Consumer>> Consumer::Create(fabric::Fabric& fabri
                                std::to_string(options.slots));
   }
   constexpr std::uint64_t kFirstGeneration = 1;
-  ONEPIECE_ASSIGN_OR_RETURN(auto segment,
-                            Segment::Create(fabric, layout, options.label, kFirstGeneration));
-  return std::unique_ptr<Consumer>(new Consumer(
-      std::make_shared<ConsumerCore>(fabric, std::move(options), clock, std::move(segment))));
+  ONEPIECE_ASSIGN_OR_RETURN(auto doorbell, fabric.MakeDoorbell(options.label));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      auto segment, Segment::Create(fabric, layout, options.label, doorbell, kFirstGeneration));
+  return std::unique_ptr<Consumer>(new Consumer(std::make_shared<ConsumerCore>(
+      fabric, std::move(options), clock, std::move(doorbell), std::move(segment))));
 }
 
 Consumer::Consumer(std::shared_ptr<ConsumerCore> core) : core_(std::move(core)) {}

@@ -20,7 +20,7 @@ namespace onepiece::ring {
 class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
  public:
   ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base::Clock& clock,
-               std::shared_ptr<Segment> segment);
+               std::shared_ptr<fabric::Doorbell> doorbell, std::shared_ptr<Segment> segment);
 
   absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
   absl::Status Dismiss(std::uint64_t producer_id, std::uint64_t incarnation);
@@ -38,7 +38,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
  private:
   struct Owner {
     ProducerIdentity identity;
-    std::shared_ptr<fabric::Peer> peer;
+    std::unique_ptr<fabric::Access> access;
     bool fenced = false;                     ///< Nothing of it can take effect any more.
     std::optional<std::uint64_t> until_seq;  ///< Fenced: no slot of it lies at or behind this one.
   };
@@ -65,7 +65,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
                         const ProducerIdentity& identity);
   void SweepDead();
   void ForgetGoneOwners();
-  bool NoticeDeath(Owner& owner);
+  bool Fence(Owner& owner, bool suspected);
   Advice CheckLock(base::MonotonicTime now);
   Advice CheckHole(base::MonotonicTime now);
   Advice CheckReserved(const Slot& slot, base::MonotonicTime now);
@@ -77,11 +77,12 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   fabric::Fabric& fabric_;
   const ConsumerOptions options_;
   base::Clock& clock_;
+  const std::shared_ptr<fabric::Doorbell> doorbell_;
   std::atomic<bool> interrupted_{false};
 
   mutable std::mutex mutex_;
   std::shared_ptr<Segment> segment_;
-  std::unordered_map<std::uint16_t, Owner> owners_;
+  std::unordered_map<std::uint16_t, Owner> owners_;  // Accesses do not outlive segment_.
   std::uint16_t last_owner_ = 0;
   DedupWindow dedup_;
   std::deque<Drained> drained_;       // Committed messages of moved segments, delivered first.

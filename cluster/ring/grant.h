@@ -15,7 +15,7 @@ struct ProducerIdentity {
   std::uint64_t producer_id =
       0;  ///< Stable over reconnects and restarts; the key of deduplication.
   std::uint64_t incarnation = 0;  ///< Greater at every Admit of the same producer_id.
-  fabric::PeerIdentity peer;      ///< Fabric::Self() of the producing process.
+  fabric::Offer offer;            ///< Of the dialer that the producer will connect with.
 };
 
 /// Admission to one generation of a ring. Serialisable: travels in the answer of the control

@@ -64,7 +64,7 @@ struct ConsumerCounters {
   std::uint64_t abandoned = 0;  ///< Reserved in a ring that was moved; their senders see UNKNOWN.
   std::uint64_t locks_broken = 0;
   std::uint64_t tails_repaired = 0;
-  std::uint64_t owners_fenced = 0;  ///< By the death of their process.
+  std::uint64_t owners_fenced = 0;  ///< Dead, or suspected and revoked.
   std::uint64_t moves =
       0;  ///< Fresh segments: a live owner was suspected, or the ring was unusable.
   std::uint64_t moves_failed = 0;  ///< No memory for a fresh segment; tried again at the next tick.

@@ -29,7 +29,7 @@ std::span<const std::uint64_t, kHeadWords> HeadPart(const LineWords& lines) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Producer>> Producer::Connect(fabric::Fabric& fabric,
+absl::StatusOr<std::unique_ptr<Producer>> Producer::Connect(fabric::Dialer& dialer,
                                                             const ProducerGrant& grant,
                                                             ProducerOptions options,
                                                             base::Clock& clock) {
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Connect(fabric::Fabric& fabr
     return base::MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_GRANT",
                            "the grant's geometry does not fit its region");
   }
-  ONEPIECE_ASSIGN_OR_RETURN(auto channel, fabric.Connect(grant.region));
+  ONEPIECE_ASSIGN_OR_RETURN(auto channel, dialer.Connect(grant.region));
   return std::unique_ptr<Producer>(new Producer(std::move(channel), grant, options, clock));
 }
 

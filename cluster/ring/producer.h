@@ -40,15 +40,16 @@ struct SendResult {
   absl::Status detail;
 };
 
-/// Ownership  Owns its channel. Borrows `fabric` and `clock`, which must outlive it.
+/// Ownership  Owns its channel. Borrows `clock` and the channel's fabric, which must outlive it.
 /// Threading  One thread at a time.
 /// Blocking   Send waits for the lock with jittered backoff, at most until its deadline, never for
 /// room.
 class Producer {
  public:
-  /// Errors: those of Fabric::Connect; INVALID_ARGUMENT when the grant does not fit the region.
+  /// `dialer` is the one whose offer was admitted. Errors: those of Dialer::Connect;
+  /// INVALID_ARGUMENT when the grant does not fit the region.
   static absl::StatusOr<std::unique_ptr<Producer>> Connect(
-      fabric::Fabric& fabric, const ProducerGrant& grant, ProducerOptions options = {},
+      fabric::Dialer& dialer, const ProducerGrant& grant, ProducerOptions options = {},
       base::Clock& clock = base::SystemClock());
 
   /// Sends the pieces as one message. `message_id` is unique for this producer_id; a resend carries

@@ -1,8 +1,9 @@
 // ConsumerCore: breaking locks and skipping holes, always behind a fence; and the thread that does
 // it.
 //
-// On shm two fences exist: an owner that is dead or has said good-bye can do nothing any more; from
-// one that may still write, the ring moves away to a fresh segment.
+// Three fences exist: an owner that has said good-bye can do nothing any more; one that is dead or
+// suspected is revoked where the backend can do that; from one that may still write, the ring moves
+// away to a fresh segment.
 #include "cluster/ring/recovery.h"
 
 #include <condition_variable>
@@ -38,8 +39,7 @@ bool ConsumerCore::Tick(base::MonotonicTime now) {
   }
   if (lock_advice == Advice::kMove || hole_advice == Advice::kMove) return Move();
   if (lock_advice == Advice::kNothing && hole_advice == Advice::kNothing) return false;
-  const std::lock_guard lock(mutex_);
-  segment_->region().RingDoorbell();
+  doorbell_->Ring();
   return true;
 }
 
@@ -51,8 +51,9 @@ ConsumerCore::Advice ConsumerCore::CheckLock(base::MonotonicTime now) {
   }
   const base::Duration age = lock_suspicion_.Age(word, now);
   const auto owner = owners_.find(LockOwner(word));
-  if (owner == owners_.end() || !NoticeDeath(owner->second)) {
-    if (age < options_.timeouts.Lock()) return Advice::kNothing;
+  const bool suspected = age >= options_.timeouts.Lock();
+  if (owner == owners_.end() || !Fence(owner->second, suspected)) {
+    if (!suspected) return Advice::kNothing;
     spdlog::warn("ring {}: lock held by a live owner {} for too long", options_.label,
                  LockOwner(word));
     return Advice::kMove;
@@ -139,8 +140,9 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(const Slot& slot, base::Monoton
   }
   const base::Duration age = hole_suspicion_.Age(slot.seq, now);
   const auto owner = owners_.find(slot.owner);
-  if (owner == owners_.end() || !NoticeDeath(owner->second)) {
-    if (age < options_.timeouts.Fill(slot.length_bytes)) return Advice::kNothing;
+  const bool suspected = age >= options_.timeouts.Fill(slot.length_bytes);
+  if (owner == owners_.end() || !Fence(owner->second, suspected)) {
+    if (!suspected) return Advice::kNothing;
     spdlog::warn("ring {}: live owner {} does not finish {} bytes", options_.label, slot.owner,
                  slot.length_bytes);
     return Advice::kMove;
@@ -165,7 +167,7 @@ bool ConsumerCore::Move() {
   }
   const Layout layout{.capacity_bytes = options_.capacity_bytes, .slots = options_.slots};
   // Outside the mutex: the pages of a large ring take a while.
-  auto fresh = Segment::Create(fabric_, layout, options_.label, generation + 1);
+  auto fresh = Segment::Create(fabric_, layout, options_.label, doorbell_, generation + 1);
   const std::lock_guard lock(mutex_);
   if (!fresh.ok()) {
     ++counters_.moves_failed;
@@ -180,7 +182,7 @@ bool ConsumerCore::Move() {
   for (auto& drained : drained_) {
     if (drained.segment == nullptr) drained.segment = old;
   }
-  owners_.clear();
+  owners_.clear();  // While `old` lives.
   known_tail_seq_ = 0;
   unusable_ = false;
   lock_suspicion_.Clear();
@@ -189,7 +191,7 @@ bool ConsumerCore::Move() {
   ++counters_.moves;
   spdlog::warn("ring {}: moved to generation {}, {} messages taken along", options_.label,
                generation + 1, drained_.size());
-  old->region().RingDoorbell();
+  doorbell_->Ring();
   return true;
 }
 

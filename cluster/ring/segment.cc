@@ -15,14 +15,16 @@ constexpr base::Duration kLoopbackTimeout = std::chrono::seconds(5);
 absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(fabric::Fabric& fabric,
                                                          const Layout& layout,
                                                          std::string_view label,
+                                                         std::shared_ptr<fabric::Doorbell> doorbell,
                                                          std::uint64_t generation) {
-  ONEPIECE_ASSIGN_OR_RETURN(auto region, fabric.Register(layout.RegionBytes(), label));
-  ONEPIECE_ASSIGN_OR_RETURN(auto loopback, fabric.Connect(region->remote()));
+  ONEPIECE_ASSIGN_OR_RETURN(auto region,
+                            fabric.Register(layout.RegionBytes(), label, std::move(doorbell)));
+  ONEPIECE_ASSIGN_OR_RETURN(auto loopback, fabric::ConnectLoopback(fabric, *region));
   return std::shared_ptr<Segment>(
       new Segment(std::move(region), std::move(loopback), layout, generation));
 }
 
-Segment::Segment(std::unique_ptr<fabric::Region> region, std::unique_ptr<fabric::Channel> loopback,
+Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback,
                  const Layout& layout, std::uint64_t generation)
     : region_(std::move(region)),
       loopback_(std::move(loopback)),
@@ -73,7 +75,7 @@ std::uint64_t Segment::ReadLock() const { return fabric::LoadWord(memory_ + kLoc
 bool Segment::BreakLock(std::uint64_t word) {
   std::uint64_t holder = 0;
   const fabric::Op op = fabric::Op::CompareAndSwap("lock.break", kLockOffset, word, 0, &holder);
-  return loopback_->Execute({&op, 1}, base::SystemClock().Now() + kLoopbackTimeout).ok() &&
+  return loopback_.channel->Execute({&op, 1}, base::SystemClock().Now() + kLoopbackTimeout).ok() &&
          holder == word;
 }
 

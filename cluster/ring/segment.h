@@ -21,6 +21,7 @@ class Segment {
   static absl::StatusOr<std::shared_ptr<Segment>> Create(fabric::Fabric& fabric,
                                                          const Layout& layout,
                                                          std::string_view label,
+                                                         std::shared_ptr<fabric::Doorbell> doorbell,
                                                          std::uint64_t generation);
 
   [[nodiscard]] fabric::Region& region() const { return *region_; }
@@ -61,12 +62,12 @@ class Segment {
                                                    std::uint64_t length) const;
 
  private:
-  Segment(std::unique_ptr<fabric::Region> region, std::unique_ptr<fabric::Channel> loopback,
-          const Layout& layout, std::uint64_t generation);
+  Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback, const Layout& layout,
+          std::uint64_t generation);
   void PublishHead();
 
   const std::unique_ptr<fabric::Region> region_;
-  const std::unique_ptr<fabric::Channel> loopback_;
+  const fabric::Loopback loopback_;
   const Layout layout_;
   const std::uint64_t generation_;
   std::byte* const memory_;

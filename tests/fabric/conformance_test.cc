@@ -45,6 +45,8 @@ class ConformanceTest : public QObject {
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Region> region_;
+  std::shared_ptr<Doorbell> doorbell_;
+  std::unique_ptr<Access> access_;
   std::unique_ptr<Channel> channel_;
 
   static void Backends() {
@@ -62,16 +64,22 @@ class ConformanceTest : public QObject {
     QFETCH_GLOBAL(QString, backend);
     backend_ = OpenBackend(backend);
     QVERIFY(backend_ != nullptr);
-    auto region = backend_->get().Register(8192, "region");
+    auto doorbell = backend_->get().MakeDoorbell("doorbell");
+    QVERIFY2(doorbell.ok(), doorbell.status().ToString().c_str());
+    doorbell_ = *std::move(doorbell);
+    auto region = backend_->get().Register(8192, "region", doorbell_);
     QVERIFY2(region.ok(), region.status().ToString().c_str());
     region_ = *std::move(region);
-    auto channel = backend_->get().Connect(region_->remote());
-    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
-    channel_ = *std::move(channel);
+    auto link = ConnectLoopback(backend_->get(), *region_);
+    QVERIFY2(link.ok(), link.status().ToString().c_str());
+    access_ = std::move(link->access);
+    channel_ = std::move(link->channel);
   }
   void cleanup() {
     channel_.reset();
+    access_.reset();
     region_.reset();
+    doorbell_.reset();
     backend_.reset();
   }
 
@@ -124,7 +132,7 @@ class ConformanceTest : public QObject {
 
   void FetchAdd_LosesNothingBetweenChannels() {
     constexpr int kAdds = 2000;
-    auto other = backend_->get().Connect(region_->remote());
+    auto other = ConnectLoopback(backend_->get(), *region_);
     QVERIFY(other.ok());
     const auto add = [this](Channel& channel) {
       for (int i = 0; i < kAdds; ++i) {
@@ -133,7 +141,7 @@ class ConformanceTest : public QObject {
         if (!channel.Execute({&op, 1}, backend_->Soon()).ok()) return;
       }
     };
-    std::thread thread([&] { add(**other); });
+    std::thread thread([&] { add(*other->channel); });
     add(*channel_);
     thread.join();
     QCOMPARE(LoadWord(region_->bytes().data() + 16), std::uint64_t{2 * kAdds * 3});
@@ -192,12 +200,14 @@ class ConformanceTest : public QObject {
   }
 
   void Execute_FailsOnceTheRegionIsGone() {
-    const RemoteRegion remote = region_->remote();
+    const RemoteRegion remote = access_->remote();
+    const auto dialer = *backend_->get().Dial();
+    access_.reset();
     region_.reset();
     const std::array<std::uint64_t, 1> word{1};
     QCOMPARE(Do({Op::WriteWords("w", 0, word)}).code(), absl::StatusCode::kUnavailable);
     QVERIFY(channel_->broken());
-    QCOMPARE(backend_->get().Connect(remote).status().code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(dialer->Connect(remote).status().code(), absl::StatusCode::kUnavailable);
   }
 
   void Connect_RefusesARegionThatIsNotThis_data() {
@@ -208,13 +218,15 @@ class ConformanceTest : public QObject {
   }
   void Connect_RefusesARegionThatIsNotThis() {
     QFETCH(QString, what);
-    RemoteRegion remote = region_->remote();
+    const auto dialer = *backend_->get().Dial();
+    const auto access = *region_->Accept(dialer->offer());
+    RemoteRegion remote = access->remote();
     if (what == "key") remote.key ^= 1;
     if (what == "length") remote.length_bytes += 8;
     if (what == "backend") remote.backend = "verbs";
     if (what == "cluster") remote.address = "/onepiece.other.1-1-1.x";
     if (what == "path") remote.address += "/../x";
-    QCOMPARE(backend_->get().Connect(remote).status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(dialer->Connect(remote).status().code(), absl::StatusCode::kInvalidArgument);
   }
 
   void Counters_CountRoundTripsAndBytes() {
@@ -231,10 +243,10 @@ class ConformanceTest : public QObject {
   }
 
   void Doorbell_WakesASleeper() {
-    const std::uint32_t seen = region_->doorbell();
+    const std::uint32_t seen = doorbell_->count();
     std::atomic<bool> woken{false};
     std::thread sleeper([&] {
-      while (region_->doorbell() == seen) region_->WaitDoorbell(seen, std::chrono::seconds(5));
+      while (doorbell_->count() == seen) doorbell_->Wait(seen, std::chrono::seconds(5));
       woken.store(true);
     });
     QVERIFY(Do({Op::Notify("ring")}).ok());
@@ -243,18 +255,18 @@ class ConformanceTest : public QObject {
   }
 
   void Doorbell_RungBeforeTheWaitIsNotSleptThrough() {
-    const std::uint32_t seen = region_->doorbell();
+    const std::uint32_t seen = doorbell_->count();
     QVERIFY(Do({Op::Notify("ring")}).ok());
     QElapsedTimer timer;
     timer.start();
-    region_->WaitDoorbell(seen, std::chrono::seconds(20));
+    doorbell_->Wait(seen, std::chrono::seconds(20));
     QVERIFY(timer.elapsed() < 15000);
   }
 
-  void WaitDoorbell_ReturnsAtItsLimit() {
+  void DoorbellWait_ReturnsAtItsLimit() {
     QElapsedTimer timer;
     timer.start();
-    region_->WaitDoorbell(region_->doorbell(), std::chrono::milliseconds(20));
+    doorbell_->Wait(doorbell_->count(), std::chrono::milliseconds(20));
     QVERIFY(timer.elapsed() < 15000);
   }
 
@@ -264,7 +276,7 @@ class ConformanceTest : public QObject {
     std::atomic<bool> stop{false};
     std::array<std::uint64_t, 3> start{0, 0, check(0, 0)};
     QVERIFY(Do({Op::WriteWords("w", 0, start)}).ok());
-    auto reader = backend_->get().Connect(region_->remote());
+    auto reader = ConnectLoopback(backend_->get(), *region_);
     QVERIFY(reader.ok());
     std::thread writer([&] {
       for (std::uint64_t i = 1; !stop.load(); ++i) {
@@ -277,7 +289,7 @@ class ConformanceTest : public QObject {
     for (int i = 0; i < 20000; ++i) {
       std::array<std::uint64_t, 3> seen{};
       const Op op = Op::ReadWords("r", 0, seen);
-      if (!(*reader)->Execute({&op, 1}, backend_->Soon()).ok()) break;
+      if (!reader->channel->Execute({&op, 1}, backend_->Soon()).ok()) break;
       if (seen[2] != check(seen[0], seen[1])) continue;
       ++good;
       if (seen[1] != 3 * seen[0]) ++wrong;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cluster/base/status.h"
+#include "cluster/fabric/process.h"
 
 namespace onepiece::fabric {
 
@@ -14,17 +15,20 @@ class FaultTest : public QObject {
   Q_OBJECT
 
   std::unique_ptr<Fabric> shm_;
+  std::unique_ptr<FaultyFabric> owner_;
   std::unique_ptr<Region> region_;
   std::shared_ptr<FaultBoard> board_;
   PeerIdentity self_;
   std::unique_ptr<FaultyFabric> fabric_;
+  std::unique_ptr<Access> access_;
   std::unique_ptr<Channel> channel_;
 
   void Connect(std::shared_ptr<FaultPolicy> policy) {
     fabric_ = std::make_unique<FaultyFabric>(*shm_, board_, self_, std::move(policy));
-    auto channel = fabric_->Connect(region_->remote());
-    QVERIFY(channel.ok());
-    channel_ = *std::move(channel);
+    auto link = ConnectLoopback(*fabric_, *region_);
+    QVERIFY(link.ok());
+    access_ = std::move(link->access);
+    channel_ = std::move(link->channel);
   }
   // Writes four words, one in each operation.
   absl::Status WriteFour() {
@@ -47,14 +51,16 @@ class FaultTest : public QObject {
     auto shm = Fabric::Open("shm://fault-" + std::to_string(getpid()));
     QVERIFY(shm.ok());
     shm_ = *std::move(shm);
-    auto region = shm_->Register(4096, "region");
-    QVERIFY(region.ok());
-    region_ = *std::move(region);
     board_ = std::make_shared<FaultBoard>();
     self_ = board_->NewProcess();
+    owner_ = std::make_unique<FaultyFabric>(*shm_, board_, SelfIdentity(), nullptr);
+    auto region = owner_->Register(4096, "region", nullptr);
+    QVERIFY(region.ok());
+    region_ = *std::move(region);
   }
   void cleanup() {
     channel_.reset();
+    access_.reset();
     region_.reset();
   }
 
@@ -76,9 +82,8 @@ class FaultTest : public QObject {
     QCOMPARE(QString::fromStdString(Written()), written);
     QVERIFY(channel_->broken());
     QCOMPARE(board_->IsDead(self_), dead);
-    auto peer = fabric_->Watch(self_);
-    QVERIFY(peer.ok());
-    QCOMPARE((*peer)->IsDead(), dead);
+    QCOMPARE(access_->PeerIsDead(), dead);
+    QCOMPARE(access_->Revoke(), dead);
   }
 
   void Die_SilencesTheProcessesOtherChannels() {

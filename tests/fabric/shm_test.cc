@@ -11,6 +11,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/fabric/process.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -39,7 +40,8 @@ void StartChild(const std::string& cluster, Child& child) {
   if (child.pid == 0) {
     auto fabric = Fabric::Open("shm://" + cluster);
     auto region = (*fabric)->Register(4096, "child");
-    const std::string bytes = (*region)->remote().Serialize();
+    const auto link = *ConnectLoopback(**fabric, **region);
+    const std::string bytes = link.access->remote().Serialize();
     if (write(fds[1], bytes.data(), bytes.size()) < 0) _exit(1);
     close(fds[1]);
     while (true) pause();
@@ -96,8 +98,11 @@ class ShmTest : public QObject {
   }
 
   void Parse_ReturnsWhatSerializeWroteAndNothingElse() {
-    const RemoteRegion region{
-        .backend = "shm", .address = "/onepiece.c.1-2-3.x", .length_bytes = 64, .key = 5};
+    const RemoteRegion region{.backend = "shm",
+                              .address = "/onepiece.c.1-2-3.x",
+                              .length_bytes = 64,
+                              .key = 5,
+                              .details = "more"};
     const std::string bytes = region.Serialize();
     auto parsed = RemoteRegion::Parse(bytes);
     QVERIFY(parsed.ok());
@@ -115,7 +120,10 @@ class ShmTest : public QObject {
   void Register_NamesASegmentOfOursOnlyForUs() {
     auto region = fabric_->Register(4096, "mine");
     QVERIFY(region.ok());
-    const std::string path = "/dev/shm" + (*region)->remote().address;
+    auto link = ConnectLoopback(*fabric_, **region);
+    QVERIFY(link.ok());
+    const std::string path = "/dev/shm" + link->access->remote().address;
+    link->access.reset();
     struct stat info {};
     QCOMPARE(stat(path.c_str(), &info), 0);
     QCOMPARE(info.st_mode & 0777u, 0600u);
@@ -135,7 +143,7 @@ class ShmTest : public QObject {
   void Connect_ReachesAnotherProcessAndNoticesItsDeath() {
     Child child;
     StartChild(cluster_, child);
-    auto channel = fabric_->Connect(child.remote);
+    auto channel = (*fabric_->Dial())->Connect(child.remote);
     QVERIFY2(channel.ok(), channel.status().ToString().c_str());
     const auto soon = [] { return base::SystemClock().Now() + std::chrono::seconds(10); };
     std::uint64_t old_value = 1;
@@ -150,7 +158,7 @@ class ShmTest : public QObject {
       status = (*channel)->Execute({&op, 1}, soon());
     }
     QCOMPARE(Reason(status), std::string("PEER_GONE"));
-    QCOMPARE(Reason(fabric_->Connect(child.remote).status()), std::string("PEER_GONE"));
+    QCOMPARE(Reason((*fabric_->Dial())->Connect(child.remote).status()), std::string("PEER_GONE"));
     auto removed = UnlinkStale(cluster_);
     QVERIFY(removed.ok());
     QCOMPARE(*removed, 1);
@@ -166,21 +174,47 @@ class ShmTest : public QObject {
     QVERIFY(removed.ok());
     QCOMPARE(*removed, 0);
     QCOMPARE(*UnlinkStale(cluster_ + "-other"), 1);
-    QVERIFY(fabric_->Connect((*region)->remote()).ok());
+    QVERIFY(ConnectLoopback(*fabric_, **region).ok());
   }
 
   void Watch_TellsDeadFromAliveAndReusedIds() {
-    auto self = fabric_->Watch(fabric_->Self());
+    auto self = WatchProcess(SelfIdentity());
     QVERIFY(self.ok());
     QVERIFY(!(*self)->IsDead());
-    PeerIdentity reused = fabric_->Self();
+    PeerIdentity reused = SelfIdentity();
     ++reused.start_time;
-    auto other = fabric_->Watch(reused);
+    auto other = WatchProcess(reused);
     QVERIFY(other.ok());
     QVERIFY((*other)->IsDead());
-    auto nobody = fabric_->Watch({});
+    auto nobody = WatchProcess({.host = SelfIdentity().host});
     QVERIFY(nobody.ok());
     QVERIFY((*nobody)->IsDead());
+    auto elsewhere = WatchProcess({.host = SelfIdentity().host + 1, .pid = 1, .start_time = 1});
+    QVERIFY(elsewhere.ok());
+    QVERIFY(!(*elsewhere)->IsDead());
+  }
+
+  void Offer_ParsesWhatSerializeWroteAndNothingElse() {
+    const Offer offer{.backend = "shm", .peer = SelfIdentity(), .details = "details"};
+    const std::string bytes = offer.Serialize();
+    auto parsed = Offer::Parse(bytes);
+    QVERIFY(parsed.ok());
+    QVERIFY(*parsed == offer);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      QCOMPARE(Reason(Offer::Parse(bytes.substr(0, size)).status()),
+               std::string("MALFORMED_OFFER"));
+    }
+  }
+
+  void Accept_RefusesOffersOfOtherHostsAndBackends() {
+    auto region = fabric_->Register(4096, "mine");
+    QVERIFY(region.ok());
+    Offer offer = (*fabric_->Dial())->offer();
+    ++offer.peer.host;
+    QCOMPARE(Reason((*region)->Accept(offer).status()), std::string("WRONG_FABRIC"));
+    offer = (*fabric_->Dial())->offer();
+    offer.backend = "verbs";
+    QCOMPARE(Reason((*region)->Accept(offer).status()), std::string("WRONG_FABRIC"));
   }
 };
 

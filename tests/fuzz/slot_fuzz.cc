@@ -78,7 +78,7 @@ class Session {
     }
     Reconnect();
     if (channel_ == nullptr) return;
-    auto producer = Producer::Connect(*fabric_, grant_, {}, clock_);
+    auto producer = Producer::Connect(**fabric_->Dial(), grant_, {}, clock_);
     ONEPIECE_CHECK(producer.ok());
     const std::vector<std::byte> bytes(100, std::byte{7});
     const Piece piece{.bytes = bytes, .crc32c = base::Crc32c(bytes)};
@@ -91,13 +91,14 @@ class Session {
 
  private:
   void Reconnect() {
+    const auto dialer = *fabric_->Dial();
     auto grant = consumer_->Admit(
-        {.producer_id = kProducerId, .incarnation = ++incarnation_, .peer = fabric_->Self()});
+        {.producer_id = kProducerId, .incarnation = ++incarnation_, .offer = dialer->offer()});
     channel_.reset();
     if (!grant.ok()) return;
     grant_ = *grant;
     layout_ = {.capacity_bytes = grant_.capacity_bytes, .slots = grant_.slots};
-    channel_ = *fabric_->Connect(grant_.region);
+    channel_ = *dialer->Connect(grant_.region);
   }
 
   void Put(std::uint64_t at, std::span<const std::uint64_t> words) {

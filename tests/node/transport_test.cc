@@ -297,7 +297,7 @@ class TransportTest : public QObject {
     v1::OpenRingRequest request;
     request.set_producer_id(1);
     request.set_incarnation(1);
-    request.set_pid(getpid());
+    request.set_offer((*fabric_->Dial())->offer().Serialize());
     request.set_consumer_incarnation(1);
     const auto response = rpc::Call(*stub, &v1::RingService::Stub::OpenRing, request, seconds(5));
     QVERIFY(absl::IsFailedPrecondition(response.status()));
@@ -571,14 +571,14 @@ class TransportTest : public QObject {
     v1::OpenRingRequest request;
     request.set_producer_id(77);
     request.set_incarnation(1);
-    request.set_pid(fabric_->Self().pid);
-    request.set_pid_start_time(fabric_->Self().start_time);
+    const auto dialer = *fabric_->Dial();
+    request.set_offer(dialer->offer().Serialize());
     request.set_consumer_incarnation(receiver.endpoint.incarnation());
     const auto response = rpc::Call(*stub, &v1::RingService::Stub::OpenRing, request, seconds(5));
     if (!response.ok()) return nullptr;
     const auto grant = ring::ProducerGrant::Parse(response->grant());
     if (!grant.ok()) return nullptr;
-    auto producer = ring::Producer::Connect(*fabric_, *grant);
+    auto producer = ring::Producer::Connect(*dialer, *grant);
     return producer.ok() ? *std::move(producer) : nullptr;
   }
 

@@ -169,7 +169,7 @@ class FaultEnumerationTest : public QObject {
     const bool a_acknowledged = a.result.outcome == SendOutcome::kOk;
     bool a_sent = a_acknowledged;
     if (resend && !a_acknowledged) {
-      const bool dead = world.board->IsDead(a.process->Self());
+      const bool dead = world.board->IsDead(a.process->self());
       a.producer.reset();
       // Dead: a new process of the same service. Alive: its next connection, without another fault.
       auto& process = dead ? world.NewProcess() : *a.process;

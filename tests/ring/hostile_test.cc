@@ -28,7 +28,7 @@ class HostileTest : public QObject {
     QFETCH(QString, what);
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     Slot slot = hostile.First();
     if (what == "owner") slot.owner += 100;
     if (what == "generation") slot.generation += 1;
@@ -52,8 +52,7 @@ class HostileTest : public QObject {
   void Payload_ThatWasWrongIsTakenWhenResent() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    auto grant = *world.Admit(1, process);
-    Hostile hostile(process, grant);
+    Hostile hostile(*world.Admit(1, process));
     Slot slot = hostile.First();
     slot.payload_crc32c ^= 1;
     hostile.PutTail(1, 128);
@@ -62,7 +61,7 @@ class HostileTest : public QObject {
     QVERIFY(delivery.has_value());
     std::vector<std::byte> bytes(100);
     QVERIFY(!delivery->CopyTo(bytes).ok());
-    auto producer = *Producer::Connect(process, grant);
+    auto producer = world.Connect(1, process);
     QCOMPARE(SendOnce(*producer, 1, 1, 100).outcome, SendOutcome::kOk);
     world.Drain();
     QVERIFY(world.received == (std::vector<Received>{{1, 1, 100}}));
@@ -89,7 +88,7 @@ class HostileTest : public QObject {
     QFETCH(bool, pad);
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     Slot slot = hostile.First();
     slot.offset = offset;
     slot.length_bytes = length;
@@ -112,7 +111,7 @@ class HostileTest : public QObject {
   void Reservation_OutOfBoundsMovesTheRing() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     Slot slot = hostile.First();
     slot.state = SlotState::kReserved;
     slot.length_bytes = ~std::uint64_t{0} >> 1;
@@ -127,7 +126,7 @@ class HostileTest : public QObject {
   void Slot_WithBadHeaderChecksumIsNotYetWritten() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     SlotWords words = EncodeSlot(hostile.First());
     words[7] ^= 1;
     hostile.PutTail(1, 128);
@@ -146,7 +145,7 @@ class HostileTest : public QObject {
   void Slot_ThatStaysTornMovesTheRingAtItsTimeout() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     SlotWords words = EncodeSlot(hostile.First());
     words[7] ^= 1;
     hostile.PutTail(1, 128);
@@ -160,7 +159,7 @@ class HostileTest : public QObject {
   void Slot_BeyondTheTailIsNotConsumed() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     hostile.Put(hostile.First());
     QVERIFY(!world.consumer->Poll().has_value());
     world.Advance(std::chrono::seconds(5));
@@ -181,24 +180,23 @@ class HostileTest : public QObject {
     QFETCH(quint64, check);
     World world(SmallRing());
     auto& process = world.NewProcess();
-    auto grant = *world.Admit(1, process);
-    Hostile hostile(process, grant);
+    Hostile hostile(*world.Admit(1, process));
     TailWords words = EncodeTail({.seq = seq, .offset = 64});
     words[2] ^= check;
     hostile.Words(kTailOffset, words);
-    auto producer = *Producer::Connect(process, grant);
-    QCOMPARE(SendOnce(*producer, 1, 1, 10).outcome, SendOutcome::kBusy);
+    auto producer = world.Connect(2, world.NewProcess());
+    QCOMPARE(SendOnce(*producer, 2, 1, 10).outcome, SendOutcome::kBusy);
     QVERIFY(!world.consumer->Poll().has_value());
     world.Advance(std::chrono::milliseconds(700));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
-    QVERIFY(SendOnce(*producer, 1, 1, 10).reconnect);
+    QVERIFY(SendOnce(*producer, 2, 1, 10).reconnect);
     NextMessageArrives(world);
   }
 
   void Lock_OfNobodyMovesTheRing() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    Hostile hostile(process, *world.Admit(1, process));
+    Hostile hostile(*world.Admit(1, process));
     const std::array<std::uint64_t, 1> word{LockWord(77, 1)};
     hostile.Words(kLockOffset, word);
     world.Advance(std::chrono::milliseconds(700));
@@ -221,9 +219,8 @@ class HostileTest : public QObject {
     QFETCH(bool, reconnect);
     World world(SmallRing());
     auto& process = world.NewProcess();
-    auto grant = *world.Admit(1, process);
-    Hostile hostile(process, grant);
-    Head head{.generation = grant.generation, .capacity_bytes = 4096, .slots = 8};
+    Hostile hostile(*world.Admit(1, process));
+    Head head{.generation = hostile.grant.generation, .capacity_bytes = 4096, .slots = 8};
     if (what == "capacity") head.capacity_bytes = 1 << 20;
     if (what == "slots") head.slots = 1024;
     if (what == "generation") head.generation += 1;
@@ -232,8 +229,8 @@ class HostileTest : public QObject {
     HeadWords words = EncodeHead(head);
     if (what == "check") words[6] ^= 1;
     hostile.Words(kHeadOffset, words);
-    auto producer = *Producer::Connect(process, grant);
-    const SendResult result = SendOnce(*producer, 1, 1, 10);
+    auto producer = world.Connect(2, world.NewProcess());
+    const SendResult result = SendOnce(*producer, 2, 1, 10);
     QCOMPARE(result.outcome, SendOutcome::kBusy);
     QCOMPARE(result.reconnect, reconnect);
     std::array<std::uint64_t, 1> lock{1};

@@ -50,19 +50,24 @@ struct Child {
 struct Request {
   std::uint64_t producer_id;
   std::uint64_t incarnation;
-  fabric::PeerIdentity peer;
+  std::array<char, 256> offer;  // Serialised, the rest is zeros behind its length.
+  std::size_t offer_bytes;
 };
 
 std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::uint64_t id,
                                          Board* board) {
-  const Request request{id, ++board->incarnation[id], fabric.Self()};
+  const auto dialer = *fabric.Dial();
+  const std::string offer = dialer->offer().Serialize();
+  Request request{id, ++board->incarnation[id], {}, offer.size()};
+  ONEPIECE_CHECK(offer.size() <= request.offer.size());
+  std::ranges::copy(offer, request.offer.begin());
   if (write(fd, &request, sizeof request) != sizeof request) _exit(2);
   std::array<char, 1024> answer;
   const ssize_t size = read(fd, answer.data(), answer.size());
   if (size <= 0) _exit(2);
   auto grant = ProducerGrant::Parse({answer.data(), static_cast<std::size_t>(size)});
   if (!grant.ok()) return nullptr;
-  auto producer = Producer::Connect(fabric, *grant);
+  auto producer = Producer::Connect(*dialer, *grant);
   return producer.ok() ? *std::move(producer) : nullptr;
 }
 
@@ -94,9 +99,10 @@ std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::ui
 void Serve(Consumer& consumer, Child& child) {
   Request request;
   if (recv(child.fd, &request, sizeof request, MSG_DONTWAIT) != sizeof request) return;
-  auto grant = consumer.Admit({.producer_id = request.producer_id,
-                               .incarnation = request.incarnation,
-                               .peer = request.peer});
+  auto grant =
+      consumer.Admit({.producer_id = request.producer_id,
+                      .incarnation = request.incarnation,
+                      .offer = *fabric::Offer::Parse({request.offer.data(), request.offer_bytes})});
   const std::string answer = grant.ok() ? grant->Serialize() : "refused";
   (void)!write(child.fd, answer.data(), answer.size());
 }

@@ -47,16 +47,12 @@ Story Produce(Consumer& consumer, fabric::Fabric& shm,
       return story;
     }
     if (producer == nullptr) {
-      if (board->IsDead(process->Self())) {
+      if (board->IsDead(process->self())) {
         ++story.deaths;
         process = std::make_unique<fabric::FaultyFabric>(shm, board, board->NewProcess(), policy);
       }
-      auto grant = consumer.Admit(
-          {.producer_id = id, .incarnation = ++incarnation, .peer = process->Self()});
-      if (!grant.ok()) continue;
-      auto connected = Producer::Connect(*process, *grant);
-      if (!connected.ok()) continue;
-      producer = *std::move(connected);
+      producer = ConnectTo(consumer, *process, id, ++incarnation);
+      if (producer == nullptr) continue;
       ++story.reconnects;
     }
     const std::size_t size = 1 + (id * 7919 + message * 104729) % plan.max_bytes;
@@ -81,7 +77,7 @@ Story Produce(Consumer& consumer, fabric::Fabric& shm,
 void Run(const Plan& plan) {
   auto shm = *fabric::Fabric::Open("shm://random-" + std::to_string(getpid()));
   auto board = std::make_shared<fabric::FaultBoard>();
-  fabric::FaultyFabric consumer_fabric(*shm, board, shm->Self(), nullptr);
+  fabric::FaultyFabric consumer_fabric(*shm, board, fabric::SelfIdentity(), nullptr);
   ConsumerOptions options;
   options.capacity_bytes = 16384;
   options.slots = 16;

@@ -145,10 +145,8 @@ class RingTest : public QObject {
     ConsumerOptions options = SmallRing();
     options.max_owners = 2;
     World world(options);
-    const auto ask = [&](std::uint64_t id, std::uint64_t incarnation, const fabric::Fabric& who) {
-      const ProducerIdentity identity{
-          .producer_id = id, .incarnation = incarnation, .peer = who.Self()};
-      return ReasonOf(world.consumer->Admit(identity).status());
+    const auto ask = [&](std::uint64_t id, std::uint64_t incarnation, fabric::Fabric& who) {
+      return ReasonOf(AdmitTo(*world.consumer, who, id, incarnation).status());
     };
     auto& process = world.NewProcess();
     QCOMPARE(ask(1, 5, process), std::string());
@@ -156,7 +154,7 @@ class RingTest : public QObject {
     QCOMPARE(ask(1, 4, process), std::string("STALE_INCARNATION"));
     QCOMPARE(ask(1, 6, process), std::string());
     auto& dead = world.NewProcess();
-    world.board->Kill(dead.Self());
+    world.board->Kill(dead.self());
     QCOMPARE(ask(2, 1, dead), std::string("PEER_GONE"));
     auto& second = world.NewProcess();
     QCOMPARE(ask(2, 1, second), std::string());
@@ -165,7 +163,7 @@ class RingTest : public QObject {
     QVERIFY(world.consumer->Dismiss(2, 1).ok());
     QCOMPARE(ReasonOf(world.consumer->Dismiss(9, 1)), std::string("UNKNOWN_PRODUCER"));
     QCOMPARE(ask(3, 1, third), std::string());
-    world.board->Kill(third.Self());
+    world.board->Kill(third.self());
     QCOMPARE(ask(2, 2, second), std::string());
   }
 
@@ -237,9 +235,8 @@ class RingTest : public QObject {
   void Wait_IsWokenByEveryMessage() {
     auto shm = *fabric::Fabric::Open("shm://ringwait-" + std::to_string(getpid()));
     auto consumer = *Consumer::Create(*shm, SmallRing());
-    auto grant = consumer->Admit({.producer_id = 1, .incarnation = 1, .peer = shm->Self()});
-    QVERIFY(grant.ok());
-    auto producer = *Producer::Connect(*shm, *grant);
+    auto producer = ConnectTo(*consumer, *shm, 1, 1);
+    QVERIFY(producer != nullptr);
     constexpr std::uint64_t kMessages = 300;
     std::atomic<std::uint64_t> got{0};
     std::thread reader([&] {

@@ -17,6 +17,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/fault.h"
+#include "cluster/fabric/process.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/layout.h"
 #include "cluster/ring/producer.h"
@@ -65,6 +66,31 @@ struct Received {
   friend auto operator<=>(const Received&, const Received&) = default;
 };
 
+/// A way into a ring that nobody uses yet.
+struct Admitted {
+  std::unique_ptr<fabric::Dialer> dialer;
+  ProducerGrant grant;
+};
+inline absl::StatusOr<Admitted> AdmitTo(Consumer& consumer, fabric::Fabric& process,
+                                        std::uint64_t producer_id, std::uint64_t incarnation) {
+  Admitted admitted;
+  ONEPIECE_ASSIGN_OR_RETURN(admitted.dialer, process.Dial());
+  ONEPIECE_ASSIGN_OR_RETURN(const ProducerGrant grant,
+                            consumer.Admit({.producer_id = producer_id,
+                                            .incarnation = incarnation,
+                                            .offer = admitted.dialer->offer()}));
+  // As if it had come over the control plane.
+  ONEPIECE_ASSIGN_OR_RETURN(admitted.grant, ProducerGrant::Parse(grant.Serialize()));
+  return admitted;
+}
+inline std::unique_ptr<Producer> ConnectTo(Consumer& consumer, fabric::Fabric& process,
+                                           std::uint64_t producer_id, std::uint64_t incarnation) {
+  auto admitted = AdmitTo(consumer, process, producer_id, incarnation);
+  if (!admitted.ok()) return nullptr;
+  auto producer = Producer::Connect(*admitted->dialer, admitted->grant);
+  return producer.ok() ? *std::move(producer) : nullptr;
+}
+
 /// A consumer and its world. Time moves only by Advance.
 struct World {
   base::ManualClock clock;
@@ -81,7 +107,8 @@ struct World {
     static int count = 0;
     shm = *fabric::Fabric::Open("shm://ring-" + std::to_string(getpid()) + "-" +
                                 std::to_string(++count));
-    consumer_fabric = std::make_unique<fabric::FaultyFabric>(*shm, board, shm->Self(), nullptr);
+    consumer_fabric =
+        std::make_unique<fabric::FaultyFabric>(*shm, board, fabric::SelfIdentity(), nullptr);
     consumer = *Consumer::Create(*consumer_fabric, options, clock);
   }
 
@@ -92,19 +119,12 @@ struct World {
     return *fabrics.back();
   }
 
-  absl::StatusOr<ProducerGrant> Admit(std::uint64_t producer_id, const fabric::Fabric& process) {
-    auto grant = consumer->Admit({.producer_id = producer_id,
-                                  .incarnation = ++incarnations[producer_id],
-                                  .peer = process.Self()});
-    if (!grant.ok()) return grant.status();
-    return ProducerGrant::Parse(grant->Serialize());  // As if it had come over the control plane.
+  absl::StatusOr<Admitted> Admit(std::uint64_t producer_id, fabric::Fabric& process) {
+    return AdmitTo(*consumer, process, producer_id, ++incarnations[producer_id]);
   }
 
   std::unique_ptr<Producer> Connect(std::uint64_t producer_id, fabric::Fabric& process) {
-    auto grant = Admit(producer_id, process);
-    if (!grant.ok()) return nullptr;
-    auto producer = Producer::Connect(process, *grant);
-    return producer.ok() ? *std::move(producer) : nullptr;
+    return ConnectTo(*consumer, process, producer_id, ++incarnations[producer_id]);
   }
 
   /// Takes everything that is there; counts what is not what its sender sent.
@@ -160,10 +180,10 @@ struct Hostile {
   Layout layout;
   std::unique_ptr<fabric::Channel> channel;
 
-  Hostile(fabric::Fabric& process, const ProducerGrant& with)
-      : grant(with),
-        layout{.capacity_bytes = with.capacity_bytes, .slots = with.slots},
-        channel(*process.Connect(with.region)) {}
+  explicit Hostile(const Admitted& with)
+      : grant(with.grant),
+        layout{.capacity_bytes = grant.capacity_bytes, .slots = grant.slots},
+        channel(*with.dialer->Connect(grant.region)) {}
   void Words(std::uint64_t at, std::span<const std::uint64_t> words) {
     const fabric::Op op = fabric::Op::WriteWords("hostile", at, words);
     ONEPIECE_CHECK(channel->Execute({&op, 1}, base::MonotonicTime::max()).ok());

@@ -16,6 +16,7 @@
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "cluster/fabric/process.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -154,7 +155,8 @@ std::span<std::byte> ShmSegment::bytes() const {
 std::uint64_t ShmSegment::key() const { return LoadWord(base_ + kKeyAt); }
 
 PeerIdentity ShmSegment::owner() const {
-  return {.pid = static_cast<std::int32_t>(LoadWord(base_ + kOwnerPidAt)),
+  return {.host = SelfIdentity().host,
+          .pid = static_cast<std::int32_t>(LoadWord(base_ + kOwnerPidAt)),
           .start_time = LoadWord(base_ + kOwnerStartAt)};
 }
 

@@ -11,14 +11,17 @@
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
-#include "cluster/fabric/shm/process.h"
+#include "cluster/fabric/process.h"
 #include "cluster/fabric/shm/segment.h"
+#include "cluster/fabric/wire.h"
 
 namespace onepiece::fabric {
 namespace {
 
 constexpr char kBackend[] = "shm";
 constexpr char kShmFolder[] = "/dev/shm";
+// The doorbell's word is in the segment's header; it needs no more memory than a segment must have.
+constexpr std::uint64_t kDoorbellBytes = sizeof(std::uint64_t);
 // A dead owner is noticed within this time by whoever still sends to it.
 constexpr base::Duration kOwnerCheckInterval = std::chrono::milliseconds(10);
 
@@ -38,40 +41,95 @@ absl::Status InvalidArgument(const char* reason, const std::string& message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
+// A doorbell lives in a segment of its own, so that it can serve several regions and outlive each.
+class ShmDoorbell final : public Doorbell {
+ public:
+  ShmDoorbell(std::shared_ptr<ShmSegment> segment, std::string name)
+      : segment_(std::move(segment)), name_(std::move(name)) {}
+  ~ShmDoorbell() override { shm_unlink(name_.c_str()); }
+  ShmDoorbell(const ShmDoorbell&) = delete;
+  ShmDoorbell& operator=(const ShmDoorbell&) = delete;
+
+  std::uint32_t count() const override { return segment_->doorbell(); }
+  void Wait(std::uint32_t seen, base::Duration limit) override {
+    segment_->WaitDoorbell(seen, limit);
+  }
+  void Ring() override { segment_->RingDoorbell(); }
+  /// What a peer attaches it by, for RemoteRegion::details.
+  std::string Details() const {
+    std::string out;
+    AppendText(out, name_);
+    AppendU64(out, segment_->key());
+    return out;
+  }
+
+ private:
+  const std::shared_ptr<ShmSegment> segment_;
+  const std::string name_;
+};
+
+class ShmAccess final : public Access {
+ public:
+  ShmAccess(RemoteRegion remote, const PeerIdentity& peer, std::unique_ptr<ProcessWatch> watch)
+      : remote_(std::move(remote)), peer_(peer), watch_(std::move(watch)) {}
+  const RemoteRegion& remote() const override { return remote_; }
+  const PeerIdentity& peer() const override { return peer_; }
+  bool PeerIsDead() const override { return watch_->IsDead(); }
+  // What a living process has mapped cannot be taken from it.
+  bool Revoke() override { return watch_->IsDead(); }
+
+ private:
+  const RemoteRegion remote_;
+  const PeerIdentity peer_;
+  const std::unique_ptr<ProcessWatch> watch_;
+};
+
 class ShmRegion final : public Region {
  public:
-  ShmRegion(std::shared_ptr<ShmSegment> segment, std::string name)
+  ShmRegion(std::shared_ptr<ShmSegment> segment, std::string name,
+            std::shared_ptr<ShmDoorbell> doorbell)
       : segment_(std::move(segment)),
+        doorbell_(std::move(doorbell)),
         remote_{.backend = kBackend,
                 .address = std::move(name),
                 .length_bytes = segment_->bytes().size(),
-                .key = segment_->key()} {}
+                .key = segment_->key(),
+                .details = doorbell_ != nullptr ? doorbell_->Details() : std::string()} {}
   ~ShmRegion() override {
     segment_->Retire();
-    segment_->RingDoorbell();
     shm_unlink(remote_.address.c_str());
   }
   ShmRegion(const ShmRegion&) = delete;
   ShmRegion& operator=(const ShmRegion&) = delete;
 
   std::span<std::byte> bytes() override { return segment_->bytes(); }
-  const RemoteRegion& remote() const override { return remote_; }
-  std::uint32_t doorbell() const override { return segment_->doorbell(); }
-  void WaitDoorbell(std::uint32_t seen, base::Duration limit) override {
-    segment_->WaitDoorbell(seen, limit);
+
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
+    if (offer.backend != kBackend || offer.peer.host != SelfIdentity().host) {
+      return InvalidArgument("WRONG_FABRIC", "the offer is not of shared memory on this host");
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchProcess(offer.peer));
+    if (watch->IsDead()) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                             "the peer's process is dead");
+    }
+    return std::make_unique<ShmAccess>(remote_, offer.peer, std::move(watch));
   }
-  void RingDoorbell() override { segment_->RingDoorbell(); }
 
  private:
   const std::shared_ptr<ShmSegment> segment_;
+  const std::shared_ptr<ShmDoorbell> doorbell_;
   const RemoteRegion remote_;
 };
 
 class ShmChannel final : public Channel {
  public:
-  ShmChannel(std::shared_ptr<ShmSegment> segment, std::unique_ptr<Peer> owner, base::Clock& clock)
+  /// `doorbell` may be null.
+  ShmChannel(std::shared_ptr<ShmSegment> segment, std::shared_ptr<ShmSegment> doorbell,
+             std::unique_ptr<ProcessWatch> owner, base::Clock& clock)
       : Channel(segment->bytes().size()),
         segment_(std::move(segment)),
+        doorbell_(std::move(doorbell)),
         memory_(segment_->bytes().data()),
         owner_(std::move(owner)),
         clock_(clock) {}
@@ -135,16 +193,67 @@ class ShmChannel final : public Channel {
                             .fetch_add(op.value);
         break;
       case Op::Kind::kNotify:
-        segment_->RingDoorbell();
+        if (doorbell_ != nullptr) doorbell_->RingDoorbell();
         break;
     }
   }
 
   const std::shared_ptr<ShmSegment> segment_;
+  const std::shared_ptr<ShmSegment> doorbell_;
   std::byte* const memory_;
-  const std::unique_ptr<Peer> owner_;
+  const std::unique_ptr<ProcessWatch> owner_;
   base::Clock& clock_;
   base::MonotonicTime next_owner_check_{};
+};
+
+class ShmDialer final : public Dialer {
+ public:
+  ShmDialer(std::string prefix, base::Clock& clock)
+      : prefix_(std::move(prefix)),
+        clock_(clock),
+        offer_{.backend = kBackend, .peer = SelfIdentity(), .details = {}} {}
+  const Offer& offer() const override { return offer_; }
+
+  absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
+    if (remote.backend != kBackend) {
+      return InvalidArgument("WRONG_FABRIC", "a region of " + remote.backend + ", not of shm");
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto segment, Attach(remote));
+    std::shared_ptr<ShmSegment> doorbell;
+    if (!remote.details.empty()) {
+      WireReader reader(remote.details);
+      RemoteRegion bell{.backend = kBackend, .length_bytes = kDoorbellBytes};
+      bell.address = reader.Text(remote.details.size());
+      bell.key = reader.U64();
+      if (!reader.Finished()) return InvalidArgument("WRONG_REGION", "malformed details");
+      ONEPIECE_ASSIGN_OR_RETURN(doorbell, Attach(bell));
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto owner, WatchProcess(segment->owner()));
+    if (owner->IsDead()) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                             "the region's owner is dead");
+    }
+    return std::make_unique<ShmChannel>(std::move(segment), std::move(doorbell), std::move(owner),
+                                        clock_);
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote) const {
+    if (!remote.address.starts_with(prefix_) || remote.address.find('/', 1) != std::string::npos) {
+      return InvalidArgument("WRONG_FABRIC",
+                             "region " + remote.address + " is not of this cluster");
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto segment, ShmSegment::Attach(remote));
+    if (segment->retired()) {
+      return base::MakeError(absl::StatusCode::kUnavailable, "REGION_RETIRED",
+                             "the region was retired by its owner");
+    }
+    return segment;
+  }
+
+  const std::string prefix_;
+  base::Clock& clock_;
+  const Offer offer_;
 };
 
 class ShmFabric final : public Fabric {
@@ -152,46 +261,42 @@ class ShmFabric final : public Fabric {
   ShmFabric(std::string_view cluster_id, base::Clock& clock)
       : prefix_(NamePrefix(cluster_id)), clock_(clock) {}
 
+  absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override {
+    std::string name;
+    ONEPIECE_ASSIGN_OR_RETURN(auto segment, NewSegment(kDoorbellBytes, label, name));
+    return std::make_shared<ShmDoorbell>(std::move(segment), std::move(name));
+  }
+
   absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
-                                                   std::string_view label) override {
+                                                   std::string_view label,
+                                                   std::shared_ptr<Doorbell> doorbell) override {
+    auto bell = std::dynamic_pointer_cast<ShmDoorbell>(doorbell);
+    if (doorbell != nullptr && bell == nullptr) {
+      return InvalidArgument("WRONG_FABRIC", "the doorbell is of another fabric");
+    }
+    std::string name;
+    ONEPIECE_ASSIGN_OR_RETURN(auto segment, NewSegment(length_bytes, label, name));
+    return std::make_unique<ShmRegion>(std::move(segment), std::move(name), std::move(bell));
+  }
+
+  absl::StatusOr<std::unique_ptr<Dialer>> Dial() override {
+    return std::make_unique<ShmDialer>(prefix_, clock_);
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<ShmSegment>> NewSegment(std::uint64_t length_bytes,
+                                                         std::string_view label,
+                                                         std::string& name) const {
     if (length_bytes == 0 || length_bytes % sizeof(std::uint64_t) != 0 ||
         length_bytes > (std::uint64_t{1} << 46) || !ValidNamePart(label)) {
       return InvalidArgument("BAD_REGION", "a region needs a length in whole words and a label");
     }
-    const PeerIdentity self = Self();
-    const std::string name = prefix_ + std::to_string(self.pid) + "-" +
-                             std::to_string(self.start_time) + "-" + Hex(base::RandomU64()) + "." +
-                             std::string(label);
-    ONEPIECE_ASSIGN_OR_RETURN(auto segment, ShmSegment::Create(name, length_bytes, self));
-    return std::make_unique<ShmRegion>(std::move(segment), name);
+    const PeerIdentity self = SelfIdentity();
+    name = prefix_ + std::to_string(self.pid) + "-" + std::to_string(self.start_time) + "-" +
+           Hex(base::RandomU64()) + "." + std::string(label);
+    return ShmSegment::Create(name, length_bytes, self);
   }
 
-  absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
-    const std::string& name = remote.address;
-    if (remote.backend != kBackend || !name.starts_with(prefix_) ||
-        name.find('/', 1) != std::string::npos) {
-      return InvalidArgument("WRONG_FABRIC", "region " + name + " is not of this fabric");
-    }
-    ONEPIECE_ASSIGN_OR_RETURN(auto segment, ShmSegment::Attach(remote));
-    if (segment->retired()) {
-      return base::MakeError(absl::StatusCode::kUnavailable, "REGION_RETIRED",
-                             "the region was retired by its owner");
-    }
-    ONEPIECE_ASSIGN_OR_RETURN(auto owner, WatchProcess(segment->owner()));
-    if (owner->IsDead()) {
-      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
-                             "the region's owner is dead");
-    }
-    return std::make_unique<ShmChannel>(std::move(segment), std::move(owner), clock_);
-  }
-
-  PeerIdentity Self() const override { return SelfIdentity(); }
-
-  absl::StatusOr<std::unique_ptr<Peer>> Watch(const PeerIdentity& identity) override {
-    return WatchProcess(identity);
-  }
-
- private:
   const std::string prefix_;
   base::Clock& clock_;
 };
@@ -199,11 +304,14 @@ class ShmFabric final : public Fabric {
 // PID and START of a segment's file name behind its prefix; a name of another form has no living
 // owner.
 PeerIdentity OwnerFromName(std::string_view rest) {
-  PeerIdentity owner;
+  const PeerIdentity nobody{.host = SelfIdentity().host};
+  PeerIdentity owner = nobody;
   const auto pid = std::from_chars(rest.data(), rest.data() + rest.size(), owner.pid);
-  if (pid.ec != std::errc() || pid.ptr == rest.data() + rest.size() || *pid.ptr != '-') return {};
+  if (pid.ec != std::errc() || pid.ptr == rest.data() + rest.size() || *pid.ptr != '-') {
+    return nobody;
+  }
   const auto start = std::from_chars(pid.ptr + 1, rest.data() + rest.size(), owner.start_time);
-  return start.ec == std::errc() ? owner : PeerIdentity{};
+  return start.ec == std::errc() ? owner : nobody;
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
-#include "cluster/fabric/shm/process.h"
+#include "cluster/fabric/process.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -31,17 +34,33 @@ std::uint64_t StartTime(std::int32_t pid) {
   return start_time;
 }
 
-class DeadPeer final : public Peer {
+// One boot and one process-id namespace: only within both does a process id mean anything.
+std::uint64_t HostIdentity() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string digits;
+  for (char c; file.get(c);) {
+    if (std::isxdigit(static_cast<unsigned char>(c))) digits.push_back(c);
+  }
+  struct stat pid_namespace {};
+  if (stat("/proc/self/ns/pid", &pid_namespace) != 0) pid_namespace.st_ino = 0;
+  return std::strtoull(digits.substr(0, 16).c_str(), nullptr, 16) ^ pid_namespace.st_ino;
+}
+
+class FixedWatch final : public ProcessWatch {
  public:
-  bool IsDead() const override { return true; }
+  explicit FixedWatch(bool dead) : dead_(dead) {}
+  bool IsDead() const override { return dead_; }
+
+ private:
+  const bool dead_;
 };
 
-class PidfdPeer final : public Peer {
+class PidfdWatch final : public ProcessWatch {
  public:
-  explicit PidfdPeer(int fd) : fd_(fd) {}
-  ~PidfdPeer() override { close(fd_); }
-  PidfdPeer(const PidfdPeer&) = delete;
-  PidfdPeer& operator=(const PidfdPeer&) = delete;
+  explicit PidfdWatch(int fd) : fd_(fd) {}
+  ~PidfdWatch() override { close(fd_); }
+  PidfdWatch(const PidfdWatch&) = delete;
+  PidfdWatch& operator=(const PidfdWatch&) = delete;
 
   bool IsDead() const override {
     // Readable once the last thread has gone: from then on none of its stores can happen any more.
@@ -56,22 +75,24 @@ class PidfdPeer final : public Peer {
 }  // namespace
 
 PeerIdentity SelfIdentity() {
+  static const std::uint64_t host = HostIdentity();
   const std::int32_t pid = getpid();
-  return {.pid = pid, .start_time = StartTime(pid)};
+  return {.host = host, .pid = pid, .start_time = StartTime(pid)};
 }
 
-absl::StatusOr<std::unique_ptr<Peer>> WatchProcess(const PeerIdentity& identity) {
+absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& identity) {
+  if (identity.host != SelfIdentity().host) return std::make_unique<FixedWatch>(false);
   const int fd = identity.pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0)) : -1;
   if (fd < 0) {
-    if (identity.pid <= 0 || errno == ESRCH) return std::make_unique<DeadPeer>();
+    if (identity.pid <= 0 || errno == ESRCH) return std::make_unique<FixedWatch>(true);
     return base::MakeError(absl::StatusCode::kInternal, "PIDFD_FAILED",
                            std::string("pidfd_open: ") + std::strerror(errno));
   }
-  auto peer = std::make_unique<PidfdPeer>(fd);
+  auto watch = std::make_unique<PidfdWatch>(fd);
   // The descriptor pins the process; a different start time means that the id had been reused
   // before.
-  if (StartTime(identity.pid) != identity.start_time) return std::make_unique<DeadPeer>();
-  return peer;
+  if (StartTime(identity.pid) != identity.start_time) return std::make_unique<FixedWatch>(true);
+  return watch;
 }
 
 }  // namespace onepiece::fabric
