@@ -175,7 +175,7 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
     JobStore::IsAlive is_alive;
     if (routing->epoch() > 0) {
       is_alive = [&routing](const v1::WorkHolder& holder) {
-        return routing->IsAlive(holder.node_id(), holder.incarnation());
+        return routing->MayBeAlive(holder.node_id(), holder.incarnation());
       };
     }
     store_->Sweep(is_alive);

@@ -54,7 +54,13 @@ std::span<const v1::Endpoint> Routing::Instances(std::string_view app,
 }
 
 bool Routing::IsAlive(std::string_view node_id, std::uint64_t incarnation) const {
-  return alive_.contains({std::string(node_id), incarnation});
+  const auto found = alive_.find(node_id);
+  return found != alive_.end() && found->second == incarnation;
+}
+
+bool Routing::MayBeAlive(std::string_view node_id, std::uint64_t incarnation) const {
+  const auto found = alive_.find(node_id);
+  return found != alive_.end() && found->second <= incarnation;
 }
 
 std::vector<v1::Endpoint> Routing::DatabasesFor(const base::Uid& uid) const {

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +42,9 @@ class Routing {
   /// True while the NodeManager has not declared this incarnation dead. An unknown node is not
   /// alive.
   [[nodiscard]] bool IsAlive(std::string_view node_id, std::uint64_t incarnation) const;
+  /// True unless the table shows that this incarnation is over. A later incarnation than the
+  /// table's may be alive: then the table is old, and proves nothing.
+  [[nodiscard]] bool MayBeAlive(std::string_view node_id, std::uint64_t incarnation) const;
   /// Every database instance, the best place for `uid` first: rendezvous hashing, so that every
   /// node computes the same order and a change of the set moves only the jobs of the node that came
   /// or went.
@@ -54,7 +56,7 @@ class Routing {
   v1::RoutingTable table_;
   std::map<std::string, int, std::less<>> workflows_;  // app_id → index in table_.workflows.
   std::map<std::pair<std::string, std::string>, std::vector<v1::Endpoint>> instances_;
-  std::set<std::pair<std::string, std::uint64_t>> alive_;
+  std::map<std::string, std::uint64_t, std::less<>> alive_;  // Node → incarnation.
 };
 
 /// Weight of a node for a job: FNV-1a of the uid's 16 bytes and the node id, finished with

@@ -82,6 +82,14 @@ class RoutingTest : public QObject {
     QVERIFY(!routing.IsAlive("i2", 5));
   }
 
+  void MayBeAlive_IsFalseOnlyForWhatTheTableShowsToBeOver() {
+    const Routing routing = WithVideoWorkflow();
+    QVERIFY(routing.MayBeAlive("i1", 5));
+    QVERIFY(!routing.MayBeAlive("i1", 4));
+    QVERIFY(routing.MayBeAlive("i1", 6));  // Restarted since the table was made.
+    QVERIFY(!routing.MayBeAlive("nobody", 1));
+  }
+
   // The weights place records of running clusters: a build that computes others would not find
   // them.
   void RendezvousWeight_IsWhatItAlwaysWas() {
