@@ -5,26 +5,111 @@
 
 #include "cluster/base/status.h"
 #include "cluster/fabric/process.h"
+#include "cluster/fabric/wire.h"
 
 namespace onepiece::fabric {
 
+namespace {
+
+constexpr base::Duration kLandTimeout = std::chrono::seconds(10);
+constexpr std::size_t kLinkBytes = sizeof(std::uint64_t);
+
+absl::Status Lost(const char* why) {
+  return base::MakeError(absl::StatusCode::kDeadlineExceeded, "INJECTED_FAULT", why);
+}
+
+// An operation with what it refers to: its caller has gone on.
+struct HeldOp {
+  explicit HeldOp(const Op& from) : op(from), words(from.words.begin(), from.words.end()) {
+    for (const auto& piece : op.pieces) bytes.insert(bytes.end(), piece.begin(), piece.end());
+    whole = bytes;
+    op.pieces = {&whole, 1};
+    op.words = words;
+    op.into = {};
+    op.words_into = {};
+    op.old_value = &old_value;
+  }
+  HeldOp(const HeldOp&) = delete;
+  HeldOp& operator=(const HeldOp&) = delete;
+
+  Op op;
+  std::vector<std::byte> bytes;
+  std::span<const std::byte> whole;
+  std::vector<std::uint64_t> words;
+  std::uint64_t old_value = 0;
+};
+
+}  // namespace
+
+// One connection of a pretended process. Its mutex makes the fence sharp: an operation takes effect
+// before a revocation returns, or not at all. Thread-safe.
+class FaultLink {
+ public:
+  explicit FaultLink(const PeerIdentity& self) : self_(self) {}
+  // Once, before anything else.
+  void Attach(std::unique_ptr<Channel> inner) { inner_ = std::move(inner); }
+
+  absl::Status Execute(const Op& op, base::MonotonicTime deadline, const FaultBoard& board) {
+    const std::lock_guard lock(mutex_);
+    if (board.IsDead(self_)) return Lost("the process is dead");
+    if (revoked_) return Lost("the peer has revoked the access");
+    return inner_->Execute({&op, 1}, deadline);
+  }
+  void Revoke() {
+    const std::lock_guard lock(mutex_);
+    revoked_ = true;
+  }
+  void Hold(std::span<const Op> rest) {
+    const std::lock_guard lock(mutex_);
+    for (const Op& op : rest) held_.push_back(std::make_unique<HeldOp>(op));
+  }
+  void Discard() {
+    const std::lock_guard lock(mutex_);
+    held_.clear();
+  }
+  // Takes the oldest operation out; false when there is none.
+  bool LandOne(const FaultBoard& board) {
+    std::unique_ptr<HeldOp> held;
+    {
+      const std::lock_guard lock(mutex_);
+      if (held_.empty()) return false;
+      held = std::move(held_.front());
+      held_.pop_front();
+    }
+    (void)Execute(held->op, base::SystemClock().Now() + kLandTimeout, board);
+    return true;
+  }
+
+ private:
+  const PeerIdentity self_;
+  std::unique_ptr<Channel> inner_;
+  std::mutex mutex_;
+  bool revoked_ = false;  // Guarded by mutex_, as is the next.
+  std::deque<std::unique_ptr<HeldOp>> held_;
+};
+
 class FaultyChannel final : public Channel {
  public:
-  FaultyChannel(std::unique_ptr<Channel> inner, std::shared_ptr<FaultBoard> board,
-                PeerIdentity self, std::shared_ptr<FaultPolicy> policy)
-      : Channel(inner->length_bytes()),
-        inner_(std::move(inner)),
+  FaultyChannel(std::uint64_t length_bytes, std::shared_ptr<FaultLink> link,
+                std::shared_ptr<FaultBoard> board, PeerIdentity self,
+                std::shared_ptr<FaultPolicy> policy)
+      : Channel(length_bytes),
+        link_(std::move(link)),
         board_(std::move(board)),
         self_(self),
         policy_(std::move(policy)) {}
+  ~FaultyChannel() override {
+    if (!board_->revokes()) link_->Discard();
+  }
+  FaultyChannel(const FaultyChannel&) = delete;
+  FaultyChannel& operator=(const FaultyChannel&) = delete;
 
  protected:
   absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) override {
-    for (const Op& op : chain) {
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      const Op& op = chain[i];
       const Fault fault =
           policy_ != nullptr ? policy_->Before({next_index_++, op.name, op.kind}) : Fault{};
-      // A process that another of its channels (or the test) has killed does nothing any more.
-      if (board_->IsDead(self_)) return Lost("the process is dead");
       switch (fault.kind) {
         case FaultKind::kDelay:
           std::this_thread::sleep_for(fault.delay);
@@ -38,21 +123,21 @@ class FaultyChannel final : public Channel {
         case FaultKind::kDie:
           board_->Kill(self_);
           return Lost("the process died");
+        case FaultKind::kLate:
+          link_->Hold(chain.subspan(i));
+          board_->AddLate(link_);
+          return Lost("the completion did not come in time");
         case FaultKind::kBreak:
         case FaultKind::kNone:
           break;
       }
-      ONEPIECE_RETURN_IF_ERROR(inner_->Execute({&op, 1}, deadline));
+      ONEPIECE_RETURN_IF_ERROR(link_->Execute(op, deadline, *board_));
       if (fault.kind == FaultKind::kBreak) return Lost("the completion was lost");
     }
     return absl::OkStatus();
   }
 
  private:
-  static absl::Status Lost(const char* why) {
-    return base::MakeError(absl::StatusCode::kDeadlineExceeded, "INJECTED_FAULT", why);
-  }
-
   void ExecuteHalf(const Op& op, base::MonotonicTime deadline) {
     Op half = op;
     std::vector<std::span<const std::byte>> pieces;
@@ -65,10 +150,10 @@ class FaultyChannel final : public Channel {
     } else {
       return;
     }
-    (void)inner_->Execute({&half, 1}, deadline);
+    (void)link_->Execute(half, deadline, *board_);
   }
 
-  const std::unique_ptr<Channel> inner_;
+  const std::shared_ptr<FaultLink> link_;
   const std::shared_ptr<FaultBoard> board_;
   const PeerIdentity self_;
   const std::shared_ptr<FaultPolicy> policy_;
@@ -81,21 +166,30 @@ namespace {
 class BoardAccess final : public Access {
  public:
   BoardAccess(std::unique_ptr<Access> inner, std::shared_ptr<FaultBoard> board,
-              const PeerIdentity& peer)
-      : inner_(std::move(inner)), board_(std::move(board)), peer_(peer) {}
+              std::shared_ptr<FaultLink> link, const PeerIdentity& peer)
+      : inner_(std::move(inner)), board_(std::move(board)), link_(std::move(link)), peer_(peer) {}
   const RemoteRegion& remote() const override { return inner_->remote(); }
   const PeerIdentity& peer() const override { return peer_; }
   bool PeerIsDead() const override { return board_->IsDead(peer_); }
   bool Revoke() override {
     const bool revoked = inner_->Revoke();
-    return revoked || PeerIsDead();
+    if (board_->revokes()) link_->Revoke();
+    return revoked || board_->revokes() || PeerIsDead();
   }
 
  private:
   const std::unique_ptr<Access> inner_;
   const std::shared_ptr<FaultBoard> board_;
+  const std::shared_ptr<FaultLink> link_;
   const PeerIdentity peer_;
 };
+
+// A pretended process writes the number of its link behind the inner backend's details.
+std::uint64_t LinkNumber(const Offer& offer) {
+  if (offer.details.size() < kLinkBytes) return 0;
+  return WireReader(std::string_view(offer.details).substr(offer.details.size() - kLinkBytes))
+      .U64();
+}
 
 class BoardRegion final : public Region {
  public:
@@ -108,10 +202,16 @@ class BoardRegion final : public Region {
       return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
                              "the peer's process is dead");
     }
+    const auto link = board_->FindLink(LinkNumber(offer));
+    if (link == nullptr) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_OFFER",
+                             "the offer names no link of the board");
+    }
     Offer real = offer;
     real.peer = SelfIdentity();
+    real.details.resize(real.details.size() - kLinkBytes);
     ONEPIECE_ASSIGN_OR_RETURN(auto access, inner_->Accept(real));
-    return std::make_unique<BoardAccess>(std::move(access), board_, offer.peer);
+    return std::make_unique<BoardAccess>(std::move(access), board_, link, offer.peer);
   }
 
  private:
@@ -126,19 +226,25 @@ class FaultyDialer final : public Dialer {
       : inner_(std::move(inner)),
         board_(std::move(board)),
         policy_(std::move(policy)),
+        link_(std::make_shared<FaultLink>(self)),
         offer_{
-            .backend = inner_->offer().backend, .peer = self, .details = inner_->offer().details} {}
+            .backend = inner_->offer().backend, .peer = self, .details = inner_->offer().details} {
+    if (board_->Knows(self)) AppendU64(offer_.details, board_->AddLink(link_));
+  }
   const Offer& offer() const override { return offer_; }
   absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
     ONEPIECE_ASSIGN_OR_RETURN(auto channel, inner_->Connect(remote));
-    return std::make_unique<FaultyChannel>(std::move(channel), board_, offer_.peer, policy_);
+    const std::uint64_t length_bytes = channel->length_bytes();
+    link_->Attach(std::move(channel));
+    return std::make_unique<FaultyChannel>(length_bytes, link_, board_, offer_.peer, policy_);
   }
 
  private:
   const std::unique_ptr<Dialer> inner_;
   const std::shared_ptr<FaultBoard> board_;
   const std::shared_ptr<FaultPolicy> policy_;
-  const Offer offer_;
+  const std::shared_ptr<FaultLink> link_;
+  Offer offer_;
 };
 
 }  // namespace
@@ -207,6 +313,43 @@ bool FaultBoard::Knows(const PeerIdentity& process) const {
 bool FaultBoard::IsDead(const PeerIdentity& process) const {
   const std::lock_guard lock(mutex_);
   return dead_.contains(process.pid);
+}
+
+int FaultBoard::Land(int limit) {
+  int landed = 0;
+  while (landed < limit) {
+    std::shared_ptr<FaultLink> link;
+    {
+      const std::lock_guard lock(mutex_);
+      if (late_.empty()) break;
+      link = late_.front();
+    }
+    if (link->LandOne(*this)) {
+      ++landed;
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    std::erase(late_, link);
+  }
+  return landed;
+}
+
+std::uint64_t FaultBoard::AddLink(std::shared_ptr<FaultLink> link) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(links_, [](const auto& entry) { return entry.second.expired(); });
+  links_[++last_link_] = std::move(link);
+  return last_link_;
+}
+
+std::shared_ptr<FaultLink> FaultBoard::FindLink(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = links_.find(number);
+  return found == links_.end() ? nullptr : found->second.lock();
+}
+
+void FaultBoard::AddLate(std::shared_ptr<FaultLink> link) {
+  const std::lock_guard lock(mutex_);
+  late_.push_back(std::move(link));
 }
 
 FaultyFabric::FaultyFabric(Fabric& inner, std::shared_ptr<FaultBoard> board, PeerIdentity self,

@@ -5,6 +5,9 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +28,8 @@ enum class FaultKind : std::uint8_t {
   kTear,   ///< As kDie, but half of the words or bytes of this write still arrive.
   kDie,    ///< The process dies here: nothing of it takes effect any more, and the board says so.
   kBreak,  ///< The operation takes effect, its completion is lost; the channel breaks.
+  kLate,   ///< The operation and the rest of the chain stay under way until FaultBoard::Land; the
+           ///< channel breaks (DEADLINE_EXCEEDED).
 };
 
 struct Fault {
@@ -91,19 +96,38 @@ class RandomFaults final : public FaultPolicy {
   std::mt19937_64 random_;  // Guarded by mutex_.
 };
 
-/// Who is dead in the tests' world. Thread-safe.
+class FaultLink;
+
+/// Who is dead in the tests' world, and what of the living is still under way. Thread-safe.
 class FaultBoard {
  public:
+  /// With `revokes`, Access::Revoke fences a pretended process, as it does on verbs. Else only its
+  /// death does, as on shm, and then destroying a channel ends what it has under way.
+  explicit FaultBoard(bool revokes = false) : revokes_(revokes) {}
+  [[nodiscard]] bool revokes() const { return revokes_; }
   /// Adds a pretended process.
   PeerIdentity NewProcess();
   void Kill(const PeerIdentity& process);
   [[nodiscard]] bool Knows(const PeerIdentity& process) const;
   [[nodiscard]] bool IsDead(const PeerIdentity& process) const;
+  /// Lets up to `limit` operations that kLate held back take effect, oldest first; those that are
+  /// fenced by now are lost. Returns how many it has taken out.
+  int Land(int limit = std::numeric_limits<int>::max());
+
+  /// For the decorator: its connections, by number.
+  std::uint64_t AddLink(std::shared_ptr<FaultLink> link);
+  [[nodiscard]] std::shared_ptr<FaultLink> FindLink(std::uint64_t number) const;
+  /// For the decorator: `link` has operations under way.
+  void AddLate(std::shared_ptr<FaultLink> link);
 
  private:
+  const bool revokes_;
   mutable std::mutex mutex_;
-  std::int32_t last_pid_ = 1 << 28;  // Guarded by mutex_; above any real process id.
-  std::set<std::int32_t> dead_;      // Guarded by mutex_.
+  std::int32_t last_pid_ = 1 << 28;              // Guarded by mutex_; above any real process id.
+  std::set<std::int32_t> dead_;                  // Guarded by mutex_, as are the rest.
+  std::deque<std::shared_ptr<FaultLink>> late_;  // Those with operations under way.
+  std::map<std::uint64_t, std::weak_ptr<FaultLink>> links_;
+  std::uint64_t last_link_ = 0;
 };
 
 /// The decorator: `inner` as the process `self` of the board sees it. Regions registered through it

@@ -46,23 +46,28 @@ class FaultTest : public QObject {
     return text;
   }
 
- private Q_SLOTS:
-  void init() {
+  void Stop() {
+    channel_.reset();
+    access_.reset();
+    region_.reset();
+  }
+
+  void Start(bool revokes) {
+    Stop();
     auto shm = Fabric::Open("shm://fault-" + std::to_string(getpid()));
     QVERIFY(shm.ok());
     shm_ = *std::move(shm);
-    board_ = std::make_shared<FaultBoard>();
+    board_ = std::make_shared<FaultBoard>(revokes);
     self_ = board_->NewProcess();
     owner_ = std::make_unique<FaultyFabric>(*shm_, board_, SelfIdentity(), nullptr);
     auto region = owner_->Register(4096, "region", nullptr);
     QVERIFY(region.ok());
     region_ = *std::move(region);
   }
-  void cleanup() {
-    channel_.reset();
-    access_.reset();
-    region_.reset();
-  }
+
+ private Q_SLOTS:
+  void init() { Start(/*revokes=*/false); }
+  void cleanup() { Stop(); }
 
   void Fault_LeavesExactlyItsPrefix_data() {
     QTest::addColumn<int>("kind");
@@ -89,6 +94,41 @@ class FaultTest : public QObject {
   void Die_SilencesTheProcessesOtherChannels() {
     Connect(nullptr);
     board_->Kill(self_);
+    QVERIFY(!WriteFour().ok());
+    QCOMPARE(Written(), std::string("0000"));
+  }
+
+  void Late_LandsTheRestWhenTold_data() {
+    QTest::addColumn<bool>("revokes");
+    QTest::addColumn<QString>("before");  // What happens before the landing.
+    QTest::addColumn<QString>("written");
+    QTest::newRow("nothing") << false << QString("") << QString("2222");
+    QTest::newRow("death") << false << QString("kill") << QString("2200");
+    QTest::newRow("revocation") << true << QString("revoke") << QString("2200");
+    QTest::newRow("channel gone, cannot revoke") << false << QString("destroy") << QString("2200");
+    QTest::newRow("channel gone, can revoke") << true << QString("destroy") << QString("2222");
+  }
+  void Late_LandsTheRestWhenTold() {
+    QFETCH(bool, revokes);
+    QFETCH(QString, before);
+    QFETCH(QString, written);
+    Start(revokes);
+    Connect(std::make_shared<PlannedFault>(2, FaultKind::kLate));
+    QVERIFY(!WriteFour().ok());
+    QCOMPARE(Written(), std::string("2200"));
+    if (before == "kill") board_->Kill(self_);
+    if (before == "revoke") QVERIFY(access_->Revoke());
+    if (before == "destroy") channel_.reset();
+    board_->Land();
+    QCOMPARE(QString::fromStdString(Written()), written);
+    QCOMPARE(board_->Land(), 0);
+  }
+
+  void Revoke_StopsALivePeerWhereTheBoardSaysSo() {
+    Start(/*revokes=*/true);
+    Connect(nullptr);
+    QVERIFY(access_->Revoke());
+    QVERIFY(!access_->PeerIsDead());
     QVERIFY(!WriteFour().ok());
     QCOMPARE(Written(), std::string("0000"));
   }
