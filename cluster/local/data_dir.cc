@@ -53,7 +53,8 @@ ProcessRecord RecordFrom(const json& item) {
   ProcessRecord record;
   record.node_id = item.value("node_id", "");
   record.role = item.value("role", "");
-  record.process = {item.value("pid", 0), item.value("start_time", std::uint64_t{0})};
+  record.process = {.pid = item.value("pid", 0),
+                    .start_time = item.value("start_time", std::uint64_t{0})};
   record.address = item.value("address", "");
   record.metrics_address = item.value("metrics_address", "");
   record.log = item.value("log", "");
@@ -136,8 +137,8 @@ absl::StatusOr<ClusterState> ClusterState::FromJson(std::string_view text) {
     result.cluster_id = state.at("cluster_id").get<std::string>();
     result.nodemanagers = state.at("nodemanagers").get<std::vector<std::string>>();
     const json& supervisor = state.at("supervisor");
-    result.supervisor = {supervisor.value("pid", 0),
-                         supervisor.value("start_time", std::uint64_t{0})};
+    result.supervisor = {.pid = supervisor.value("pid", 0),
+                         .start_time = supervisor.value("start_time", std::uint64_t{0})};
     result.ready = state.value("ready", false);
     for (const auto& item : state.at("processes")) result.processes.push_back(RecordFrom(item));
     return result;
