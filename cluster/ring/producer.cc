@@ -16,6 +16,8 @@ using fabric::Op;
 // A line that fails its check is being written; how often it is read again before the send gives
 // up.
 constexpr int kMaxRereads = 64;
+// How long a send that is committed waits for a readable head.
+constexpr base::Duration kConfirmPatience = std::chrono::milliseconds(100);
 // Shorter waits than this cost more as a sleep than as a yield.
 constexpr base::Duration kShortestSleep = std::chrono::microseconds(50);
 
@@ -237,15 +239,23 @@ SendResult Producer::Publish(const Plan& plan) {
 SendResult Producer::Confirm(const HeadWords& words, bool notified) {
   HeadWords lines = words;
   std::optional<Head> head = DecodeHead(lines);
-  for (int reread = 0; !head.has_value() && reread < kMaxRereads; ++reread) {
+  // A consumer that lost its processor in the middle of the line leaves it torn for a while. To
+  // wait for it costs less than to make the outcome unknown.
+  const base::MonotonicTime patience = clock_.Now() + kConfirmPatience;
+  for (int reread = 0; !head.has_value() && (reread < kMaxRereads || clock_.Now() < patience);
+       ++reread) {
+    if (reread >= kMaxRereads) BackOff(reread - kMaxRereads, patience);
     const Op read = Op::ReadWords("head.reread", kHeadOffset, lines);
     if (absl::Status status = channel_->Execute({&read, 1}, ChainDeadline()); !status.ok()) {
       return Unknown(std::move(status));
     }
     head = DecodeHead(lines);
   }
-  if (!head.has_value() || head->generation != grant_.generation ||
-      (head->flags & kFlagRetired) != 0) {
+  if (!head.has_value()) {
+    return Unknown(base::MakeError(absl::StatusCode::kAborted, "RING_UNREADABLE",
+                                   "the head stays unreadable after the message was written"));
+  }
+  if (head->generation != grant_.generation || (head->flags & kFlagRetired) != 0) {
     return Unknown(base::MakeError(absl::StatusCode::kAborted, "RING_MOVED",
                                    "the ring moved while the message was written"));
   }
