@@ -33,6 +33,13 @@ Json Machine() {
           {"system", std::string(system.sysname) + " " + system.release}};
 }
 
+// Three digits that count, whatever the magnitude.
+std::string Number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.3f", value);
+  return text;
+}
+
 }  // namespace
 
 Json ToJson(const BenchReport& report) {
@@ -42,6 +49,11 @@ Json ToJson(const BenchReport& report) {
                 {"unit", result.unit}, {"better", result.better},     {"ours", result.ours},
                 {"peer", nullptr},     {"theirs", nullptr},           {"ratio", nullptr},
                 {"runs", result.runs}};
+    if (const auto& other = result.comparison; other.has_value()) {
+      row["peer"] = other->peer;
+      row["theirs"] = other->theirs;
+      row["ratio"] = other->ratio;
+    }
     for (const auto& [part, value] : result.split) row["split"][part] = value;
     results.push_back(std::move(row));
   }
@@ -49,15 +61,23 @@ Json ToJson(const BenchReport& report) {
 }
 
 std::string ToText(const BenchReport& report) {
-  std::string text;
+  const Json machine = Machine();
+  std::string text = machine["cpu"].get<std::string>() + ", " +
+                     std::to_string(machine["cores"].get<int>()) + " cores, " +
+                     machine["system"].get<std::string>() + "\n";
   for (const BenchResult& result : report.results) {
-    char line[160];
-    std::snprintf(line, sizeof(line), "%-20s %12.1f %-4s", result.name.c_str(), result.ours,
-                  result.unit.c_str());
+    char line[200];
+    std::snprintf(line, sizeof(line), "%-40s %12s %-10s", result.name.c_str(),
+                  Number(result.ours).c_str(), result.unit.c_str());
     text += line;
-    for (const auto& [part, value] : result.split) {
-      std::snprintf(line, sizeof(line), "  %s %.1f", part.c_str(), value);
+    if (const auto& other = result.comparison; other.has_value()) {
+      std::snprintf(line, sizeof(line), " theirs %12s  ratio %5.2f (%.2f to %.2f)",
+                    Number(other->theirs).c_str(), other->ratio, other->ratio_min,
+                    other->ratio_max);
       text += line;
+    }
+    for (const auto& [part, value] : result.split) {
+      text += "  " + part + " " + Number(value);
     }
     text += "\n";
   }

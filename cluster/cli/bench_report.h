@@ -2,13 +2,23 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace onepiece::cli {
 
-/// One measured number. Comparisons with a peer are null until a verb measures one.
+/// The same number of somebody else, measured in alternation with ours.
+struct Comparison {
+  std::string peer;
+  double theirs = 0;
+  double ratio = 0;  ///< Above 1: we are better. Median over the pairs; the extremes beside it.
+  double ratio_min = 0;
+  double ratio_max = 0;
+};
+
+/// One measured number.
 struct BenchResult {
   std::string name;      ///< "hop.4KiB.p50"; unique in its report.
   std::string workload;  ///< What was done, for people.
@@ -17,6 +27,7 @@ struct BenchResult {
   std::string better = "lower";
   double ours = 0;
   int runs = 0;
+  std::optional<Comparison> comparison;
   /// The same number for the parts of the whole, in order.
   std::vector<std::pair<std::string, double>> split;
 };

@@ -20,7 +20,7 @@ void AddGenerateVerb(CLI::App& app, Context& context);
 void AddModelVerbs(CLI::App& app, Context& context);
 /// workflow check, workflow list.
 void AddWorkflowVerbs(CLI::App& app, Context& context);
-/// bench hop.
+/// bench hop, bench ring.
 void AddBenchVerbs(CLI::App& app, Context& context);
 
 }  // namespace onepiece::cli

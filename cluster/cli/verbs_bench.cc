@@ -1,8 +1,16 @@
-// bench hop, and the hidden process at its other end.
-#include <cstdint>
+// bench hop, and the hidden process at its other end; bench ring and fabric, which a program of
+// their own measures.
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+
+#include "cluster/base/status.h"
 #include "cluster/cli/bench_hop.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/local/resources.h"
 
 namespace onepiece::cli {
 namespace {
@@ -12,6 +20,28 @@ int RunHop(const Context& context, const HopBenchOptions& options) {
   if (!report.ok()) return context.Fail(report.status());
   context.Print(ToJson(*report), ToText(*report));
   return kOk;
+}
+
+// Becomes onepiece-bench: it is built with the tests, because it links what it compares with.
+int RunBenchProgram(const Context& context, const CLI::App& verb) {
+  const auto path = local::ProgramPath("onepiece-bench");
+  if (!path.ok()) {
+    return context.Fail(base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "NOT_INSTALLED",
+        base::Message(path.status()) +
+            ". It is built with the tests (-DONEPIECE_TESTS=ON) where the packages cppzmq-dev, "
+            "libucx-dev and libboost-dev are"));
+  }
+  std::vector<std::string> arguments = {"onepiece-bench", verb.get_name()};
+  for (const std::string& argument : verb.remaining()) {
+    if (argument != "--json") arguments.push_back(argument);
+  }
+  if (context.json) arguments.emplace_back("--json");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(path->c_str(), argv.data());
+  return context.Fail(absl::InternalError(*path + ": " + std::generic_category().message(errno)));
 }
 
 }  // namespace
@@ -26,6 +56,18 @@ void AddBenchVerbs(CLI::App& app, Context& context) {
   hop->callback([&context, options] {
     context.action = [&context, options] { return RunHop(context, *options); };
   });
+
+  const auto in_bench_program = [&](const char* name, const char* description) {
+    // What follows the verb, --help too, is for the program.
+    CLI::App* verb = bench->add_subcommand(name, description)->allow_extras()->fallthrough(false);
+    verb->set_help_flag();
+    verb->callback([&context, verb] {
+      const std::vector<std::string> rest = verb->remaining();
+      context.json = context.json || std::ranges::find(rest, "--json") != rest.end();
+      context.action = [&context, verb] { return RunBenchProgram(context, *verb); };
+    });
+  };
+  in_bench_program("ring", "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits");
 
   const auto uri = std::make_shared<std::string>();
   const auto ring_bytes = std::make_shared<std::uint64_t>();

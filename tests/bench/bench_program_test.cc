@@ -1,0 +1,115 @@
+// `onepiece-bench` from outside: one document in the form that scripts rely on, and nothing left
+// behind. What it measures is not judged here.
+#include <QtTest>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+namespace onepiece::bench {
+namespace {
+
+using nlohmann::json;
+
+struct Result {
+  int exit_code = -1;
+  QByteArray out;
+};
+
+Result RunProgram(const QStringList& arguments) {
+  QProcess process;
+  process.start(ONEPIECE_BINARY_DIR "/bin/onepiece-bench", arguments);
+  if (!process.waitForFinished(100'000)) {
+    process.kill();
+    process.waitForFinished();
+    return {};
+  }
+  return {process.exitCode(), process.readAllStandardOutput()};
+}
+
+std::set<std::string> Leftovers() {
+  std::set<std::string> names;
+  for (const char* folder : {"/dev/shm", "/tmp"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.find("onepiece-bench-") != std::string::npos) names.insert(name);
+    }
+  }
+  return names;
+}
+
+void CheckRow(const json& row) {
+  const std::set<std::string> expected = {"name", "workload", "metric", "unit",  "better",
+                                          "ours", "peer",     "theirs", "ratio", "runs"};
+  std::set<std::string> keys;
+  for (const auto& [key, value] : row.items()) keys.insert(key);
+  QVERIFY2(keys == expected, row.dump().c_str());
+  const std::string better = row["better"].get<std::string>();
+  QVERIFY2(better == "higher" || better == "lower", row.dump().c_str());
+  QVERIFY2(row["ours"].get<double>() >= 0, row.dump().c_str());
+  QVERIFY(row["runs"].get<int>() >= 1);
+}
+
+}  // namespace
+
+class BenchProgramTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Ring_WithoutPeers_IsOneDocument() {
+    const std::set<std::string> before = Leftovers();
+    const Result result = RunProgram({"ring", "--quick", "--json", "--peers", "none", "--sizes",
+                                      "64B,4MiB", "--producers", "1,2"});
+    QCOMPARE(result.exit_code, 0);
+    const json document = json::parse(result.out.toStdString(), nullptr, false);
+    QVERIFY2(document.is_object(), result.out.constData());
+    QVERIFY(document["machine"]["cores"].get<int>() > 0);
+    std::set<std::string> names;
+    for (const json& row : document["results"]) {
+      CheckRow(row);
+      QVERIFY2(names.insert(row["name"].get<std::string>()).second, row.dump().c_str());
+    }
+    const std::set<std::string> expected = {
+        "ring.shm.64B.1p.rate",           "ring.shm.64B.1p.p50",
+        "ring.shm.64B.2p.rate",           "ring.shm.64B.1p.wakeup.futex",
+        "ring.shm.64B.1p.idle_cpu",       "ring.shm.4MiB.1p.bandwidth",
+        "ring.shm.4MiB.1p.bandwidth_crc", "ring.shm.4MiB.2p.bandwidth_crc"};
+    QVERIFY2(names == expected, result.out.constData());
+    std::set<std::string> left = Leftovers();
+    for (const std::string& name : before) left.erase(name);
+    QVERIFY2(left.empty(), left.empty() ? "" : left.begin()->c_str());
+  }
+
+  void Ring_WithPeers_SaysTheRatio() {
+    const Result result =
+        RunProgram({"ring", "--quick", "--json", "--peers", "zeromq,ucx,grpc,boost,pingpong",
+                    "--sizes", "64B", "--producers", "1"});
+    QCOMPARE(result.exit_code, 0);
+    const json document = json::parse(result.out.toStdString(), nullptr, false);
+    QVERIFY2(document.is_object(), result.out.constData());
+    int compared = 0;
+    for (const json& row : document["results"]) {
+      CheckRow(row);
+      if (row["peer"].is_null()) continue;
+      ++compared;
+      const std::string name = row["name"].get<std::string>();
+      QVERIFY2(name.ends_with("." + row["peer"].get<std::string>()), name.c_str());
+      QVERIFY2(row["ratio"].get<double>() > 0 && row["theirs"].get<double>() > 0, name.c_str());
+    }
+    QCOMPARE(compared, 10);  // Rate of four, p50 of five, one wake-up.
+  }
+
+  void Ring_BadArguments_AreUsageErrors() {
+    for (const QStringList& arguments :
+         {QStringList{"ring", "--peers", "pigeon"}, QStringList{"ring", "--sizes", "64"},
+          QStringList{"ring", "--producers", "0"}, QStringList{}}) {
+      const Result result = RunProgram(arguments);
+      QCOMPARE(result.exit_code, 2);
+      QVERIFY(result.out.isEmpty());
+    }
+  }
+};
+
+}  // namespace onepiece::bench
+
+QTEST_GUILESS_MAIN(onepiece::bench::BenchProgramTest)
+#include "bench_program_test.moc"
