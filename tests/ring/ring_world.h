@@ -2,9 +2,12 @@
 // messages that can be recognised.
 #pragma once
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -91,11 +94,61 @@ inline std::unique_ptr<Producer> ConnectTo(Consumer& consumer, fabric::Fabric& p
   return producer.ok() ? *std::move(producer) : nullptr;
 }
 
+/// Where tests run: $ONEPIECE_TEST_FABRIC (verbs://rxe0, ucx://lo), else shared memory.
+inline std::string FabricFromEnvironment() {
+  const char* text = std::getenv("ONEPIECE_TEST_FABRIC");
+  return text != nullptr ? text : "shm://ring-" + std::to_string(getpid());
+}
+
+inline bool OnSharedMemory() { return FabricFromEnvironment().starts_with("shm://"); }
+
+/// ONEPIECE_FAULTS=small: what a slow machine can do in minutes.
+inline bool SmallRun() {
+  const char* text = std::getenv("ONEPIECE_FAULTS");
+  return text != nullptr && std::string(text) == "small";
+}
+
+/// What Poll() has cost, of every world of the process.
+struct PollCosts {
+  std::uint64_t polls = 0;
+  std::int64_t longest_ns = 0;
+  std::int64_t longest_cpu_ns = 0;  ///< Without what others took of the processor meanwhile.
+  std::int64_t waits = 0;           ///< Voluntary context switches: Poll gave the processor up.
+};
+inline PollCosts& ThePollCosts() {
+  static PollCosts costs;
+  return costs;
+}
+
+inline std::int64_t ThreadCpuNs() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+inline std::optional<Delivery> MeasuredPoll(Consumer& consumer) {
+  PollCosts& costs = ThePollCosts();
+  rusage before{};
+  rusage after{};
+  getrusage(RUSAGE_THREAD, &before);
+  const base::MonotonicTime start = base::SystemClock().Now();
+  const std::int64_t cpu_start = ThreadCpuNs();
+  auto delivery = consumer.Poll();
+  const std::int64_t cpu = ThreadCpuNs() - cpu_start;
+  const base::Duration took = base::SystemClock().Now() - start;
+  getrusage(RUSAGE_THREAD, &after);
+  ++costs.polls;
+  costs.longest_ns = std::max<std::int64_t>(costs.longest_ns, took.count());
+  costs.longest_cpu_ns = std::max(costs.longest_cpu_ns, cpu);
+  costs.waits += after.ru_nvcsw - before.ru_nvcsw;
+  return delivery;
+}
+
 /// A consumer and its world. Time moves only by Advance.
 struct World {
   base::ManualClock clock;
-  std::unique_ptr<fabric::Fabric> shm;
-  std::shared_ptr<fabric::FaultBoard> board = std::make_shared<fabric::FaultBoard>();
+  std::unique_ptr<fabric::Fabric> fabric;
+  std::shared_ptr<fabric::FaultBoard> board;
   std::unique_ptr<fabric::FaultyFabric> consumer_fabric;
   std::vector<std::unique_ptr<fabric::FaultyFabric>> fabrics;
   std::unique_ptr<Consumer> consumer;
@@ -103,18 +156,18 @@ struct World {
   std::vector<Received> received;
   int corrupt = 0;
 
-  explicit World(const ConsumerOptions& options) {
-    static int count = 0;
-    shm = *fabric::Fabric::Open("shm://ring-" + std::to_string(getpid()) + "-" +
-                                std::to_string(++count));
+  /// With `revokes`, as on a backend that can fence a living peer.
+  explicit World(const ConsumerOptions& options, bool revokes = false)
+      : fabric(*fabric::Fabric::Open(FabricFromEnvironment())),
+        board(std::make_shared<fabric::FaultBoard>(revokes)) {
     consumer_fabric =
-        std::make_unique<fabric::FaultyFabric>(*shm, board, fabric::SelfIdentity(), nullptr);
+        std::make_unique<fabric::FaultyFabric>(*fabric, board, fabric::SelfIdentity(), nullptr);
     consumer = *Consumer::Create(*consumer_fabric, options, clock);
   }
 
   /// Fabric of a new pretended process.
   fabric::FaultyFabric& NewProcess(std::shared_ptr<fabric::FaultPolicy> policy = nullptr) {
-    fabrics.push_back(std::make_unique<fabric::FaultyFabric>(*shm, board, board->NewProcess(),
+    fabrics.push_back(std::make_unique<fabric::FaultyFabric>(*fabric, board, board->NewProcess(),
                                                              std::move(policy)));
     return *fabrics.back();
   }
@@ -129,7 +182,7 @@ struct World {
 
   /// Takes everything that is there; counts what is not what its sender sent.
   void Drain() {
-    while (auto delivery = consumer->Poll()) {
+    while (auto delivery = MeasuredPoll(*consumer)) {
       std::vector<std::byte> bytes(delivery->size_bytes());
       const Received got{delivery->producer_id(), delivery->message_id(), bytes.size()};
       if (!delivery->CopyTo(bytes).ok() || bytes != Content(got.producer, got.id, got.size)) {
