@@ -7,100 +7,143 @@
 
 namespace onepiece::ring {
 
-absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identity) {
-  std::shared_ptr<Segment> segment;
+absl::StatusOr<std::shared_ptr<ConsumerCore::Lane>> ConsumerCore::NewLane() {
+  std::uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    segment = segment_;
+    generation = ++last_generation_;
   }
-  // Outside the mutex: a connection may take the backend milliseconds.
+  const Layout layout{.capacity_bytes = options_.capacity_bytes, .slots = options_.slots};
+  auto lane = std::make_shared<Lane>();
+  ONEPIECE_ASSIGN_OR_RETURN(lane->segment, Segment::Create(fabric_, layout, options_.label,
+                                                           doorbell_, options_.shape, generation));
+  return lane;
+}
+
+absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identity) {
+  std::shared_ptr<Lane> lane;
+  std::vector<std::shared_ptr<Owner>> former;
+  Trash trash;
+  {
+    const std::lock_guard lock(mutex_);
+    ForgetGoneOwners(trash);
+    ONEPIECE_RETURN_IF_ERROR(MayEnter(identity));
+    if (shared()) lane = lanes_.front();
+    former = OwnersOf(identity.producer_id);
+  }
+  // Outside the mutex: memory, a connection and a fence may take the backend milliseconds.
+  if (lane == nullptr) {
+    ONEPIECE_ASSIGN_OR_RETURN(lane, NewLane());
+  }
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<fabric::Access> access,
-                            segment->region().Accept(identity.offer));
+                            lane->segment->region().Accept(identity.offer));
+  // The same process asks again: it has destroyed its former Producer, and with it whatever was in
+  // flight. A former process stays an owner until it is dead or has been waited for in vain; but a
+  // segment of its own is simply left to it.
+  std::erase_if(former, [&](const std::shared_ptr<Owner>& owner) {
+    return shared() && owner->access->peer() != identity.offer.peer && !owner->access->Revoke();
+  });
   const std::lock_guard lock(mutex_);
-  if (segment != segment_) {
+  if (shared() && lane != lanes_.front()) {
+    trash.push_back(std::move(access));
     return base::MakeError(absl::StatusCode::kUnavailable, "RING_MOVED",
                            "the ring moved while the producer was let in; ask again");
   }
-  const auto active = [this] {
-    return std::ranges::count_if(owners_, [](const auto& entry) { return !entry.second.fenced; });
-  };
-  if (active() >= options_.max_owners) SweepDead();
-  ForgetGoneOwners();
-  // The same process asks again: it has destroyed its former Producer, and with it whatever was in
-  // flight. A former process stays an owner until it is dead or has been waited for in vain.
-  std::uint64_t replaced = 0;
-  for (auto& [id, owner] : owners_) {
-    if (!owner.fenced && owner.identity.producer_id == identity.producer_id &&
-        owner.access->peer() == identity.offer.peer) {
-      ++replaced;
-    }
+  ForgetGoneOwners(trash);
+  if (absl::Status refused = MayEnter(identity); !refused.ok()) {
+    trash.push_back(std::move(access));
+    return refused;
   }
-  if (static_cast<std::uint64_t>(active()) - replaced >= options_.max_owners ||
-      owners_.size() >= 2 * std::size_t{options_.max_owners}) {
-    return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_OWNERS",
-                           "the ring has " + std::to_string(owners_.size()) + " producers already");
+  (void)dedup_.Admit(identity.producer_id, identity.incarnation);
+  for (const std::shared_ptr<Owner>& owner : former) {
+    owner->fenced = true;
+    if (!shared()) Retire(owner->lane, trash);
   }
-  if (!dedup_.Admit(identity.producer_id, identity.incarnation)) {
+  do {
+    ++last_owner_;
+  } while (last_owner_ == 0 || owners_.contains(last_owner_));
+  const ProducerGrant grant{.region = access->remote(),
+                            .shape = options_.shape,
+                            .owner = last_owner_,
+                            .generation = lane->segment->generation(),
+                            .capacity_bytes = options_.capacity_bytes,
+                            .slots = options_.slots};
+  if (!shared()) lanes_.push_back(lane);
+  owners_[last_owner_] = std::make_shared<Owner>(
+      Owner{.identity = identity, .lane = std::move(lane), .access = std::move(access)});
+  // A consumer that sleeps publishes that in the new segment too.
+  if (!shared()) doorbell_->Ring();
+  return grant;
+}
+
+std::vector<std::shared_ptr<ConsumerCore::Owner>> ConsumerCore::OwnersOf(
+    std::uint64_t producer_id) const {
+  std::vector<std::shared_ptr<Owner>> found;
+  for (const auto& [id, owner] : owners_) {
+    if (!owner->fenced && owner->identity.producer_id == producer_id) found.push_back(owner);
+  }
+  return found;
+}
+
+absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
+  if (dedup_.IsStale(identity.producer_id, identity.incarnation)) {
     return base::MakeError(absl::StatusCode::kAlreadyExists, "STALE_INCARNATION",
                            "producer " + std::to_string(identity.producer_id) +
                                " was admitted with incarnation " +
                                std::to_string(identity.incarnation) + " or a later one");
   }
-  for (auto& [id, owner] : owners_) {
-    if (owner.identity.producer_id == identity.producer_id &&
-        (owner.access->Revoke() || owner.access->peer() == identity.offer.peer)) {
-      owner.fenced = true;
-    }
+  // Those that this admission replaces make room, and so do dead ones.
+  const auto stays = [&](const auto& entry) {
+    const Owner& owner = *entry.second;
+    const bool replaced = owner.identity.producer_id == identity.producer_id &&
+                          (!shared() || owner.access->peer() == identity.offer.peer);
+    return !owner.fenced && !replaced;
+  };
+  const auto lives = [&](const auto& entry) {
+    return stays(entry) && !entry.second->access->PeerIsDead();
+  };
+  if ((std::ranges::count_if(owners_, stays) >= std::ptrdiff_t{options_.max_owners} &&
+       std::ranges::count_if(owners_, lives) >= std::ptrdiff_t{options_.max_owners}) ||
+      owners_.size() >= 2 * std::size_t{options_.max_owners}) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_OWNERS",
+                           "the ring has " + std::to_string(owners_.size()) + " producers already");
   }
-  do {
-    ++last_owner_;
-  } while (last_owner_ == 0 || owners_.contains(last_owner_));
-  fabric::RemoteRegion region = access->remote();
-  owners_[last_owner_] = {.identity = identity, .access = std::move(access)};
-  return ProducerGrant{.region = std::move(region),
-                       .owner = last_owner_,
-                       .generation = segment_->generation(),
-                       .capacity_bytes = options_.capacity_bytes,
-                       .slots = options_.slots};
+  if (!shared() && TooManyRetired()) {
+    return base::MakeError(
+        absl::StatusCode::kResourceExhausted, "TOO_MANY_OWNERS",
+        "messages of producers that have left hold as much memory as the ring may take");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t incarnation) {
+  Trash trash;
   const std::lock_guard lock(mutex_);
-  for (auto& [id, owner] : owners_) {
-    if (owner.identity.producer_id == producer_id && owner.identity.incarnation == incarnation) {
-      owner.fenced = true;
-      return absl::OkStatus();
-    }
+  for (const auto& owner : OwnersOf(producer_id)) {
+    if (owner->identity.incarnation != incarnation) continue;
+    owner->fenced = true;
+    if (!shared()) Retire(owner->lane, trash);
+    return absl::OkStatus();
   }
   return base::MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PRODUCER",
                          "producer " + std::to_string(producer_id) + " is not admitted");
 }
 
-void ConsumerCore::SweepDead() {
-  for (auto& [id, owner] : owners_) Fence(owner, /*suspected=*/false);
-}
-
-// True when the owner is fenced, if need be just now because it is dead or suspected.
-bool ConsumerCore::Fence(Owner& owner, bool suspected) {
-  if (!owner.fenced && (suspected || owner.access->PeerIsDead()) && owner.access->Revoke()) {
-    owner.fenced = true;
-    ++counters_.owners_fenced;
-  }
-  return owner.fenced;
-}
-
 // A fenced owner is remembered until everything it may have published has been consumed.
-void ConsumerCore::ForgetGoneOwners() {
-  const std::uint64_t lock_word = segment_->ReadLock();
-  const auto tail = segment_->ReadTail();
+void ConsumerCore::ForgetGoneOwners(Trash& trash) {
+  if (!shared()) return;  // They go with their segments.
+  Segment& segment = *lanes_.front()->segment;
+  const std::uint64_t lock_word = segment.ReadLock();
+  const auto tail = segment.ReadTail();
   for (auto it = owners_.begin(); it != owners_.end();) {
-    Owner& owner = it->second;
+    Owner& owner = *it->second;
     const bool holds_lock = lock_word != 0 && LockOwner(lock_word) == it->first;
     const bool gone = owner.fenced && !holds_lock && owner.until_seq.has_value() &&
-                      segment_->head().seq >= *owner.until_seq;
+                      segment.head().seq >= *owner.until_seq;
     if (owner.fenced && !holds_lock && !owner.until_seq.has_value() && tail.has_value()) {
       owner.until_seq = tail->seq;
     }
+    if (gone) trash.push_back(std::move(it->second));
     it = gone ? owners_.erase(it) : std::next(it);
   }
 }

@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "cluster/base/status.h"
 #include "cluster/ring/consumer_core.h"
 
 namespace onepiece::ring {
@@ -15,14 +16,20 @@ constexpr base::Duration kLongestSleep = std::chrono::milliseconds(100);
 }  // namespace
 
 ConsumerCore::ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base::Clock& clock,
-                           std::shared_ptr<fabric::Doorbell> doorbell,
-                           std::shared_ptr<Segment> segment)
+                           std::shared_ptr<fabric::Doorbell> doorbell)
     : fabric_(fabric),
       options_(std::move(options)),
       clock_(clock),
       doorbell_(std::move(doorbell)),
-      segment_(std::move(segment)),
       dedup_(options_.dedup_window, options_.dedup_producers) {}
+
+absl::Status ConsumerCore::Open() {
+  if (!shared()) return absl::OkStatus();
+  ONEPIECE_ASSIGN_OR_RETURN(auto lane, NewLane());
+  const std::lock_guard lock(mutex_);
+  lanes_.push_back(std::move(lane));
+  return absl::OkStatus();
+}
 
 std::optional<Delivery> ConsumerCore::Poll() {
   // Held elsewhere only by a release, an admission or recovery, never while they wait for anybody.
@@ -33,30 +40,38 @@ std::optional<Delivery> ConsumerCore::Poll() {
 
 std::optional<Delivery> ConsumerCore::PollLocked() {
   if (!drained_.empty()) return NextDrained();
-  Segment& segment = *segment_;
-  // Every turn takes one slot out of the ring, so there are at most as many as slots.
-  for (std::uint32_t turn = 0; turn < options_.slots && !unusable_; ++turn) {
-    const std::uint64_t seq = segment.cursor_seq();
-    const auto slot = segment.ReadSlot(seq);
-    if (!slot.has_value() || slot->seq != seq || slot->state == SlotState::kReserved ||
-        !Published(seq)) {
-      return std::nullopt;
-    }
-    if (!segment.Fits(*slot, segment.cursor_offset())) {
+  // Every turn takes one slot out of the ring. The limit is for a peer that sends nothing but
+  // what is dropped.
+  std::uint32_t turns = options_.slots;
+  for (std::size_t visited = 0; visited < lanes_.size() && turns > 0; ++visited) {
+    Lane& lane = *lanes_[next_lane_ % lanes_.size()];
+    next_lane_ = (next_lane_ + 1) % lanes_.size();
+    if (auto delivery = TakeFrom(lane, turns)) return delivery;
+  }
+  return std::nullopt;
+}
+
+std::optional<Delivery> ConsumerCore::TakeFrom(Lane& lane, std::uint32_t& turns) {
+  Segment& segment = *lane.segment;
+  for (; turns > 0 && !lane.unusable; --turns) {
+    const auto slot = segment.Next();
+    if (!slot.has_value()) return std::nullopt;
+    if (slot->state == SlotState::kReserved || !segment.Fits(*slot, segment.cursor_offset())) {
       ++counters_.bad_structure;
-      unusable_ = true;
+      lane.unusable = true;
       return std::nullopt;
     }
     const auto owner = owners_.find(slot->owner);
+    const bool known = owner != owners_.end() && owner->second->lane.get() == &lane;
     std::uint64_t* dropped = nullptr;
     if (slot->generation != segment.generation()) {
       dropped = &counters_.bad_generation;
-    } else if (owner == owners_.end()) {
+    } else if (!known) {
       dropped = &counters_.bad_owner;
     } else if (slot->state == SlotState::kPad) {
       dropped = &counters_.pads;
     } else {
-      switch (dedup_.Offer(owner->second.identity.producer_id, slot->message_id)) {
+      switch (dedup_.Offer(owner->second->identity.producer_id, slot->message_id)) {
         case DedupWindow::Verdict::kNew:
           break;
         case DedupWindow::Verdict::kPending:
@@ -66,10 +81,14 @@ std::optional<Delivery> ConsumerCore::PollLocked() {
           break;
       }
     }
+    // In a segment of its own there is nobody else to have written that.
+    if (dropped == &counters_.bad_generation || dropped == &counters_.bad_owner) {
+      lane.unusable = !shared();
+    }
     segment.Advance(*slot);
-    if (dropped == nullptr) return MakeDelivery(segment_, *slot, owner->second.identity);
+    if (dropped == nullptr) return MakeDelivery(lane.segment, *slot, owner->second->identity);
     ++*dropped;
-    segment.Release(seq);
+    segment.Release(slot->seq);
   }
   return std::nullopt;
 }
@@ -92,15 +111,6 @@ std::optional<Delivery> ConsumerCore::NextDrained() {
     return MakeDelivery(std::move(next.segment), next.slot, next.identity);
   }
   return std::nullopt;
-}
-
-// A slot counts once the tail has passed it. Without this, a PAD of an owner that died before it
-// wrote the tail would be consumed although the next owner is going to write the same slot anew.
-bool ConsumerCore::Published(std::uint64_t seq) {
-  if (seq < known_tail_seq_) return true;
-  const auto tail = segment_->ReadTail();
-  if (tail.has_value()) known_tail_seq_ = tail->seq;
-  return seq < known_tail_seq_;
 }
 
 Delivery ConsumerCore::MakeDelivery(std::shared_ptr<Segment> segment, const Slot& slot,
@@ -126,7 +136,7 @@ void ConsumerCore::Settle(const Delivery& delivery, bool bad_payload, bool read)
   if (!read) ++counters_.released_unread;
   dedup_.Settle(delivery.producer_id_, delivery.message_id_, !bad_payload);
   // A retired segment has no producers that could use the space.
-  if (delivery.segment_ == segment_) segment_->Release(delivery.seq_);
+  if (!delivery.segment_->retired()) delivery.segment_->Release(delivery.seq_);
 }
 
 std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
@@ -139,14 +149,12 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
     const base::MonotonicTime now = clock_.Now();
     if (now >= deadline) return std::nullopt;
 
-    std::shared_ptr<Segment> segment;
     std::uint32_t seen = 0;
     bool ready = false;
     {
       const std::lock_guard lock(mutex_);
-      segment = segment_;
       seen = doorbell_->count();
-      segment->SetSleeping(true);
+      SetSleeping(true);
       // After the flag is visible: a producer that committed before it is seen here, one that
       // commits later sees the flag when it confirms, and rings.
       ready = ReadyLocked();
@@ -156,18 +164,20 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
       doorbell_->Wait(seen, std::min(deadline - now, kLongestSleep));
     }
     const std::lock_guard lock(mutex_);
-    segment->SetSleeping(false);
+    SetSleeping(false);
   }
   return std::nullopt;
 }
 
 bool ConsumerCore::ReadyLocked() {
   if (!drained_.empty()) return true;
-  if (unusable_) return false;
-  const std::uint64_t seq = segment_->cursor_seq();
-  const auto slot = segment_->ReadSlot(seq);
-  return slot.has_value() && slot->seq == seq && slot->state != SlotState::kReserved &&
-         Published(seq);
+  return std::ranges::any_of(lanes_, [](const auto& lane) {
+    return !lane->unusable && lane->segment->Next().has_value();
+  });
+}
+
+void ConsumerCore::SetSleeping(bool sleeping) {
+  for (const auto& lane : lanes_) lane->segment->SetSleeping(sleeping);
 }
 
 void ConsumerCore::Interrupt() {
@@ -177,12 +187,11 @@ void ConsumerCore::Interrupt() {
 
 void ConsumerCore::Close() {
   interrupted_.store(true);
+  Trash trash;
   const std::lock_guard lock(mutex_);
-  segment_->Retire();
-  doorbell_->Ring();
+  while (!lanes_.empty()) Retire(lanes_.back(), trash);
   drained_.clear();
-  owners_.clear();
-  segment_.reset();
+  doorbell_->Ring();
 }
 
 ConsumerCounters ConsumerCore::counters() const {
@@ -192,15 +201,26 @@ ConsumerCounters ConsumerCore::counters() const {
 
 std::uint64_t ConsumerCore::generation() const {
   const std::lock_guard lock(mutex_);
-  return segment_->generation();
+  return shared() && !lanes_.empty() ? lanes_.front()->segment->generation() : last_generation_;
 }
 
 Consumer::Fill ConsumerCore::fill() const {
-  const std::lock_guard lock(mutex_);
-  const Head& head = segment_->head();
-  const auto tail = segment_->ReadTail();
-  if (!tail.has_value()) return {};
-  return {.bytes = tail->offset - head.offset, .messages = tail->seq - head.seq};
+  std::vector<std::shared_ptr<Lane>> lanes;
+  {
+    const std::lock_guard lock(mutex_);
+    lanes = lanes_;
+  }
+  Consumer::Fill sum;
+  for (const auto& lane : lanes) {
+    // One at a time, so that nobody waits for all.
+    const std::lock_guard lock(mutex_);
+    const Segment::Fill fill = lane->segment->fill();
+    sum.bytes += fill.bytes;
+    sum.messages += fill.messages;
+    sum.capacity_bytes += options_.capacity_bytes;
+    sum.slots += options_.slots;
+  }
+  return sum;
 }
 
 }  // namespace onepiece::ring

@@ -61,12 +61,11 @@ absl::StatusOr<std::unique_ptr<Consumer>> Consumer::Create(fabric::Fabric& fabri
                                std::to_string(options.capacity_bytes) + ", slots " +
                                std::to_string(options.slots));
   }
-  constexpr std::uint64_t kFirstGeneration = 1;
   ONEPIECE_ASSIGN_OR_RETURN(auto doorbell, fabric.MakeDoorbell(options.label));
-  ONEPIECE_ASSIGN_OR_RETURN(
-      auto segment, Segment::Create(fabric, layout, options.label, doorbell, kFirstGeneration));
-  return std::unique_ptr<Consumer>(new Consumer(std::make_shared<ConsumerCore>(
-      fabric, std::move(options), clock, std::move(doorbell), std::move(segment))));
+  auto core =
+      std::make_shared<ConsumerCore>(fabric, std::move(options), clock, std::move(doorbell));
+  ONEPIECE_RETURN_IF_ERROR(core->Open());
+  return std::unique_ptr<Consumer>(new Consumer(std::move(core)));
 }
 
 Consumer::Consumer(std::shared_ptr<ConsumerCore> core) : core_(std::move(core)) {}

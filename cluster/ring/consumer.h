@@ -76,9 +76,11 @@ class Consumer {
   Consumer(const Consumer&) = delete;
   Consumer& operator=(const Consumer&) = delete;
 
-  /// Lets a producer in. A former admission of the same producer_id must be out of use: its
-  /// Producer destroyed (the same process asks again) or its process dead. Errors: ALREADY_EXISTS
-  /// (STALE_INCARNATION), RESOURCE_EXHAUSTED (TOO_MANY_OWNERS), INVALID_ARGUMENT.
+  /// Lets a producer in. kShared: a former admission of the same producer_id must be out of use:
+  /// its Producer destroyed (the same process asks again) or its process dead. kPerProducer: a
+  /// former admission ends here, whoever held it. Errors: ALREADY_EXISTS (STALE_INCARNATION),
+  /// RESOURCE_EXHAUSTED (TOO_MANY_OWNERS, SHARED_MEMORY_FULL), INVALID_ARGUMENT, UNAVAILABLE
+  /// (RING_MOVED: ask again).
   absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
   /// A producer said good-bye: its Producer is destroyed. What it committed is still delivered.
   /// Errors: NOT_FOUND.
@@ -99,12 +101,15 @@ class Consumer {
   bool Tick(base::MonotonicTime now);
 
   [[nodiscard]] ConsumerCounters counters() const;
-  /// Changes when the ring moves: producers of older generations must be admitted again.
+  /// The newest. kShared: changes when the ring moves, and producers of older ones must be admitted
+  /// again. kPerProducer: every segment has its own.
   [[nodiscard]] std::uint64_t generation() const;
-  /// Payload bytes between head and tail, and messages; for metrics.
+  /// Payload bytes between head and tail, and messages, of all segments; for metrics.
   struct Fill {
     std::uint64_t bytes = 0;
     std::uint64_t messages = 0;
+    std::uint64_t capacity_bytes = 0;
+    std::uint64_t slots = 0;
   };
   [[nodiscard]] Fill fill() const;
   [[nodiscard]] std::uint64_t max_message_bytes() const;

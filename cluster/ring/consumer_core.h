@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/dedup.h"
@@ -15,12 +16,14 @@
 namespace onepiece::ring {
 
 /// Threading  As Consumer's. One mutex guards everything below it; no code holds it while it waits
-/// for a producer,
-///            allocates a segment or copies a payload.
+///            for a producer, makes or destroys a segment or an access, fences, or copies a
+///            payload.
 class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
  public:
   ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base::Clock& clock,
-               std::shared_ptr<fabric::Doorbell> doorbell, std::shared_ptr<Segment> segment);
+               std::shared_ptr<fabric::Doorbell> doorbell);
+  /// Before anything else. Errors: those of Fabric::Register.
+  absl::Status Open();
 
   absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
   absl::Status Dismiss(std::uint64_t producer_id, std::uint64_t incarnation);
@@ -36,12 +39,6 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
 
  private:
-  struct Owner {
-    ProducerIdentity identity;
-    std::unique_ptr<fabric::Access> access;
-    bool fenced = false;                     ///< Nothing of it can take effect any more.
-    std::optional<std::uint64_t> until_seq;  ///< Fenced: no slot of it lies at or behind this one.
-  };
   /// Since when recovery sees the same thing.
   struct Suspicion {
     std::uint64_t what = 0;
@@ -49,30 +46,74 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
     base::Duration Age(std::uint64_t what_now, base::MonotonicTime now);
     void Clear() { since.reset(); }
   };
+  /// A segment in use. kShared: the only one, of all owners. kPerProducer: one owner's.
+  struct Lane {
+    std::shared_ptr<Segment> segment;
+    bool unusable = false;  ///< It holds what no honest producer writes.
+    Suspicion lock;
+    Suspicion hole;
+    Suspicion tail;
+  };
+  struct Owner {
+    ProducerIdentity identity;
+    std::shared_ptr<Lane> lane;
+    std::unique_ptr<fabric::Access> access;  ///< Does not outlive the lane's region.
+    bool fenced = false;                     ///< Nothing of it can take effect any more.
+    std::optional<std::uint64_t> until_seq;  ///< Fenced: no slot of it lies at or behind this one.
+  };
   struct Drained {
     std::shared_ptr<Segment> segment;
     Slot slot;
     ProducerIdentity identity;
   };
   enum class Advice : std::uint8_t { kNothing, kChanged, kMove };
+  /// What a look at a ring's memory says is to be done without the mutex.
+  struct Findings {
+    bool changed = false;
+    bool move = false;
+    struct Suspect {
+      std::shared_ptr<Owner> owner;
+      bool timed_out = false;  ///< Else it is dead.
+    };
+    std::vector<Suspect> suspects;
+  };
+  /// What is to be destroyed once the mutex is free.
+  using Trash = std::vector<std::shared_ptr<void>>;
+  using Owners = std::unordered_map<std::uint16_t, std::shared_ptr<Owner>>;
+
+  [[nodiscard]] bool shared() const { return options_.shape == Shape::kShared; }
+  absl::StatusOr<std::shared_ptr<Lane>> NewLane();
 
   // All of these REQUIRE mutex_ held.
   std::optional<Delivery> PollLocked();
+  std::optional<Delivery> TakeFrom(Lane& lane, std::uint32_t& turns);
+  std::uint64_t* Judge(const Lane& lane, const Slot& slot, const ProducerIdentity*& from,
+                       bool& pending);
   std::optional<Delivery> NextDrained();
-  bool Published(std::uint64_t seq);
   bool ReadyLocked();
+  void SetSleeping(bool sleeping);
   Delivery MakeDelivery(std::shared_ptr<Segment> segment, const Slot& slot,
                         const ProducerIdentity& identity);
-  void SweepDead();
-  void ForgetGoneOwners();
-  bool Fence(Owner& owner, bool suspected);
-  Advice CheckLock(base::MonotonicTime now);
-  Advice CheckHole(base::MonotonicTime now);
-  Advice CheckReserved(const Slot& slot, base::MonotonicTime now);
-  bool RepairTail();
-  void LastLook(Segment& old);
+  std::vector<std::shared_ptr<Owner>> OwnersOf(std::uint64_t producer_id) const;
+  absl::Status MayEnter(const ProducerIdentity& identity);
+  void ForgetGoneOwners(Trash& trash);
+  Findings Look(base::MonotonicTime now, Trash& trash);
+  void SweepDead(Findings& findings, Trash& trash);
+  Advice CheckLock(Lane& lane, base::MonotonicTime now, Findings& findings);
+  Advice CheckHole(Lane& lane, base::MonotonicTime now, Findings& findings);
+  Advice CheckReserved(Lane& lane, const Slot& slot, base::MonotonicTime now, Findings& findings);
+  void NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, const char* why,
+                   Findings& findings);
+  bool RepairTail(Segment& segment);
+  void RetireUnusable(Trash& trash);
+  void Retire(std::shared_ptr<Lane> lane, Trash& trash);
+  void LastLook(const std::shared_ptr<Segment>& old);
+  void TakeRest(const std::shared_ptr<Segment>& old);
+  bool TooManyRetired();
 
-  bool Move();  // Takes mutex_ itself.
+  // These take mutex_ themselves.
+  bool FenceAll(const Findings& findings);
+  bool Move();
 
   fabric::Fabric& fabric_;
   const ConsumerOptions options_;
@@ -81,16 +122,14 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::atomic<bool> interrupted_{false};
 
   mutable std::mutex mutex_;
-  std::shared_ptr<Segment> segment_;
-  std::unordered_map<std::uint16_t, Owner> owners_;  // Accesses do not outlive segment_.
+  std::vector<std::shared_ptr<Lane>> lanes_;
+  std::size_t next_lane_ = 0;  // Whose turn it is.
+  std::uint64_t last_generation_ = 0;
+  Owners owners_;
   std::uint16_t last_owner_ = 0;
   DedupWindow dedup_;
-  std::deque<Drained> drained_;       // Committed messages of moved segments, delivered first.
-  std::uint64_t known_tail_seq_ = 0;  // Last valid tail of segment_; never ahead of it.
-  bool unusable_ = false;             // segment_ holds what no honest producer writes.
-  Suspicion lock_suspicion_;
-  Suspicion hole_suspicion_;
-  Suspicion tail_suspicion_;
+  std::deque<Drained> drained_;  // Committed messages of retired segments, delivered first.
+  std::vector<std::weak_ptr<Segment>> retired_;  // Those that messages may still hold.
   std::optional<base::MonotonicTime> next_sweep_;
   ConsumerCounters counters_;
 };

@@ -16,6 +16,11 @@ DedupWindow::Producer& DedupWindow::Find(std::uint64_t producer_id) {
   return producer;
 }
 
+bool DedupWindow::IsStale(std::uint64_t producer_id, std::uint64_t incarnation) const {
+  const auto found = producers_.find(producer_id);
+  return incarnation <= (found != producers_.end() ? found->second.incarnation : 0);
+}
+
 bool DedupWindow::Admit(std::uint64_t producer_id, std::uint64_t incarnation) {
   Producer& producer = Find(producer_id);
   if (incarnation <= producer.incarnation) return false;

@@ -22,6 +22,8 @@ class DedupWindow {
     kSeen,
   };
 
+  /// Whether Admit would refuse. Records nothing.
+  [[nodiscard]] bool IsStale(std::uint64_t producer_id, std::uint64_t incarnation) const;
   /// Records an admission. False when `incarnation` is not greater than the producer's last one.
   bool Admit(std::uint64_t producer_id, std::uint64_t incarnation);
   /// Judges a message, and records it when new.

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/ring/layout.h"
 
 namespace onepiece::ring {
 
@@ -22,6 +23,7 @@ struct ProducerIdentity {
 /// plane's call.
 struct ProducerGrant {
   fabric::RemoteRegion region;
+  Shape shape = Shape::kShared;
   std::uint16_t owner = 0;
   std::uint64_t generation = 0;
   std::uint64_t capacity_bytes = 0;
@@ -29,7 +31,8 @@ struct ProducerGrant {
 
   [[nodiscard]] std::string Serialize() const;
   /// Checks form, geometry and that the geometry fits the region's length.
-  /// Errors: INVALID_ARGUMENT with reason MALFORMED_GRANT.
+  /// Errors: INVALID_ARGUMENT with reason MALFORMED_GRANT or, from a consumer that speaks another
+  /// version of the ring's protocol, PROTOCOL_VERSION.
   static absl::StatusOr<ProducerGrant> Parse(std::string_view bytes);
 };
 

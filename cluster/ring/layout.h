@@ -42,6 +42,12 @@ inline constexpr std::uint64_t kMaxCapacityBytes = std::uint64_t{1} << 40;
 inline constexpr std::uint32_t kMinSlots = 4;  // A message and its PAD, twice.
 inline constexpr std::uint32_t kMaxSlots = 65536;
 
+/// How producers come into a ring.
+enum class Shape : std::uint8_t {
+  kShared = 1,       ///< All write into one segment, one at a time holds its lock (FDR-L).
+  kPerProducer = 2,  ///< A segment for each; its lock and tail lines are not used (FDR-S).
+};
+
 /// Bits of Head::flags.
 inline constexpr std::uint64_t kFlagSleeping =
     1;  ///< The consumer wants its doorbell rung after a commit.

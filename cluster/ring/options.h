@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cluster/base/clock.h"
+#include "cluster/ring/layout.h"
 
 namespace onepiece::ring {
 
@@ -27,10 +28,14 @@ struct Timeouts {
 
 struct ConsumerOptions {
   std::string label = "ring";  ///< Part of the region's name.
-  /// Bytes of payload the ring holds; a multiple of 64, at least 4096. Messages up to half of it
+  /// kPerProducer: every producer gets `capacity_bytes` and `slots` of its own, so the ring takes
+  /// up to max_owners times that; twice as much while segments of producers that have left still
+  /// hold messages.
+  Shape shape = Shape::kShared;
+  /// Bytes of payload a segment holds; a multiple of 64, at least 4096. Messages up to half of it
   /// are taken.
   std::uint64_t capacity_bytes = std::uint64_t{64} << 20;
-  std::uint32_t slots = 1024;         ///< Messages the ring holds, 4 … 65536.
+  std::uint32_t slots = 1024;         ///< Messages a segment holds, 4 … 65536.
   std::uint32_t max_owners = 256;     ///< Producers admitted at a time, 1 … 4096.
   std::uint32_t dedup_window = 4096;  ///< Message ids remembered for each producer.
   std::uint32_t dedup_producers =
@@ -52,12 +57,12 @@ struct ProducerOptions {
 struct ConsumerCounters {
   std::uint64_t delivered = 0;  ///< Handed out by Poll.
   std::uint64_t delivered_bytes = 0;
-  std::uint64_t duplicates = 0;      ///< Dropped: (producer, message id) seen before.
-  std::uint64_t bad_payload = 0;     ///< Dropped: CopyTo found a wrong checksum.
-  std::uint64_t bad_owner = 0;       ///< Dropped: owner not admitted.
-  std::uint64_t bad_generation = 0;  ///< Dropped: slot of another generation.
-  std::uint64_t bad_structure =
-      0;  ///< Slot with offset, length or state out of bounds: the ring is moved.
+  std::uint64_t duplicates = 0;       ///< Dropped: (producer, message id) seen before.
+  std::uint64_t bad_payload = 0;      ///< Dropped: CopyTo found a wrong checksum.
+  std::uint64_t bad_owner = 0;        ///< Dropped: owner not admitted.
+  std::uint64_t bad_generation = 0;   ///< Dropped: slot of another generation.
+  std::uint64_t bad_structure = 0;    ///< Slot with offset, length or state out of bounds: the ring
+                                      ///< is moved, or the producer's own segment retired.
   std::uint64_t released_unread = 0;  ///< Deliveries that the caller released without a copy.
   std::uint64_t pads = 0;
   std::uint64_t holes_skipped = 0;  ///< Reserved by a fenced owner, never committed.
@@ -67,6 +72,8 @@ struct ConsumerCounters {
   std::uint64_t owners_fenced = 0;  ///< Dead, or suspected and revoked.
   std::uint64_t moves =
       0;  ///< Fresh segments: a live owner was suspected, or the ring was unusable.
+  std::uint64_t lanes_retired = 0;  ///< Segments of single producers that left, died or lied.
+  std::uint64_t hostile = 0;       ///< Of those, the ones that held what no honest producer writes.
   std::uint64_t moves_failed = 0;  ///< No memory for a fresh segment; tried again at the next tick.
   std::uint64_t sleeps = 0;        ///< Times that Wait() slept.
 };

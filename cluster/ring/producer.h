@@ -1,12 +1,10 @@
-// Sending half of the fenced double ring (docs/ring-protocol.md). Two round trips a message; no CPU
-// of the consumer's host takes part; the lock is never held while a payload travels; a producer
-// never breaks a lock.
+// Sending half of the fenced double ring (docs/ring-protocol.md). Two round trips a message in a
+// shared segment, one in a segment of its own; no CPU of the consumer's host takes part; the lock
+// is never held while a payload travels; a producer never breaks a lock.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -19,6 +17,8 @@
 #include "cluster/ring/options.h"
 
 namespace onepiece::ring {
+
+class Sender;
 
 using Piece = base::Piece;
 
@@ -58,46 +58,24 @@ class Producer {
   absl::StatusOr<SendResult> Send(std::uint64_t message_id, std::span<const Piece> pieces,
                                   base::MonotonicTime deadline);
 
+  ~Producer();
+  Producer(const Producer&) = delete;
+  Producer& operator=(const Producer&) = delete;
+
   [[nodiscard]] std::uint64_t max_message_bytes() const { return layout_.max_message_bytes(); }
   [[nodiscard]] std::uint64_t generation() const { return grant_.generation; }
   /// Any thread.
-  [[nodiscard]] fabric::ChannelCounters channel_counters() const { return channel_->counters(); }
+  [[nodiscard]] fabric::ChannelCounters channel_counters() const;
   /// The sending thread.
-  [[nodiscard]] const ProducerCounters& counters() const { return counters_; }
+  [[nodiscard]] const ProducerCounters& counters() const;
 
  private:
-  /// Where a message goes, decided while the lock is held.
-  struct Plan {
-    Tail tail;                    ///< Before.
-    std::uint64_t pad_bytes = 0;  ///< 0: no PAD slot.
-    Slot message;
-    bool sleeping = false;
-  };
-  enum class Step : std::uint8_t { kReady, kRetry, kDone };
+  Producer(std::unique_ptr<Sender> sender, const ProducerGrant& grant);
 
-  Producer(std::unique_ptr<fabric::Channel> channel, const ProducerGrant& grant,
-           ProducerOptions options, base::Clock& clock);
-  Step Acquire(Plan& plan, SendResult& result);
-  Step Inspect(const LineWords& lines, Plan& plan, SendResult& result);
-  bool ReadLines(LineWords& lines, Tail& tail, Head& head);
-  void Unlock();
-  SendResult Publish(const Plan& plan);
-  SendResult Confirm(const std::array<std::uint64_t, kHeadWords>& words, bool notified);
-  void BackOff(int attempt, base::MonotonicTime deadline);
-  SendResult Busy(std::uint64_t& counter, const char* reason, bool reconnect);
-  SendResult Unknown(absl::Status detail);
-  base::MonotonicTime ChainDeadline() const;
-
-  const std::unique_ptr<fabric::Channel> channel_;
+  const std::unique_ptr<Sender> sender_;
   const ProducerGrant grant_;
   const Layout layout_;
-  const ProducerOptions options_;
-  base::Clock& clock_;
-  std::mt19937_64 random_;
-  std::uint64_t lock_word_ = 0;  // Ours while a send is under way.
-  std::uint64_t nonce_;
   std::vector<std::span<const std::byte>> spans_;  // Scratch: the message's bytes.
-  ProducerCounters counters_;
 };
 
 }  // namespace onepiece::ring

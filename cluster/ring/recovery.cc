@@ -6,6 +6,7 @@
 // away to a fresh segment.
 #include "cluster/ring/recovery.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -24,105 +25,176 @@ base::Duration ConsumerCore::Suspicion::Age(std::uint64_t what_now, base::Monoto
 }
 
 bool ConsumerCore::Tick(base::MonotonicTime now) {
-  Advice lock_advice;
-  Advice hole_advice;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!next_sweep_.has_value() || now >= *next_sweep_) {
-      next_sweep_ = now + options_.timeouts.Sweep();
-      SweepDead();
-      ForgetGoneOwners();
+  bool changed = false;
+  while (true) {
+    Findings findings;
+    {
+      Trash trash;  // Emptied once the mutex is free.
+      const std::lock_guard lock(mutex_);
+      findings = Look(now, trash);
     }
-    lock_advice = CheckLock(now);
-    hole_advice = CheckHole(now);
-    if (unusable_) hole_advice = Advice::kMove;
+    changed |= findings.changed;
+    if (findings.move) return Move() || changed;
+    if (findings.suspects.empty()) break;
+    // Every turn fences at least one more owner.
+    if (FenceAll(findings)) continue;
+    if (std::ranges::any_of(findings.suspects, &Findings::Suspect::timed_out)) {
+      return Move() || changed;
+    }
+    break;
   }
-  if (lock_advice == Advice::kMove || hole_advice == Advice::kMove) return Move();
-  if (lock_advice == Advice::kNothing && hole_advice == Advice::kNothing) return false;
-  doorbell_->Ring();
-  return true;
+  if (changed) doorbell_->Ring();
+  return changed;
 }
 
-ConsumerCore::Advice ConsumerCore::CheckLock(base::MonotonicTime now) {
-  const std::uint64_t word = segment_->ReadLock();
+// True when one of them has just been fenced.
+bool ConsumerCore::FenceAll(const Findings& findings) {
+  bool any = false;
+  for (const Findings::Suspect& suspect : findings.suspects) {
+    // Without the mutex: it may take the backend milliseconds, and nobody waits for recovery.
+    if (!suspect.owner->access->Revoke()) continue;
+    const std::lock_guard lock(mutex_);
+    if (suspect.owner->fenced) continue;
+    suspect.owner->fenced = true;
+    ++counters_.owners_fenced;
+    any = true;
+  }
+  return any;
+}
+
+ConsumerCore::Findings ConsumerCore::Look(base::MonotonicTime now, Trash& trash) {
+  Findings findings;
+  if (!next_sweep_.has_value() || now >= *next_sweep_) {
+    next_sweep_ = now + options_.timeouts.Sweep();
+    SweepDead(findings, trash);
+    ForgetGoneOwners(trash);
+  }
+  if (!shared()) {
+    RetireUnusable(trash);
+    return findings;
+  }
+  Lane& lane = *lanes_.front();
+  const Advice lock_advice = CheckLock(lane, now, findings);
+  const Advice hole_advice = CheckHole(lane, now, findings);
+  findings.changed |= lock_advice == Advice::kChanged || hole_advice == Advice::kChanged;
+  findings.move = lane.unusable || lock_advice == Advice::kMove || hole_advice == Advice::kMove;
+  return findings;
+}
+
+void ConsumerCore::SweepDead(Findings& findings, Trash& trash) {
+  std::vector<std::shared_ptr<Lane>> left;
+  for (const auto& [id, owner] : owners_) {
+    if (owner->fenced || !owner->access->PeerIsDead()) continue;
+    if (shared()) {
+      findings.suspects.push_back({.owner = owner});
+    } else {
+      left.push_back(owner->lane);
+    }
+  }
+  for (auto& lane : left) {
+    ++counters_.owners_fenced;
+    Retire(std::move(lane), trash);
+    findings.changed = true;
+  }
+}
+
+ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now,
+                                             Findings& findings) {
+  Segment& segment = *lane.segment;
+  const std::uint64_t word = segment.ReadLock();
   if (word == 0) {
-    lock_suspicion_.Clear();
+    lane.lock.Clear();
     return Advice::kNothing;
   }
-  const base::Duration age = lock_suspicion_.Age(word, now);
+  const bool suspected = lane.lock.Age(word, now) >= options_.timeouts.Lock();
   const auto owner = owners_.find(LockOwner(word));
-  const bool suspected = age >= options_.timeouts.Lock();
-  if (owner == owners_.end() || !Fence(owner->second, suspected)) {
+  if (owner == owners_.end()) {
     if (!suspected) return Advice::kNothing;
-    spdlog::warn("ring {}: lock held by a live owner {} for too long", options_.label,
-                 LockOwner(word));
+    spdlog::warn("ring {}: lock held by nobody's owner {}", options_.label, LockOwner(word));
     return Advice::kMove;
+  }
+  if (!owner->second->fenced) {
+    NoteSuspect(owner->second, suspected, "holds the lock", findings);
+    return Advice::kNothing;
   }
   // The owner is fenced. If it held this lock when that happened, the lock is still as it was; else
   // it is free or somebody else's, and there is nothing to break.
-  if (segment_->ReadLock() != word) return Advice::kNothing;
+  if (segment.ReadLock() != word) return Advice::kNothing;
   // Before the lock is free: until then nobody else writes the tail.
-  if (!segment_->ReadTail().has_value() && !RepairTail()) return Advice::kMove;
-  if (!segment_->BreakLock(word)) return Advice::kMove;
+  if (!segment.ReadTail().has_value() && !RepairTail(segment)) return Advice::kMove;
+  if (!segment.BreakLock(word)) return Advice::kMove;
   ++counters_.locks_broken;
-  lock_suspicion_.Clear();
+  lane.lock.Clear();
   return Advice::kChanged;
+}
+
+// A dead owner is fenced at once, a live one when it is suspected.
+void ConsumerCore::NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, const char* why,
+                               Findings& findings) {
+  if (!timed_out && !owner->access->PeerIsDead()) return;
+  if (timed_out) {
+    spdlog::warn("ring {}: producer {} (process {}) {} for too long", options_.label,
+                 owner->identity.producer_id, owner->access->peer().pid, why);
+  }
+  findings.suspects.push_back({.owner = owner, .timed_out = timed_out});
 }
 
 // The owner died while it wrote the tail. Every slot it could have published was complete before,
 // so the tail is where the unbroken chain of slots ends; publishing a reservation of a fenced owner
 // is harmless, it is skipped.
-bool ConsumerCore::RepairTail() {
-  Tail tail{.seq = segment_->cursor_seq(), .offset = segment_->cursor_offset()};
-  while (tail.seq - segment_->head().seq < options_.slots) {
-    const auto slot = segment_->ReadSlot(tail.seq);
+bool ConsumerCore::RepairTail(Segment& segment) {
+  Tail tail{.seq = segment.cursor_seq(), .offset = segment.cursor_offset()};
+  while (tail.seq - segment.head().seq < options_.slots) {
+    const auto slot = segment.ReadSlot(tail.seq);
     if (!slot.has_value()) {
       // Somebody else's commit under way would look the same as the chain's end: only a move is
       // safe then.
-      if (segment_->RawSlotSeq(tail.seq) == tail.seq) return false;
+      if (segment.RawSlotSeq(tail.seq) == tail.seq) return false;
       break;
     }
-    if (slot->seq != tail.seq || slot->generation != segment_->generation() ||
-        !segment_->Fits(*slot, tail.offset)) {
+    if (slot->seq != tail.seq || slot->generation != segment.generation() ||
+        !segment.Fits(*slot, tail.offset)) {
       break;
     }
     ++tail.seq;
-    tail.offset = segment_->EndOf(*slot);
+    tail.offset = segment.EndOf(*slot);
   }
-  segment_->RewriteTail(tail);
+  segment.RewriteTail(tail);
   ++counters_.tails_repaired;
   return true;
 }
 
-ConsumerCore::Advice ConsumerCore::CheckHole(base::MonotonicTime now) {
+ConsumerCore::Advice ConsumerCore::CheckHole(Lane& lane, base::MonotonicTime now,
+                                             Findings& findings) {
+  Segment& segment = *lane.segment;
   Advice advice = Advice::kNothing;
   for (std::uint32_t turn = 0; turn < options_.slots; ++turn) {
-    const std::uint64_t seq = segment_->cursor_seq();
-    const auto tail = segment_->ReadTail();
+    const std::uint64_t seq = segment.cursor_seq();
+    const auto tail = segment.ReadTail();
     if (!tail.has_value()) {
       // While the lock is held, CheckLock decides. With a free lock nobody is going to repair it.
-      const bool held = segment_->ReadLock() != 0;
-      if (held) tail_suspicion_.Clear();
-      const bool stays = !held && tail_suspicion_.Age(seq, now) >= options_.timeouts.Lock();
+      const bool held = segment.ReadLock() != 0;
+      if (held) lane.tail.Clear();
+      const bool stays = !held && lane.tail.Age(seq, now) >= options_.timeouts.Lock();
       return stays ? Advice::kMove : advice;
     }
-    tail_suspicion_.Clear();
+    lane.tail.Clear();
     if (tail->seq <= seq) {
       // Nothing is published, so a reservation here belongs to an owner that has not got that far.
-      hole_suspicion_.Clear();
+      lane.hole.Clear();
       return advice;
     }
-    const auto slot = segment_->ReadSlot(seq);
+    const auto slot = segment.ReadSlot(seq);
     if (!slot.has_value() || slot->seq != seq) {
       const bool stays =
-          hole_suspicion_.Age(seq, now) >= options_.timeouts.Fill(options_.capacity_bytes / 2);
+          lane.hole.Age(seq, now) >= options_.timeouts.Fill(options_.capacity_bytes / 2);
       return stays ? Advice::kMove : advice;
     }
     if (slot->state != SlotState::kReserved) {
-      hole_suspicion_.Clear();
+      lane.hole.Clear();
       return advice;
     }
-    const Advice one = CheckReserved(*slot, now);
+    const Advice one = CheckReserved(lane, *slot, now, findings);
     if (one == Advice::kMove) return one;
     if (one == Advice::kNothing) return advice;
     advice = Advice::kChanged;
@@ -131,96 +203,30 @@ ConsumerCore::Advice ConsumerCore::CheckHole(base::MonotonicTime now) {
 }
 
 // A published reservation at the cursor.
-ConsumerCore::Advice ConsumerCore::CheckReserved(const Slot& slot, base::MonotonicTime now) {
+ConsumerCore::Advice ConsumerCore::CheckReserved(Lane& lane, const Slot& slot,
+                                                 base::MonotonicTime now, Findings& findings) {
+  Segment& segment = *lane.segment;
   // First of all: the length below sets the time-out, and the skip.
-  if (!segment_->Fits(slot, segment_->cursor_offset())) {
+  if (!segment.Fits(slot, segment.cursor_offset())) {
     ++counters_.bad_structure;
-    unusable_ = true;
+    lane.unusable = true;
     return Advice::kMove;
   }
-  const base::Duration age = hole_suspicion_.Age(slot.seq, now);
+  const bool suspected = lane.hole.Age(slot.seq, now) >= options_.timeouts.Fill(slot.length_bytes);
   const auto owner = owners_.find(slot.owner);
-  const bool suspected = age >= options_.timeouts.Fill(slot.length_bytes);
-  if (owner == owners_.end() || !Fence(owner->second, suspected)) {
-    if (!suspected) return Advice::kNothing;
-    spdlog::warn("ring {}: live owner {} does not finish {} bytes", options_.label, slot.owner,
-                 slot.length_bytes);
-    return Advice::kMove;
+  if (owner == owners_.end()) return suspected ? Advice::kMove : Advice::kNothing;
+  if (!owner->second->fenced) {
+    NoteSuspect(owner->second, suspected, "does not finish its message", findings);
+    return Advice::kNothing;
   }
   // Looked at again behind the fence: it may have committed just before it died.
-  const auto again = segment_->ReadSlot(slot.seq);
+  const auto again = segment.ReadSlot(slot.seq);
   if (again != slot) return Advice::kNothing;
-  segment_->Advance(slot);
-  segment_->Release(slot.seq);
+  segment.Advance(slot);
+  segment.Release(slot.seq);
   ++counters_.holes_skipped;
-  hole_suspicion_.Clear();
+  lane.hole.Clear();
   return Advice::kChanged;
-}
-
-// Fences everybody at once: from here on, whatever is written into the old segment lands in retired
-// memory.
-bool ConsumerCore::Move() {
-  std::uint64_t generation = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    generation = segment_->generation();
-  }
-  const Layout layout{.capacity_bytes = options_.capacity_bytes, .slots = options_.slots};
-  // Outside the mutex: the pages of a large ring take a while.
-  auto fresh = Segment::Create(fabric_, layout, options_.label, doorbell_, generation + 1);
-  const std::lock_guard lock(mutex_);
-  if (!fresh.ok()) {
-    ++counters_.moves_failed;
-    spdlog::error("ring {}: no fresh segment: {}", options_.label, fresh.status().ToString());
-    return false;
-  }
-  const std::shared_ptr<Segment> old = std::exchange(segment_, *std::move(fresh));
-  // The generation goes first. A producer that still saw the old one after its commit will say OK,
-  // and that commit is then before this store, so the last look sees it.
-  old->Retire();
-  LastLook(*old);
-  for (auto& drained : drained_) {
-    if (drained.segment == nullptr) drained.segment = old;
-  }
-  owners_.clear();  // While `old` lives.
-  known_tail_seq_ = 0;
-  unusable_ = false;
-  lock_suspicion_.Clear();
-  hole_suspicion_.Clear();
-  tail_suspicion_.Clear();
-  ++counters_.moves;
-  spdlog::warn("ring {}: moved to generation {}, {} messages taken along", options_.label,
-               generation + 1, drained_.size());
-  doorbell_->Ring();
-  return true;
-}
-
-// Takes what is committed; senders of the rest see the new generation before they can say OK. Slots
-// speak for themselves here: a hole may hide where the next one starts, so bytes must only lie in
-// order and in bounds.
-void ConsumerCore::LastLook(Segment& old) {
-  std::uint64_t at_least = old.cursor_offset();
-  const std::uint64_t end = old.head().seq + options_.slots;
-  for (std::uint64_t seq = old.cursor_seq(); seq < end; ++seq) {
-    const auto slot = old.ReadSlot(seq);
-    if (old.RawSlotSeq(seq) != seq) continue;
-    if (!slot.has_value() || slot->state == SlotState::kReserved) {
-      ++counters_.abandoned;
-      continue;
-    }
-    if (slot->state == SlotState::kPad) continue;
-    const auto owner = owners_.find(slot->owner);
-    if (slot->generation != old.generation()) {
-      ++counters_.bad_generation;
-    } else if (owner == owners_.end()) {
-      ++counters_.bad_owner;
-    } else if (slot->offset < at_least || !old.Fits(*slot, slot->offset)) {
-      ++counters_.bad_structure;
-    } else {
-      at_least = old.EndOf(*slot);
-      drained_.push_back({.segment = nullptr, .slot = *slot, .identity = owner->second.identity});
-    }
-  }
 }
 
 RecoveryRunner::RecoveryRunner(Consumer& consumer, base::Clock& clock, base::Duration interval)

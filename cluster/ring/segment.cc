@@ -16,19 +16,20 @@ absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(fabric::Fabric& fabric,
                                                          const Layout& layout,
                                                          std::string_view label,
                                                          std::shared_ptr<fabric::Doorbell> doorbell,
-                                                         std::uint64_t generation) {
+                                                         Shape shape, std::uint64_t generation) {
   ONEPIECE_ASSIGN_OR_RETURN(auto region,
                             fabric.Register(layout.RegionBytes(), label, std::move(doorbell)));
   ONEPIECE_ASSIGN_OR_RETURN(auto loopback, fabric::ConnectLoopback(fabric, *region));
   return std::shared_ptr<Segment>(
-      new Segment(std::move(region), std::move(loopback), layout, generation));
+      new Segment(std::move(region), std::move(loopback), layout, shape, generation));
 }
 
 Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback,
-                 const Layout& layout, std::uint64_t generation)
+                 const Layout& layout, Shape shape, std::uint64_t generation)
     : region_(std::move(region)),
       loopback_(std::move(loopback)),
       layout_(layout),
+      shape_(shape),
       generation_(generation),
       memory_(region_->bytes().data()),
       head_{
@@ -37,6 +38,43 @@ Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopba
       end_offset_(layout.slots, 0) {
   RewriteTail({});
   PublishHead();
+}
+
+std::optional<Slot> Segment::Next() {
+  // Every slot is held: whatever lies at the cursor's place is not honest.
+  if (cursor_seq_ - head_.seq >= layout_.slots) return std::nullopt;
+  if (RawSlotSeq(cursor_seq_) != cursor_seq_) return std::nullopt;
+  auto slot = ReadSlot(cursor_seq_);
+  if (!slot.has_value() || slot->seq != cursor_seq_) return std::nullopt;
+  if (shape_ == Shape::kPerProducer) return slot;
+  if (slot->state == SlotState::kReserved || !Published(cursor_seq_)) return std::nullopt;
+  return slot;
+}
+
+// A slot counts once the tail has passed it. Without this, a PAD of an owner that died before it
+// wrote the tail would be consumed although the next owner is going to write the same slot anew.
+bool Segment::Published(std::uint64_t seq) {
+  if (seq < known_tail_seq_) return true;
+  const auto tail = ReadTail();
+  if (tail.has_value()) known_tail_seq_ = tail->seq;
+  return seq < known_tail_seq_;
+}
+
+Segment::Fill Segment::fill() const {
+  if (shape_ == Shape::kShared) {
+    const auto tail = ReadTail();
+    if (!tail.has_value()) return {};
+    return {.bytes = tail->offset - head_.offset, .messages = tail->seq - head_.seq};
+  }
+  // Nobody but the producer knows its tail: it is where the chain of slots ends.
+  std::uint64_t seq = cursor_seq_;
+  std::uint64_t end = cursor_offset_;
+  for (; seq - head_.seq < layout_.slots && RawSlotSeq(seq) == seq; ++seq) {
+    const auto slot = ReadSlot(seq);
+    if (!slot.has_value() || !Fits(*slot, end)) break;
+    end = EndOf(*slot);
+  }
+  return {.bytes = end - head_.offset, .messages = seq - head_.seq};
 }
 
 std::optional<Slot> Segment::ReadSlot(std::uint64_t seq) const {
@@ -112,6 +150,7 @@ void Segment::Release(std::uint64_t seq) {
 }
 
 void Segment::SetSleeping(bool sleeping) {
+  if (sleeping == ((head_.flags & kFlagSleeping) != 0)) return;
   head_.flags = sleeping ? head_.flags | kFlagSleeping : head_.flags & ~kFlagSleeping;
   PublishHead();
 }

@@ -22,7 +22,7 @@ class Segment {
                                                          const Layout& layout,
                                                          std::string_view label,
                                                          std::shared_ptr<fabric::Doorbell> doorbell,
-                                                         std::uint64_t generation);
+                                                         Shape shape, std::uint64_t generation);
 
   [[nodiscard]] fabric::Region& region() const { return *region_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
@@ -31,6 +31,15 @@ class Segment {
   [[nodiscard]] std::uint64_t cursor_seq() const { return cursor_seq_; }
   [[nodiscard]] std::uint64_t cursor_offset() const { return cursor_offset_; }
 
+  /// The published slot at the cursor. Nothing in it is checked but its own checksum and number;
+  /// kShared: it is not RESERVED.
+  [[nodiscard]] std::optional<Slot> Next();
+  /// What is published and not yet released.
+  struct Fill {
+    std::uint64_t bytes = 0;
+    std::uint64_t messages = 0;
+  };
+  [[nodiscard]] Fill fill() const;
   /// What the slot of `seq` holds; nullopt while it fails its check.
   [[nodiscard]] std::optional<Slot> ReadSlot(std::uint64_t seq) const;
   /// The slot's own number, checked by nothing.
@@ -57,24 +66,28 @@ class Segment {
   void SetSleeping(bool sleeping);
   /// Tells producers that this generation is over.
   void Retire();
+  [[nodiscard]] bool retired() const { return (head_.flags & kFlagRetired) != 0; }
 
   [[nodiscard]] std::span<const std::byte> payload(std::uint64_t offset,
                                                    std::uint64_t length) const;
 
  private:
   Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback, const Layout& layout,
-          std::uint64_t generation);
+          Shape shape, std::uint64_t generation);
   void PublishHead();
+  bool Published(std::uint64_t seq);
 
   const std::unique_ptr<fabric::Region> region_;
   const fabric::Loopback loopback_;
   const Layout layout_;
+  const Shape shape_;
   const std::uint64_t generation_;
   std::byte* const memory_;
   Head head_;
   HeadWords published_{};
   std::uint64_t cursor_seq_ = 0;
   std::uint64_t cursor_offset_ = 0;
+  std::uint64_t known_tail_seq_ = 0;  // kShared: last valid tail; never ahead of it.
   // By seq % slots, for the slots between head and cursor.
   std::vector<bool> released_;
   std::vector<std::uint64_t> end_offset_;

@@ -1,0 +1,89 @@
+// FDR-S: the segment is this producer's alone, so one round trip does: payload, slot, head. Nobody
+// else writes; where the next message goes is known here, and how much room there is, as of the
+// head that the last send brought along.
+#include <array>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "cluster/ring/sender.h"
+
+namespace onepiece::ring {
+namespace {
+
+using fabric::Op;
+
+class LaneSender final : public Sender {
+ public:
+  LaneSender(std::unique_ptr<fabric::Channel> channel, const ProducerGrant& grant,
+             const ProducerOptions& options, base::Clock& clock)
+      : Sender(std::move(channel), grant, options, clock) {}
+
+  SendResult Send(Slot message, Op::Pieces pieces, base::MonotonicTime deadline) override;
+
+ private:
+  std::optional<SendResult> LookForRoom(std::uint64_t bytes, std::uint64_t slots);
+
+  Tail tail_;  // Where the next message goes. A segment starts empty.
+  Head head_;  // As last seen; the true one is never behind it.
+};
+
+SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime /*deadline*/) {
+  // A chain that failed may have left half a message where tail_ points.
+  if (channel_->broken()) return Busy(counters_.busy_unreadable, "CHANNEL_BROKEN", true);
+  const std::uint64_t footprint = Layout::Footprint(message.length_bytes);
+  const std::uint64_t pad_bytes = PadBefore(tail_.offset, footprint);
+  const std::uint64_t slots_needed = pad_bytes > 0 ? 2 : 1;
+  if (!HasRoom(tail_, head_, pad_bytes + footprint, slots_needed)) {
+    if (auto refused = LookForRoom(pad_bytes + footprint, slots_needed)) return *std::move(refused);
+  }
+  message.seq = tail_.seq + slots_needed - 1;
+  message.offset = tail_.offset + pad_bytes;
+  message.state = SlotState::kCommitted;
+  const SlotWords pad = EncodeSlot(PadSlot(tail_, pad_bytes));
+  const SlotWords committed = EncodeSlot(message);
+  HeadWords words{};
+
+  std::array<Op, 4> chain;
+  std::size_t count = 0;
+  chain[count++] = Op::Write("payload.write", layout_.PayloadOffset(message.offset), pieces);
+  if (pad_bytes > 0) {
+    chain[count++] = Op::WriteWords("slot.pad", layout_.SlotOffset(tail_.seq), pad);
+  }
+  chain[count++] = Op::WriteWords("slot.commit", layout_.SlotOffset(message.seq), committed);
+  chain[count++] = Op::ReadWords("head.confirm", kHeadOffset, words);
+  if (absl::Status status = Execute(std::span(chain).first(count)); !status.ok()) {
+    return Unknown(std::move(status));
+  }
+  tail_ = {.seq = message.seq + 1, .offset = message.offset + footprint};
+  return Confirm(message, words, /*notified=*/false, head_);
+}
+
+// The room known of does not do: reads the head once (again while it fails its check).
+std::optional<SendResult> LaneSender::LookForRoom(std::uint64_t bytes, std::uint64_t slots) {
+  std::optional<Head> head;
+  for (int read = 0; !head.has_value() && read <= kMaxRereads; ++read) {
+    HeadWords words{};
+    const Op op = Op::ReadWords("head.read", kHeadOffset, words);
+    if (absl::Status status = Execute({&op, 1}); !status.ok()) {
+      ++counters_.busy_unreadable;
+      return SendResult{
+          .outcome = SendOutcome::kBusy, .reconnect = true, .detail = std::move(status)};
+    }
+    head = DecodeHead(words);
+  }
+  if (!head.has_value()) return Busy(counters_.busy_unreadable, "RING_UNREADABLE", false);
+  if (!IsCurrent(*head)) return Busy(counters_.busy_unreadable, "RING_MOVED", true);
+  head_ = *head;
+  if (!HasRoom(tail_, head_, bytes, slots)) return Busy(counters_.busy_full, "RING_FULL", false);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<Sender> MakeLaneSender(std::unique_ptr<fabric::Channel> channel,
+                                       const ProducerGrant& grant, const ProducerOptions& options,
+                                       base::Clock& clock) {
+  return std::make_unique<LaneSender>(std::move(channel), grant, options, clock);
+}
+
+}  // namespace onepiece::ring

@@ -1,0 +1,128 @@
+// ConsumerCore: leaving a segment behind. That fences everybody who may still write into it: from
+// then on, whatever is written there lands in memory that nobody reads.
+#include <algorithm>
+#include <utility>
+
+#include "cluster/ring/consumer_core.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::ring {
+namespace {
+
+// kShared: retired segments that messages may hold at a time. A peer that makes the ring move again
+// and again while nobody takes messages shall not use up the host's memory.
+constexpr std::size_t kMaxRetiredShared = 4;
+
+}  // namespace
+
+// The lane's owners go with it.
+void ConsumerCore::Retire(std::shared_ptr<Lane> lane, Trash& trash) {
+  if (lane->segment->retired()) return;
+  // The generation goes first. A producer that still saw the old one after its commit will say OK,
+  // and that commit is then before this store, so the last look sees it.
+  lane->segment->Retire();
+  if (shared()) {
+    LastLook(lane->segment);
+  } else {
+    TakeRest(lane->segment);
+  }
+  for (auto it = owners_.begin(); it != owners_.end();) {
+    const bool here = it->second->lane == lane;
+    if (here) trash.push_back(std::move(it->second));
+    it = here ? owners_.erase(it) : std::next(it);
+  }
+  std::erase(lanes_, lane);
+  retired_.push_back(lane->segment);
+  if (!shared()) ++counters_.lanes_retired;
+  trash.push_back(std::move(lane));
+}
+
+// Takes what is committed; senders of the rest see the new generation before they can say OK. Slots
+// speak for themselves here: a hole may hide where the next one starts, so bytes must only lie in
+// order and in bounds.
+void ConsumerCore::LastLook(const std::shared_ptr<Segment>& old) {
+  std::uint64_t at_least = old->cursor_offset();
+  const std::uint64_t end = old->head().seq + options_.slots;
+  for (std::uint64_t seq = old->cursor_seq(); seq < end; ++seq) {
+    if (old->RawSlotSeq(seq) != seq) continue;
+    const auto slot = old->ReadSlot(seq);
+    if (!slot.has_value() || slot->state == SlotState::kReserved) {
+      ++counters_.abandoned;
+      continue;
+    }
+    if (slot->state == SlotState::kPad) continue;
+    const auto owner = owners_.find(slot->owner);
+    if (slot->generation != old->generation()) {
+      ++counters_.bad_generation;
+    } else if (owner == owners_.end() || owner->second->lane->segment != old) {
+      ++counters_.bad_owner;
+    } else if (slot->offset < at_least || !old->Fits(*slot, slot->offset)) {
+      ++counters_.bad_structure;
+    } else {
+      at_least = old->EndOf(*slot);
+      drained_.push_back({.segment = old, .slot = *slot, .identity = owner->second->identity});
+    }
+  }
+}
+
+// The same for a producer's own segment: its slots follow one another, up to the first that is not
+// as it should be.
+void ConsumerCore::TakeRest(const std::shared_ptr<Segment>& old) {
+  while (const auto slot = old->Next()) {
+    const auto owner = owners_.find(slot->owner);
+    if (slot->state == SlotState::kReserved || !old->Fits(*slot, old->cursor_offset()) ||
+        slot->generation != old->generation() || owner == owners_.end() ||
+        owner->second->lane->segment != old) {
+      return;
+    }
+    old->Advance(*slot);
+    if (slot->state == SlotState::kPad) continue;
+    drained_.push_back({.segment = old, .slot = *slot, .identity = owner->second->identity});
+  }
+}
+
+bool ConsumerCore::TooManyRetired() {
+  std::erase_if(retired_, [](const auto& segment) { return segment.expired(); });
+  return retired_.size() >= (shared() ? kMaxRetiredShared : options_.max_owners);
+}
+
+// kShared: everybody is fenced at once.
+bool ConsumerCore::Move() {
+  // Outside the mutex: the pages of a large ring take a while.
+  auto fresh = NewLane();
+  Trash trash;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!fresh.ok() || TooManyRetired()) {
+      ++counters_.moves_failed;
+      spdlog::error("ring {}: no fresh segment: {}", options_.label,
+                    fresh.ok() ? "too many old ones hold messages that nobody takes"
+                               : fresh.status().ToString());
+      if (fresh.ok()) trash.push_back(*std::move(fresh));
+      return false;
+    }
+    Retire(lanes_.front(), trash);
+    lanes_.push_back(*std::move(fresh));
+    ++counters_.moves;
+    spdlog::warn("ring {}: moved to generation {}, {} messages taken along", options_.label,
+                 lanes_.front()->segment->generation(), drained_.size());
+  }
+  doorbell_->Ring();
+  return true;
+}
+
+// kPerProducer: a liar loses its own segment, nobody else notices.
+void ConsumerCore::RetireUnusable(Trash& trash) {
+  for (const std::shared_ptr<Lane>& lane : std::vector(lanes_)) {
+    if (!lane->unusable) continue;
+    for (const auto& [id, owner] : owners_) {
+      if (owner->lane != lane) continue;
+      spdlog::warn("ring {}: producer {} (process {}) wrote what no honest one writes; retired",
+                   options_.label, owner->identity.producer_id, owner->access->peer().pid);
+    }
+    ++counters_.hostile;
+    Retire(lane, trash);
+  }
+}
+
+}  // namespace onepiece::ring
