@@ -44,10 +44,13 @@ std::optional<Slot> Segment::Next() {
   // Every slot is held: whatever lies at the cursor's place is not honest.
   if (cursor_seq_ - head_.seq >= layout_.slots) return std::nullopt;
   if (RawSlotSeq(cursor_seq_) != cursor_seq_) return std::nullopt;
+  // Before the slot is read: what is seen of an unpublished slot may be a dead owner's, and the
+  // next owner may overwrite and publish it between the two looks.
+  if (shape_ == Shape::kShared && !Published(cursor_seq_)) return std::nullopt;
   auto slot = ReadSlot(cursor_seq_);
   if (!slot.has_value() || slot->seq != cursor_seq_) return std::nullopt;
-  if (shape_ == Shape::kPerProducer) return slot;
-  if (slot->state == SlotState::kReserved || !Published(cursor_seq_)) return std::nullopt;
+  // In a segment of its own a producer reserves nothing: the caller judges what did.
+  if (shape_ == Shape::kShared && slot->state == SlotState::kReserved) return std::nullopt;
   return slot;
 }
 
