@@ -123,6 +123,10 @@ class FaultyChannel final : public Channel {
         case FaultKind::kDie:
           board_->Kill(self_);
           return Lost("the process died");
+        case FaultKind::kSplit:
+          ExecuteHalf(op, deadline);
+          --i;
+          continue;
         case FaultKind::kLate:
           link_->Hold(chain.subspan(i));
           board_->AddLate(link_);

@@ -28,6 +28,7 @@ enum class FaultKind : std::uint8_t {
   kTear,   ///< As kDie, but half of the words or bytes of this write still arrive.
   kDie,    ///< The process dies here: nothing of it takes effect any more, and the board says so.
   kBreak,  ///< The operation takes effect, its completion is lost; the channel breaks.
+  kSplit,  ///< Half of this write arrives; the policy is asked again before the whole of it does.
   kLate,   ///< The operation and the rest of the chain stay under way until FaultBoard::Land; the
            ///< channel breaks (DEADLINE_EXCEEDED).
 };
