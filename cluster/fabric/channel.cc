@@ -106,9 +106,16 @@ absl::Status Channel::Execute(std::span<const Op> chain, base::MonotonicTime dea
   return status;
 }
 
+void Channel::CountPosted(std::uint64_t work_requests, std::uint64_t round_trips) {
+  work_requests_.fetch_add(work_requests, std::memory_order_relaxed);
+  round_trips_.fetch_add(round_trips, std::memory_order_relaxed);
+}
+
 ChannelCounters Channel::counters() const {
   return {.operations = operations_.load(std::memory_order_relaxed),
           .chains = chains_.load(std::memory_order_relaxed),
+          .work_requests = work_requests_.load(std::memory_order_relaxed),
+          .round_trips = round_trips_.load(std::memory_order_relaxed),
           .bytes_written = bytes_written_.load(std::memory_order_relaxed),
           .bytes_read = bytes_read_.load(std::memory_order_relaxed),
           .failures = failures_.load(std::memory_order_relaxed)};

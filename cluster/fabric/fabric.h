@@ -150,7 +150,9 @@ struct Op {
 /// What a channel has done; every number only grows.
 struct ChannelCounters {
   std::uint64_t operations = 0;
-  std::uint64_t chains = 0;  ///< Round trips.
+  std::uint64_t chains = 0;
+  std::uint64_t work_requests = 0;  ///< What the backend posted for the operations.
+  std::uint64_t round_trips = 0;    ///< How often it waited for the peer's device or memory.
   std::uint64_t bytes_written = 0;
   std::uint64_t bytes_read = 0;
   std::uint64_t failures = 0;
@@ -159,7 +161,8 @@ struct ChannelCounters {
 /// A connection to one remote region.
 ///
 /// Threading  Execute: one thread at a time. broken(), Break() and counters(): any thread.
-/// Blocking   Execute returns by its deadline (measured between operations on shm).
+/// Blocking   Execute returns by its deadline (measured between operations on shm; elsewhere also
+///            once as much time as was left has really passed, whatever the clock says).
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -178,6 +181,8 @@ class Channel {
 
  protected:
   explicit Channel(std::uint64_t length_bytes) : length_bytes_(length_bytes) {}
+  /// Run tells what it has posted, and how often it waited, also when it fails.
+  void CountPosted(std::uint64_t work_requests, std::uint64_t round_trips);
   /// Does the work. `chain` has been checked against the region's bounds.
   virtual absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) = 0;
 
@@ -188,6 +193,8 @@ class Channel {
   std::atomic<bool> broken_{false};
   std::atomic<std::uint64_t> operations_{0};
   std::atomic<std::uint64_t> chains_{0};
+  std::atomic<std::uint64_t> work_requests_{0};
+  std::atomic<std::uint64_t> round_trips_{0};
   std::atomic<std::uint64_t> bytes_written_{0};
   std::atomic<std::uint64_t> bytes_read_{0};
   std::atomic<std::uint64_t> failures_{0};
@@ -209,9 +216,9 @@ class Dialer {
 class Fabric {
  public:
   virtual ~Fabric() = default;
-  /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64). verbs:// and ucx:// answer
-  /// UNIMPLEMENTED. Deadlines are times of `clock`. Errors: INVALID_ARGUMENT (BAD_FABRIC_URI),
-  /// UNIMPLEMENTED.
+  /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64), "verbs://DEVICE[:PORT][/gid=N]"
+  /// (where "verbs://" takes the first active device). Deadlines are times of `clock`. Errors:
+  /// INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED (FABRIC_NOT_BUILT), and the backend's own.
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
                                                       base::Clock& clock = base::SystemClock());
 
@@ -219,7 +226,7 @@ class Fabric {
   virtual absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) = 0;
   /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of
   /// its name. Peers' Notify rings `doorbell`, which may be null. Errors: RESOURCE_EXHAUSTED
-  /// (SHARED_MEMORY_FULL), INVALID_ARGUMENT, INTERNAL.
+  /// (SHARED_MEMORY_FULL, NO_MEMORY, MEMLOCK_LIMIT), INVALID_ARGUMENT, INTERNAL.
   virtual absl::StatusOr<std::unique_ptr<Region>> Register(
       std::uint64_t length_bytes, std::string_view label,
       std::shared_ptr<Doorbell> doorbell = nullptr) = 0;

@@ -136,6 +136,7 @@ class FaultyChannel final : public Channel {
           break;
       }
       ONEPIECE_RETURN_IF_ERROR(link_->Execute(op, deadline, *board_));
+      CountPosted(1, 1);
       if (fault.kind == FaultKind::kBreak) return Lost("the completion was lost");
     }
     return absl::OkStatus();

@@ -1,6 +1,8 @@
-// Little-endian integers and short strings in the byte strings that travel on the control plane.
+// What travels on the control plane: little-endian integers and short strings in byte strings, and
+// the names in them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,5 +55,13 @@ class WireReader {
   std::string_view rest_;
   bool ok_ = true;
 };
+
+/// Letters, digits, '-' and '_', 1 to 64 of them.
+inline bool ValidNamePart(std::string_view part) {
+  return !part.empty() && part.size() <= 64 && std::ranges::all_of(part, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
 
 }  // namespace onepiece::fabric

@@ -1,4 +1,5 @@
-// What every backend promises. Each test runs on each row of Backends(): a new backend adds a row.
+// What every backend promises. Each test runs on each row of Backends(): on shm, and on the fabric
+// that $ONEPIECE_TEST_FABRIC names (verbs://rxe0), each of them also behind the fault decorator.
 #include <unistd.h>
 
 #include <QtTest>
@@ -20,15 +21,13 @@ struct Backend {
   std::unique_ptr<Fabric> base;
   std::unique_ptr<Fabric> decorated;
   Fabric& get() { return decorated != nullptr ? *decorated : *base; }
-  base::MonotonicTime Soon() { return clock.Now() + std::chrono::seconds(1); }
+  base::MonotonicTime Soon() { return clock.Now() + base::Scaled(std::chrono::seconds(30)); }
 };
 
-std::unique_ptr<Backend> OpenBackend(const QString& name) {
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const QString& uri, bool decorated) {
   auto backend = std::make_unique<Backend>();
-  auto opened = Fabric::Open("shm://conformance-" + std::to_string(getpid()), backend->clock);
-  if (!opened.ok()) return nullptr;
-  backend->base = *std::move(opened);
-  if (name == "fault decorator") {
+  ONEPIECE_ASSIGN_OR_RETURN(backend->base, Fabric::Open(uri.toStdString(), backend->clock));
+  if (decorated) {
     auto board = std::make_shared<FaultBoard>();
     backend->decorated =
         std::make_unique<FaultyFabric>(*backend->base, board, board->NewProcess(), nullptr);
@@ -50,9 +49,23 @@ class ConformanceTest : public QObject {
   std::unique_ptr<Channel> channel_;
 
   static void Backends() {
-    QTest::addColumn<QString>("backend");
-    QTest::newRow("shm") << "shm";
-    QTest::newRow("fault decorator") << "fault decorator";
+    QTest::addColumn<QString>("uri");
+    QTest::addColumn<bool>("decorated");
+    QStringList uris{QString("shm://conformance-%1").arg(getpid())};
+    if (qEnvironmentVariableIsSet("ONEPIECE_TEST_FABRIC")) {
+      uris << qEnvironmentVariable("ONEPIECE_TEST_FABRIC");
+    }
+    for (const QString& uri : uris) {
+      const QByteArray name = uri.section("://", 0, 0).toUtf8();
+      QTest::newRow(name.constData()) << uri << false;
+      QTest::newRow((name + " behind the fault decorator").constData()) << uri << true;
+    }
+  }
+  void Connect() {
+    auto link = ConnectLoopback(backend_->get(), *region_);
+    QVERIFY2(link.ok(), link.status().ToString().c_str());
+    access_ = std::move(link->access);
+    channel_ = std::move(link->channel);
   }
   absl::Status Do(const std::vector<Op>& chain) {
     return channel_->Execute(chain, backend_->Soon());
@@ -61,19 +74,18 @@ class ConformanceTest : public QObject {
  private Q_SLOTS:
   void initTestCase_data() { Backends(); }
   void init() {
-    QFETCH_GLOBAL(QString, backend);
-    backend_ = OpenBackend(backend);
-    QVERIFY(backend_ != nullptr);
+    QFETCH_GLOBAL(QString, uri);
+    QFETCH_GLOBAL(bool, decorated);
+    auto backend = OpenBackend(uri, decorated);
+    QVERIFY2(backend.ok(), backend.status().ToString().c_str());
+    backend_ = *std::move(backend);
     auto doorbell = backend_->get().MakeDoorbell("doorbell");
     QVERIFY2(doorbell.ok(), doorbell.status().ToString().c_str());
     doorbell_ = *std::move(doorbell);
     auto region = backend_->get().Register(8192, "region", doorbell_);
     QVERIFY2(region.ok(), region.status().ToString().c_str());
     region_ = *std::move(region);
-    auto link = ConnectLoopback(backend_->get(), *region_);
-    QVERIFY2(link.ok(), link.status().ToString().c_str());
-    access_ = std::move(link->access);
-    channel_ = std::move(link->channel);
+    Connect();
   }
   void cleanup() {
     channel_.reset();
@@ -200,8 +212,10 @@ class ConformanceTest : public QObject {
   }
 
   void Execute_FailsOnceTheRegionIsGone() {
-    const RemoteRegion remote = access_->remote();
     const auto dialer = *backend_->get().Dial();
+    auto access = *region_->Accept(dialer->offer());
+    const RemoteRegion remote = access->remote();
+    access.reset();
     access_.reset();
     region_.reset();
     const std::array<std::uint64_t, 1> word{1};
@@ -212,7 +226,7 @@ class ConformanceTest : public QObject {
 
   void Connect_RefusesARegionThatIsNotThis_data() {
     QTest::addColumn<QString>("what");
-    for (const char* what : {"key", "length", "backend", "cluster", "path"}) {
+    for (const char* what : {"key", "longer", "shorter", "backend", "address", "path", "details"}) {
       QTest::newRow(what) << what;
     }
   }
@@ -222,11 +236,126 @@ class ConformanceTest : public QObject {
     const auto access = *region_->Accept(dialer->offer());
     RemoteRegion remote = access->remote();
     if (what == "key") remote.key ^= 1;
-    if (what == "length") remote.length_bytes += 8;
-    if (what == "backend") remote.backend = "verbs";
-    if (what == "cluster") remote.address = "/onepiece.other.1-1-1.x";
+    if (what == "longer") remote.length_bytes += 8;
+    if (what == "shorter") remote.length_bytes -= 8;
+    if (what == "backend") remote.backend = "other";
+    if (what == "address") remote.address = "/onepiece.other.1-1-1.x";
+    if (what == "details") remote.details += "x";
     if (what == "path") remote.address += "/../x";
     QCOMPARE(dialer->Connect(remote).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
+  void Register_RefusesWhatIsNotARegion_data() {
+    QTest::addColumn<quint64>("length");
+    QTest::addColumn<QString>("label");
+    QTest::newRow("nothing") << quint64{0} << "label";
+    QTest::newRow("half a word") << quint64{12} << "label";
+    QTest::newRow("beyond any memory") << ~quint64{7} << "label";
+    QTest::newRow("no label") << quint64{4096} << "";
+    QTest::newRow("a path") << quint64{4096} << "a/b";
+  }
+  void Register_RefusesWhatIsNotARegion() {
+    QFETCH(quint64, length);
+    QFETCH(QString, label);
+    const auto region = backend_->get().Register(length, label.toStdString());
+    QCOMPARE(region.status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
+  void Accept_RefusesAnOfferThatIsNotOne_data() {
+    QTest::addColumn<QString>("what");
+    for (const char* what : {"backend", "details"}) QTest::newRow(what) << what;
+  }
+  void Accept_RefusesAnOfferThatIsNotOne() {
+    QFETCH(QString, what);
+    const auto dialer = *backend_->get().Dial();
+    Offer offer = dialer->offer();
+    if (what == "backend") offer.backend = "other";
+    if (what == "details") {
+      if (offer.details.empty()) QSKIP("this backend's offers have no details");
+      offer.details.front() = static_cast<char>(offer.details.front() ^ 1);
+    }
+    QCOMPARE(region_->Accept(offer).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
+  void Write_CarriesLargePieces_data() {
+    QTest::addColumn<QList<int>>("sizes");
+    QTest::newRow("one") << QList<int>{3'000'001};
+    QTest::newRow("large among small") << QList<int>{100, 70'000, 3, 200'000, 1, 65'535};
+    QTest::newRow("many small") << QList<int>(200, 4001);
+  }
+  void Write_CarriesLargePieces() {
+    QFETCH(QList<int>, sizes);
+    auto region = backend_->get().Register(4 * 1024 * 1024, "large");
+    QVERIFY(region.ok());
+    auto link = ConnectLoopback(backend_->get(), **region);
+    QVERIFY2(link.ok(), link.status().ToString().c_str());
+    std::vector<std::byte> data(
+        static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), 0)));
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 7 + i / 251);
+    std::vector<std::span<const std::byte>> pieces;
+    std::size_t at = 0;
+    for (const int size : sizes) {
+      pieces.push_back(std::span(data).subspan(at, static_cast<std::size_t>(size)));
+      at += static_cast<std::size_t>(size);
+    }
+    std::vector<std::byte> back(data.size());
+    const Op chain[] = {Op::Write("write", 13, pieces), Op::Read("read", 13, back)};
+    const auto status = link->channel->Execute(chain, backend_->Soon());
+    QVERIFY2(status.ok(), status.ToString().c_str());
+    QVERIFY(back == data);
+    QCOMPARE((*region)->bytes()[12], std::byte{0});
+    QCOMPARE((*region)->bytes()[13 + data.size()], std::byte{0});
+    link->channel.reset();
+    link->access.reset();
+  }
+
+  void Revoke_LeavesNoLateWrite() {
+    constexpr int kRounds = 10;
+    for (int round = 0; round < kRounds; ++round) {
+      std::atomic<bool> written{false};
+      std::thread peer([&] {
+        std::vector<std::byte> data(8000);
+        const std::vector<std::span<const std::byte>> pieces{data};
+        for (int i = 1;; ++i) {
+          std::fill(data.begin(), data.end(), static_cast<std::byte>(i));
+          if (!Do({Op::Write("write", 0, pieces)}).ok()) return;
+          written.store(true);
+        }
+      });
+      while (!written.load()) std::this_thread::yield();
+      const bool revoked = access_->Revoke();
+      const std::vector<std::byte> then(region_->bytes().begin(), region_->bytes().end());
+      if (!revoked) channel_->Break();
+      peer.join();
+      if (!revoked) QSKIP("this backend cannot take what a living peer has");
+      QVERIFY(std::equal(then.begin(), then.end(), region_->bytes().begin()));
+      QVERIFY(channel_->broken());
+      QVERIFY(access_->Revoke());
+      Connect();
+      const std::array<std::uint64_t, 1> word{7};
+      QVERIFY(Do({Op::WriteWords("w", 0, word)}).ok());
+    }
+  }
+
+  void Revoke_LeavesTheOtherPeersAlone() {
+    auto other = ConnectLoopback(backend_->get(), *region_);
+    QVERIFY(other.ok());
+    (void)other->access->Revoke();
+    const std::array<std::uint64_t, 1> word{7};
+    QVERIFY(Do({Op::WriteWords("w", 0, word), Op::Notify("ring")}).ok());
+  }
+
+  void Notify_WithoutADoorbellDoesNothing() {
+    auto region = backend_->get().Register(4096, "silent");
+    QVERIFY(region.ok());
+    auto link = ConnectLoopback(backend_->get(), **region);
+    QVERIFY(link.ok());
+    const std::array<std::uint64_t, 1> word{7};
+    const Op chain[] = {Op::Notify("ring"), Op::WriteWords("w", 0, word), Op::Notify("ring")};
+    QVERIFY(link->channel->Execute(chain, backend_->Soon()).ok());
+    QCOMPARE(LoadWord((*region)->bytes().data()), std::uint64_t{7});
+    link->channel.reset();
+    link->access.reset();
   }
 
   void Counters_CountRoundTripsAndBytes() {
@@ -237,6 +366,9 @@ class ConformanceTest : public QObject {
     const ChannelCounters counters = channel_->counters();
     QCOMPARE(counters.chains, std::uint64_t{2});
     QCOMPARE(counters.operations, std::uint64_t{3});
+    QCOMPARE(counters.work_requests, std::uint64_t{3});
+    QFETCH_GLOBAL(bool, decorated);  // The decorator executes each operation by itself.
+    QCOMPARE(counters.round_trips, std::uint64_t{decorated ? 3U : 2U});
     QCOMPARE(counters.bytes_written, std::uint64_t{24});
     QCOMPARE(counters.bytes_read, std::uint64_t{16});
     QCOMPARE(counters.failures, std::uint64_t{0});
@@ -260,6 +392,28 @@ class ConformanceTest : public QObject {
     QElapsedTimer timer;
     timer.start();
     doorbell_->Wait(seen, std::chrono::seconds(20));
+    QVERIFY(timer.elapsed() < 15000);
+  }
+
+  void Doorbell_CountsRingsOfPeersAndOfItsOwner() {
+    const std::uint32_t seen = doorbell_->count();
+    for (int i = 0; i < 2000; ++i) QVERIFY(Do({Op::Notify("ring")}).ok());
+    doorbell_->Ring();
+    QTRY_COMPARE(doorbell_->count(), seen + 2001);
+  }
+
+  void Doorbell_WakesEverySleeper() {
+    const std::uint32_t seen = doorbell_->count();
+    std::vector<std::thread> sleepers;
+    for (int i = 0; i < 3; ++i) {
+      sleepers.emplace_back([&] {
+        while (doorbell_->count() == seen) doorbell_->Wait(seen, std::chrono::seconds(20));
+      });
+    }
+    QVERIFY(Do({Op::Notify("ring")}).ok());
+    QElapsedTimer timer;
+    timer.start();
+    for (std::thread& sleeper : sleepers) sleeper.join();
     QVERIFY(timer.elapsed() < 15000);
   }
 

@@ -186,11 +186,4 @@ void ShmSegment::RingDoorbell() const {
   syscall(SYS_futex, DoorbellWord(), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-bool ValidNamePart(std::string_view part) {
-  return !part.empty() && part.size() <= 64 && std::ranges::all_of(part, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
-  });
-}
-
 }  // namespace onepiece::fabric

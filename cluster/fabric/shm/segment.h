@@ -48,7 +48,4 @@ class ShmSegment {
   const std::uint64_t mapped_bytes_;
 };
 
-/// Letters, digits, '-' and '_', 1 to 64 of them.
-bool ValidNamePart(std::string_view part);
-
 }  // namespace onepiece::fabric

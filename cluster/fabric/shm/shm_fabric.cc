@@ -144,6 +144,7 @@ class ShmChannel final : public Channel {
       }
       Do(op);
     }
+    CountPosted(chain.size(), 1);
     return absl::OkStatus();
   }
 

@@ -1,0 +1,103 @@
+// Chains as lists of work requests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cluster/fabric/fabric.h"
+#include "cluster/fabric/verbs/memory.h"
+#include "cluster/fabric/verbs/queue_pair.h"
+
+namespace onepiece::fabric::verbs {
+
+/// The peer's memory as our queue pair may use it. A value type.
+struct Target {
+  std::uint64_t address = 0;
+  std::uint64_t length_bytes = 0;
+  std::uint32_t key = 0;
+  bool has_doorbell = false;
+};
+
+/// A chain is one list of work requests, posted with one call, of which the last one alone is
+/// signalled. Only a chain that needs more than kDepth requests, or more than Staging::kBytes of
+/// small pieces, is posted in several; counters().round_trips tells.
+///
+/// Small pieces and results pass through registered staging memory, or travel inside the request
+/// where the device allows that; pieces of kRegisterFrom bytes and more are registered for the time
+/// of the call.
+class VerbsChannel final : public Channel {
+ public:
+  static constexpr std::uint32_t kDepth = 64;
+  static constexpr std::uint32_t kPieces = 16;
+  static constexpr std::uint32_t kInlineBytes = 128;
+  static constexpr std::size_t kRegisterFrom = 64 * 1024;
+
+  VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<StagingPool> pool,
+               std::unique_ptr<QueuePair> pair, const Target& target, base::Clock& clock);
+  /// Reads the region's last word: the key holds, the memory is as long as was said. Errors:
+  /// INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
+  absl::Status Probe(base::MonotonicTime deadline);
+
+ protected:
+  absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) override;
+
+ private:
+  /// A result that waits in staging memory for its completion.
+  struct Result {
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::size_t bytes = 0;
+  };
+  absl::Status Perform(std::span<const Op> chain, base::MonotonicTime deadline);
+  absl::Status Add(const Op& op);
+  absl::Status AddWrite(std::uint64_t offset, Op::Pieces pieces);
+  absl::Status AddInline(std::uint64_t offset, Op::Pieces pieces);
+  absl::Status AddStaged(std::uint64_t& offset, std::span<const std::byte> piece);
+  absl::Status AddSegment(std::uint64_t& offset, std::span<const std::byte> bytes,
+                          std::uint32_t lkey);
+  absl::Status AddRead(std::uint64_t offset, std::span<std::byte> into);
+  absl::Status AddAtomic(const Op& op);
+  absl::Status AddNotify();
+  /// Makes sure of one free request and `staged_bytes` of staging memory; what was added before may
+  /// be posted and completed for it.
+  absl::Status Reserve(std::size_t staged_bytes);
+  ibv_send_wr& NextRequest(ibv_wr_opcode opcode, std::uint64_t offset);
+  static void AddTo(ibv_send_wr& request, std::span<const std::byte> bytes, std::uint32_t lkey);
+  std::span<std::byte> Stage(std::size_t most);
+  absl::StatusOr<std::uint32_t> Register(std::span<const std::byte> bytes, int access);
+  absl::Status Flush();
+  absl::Status Failed(const ibv_wc& completion);
+
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<StagingPool> pool_;
+  const Target target_;
+  base::Clock& clock_;
+  std::unique_ptr<QueuePair> pair_;  // Null once a chain has failed.
+  const std::uint32_t depth_;
+  const std::uint32_t max_pieces_;
+  const std::uint32_t max_inline_;
+  const std::uint32_t max_request_bytes_;
+  // Of the chain under way.
+  std::span<const Op> chain_;
+  base::MonotonicTime deadline_{};
+  std::size_t op_index_ = 0;
+  Staging staging_;
+  std::size_t staged_ = 0;
+  std::vector<Handle<ibv_mr>> registered_;
+  std::vector<Result> results_;
+  std::array<ibv_send_wr, kDepth> requests_;
+  std::array<ibv_sge, kDepth * kPieces> segments_;  // kPieces for each request.
+  std::uint32_t request_count_ = 0;
+  bool open_write_ = false;  // The last request is a write that may take more.
+  std::uint32_t open_bytes_ = 0;
+  bool reads_before_ = false;
+  std::uint64_t posted_ = 0;
+  std::uint64_t trips_ = 0;
+  ibv_wc_status wrong_ = IBV_WC_SUCCESS;
+};
+
+}  // namespace onepiece::fabric::verbs

@@ -1,0 +1,53 @@
+// The doorbell that peers ring with an empty RDMA write with immediate data.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/fabric/verbs/device.h"
+
+namespace onepiece::fabric::verbs {
+
+/// A shared receive queue, whose receives the rings of all regions consume, and its completions.
+///
+/// Receives are posted again when the owner looks (count, Wait). A peer that rings faster than the
+/// owner looks is held off by its own device until then.
+class VerbsDoorbell final : public Doorbell {
+ public:
+  /// Errors: INTERNAL or RESOURCE_EXHAUSTED (VERBS_FAILED).
+  static absl::StatusOr<std::shared_ptr<VerbsDoorbell>> Create(std::shared_ptr<Device> device);
+  ~VerbsDoorbell() override;
+  VerbsDoorbell(const VerbsDoorbell&) = delete;
+  VerbsDoorbell& operator=(const VerbsDoorbell&) = delete;
+
+  std::uint32_t count() const override;
+  void Wait(std::uint32_t seen, base::Duration limit) override;
+  void Ring() override;
+  /// For the owner's queue pairs.
+  [[nodiscard]] ibv_srq* receives() const { return receives_.get(); }
+  [[nodiscard]] ibv_cq* receive_queue() const { return queue_.get(); }
+
+ private:
+  VerbsDoorbell(std::shared_ptr<Device> device, int event)
+      : device_(std::move(device)), event_(event) {}
+  absl::Status Make();
+  bool PostReceives(int number) const;
+  void Collect() const;
+  void Sleep(base::Duration limit);
+
+  const std::shared_ptr<Device> device_;
+  const int event_;  // Ring's, an eventfd.
+  Handle<ibv_comp_channel> channel_;
+  Handle<ibv_cq> queue_;
+  Handle<ibv_srq> receives_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  mutable std::uint32_t count_ = 0;  // Guarded by mutex_, as is the next.
+  bool somebody_sleeps_ = false;     // On the descriptors; the others wait for `changed_`.
+};
+
+}  // namespace onepiece::fabric::verbs

@@ -1,0 +1,119 @@
+// A reliable connection's end: its making, its completions, and its end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/fabric/verbs/device.h"
+#include "cluster/fabric/wire.h"
+
+namespace onepiece::fabric::verbs {
+
+/// Where a queue pair is and how it may be talked to. Travels in Offer and RemoteRegion. A value
+/// type.
+struct Endpoint {
+  ibv_gid gid{};
+  std::uint16_t lid = 0;
+  std::uint32_t queue_pair = 0;  ///< 24 bits.
+  std::uint32_t psn = 0;         ///< 24 bits: the number of the first packet that it sends.
+  ibv_mtu mtu = IBV_MTU_256;
+  std::uint8_t link_layer = 0;
+  /// Reads and atomics that it may have in flight, and those that it answers at a time.
+  std::uint8_t reads_out = 0;
+  std::uint8_t reads_in = 0;
+
+  void AppendTo(std::string& out) const;
+  /// nullopt: not an endpoint.
+  static std::optional<Endpoint> Read(WireReader& reader);
+};
+
+/// Completions of one queue pair. One thread at a time.
+class CompletionQueue {
+ public:
+  enum class Waiting {
+    kSleeps,  ///< Polls for a while, then sleeps in the kernel. Costs a descriptor.
+    kSpins,   ///< For waits of microseconds.
+  };
+  /// Errors: INTERNAL or RESOURCE_EXHAUSTED (VERBS_FAILED).
+  static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(Device& device, int depth,
+                                                                 Waiting waiting);
+  [[nodiscard]] ibv_cq* get() const { return queue_.get(); }
+  /// The next completion; nullopt once `deadline` has passed on `clock`, or as much time as there
+  /// was left until then has really passed: a clock that stands still never hangs a wait.
+  std::optional<ibv_wc> Next(base::Clock& clock, base::MonotonicTime deadline);
+
+ private:
+  CompletionQueue(Handle<ibv_comp_channel> channel, Handle<ibv_cq> queue)
+      : channel_(std::move(channel)), queue_(std::move(queue)) {}
+  std::optional<ibv_wc> Poll();
+  void Sleep(base::Duration limit);
+
+  const Handle<ibv_comp_channel> channel_;  // Null: spins.
+  const Handle<ibv_cq> queue_;
+};
+
+/// What a queue pair is made of besides its device.
+struct QueuePairOptions {
+  ibv_pd* domain = nullptr;
+  std::uint32_t send_depth = 0;
+  std::uint32_t pieces = 1;         ///< Of one work request.
+  std::uint32_t inline_bytes = 0;   ///< Wished for.
+  ibv_srq* receives = nullptr;      ///< May be null.
+  ibv_cq* receive_queue = nullptr;  ///< Null: the send queue's.
+  CompletionQueue::Waiting waiting = CompletionQueue::Waiting::kSpins;
+};
+
+/// One end. One thread at a time.
+///
+/// Ownership  Destruction destroys it.
+class QueuePair {
+ public:
+  /// Errors: INTERNAL or RESOURCE_EXHAUSTED (VERBS_FAILED).
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(std::shared_ptr<Device> device,
+                                                           const QueuePairOptions& options);
+  ~QueuePair() { (void)Destroy(); }
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  [[nodiscard]] Endpoint local() const;
+  [[nodiscard]] const ibv_qp_cap& abilities() const { return abilities_; }
+  /// Makes the connection; `access` are the IBV_ACCESS_REMOTE_ flags of the other end. At most
+  /// once. Errors: INVALID_ARGUMENT (WRONG_FABRIC), INTERNAL (VERBS_FAILED).
+  absl::Status Connect(const Endpoint& remote, int access);
+  /// Posts a list with one call. Errors: INTERNAL (VERBS_FAILED).
+  absl::Status Post(ibv_send_wr* first);
+  CompletionQueue& completions() { return *completions_; }
+  /// Takes every right from the other end; what it has under way may still be carried out.
+  absl::Status ClearAccess();
+  /// Error state, then drained: everything posted has been completed. Idempotent; milliseconds.
+  void Stop();
+  /// Stops it and takes it from the device. True: the device does nothing for it any more, neither
+  /// for this end nor for the other; nothing but this may be called any more. Never through RESET:
+  /// from there Soft-RoCE (Linux 6.1) runs the responder twice at once, and breaks the kernel.
+  bool Destroy();
+
+ private:
+  QueuePair(std::shared_ptr<Device> device, std::unique_ptr<CompletionQueue> completions,
+            Handle<ibv_qp> pair, const ibv_qp_cap& abilities, std::uint32_t psn)
+      : device_(std::move(device)),
+        completions_(std::move(completions)),
+        pair_(std::move(pair)),
+        abilities_(abilities),
+        psn_(psn) {}
+  absl::Status Modify(ibv_qp_attr& attributes, int mask, const char* what);
+  void Drain();
+
+  const std::shared_ptr<Device> device_;
+  const std::unique_ptr<CompletionQueue> completions_;
+  Handle<ibv_qp> pair_;  // Null once destroyed.
+  const ibv_qp_cap abilities_;
+  const std::uint32_t psn_;
+  bool stopped_ = false;
+};
+
+}  // namespace onepiece::fabric::verbs
