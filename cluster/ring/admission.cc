@@ -37,11 +37,12 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
   }
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<fabric::Access> access,
                             lane->segment->region().Accept(identity.offer));
-  // The same process asks again: it has destroyed its former Producer, and with it whatever was in
-  // flight. A former process stays an owner until it is dead or has been waited for in vain; but a
-  // segment of its own is simply left to it.
+  // The same process asks again: it has destroyed its former Producer. What that one had under way
+  // is fenced here; a backend that cannot do that has nothing under way without a channel. A former
+  // process stays an owner until it is dead or has been waited for in vain; but a segment of its
+  // own is simply left to it.
   std::erase_if(former, [&](const std::shared_ptr<Owner>& owner) {
-    return shared() && owner->access->peer() != identity.offer.peer && !owner->access->Revoke();
+    return shared() && !owner->access->Revoke() && owner->access->peer() != identity.offer.peer;
   });
   const std::lock_guard lock(mutex_);
   if (shared() && lane != lanes_.front()) {

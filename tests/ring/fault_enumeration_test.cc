@@ -66,47 +66,6 @@ class Recorder final : public fabric::FaultPolicy {
   std::vector<std::string> names_;
 };
 
-/// A producer whose one send of message 1 meets one fault.
-struct Victim {
-  std::uint64_t id;
-  std::shared_ptr<fabric::PlannedFault> fault;
-  fabric::FaultyFabric* process = nullptr;
-  std::unique_ptr<Producer> producer;
-  std::thread thread;  // Only of a stalled one.
-  SendResult result;
-  bool reached = false;
-  std::atomic<bool> ended{false};  // The thread's send; outlives Send().
-
-  Victim(World& world, std::uint64_t producer_id, std::uint64_t op, const Trouble& trouble)
-      : id(producer_id), fault(std::make_shared<fabric::PlannedFault>(op, trouble.fault)) {
-    process = &world.NewProcess(fault);
-    producer = world.Connect(id, *process);
-    ONEPIECE_CHECK(producer != nullptr);
-  }
-  ~Victim() { Resume(); }
-
-  /// Returns once the send has ended, or has come to its stall.
-  void Send(std::size_t size, const Trouble& trouble) {
-    const auto send = [this, size] { result = SendOnce(*producer, id, 1, size); };
-    if (trouble.fault.has_value()) {
-      send();
-      reached = fault->AwaitReached(base::Duration::zero());
-      return;
-    }
-    thread = std::thread([this, send] {
-      send();
-      ended.store(true);
-    });
-    while (!reached && !ended.load()) reached = fault->AwaitReached(std::chrono::milliseconds(1));
-    if (!reached) Resume();
-  }
-  void Resume() {
-    if (!thread.joinable()) return;
-    fault->Release();
-    thread.join();
-  }
-};
-
 /// Sends message `message` until it is acknowledged, as a service would: reconnecting when told,
 /// waiting (on the manual clock) when busy. False when that does not happen within a minute of the
 /// ring's time.
@@ -129,30 +88,104 @@ constexpr std::uint64_t kC = 3;
 constexpr std::uint64_t kProbe = 50;
 constexpr std::uint64_t kFiller = 99;
 
-/// Brings a fresh ring into `state`.
-void Prepare(World& world, const State& state) {
-  auto producer = world.Connect(kFiller, world.NewProcess());
-  std::uint64_t id = 0;
+ConsumerOptions RingOf(Shape shape) {
+  ConsumerOptions options = SmallRing();
+  options.shape = shape;
+  return options;
+}
+
+/// Brings the fresh segment that `producer` sends into in `state`. Returns how many messages that
+/// took; the last state.waiting of them have not been consumed.
+std::uint64_t Prepare(World& world, Producer& producer, std::uint64_t id, const State& state) {
+  std::uint64_t message = 0;
   for (std::uint64_t at = 0; at < state.tail;) {
     const std::uint64_t size = std::min<std::uint64_t>(1024, state.tail - at);
-    ONEPIECE_CHECK(SendOnce(*producer, kFiller, ++id, size).outcome == SendOutcome::kOk);
+    ONEPIECE_CHECK(SendOnce(producer, id, ++message, size).outcome == SendOutcome::kOk);
     world.Drain();
     at += size;
   }
   for (int i = 0; i < state.waiting; ++i) {
-    ONEPIECE_CHECK(SendOnce(*producer, kFiller, ++id, 512).outcome == SendOutcome::kOk);
+    ONEPIECE_CHECK(SendOnce(producer, id, ++message, 512).outcome == SendOutcome::kOk);
   }
+  return message;
 }
 
-/// The operations of a send in `state`, by name.
-std::vector<std::string> OperationsOf(const State& state) {
-  World world(SmallRing());
-  Prepare(world, state);
+/// What a producer posts from its connection on, until it has sent in `state`.
+struct Operations {
+  std::vector<std::string> names;  ///< Of the send.
+  std::uint64_t before = 0;        ///< How many its preparations took.
+};
+
+Operations OperationsOf(Shape shape, const State& state) {
+  World world(RingOf(shape));
   auto recorder = std::make_shared<Recorder>();
   auto producer = world.Connect(kA, world.NewProcess(recorder));
-  ONEPIECE_CHECK(SendOnce(*producer, kA, 1, state.size).outcome == SendOutcome::kOk);
-  return recorder->names();
+  std::uint64_t message = 0;
+  if (shape == Shape::kShared) {
+    Prepare(world, *world.Connect(kFiller, world.NewProcess()), kFiller, state);
+  } else {
+    message = Prepare(world, *producer, kA, state);
+  }
+  const std::uint64_t before = recorder->names().size();
+  ONEPIECE_CHECK(SendOnce(*producer, kA, message + 1, state.size).outcome == SendOutcome::kOk);
+  return {.names = {recorder->names().begin() + static_cast<std::ptrdiff_t>(before),
+                    recorder->names().end()},
+          .before = before};
 }
+
+/// A producer in whose world the ring is in some state, and one of whose sends meets one fault.
+struct Victim {
+  std::uint64_t id;
+  std::shared_ptr<fabric::PlannedFault> fault;
+  fabric::FaultyFabric* process = nullptr;
+  std::unique_ptr<Producer> producer;
+  std::uint64_t message = 1;  // The one that meets the fault.
+  std::thread thread;         // Only of a stalled one.
+  SendResult result;
+  bool reached = false;
+  std::atomic<bool> ended{false};  // The thread's send; outlives Send().
+
+  /// The fault strikes at operation `op` of the send.
+  Victim(World& world, std::uint64_t producer_id, std::uint64_t op, const Trouble& trouble)
+      : id(producer_id), fault(std::make_shared<fabric::PlannedFault>(op, trouble.fault)) {
+    process = &world.NewProcess(fault);
+    producer = world.Connect(id, *process);
+    ONEPIECE_CHECK(producer != nullptr);
+  }
+  /// The same, and the ring is brought into `state` first: by another producer where they share it.
+  /// `op` counts what that takes, too.
+  Victim(World& world, std::uint64_t producer_id, Shape shape, const State& state, std::uint64_t op,
+         const Trouble& trouble)
+      : Victim(world, producer_id, op, trouble) {
+    if (shape == Shape::kShared) {
+      Prepare(world, *world.Connect(kFiller, world.NewProcess()), kFiller, state);
+    } else {
+      message = 1 + Prepare(world, *producer, id, state);
+    }
+  }
+  ~Victim() { Resume(); }
+
+  /// Returns once the send has ended, or has come to its stall.
+  void Send(std::size_t size, const Trouble& trouble) {
+    const auto send = [this, size] { result = SendOnce(*producer, id, message, size); };
+    if (trouble.fault.has_value()) {
+      send();
+      reached = fault->AwaitReached(base::Duration::zero());
+      return;
+    }
+    thread = std::thread([this, send] {
+      send();
+      ended.store(true);
+    });
+    while (!reached && !ended.load()) reached = fault->AwaitReached(std::chrono::milliseconds(1));
+    if (!reached) Resume();
+  }
+  void Resume() {
+    if (!thread.joinable()) return;
+    fault->Release();
+    thread.join();
+  }
+};
 
 /// Sequence numbers that the ring's present segment has given out, as a peer sees it.
 std::uint64_t TailSeq(World& world) {
@@ -165,6 +198,7 @@ std::uint64_t TailSeq(World& world) {
 }
 
 struct Case {
+  Shape shape = Shape::kShared;
   State state;
   Trouble trouble;
   std::uint64_t op = 0;
@@ -236,7 +270,10 @@ class FaultEnumerationTest : public QObject {
     QVERIFY2(world.corrupt == 0 && counters.bad_payload == 0, where.c_str());
     QVERIFY2(counters.bad_owner + counters.bad_generation + counters.bad_structure == 0,
              where.c_str());
-    if (counters.moves == 0) {
+    if (world.shape == Shape::kPerProducer) {
+      // Nobody reserves anything there.
+      QVERIFY2(counters.moves + counters.holes_skipped + counters.abandoned == 0, where.c_str());
+    } else if (counters.moves == 0) {
       QVERIFY2(TailSeq(world) == counters.delivered + counters.duplicates + counters.pads +
                                      counters.holes_skipped,
                where.c_str());
@@ -245,13 +282,15 @@ class FaultEnumerationTest : public QObject {
 
   // A meets its fault; B and C, when there, go on; A comes back.
   void OneFault(const Case& c) {
-    World world(SmallRing(), c.revokes);
-    Prepare(world, c.state);
+    World world(RingOf(c.shape), c.revokes);
+    Victim a(world, kA, c.shape, c.state, c.op, c.trouble);
     std::set<std::pair<std::uint64_t, std::uint64_t>> sure;
-    for (std::uint64_t id = c.state.waiting; id > 0; --id) sure.emplace(kFiller, id);
-    Victim a(world, kA, c.op, c.trouble);
+    for (std::uint64_t id = c.state.waiting; id > 0; --id) {
+      sure.emplace(c.shape == Shape::kShared ? kFiller : kA, id);
+    }
     a.Send(c.state.size, c.trouble);
     const std::string where = Where(c.trouble.name, a, c.op) + ", " + c.state.name + ", " +
+                              (c.shape == Shape::kShared ? "shared, " : "of its own, ") +
                               std::to_string(c.producers) + " producers, " +
                               (c.revokes ? "revoking" : "not revoking");
     QVERIFY2(a.reached, where.c_str());
@@ -277,17 +316,18 @@ class FaultEnumerationTest : public QObject {
     auto again = world.Connect(kA, process);
     if (c.trouble.landing == Landing::kAfterReconnect) world.board->Land();
     again.reset();
-    for (std::uint64_t message = acknowledged ? 2 : 1; message <= 2; ++message) {
+    for (std::uint64_t message = a.message + (acknowledged ? 1 : 0); message <= a.message + 1;
+         ++message) {
       QVERIFY2(SendForSure(world, kA, message, c.state.size, process), where.c_str());
     }
-    sure.insert({{kA, 1}, {kA, 2}});
+    sure.insert({{kA, a.message}, {kA, a.message + 1}});
     CheckFree(world, 2, where);
     CheckReceived(world, sure, where);
     ++sum_.cases;
   }
 
   // All faults at all operations in `state`, with and without revocation.
-  std::uint64_t AllFaults(const State& state, std::uint64_t operations) {
+  std::uint64_t AllFaults(Shape shape, const State& state, const Operations& operations) {
     std::uint64_t faults = 0;
     for (const Trouble& trouble : kTroubles) {
       if (SmallRun() && !trouble.small) continue;
@@ -296,8 +336,8 @@ class FaultEnumerationTest : public QObject {
         for (const bool revokes : {false, true}) {
           // Elsewhere a fence is what the backend says it is.
           if (!revokes && !OnSharedMemory()) continue;
-          for (std::uint64_t op = 0; op < operations; ++op) {
-            OneFault({state, trouble, op, producers, revokes});
+          for (std::uint64_t op = 0; op < operations.names.size(); ++op) {
+            OneFault({shape, state, trouble, operations.before + op, producers, revokes});
             if (QTest::currentTestFailed()) return faults;
           }
         }
@@ -309,7 +349,7 @@ class FaultEnumerationTest : public QObject {
   void OnePair(const State& state, const Trouble& first, std::uint64_t i, const Trouble& second,
                std::uint64_t j) {
     World world(SmallRing());
-    Prepare(world, state);
+    Prepare(world, *world.Connect(kFiller, world.NewProcess()), kFiller, state);
     Victim a(world, kA, i, first);
     Victim b(world, kB, j, second);
     a.Send(state.size, first);
@@ -325,6 +365,27 @@ class FaultEnumerationTest : public QObject {
     if (b.result.outcome == SendOutcome::kOk) sure.emplace(kB, 1);
     CheckFree(world, 1, where);
     CheckReceived(world, sure, where);
+    ++sum_.cases;
+  }
+
+  void Restart(Shape shape, const State& state, const Trouble& trouble, std::uint64_t op) {
+    World world(RingOf(shape));
+    Victim a(world, kA, shape, state, op, trouble);
+    a.Send(state.size, trouble);
+    const std::string where = Where("restart,", a, op) + ", " + state.name;
+    QVERIFY2(a.reached, where.c_str());
+    world.consumer.reset();
+    world.consumer = *Consumer::Create(*world.consumer_fabric, RingOf(shape), world.clock);
+    world.received.clear();
+    world.board->Land();
+    a.Resume();
+    world.Advance(std::chrono::seconds(5));
+    QVERIFY2(a.result.outcome != SendOutcome::kOk && a.result.reconnect, where.c_str());
+    QVERIFY2(world.received.empty(), where.c_str());
+    a.producer.reset();
+    QVERIFY2(SendForSure(world, kA, a.message, state.size, *a.process), where.c_str());
+    CheckFree(world, 1, where);
+    CheckReceived(world, {{kA, a.message}}, where);
     ++sum_.cases;
   }
 
@@ -346,15 +407,19 @@ class FaultEnumerationTest : public QObject {
     std::uint64_t operations = 0;
     std::uint64_t faults = 0;
     const std::uint64_t backends = OnSharedMemory() ? 2 : 1;
-    for (const State& state : kStates) {
-      const auto names = OperationsOf(state);
-      std::string list;
-      for (const std::string& name : names) list += " " + name;
-      qInfo("%s:%s", state.name, list.c_str());
-      faults = AllFaults(state, names.size());
-      if (QTest::currentTestFailed()) return;
-      operations += names.size();
-      expected += names.size() * faults * 3 * backends;
+    for (const Shape shape : {Shape::kShared, Shape::kPerProducer}) {
+      for (const State& state : kStates) {
+        const Operations posted = OperationsOf(shape, state);
+        const auto& names = posted.names;
+        std::string list;
+        for (const std::string& name : names) list += " " + name;
+        qInfo("%s, %s:%s", shape == Shape::kShared ? "shared" : "of its own", state.name,
+              list.c_str());
+        faults = AllFaults(shape, state, posted);
+        if (QTest::currentTestFailed()) return;
+        operations += names.size();
+        expected += names.size() * faults * 3 * backends;
+      }
     }
     qInfo(
         "cases = operations × faults × states × producers = %llu: %llu operations in the %d "
@@ -377,7 +442,7 @@ class FaultEnumerationTest : public QObject {
   void EveryPairOfFaults() {
     if (SmallRun()) QSKIP("part of the full run");
     for (const State& state : {kEmpty, kWrapped}) {
-      const std::uint64_t operations = OperationsOf(state).size();
+      const std::uint64_t operations = OperationsOf(Shape::kShared, state).names.size();
       for (const Trouble& first : {kStall, kDie, kTear}) {
         for (const Trouble& second : {kStall, kDie, kBreak}) {
           for (std::uint64_t i = 0; i < operations; ++i) {
@@ -393,30 +458,14 @@ class FaultEnumerationTest : public QObject {
 
   // A new incarnation of the consumer takes nothing of what was under way to the former one.
   void ARestartedConsumerAcceptsNothingOld() {
-    for (const State& state : kStates) {
-      const std::uint64_t operations = OperationsOf(state).size();
-      for (const Trouble& trouble : {kStall, kTroubles[3]}) {
-        for (std::uint64_t op = 0; op < operations; ++op) {
-          World world(SmallRing());
-          Prepare(world, state);
-          Victim a(world, kA, op, trouble);
-          a.Send(state.size, trouble);
-          const std::string where = Where("restart,", a, op) + ", " + state.name;
-          QVERIFY2(a.reached, where.c_str());
-          world.consumer.reset();
-          world.consumer = *Consumer::Create(*world.consumer_fabric, SmallRing(), world.clock);
-          world.received.clear();
-          world.board->Land();
-          a.Resume();
-          world.Advance(std::chrono::seconds(5));
-          QVERIFY2(a.result.outcome != SendOutcome::kOk && a.result.reconnect, where.c_str());
-          QVERIFY2(world.received.empty(), where.c_str());
-          a.producer.reset();
-          QVERIFY2(SendForSure(world, kA, 1, state.size, *a.process), where.c_str());
-          CheckFree(world, 1, where);
-          CheckReceived(world, {{kA, 1}}, where);
-          if (QTest::currentTestFailed()) return;
-          ++sum_.cases;
+    for (const Shape shape : {Shape::kShared, Shape::kPerProducer}) {
+      for (const State& state : kStates) {
+        const Operations operations = OperationsOf(shape, state);
+        for (const Trouble& trouble : {kStall, kTroubles[3]}) {
+          for (std::uint64_t op = 0; op < operations.names.size(); ++op) {
+            Restart(shape, state, trouble, operations.before + op);
+            if (QTest::currentTestFailed()) return;
+          }
         }
       }
     }
@@ -428,7 +477,7 @@ class FaultEnumerationTest : public QObject {
     for (const double scale : {0.1, 10.0}) {
       PollCosts costs;
       std::swap(costs, ThePollCosts());
-      const std::uint64_t operations = OperationsOf(kEmpty).size();
+      const std::uint64_t operations = OperationsOf(Shape::kShared, kEmpty).names.size();
       for (std::uint64_t op = 0; op < operations; ++op) {
         ConsumerOptions options = SmallRing();
         options.timeouts.scale = scale;
@@ -453,7 +502,7 @@ class FaultEnumerationTest : public QObject {
 
   // A live producer that stalls less than the time-outs is left alone.
   void AShortStallIsNotSuspected() {
-    const std::uint64_t operations = OperationsOf(kEmpty).size();
+    const std::uint64_t operations = OperationsOf(Shape::kShared, kEmpty).names.size();
     for (std::uint64_t op = 0; op < operations; ++op) {
       World world(SmallRing());
       Victim a(world, kA, op, kStall);
@@ -473,7 +522,7 @@ class FaultEnumerationTest : public QObject {
     if (!OnSharedMemory())
       QSKIP("only where a living producer cannot be fenced does the ring move");
     World world(SmallRing());
-    const auto operations = OperationsOf(kEmpty);
+    const auto operations = OperationsOf(Shape::kShared, kEmpty).names;
     const auto commit = std::ranges::find(operations, "slot.commit") - operations.begin();
     Victim a(world, kA, commit, kStall);  // Payload written, not committed.
     a.Send(100, kStall);

@@ -155,11 +155,13 @@ struct World {
   std::map<std::uint64_t, std::uint64_t> incarnations;
   std::vector<Received> received;
   int corrupt = 0;
+  const Shape shape;
 
   /// With `revokes`, as on a backend that can fence a living peer.
   explicit World(const ConsumerOptions& options, bool revokes = false)
       : fabric(*fabric::Fabric::Open(FabricFromEnvironment())),
-        board(std::make_shared<fabric::FaultBoard>(revokes)) {
+        board(std::make_shared<fabric::FaultBoard>(revokes)),
+        shape(options.shape) {
     consumer_fabric =
         std::make_unique<fabric::FaultyFabric>(*fabric, board, fabric::SelfIdentity(), nullptr);
     consumer = *Consumer::Create(*consumer_fabric, options, clock);

@@ -81,6 +81,8 @@ class Schedule {
   bool Settle(bool with_stalled);
   void Finish();
 
+  bool shared() const { return options_.shape == Shape::kShared; }
+
   // What must hold.
   void Violate(const std::string& what);
   void CheckEffect(const SimMemory& memory, const fabric::Op& op, std::uint64_t held);
@@ -146,6 +148,7 @@ Verdict Schedule::Run() {
   Tally& tally = verdict_.tally;
   tally.schedules = 1;
   tally.fenced = counters.owners_fenced + counters.moves > 0 ? 1 : 0;
+  tally.per_producer = shared() ? 0 : 1;
   tally.revoking = board_->revokes() ? 1 : 0;
   tally.moves = counters.moves;
   tally.holes = counters.holes_skipped;
@@ -164,6 +167,8 @@ void Schedule::Build() {
       std::make_unique<fabric::FaultyFabric>(sim_, board_, fabric::SelfIdentity(), nullptr);
   options_ = SmallRing();
   options_.slots = choices_.Draw(2) == 0 ? 8 : 4;
+  // The mutants are of the shared ring.
+  if (choices_.Draw(4) == 3 && mutant_ == Mutant::kNone) options_.shape = Shape::kPerProducer;
   consumer_ = *Consumer::Create(*consumer_fabric_, options_, clock_);
   const std::uint32_t producers = 1 + choices_.Draw(3);
   fault_rate_ = kFaultRates[choices_.Draw(std::size(kFaultRates))];
@@ -259,7 +264,7 @@ void Schedule::Judge(Sender& sender, const SendResult& result) {
     Trace("p" + std::to_string(sender.id) + ": message " + std::to_string(sender.acknowledged + 1) +
           " " + text + " " + ReasonOf(result.detail));
   }
-  if (ReasonOf(result.detail) != "RING_FULL") return;
+  if (ReasonOf(result.detail) != "RING_FULL" || !shared()) return;
   const auto memory = sim_.newest();
   const auto tail =
       DecodeTail(std::span(memory->words).subspan(kTailOffset / 8).first<kTailWords>());
@@ -381,7 +386,7 @@ void Schedule::LockConsumer() {
 void Schedule::Point(const char* what) {
   if (!inside_ || uninterrupted_ || stopping_) return;
   const std::string_view name(what);
-  const bool unlocked = name == "register" || name == "accept";  // Outside of the mutex.
+  const bool unlocked = name != "lock.break";  // The others are outside of the mutex.
   if (unlocked) UnlockConsumer();
   Yield(/*idle=*/false);
   if (unlocked) LockConsumer();
@@ -492,6 +497,7 @@ void Schedule::Unstall() {
 
 // Everybody in turn, and time passes; true when all that can send has sent and the ring is empty.
 bool Schedule::Settle(bool with_stalled) {
+  int quiet = 0;  // Rounds; a move in the last one may have found messages for the next.
   for (int round = 0; round < kSettleRounds; ++round) {
     if (!verdict_.violation.empty()) return true;
     bool finished = true;
@@ -500,9 +506,11 @@ bool Schedule::Settle(bool with_stalled) {
       const bool sends = i < senders_.size();
       finished = finished && (!sends || actors_[i].fiber->done() || actors_[i].stalled);
     }
-    const bool empty = !consumer_locked_ && held_.empty() && consumer_->fill().messages == 0;
+    const bool empty =
+        !consumer_locked_ && actors_[senders_.size()].idle && consumer_->fill().messages == 0;
     // A stalled one may hold a place: until it is suspected, that place stays taken.
-    if (finished && empty) return true;
+    quiet = finished && empty ? quiet + 1 : 0;
+    if (quiet == 2) return true;
     if (round % 4 == 3) clock_.Advance(std::chrono::milliseconds(100));
     if (with_stalled) Unstall();
   }
@@ -533,6 +541,7 @@ void Schedule::Violate(const std::string& what) {
 // At most one holder of the lock has an effect.
 void Schedule::CheckEffect(const SimMemory& memory, const fabric::Op& op, std::uint64_t held) {
   const std::string_view name(op.name);
+  if (!shared()) return;
   if (name != "tail.write" && name != "slot.reserve" && name != "slot.pad") return;
   const auto newest = sim_.newest();
   if (newest.get() != &memory) return;
@@ -542,7 +551,7 @@ void Schedule::CheckEffect(const SimMemory& memory, const fabric::Op& op, std::u
 // head <= tail <= head + what the ring holds, and every published slot says what it is.
 void Schedule::CheckMemory() {
   const auto memory = sim_.newest();
-  if (memory == nullptr) return;
+  if (memory == nullptr || !shared()) return;
   const std::span<const std::uint64_t> words(memory->words);
   const auto head = DecodeHead(words.subspan(kHeadOffset / 8).first<kHeadWords>());
   const auto tail = DecodeTail(words.subspan(kTailOffset / 8).first<kTailWords>());
@@ -575,6 +584,18 @@ void Schedule::CheckEnd() {
   if (counters.bad_payload + counters.bad_owner + counters.bad_generation + counters.bad_structure >
       0) {
     Violate("the consumer saw what no honest producer writes");
+  }
+  if (!shared()) {
+    if (counters.moves + counters.holes_skipped + counters.abandoned > 0) {
+      Violate("recovery of a segment that needs none");
+    }
+    return;
+  }
+  if (!shared()) {
+    if (counters.moves + counters.holes_skipped + counters.abandoned > 0) {
+      Violate("recovery of a segment that needs none");
+    }
+    return;
   }
   const auto memory = sim_.newest();
   const auto tail =
@@ -613,6 +634,7 @@ void Tally::Add(const Tally& other) {
   fenced += other.fenced;
   wrapped_full += other.wrapped_full;
   revoking += other.revoking;
+  per_producer += other.per_producer;
   steps += other.steps;
   sent += other.sent;
   deaths += other.deaths;

@@ -45,6 +45,7 @@ struct Tally {
   std::uint64_t fenced = 0;        ///< Schedules in which an owner was fenced or the ring moved.
   std::uint64_t wrapped_full = 0;  ///< Schedules in which a producer met a full ring past a lap.
   std::uint64_t revoking = 0;      ///< Schedules on a backend that can revoke.
+  std::uint64_t per_producer = 0;  ///< Schedules with a segment for each producer.
   std::uint64_t steps = 0;
   std::uint64_t sent = 0;
   std::uint64_t deaths = 0;

@@ -59,9 +59,11 @@ class ScheduleTest : public QObject {
       QFAIL(Report(first + i, choices, Mutant::kNone).c_str());
     }
     const auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-    qInfo("%llu schedules: with a fence %llu, wrapped and full %llu, revoking %llu",
-          number(sum.schedules), number(sum.fenced), number(sum.wrapped_full),
-          number(sum.revoking));
+    qInfo(
+        "%llu schedules: with a fence %llu, wrapped and full %llu, revoking %llu, a segment "
+        "for each producer %llu",
+        number(sum.schedules), number(sum.fenced), number(sum.wrapped_full), number(sum.revoking),
+        number(sum.per_producer));
     qInfo(
         "%llu steps, %llu sent, deaths %llu, torn %llu, split %llu, stalls %llu, late %llu, cut "
         "%llu",
@@ -74,8 +76,9 @@ class ScheduleTest : public QObject {
         number(sum.holes), number(sum.locks), number(sum.duplicates));
     QVERIFY(sum.fenced * 5 >= count);
     QVERIFY(sum.wrapped_full * 20 >= count);
-    for (const std::uint64_t seen : {sum.deaths, sum.tears, sum.splits, sum.stalls, sum.lates,
-                                     sum.cuts, sum.resends, sum.moves, sum.revoking}) {
+    for (const std::uint64_t seen :
+         {sum.deaths, sum.tears, sum.splits, sum.stalls, sum.lates, sum.cuts, sum.resends,
+          sum.moves, sum.revoking, sum.per_producer}) {
       QVERIFY(seen > 0);
     }
   }
