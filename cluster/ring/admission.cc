@@ -70,8 +70,10 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
                             .capacity_bytes = options_.capacity_bytes,
                             .slots = options_.slots};
   if (!shared()) lanes_.push_back(lane);
-  owners_[last_owner_] = std::make_shared<Owner>(
-      Owner{.identity = identity, .lane = std::move(lane), .access = std::move(access)});
+  owners_[last_owner_] = std::make_shared<Owner>(Owner{.identity = identity,
+                                                       .lane = std::move(lane),
+                                                       .record = RecordOf(identity),
+                                                       .access = std::move(access)});
   // A consumer that sleeps publishes that in the new segment too.
   if (!shared()) doorbell_->Ring();
   return grant;
@@ -118,10 +120,17 @@ absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
 }
 
 absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t incarnation) {
-  Trash trash;
-  const std::lock_guard lock(mutex_);
-  for (const auto& owner : OwnersOf(producer_id)) {
+  std::vector<std::shared_ptr<Owner>> found;
+  {
+    const std::lock_guard lock(mutex_);
+    found = OwnersOf(producer_id);
+  }
+  for (const auto& owner : found) {
     if (owner->identity.incarnation != incarnation) continue;
+    // What it had under way on a fabric is ended by the fence; on shm there is nothing.
+    (void)owner->access->Revoke();
+    Trash trash;
+    const std::lock_guard lock(mutex_);
     owner->fenced = true;
     if (!shared()) Retire(owner->lane, trash);
     return absl::OkStatus();

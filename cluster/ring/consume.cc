@@ -77,6 +77,7 @@ std::optional<Delivery> ConsumerCore::TakeFrom(Lane& lane, std::uint32_t& turns)
         case DedupWindow::Verdict::kPending:
           return std::nullopt;
         case DedupWindow::Verdict::kSeen:
+          ++owner->second->record->health.duplicates;
           dropped = &counters_.duplicates;
           break;
       }
@@ -86,7 +87,9 @@ std::optional<Delivery> ConsumerCore::TakeFrom(Lane& lane, std::uint32_t& turns)
       lane.unusable = !shared();
     }
     segment.Advance(*slot);
-    if (dropped == nullptr) return MakeDelivery(lane.segment, *slot, owner->second->identity);
+    if (dropped == nullptr) {
+      return MakeDelivery(lane.segment, *slot, owner->second->identity, *owner->second->record);
+    }
     ++*dropped;
     segment.Release(slot->seq);
   }
@@ -108,13 +111,15 @@ std::optional<Delivery> ConsumerCore::NextDrained() {
     }
     Drained next = std::move(drained_.front());
     drained_.pop_front();
-    return MakeDelivery(std::move(next.segment), next.slot, next.identity);
+    return MakeDelivery(std::move(next.segment), next.slot, next.identity, *next.record);
   }
   return std::nullopt;
 }
 
 Delivery ConsumerCore::MakeDelivery(std::shared_ptr<Segment> segment, const Slot& slot,
-                                    const ProducerIdentity& identity) {
+                                    const ProducerIdentity& identity, Record& record) {
+  ++record.health.delivered;
+  record.health.delivered_bytes += slot.length_bytes;
   ++counters_.delivered;
   counters_.delivered_bytes += slot.length_bytes;
   Delivery delivery;
@@ -132,7 +137,11 @@ Delivery ConsumerCore::MakeDelivery(std::shared_ptr<Segment> segment, const Slot
 
 void ConsumerCore::Settle(const Delivery& delivery, bool bad_payload, bool read) {
   const std::lock_guard lock(mutex_);
-  if (bad_payload) ++counters_.bad_payload;
+  if (bad_payload) {
+    ++counters_.bad_payload;
+    const auto record = records_.find(delivery.producer_id_);
+    if (record != records_.end()) ++record->second->health.corrupted;
+  }
   if (!read) ++counters_.released_unread;
   dedup_.Settle(delivery.producer_id_, delivery.message_id_, !bad_payload);
   // A retired segment has no producers that could use the space.
@@ -158,12 +167,21 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
       // After the flag is visible: a producer that committed before it is seen here, one that
       // commits later sees the flag when it confirms, and rings.
       ready = ReadyLocked();
-      if (!ready) ++counters_.sleeps;
+      if (!ready) {
+        ++counters_.sleeps;
+        asleep_ = true;
+        // Recovery may rest: who is seen here may be dead.
+        if (resting_calmly_ && !care_wanted_ && SomebodyMidway()) {
+          care_wanted_ = true;
+          care_changed_.notify_all();
+        }
+      }
     }
     if (!ready && !interrupted_.load()) {
       doorbell_->Wait(seen, std::min(deadline - now, kLongestSleep));
     }
     const std::lock_guard lock(mutex_);
+    asleep_ = false;
     SetSleeping(false);
   }
   return std::nullopt;

@@ -83,6 +83,10 @@ std::optional<Delivery> Consumer::Wait(base::MonotonicTime deadline) {
 }
 void Consumer::Interrupt() { core_->Interrupt(); }
 bool Consumer::Tick(base::MonotonicTime now) { return core_->Tick(now); }
+void Consumer::Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm) {
+  core_->Rest(stop, watchful, calm);
+}
+Health Consumer::health() const { return core_->health(); }
 ConsumerCounters Consumer::counters() const { return core_->counters(); }
 std::uint64_t Consumer::generation() const { return core_->generation(); }
 Consumer::Fill Consumer::fill() const { return core_->fill(); }

@@ -9,12 +9,14 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/ring/grant.h"
+#include "cluster/ring/health.h"
 #include "cluster/ring/options.h"
 
 namespace onepiece::ring {
@@ -96,9 +98,13 @@ class Consumer {
   void Interrupt();
 
   /// One step of recovery at time `now` of the clock: breaks locks and skips holes of fenced
-  /// owners, moves the ring when a live owner is suspected. Call it every 10 to 50 ms. Returns true
-  /// when it changed the ring.
+  /// owners, moves the ring when a live owner is suspected. Call it every few milliseconds. Returns
+  /// true when it changed the ring.
   bool Tick(base::MonotonicTime now);
+  /// Waits until the next Tick is due: `watchful` from now, or `calm` while the consumer sleeps and
+  /// nobody was seen in the middle of a send; a sleeper that is woken and finds somebody there ends
+  /// the calm. The ticking thread.
+  void Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm);
 
   [[nodiscard]] ConsumerCounters counters() const;
   /// The newest. kShared: changes when the ring moves, and producers of older ones must be admitted
@@ -112,6 +118,7 @@ class Consumer {
     std::uint64_t slots = 0;
   };
   [[nodiscard]] Fill fill() const;
+  [[nodiscard]] Health health() const;
   [[nodiscard]] std::uint64_t max_message_bytes() const;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -31,11 +32,13 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::optional<Delivery> Wait(base::MonotonicTime deadline);
   void Interrupt();
   bool Tick(base::MonotonicTime now);
+  void Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm);
   void Close();
   void Settle(const Delivery& delivery, bool bad_payload, bool read);
   ConsumerCounters counters() const;
   std::uint64_t generation() const;
   Consumer::Fill fill() const;
+  Health health() const;
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
 
  private:
@@ -43,6 +46,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   struct Suspicion {
     std::uint64_t what = 0;
     std::optional<base::MonotonicTime> since;
+    bool counted = false;  ///< As a stall.
     base::Duration Age(std::uint64_t what_now, base::MonotonicTime now);
     void Clear() { since.reset(); }
   };
@@ -53,10 +57,16 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
     Suspicion lock;
     Suspicion hole;
     Suspicion tail;
+    Suspicion oldest;  ///< Nothing to suspect: since when the oldest message is seen.
+  };
+  struct Record {
+    ProducerHealth health;
+    std::uint64_t delivered_seen = 0;  ///< When last_seen was noted.
   };
   struct Owner {
     ProducerIdentity identity;
     std::shared_ptr<Lane> lane;
+    std::shared_ptr<Record> record;
     std::unique_ptr<fabric::Access> access;  ///< Does not outlive the lane's region.
     bool fenced = false;                     ///< Nothing of it can take effect any more.
     std::optional<std::uint64_t> until_seq;  ///< Fenced: no slot of it lies at or behind this one.
@@ -65,12 +75,14 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
     std::shared_ptr<Segment> segment;
     Slot slot;
     ProducerIdentity identity;
+    std::shared_ptr<Record> record;
   };
   enum class Advice : std::uint8_t { kNothing, kChanged, kMove };
   /// What a look at a ring's memory says is to be done without the mutex.
   struct Findings {
     bool changed = false;
     bool move = false;
+    bool prepare = false;  ///< A move may be near.
     struct Suspect {
       std::shared_ptr<Owner> owner;
       bool timed_out = false;  ///< Else it is dead.
@@ -87,13 +99,11 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   // All of these REQUIRE mutex_ held.
   std::optional<Delivery> PollLocked();
   std::optional<Delivery> TakeFrom(Lane& lane, std::uint32_t& turns);
-  std::uint64_t* Judge(const Lane& lane, const Slot& slot, const ProducerIdentity*& from,
-                       bool& pending);
   std::optional<Delivery> NextDrained();
   bool ReadyLocked();
   void SetSleeping(bool sleeping);
   Delivery MakeDelivery(std::shared_ptr<Segment> segment, const Slot& slot,
-                        const ProducerIdentity& identity);
+                        const ProducerIdentity& identity, Record& record);
   std::vector<std::shared_ptr<Owner>> OwnersOf(std::uint64_t producer_id) const;
   absl::Status MayEnter(const ProducerIdentity& identity);
   void ForgetGoneOwners(Trash& trash);
@@ -102,8 +112,14 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   Advice CheckLock(Lane& lane, base::MonotonicTime now, Findings& findings);
   Advice CheckHole(Lane& lane, base::MonotonicTime now, Findings& findings);
   Advice CheckReserved(Lane& lane, const Slot& slot, base::MonotonicTime now, Findings& findings);
-  void NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, const char* why,
-                   Findings& findings);
+  void NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, Suspicion& suspicion,
+                   const char* why, Findings& findings);
+  static bool TimedOut(Suspicion& suspicion, std::uint64_t what_now, base::MonotonicTime now,
+                       base::Duration limit, Findings& findings);
+  void NoteOldest(base::MonotonicTime now);
+  bool SomebodyMidway() const;
+  std::shared_ptr<Record> RecordOf(const ProducerIdentity& identity);
+  void NoteSeen(base::MonotonicTime now) const;
   bool RepairTail(Segment& segment);
   void RetireUnusable(Trash& trash);
   void Retire(std::shared_ptr<Lane> lane, Trash& trash);
@@ -113,6 +129,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
 
   // These take mutex_ themselves.
   bool FenceAll(const Findings& findings);
+  void Prepare(bool wanted);
   bool Move();
 
   fabric::Fabric& fabric_;
@@ -130,7 +147,14 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   DedupWindow dedup_;
   std::deque<Drained> drained_;  // Committed messages of retired segments, delivered first.
   std::vector<std::weak_ptr<Segment>> retired_;  // Those that messages may still hold.
+  std::unordered_map<std::uint64_t, std::shared_ptr<Record>> records_;  // By producer id.
   std::optional<base::MonotonicTime> next_sweep_;
+  bool asleep_ = false;          // Wait is at its doorbell.
+  bool resting_calmly_ = false;  // Rest is, and wants care_wanted_ to end that.
+  bool care_wanted_ = false;
+  std::condition_variable_any care_changed_;
+  // The ticking thread's: memory to move to, made while a stall is not yet a suspicion.
+  std::shared_ptr<Lane> spare_;
   ConsumerCounters counters_;
 };
 

@@ -17,6 +17,7 @@ struct ProducerIdentity {
       0;  ///< Stable over reconnects and restarts; the key of deduplication.
   std::uint64_t incarnation = 0;  ///< Greater at every Admit of the same producer_id.
   fabric::Offer offer;            ///< Of the dialer that the producer will connect with.
+  std::string name;               ///< For people: the node's.
 };
 
 /// Admission to one generation of a ring. Serialisable: travels in the answer of the control

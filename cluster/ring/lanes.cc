@@ -60,7 +60,10 @@ void ConsumerCore::LastLook(const std::shared_ptr<Segment>& old) {
       ++counters_.bad_structure;
     } else {
       at_least = old->EndOf(*slot);
-      drained_.push_back({.segment = old, .slot = *slot, .identity = owner->second->identity});
+      drained_.push_back({.segment = old,
+                          .slot = *slot,
+                          .identity = owner->second->identity,
+                          .record = owner->second->record});
     }
   }
 }
@@ -77,7 +80,10 @@ void ConsumerCore::TakeRest(const std::shared_ptr<Segment>& old) {
     }
     old->Advance(*slot);
     if (slot->state == SlotState::kPad) continue;
-    drained_.push_back({.segment = old, .slot = *slot, .identity = owner->second->identity});
+    drained_.push_back({.segment = old,
+                        .slot = *slot,
+                        .identity = owner->second->identity,
+                        .record = owner->second->record});
   }
 }
 
@@ -86,10 +92,20 @@ bool ConsumerCore::TooManyRetired() {
   return retired_.size() >= (shared() ? kMaxRetiredShared : options_.max_owners);
 }
 
+void ConsumerCore::Prepare(bool wanted) {
+  if (!wanted) {
+    spare_.reset();
+  } else if (spare_ == nullptr && shared()) {
+    // Without memory now, Move tries again.
+    if (auto fresh = NewLane(); fresh.ok()) spare_ = *std::move(fresh);
+  }
+}
+
 // kShared: everybody is fenced at once.
 bool ConsumerCore::Move() {
   // Outside the mutex: the pages of a large ring take a while.
-  auto fresh = NewLane();
+  absl::StatusOr<std::shared_ptr<Lane>> fresh = std::exchange(spare_, nullptr);
+  if (*fresh == nullptr) fresh = NewLane();
   Trash trash;
   {
     const std::lock_guard lock(mutex_);
@@ -117,8 +133,12 @@ void ConsumerCore::RetireUnusable(Trash& trash) {
     if (!lane->unusable) continue;
     for (const auto& [id, owner] : owners_) {
       if (owner->lane != lane) continue;
-      spdlog::warn("ring {}: producer {} (process {}) wrote what no honest one writes; retired",
-                   options_.label, owner->identity.producer_id, owner->access->peer().pid);
+      ++owner->record->health.hostile;
+      ++owner->record->health.corrupted;
+      spdlog::warn(
+          "ring {}: producer {} of {} (process {}) wrote what no honest one writes; retired",
+          options_.label, owner->identity.producer_id, owner->identity.name,
+          owner->access->peer().pid);
     }
     ++counters_.hostile;
     Retire(lane, trash);

@@ -12,8 +12,9 @@ namespace onepiece::ring {
 /// When recovery suspects a live owner. A timeout costs liveness only, never safety: whoever is
 /// suspected is fenced before anything of it is undone. Every value is multiplied by `scale`.
 struct Timeouts {
-  base::Duration lock =
-      std::chrono::milliseconds(500);  ///< T_lock: same owner and nonce for this long.
+  /// T_lock: same owner and nonce for this long. Five busy processes on two cores lose the
+  /// processor for up to 20 ms at a time; a live holder that is suspected costs a move.
+  base::Duration lock = std::chrono::milliseconds(250);
   base::Duration fill_base =
       std::chrono::milliseconds(1000);  ///< T_fill = fill_base + length / fill_floor.
   std::uint64_t fill_floor_bytes_per_second = 50'000'000;
@@ -75,6 +76,8 @@ struct ConsumerCounters {
   std::uint64_t lanes_retired = 0;  ///< Segments of single producers that left, died or lied.
   std::uint64_t hostile = 0;       ///< Of those, the ones that held what no honest producer writes.
   std::uint64_t moves_failed = 0;  ///< No memory for a fresh segment; tried again at the next tick.
+  std::uint64_t looks = 0;         ///< Of recovery: what an idle ring costs.
+  std::uint64_t stalls = 0;        ///< Times that a live owner was suspected.
   std::uint64_t sleeps = 0;        ///< Times that Wait() slept.
 };
 

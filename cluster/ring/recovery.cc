@@ -7,7 +7,6 @@
 #include "cluster/ring/recovery.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <mutex>
 #include <utility>
 
@@ -20,8 +19,18 @@ base::Duration ConsumerCore::Suspicion::Age(std::uint64_t what_now, base::Monoto
   if (!since.has_value() || what != what_now) {
     what = what_now;
     since = now;
+    counted = false;
   }
   return now - *since;
+}
+
+// Whether `limit` has passed since `what_now` was first seen. Past half of it, memory to move to is
+// made: that takes long for a large ring, and would otherwise come on top of the time-out.
+bool ConsumerCore::TimedOut(Suspicion& suspicion, std::uint64_t what_now, base::MonotonicTime now,
+                            base::Duration limit, Findings& findings) {
+  const base::Duration age = suspicion.Age(what_now, now);
+  findings.prepare |= age >= limit / 2;
+  return age >= limit;
 }
 
 bool ConsumerCore::Tick(base::MonotonicTime now) {
@@ -34,6 +43,7 @@ bool ConsumerCore::Tick(base::MonotonicTime now) {
       findings = Look(now, trash);
     }
     changed |= findings.changed;
+    Prepare(findings.prepare);
     if (findings.move) return Move() || changed;
     if (findings.suspects.empty()) break;
     // Every turn fences at least one more owner.
@@ -64,18 +74,22 @@ bool ConsumerCore::FenceAll(const Findings& findings) {
 
 ConsumerCore::Findings ConsumerCore::Look(base::MonotonicTime now, Trash& trash) {
   Findings findings;
+  ++counters_.looks;
   if (!next_sweep_.has_value() || now >= *next_sweep_) {
     next_sweep_ = now + options_.timeouts.Sweep();
     SweepDead(findings, trash);
     ForgetGoneOwners(trash);
+    NoteSeen(now);
   }
   if (!shared()) {
     RetireUnusable(trash);
+    NoteOldest(now);
     return findings;
   }
   Lane& lane = *lanes_.front();
   const Advice lock_advice = CheckLock(lane, now, findings);
   const Advice hole_advice = CheckHole(lane, now, findings);
+  NoteOldest(now);
   findings.changed |= lock_advice == Advice::kChanged || hole_advice == Advice::kChanged;
   findings.move = lane.unusable || lock_advice == Advice::kMove || hole_advice == Advice::kMove;
   return findings;
@@ -106,7 +120,7 @@ ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now
     lane.lock.Clear();
     return Advice::kNothing;
   }
-  const bool suspected = lane.lock.Age(word, now) >= options_.timeouts.Lock();
+  const bool suspected = TimedOut(lane.lock, word, now, options_.timeouts.Lock(), findings);
   const auto owner = owners_.find(LockOwner(word));
   if (owner == owners_.end()) {
     if (!suspected) return Advice::kNothing;
@@ -114,7 +128,7 @@ ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now
     return Advice::kMove;
   }
   if (!owner->second->fenced) {
-    NoteSuspect(owner->second, suspected, "holds the lock", findings);
+    NoteSuspect(owner->second, suspected, lane.lock, "holds the lock", findings);
     return Advice::kNothing;
   }
   // The owner is fenced. If it held this lock when that happened, the lock is still as it was; else
@@ -129,12 +143,15 @@ ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now
 }
 
 // A dead owner is fenced at once, a live one when it is suspected.
-void ConsumerCore::NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, const char* why,
-                               Findings& findings) {
+void ConsumerCore::NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out,
+                               Suspicion& suspicion, const char* why, Findings& findings) {
   if (!timed_out && !owner->access->PeerIsDead()) return;
-  if (timed_out) {
-    spdlog::warn("ring {}: producer {} (process {}) {} for too long", options_.label,
-                 owner->identity.producer_id, owner->access->peer().pid, why);
+  if (timed_out && !suspicion.counted) {
+    suspicion.counted = true;
+    ++counters_.stalls;
+    ++owner->record->health.stalls;
+    spdlog::warn("ring {}: producer {} of {} (process {}) {} for too long", options_.label,
+                 owner->identity.producer_id, owner->identity.name, owner->access->peer().pid, why);
   }
   findings.suspects.push_back({.owner = owner, .timed_out = timed_out});
 }
@@ -175,7 +192,7 @@ ConsumerCore::Advice ConsumerCore::CheckHole(Lane& lane, base::MonotonicTime now
       // While the lock is held, CheckLock decides. With a free lock nobody is going to repair it.
       const bool held = segment.ReadLock() != 0;
       if (held) lane.tail.Clear();
-      const bool stays = !held && lane.tail.Age(seq, now) >= options_.timeouts.Lock();
+      const bool stays = !held && TimedOut(lane.tail, seq, now, options_.timeouts.Lock(), findings);
       return stays ? Advice::kMove : advice;
     }
     lane.tail.Clear();
@@ -186,8 +203,8 @@ ConsumerCore::Advice ConsumerCore::CheckHole(Lane& lane, base::MonotonicTime now
     }
     const auto slot = segment.ReadSlot(seq);
     if (!slot.has_value() || slot->seq != seq) {
-      const bool stays =
-          lane.hole.Age(seq, now) >= options_.timeouts.Fill(options_.capacity_bytes / 2);
+      const bool stays = TimedOut(lane.hole, seq, now,
+                                  options_.timeouts.Fill(options_.capacity_bytes / 2), findings);
       return stays ? Advice::kMove : advice;
     }
     if (slot->state != SlotState::kReserved) {
@@ -212,11 +229,12 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(Lane& lane, const Slot& slot,
     lane.unusable = true;
     return Advice::kMove;
   }
-  const bool suspected = lane.hole.Age(slot.seq, now) >= options_.timeouts.Fill(slot.length_bytes);
+  const bool suspected =
+      TimedOut(lane.hole, slot.seq, now, options_.timeouts.Fill(slot.length_bytes), findings);
   const auto owner = owners_.find(slot.owner);
   if (owner == owners_.end()) return suspected ? Advice::kMove : Advice::kNothing;
   if (!owner->second->fenced) {
-    NoteSuspect(owner->second, suspected, "does not finish its message", findings);
+    NoteSuspect(owner->second, suspected, lane.hole, "does not finish its message", findings);
     return Advice::kNothing;
   }
   // Looked at again behind the fence: it may have committed just before it died.
@@ -229,14 +247,31 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(Lane& lane, const Slot& slot,
   return Advice::kChanged;
 }
 
-RecoveryRunner::RecoveryRunner(Consumer& consumer, base::Clock& clock, base::Duration interval)
-    : thread_([&consumer, &clock, interval](std::stop_token stop) {
-        std::mutex mutex;
-        std::condition_variable_any never_notified;
+// Somebody holds the lock, or has published a reservation that it has not finished.
+bool ConsumerCore::SomebodyMidway() const {
+  if (!shared() || lanes_.empty()) return false;
+  const Segment& segment = *lanes_.front()->segment;
+  const auto tail = segment.ReadTail();
+  return segment.ReadLock() != 0 || !tail.has_value() || tail->seq != segment.cursor_seq();
+}
+
+void ConsumerCore::Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm) {
+  std::unique_lock lock(mutex_);
+  resting_calmly_ = asleep_ && !care_wanted_ && !SomebodyMidway();
+  const base::MonotonicTime until = clock_.Now() + (resting_calmly_ ? calm : watchful);
+  care_wanted_ = false;
+  clock_.WaitUntil(care_changed_, lock, stop, until,
+                   [this] { return resting_calmly_ && care_wanted_; });
+  resting_calmly_ = false;
+  care_wanted_ = false;
+}
+
+RecoveryRunner::RecoveryRunner(Consumer& consumer, base::Clock& clock, base::Duration watchful,
+                               base::Duration calm)
+    : thread_([&consumer, &clock, watchful, calm](const std::stop_token& stop) {
         while (!stop.stop_requested()) {
           consumer.Tick(clock.Now());
-          std::unique_lock lock(mutex);
-          clock.WaitUntil(never_notified, lock, stop, clock.Now() + interval, [] { return false; });
+          consumer.Rest(stop, watchful, calm);
         }
       }) {}
 

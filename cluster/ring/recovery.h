@@ -8,14 +8,16 @@
 
 namespace onepiece::ring {
 
-/// Calls consumer.Tick every `interval` from its own thread until destroyed.
+/// Ticks and rests (Consumer::Rest) from its own thread until destroyed. The death of a producer in
+/// the middle of a send is noticed within `watchful`; an idle ring costs a look each `calm`.
 ///
 /// Ownership  Borrows `consumer` and `clock`; destroy it before them. Destruction waits for the
 /// tick under way.
 class RecoveryRunner {
  public:
   explicit RecoveryRunner(Consumer& consumer, base::Clock& clock = base::SystemClock(),
-                          base::Duration interval = std::chrono::milliseconds(20));
+                          base::Duration watchful = std::chrono::milliseconds(2),
+                          base::Duration calm = std::chrono::milliseconds(100));
 
  private:
   std::jthread thread_;

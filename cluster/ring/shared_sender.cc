@@ -12,6 +12,9 @@ namespace {
 
 using fabric::Op;
 
+// With the default backoff these take some hundred microseconds.
+constexpr int kTriesBeforeWaking = 8;
+
 std::span<const std::uint64_t, kTailWords> TailPart(const LineWords& lines) {
   return std::span(lines).first<kTailWords>();
 }
@@ -38,6 +41,7 @@ class SharedSender final : public Sender {
   };
   enum class Step : std::uint8_t { kReady, kRetry, kDone };
 
+  void WakeAboutHolder();
   Step Acquire(Plan& plan, SendResult& result);
   Step Inspect(const LineWords& lines, Plan& plan, SendResult& result);
   bool ReadLines(LineWords& lines, Tail& tail, Head& head);
@@ -46,6 +50,10 @@ class SharedSender final : public Sender {
 
   std::uint64_t nonce_;
   std::uint64_t lock_word_ = 0;  // Ours while a send is under way.
+  // Who had the lock at the last try, at how many in a row, and whether the consumer slept.
+  std::uint64_t holder_ = 0;
+  int holder_tries_ = 0;
+  bool consumer_sleeps_ = false;
 };
 
 SendResult SharedSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime deadline) {
@@ -61,9 +69,19 @@ SendResult SharedSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTi
         break;
     }
     ++counters_.lock_retries;
+    WakeAboutHolder();
     if (clock_.Now() >= deadline) return Busy(counters_.busy_lock, "RING_LOCKED", false);
     BackOff(attempt, deadline);
   }
+}
+
+// Whoever holds the lock across several tries may have died with it. The consumer finds that out by
+// itself unless it sleeps; then it is woken, once for each holder.
+void SharedSender::WakeAboutHolder() {
+  if (holder_tries_ != kTriesBeforeWaking || !consumer_sleeps_) return;
+  const Op ring = Op::Notify("doorbell.blocked");
+  (void)Execute({&ring, 1});
+  ++counters_.notifies;
 }
 
 // Round trip 1: take the lock and see tail and head as they were afterwards.
@@ -81,8 +99,11 @@ SharedSender::Step SharedSender::Acquire(Plan& plan, SendResult& result) {
     return Step::kDone;
   }
   if (holder == 0) return Inspect(lines, plan, result);
+  holder_tries_ = holder == holder_ ? holder_tries_ + 1 : 1;
+  holder_ = holder;
   // The lock of a ring that has moved may stay taken for ever.
   const auto head = DecodeHead(HeadPart(lines));
+  consumer_sleeps_ = head.has_value() && (head->flags & kFlagSleeping) != 0;
   if (!head.has_value() ||
       (head->generation == grant_.generation && (head->flags & kFlagRetired) == 0)) {
     return Step::kRetry;

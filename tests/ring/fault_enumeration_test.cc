@@ -508,7 +508,7 @@ class FaultEnumerationTest : public QObject {
       Victim a(world, kA, op, kStall);
       a.Send(100, kStall);
       QVERIFY(a.reached);
-      world.Advance(std::chrono::milliseconds(400));
+      world.Advance(Timeouts{.scale = 1}.Lock() * 4 / 5, std::chrono::milliseconds(20));
       a.Resume();
       QCOMPARE(a.result.outcome, SendOutcome::kOk);
       QCOMPARE(world.consumer->counters().moves, std::uint64_t{0});

@@ -1,0 +1,99 @@
+// ConsumerCore: what it knows of its producers and of itself.
+#include "cluster/ring/health.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "cluster/ring/consumer_core.h"
+
+namespace onepiece::ring {
+namespace {
+
+// Producers that have gone are remembered for a while; this many at most.
+constexpr std::size_t kMaxDeparted = 64;
+
+}  // namespace
+
+std::shared_ptr<ConsumerCore::Record> ConsumerCore::RecordOf(const ProducerIdentity& identity) {
+  auto& record = records_[identity.producer_id];
+  if (record == nullptr) record = std::make_shared<Record>();
+  record->health.producer_id = identity.producer_id;
+  record->health.incarnation = identity.incarnation;
+  record->health.name = identity.name;
+  record->health.peer = identity.offer.peer;
+  record->health.last_seen = clock_.Now();
+  ++record->health.admissions;
+  auto kept = record;
+  // A record is its owner's and the table's; one that only the table holds is of a producer that
+  // has gone.
+  if (records_.size() > options_.max_owners + kMaxDeparted) {
+    auto oldest = records_.end();
+    for (auto it = records_.begin(); it != records_.end(); ++it) {
+      const bool gone = it->second.use_count() == 1;
+      if (gone && (oldest == records_.end() ||
+                   it->second->health.last_seen < oldest->second->health.last_seen)) {
+        oldest = it;
+      }
+    }
+    if (oldest != records_.end()) records_.erase(oldest);
+  }
+  return kept;
+}
+
+// Notes who has sent something since the last look: no message pays for reading the clock.
+void ConsumerCore::NoteSeen(base::MonotonicTime now) const {
+  for (const auto& [id, record] : records_) {
+    if (record->delivered_seen == record->health.delivered) continue;
+    record->delivered_seen = record->health.delivered;
+    record->health.last_seen = now;
+  }
+}
+
+void ConsumerCore::NoteOldest(base::MonotonicTime now) {
+  for (const auto& lane : lanes_) {
+    Segment& segment = *lane->segment;
+    if (segment.cursor_seq() != segment.head().seq || segment.Next().has_value()) {
+      (void)lane->oldest.Age(segment.head().seq, now);
+    } else {
+      lane->oldest.Clear();
+    }
+  }
+}
+
+Health ConsumerCore::health() const {
+  const Consumer::Fill fill = this->fill();
+  const base::MonotonicTime now = clock_.Now();
+  Health health{.shape = options_.shape,
+                .generation = generation(),
+                .capacity_bytes = fill.capacity_bytes,
+                .used_bytes = fill.bytes,
+                .slots = fill.slots,
+                .used_slots = fill.messages};
+  {
+    const std::lock_guard lock(mutex_);
+    health.counters = counters_;
+    health.sleeping = asleep_;
+    for (const auto& lane : lanes_) {
+      if (lane->oldest.since.has_value()) {
+        health.oldest_age = std::max(health.oldest_age, now - *lane->oldest.since);
+      }
+    }
+    NoteSeen(now);
+    health.producers.reserve(records_.size());
+    for (const auto& [id, record] : records_) health.producers.push_back(record->health);
+    for (const auto& [id, owner] : owners_) {
+      if (owner->fenced) continue;
+      const auto at = std::ranges::find(health.producers, owner->identity.producer_id,
+                                        &ProducerHealth::producer_id);
+      if (at != health.producers.end()) at->connected = true;
+    }
+  }
+  std::ranges::sort(health.producers, [](const ProducerHealth& a, const ProducerHealth& b) {
+    return std::tie(b.connected, a.name, a.producer_id) <
+           std::tie(a.connected, b.name, b.producer_id);
+  });
+  return health;
+}
+
+}  // namespace onepiece::ring
