@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <vector>
 
 #include "cluster/base/status.h"
 
@@ -51,10 +50,15 @@ absl::Status VerbsDoorbell::Make() {
 
 // A ring carries no bytes, so its receive needs no memory.
 bool VerbsDoorbell::PostReceives(int number) const {
-  std::vector<ibv_recv_wr> receives(static_cast<std::size_t>(number));
-  for (int i = 0; i + 1 < number; ++i) receives[i].next = &receives[i + 1];
-  ibv_recv_wr* bad = nullptr;
-  return number == 0 || ibv_post_srq_recv(receives_.get(), receives.data(), &bad) == 0;
+  std::array<ibv_recv_wr, kBatch> receives;
+  for (int left = number; left > 0; left -= kBatch) {
+    const int batch = std::min(left, kBatch);
+    receives.fill({});
+    for (int i = 0; i + 1 < batch; ++i) receives[i].next = &receives[i + 1];
+    ibv_recv_wr* bad = nullptr;
+    if (ibv_post_srq_recv(receives_.get(), receives.data(), &bad) != 0) return false;
+  }
+  return true;
 }
 
 // Counts the rings that have arrived and gives their receives back. REQUIRES: mutex_ is held.

@@ -128,7 +128,9 @@ void CompletionQueue::Sleep(base::Duration limit) {
 std::optional<ibv_wc> CompletionQueue::Next(base::Clock& clock, base::MonotonicTime deadline) {
   base::Clock& real = base::SystemClock();
   const base::MonotonicTime start = real.Now();
-  const base::MonotonicTime real_deadline = start + (deadline - clock.Now());
+  const base::Duration left = deadline - clock.Now();
+  const base::MonotonicTime real_deadline =
+      start + std::min(left, base::MonotonicTime::max() - start);
   for (;;) {
     if (auto completion = Poll()) return completion;
     const base::MonotonicTime now = real.Now();
