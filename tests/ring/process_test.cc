@@ -1,10 +1,4 @@
-// Producers as real processes: killed at random.
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// Producers as real processes: killed at random, and left alone.
 #include <QtTest>
 #include <algorithm>
 #include <array>
@@ -12,73 +6,29 @@
 
 #include "spdlog/spdlog.h"
 #include "tests/eventually.h"
+#include "tests/ring/children.h"
 #include "tests/ring/ring_world.h"
 
 namespace onepiece::ring {
 namespace {
 
 constexpr int kProducers = 3;
+constexpr int kLiveProducers = 4;
 
 /// Memory that children share with the test.
 struct Board {
-  std::array<std::atomic<std::uint64_t>, kProducers + 1> acknowledged;
-  std::array<std::atomic<std::uint64_t>, kProducers + 1> incarnation;
+  std::array<std::atomic<std::uint64_t>, kLiveProducers + 1> acknowledged;
+  std::array<std::atomic<std::uint64_t>, kLiveProducers + 1> incarnation;
 };
-
-Board* NewBoard() {
-  void* memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : new (memory) Board();
-}
-
-/// A child process with a socket to it: the control plane of this test. The child asks for
-/// admission with its PeerIdentity, the test answers with a grant.
-struct Child {
-  pid_t pid = -1;
-  int fd = -1;
-  void Reap() {
-    if (pid > 0) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-      close(fd);
-    }
-    pid = -1;
-  }
-  ~Child() { Reap(); }
-};
-
-struct Request {
-  std::uint64_t producer_id;
-  std::uint64_t incarnation;
-  std::array<char, 256> offer;  // Serialised, the rest is zeros behind its length.
-  std::size_t offer_bytes;
-};
-
-std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::uint64_t id,
-                                         Board* board) {
-  const auto dialer = *fabric.Dial();
-  const std::string offer = dialer->offer().Serialize();
-  Request request{id, ++board->incarnation[id], {}, offer.size()};
-  ONEPIECE_CHECK(offer.size() <= request.offer.size());
-  std::ranges::copy(offer, request.offer.begin());
-  if (write(fd, &request, sizeof request) != sizeof request) _exit(2);
-  std::array<char, 1024> answer;
-  const ssize_t size = read(fd, answer.data(), answer.size());
-  if (size <= 0) _exit(2);
-  auto grant = ProducerGrant::Parse({answer.data(), static_cast<std::size_t>(size)});
-  if (!grant.ok()) return nullptr;
-  auto producer = Producer::Connect(*dialer, *grant);
-  return producer.ok() ? *std::move(producer) : nullptr;
-}
 
 /// Sends message acknowledged + 1 and so on until `messages`; never returns.
 [[noreturn]] void SendAll(int fd, const std::string& uri, std::uint64_t id, std::uint64_t messages,
                           std::size_t max_bytes, Board* board) {
   auto fabric = *fabric::Fabric::Open(uri);
-  auto producer = ConnectInChild(fd, *fabric, id, board);
+  auto producer = ConnectInChild(fd, *fabric, id, board->incarnation[id]);
   while (board->acknowledged[id].load() < messages) {
     if (producer == nullptr) {
-      producer = ConnectInChild(fd, *fabric, id, board);
+      producer = ConnectInChild(fd, *fabric, id, board->incarnation[id]);
       continue;
     }
     const std::uint64_t message = board->acknowledged[id].load() + 1;
@@ -93,33 +43,6 @@ std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::ui
     if (result->reconnect) producer.reset();
   }
   while (true) pause();
-}
-
-/// Answers at most one request that waits on `child`'s socket.
-void Serve(Consumer& consumer, Child& child) {
-  Request request;
-  if (recv(child.fd, &request, sizeof request, MSG_DONTWAIT) != sizeof request) return;
-  auto grant =
-      consumer.Admit({.producer_id = request.producer_id,
-                      .incarnation = request.incarnation,
-                      .offer = *fabric::Offer::Parse({request.offer.data(), request.offer_bytes})});
-  const std::string answer = grant.ok() ? grant->Serialize() : "refused";
-  (void)!write(child.fd, answer.data(), answer.size());
-}
-
-template <typename Body>
-void Spawn(Child& child, Body body) {
-  int fds[2];
-  ONEPIECE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) == 0);
-  child.pid = fork();
-  ONEPIECE_CHECK(child.pid >= 0);
-  if (child.pid == 0) {
-    close(fds[0]);
-    body(fds[1]);
-    _exit(0);
-  }
-  close(fds[1]);
-  child.fd = fds[0];
 }
 
 }  // namespace
@@ -141,8 +64,7 @@ class ProcessTest : public QObject {
     options.slots = 32;
     options.timeouts.scale = 1;
     auto consumer = *Consumer::Create(*fabric, options);
-    Board* board = NewBoard();
-    QVERIFY(board != nullptr);
+    Board* board = NewShared<Board>();
     const std::uint64_t messages = LongRun() ? 300'000 : 10'000;
     const int max_kills = LongRun() ? 3000 : 150;
     std::array<Child, kProducers + 1> children;
@@ -155,7 +77,8 @@ class ProcessTest : public QObject {
     int corrupt = 0;
     int kills = 0;
     const auto all_acknowledged = [&] {
-      return std::all_of(board->acknowledged.begin() + 1, board->acknowledged.end(),
+      return std::all_of(board->acknowledged.begin() + 1,
+                         board->acknowledged.begin() + 1 + kProducers,
                          [&](const auto& count) { return count.load() == messages; });
     };
     QElapsedTimer timer;
@@ -176,7 +99,7 @@ class ProcessTest : public QObject {
         received[id].push_back(message);
       }
       consumer->Tick(now);
-      for (std::uint64_t id = 1; id <= kProducers; ++id) Serve(*consumer, children[id]);
+      for (std::uint64_t id = 1; id <= kProducers; ++id) Serve(*consumer, children[id].fd);
       if (now >= next_kill && kills < max_kills) {
         const std::uint64_t id = 1 + random() % kProducers;
         children[id].Reap();
@@ -198,7 +121,52 @@ class ProcessTest : public QObject {
       QCOMPARE(received[id].size(), std::size_t(messages));
       for (std::uint64_t m = 0; m < messages; ++m) QCOMPARE(received[id][m], m + 1);
     }
-    munmap(board, sizeof(Board));
+  }
+
+  // Timeouts are for the dead and the stalled: who lives and is only slow is never fenced.
+  void LiveProducersAreNeverFenced() {
+    const std::string uri = "shm://live-" + std::to_string(getpid());
+    auto fabric = *fabric::Fabric::Open(uri);
+    ConsumerOptions options;
+    options.capacity_bytes = 1 << 16;
+    options.slots = 32;
+    options.timeouts.scale = 1;
+    auto consumer = *Consumer::Create(*fabric, options);
+    Board* board = NewShared<Board>();
+    std::array<Child, kLiveProducers + 1> children;
+    for (std::uint64_t id = 1; id <= kLiveProducers; ++id) {
+      Spawn(children[id],
+            [&](int fd) { SendAll(fd, uri, id, std::uint64_t{1} << 62, 6'000, board); });
+    }
+    std::array<std::uint64_t, kLiveProducers + 1> last{};
+    std::uint64_t wrong = 0;
+    const auto end = base::SystemClock().Now() +
+                     (LongRun() ? std::chrono::seconds(60) : std::chrono::seconds(5));
+    while (base::SystemClock().Now() < end) {
+      const auto now = base::SystemClock().Now();
+      if (auto delivery = consumer->Wait(now + std::chrono::milliseconds(5))) {
+        std::vector<std::byte> bytes(delivery->size_bytes());
+        const std::uint64_t id = delivery->producer_id();
+        const std::uint64_t message = delivery->message_id();
+        const bool good =
+            delivery->CopyTo(bytes).ok() && bytes == Content(id, message, bytes.size());
+        if (!good || message != ++last[id]) ++wrong;
+      }
+      consumer->Tick(now);
+      for (std::uint64_t id = 1; id <= kLiveProducers; ++id) Serve(*consumer, children[id].fd);
+    }
+    const ConsumerCounters counters = consumer->counters();
+    for (Child& child : children) child.Reap();
+    qInfo("live producers: %llu delivered (%llu, %llu, %llu, %llu), fences = %llu, moves = %llu",
+          (unsigned long long)counters.delivered, (unsigned long long)last[1],
+          (unsigned long long)last[2], (unsigned long long)last[3], (unsigned long long)last[4],
+          (unsigned long long)counters.owners_fenced, (unsigned long long)counters.moves);
+    QCOMPARE(wrong, std::uint64_t{0});
+    QVERIFY(std::ranges::all_of(last.begin() + 1, last.end(), [](auto n) { return n > 0; }));
+    QCOMPARE(counters.owners_fenced, std::uint64_t{0});
+    QCOMPARE(counters.moves, std::uint64_t{0});
+    QCOMPARE(counters.locks_broken, std::uint64_t{0});
+    QCOMPARE(counters.holes_skipped, std::uint64_t{0});
   }
 };
 
