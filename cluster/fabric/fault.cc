@@ -289,7 +289,9 @@ Fault RandomFaults::Before(const FaultPoint&) {
                                                   {rates_.drop, FaultKind::kDrop},
                                                   {rates_.tear, FaultKind::kTear},
                                                   {rates_.die, FaultKind::kDie},
-                                                  {rates_.break_channel, FaultKind::kBreak}};
+                                                  {rates_.break_channel, FaultKind::kBreak},
+                                                  {rates_.split, FaultKind::kSplit},
+                                                  {rates_.late, FaultKind::kLate}};
   for (const auto& [rate, kind] : choices) {
     if (draw < rate) {
       const auto max = static_cast<std::uint64_t>(rates_.max_delay.count());

@@ -82,6 +82,8 @@ struct FaultRates {
   double tear = 0;
   double die = 0;
   double break_channel = 0;
+  double split = 0;
+  double late = 0;
   base::Duration max_delay = std::chrono::microseconds(200);
 };
 

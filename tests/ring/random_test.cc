@@ -19,6 +19,8 @@ struct Plan {
   int producers = 3;
   std::uint64_t messages = 0;  // Of each producer.
   std::size_t max_bytes = 0;
+  Shape shape = Shape::kShared;
+  bool revokes = false;
   fabric::FaultRates rates;
 };
 
@@ -31,13 +33,13 @@ struct Story {
 };
 
 /// Sends messages 1 … plan.messages, each until it is acknowledged.
-Story Produce(Consumer& consumer, fabric::Fabric& shm,
+Story Produce(Consumer& consumer, fabric::Fabric& inner,
               const std::shared_ptr<fabric::FaultBoard>& board, const Plan& plan,
               std::uint64_t id) {
   Story story;
   std::mt19937_64 random(plan.seed * 1000 + id);
   auto policy = std::make_shared<fabric::RandomFaults>(random(), plan.rates);
-  auto process = std::make_unique<fabric::FaultyFabric>(shm, board, board->NewProcess(), policy);
+  auto process = std::make_unique<fabric::FaultyFabric>(inner, board, board->NewProcess(), policy);
   std::unique_ptr<Producer> producer;
   std::uint64_t incarnation = 0;
   const auto limit = base::SystemClock().Now() + std::chrono::seconds(300);
@@ -49,7 +51,7 @@ Story Produce(Consumer& consumer, fabric::Fabric& shm,
     if (producer == nullptr) {
       if (board->IsDead(process->self())) {
         ++story.deaths;
-        process = std::make_unique<fabric::FaultyFabric>(shm, board, board->NewProcess(), policy);
+        process = std::make_unique<fabric::FaultyFabric>(inner, board, board->NewProcess(), policy);
       }
       producer = ConnectTo(consumer, *process, id, ++incarnation);
       if (producer == nullptr) continue;
@@ -75,13 +77,14 @@ Story Produce(Consumer& consumer, fabric::Fabric& shm,
 }
 
 void Run(const Plan& plan) {
-  auto shm = *fabric::Fabric::Open("shm://random-" + std::to_string(getpid()));
-  auto board = std::make_shared<fabric::FaultBoard>();
-  fabric::FaultyFabric consumer_fabric(*shm, board, fabric::SelfIdentity(), nullptr);
+  auto inner = *fabric::Fabric::Open(FabricFromEnvironment());
+  auto board = std::make_shared<fabric::FaultBoard>(plan.revokes);
+  fabric::FaultyFabric consumer_fabric(*inner, board, fabric::SelfIdentity(), nullptr);
   ConsumerOptions options;
   options.capacity_bytes = 16384;
   options.slots = 16;
   options.max_owners = 1024;
+  options.shape = plan.shape;
   options.timeouts.lock = std::chrono::milliseconds(100);
   options.timeouts.fill_base = std::chrono::milliseconds(100);
   options.timeouts.sweep = std::chrono::milliseconds(50);
@@ -97,6 +100,7 @@ void Run(const Plan& plan) {
       while (true) {
         // Read before the wait: what was sent before `finished` is then still found.
         const bool last = finished.load();
+        board->Land();
         const auto patience = std::chrono::milliseconds(last ? 500 : 20);
         auto delivery = consumer->Wait(base::SystemClock().Now() + patience);
         if (!delivery.has_value()) {
@@ -114,7 +118,7 @@ void Run(const Plan& plan) {
     });
     std::vector<std::thread> threads;
     for (int i = 1; i <= plan.producers; ++i) {
-      threads.emplace_back([&, i] { stories[i] = Produce(*consumer, *shm, board, plan, i); });
+      threads.emplace_back([&, i] { stories[i] = Produce(*consumer, *inner, board, plan, i); });
     }
     for (auto& thread : threads) thread.join();
     finished.store(true);
@@ -151,18 +155,39 @@ class RandomTest : public QObject {
 
   void Producers_WithoutFaults() {
     Plan plan{.seed = SeedFromEnvironment(), .producers = 4, .max_bytes = 3000};
-    plan.messages = LongRun() ? 250'000 : 4'000;
+    plan.messages = SmallRun() ? 200 : LongRun() ? 250'000 : 4'000;
     qInfo("ONEPIECE_SEED=%llu", (unsigned long long)plan.seed);
     Run(plan);
   }
 
+  void Producers_WithEveryKindOfFault_data() {
+    QTest::addColumn<bool>("per_producer");
+    QTest::addColumn<bool>("revokes");
+    QTest::newRow("shared") << false << false;
+    QTest::newRow("shared, revoking") << false << true;
+    QTest::newRow("of its own") << true << false;
+    QTest::newRow("of its own, revoking") << true << true;
+  }
   void Producers_WithEveryKindOfFault() {
+    QFETCH(bool, per_producer);
+    QFETCH(bool, revokes);
+    if (!revokes && !OnSharedMemory()) QSKIP("this fabric revokes");
     const std::uint64_t seed = SeedFromEnvironment();
-    const int rounds = LongRun() ? 100 : 2;
+    const int rounds = LongRun() ? 50 : 1;
     for (int round = 0; round < rounds && !QTest::currentTestFailed(); ++round) {
-      Plan plan{.seed = seed + round, .producers = 3, .messages = 1'000, .max_bytes = 8192};
-      plan.rates = {
-          .delay = 0.002, .drop = 0.002, .tear = 0.001, .die = 0.002, .break_channel = 0.002};
+      Plan plan{.seed = seed + round,
+                .producers = 3,
+                .messages = SmallRun() ? 100u : 1'000u,
+                .max_bytes = 8192,
+                .shape = per_producer ? Shape::kPerProducer : Shape::kShared,
+                .revokes = revokes};
+      plan.rates = {.delay = 0.002,
+                    .drop = 0.002,
+                    .tear = 0.001,
+                    .die = 0.002,
+                    .break_channel = 0.002,
+                    .split = 0.002,
+                    .late = 0.002};
       qInfo("ONEPIECE_SEED=%llu", (unsigned long long)plan.seed);
       Run(plan);
     }
