@@ -2,8 +2,11 @@
 // (verbs://rxe0); without one only what needs none is tested. ONEPIECE_LONG=1 makes 10^4
 // connections.
 #include <linux/capability.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <QDir>
@@ -18,6 +21,7 @@
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
 #include "cluster/fabric/verbs/verbs_fabric.h"
+#include "tests/eventually.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -63,6 +67,78 @@ class WithoutCapability {
   std::array<__user_cap_data_struct, 2> before_{};
   bool taken_ = false;
 };
+
+/// Another process and a socket to it, the control plane. Killed at the end.
+class Child {
+ public:
+  /// `body` returns the exit code; it opens a fabric of its own.
+  template <typename Body>
+  explicit Child(Body body) {
+    std::array<int, 2> ends{-1, -1};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) != 0) return;
+    pid_ = fork();
+    socket_ = ends[pid_ == 0 ? 1 : 0];
+    close(ends[pid_ == 0 ? 0 : 1]);
+    if (pid_ == 0) _exit(body(*this));
+  }
+  ~Child() {
+    if (pid_ > 0) (void)Reap(SIGKILL);
+    close(socket_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void Signal(int signal) const { kill(pid_, signal); }
+  /// Waits for its end and returns what waitpid says.
+  int Reap(int signal) {
+    int status = -1;
+    if (signal != 0) Signal(signal);
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return status;
+  }
+  void Send(const std::string& bytes) const { (void)!write(socket_, bytes.data(), bytes.size()); }
+  [[nodiscard]] std::string Receive() const {
+    std::array<char, 8192> bytes{};
+    const ssize_t size = read(socket_, bytes.data(), bytes.size());
+    return {bytes.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+};
+
+constexpr int kCutOff = 42;  // Exit code of a child whose channel broke.
+
+/// Writes other bytes again and again until its channel breaks.
+int WriteForEver(const Child& parent, const std::string& address) {
+  auto fabric = OpenVerbsFabric(address, base::SystemClock());
+  if (!fabric.ok()) return 1;
+  const auto dialer = *(*fabric)->Dial();
+  parent.Send(dialer->offer().Serialize());
+  const auto remote = RemoteRegion::Parse(parent.Receive());
+  if (!remote.ok()) return 2;
+  auto channel = dialer->Connect(*remote);
+  if (!channel.ok()) return 3;
+  std::vector<std::byte> data(100'000);
+  const std::array<std::span<const std::byte>, 1> pieces{data};
+  for (int i = 1;; ++i) {
+    std::fill(data.begin(), data.end(), static_cast<std::byte>(i));
+    const Op write = Op::Write("write", 0, pieces);
+    const auto deadline = base::SystemClock().Now() + base::Scaled(std::chrono::seconds(10));
+    if (!(*channel)->Execute({&write, 1}, deadline).ok()) return kCutOff;
+  }
+}
+
+/// Owns a region until it is killed.
+int OwnForEver(const Child& parent, const std::string& address) {
+  auto fabric = OpenVerbsFabric(address, base::SystemClock());
+  if (!fabric.ok()) return 1;
+  auto region = *(*fabric)->Register(4096, "region");
+  auto access = region->Accept(*Offer::Parse(parent.Receive()));
+  if (!access.ok()) return 2;
+  parent.Send((*access)->remote().Serialize());
+  while (true) pause();
+}
 
 }  // namespace
 
@@ -270,6 +346,55 @@ class VerbsTest : public QObject {
     for (Loopback& link : links) QVERIFY(Do(*link.channel, {Op::Notify("ring")}).ok());
     QTRY_COMPARE(doorbell->count(), seen + 3);
     links.clear();
+  }
+
+  void Revoke_EndsWhatAnotherProcessWrites_data() {
+    QTest::addColumn<bool>("dies");
+    QTest::newRow("killed") << true;
+    QTest::newRow("stopped, then continued") << false;
+  }
+  void Revoke_EndsWhatAnotherProcessWrites() {
+    QFETCH(bool, dies);
+    Child child([this](const Child& parent) { return WriteForEver(parent, address_); });
+    QVERIFY(Open(VerbsKeys::kBest));
+    auto region = *fabric_->Register(100'000, "target");
+    const auto offer = Offer::Parse(child.Receive());
+    QVERIFY(offer.ok());
+    auto access = region->Accept(*offer);
+    QVERIFY2(access.ok(), access.status().ToString().c_str());
+    child.Send((*access)->remote().Serialize());
+    const std::byte* words = region->bytes().data();
+    QVERIFY(testing::Eventually(base::Scaled(std::chrono::seconds(20)),
+                                [&] { return LoadWord(words + 99'992) != 0; }));
+    child.Signal(dies ? SIGKILL : SIGSTOP);
+    if (dies) {
+      QVERIFY(
+          testing::Eventually(std::chrono::seconds(20), [&] { return (*access)->PeerIsDead(); }));
+    }
+    QCOMPARE((*access)->PeerIsDead(), dies);
+    QVERIFY((*access)->Revoke());
+    const std::vector<std::byte> then(region->bytes().begin(), region->bytes().end());
+    if (!dies) {
+      const int status = child.Reap(SIGCONT);
+      QVERIFY(WIFEXITED(status));
+      QCOMPARE(WEXITSTATUS(status), kCutOff);
+    }
+    QVERIFY(std::equal(then.begin(), then.end(), region->bytes().begin()));
+    access->reset();
+  }
+
+  void Execute_FailsOnceTheOwnersProcessIsDead() {
+    Child child([this](const Child& parent) { return OwnForEver(parent, address_); });
+    QVERIFY(Open(VerbsKeys::kBest));
+    const auto dialer = *fabric_->Dial();
+    child.Send(dialer->offer().Serialize());
+    const auto remote = RemoteRegion::Parse(child.Receive());
+    QVERIFY(remote.ok());
+    auto channel = dialer->Connect(*remote);
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+    QVERIFY(WriteWord(**channel).ok());
+    (void)child.Reap(SIGKILL);
+    QCOMPARE(Reason(WriteWord(**channel)), std::string("CHANNEL_BROKEN"));
   }
 
   void Execute_EndsInRealTimeWhenItsClockStandsStill() {
