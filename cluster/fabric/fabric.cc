@@ -5,6 +5,9 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/shm/shm_fabric.h"
 #include "cluster/fabric/wire.h"
+#ifdef ONEPIECE_HAVE_UCX
+#include "cluster/fabric/ucx/ucx_fabric.h"
+#endif
 #ifdef ONEPIECE_HAVE_VERBS
 #include "cluster/fabric/verbs/verbs_fabric.h"
 #endif
@@ -98,6 +101,9 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(std::string_view uri, base:
                            "a fabric is written as shm://CLUSTER-ID, not " + std::string(uri));
   }
   if (scheme == "shm") return OpenShmFabric(uri.substr(colon + 3), clock);
+#ifdef ONEPIECE_HAVE_UCX
+  if (scheme == "ucx") return OpenUcxFabric(uri.substr(colon + 3), clock);
+#endif
 #ifdef ONEPIECE_HAVE_VERBS
   if (scheme == "verbs") return OpenVerbsFabric(uri.substr(colon + 3), clock);
 #endif

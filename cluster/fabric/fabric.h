@@ -217,7 +217,8 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
   /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64), "verbs://DEVICE[:PORT][/gid=N]"
-  /// (where "verbs://" takes the first active device). Deadlines are times of `clock`. Errors:
+  /// (where "verbs://" takes the first active device), "ucx://INTERFACE[,INTERFACE…]" (where
+  /// "ucx://" takes all network interfaces). Deadlines are times of `clock`. Errors:
   /// INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED (FABRIC_NOT_BUILT), and the backend's own.
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
                                                       base::Clock& clock = base::SystemClock());

@@ -93,8 +93,13 @@ class ShmTest : public QObject {
     QTest::newRow("verbs") << "verbs://no_such_device"
                            << "FABRIC_NOT_BUILT";
 #endif
+#ifdef ONEPIECE_HAVE_UCX
+    QTest::newRow("ucx") << "ucx://nosuchdevice"
+                         << "BAD_FABRIC_URI";
+#else
     QTest::newRow("ucx") << "ucx://"
                          << "FABRIC_NOT_BUILT";
+#endif
   }
   void Open_RefusesWhatItIsNot() {
     QFETCH(QString, uri);

@@ -1,0 +1,186 @@
+#include "cluster/fabric/ucx/ucx_worker.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/debug/debug.h>
+#include <ucs/debug/log_def.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::fabric {
+namespace {
+
+// The library installs handlers of these when it is loaded, also in programs that never open this
+// fabric. A crash and a hang-up are the program's business.
+const bool kSignalsAreOurs = [] {
+  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP}) {
+    ucs_debug_disable_signal(signal);
+  }
+  return true;
+}();
+
+struct Setting {
+  const char* name;
+  const char* value;
+};
+// What the backend's promises rest on; everything else may be set by UCX_* variables.
+constexpr Setting kSettings[] = {
+    {"TLS", "tcp"},                 // Never UCX's own shared memory, whose keys protect nothing.
+    {"PROTO_ENABLE", "n"},          // All operations go over one lane, one TCP stream, in order.
+    {"KEEPALIVE_INTERVAL", "inf"},  // Deadlines are ours; an idle connection shall cost nothing.
+    {"CONN_NB", "y"},               // A connect() shall not hold up everybody else.
+    {"TX_SEG_SIZE", "128k"},        // One write costs an acknowledgement for each segment.
+    {"RX_SEG_SIZE", "128k"},
+};
+
+// The library would write to standard output, which belongs to the program's user. What it calls an
+// error, a peer that went away for one, comes back as a status as well.
+ucs_log_func_rc_t LogHandler(const char* /*file*/, unsigned /*line*/, const char* /*function*/,
+                             ucs_log_level_t level, const ucs_log_component_config_t* component,
+                             const char* format, va_list arguments) {
+  if (level > component->log_level) return UCS_LOG_FUNC_RC_STOP;
+  char text[512];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  const bool fatal = level == UCS_LOG_LEVEL_FATAL;
+  spdlog::log(fatal ? spdlog::level::critical : spdlog::level::debug, "ucx: {}", text);
+  return UCS_LOG_FUNC_RC_STOP;
+}
+
+absl::Status Modify(ucp_config_t* config, const std::string& devices) {
+  for (const auto& [name, value] : kSettings) {
+    const ucs_status_t status = ucp_config_modify(config, name, value);
+    if (status != UCS_OK) return UcxError(name, status);
+  }
+  const ucs_status_t status = ucp_config_modify(config, "NET_DEVICES", devices.c_str());
+  return status == UCS_OK ? absl::OkStatus() : UcxError("NET_DEVICES", status);
+}
+
+}  // namespace
+
+absl::Status UcxError(const char* what, ucs_status_t status) {
+  const bool full = status == UCS_ERR_NO_MEMORY || status == UCS_ERR_EXCEEDS_LIMIT;
+  return base::MakeError(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
+                         full ? "UCX_EXHAUSTED" : "UCX_FAILED",
+                         std::string(what) + ": " + ucs_status_string(status));
+}
+
+absl::StatusOr<std::shared_ptr<UcxContext>> UcxContext::Open(const std::string& devices) {
+  static std::once_flag logs_are_ours;
+  std::call_once(logs_are_ours, [] { ucs_log_push_handler(LogHandler); });
+  ucp_config_t* config = nullptr;
+  ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
+  if (status != UCS_OK) return UcxError("ucp_config_read", status);
+  absl::Status modified = Modify(config, devices);
+  ucp_context_h context = nullptr;
+  if (modified.ok()) {
+    ucp_params_t params{};
+    params.field_mask =
+        UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    params.mt_workers_shared = 1;
+    params.name = "onepiece";
+    status = ucp_init(&params, config, &context);
+  }
+  ucp_config_release(config);
+  ONEPIECE_RETURN_IF_ERROR(modified);
+  if (status != UCS_OK) {
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD_FABRIC_URI",
+        "UCX cannot use the network interface " + devices + ": " + ucs_status_string(status));
+  }
+  return std::shared_ptr<UcxContext>(new UcxContext(context));
+}
+
+absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(std::shared_ptr<UcxContext> context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // A broken link's are given up with it.
+  ucp_worker_h worker = nullptr;
+  ucs_status_t status = ucp_worker_create(context->get(), &params, &worker);
+  if (status != UCS_OK) return UcxError("ucp_worker_create", status);
+  int fd = -1;
+  status = ucp_worker_get_efd(worker, &fd);
+  if (status != UCS_OK) {
+    ucp_worker_destroy(worker);
+    return UcxError("ucp_worker_get_efd", status);
+  }
+  return std::unique_ptr<UcxWorker>(new UcxWorker(std::move(context), worker, fd));
+}
+
+absl::StatusOr<std::string> UcxWorker::Address() const {
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS;
+  attributes.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY;
+  const ucs_status_t status = ucp_worker_query(worker_, &attributes);
+  if (status != UCS_OK) return UcxError("ucp_worker_query", status);
+  std::string address(reinterpret_cast<const char*>(attributes.address), attributes.address_length);
+  ucp_worker_release_address(worker_, attributes.address);
+  return address;
+}
+
+void UcxWorker::Handle(unsigned message, ucp_am_recv_callback_t handler, void* argument) {
+  ucp_am_handler_param_t params{};
+  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  params.id = message;
+  params.flags = UCP_AM_FLAG_WHOLE_MSG;
+  params.cb = handler;
+  params.arg = argument;
+  ucp_worker_set_am_recv_handler(worker_, &params);
+}
+
+void UcxWorker::Wait(base::Duration limit) {
+  if (limit <= base::Duration::zero() || !Arm()) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  const timespec relative{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
+  pollfd poll_fd{.fd = fd_, .events = POLLIN, .revents = 0};
+  ppoll(&poll_fd, 1, &relative, nullptr);
+}
+
+absl::StatusOr<std::shared_ptr<UcxMemory>> UcxMemory::Allocate(std::shared_ptr<UcxContext> context,
+                                                               std::uint64_t length_bytes) {
+  void* base = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (base == MAP_FAILED) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "NO_MEMORY",
+                           "no memory for a region of " + std::to_string(length_bytes) +
+                               " bytes: " + std::strerror(errno));
+  }
+  std::shared_ptr<UcxMemory> memory(
+      new UcxMemory(std::move(context), static_cast<std::byte*>(base), length_bytes));
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = base;
+  params.length = length_bytes;
+  const ucs_status_t status = ucp_mem_map(memory->context_->get(), &params, &memory->handle_);
+  if (status != UCS_OK) return UcxError("ucp_mem_map", status);
+  return memory;
+}
+
+UcxMemory::~UcxMemory() {
+  if (handle_ != nullptr) ucp_mem_unmap(context_->get(), handle_);
+  munmap(base_, length_bytes_);
+}
+
+absl::StatusOr<std::string> UcxMemory::RemoteKey() const {
+  void* buffer = nullptr;
+  std::size_t size = 0;
+  const ucs_status_t status = ucp_rkey_pack(context_->get(), handle_, &buffer, &size);
+  if (status != UCS_OK) return UcxError("ucp_rkey_pack", status);
+  std::string key(static_cast<const char*>(buffer), size);
+  ucp_rkey_buffer_release(buffer);
+  return key;
+}
+
+}  // namespace onepiece::fabric

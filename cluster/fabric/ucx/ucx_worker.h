@@ -1,0 +1,89 @@
+// UCX objects with C++ lifetimes. Internal to the backend.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+
+namespace onepiece::fabric {
+
+/// Why a UCX call failed. REQUIRES: status is an error.
+absl::Status UcxError(const char* what, ucs_status_t status);
+
+/// One for each fabric. Thread-safe.
+class UcxContext {
+ public:
+  /// `devices`: UCX's names of network interfaces, or "all". Errors: INVALID_ARGUMENT
+  /// (BAD_FABRIC_URI) when none of them can be used, INTERNAL.
+  static absl::StatusOr<std::shared_ptr<UcxContext>> Open(const std::string& devices);
+  ~UcxContext() { ucp_cleanup(context_); }
+  UcxContext(const UcxContext&) = delete;
+  UcxContext& operator=(const UcxContext&) = delete;
+  [[nodiscard]] ucp_context_h get() const { return context_; }
+
+ private:
+  explicit UcxContext(ucp_context_h context) : context_(context) {}
+  const ucp_context_h context_;
+};
+
+/// Sockets, endpoints and requests of one connection, and the only code that moves their bytes: a
+/// worker executes nothing unless somebody calls Progress, and nothing at all once it is destroyed.
+///
+/// Threading  One thread at a time.
+class UcxWorker {
+ public:
+  /// Errors: RESOURCE_EXHAUSTED (no descriptors or memory left), INTERNAL.
+  static absl::StatusOr<std::unique_ptr<UcxWorker>> Create(std::shared_ptr<UcxContext> context);
+  /// Closes its sockets, unread bytes and all, and lets go of every buffer. Bounded.
+  ~UcxWorker() { ucp_worker_destroy(worker_); }
+  UcxWorker(const UcxWorker&) = delete;
+  UcxWorker& operator=(const UcxWorker&) = delete;
+
+  [[nodiscard]] ucp_worker_h get() const { return worker_; }
+  /// What peers reach it by.
+  [[nodiscard]] absl::StatusOr<std::string> Address() const;
+  void Handle(unsigned message, ucp_am_recv_callback_t handler, void* argument);
+  /// True when it did something.
+  bool Progress() { return ucp_worker_progress(worker_) != 0; }
+  /// True: the next event makes fd() readable. False: progress first.
+  bool Arm() { return ucp_worker_arm(worker_) == UCS_OK; }
+  [[nodiscard]] int fd() const { return fd_; }
+  /// Sleeps until there is something to progress or `limit` of real time passes.
+  void Wait(base::Duration limit);
+
+ private:
+  UcxWorker(std::shared_ptr<UcxContext> context, ucp_worker_h worker, int fd)
+      : context_(std::move(context)), worker_(worker), fd_(fd) {}
+  const std::shared_ptr<UcxContext> context_;
+  const ucp_worker_h worker_;
+  const int fd_;
+};
+
+/// Memory of this process that UCX knows. Zeroed at first, its pages present.
+class UcxMemory {
+ public:
+  /// Errors: RESOURCE_EXHAUSTED (NO_MEMORY), INTERNAL.
+  static absl::StatusOr<std::shared_ptr<UcxMemory>> Allocate(std::shared_ptr<UcxContext> context,
+                                                             std::uint64_t length_bytes);
+  ~UcxMemory();
+  UcxMemory(const UcxMemory&) = delete;
+  UcxMemory& operator=(const UcxMemory&) = delete;
+  [[nodiscard]] std::span<std::byte> bytes() const { return {base_, length_bytes_}; }
+  [[nodiscard]] absl::StatusOr<std::string> RemoteKey() const;
+
+ private:
+  UcxMemory(std::shared_ptr<UcxContext> context, std::byte* base, std::uint64_t length_bytes)
+      : context_(std::move(context)), base_(base), length_bytes_(length_bytes) {}
+  const std::shared_ptr<UcxContext> context_;
+  std::byte* const base_;
+  const std::uint64_t length_bytes_;
+  ucp_mem_h handle_ = nullptr;
+};
+
+}  // namespace onepiece::fabric
