@@ -1,5 +1,7 @@
 #include "cluster/fabric/fault.h"
 
+#include <unistd.h>
+
 #include <thread>
 #include <vector>
 
@@ -13,6 +15,13 @@ namespace {
 
 constexpr base::Duration kLandTimeout = std::chrono::seconds(10);
 constexpr std::size_t kLinkBytes = sizeof(std::uint64_t);
+
+// SelfIdentity, asked once by each thread of each process: the system is slow to tell.
+const PeerIdentity& RealSelf() {
+  thread_local PeerIdentity self;
+  if (self.pid != getpid()) self = SelfIdentity();
+  return self;
+}
 
 absl::Status Lost(const char* why) {
   return base::MakeError(absl::StatusCode::kDeadlineExceeded, "INJECTED_FAULT", why);
@@ -213,7 +222,7 @@ class BoardRegion final : public Region {
                              "the offer names no link of the board");
     }
     Offer real = offer;
-    real.peer = SelfIdentity();
+    real.peer = RealSelf();
     real.details.resize(real.details.size() - kLinkBytes);
     ONEPIECE_ASSIGN_OR_RETURN(auto access, inner_->Accept(real));
     return std::make_unique<BoardAccess>(std::move(access), board_, link, offer.peer);
@@ -304,7 +313,7 @@ Fault RandomFaults::Before(const FaultPoint&) {
 
 PeerIdentity FaultBoard::NewProcess() {
   const std::lock_guard lock(mutex_);
-  return {.host = SelfIdentity().host, .pid = ++last_pid_, .start_time = 1};
+  return {.host = RealSelf().host, .pid = ++last_pid_, .start_time = 1};
 }
 
 void FaultBoard::Kill(const PeerIdentity& process) {

@@ -15,6 +15,12 @@ using fabric::Op;
 
 constexpr char kBackend[] = "sim";
 
+// Read once: the system is slow to tell, and nothing forks here.
+const fabric::PeerIdentity& Self() {
+  static const fabric::PeerIdentity self = fabric::SelfIdentity();
+  return self;
+}
+
 absl::Status Gone() {
   return base::MakeError(absl::StatusCode::kUnavailable, "REGION_RETIRED", "the region is gone");
 }
@@ -176,7 +182,7 @@ class ReorderingDialer final : public fabric::Dialer {
 class SimDialer final : public fabric::Dialer {
  public:
   explicit SimDialer(SimFabric& fabric)
-      : fabric_(fabric), offer_{.backend = kBackend, .peer = fabric::SelfIdentity()} {}
+      : fabric_(fabric), offer_{.backend = kBackend, .peer = Self()} {}
   const fabric::Offer& offer() const override { return offer_; }
   absl::StatusOr<std::unique_ptr<fabric::Channel>> Connect(
       const fabric::RemoteRegion& remote) override {
@@ -192,7 +198,10 @@ class SimDialer final : public fabric::Dialer {
 };
 
 std::shared_ptr<SimMemory> SimFabric::newest() const {
-  return memories_.empty() ? nullptr : memories_.rbegin()->second.lock();
+  for (auto it = memories_.rbegin(); it != memories_.rend(); ++it) {
+    if (auto memory = it->second.lock()) return memory;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<fabric::Doorbell>> SimFabric::MakeDoorbell(std::string_view) {

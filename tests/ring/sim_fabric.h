@@ -40,7 +40,7 @@ class SimFabric final : public fabric::Fabric {
  public:
   explicit SimFabric(base::Clock& clock) : clock_(clock) {}
   SimHooks hooks;
-  /// The region registered last; null when that one is gone.
+  /// The region registered last, of those that are not gone; null when there is none.
   [[nodiscard]] std::shared_ptr<SimMemory> newest() const;
 
   absl::StatusOr<std::shared_ptr<fabric::Doorbell>> MakeDoorbell(std::string_view label) override;
