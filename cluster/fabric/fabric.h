@@ -102,7 +102,8 @@ class Region {
   virtual ~Region() = default;
   [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
   /// Lets a peer in. Errors: INVALID_ARGUMENT (WRONG_FABRIC, of another backend, cluster or host;
-  /// MALFORMED_OFFER), RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE), INTERNAL.
+  /// MALFORMED_OFFER), RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE, PEER_UNREACHABLE),
+  /// INTERNAL.
   virtual absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) = 0;
 };
 

@@ -329,6 +329,18 @@ class VerbsTest : public QObject {
     QCOMPARE(Reason(region_->Accept(offer).status()), std::string("MALFORMED_OFFER"));
   }
 
+  void Accept_NamesAPeerThatCannotBeReached() {
+    // In the details: a word, the address (a word and 16 bytes, the last four of IPv4).
+    constexpr std::size_t kIpv4At = 8 + 8 + 12;
+    QVERIFY(Open(VerbsKeys::kBest));
+    Offer offer = (*fabric_->Dial())->offer();
+    offer.details.replace(kIpv4At, 4, "\xcb\x00\x71\x01", 4);  // 203.0.113.1, nobody's.
+    const auto access = region_->Accept(offer);
+    if (access.ok()) QSKIP("this network has a way to everywhere");
+    QCOMPARE(Reason(access.status()), std::string("PEER_UNREACHABLE"));
+    QVERIFY(base::Message(access.status()).find(" to ::ffff:203.0.113.1: ") != std::string::npos);
+  }
+
   void Doorbell_ServesRegionsOfBothKindsOfKeys_data() { BothKeys(); }
   void Doorbell_ServesRegionsOfBothKindsOfKeys() {
     QFETCH(bool, windows);

@@ -213,11 +213,16 @@ absl::Status QueuePair::Connect(const Endpoint& remote, int access) {
   attributes.max_dest_rd_atomic = std::min(own.reads_in, remote.reads_out);
   attributes.min_rnr_timer = kNotReadyTimer;
   attributes.ah_attr = PathTo(*device_, remote);
-  ONEPIECE_RETURN_IF_ERROR(Modify(attributes,
-                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                      IBV_QP_MIN_RNR_TIMER,
-                                  "no way to the peer (RTR)"));
+  const int error =
+      ibv_modify_qp(pair_.get(), &attributes,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0) {
+    // On Ethernet the kernel has just looked for the peer's hardware address.
+    return base::MakeError(absl::StatusCode::kUnavailable, "PEER_UNREACHABLE",
+                           "no way from " + GidText(own.gid) + " to " + GidText(remote.gid) + ": " +
+                               std::strerror(error));
+  }
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = psn_;
   attributes.timeout = ResendExponent();

@@ -83,7 +83,8 @@ class QueuePair {
   [[nodiscard]] Endpoint local() const;
   [[nodiscard]] const ibv_qp_cap& abilities() const { return abilities_; }
   /// Makes the connection; `access` are the IBV_ACCESS_REMOTE_ flags of the other end. At most
-  /// once. Errors: INVALID_ARGUMENT (WRONG_FABRIC), INTERNAL (VERBS_FAILED).
+  /// once. Errors: INVALID_ARGUMENT (WRONG_FABRIC), UNAVAILABLE (PEER_UNREACHABLE), INTERNAL
+  /// (VERBS_FAILED).
   absl::Status Connect(const Endpoint& remote, int access);
   /// Posts a list with one call. Errors: INTERNAL (VERBS_FAILED).
   absl::Status Post(ibv_send_wr* first);
