@@ -8,10 +8,12 @@
 #define COUNT0 1
 #endif
 #define START_SEQ 3
+#ifndef START_OFF
 #define START_OFF 3 /* message 1 (two cells) needs a PAD, the others do not */
+#endif
 
 #include "ring.inc"
-#define CAN_FENCE(o) (fenced[o] || cut[o] || FIRST_ATTEMPT(o))
+#define CAN_FENCE(o) (fenced[o] || cut[o] || (FIRST_ATTEMPT(o) && MAY_FAIL(o)))
 #define MAY_SUSPECT(o) false
 #include "producer.inc"
 #include "consumer.inc"
