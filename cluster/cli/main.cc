@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
   cli::AddClusterVerbs(app, context);
+  cli::AddRingVerbs(app, context);
   cli::AddSubmitVerb(app, context);
   cli::AddJobVerbs(app, context);
   cli::AddGenerateVerb(app, context);

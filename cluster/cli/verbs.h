@@ -10,6 +10,8 @@ namespace onepiece::cli {
 
 /// up, down, status, and the hidden supervisor.
 void AddClusterVerbs(CLI::App& app, Context& context);
+/// rings.
+void AddRingVerbs(CLI::App& app, Context& context);
 /// submit.
 void AddSubmitVerb(CLI::App& app, Context& context);
 /// get, jobs, watch, cancel, delete.

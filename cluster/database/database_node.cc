@@ -37,11 +37,7 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
     options.store.tombstone_ttl = std::chrono::seconds(config.tombstone_ttl_s());
   options.store.holder_grace = base::Scaled(options.store.holder_grace);
   options.inbox.label = "database";
-  if (config.ring().capacity_bytes() > 0) {
-    options.inbox.capacity_bytes = static_cast<std::uint64_t>(config.ring().capacity_bytes());
-  }
-  if (config.ring().slots() > 0)
-    options.inbox.slots = static_cast<std::uint32_t>(config.ring().slots());
+  node::ApplyRingConfig(config.ring(), options.inbox);
   return options;
 }
 

@@ -16,6 +16,8 @@ namespace onepiece::fabric {
 namespace {
 
 constexpr std::uint64_t kRegionMagic = 0x314e4f4947455250;  // "PREGION1"
+// Of offers, regions and what backends do with them.
+constexpr std::uint64_t kProtocolVersion = 1;
 constexpr std::size_t kMaxBackendBytes = 16;
 constexpr std::uint64_t kOfferMagic = 0x3152454646'4f504f;  // "OPOFFER1"
 constexpr std::size_t kMaxAddressBytes = 255;
@@ -58,6 +60,7 @@ absl::StatusOr<RemoteRegion> RemoteRegion::Parse(std::string_view bytes) {
 std::string Offer::Serialize() const {
   std::string out;
   AppendU64(out, kOfferMagic);
+  AppendU64(out, kProtocolVersion);
   AppendText(out, backend);
   AppendU64(out, peer.host);
   AppendU64(out, static_cast<std::uint64_t>(peer.pid));
@@ -70,6 +73,13 @@ absl::StatusOr<Offer> Offer::Parse(std::string_view bytes) {
   WireReader reader(bytes);
   Offer offer;
   const std::uint64_t magic = reader.U64();
+  const std::uint64_t version = reader.U64();
+  if (reader.ok() && magic == kOfferMagic && version != kProtocolVersion) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "PROTOCOL_VERSION",
+                           "the peer speaks version " + std::to_string(version) +
+                               " of the fabric protocol, this process version " +
+                               std::to_string(kProtocolVersion));
+  }
   offer.backend = reader.Text(kMaxBackendBytes);
   offer.peer.host = reader.U64();
   const std::uint64_t pid = reader.U64();

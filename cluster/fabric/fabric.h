@@ -54,7 +54,8 @@ struct Offer {
   std::string details;  ///< The backend's own, at most 4096 bytes.
 
   [[nodiscard]] std::string Serialize() const;
-  /// Errors: INVALID_ARGUMENT with reason MALFORMED_OFFER.
+  /// Errors: INVALID_ARGUMENT with reason MALFORMED_OFFER or, from a peer of another version,
+  /// PROTOCOL_VERSION.
   static absl::StatusOr<Offer> Parse(std::string_view bytes);
   friend bool operator==(const Offer&, const Offer&) = default;
 };

@@ -1,5 +1,6 @@
 #include "cluster/node/inbox.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -7,11 +8,13 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "cluster/node/block_pool.h"
+#include "cluster/node/ring_health.h"
 #include "cluster/node/scrape.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/recovery.h"
 #include "cluster/rpc/status.h"
 #include "cluster/telemetry/metrics.h"
+#include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/ring.grpc.pb.h"
 #include "spdlog/spdlog.h"
 
@@ -20,6 +23,8 @@ namespace {
 
 // A producer that sends nonsense sends much of it.
 constexpr base::Duration kLogInterval = std::chrono::seconds(5);
+// Of a producer's name in the ring's health.
+constexpr std::size_t kMaxNameBytes = 128;
 
 absl::Status Closed() {
   return base::MakeError(absl::StatusCode::kCancelled, "INBOX_CLOSED", "the inbox is closed");
@@ -33,7 +38,9 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
         pool_(std::make_shared<BlockPool>(options_.capacity_bytes)),
         consumer_(std::move(consumer)),
         recovery_(*consumer_, clock),
-        scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
+        scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {
+          ExportRing(consumer_->health(), malformed_, metrics);
+        }) {}
 
   grpc::Service* service() override { return this; }
   absl::StatusOr<Received> Receive(base::MonotonicTime deadline) override;
@@ -43,10 +50,13 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
  private:
   grpc::Status OpenRing(grpc::ServerContext* context, const v1::OpenRingRequest* request,
                         v1::OpenRingResponse* response) override;
+  grpc::Status CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
+                         google::protobuf::Empty* response) override;
+  grpc::Status GetRingHealth(grpc::ServerContext* context, const v1::GetRingHealthRequest* request,
+                             v1::RingHealth* response) override;
   absl::Status Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
   void NoteMalformed(const absl::Status& status);
-  void Export(telemetry::Metrics& metrics) const;
 
   const InboxOptions options_;
   base::Clock& clock_;
@@ -108,52 +118,25 @@ void RingInbox::Close() {
 
 RingStats RingInbox::stats() const {
   const ring::Consumer::Fill fill = consumer_->fill();
-  return {.slots = options_.slots,
+  return {.slots = std::max<std::uint64_t>(fill.slots, options_.slots),
           .slots_used = fill.messages,
-          .capacity_bytes = options_.capacity_bytes,
+          .capacity_bytes = std::max(fill.capacity_bytes, options_.capacity_bytes),
           .bytes_used = fill.bytes,
           .malformed = malformed_,
           .ring = consumer_->counters()};
 }
 
-void RingInbox::Export(telemetry::Metrics& metrics) const {
-  const RingStats now = stats();
-  metrics.Gauge("onepiece_ring_slots", "Messages that the ring holds at most")
-      .Set(static_cast<double>(now.slots));
-  metrics.Gauge("onepiece_ring_used_slots", "Messages in the ring")
-      .Set(static_cast<double>(now.slots_used));
-  metrics.Gauge("onepiece_ring_capacity_bytes", "Payload that the ring holds at most")
-      .Set(static_cast<double>(now.capacity_bytes));
-  metrics.Gauge("onepiece_ring_used_bytes", "Payload in the ring")
-      .Set(static_cast<double>(now.bytes_used));
-  const auto count = [&](const char* name, const char* help, std::uint64_t total) {
-    telemetry::RaiseTo(metrics.Counter(name, help), static_cast<double>(total));
-  };
-  const ring::ConsumerCounters& ring = now.ring;
-  count("onepiece_ring_received_messages_total", "Messages taken out of the ring", ring.delivered);
-  count("onepiece_ring_received_bytes_total", "Payload taken out of the ring",
-        ring.delivered_bytes);
-  count("onepiece_ring_sleeps_total", "Times that the receiver went to sleep", ring.sleeps);
-  const auto drop = [&](const char* reason, std::uint64_t total) {
-    telemetry::RaiseTo(metrics.Counter("onepiece_ring_dropped_messages_total",
-                                       "Messages dropped, by reason", {{"reason", reason}}),
-                       static_cast<double>(total));
-  };
-  drop("duplicate", ring.duplicates);
-  drop("bad_payload", ring.bad_payload);
-  drop("bad_owner", ring.bad_owner);
-  drop("bad_generation", ring.bad_generation);
-  drop("malformed", now.malformed);
-  const auto repair = [&](const char* kind, std::uint64_t total) {
-    telemetry::RaiseTo(metrics.Counter("onepiece_ring_recoveries_total",
-                                       "Repairs of the ring, by kind", {{"kind", kind}}),
-                       static_cast<double>(total));
-  };
-  repair("lock_broken", ring.locks_broken);
-  repair("tail_repaired", ring.tails_repaired);
-  repair("hole_skipped", ring.holes_skipped);
-  repair("owner_fenced", ring.owners_fenced);
-  repair("moved", ring.moves);
+grpc::Status RingInbox::CloseRing(grpc::ServerContext* /*context*/,
+                                  const v1::CloseRingRequest* request,
+                                  google::protobuf::Empty* /*response*/) {
+  return rpc::ToGrpc(consumer_->Dismiss(request->producer_id(), request->incarnation()));
+}
+
+grpc::Status RingInbox::GetRingHealth(grpc::ServerContext* /*context*/,
+                                      const v1::GetRingHealthRequest* /*request*/,
+                                      v1::RingHealth* response) {
+  *response = ToProto(consumer_->health(), options_.label, clock_.Now());
+  return grpc::Status::OK;
 }
 
 grpc::Status RingInbox::OpenRing(grpc::ServerContext* /*context*/,
@@ -178,7 +161,8 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
   ONEPIECE_ASSIGN_OR_RETURN(fabric::Offer offer, fabric::Offer::Parse(request.offer()));
   const ring::ProducerIdentity identity{.producer_id = request.producer_id(),
                                         .incarnation = request.incarnation(),
-                                        .offer = std::move(offer)};
+                                        .offer = std::move(offer),
+                                        .name = request.node_id().substr(0, kMaxNameBytes)};
   ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Admit(identity));
   response->set_grant(grant.Serialize());
   spdlog::debug("inbox: producer admitted node={} pid={} owner={}", request.node_id(),
@@ -188,13 +172,29 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
 
 }  // namespace
 
+void ApplyRingConfig(const v1::RingConfig& config, InboxOptions& options) {
+  options.shape = config.shape() == v1::RING_SHAPE_PER_PRODUCER ? ring::Shape::kPerProducer
+                                                                : ring::Shape::kShared;
+  options.capacity_bytes = static_cast<std::uint64_t>(config.capacity_bytes());
+  options.slots = static_cast<std::uint32_t>(config.slots());
+  options.max_producers = static_cast<std::uint32_t>(config.max_producers());
+}
+
 absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, InboxOptions options,
                                                    base::Clock& clock) {
   ONEPIECE_CHECK(options.incarnation != nullptr);
   ring::ConsumerOptions ring_options;
+  const bool shared = options.shape == ring::Shape::kShared;
+  if (options.capacity_bytes == 0)
+    options.capacity_bytes = std::uint64_t{shared ? 128u : 16u} << 20;
+  if (options.slots == 0) options.slots = shared ? 1024 : 128;
+  if (options.max_producers == 0) options.max_producers = shared ? 256 : 32;
   ring_options.label = options.label;
+  ring_options.shape = options.shape;
   ring_options.capacity_bytes = options.capacity_bytes;
   ring_options.slots = options.slots;
+  ring_options.max_owners = options.max_producers;
+  ring_options.dedup_producers = std::max(ring_options.dedup_producers, options.max_producers);
   ring_options.timeouts = options.timeouts;
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ring::Consumer> consumer,
                             ring::Consumer::Create(fabric, ring_options, clock));

@@ -21,18 +21,28 @@ namespace onepiece::telemetry {
 class Metrics;
 }  // namespace onepiece::telemetry
 
+namespace onepiece::v1 {
+class RingConfig;
+}  // namespace onepiece::v1
+
 namespace onepiece::node {
 
 struct InboxOptions {
   std::string label = "inbox";  ///< Part of the shared memory's name: letters, digits, '-', '_'.
-  std::uint64_t capacity_bytes = std::uint64_t{128} << 20;
-  std::uint32_t slots = 1024;
+  // As in v1::RingConfig; 0: its defaults.
+  ring::Shape shape = ring::Shape::kShared;
+  std::uint64_t capacity_bytes = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t max_producers = 0;
   /// This node's incarnation now (NodeAgent::incarnation): a producer that means another one is
   /// refused.
   std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
+
+/// Sets what a configuration says of the ring. Numbers out of bounds are Open's to refuse.
+void ApplyRingConfig(const v1::RingConfig& config, InboxOptions& options);
 
 /// A message that arrived. `message`'s artifacts keep its memory alive, nothing else does.
 struct Received {
@@ -64,7 +74,8 @@ struct RingStats {
 /// Threading  Thread-safe; Receive is meant for one thread (others wait their turn).
 class Inbox {
  public:
-  /// Errors: those of ring creation (RESOURCE_EXHAUSTED: no shared memory).
+  /// Errors: those of ring creation (RESOURCE_EXHAUSTED: no shared memory; INVALID_ARGUMENT:
+  /// BAD_RING_OPTIONS).
   static absl::StatusOr<std::unique_ptr<Inbox>> Open(fabric::Fabric& fabric, InboxOptions options,
                                                      base::Clock& clock = base::SystemClock());
   virtual ~Inbox() = default;

@@ -24,14 +24,60 @@ namespace {
 // A ring's lock is held for microseconds; longer means that its holder died, which its consumer
 // needs a moment to find out. Meanwhile another candidate may do.
 constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
+// Of a CloseRing call, which only tidies up; scaled.
+constexpr base::Duration kGoodbyeTimeout = std::chrono::milliseconds(500);
 
 enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 
+/// Good-byes that are under way. Thread-safe.
+struct Goodbyes {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  int pending = 0;  // Guarded by mutex.
+};
+
+/// One CloseRing call that nobody waits for: it owns what it needs, and ends by its timeout.
+struct Goodbye {
+  std::unique_ptr<v1::RingService::Stub> stub;
+  grpc::ClientContext context;
+  v1::CloseRingRequest request;
+  google::protobuf::Empty response;
+
+  static void Say(std::unique_ptr<v1::RingService::Stub> stub, std::uint64_t producer_id,
+                  std::uint64_t incarnation, const std::shared_ptr<Goodbyes>& all) {
+    auto call = std::make_shared<Goodbye>();
+    call->stub = std::move(stub);
+    call->request.set_producer_id(producer_id);
+    call->request.set_incarnation(incarnation);
+    rpc::SetTimeout(call->context, kGoodbyeTimeout);
+    {
+      const std::scoped_lock lock(all->mutex);
+      ++all->pending;
+    }
+    // Whatever the answer: a consumer that is gone needs no good-bye.
+    call->stub->async()->CloseRing(&call->context, &call->request, &call->response,
+                                   [call, all](const grpc::Status&) {
+                                     const std::scoped_lock lock(all->mutex);
+                                     --all->pending;
+                                     all->changed.notify_all();
+                                   });
+  }
+};
+
 /// Our side of one consumer incarnation's ring.
 struct Link {
-  explicit Link(v1::Endpoint consumer) : endpoint(std::move(consumer)) {}
+  Link(v1::Endpoint consumer, std::shared_ptr<Goodbyes> all)
+      : endpoint(std::move(consumer)), goodbyes(std::move(all)) {}
+  /// The consumer need not keep a place for a producer that is no more.
+  ~Link() {
+    producer.reset();
+    if (admitted != 0) Goodbye::Say(std::move(stub), producer_id, admitted, goodbyes);
+  }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   const v1::Endpoint endpoint;
+  const std::shared_ptr<Goodbyes> goodbyes;
   /// Of this link alone: being admitted again fences the producer admitted before under the same
   /// id, and another link to the same ring may have a send under way.
   const std::uint64_t producer_id = base::RandomU64();
@@ -39,9 +85,12 @@ struct Link {
   // Guarded by mutex.
   std::unique_ptr<v1::RingService::Stub> stub;
   std::unique_ptr<ring::Producer> producer;
+  std::uint64_t admitted = 0;  // Incarnation of the last admission; 0: none.
   Backoff open_backoff{std::chrono::milliseconds(20), std::chrono::seconds(1)};
   base::MonotonicTime next_open{};
-  fabric::ChannelCounters seen;  // What the sums contain already.
+  // What the sums contain already.
+  fabric::ChannelCounters seen;
+  ring::ProducerCounters seen_sends;
 };
 
 class RingOutbox final : public Outbox {
@@ -52,6 +101,7 @@ class RingOutbox final : public Outbox {
         clock_(clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
 
+  ~RingOutbox() override;
   absl::StatusOr<Delivered> Deliver(const message::Message& message, const Target& target,
                                     base::MonotonicTime deadline) override;
   void Close() override;
@@ -93,7 +143,8 @@ class RingOutbox final : public Outbox {
   std::atomic<std::uint64_t> next_message_id_{1};
   std::atomic<std::uint64_t> next_start_{0};
   std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
-      operations_{0}, round_trips_{0};
+      operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
+  const std::shared_ptr<Goodbyes> goodbyes_ = std::make_shared<Goodbyes>();
 
   std::mutex mutex_;
   std::condition_variable_any closed_changed_;
@@ -104,6 +155,14 @@ class RingOutbox final : public Outbox {
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_;
   ScrapeHook scrape_;  // Last: it stops before what it looks at goes.
 };
+
+RingOutbox::~RingOutbox() {
+  links_.clear();
+  // The process may end now, and the calls with it; a consumer that answers does so at once.
+  std::unique_lock lock(goodbyes_->mutex);
+  clock_.WaitUntil(goodbyes_->changed, lock, {}, clock_.Now() + base::Scaled(kGoodbyeTimeout),
+                   [this] { return goodbyes_->pending == 0; });
+}
 
 absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message, const Target& target,
                                               base::MonotonicTime deadline) {
@@ -248,6 +307,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
         rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
     ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant,
                               ring::ProducerGrant::Parse(response.grant()));
+    link.admitted = request.incarnation();
     ONEPIECE_ASSIGN_OR_RETURN(link.producer, ring::Producer::Connect(*dialer, grant, {}, clock_));
     return absl::OkStatus();
   };
@@ -259,6 +319,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   ++opened_;
   link.open_backoff.Reset();
   link.seen = {};
+  link.seen_sends = {};
   return absl::OkStatus();
 }
 
@@ -267,6 +328,10 @@ void RingOutbox::CountRoundTrips(Link& link) {
   operations_ += now.operations - link.seen.operations;
   round_trips_ += now.chains - link.seen.chains;
   link.seen = now;
+  const ring::ProducerCounters& sends = link.producer->counters();
+  lock_retries_ += sends.lock_retries - link.seen_sends.lock_retries;
+  doorbells_ += sends.notifies - link.seen_sends.notifies;
+  link.seen_sends = sends;
 }
 
 std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
@@ -280,7 +345,7 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
     });
   }
   std::shared_ptr<Link>& link = links_[{endpoint.node_id(), endpoint.incarnation()}];
-  if (link == nullptr) link = std::make_shared<Link>(endpoint);
+  if (link == nullptr) link = std::make_shared<Link>(endpoint, goodbyes_);
   return link;
 }
 
@@ -343,6 +408,9 @@ void RingOutbox::Export(telemetry::Metrics& metrics) const {
   count("onepiece_send_unknown_total", "Attempts whose outcome a resend had to find out",
         now.unknown);
   count("onepiece_rings_opened_total", "Rings opened, again or for the first time", now.opened);
+  count("onepiece_send_lock_retries_total", "Times that another producer had a ring's lock",
+        now.lock_retries);
+  count("onepiece_send_doorbells_total", "Times that a sleeping consumer was woken", now.doorbells);
   count("onepiece_fabric_operations_total", "One-sided operations of all sends", now.operations);
   count("onepiece_fabric_round_trips_total", "Round trips of all sends", now.round_trips);
 }
@@ -360,7 +428,9 @@ OutboxCounters RingOutbox::counters() const {
           .unknown = unknown_,
           .opened = opened_,
           .operations = operations_,
-          .round_trips = round_trips_};
+          .round_trips = round_trips_,
+          .lock_retries = lock_retries_,
+          .doorbells = doorbells_};
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ struct OutboxCounters {
   std::uint64_t opened = 0;      ///< Rings opened, again or for the first time.
   std::uint64_t operations = 0;  ///< One-sided operations, and the round trips that they took.
   std::uint64_t round_trips = 0;
+  std::uint64_t lock_retries = 0;  ///< Tries that found another producer at work.
+  std::uint64_t doorbells = 0;     ///< Consumers woken.
 };
 
 /// Where a message may go. `candidates` is asked again at every round of attempts, with the newest

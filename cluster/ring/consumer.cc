@@ -56,10 +56,11 @@ absl::StatusOr<std::unique_ptr<Consumer>> Consumer::Create(fabric::Fabric& fabri
   if (!layout.Valid() || options.max_owners == 0 || options.max_owners > 4096 ||
       options.dedup_window == 0 || options.dedup_producers < options.max_owners ||
       options.timeouts.fill_floor_bytes_per_second == 0 || options.timeouts.scale <= 0) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RING_OPTIONS",
-                           "ring options out of bounds: capacity " +
-                               std::to_string(options.capacity_bytes) + ", slots " +
-                               std::to_string(options.slots));
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD_RING_OPTIONS",
+        "ring options out of bounds: capacity_bytes " + std::to_string(options.capacity_bytes) +
+            " (a multiple of 64, 4096 to 2^40), slots " + std::to_string(options.slots) +
+            " (4 to 65536), max_producers " + std::to_string(options.max_owners) + " (1 to 4096)");
   }
   ONEPIECE_ASSIGN_OR_RETURN(auto doorbell, fabric.MakeDoorbell(options.label));
   auto core =

@@ -44,10 +44,7 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfi
   std::unique_ptr<Instance> instance(new Instance(config, fabric, metrics, spans, clock));
   node::InboxOptions options;
   options.label = config.node().node_id();
-  if (config.ring().capacity_bytes() > 0) {
-    options.capacity_bytes = static_cast<std::uint64_t>(config.ring().capacity_bytes());
-  }
-  if (config.ring().slots() > 0) options.slots = static_cast<std::uint32_t>(config.ring().slots());
+  node::ApplyRingConfig(config.ring(), options);
   options.incarnation = [raw = instance.get()] {
     return raw->joined_ ? raw->agent_->incarnation() : 0;
   };

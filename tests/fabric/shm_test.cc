@@ -214,6 +214,9 @@ class ShmTest : public QObject {
       QCOMPARE(Reason(Offer::Parse(bytes.substr(0, size)).status()),
                std::string("MALFORMED_OFFER"));
     }
+    std::string other = bytes;
+    other[8] = static_cast<char>(other[8] + 1);
+    QCOMPARE(Reason(Offer::Parse(other).status()), std::string("PROTOCOL_VERSION"));
   }
 
   void Accept_RefusesOffersOfOtherHostsAndBackends() {

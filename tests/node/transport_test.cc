@@ -50,9 +50,11 @@ message::Message MakeMessage(std::size_t bytes, const std::string& stage = "diff
 /// A node that receives.
 struct Receiver {
   Receiver(fabric::Fabric& fabric, const std::string& node_id, std::uint64_t incarnation = 1,
-           std::uint32_t slots = 64, telemetry::Metrics* metrics = nullptr)
+           std::uint32_t slots = 64, telemetry::Metrics* metrics = nullptr,
+           ring::Shape shape = ring::Shape::kShared)
       : server({.listen = "127.0.0.1:0"}) {
     auto opened = Inbox::Open(fabric, {.label = node_id,
+                                       .shape = shape,
                                        .capacity_bytes = 32 << 20,
                                        .slots = slots,
                                        .incarnation = [incarnation] { return incarnation; },
@@ -318,12 +320,70 @@ class TransportTest : public QObject {
     QCOMPARE(outbox_->counters().opened, std::uint64_t{2});
   }
 
+  // Counted by the fabric: round trips of one send to a consumer that does not sleep.
+  void Deliver_TakesTheRoundTripsOfTheShape_data() {
+    QTest::addColumn<bool>("shared");
+    QTest::addColumn<int>("round_trips");
+    QTest::newRow("shared") << true << 2;
+    QTest::newRow("per producer") << false << 1;
+  }
+  void Deliver_TakesTheRoundTripsOfTheShape() {
+    QFETCH(bool, shared);
+    QFETCH(int, round_trips);
+    Receiver a(*fabric_, "i1", 1, 64, nullptr,
+               shared ? ring::Shape::kShared : ring::Shape::kPerProducer);
+    cluster_->Set({a.endpoint});
+    constexpr int kMessages = 5;
+    for (int i = 0; i < kMessages; ++i) {
+      QVERIFY(outbox_->Deliver(MakeMessage(100), kDiffuse, In(seconds(10))).ok());
+    }
+    for (int i = 0; i < kMessages; ++i) QVERIFY(a.inbox->Receive(In(seconds(10))).ok());
+    const OutboxCounters counters = outbox_->counters();
+    QCOMPARE(counters.round_trips, std::uint64_t(kMessages * round_trips));
+    QCOMPARE(counters.lock_retries, std::uint64_t{0});
+    QCOMPARE(counters.doorbells, std::uint64_t{0});
+  }
+
+  void RingHealth_SaysWhoIsConnectedUntilTheyLeave() {
+    Receiver a(*fabric_, "i1");
+    cluster_->Set({a.endpoint});
+    QVERIFY(outbox_->Deliver(MakeMessage(100), kDiffuse, In(seconds(10))).ok());
+    const auto stub = v1::RingService::NewStub(rpc::MakeChannel(a.endpoint.address()));
+    const auto ask = [&] {
+      return rpc::Call(*stub, &v1::RingService::Stub::GetRingHealth, v1::GetRingHealthRequest(),
+                       seconds(5));
+    };
+    auto health = ask();
+    QVERIFY2(health.ok(), base::Message(health.status()).c_str());
+    QCOMPARE(health->label(), std::string("i1"));
+    QCOMPARE(health->shape(), v1::RING_SHAPE_SHARED);
+    QCOMPARE(health->used_slots(), std::uint64_t{1});
+    QCOMPARE(health->producers_size(), 1);
+    QVERIFY(health->producers(0).connected());
+    QCOMPARE(health->producers(0).node_id(), std::string("sender"));
+    QCOMPARE(health->producers(0).pid(), getpid());
+    QVERIFY(a.inbox->Receive(In(seconds(10))).ok());
+    outbox_.reset();  // Says good-bye.
+    health = ask();
+    QVERIFY(health.ok());
+    QVERIFY(!health->producers(0).connected());
+    QCOMPARE(health->producers(0).delivered(), std::uint64_t{1});
+    v1::CloseRingRequest again;
+    again.set_producer_id(health->producers(0).producer_id());
+    again.set_incarnation(health->producers(0).incarnation());
+    const auto closed = rpc::Call(*stub, &v1::RingService::Stub::CloseRing, again, seconds(5));
+    QCOMPARE(base::GetReason(closed.status()).reason, std::string("UNKNOWN_PRODUCER"));
+  }
+
   void Deliver_TooLarge_IsRefused() {
     Receiver a(*fabric_, "i1");
     cluster_->Set({a.endpoint});
     const auto delivered = outbox_->Deliver(MakeMessage(17 << 20), kDiffuse, In(seconds(10)));
     QVERIFY(absl::IsInvalidArgument(delivered.status()));
     QCOMPARE(base::GetReason(delivered.status()).reason, std::string("MESSAGE_TOO_LARGE"));
+    const std::string message = base::Message(delivered.status());
+    QVERIFY2(message.find("16777216") != std::string::npos, message.c_str());
+    QVERIFY2(message.find("ring.capacity_bytes") != std::string::npos, message.c_str());
   }
 
   void Receive_MalformedMessage_IsCountedAndSkipped() {
