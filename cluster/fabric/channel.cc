@@ -62,7 +62,7 @@ std::uint64_t Op::size_bytes() const {
   return 0;
 }
 
-absl::Status Channel::CheckBounds(std::span<const Op> chain) const {
+absl::Status Channel::CheckBounds(std::span<const Op> chain, Traffic& traffic) const {
   for (const Op& op : chain) {
     const std::uint64_t size = op.size_bytes();
     const bool bytes =
@@ -77,32 +77,38 @@ absl::Status Channel::CheckBounds(std::span<const Op> chain) const {
                                  " bytes does not fit a region of " +
                                  std::to_string(length_bytes_));
     }
+    const bool reads = op.kind == Op::Kind::kRead || op.kind == Op::Kind::kReadWords;
+    (reads ? traffic.bytes_read : traffic.bytes_written) += size;
   }
   return absl::OkStatus();
 }
 
+namespace {
+
+// One thread counts, others only look: no read-modify-write is needed.
+void Count(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
+  counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
+}  // namespace
+
 absl::Status Channel::Execute(std::span<const Op> chain, base::MonotonicTime deadline) {
-  ONEPIECE_RETURN_IF_ERROR(CheckBounds(chain));
+  Traffic traffic;
+  ONEPIECE_RETURN_IF_ERROR(CheckBounds(chain, traffic));
   if (broken()) {
     return base::MakeError(absl::StatusCode::kUnavailable, "CHANNEL_BROKEN",
                            "the channel broke earlier");
   }
-  const absl::Status status = Run(chain, deadline);
-  chains_.fetch_add(1, std::memory_order_relaxed);
+  absl::Status status = Run(chain, deadline);
+  Count(chains_, 1);
   if (!status.ok()) {
     Break();
-    failures_.fetch_add(1, std::memory_order_relaxed);
+    Count(failures_, 1);
     return status;
   }
-  std::uint64_t written = 0;
-  std::uint64_t read = 0;
-  for (const Op& op : chain) {
-    const bool reads = op.kind == Op::Kind::kRead || op.kind == Op::Kind::kReadWords;
-    (reads ? read : written) += op.size_bytes();
-  }
-  operations_.fetch_add(chain.size(), std::memory_order_relaxed);
-  bytes_written_.fetch_add(written, std::memory_order_relaxed);
-  bytes_read_.fetch_add(read, std::memory_order_relaxed);
+  Count(operations_, chain.size());
+  Count(bytes_written_, traffic.bytes_written);
+  Count(bytes_read_, traffic.bytes_read);
   return status;
 }
 

@@ -113,7 +113,8 @@ class Region {
 struct Op {
   enum class Kind : std::uint8_t {
     kWrite,           ///< Payload: the pieces, one after the other.
-    kWriteWords,      ///< Control words that the peer may be reading; in address order.
+    kWriteWords,      ///< Control words that the peer may be reading; in address order, the last
+                      ///< one visible last.
     kRead,            ///< Payload that nobody is writing.
     kReadWords,       ///< Control words that somebody may be writing.
     kCompareAndSwap,  ///< On an aligned word: `value` if it was `compare`; `*old_value` is what was
@@ -189,7 +190,11 @@ class Channel {
   virtual absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) = 0;
 
  private:
-  absl::Status CheckBounds(std::span<const Op> chain) const;
+  struct Traffic {
+    std::uint64_t bytes_written = 0;
+    std::uint64_t bytes_read = 0;
+  };
+  absl::Status CheckBounds(std::span<const Op> chain, Traffic& traffic) const;
 
   const std::uint64_t length_bytes_;
   std::atomic<bool> broken_{false};
@@ -248,14 +253,30 @@ absl::StatusOr<Loopback> ConnectLoopback(Fabric& fabric, Region& region);
 /// Removes the shared memory segments of `cluster_id` whose owners are dead, and returns how many.
 absl::StatusOr<int> UnlinkStale(std::string_view cluster_id);
 
-/// Sequentially consistent access to a word that other processes access too. REQUIRES: 8-byte
-/// aligned.
+/// Access to words that other processes access too. REQUIRES: 8-byte aligned.
+///
+/// A line of words is written with its check in the last word: StoreWords stores that one last and
+/// sequentially consistent, LoadWords loads it first. So whoever sees the check sees every word
+/// that was stored before it, and of two processes that each store a line and then load the
+/// other's, at least one sees the other's.
 inline std::uint64_t LoadWord(const std::byte* at) {
   auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
   return std::atomic_ref<std::uint64_t>(*word).load();
 }
-inline void StoreWord(std::byte* at, std::uint64_t value) {
-  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value);
+inline void StoreWord(std::byte* at, std::uint64_t value,
+                      std::memory_order order = std::memory_order_seq_cst) {
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value, order);
+}
+inline void LoadWords(const std::byte* at, std::span<std::uint64_t> into) {
+  for (std::size_t i = into.size(); i-- > 0;) into[i] = LoadWord(at + 8 * i);
+}
+/// `last` is release where a sequentially consistent operation of this thread follows at once.
+inline void StoreWords(std::byte* at, std::span<const std::uint64_t> words,
+                       std::memory_order last = std::memory_order_seq_cst) {
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    StoreWord(at + 8 * i, words[i], std::memory_order_release);
+  }
+  if (!words.empty()) StoreWord(at + 8 * (words.size() - 1), words.back(), last);
 }
 
 }  // namespace onepiece::fabric

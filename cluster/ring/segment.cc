@@ -37,7 +37,7 @@ Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopba
       released_(layout.slots, false),
       end_offset_(layout.slots, 0) {
   RewriteTail({});
-  PublishHead();
+  PublishHead(Order::kBeforeLooking);
 }
 
 std::optional<Slot> Segment::Next() {
@@ -82,8 +82,7 @@ Segment::Fill Segment::fill() const {
 
 std::optional<Slot> Segment::ReadSlot(std::uint64_t seq) const {
   SlotWords words;
-  const std::byte* at = memory_ + layout_.SlotOffset(seq);
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = fabric::LoadWord(at + 8 * i);
+  fabric::LoadWords(memory_ + layout_.SlotOffset(seq), words);
   return DecodeSlot(words);
 }
 
@@ -93,9 +92,7 @@ std::uint64_t Segment::RawSlotSeq(std::uint64_t seq) const {
 
 std::optional<Tail> Segment::ReadTail() const {
   TailWords words;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    words[i] = fabric::LoadWord(memory_ + kTailOffset + 8 * i);
-  }
+  fabric::LoadWords(memory_ + kTailOffset, words);
   auto tail = DecodeTail(words);
   if (tail.has_value() && (tail->seq - head_.seq > layout_.slots || tail->seq < cursor_seq_ ||
                            tail->offset - head_.offset > layout_.capacity_bytes)) {
@@ -105,10 +102,7 @@ std::optional<Tail> Segment::ReadTail() const {
 }
 
 void Segment::RewriteTail(const Tail& tail) {
-  const TailWords words = EncodeTail(tail);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    fabric::StoreWord(memory_ + kTailOffset + 8 * i, words[i]);
-  }
+  fabric::StoreWords(memory_ + kTailOffset, EncodeTail(tail));
 }
 
 std::uint64_t Segment::ReadLock() const { return fabric::LoadWord(memory_ + kLockOffset); }
@@ -149,25 +143,32 @@ void Segment::Release(std::uint64_t seq) {
     head_.offset = end_offset_[head_.seq % layout_.slots];
     ++head_.seq;
   }
-  if (head_.seq != before) PublishHead();
+  if (head_.seq != before) PublishHead(Order::kRelaxed);
 }
 
 void Segment::SetSleeping(bool sleeping) {
   if (sleeping == ((head_.flags & kFlagSleeping) != 0)) return;
   head_.flags = sleeping ? head_.flags | kFlagSleeping : head_.flags & ~kFlagSleeping;
-  PublishHead();
+  PublishHead(Order::kBeforeLooking);
 }
 
 void Segment::Retire() {
   head_.flags |= kFlagRetired;
   ++head_.generation;
-  PublishHead();
+  PublishHead(Order::kBeforeLooking);
 }
 
-void Segment::PublishHead() {
+void Segment::PublishHead(Order order) {
   const HeadWords words = EncodeHead(head_);
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] != published_[i]) fabric::StoreWord(memory_ + kHeadOffset + 8 * i, words[i]);
+    if (words[i] == published_[i]) continue;
+    // The check is the last word, and it changes whenever another one does. Producers that only
+    // need room may see it late; a flag or a generation must be seen before the next look at a
+    // slot.
+    const bool last = i + 1 == words.size();
+    fabric::StoreWord(memory_ + kHeadOffset + 8 * i, words[i],
+                      last && order == Order::kBeforeLooking ? std::memory_order_seq_cst
+                                                             : std::memory_order_release);
   }
   published_ = words;
 }

@@ -74,7 +74,8 @@ class Segment {
  private:
   Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback, const Layout& layout,
           Shape shape, std::uint64_t generation);
-  void PublishHead();
+  enum class Order : std::uint8_t { kRelaxed, kBeforeLooking };
+  void PublishHead(Order order);
   bool Published(std::uint64_t seq);
 
   const std::unique_ptr<fabric::Region> region_;

@@ -24,6 +24,8 @@ constexpr char kShmFolder[] = "/dev/shm";
 constexpr std::uint64_t kDoorbellBytes = sizeof(std::uint64_t);
 // A dead owner is noticed within this time by whoever still sends to it.
 constexpr base::Duration kOwnerCheckInterval = std::chrono::milliseconds(10);
+// Deadlines are looked at when a chain starts, and after each write of at least this much.
+constexpr std::uint64_t kLongBytes = 65536;
 
 // Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL: who left a segment behind can be told from
 // its name.
@@ -136,25 +138,49 @@ class ShmChannel final : public Channel {
 
  protected:
   absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) override {
-    ONEPIECE_RETURN_IF_ERROR(CheckOwner());
-    for (const Op& op : chain) {
-      if (clock_.Now() >= deadline) {
+    base::MonotonicTime now = clock_.Now();
+    ONEPIECE_RETURN_IF_ERROR(CheckOwner(now));
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      if (now >= deadline) {
         return base::MakeError(absl::StatusCode::kDeadlineExceeded, "CHAIN_TIMEOUT",
-                               std::string("deadline passed before operation ") + op.name);
+                               std::string("deadline passed before operation ") + chain[i].name);
       }
-      Do(op);
+      Do(chain[i], FencedLater(chain.subspan(i + 1)));
+      if (chain[i].kind == Op::Kind::kWrite && chain[i].size_bytes() >= kLongBytes) {
+        now = clock_.Now();
+      }
     }
     CountPosted(chain.size(), 1);
     return absl::OkStatus();
   }
 
  private:
-  absl::Status CheckOwner() {
+  // Stores of one chain are seen in their order anyway. Only before something that reads must they
+  // be seen by everybody, which costs as much as all the rest of a small message. True: an
+  // operation of the rest does that before any of it reads.
+  static bool FencedLater(std::span<const Op> rest) {
+    for (const Op& op : rest) {
+      switch (op.kind) {
+        case Op::Kind::kWrite:
+          continue;
+        case Op::Kind::kWriteWords:
+        case Op::Kind::kCompareAndSwap:
+        case Op::Kind::kFetchAdd:
+          return true;
+        case Op::Kind::kRead:
+        case Op::Kind::kReadWords:
+        case Op::Kind::kNotify:
+          return false;
+      }
+    }
+    return false;
+  }
+
+  absl::Status CheckOwner(base::MonotonicTime now) {
     if (segment_->retired()) {
       return base::MakeError(absl::StatusCode::kUnavailable, "REGION_RETIRED",
                              "the region was retired by its owner");
     }
-    const base::MonotonicTime now = clock_.Now();
     if (now < next_owner_check_) return absl::OkStatus();
     next_owner_check_ = now + kOwnerCheckInterval;
     if (!owner_->IsDead()) return absl::OkStatus();
@@ -162,7 +188,7 @@ class ShmChannel final : public Channel {
                            "the region's owner is dead");
   }
 
-  void Do(const Op& op) {
+  void Do(const Op& op, bool fenced_later) {
     std::byte* at = memory_ + op.offset;
     switch (op.kind) {
       case Op::Kind::kWrite:
@@ -172,15 +198,14 @@ class ShmChannel final : public Channel {
         }
         break;
       case Op::Kind::kWriteWords:
-        for (std::size_t i = 0; i < op.words.size(); ++i) StoreWord(at + 8 * i, op.words[i]);
+        StoreWords(at, op.words,
+                   fenced_later ? std::memory_order_release : std::memory_order_seq_cst);
         break;
       case Op::Kind::kRead:
         if (!op.into.empty()) std::memcpy(op.into.data(), at, op.into.size());
         break;
       case Op::Kind::kReadWords:
-        for (std::size_t i = 0; i < op.words_into.size(); ++i) {
-          op.words_into[i] = LoadWord(at + 8 * i);
-        }
+        LoadWords(at, op.words_into);
         break;
       case Op::Kind::kCompareAndSwap: {
         std::uint64_t seen = op.compare;
