@@ -1,8 +1,8 @@
 // ConsumerCore: taking messages out of the ring.
 #include <algorithm>
-#include <thread>
 #include <utility>
 
+#include "cluster/base/spin.h"
 #include "cluster/base/status.h"
 #include "cluster/ring/consumer_core.h"
 
@@ -12,6 +12,9 @@ namespace {
 // A sleeper looks again after this long even if nobody rings: a producer may die between commit and
 // doorbell.
 constexpr base::Duration kLongestSleep = std::chrono::milliseconds(100);
+// A spinning consumer looks at the ring this often between two looks at the clock, which costs as
+// much as one of them.
+constexpr int kLooksPerClock = 16;
 
 }  // namespace
 
@@ -31,11 +34,15 @@ absl::Status ConsumerCore::Open() {
   return absl::OkStatus();
 }
 
-std::optional<Delivery> ConsumerCore::Poll() {
+std::optional<Delivery> ConsumerCore::Poll() { return Look(/*show_heads=*/true); }
+
+std::optional<Delivery> ConsumerCore::Look(bool show_heads) {
   // Held elsewhere only by a release, an admission or recovery, never while they wait for anybody.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return std::nullopt;
-  return PollLocked();
+  auto delivery = PollLocked();
+  if (!delivery.has_value() && show_heads) ShowHeads();
+  return delivery;
 }
 
 std::optional<Delivery> ConsumerCore::PollLocked() {
@@ -148,13 +155,26 @@ void ConsumerCore::Settle(const Delivery& delivery, bool bad_payload, bool read)
   if (!delivery.segment_->retired()) delivery.segment_->Release(delivery.seq_);
 }
 
+// The processor is not given away meanwhile: whoever gets it may keep it for milliseconds.
+std::optional<Delivery> ConsumerCore::Spin(base::MonotonicTime deadline) {
+  std::optional<base::MonotonicTime> end;
+  do {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      if (auto delivery = Look(/*show_heads=*/look + 1 == kLooksPerClock)) return delivery;
+      base::RelaxProcessor();
+    }
+    if (!end.has_value()) end = std::min(clock_.Now() + options_.spin, deadline);
+  } while (clock_.Now() < *end && !interrupted_.load());
+  return std::nullopt;
+}
+
+void ConsumerCore::ShowHeads() {
+  for (const auto& lane : lanes_) lane->segment->ShowHead();
+}
+
 std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
   while (!interrupted_.load()) {
-    const base::MonotonicTime spin_until = clock_.Now() + options_.spin;
-    do {
-      if (auto delivery = Poll()) return delivery;
-      std::this_thread::yield();
-    } while (clock_.Now() < std::min(spin_until, deadline) && !interrupted_.load());
+    if (auto delivery = Spin(deadline)) return delivery;
     const base::MonotonicTime now = clock_.Now();
     if (now >= deadline) return std::nullopt;
 

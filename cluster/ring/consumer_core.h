@@ -96,8 +96,14 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   [[nodiscard]] bool shared() const { return options_.shape == Shape::kShared; }
   absl::StatusOr<std::shared_ptr<Lane>> NewLane();
 
+  // These two take mutex_. Poll, which tells producers of the room there is when it finds nothing
+  // and `show_heads` is set; Poll until the options' spin time is over.
+  std::optional<Delivery> Look(bool show_heads);
+  std::optional<Delivery> Spin(base::MonotonicTime deadline);
+
   // All of these REQUIRE mutex_ held.
   std::optional<Delivery> PollLocked();
+  void ShowHeads();
   std::optional<Delivery> TakeFrom(Lane& lane, std::uint32_t& turns);
   std::optional<Delivery> NextDrained();
   bool ReadyLocked();

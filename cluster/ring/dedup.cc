@@ -5,20 +5,22 @@
 namespace onepiece::ring {
 
 DedupWindow::Producer& DedupWindow::Find(std::uint64_t producer_id) {
-  const auto found = producers_.find(producer_id);
-  if (found == producers_.end() && producers_.size() >= max_producers_) {
-    const auto oldest = std::ranges::min_element(
-        producers_, {}, [](const auto& entry) { return entry.second.last_use; });
-    producers_.erase(oldest);
+  auto found = producers_.find(producer_id);
+  if (found == producers_.end()) {
+    if (producers_.size() >= max_producers_) {
+      producers_.erase(std::ranges::min_element(
+          producers_, {}, [](const auto& entry) { return entry.second->last_use; }));
+    }
+    found = producers_.emplace(producer_id, std::make_unique<Producer>()).first;
   }
-  Producer& producer = found != producers_.end() ? found->second : producers_[producer_id];
+  Producer& producer = *found->second;
   producer.last_use = ++clock_;
   return producer;
 }
 
 bool DedupWindow::IsStale(std::uint64_t producer_id, std::uint64_t incarnation) const {
   const auto found = producers_.find(producer_id);
-  return incarnation <= (found != producers_.end() ? found->second.incarnation : 0);
+  return incarnation <= (found != producers_.end() ? found->second->incarnation : 0);
 }
 
 bool DedupWindow::Admit(std::uint64_t producer_id, std::uint64_t incarnation) {
@@ -33,26 +35,29 @@ DedupWindow::Verdict DedupWindow::Offer(std::uint64_t producer_id, std::uint64_t
   const auto [entry, inserted] = producer.ids.try_emplace(message_id);
   if (!inserted) return entry->second.pending ? Verdict::kPending : Verdict::kSeen;
   entry->second.stamp = ++clock_;
-  producer.order.emplace_back(message_id, entry->second.stamp);
-  if (producer.order.size() > ids_per_producer_) {
-    const auto [old_id, old_stamp] = producer.order.front();
-    producer.order.pop_front();
-    // An id that was forgotten and offered again has a younger stamp.
-    const auto old = producer.ids.find(old_id);
-    if (old != producer.ids.end() && old->second.stamp == old_stamp) producer.ids.erase(old);
+  const std::pair newest(message_id, entry->second.stamp);
+  if (producer.order.size() < ids_per_producer_) {
+    producer.order.push_back(newest);
+    return Verdict::kNew;
   }
+  const auto [old_id, old_stamp] = std::exchange(producer.order[producer.oldest], newest);
+  producer.oldest = (producer.oldest + 1) % ids_per_producer_;
+  // An id that was forgotten and offered again has a younger stamp.
+  const auto old = producer.ids.find(old_id);
+  if (old != producer.ids.end() && old->second.stamp == old_stamp) producer.ids.erase(old);
   return Verdict::kNew;
 }
 
 void DedupWindow::Settle(std::uint64_t producer_id, std::uint64_t message_id, bool good) {
   const auto producer = producers_.find(producer_id);
   if (producer == producers_.end()) return;
-  const auto entry = producer->second.ids.find(message_id);
-  if (entry == producer->second.ids.end()) return;
+  auto& ids = producer->second->ids;
+  const auto entry = ids.find(message_id);
+  if (entry == ids.end()) return;
   if (good) {
     entry->second.pending = false;
   } else {
-    producer->second.ids.erase(entry);
+    ids.erase(entry);
   }
 }
 

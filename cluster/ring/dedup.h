@@ -1,10 +1,13 @@
 // Which messages of which producers have been seen. Internal to the ring.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <unordered_map>
+#include <memory>
 #include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace onepiece::ring {
 
@@ -39,15 +42,17 @@ class DedupWindow {
   struct Producer {
     std::uint64_t incarnation = 0;
     std::uint64_t last_use = 0;
-    std::unordered_map<std::uint64_t, Entry> ids;
-    std::deque<std::pair<std::uint64_t, std::uint64_t>> order;  // Id and stamp, oldest first.
+    absl::flat_hash_map<std::uint64_t, Entry> ids;
+    // Ids and stamps; once it is full, `oldest` is overwritten next.
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> order;
+    std::size_t oldest = 0;
   };
   Producer& Find(std::uint64_t producer_id);
 
   const std::size_t ids_per_producer_;
   const std::size_t max_producers_;
   std::uint64_t clock_ = 0;  // Counts uses and stamps.
-  std::unordered_map<std::uint64_t, Producer> producers_;
+  absl::flat_hash_map<std::uint64_t, std::unique_ptr<Producer>> producers_;
 };
 
 }  // namespace onepiece::ring

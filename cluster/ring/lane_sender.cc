@@ -39,7 +39,7 @@ SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime
   message.seq = tail_.seq + slots_needed - 1;
   message.offset = tail_.offset + pad_bytes;
   message.state = SlotState::kCommitted;
-  const SlotWords pad = EncodeSlot(PadSlot(tail_, pad_bytes));
+  SlotWords pad;
   const SlotWords committed = EncodeSlot(message);
   HeadWords words{};
 
@@ -47,6 +47,7 @@ SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime
   std::size_t count = 0;
   chain[count++] = Op::Write("payload.write", layout_.PayloadOffset(message.offset), pieces);
   if (pad_bytes > 0) {
+    pad = EncodeSlot(PadSlot(tail_, pad_bytes));
     chain[count++] = Op::WriteWords("slot.pad", layout_.SlotOffset(tail_.seq), pad);
   }
   chain[count++] = Op::WriteWords("slot.commit", layout_.SlotOffset(message.seq), committed);

@@ -9,6 +9,11 @@ namespace {
 
 // The loopback chains are local on every backend; a longer wait means that the backend is gone.
 constexpr base::Duration kLoopbackTimeout = std::chrono::seconds(5);
+// Of the ring, what may be released without telling producers.
+constexpr std::uint64_t kHeadShare = 8;
+// Words of the head line.
+constexpr std::size_t kHeadSeqWord = 0;
+constexpr std::size_t kHeadOffsetWord = 1;
 
 }  // namespace
 
@@ -43,10 +48,11 @@ Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopba
 std::optional<Slot> Segment::Next() {
   // Every slot is held: whatever lies at the cursor's place is not honest.
   if (cursor_seq_ - head_.seq >= layout_.slots) return std::nullopt;
-  if (RawSlotSeq(cursor_seq_) != cursor_seq_) return std::nullopt;
-  // Before the slot is read: what is seen of an unpublished slot may be a dead owner's, and the
-  // next owner may overwrite and publish it between the two looks.
+  // The tail before the slot is read: what is seen of an unpublished slot may be a dead owner's, and
+  // the next owner may overwrite and publish it between the two looks. Besides, a slot that nobody
+  // looks at stays with its producer's processor until it is committed.
   if (shape_ == Shape::kShared && !Published(cursor_seq_)) return std::nullopt;
+  if (RawSlotSeq(cursor_seq_) != cursor_seq_) return std::nullopt;
   auto slot = ReadSlot(cursor_seq_);
   if (!slot.has_value() || slot->seq != cursor_seq_) return std::nullopt;
   // In a segment of its own a producer reserves nothing: the caller judges what did.
@@ -54,10 +60,9 @@ std::optional<Slot> Segment::Next() {
   return slot;
 }
 
-// A slot counts once the tail has passed it. Without this, a PAD of an owner that died before it
-// wrote the tail would be consumed although the next owner is going to write the same slot anew.
 bool Segment::Published(std::uint64_t seq) {
   if (seq < known_tail_seq_) return true;
+  if (fabric::LoadWord(memory_ + kTailOffset) <= seq) return false;  // A check costs more.
   const auto tail = ReadTail();
   if (tail.has_value()) known_tail_seq_ = tail->seq;
   return seq < known_tail_seq_;
@@ -138,12 +143,20 @@ void Segment::Advance(const Slot& slot) {
 
 void Segment::Release(std::uint64_t seq) {
   released_[seq % layout_.slots] = true;
-  const std::uint64_t before = head_.seq;
   while (head_.seq < cursor_seq_ && released_[head_.seq % layout_.slots]) {
     head_.offset = end_offset_[head_.seq % layout_.slots];
     ++head_.seq;
   }
-  if (head_.seq != before) PublishHead(Order::kRelaxed);
+  const std::uint64_t slots = head_.seq - published_[kHeadSeqWord];
+  const std::uint64_t bytes = head_.offset - published_[kHeadOffsetWord];
+  const bool asleep = (head_.flags & kFlagSleeping) != 0;
+  if (asleep || slots > layout_.slots / kHeadShare || bytes > layout_.capacity_bytes / kHeadShare) {
+    ShowHead();
+  }
+}
+
+void Segment::ShowHead() {
+  if (published_[kHeadSeqWord] != head_.seq) PublishHead(Order::kRelaxed);
 }
 
 void Segment::SetSleeping(bool sleeping) {

@@ -62,7 +62,11 @@ class Segment {
   /// cursor_offset()).
   void Advance(const Slot& slot);
   /// Gives the bytes of a passed slot back, in any order; the head moves over the released prefix.
+  /// Producers learn of it when it is worth a line's way between two processors: once an eighth of
+  /// the ring is free anew, at once while the consumer sleeps, or at ShowHead.
   void Release(std::uint64_t seq);
+  /// Tells producers of all that is released.
+  void ShowHead();
   void SetSleeping(bool sleeping);
   /// Tells producers that this generation is over.
   void Retire();

@@ -64,6 +64,20 @@ Slot Sender::PadSlot(const Tail& tail, std::uint64_t pad_bytes) const {
           .state = SlotState::kPad};
 }
 
+// A consumer that lost its processor in the middle of the line leaves it torn for a while. To wait
+// for it costs less than to make the outcome unknown. `seen` stays empty when it was in vain.
+absl::Status Sender::ReadHeadAgain(HeadWords& line, std::optional<Head>& seen) {
+  const base::MonotonicTime patience = clock_.Now() + kConfirmPatience;
+  for (int reread = 0; !seen.has_value() && (reread < kMaxRereads || clock_.Now() < patience);
+       ++reread) {
+    if (reread >= kMaxRereads) BackOff(reread - kMaxRereads, patience);
+    const Op read = Op::ReadWords("head.reread", kHeadOffset, line);
+    ONEPIECE_RETURN_IF_ERROR(Execute({&read, 1}));
+    seen = DecodeHead(line);
+  }
+  return absl::OkStatus();
+}
+
 // The message is committed. It is acknowledged only if the ring had not begun to move before that,
 // and a consumer that fell asleep meanwhile is woken: it publishes `sleeping` before it looks at
 // the slot a last time, we commit before we look at `sleeping` a last time, so one of the two sees
@@ -71,15 +85,10 @@ Slot Sender::PadSlot(const Tail& tail, std::uint64_t pad_bytes) const {
 SendResult Sender::Confirm(const Slot& message, const HeadWords& words, bool notified, Head& head) {
   HeadWords line = words;
   std::optional<Head> seen = DecodeHead(line);
-  // A consumer that lost its processor in the middle of the line leaves it torn for a while. To
-  // wait for it costs less than to make the outcome unknown.
-  const base::MonotonicTime patience = clock_.Now() + kConfirmPatience;
-  for (int reread = 0; !seen.has_value() && (reread < kMaxRereads || clock_.Now() < patience);
-       ++reread) {
-    if (reread >= kMaxRereads) BackOff(reread - kMaxRereads, patience);
-    const Op read = Op::ReadWords("head.reread", kHeadOffset, line);
-    if (absl::Status status = Execute({&read, 1}); !status.ok()) return Unknown(std::move(status));
-    seen = DecodeHead(line);
+  if (!seen.has_value()) {
+    if (absl::Status status = ReadHeadAgain(line, seen); !status.ok()) {
+      return Unknown(std::move(status));
+    }
   }
   if (!seen.has_value()) {
     return Unknown(base::MakeError(absl::StatusCode::kAborted, "RING_UNREADABLE",

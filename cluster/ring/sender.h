@@ -66,6 +66,8 @@ class Sender {
   ProducerCounters counters_;
 
  private:
+  absl::Status ReadHeadAgain(HeadWords& line, std::optional<Head>& seen);
+
   std::mt19937_64 random_;
 };
 

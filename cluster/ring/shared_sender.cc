@@ -170,7 +170,7 @@ SendResult SharedSender::Publish(const Plan& plan, Op::Pieces pieces) {
   Slot message = plan.message;
   message.seq = tail.seq + (plan.pad_bytes > 0 ? 1 : 0);
   message.offset = tail.offset + plan.pad_bytes;
-  const SlotWords pad_words = EncodeSlot(PadSlot(tail, plan.pad_bytes));
+  SlotWords pad_words;
   const SlotWords reserved = EncodeSlot(message);
   message.state = SlotState::kCommitted;
   const SlotWords committed = EncodeSlot(message);
@@ -183,6 +183,7 @@ SendResult SharedSender::Publish(const Plan& plan, Op::Pieces pieces) {
   std::array<Op, 8> chain;
   std::size_t count = 0;
   if (plan.pad_bytes > 0) {
+    pad_words = EncodeSlot(PadSlot(tail, plan.pad_bytes));
     chain[count++] = Op::WriteWords("slot.pad", layout_.SlotOffset(tail.seq), pad_words);
   }
   chain[count++] = Op::WriteWords("slot.reserve", slot_at, reserved);

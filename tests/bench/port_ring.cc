@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/spin.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/ring/consumer.h"
@@ -70,7 +71,7 @@ class RingPort final : public Port {
     const std::array<ring::Piece, 1> pieces = {
         {{.bytes = message, .crc32c = base::Crc32c(message)}}};
     ++message_id_;
-    while (true) {
+    for (int refused = 0;;) {
       const auto now = base::SystemClock().Now();
       const auto sent = producer_->Send(message_id_, pieces, now + kPatience);
       if (!sent.ok()) Die(sent.status().ToString());
@@ -78,7 +79,7 @@ class RingPort final : public Port {
       if (sent->outcome == ring::SendOutcome::kUnknown || sent->reconnect) {
         Die(sent->detail.ToString());
       }
-      sched_yield();  // Full: the consumer, or another producer, has to run.
+      Pause(++refused);  // Full: the consumer has to run.
     }
   }
 
@@ -95,6 +96,14 @@ class RingPort final : public Port {
   }
 
  private:
+  // Short at first; then the processor goes to the other producers.
+  static void Pause(int refused) {
+    constexpr int kSpins = 64;
+    constexpr int kRelaxesPerSpin = 16;
+    for (int i = 0; i < kRelaxesPerSpin; ++i) base::RelaxProcessor();
+    if (refused > kSpins) sched_yield();
+  }
+
   void OpenConsumer(const Link& link) {
     ring::ConsumerOptions options;
     options.label = link.role == Role::kPing ? "ping" : "bench";
