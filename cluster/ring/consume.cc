@@ -139,6 +139,7 @@ Delivery ConsumerCore::MakeDelivery(std::shared_ptr<Segment> segment, const Slot
   delivery.producer_id_ = identity.producer_id;
   delivery.incarnation_ = identity.incarnation;
   delivery.payload_crc32c_ = slot.payload_crc32c;
+  delivery.payload_checked_ = slot.payload_checked;
   return delivery;
 }
 

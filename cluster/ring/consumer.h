@@ -41,7 +41,8 @@ class Delivery {
   [[nodiscard]] std::uint64_t producer_id() const { return producer_id_; }
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
 
-  /// Copies the payload out and checks it, in one pass, then releases the ring's bytes, whatever
+  /// Copies the payload out and checks it (unless its producer sends without checksums), in one
+  /// pass, then releases the ring's bytes, whatever
   /// the result. REQUIRES: out.size() == size_bytes(), not called before. Errors: DATA_LOSS
   /// (BAD_PAYLOAD_CHECKSUM): `out` is not a message; a resend with the same id will be taken.
   absl::Status CopyTo(std::span<std::byte> out);
@@ -60,6 +61,7 @@ class Delivery {
   std::uint64_t producer_id_ = 0;
   std::uint64_t incarnation_ = 0;
   std::uint32_t payload_crc32c_ = 0;
+  bool payload_checked_ = true;
 };
 
 /// Ownership  Owns the ring's region. Borrows `fabric` and `clock`, which must outlive it and its

@@ -10,13 +10,16 @@ constexpr std::uint64_t kTailSalt = 0x5441494c;
 constexpr std::uint64_t kHeadSalt = 0x48454144;
 constexpr std::uint32_t kSlotSalt = 0x534c4f54;
 
+constexpr std::uint64_t kUncheckedBit = std::uint64_t{1} << 24;
+
 // High half: the salt. Low half: CRC-32C. So zeroed memory never passes.
 std::uint64_t CheckOf(std::span<const std::uint64_t> words, std::uint64_t salt) {
   return salt << 32 | base::Crc32c(std::as_bytes(words));
 }
 
 std::uint64_t StateWord(const Slot& slot) {
-  return std::uint64_t{slot.owner} | static_cast<std::uint64_t>(slot.state) << 16;
+  return std::uint64_t{slot.owner} | static_cast<std::uint64_t>(slot.state) << 16 |
+         (slot.payload_checked ? 0 : kUncheckedBit);
 }
 
 }  // namespace
@@ -65,7 +68,8 @@ std::optional<Slot> DecodeSlot(std::span<const std::uint64_t, kSlotWords> words)
             .generation = words[4],
             .owner = static_cast<std::uint16_t>(words[5]),
             .state = static_cast<SlotState>(words[5] >> 16 & 0xff),
-            .payload_crc32c = static_cast<std::uint32_t>(words[6])};
+            .payload_crc32c = static_cast<std::uint32_t>(words[6]),
+            .payload_checked = (words[5] & kUncheckedBit) == 0};
   const bool known_state = slot.state == SlotState::kReserved ||
                            slot.state == SlotState::kCommitted || slot.state == SlotState::kPad;
   // Bits that we never write: whoever wrote them does not speak this layout.

@@ -84,6 +84,9 @@ struct Slot {
   std::uint16_t owner = 0;
   SlotState state = SlotState::kReserved;
   std::uint32_t payload_crc32c = 0;
+  /// False: the producer has computed no payload_crc32c, the consumer copies without a check. The
+  /// slot's own check holds all the same. Bit 24 of the word of owner and state, inverted.
+  bool payload_checked = true;
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 

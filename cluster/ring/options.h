@@ -50,6 +50,10 @@ struct ProducerOptions {
   base::Duration backoff_min =
       std::chrono::microseconds(2);  ///< After the first failed lock; doubles, jittered.
   base::Duration backoff_max = std::chrono::microseconds(500);
+  /// Whether messages carry the checksum of their pieces, which the consumer compares while it
+  /// copies. Without it Piece::crc32c is not looked at. The ring's own protection (checks of its
+  /// lines, fences) does not need it: it finds what goes wrong below the ring.
+  bool payload_checksum = true;
   /// Limit of one chain of operations; a chain that takes longer breaks the channel.
   base::Duration chain_timeout = std::chrono::seconds(10);
 };

@@ -18,13 +18,15 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Connect(fabric::Dialer& dial
                            "the grant's geometry does not fit its region");
   }
   ONEPIECE_ASSIGN_OR_RETURN(auto channel, dialer.Connect(grant.region));
-  return std::unique_ptr<Producer>(
-      new Producer(Sender::Make(std::move(channel), grant, options, clock), grant));
+  return std::unique_ptr<Producer>(new Producer(
+      Sender::Make(std::move(channel), grant, options, clock), grant, options.payload_checksum));
 }
 
-Producer::Producer(std::unique_ptr<Sender> sender, const ProducerGrant& grant)
+Producer::Producer(std::unique_ptr<Sender> sender, const ProducerGrant& grant,
+                   bool payload_checksum)
     : sender_(std::move(sender)),
       grant_(grant),
+      payload_checksum_(payload_checksum),
       layout_{.capacity_bytes = grant.capacity_bytes, .slots = grant.slots} {}
 
 Producer::~Producer() = default;
@@ -39,7 +41,9 @@ absl::StatusOr<SendResult> Producer::Send(std::uint64_t message_id, std::span<co
   spans_.clear();
   for (const Piece& piece : pieces) {
     if (piece.bytes.empty()) continue;
-    crc = length == 0 ? piece.crc32c : base::CombineCrc32c(crc, piece.crc32c, piece.bytes.size());
+    if (payload_checksum_) {
+      crc = length == 0 ? piece.crc32c : base::CombineCrc32c(crc, piece.crc32c, piece.bytes.size());
+    }
     length += piece.bytes.size();
     spans_.push_back(piece.bytes);
   }
@@ -58,7 +62,8 @@ absl::StatusOr<SendResult> Producer::Send(std::uint64_t message_id, std::span<co
                         .message_id = message_id,
                         .generation = grant_.generation,
                         .owner = grant_.owner,
-                        .payload_crc32c = crc},
+                        .payload_crc32c = crc,
+                        .payload_checked = payload_checksum_},
                        spans_, deadline);
 }
 

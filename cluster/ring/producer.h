@@ -70,10 +70,11 @@ class Producer {
   [[nodiscard]] const ProducerCounters& counters() const;
 
  private:
-  Producer(std::unique_ptr<Sender> sender, const ProducerGrant& grant);
+  Producer(std::unique_ptr<Sender> sender, const ProducerGrant& grant, bool payload_checksum);
 
   const std::unique_ptr<Sender> sender_;
   const ProducerGrant grant_;
+  const bool payload_checksum_;
   const Layout layout_;
   std::vector<std::span<const std::byte>> spans_;  // Scratch: the message's bytes.
 };

@@ -48,9 +48,9 @@ Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopba
 std::optional<Slot> Segment::Next() {
   // Every slot is held: whatever lies at the cursor's place is not honest.
   if (cursor_seq_ - head_.seq >= layout_.slots) return std::nullopt;
-  // The tail before the slot is read: what is seen of an unpublished slot may be a dead owner's, and
-  // the next owner may overwrite and publish it between the two looks. Besides, a slot that nobody
-  // looks at stays with its producer's processor until it is committed.
+  // The tail before the slot is read: what is seen of an unpublished slot may be a dead owner's,
+  // and the next owner may overwrite and publish it between the two looks. Besides, a slot that
+  // nobody looks at stays with its producer's processor until it is committed.
   if (shape_ == Shape::kShared && !Published(cursor_seq_)) return std::nullopt;
   if (RawSlotSeq(cursor_seq_) != cursor_seq_) return std::nullopt;
   auto slot = ReadSlot(cursor_seq_);

@@ -69,7 +69,7 @@ class RingPort final : public Port {
 
   void Send(std::span<const std::byte> message) override {
     const std::array<ring::Piece, 1> pieces = {
-        {{.bytes = message, .crc32c = base::Crc32c(message)}}};
+        {{.bytes = message, .crc32c = mode_.checksum ? base::Crc32c(message) : 0}}};
     ++message_id_;
     for (int refused = 0;;) {
       const auto now = base::SystemClock().Now();
@@ -135,7 +135,8 @@ class RingPort final : public Port {
     control.Publish(base + kAsk + static_cast<std::size_t>(index), ask);
     const auto grant = OrDie(
         ring::ProducerGrant::Parse(control.Await(base + kGrant + static_cast<std::size_t>(index))));
-    producer_ = OrDie(ring::Producer::Connect(*dialer, grant));
+    producer_ =
+        OrDie(ring::Producer::Connect(*dialer, grant, {.payload_checksum = mode_.checksum}));
     sends_to_ = &control.slots[base + kBye + static_cast<std::size_t>(index)];
   }
 

@@ -27,6 +27,10 @@ class LayoutTest : public QObject {
                     .state = SlotState::kCommitted,
                     .payload_crc32c = 0xdeadbeef};
     QVERIFY(DecodeSlot(EncodeSlot(slot)) == slot);
+    Slot unchecked = slot;
+    unchecked.payload_checked = false;
+    QVERIFY(DecodeSlot(EncodeSlot(unchecked)) == unchecked);
+    QVERIFY(EncodeSlot(unchecked) != EncodeSlot(slot));
   }
 
   // Every mix of two honest slots is recognised, unless it equals one of them.

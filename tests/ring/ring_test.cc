@@ -95,6 +95,24 @@ class RingTest : public QObject {
     QCOMPARE(world.consumer->fill().bytes, std::uint64_t{0});
   }
 
+  void Send_WithoutPayloadChecksumSaysSoInItsSlot() {
+    World world(SmallRing());
+    auto& process = world.NewProcess();
+    auto admitted = world.Admit(1, process);
+    QVERIFY(admitted.ok());
+    const auto producer =
+        Producer::Connect(*admitted->dialer, admitted->grant, {.payload_checksum = false});
+    QVERIFY(producer.ok());
+    const auto bytes = Content(1, 1, 1000);
+    const Piece wrong{.bytes = bytes, .crc32c = ~base::Crc32c(bytes)};
+    const auto sent = (*producer)->Send(1, {&wrong, 1}, base::MonotonicTime::min());
+    QVERIFY(sent.ok() && Ok(*sent));
+    world.Drain();
+    QCOMPARE(world.Count(1, 1), 1);
+    QCOMPARE(world.corrupt, 0);
+    QCOMPARE(world.consumer->counters().bad_payload, std::uint64_t{0});
+  }
+
   void Poll_DropsWhatItHasSeenAlsoAfterAReconnect() {
     World world(SmallRing());
     auto& process = world.NewProcess();
