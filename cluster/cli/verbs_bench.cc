@@ -68,6 +68,7 @@ void AddBenchVerbs(CLI::App& app, Context& context) {
     });
   };
   in_bench_program("ring", "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits");
+  in_bench_program("fabric", "Single operations of a fabric, beside the machine's own");
 
   const auto uri = std::make_shared<std::string>();
   const auto ring_bytes = std::make_shared<std::uint64_t>();

@@ -98,6 +98,23 @@ class BenchProgramTest : public QObject {
     QCOMPARE(compared, 10);  // Rate of four, p50 of five, one wake-up.
   }
 
+  void Fabric_IsOneDocument() {
+    const Result result = RunProgram({"fabric", "--quick", "--json", "--sizes", "64B,4MiB"});
+    QCOMPARE(result.exit_code, 0);
+    const json document = json::parse(result.out.toStdString(), nullptr, false);
+    QVERIFY2(document.is_object(), result.out.constData());
+    std::set<std::string> names;
+    for (const json& row : document["results"]) {
+      CheckRow(row);
+      names.insert(row["name"].get<std::string>());
+    }
+    const std::set<std::string> expected = {
+        "fabric.shm.write.64B.memcpy",  "fabric.shm.read.64B.memcpy",
+        "fabric.shm.write.4MiB.memcpy", "fabric.shm.read.4MiB.memcpy",
+        "fabric.shm.fetch_add.8B.raw",  "fabric.shm.cas.8B.raw"};
+    QVERIFY2(names == expected, result.out.constData());
+  }
+
   void Ring_BadArguments_AreUsageErrors() {
     for (const QStringList& arguments :
          {QStringList{"ring", "--peers", "pigeon"}, QStringList{"ring", "--sizes", "64"},

@@ -1,12 +1,14 @@
 // `onepiece-bench`: the ring and the fabric measured beside other people's transports. A program of
 // its own, so that no product links what it is compared with; `onepiece bench ring|fabric` runs it.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "cluster/cli/bench_report.h"
+#include "tests/bench/fabric_bench.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/ring_bench.h"
 
@@ -53,11 +55,26 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
   ring->add_flag("--quick", options.quick, "One short pair of each: a first look");
+  FabricBenchOptions fabric_options;
+  std::vector<std::string> fabric_peers = {"memcpy", "raw"};
+  CLI::App* fabric = app.add_subcommand("fabric", "Single operations of a fabric");
+  fabric->add_option("--fabric", fabric_options.fabric, "shm://ID, ucx://…, verbs://DEVICE");
+  fabric->add_option("--sizes", fabric_options.sizes, "Sizes of reads and writes")
+      ->delimiter(',')
+      ->capture_default_str();
+  fabric->add_option("--peers", fabric_peers, "memcpy and raw: the processor alone; or none")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"memcpy", "raw", "none"}));
+  fabric->add_flag("--quick", fabric_options.quick, "One short pair of each: a first look");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
   }
   std::erase(options.peers, "none");
+  if (*fabric) {
+    fabric_options.peers = std::ranges::find(fabric_peers, "none") == fabric_peers.end();
+    return Print(RunFabricBench(fabric_options), json);
+  }
   return Print(RunRingBench(options), json);
 }

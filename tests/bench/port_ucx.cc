@@ -35,9 +35,18 @@ class UcxPort final : public Port {
       PublishAddress(control, first ? kForth : kBack);
     }
     if (link.role != Role::kConsumer) Connect(control.Await(first ? kBack : kForth));
+    for (int i = 0; i < link.producers; ++i) {
+      Control::Slot& bye = control.slots[kByes + static_cast<std::size_t>(i)];
+      if (first) byes_.push_back(&bye);
+      if (!first && i == link.index) said_ = &bye;
+    }
   }
 
   ~UcxPort() override {
+    // A sender of a long message waits for answers that only our progress gives.
+    for (const Control::Slot* bye : byes_) {
+      while (bye->written.Get() == 0) ucp_worker_progress(worker_);
+    }
     for (Receive_& receive : receives_) {
       if (receive.request == nullptr) continue;
       ucp_request_cancel(worker_, receive.request);
@@ -80,13 +89,16 @@ class UcxPort final : public Port {
     ReapSends(0);
     ucp_request_param_t parameters{};
     void* request = ucp_worker_flush_nbx(worker_, &parameters);
-    if (!UCS_PTR_IS_PTR(request)) return;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS) Progress();
-    ucp_request_free(request);
+    if (UCS_PTR_IS_PTR(request)) {
+      while (ucp_request_check_status(request) == UCS_INPROGRESS) Progress();
+      ucp_request_free(request);
+    }
+    if (said_ != nullptr) said_->written.Set();
   }
 
  private:
   static constexpr std::size_t kSmall = 4096;
+  static constexpr std::size_t kByes = 8;  // Slots of the control block.
 
   struct Receive_ {
     std::vector<std::byte> buffer;
@@ -164,6 +176,8 @@ class UcxPort final : public Port {
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
   std::deque<void*> sends_;
+  std::vector<const Control::Slot*> byes_;  // Of those that send to us.
+  Control::Slot* said_ = nullptr;           // Ours.
   std::vector<Receive_> receives_;
   std::size_t next_ = 0;
 };

@@ -51,13 +51,18 @@ absl::StatusOr<BenchResult> Run(const Row& row, const std::string& peer, int pai
     ours.push_back(*one * row.scale);
     if (!row.theirs.has_value()) continue;
     const auto other = Measure(*row.theirs);
-    if (!other.ok()) return other.status();
+    if (!other.ok()) {
+      // A peer that fails costs its own comparison, not the run.
+      std::fprintf(stderr, "%s: %s\n", result.name.c_str(), other.status().ToString().c_str());
+      result.runs = pair + 1;
+      break;
+    }
     theirs.push_back(*other * row.scale);
   }
   result.ours = Median(ours);
-  if (!row.theirs.has_value()) return result;
+  if (theirs.empty()) return result;
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
     ratios.push_back(row.better == "higher" ? ours[i] / theirs[i] : theirs[i] / ours[i]);
   }
   result.comparison = cli::Comparison{.peer = peer,

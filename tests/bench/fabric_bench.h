@@ -1,0 +1,24 @@
+// `onepiece-bench fabric`: single operations of a fabric beside the machine's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/cli/bench_report.h"
+
+namespace onepiece::bench {
+
+struct FabricBenchOptions {
+  /// A backend as --fabric of every service names it; empty: shared memory.
+  std::string fabric;
+  std::vector<std::string> sizes = {"64B", "4KiB", "64KiB", "1MiB", "4MiB", "64MiB"};
+  bool peers = true;  ///< Compare with the processor doing the same.
+  bool quick = false;
+};
+
+/// One operation a chain, awaited, from this process to a region of its own. Blocks for seconds.
+/// Errors: those of the fabric, INVALID_ARGUMENT.
+absl::StatusOr<cli::BenchReport> RunFabricBench(const FabricBenchOptions& options);
+
+}  // namespace onepiece::bench
