@@ -85,6 +85,7 @@ bool SendForSure(World& world, std::uint64_t id, std::uint64_t message, std::siz
 constexpr std::uint64_t kA = 1;
 constexpr std::uint64_t kB = 2;
 constexpr std::uint64_t kC = 3;
+constexpr std::uint64_t kSmallProducers = 2;
 constexpr std::uint64_t kProbe = 50;
 constexpr std::uint64_t kFiller = 99;
 
@@ -333,6 +334,7 @@ class FaultEnumerationTest : public QObject {
       if (SmallRun() && !trouble.small) continue;
       ++faults;
       for (std::uint64_t producers = 1; producers <= 3; ++producers) {
+        if (SmallRun() && producers != kSmallProducers) continue;
         for (const bool revokes : {false, true}) {
           // Elsewhere a fence is what the backend says it is.
           if (!revokes && !OnSharedMemory()) continue;
@@ -418,18 +420,18 @@ class FaultEnumerationTest : public QObject {
         faults = AllFaults(shape, state, posted);
         if (QTest::currentTestFailed()) return;
         operations += names.size();
-        expected += names.size() * faults * 3 * backends;
+        expected += names.size() * faults * (SmallRun() ? 1 : 3) * backends;
       }
     }
     qInfo(
         "cases = operations × faults × states × producers = %llu: %llu operations in the %d "
         "states, "
-        "%llu faults, 1 to 3 producers, %llu kinds of fence; moves %llu, holes %llu, locks broken "
+        "%llu faults, %s producers, %llu kinds of fence; moves %llu, holes %llu, locks broken "
         "%llu, tails repaired %llu",
         (unsigned long long)sum_.cases, (unsigned long long)operations, int(std::size(kStates)),
-        (unsigned long long)faults, (unsigned long long)backends, (unsigned long long)sum_.moves,
-        (unsigned long long)sum_.holes, (unsigned long long)sum_.locks,
-        (unsigned long long)sum_.tails);
+        (unsigned long long)faults, SmallRun() ? "2" : "1 to 3", (unsigned long long)backends,
+        (unsigned long long)sum_.moves, (unsigned long long)sum_.holes,
+        (unsigned long long)sum_.locks, (unsigned long long)sum_.tails);
     QCOMPARE(sum_.cases, expected);
     // The enumeration has been where it should.
     QVERIFY(sum_.moves > 0 || !OnSharedMemory());
@@ -462,6 +464,7 @@ class FaultEnumerationTest : public QObject {
       for (const State& state : kStates) {
         const Operations operations = OperationsOf(shape, state);
         for (const Trouble& trouble : {kStall, kTroubles[3]}) {
+          if (SmallRun() && trouble.fault.has_value()) continue;
           for (std::uint64_t op = 0; op < operations.names.size(); ++op) {
             Restart(shape, state, trouble, operations.before + op);
             if (QTest::currentTestFailed()) return;

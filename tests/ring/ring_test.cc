@@ -237,7 +237,7 @@ class RingTest : public QObject {
   void Create_RefusesOptionsOutOfBounds() {
     World world(SmallRing());
     const auto create = [&](const ConsumerOptions& options) {
-      return ReasonOf(Consumer::Create(*world.fabric, options).status());
+      return ReasonOf(Consumer::Create(world.fabric, options).status());
     };
     ConsumerOptions options = SmallRing();
     options.slots = 2;

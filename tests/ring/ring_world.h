@@ -102,6 +102,13 @@ inline std::string FabricFromEnvironment() {
 
 inline bool OnSharedMemory() { return FabricFromEnvironment().starts_with("shm://"); }
 
+/// Opened once: on a network that takes a while.
+inline fabric::Fabric& TheFabric() {
+  static const std::unique_ptr<fabric::Fabric> fabric =
+      *fabric::Fabric::Open(FabricFromEnvironment());
+  return *fabric;
+}
+
 /// ONEPIECE_FAULTS=small: what a slow machine can do in minutes.
 inline bool SmallRun() {
   const char* text = std::getenv("ONEPIECE_FAULTS");
@@ -147,7 +154,7 @@ inline std::optional<Delivery> MeasuredPoll(Consumer& consumer) {
 /// A consumer and its world. Time moves only by Advance.
 struct World {
   base::ManualClock clock;
-  std::unique_ptr<fabric::Fabric> fabric;
+  fabric::Fabric& fabric = TheFabric();
   std::shared_ptr<fabric::FaultBoard> board;
   std::unique_ptr<fabric::FaultyFabric> consumer_fabric;
   std::vector<std::unique_ptr<fabric::FaultyFabric>> fabrics;
@@ -159,17 +166,15 @@ struct World {
 
   /// With `revokes`, as on a backend that can fence a living peer.
   explicit World(const ConsumerOptions& options, bool revokes = false)
-      : fabric(*fabric::Fabric::Open(FabricFromEnvironment())),
-        board(std::make_shared<fabric::FaultBoard>(revokes)),
-        shape(options.shape) {
+      : board(std::make_shared<fabric::FaultBoard>(revokes)), shape(options.shape) {
     consumer_fabric =
-        std::make_unique<fabric::FaultyFabric>(*fabric, board, fabric::SelfIdentity(), nullptr);
+        std::make_unique<fabric::FaultyFabric>(fabric, board, fabric::SelfIdentity(), nullptr);
     consumer = *Consumer::Create(*consumer_fabric, options, clock);
   }
 
   /// Fabric of a new pretended process.
   fabric::FaultyFabric& NewProcess(std::shared_ptr<fabric::FaultPolicy> policy = nullptr) {
-    fabrics.push_back(std::make_unique<fabric::FaultyFabric>(*fabric, board, board->NewProcess(),
+    fabrics.push_back(std::make_unique<fabric::FaultyFabric>(fabric, board, board->NewProcess(),
                                                              std::move(policy)));
     return *fabrics.back();
   }
