@@ -88,10 +88,7 @@ class UcxRegion final : public Region {
                                                            {.key = remote.key,
                                                             .length_bytes = length_bytes,
                                                             .address = remote.address}));
-    UcxDetails details{.memory_address = reinterpret_cast<std::uintptr_t>(memory_->bytes().data()),
-                       .worker_address = target->worker_address()};
-    ONEPIECE_ASSIGN_OR_RETURN(details.remote_key, memory_->RemoteKey());
-    remote.details = details.Serialize();
+    remote.details = UcxDetails{.worker_address = target->worker_address()}.Serialize();
     ONEPIECE_RETURN_IF_ERROR(progress_.Add(target));
     return std::make_unique<UcxAccess>(progress_, std::move(target), std::move(remote), offer.peer,
                                        std::move(watch));
@@ -174,7 +171,7 @@ class UcxFabric final : public Fabric {
         length_bytes > kMaxRegionBytes || !ValidNamePart(label)) {
       return InvalidArgument("BAD_REGION", "a region needs a length in whole words and a label");
     }
-    ONEPIECE_ASSIGN_OR_RETURN(auto memory, UcxMemory::Allocate(context_, length_bytes));
+    ONEPIECE_ASSIGN_OR_RETURN(auto memory, UcxMemory::Allocate(length_bytes));
     return std::make_unique<UcxRegion>(context_, *progress_, std::move(memory), std::move(bell));
   }
 

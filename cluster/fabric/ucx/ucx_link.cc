@@ -1,5 +1,6 @@
 #include "cluster/fabric/ucx/ucx_link.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -31,7 +32,7 @@ absl::StatusOr<std::unique_ptr<UcxLink>> UcxLink::Connect(std::shared_ptr<UcxCon
                                                           base::MonotonicTime deadline) {
   ONEPIECE_ASSIGN_OR_RETURN(const UcxDetails details, UcxDetails::Parse(remote.details));
   ONEPIECE_ASSIGN_OR_RETURN(auto worker, UcxWorker::Create(std::move(context)));
-  std::unique_ptr<UcxLink> link(new UcxLink(std::move(worker), details.memory_address));
+  std::unique_ptr<UcxLink> link(new UcxLink(std::move(worker)));
   link->deadline_ = deadline;
   const absl::Status dialled = link->Dial(remote, details);
   if (absl::IsUnavailable(dialled)) {
@@ -41,14 +42,12 @@ absl::StatusOr<std::unique_ptr<UcxLink>> UcxLink::Connect(std::shared_ptr<UcxCon
   return link;
 }
 
-UcxLink::UcxLink(std::unique_ptr<UcxWorker> worker, std::uint64_t memory_address)
-    : worker_(std::move(worker)), memory_address_(memory_address) {
+UcxLink::UcxLink(std::unique_ptr<UcxWorker> worker) : worker_(std::move(worker)) {
   worker_->Handle(kUcxVerdict, OnVerdict, this);
-  worker_->Handle(kUcxRung, OnRung, this);
+  worker_->Handle(kUcxAnswer, OnAnswer, this);
 }
 
 UcxLink::~UcxLink() {
-  if (remote_key_ != nullptr) ucp_rkey_destroy(remote_key_);
   if (endpoint_ == nullptr) return;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -61,7 +60,7 @@ UcxLink::~UcxLink() {
     }
     ucp_request_free(closing);
   }
-  for (void* request : posted_) ucp_request_free(request);
+  if (sending_ != nullptr) ucp_request_free(sending_);
 }
 
 absl::Status UcxLink::Dial(const RemoteRegion& remote, const UcxDetails& details) {
@@ -71,24 +70,19 @@ absl::Status UcxLink::Dial(const RemoteRegion& remote, const UcxDetails& details
   params.address = reinterpret_cast<const ucp_address_t*>(details.worker_address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = OnFailure, .arg = this};
-  ucs_status_t status = ucp_ep_create(worker_->get(), &params, &endpoint_);
+  const ucs_status_t status = ucp_ep_create(worker_->get(), &params, &endpoint_);
   if (status != UCS_OK) {
     endpoint_ = nullptr;
     return Broken("cannot reach the region's owner", status);
   }
-  status = ucp_ep_rkey_unpack(endpoint_, details.remote_key.data(), &remote_key_);
-  if (status != UCS_OK) {
-    remote_key_ = nullptr;
-    return WrongRegion("the region's remote key cannot be used");
-  }
-  const std::string hello =
+  hello_ =
       UcxHello{.key = remote.key, .length_bytes = remote.length_bytes, .address = remote.address}
           .Serialize();
   ucp_request_param_t send{};
   send.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   send.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY;
-  ONEPIECE_RETURN_IF_ERROR(
-      Await(ucp_am_send_nbx(endpoint_, kUcxHello, hello.data(), hello.size(), nullptr, 0, &send)));
+  ONEPIECE_RETURN_IF_ERROR(Await(
+      ucp_am_send_nbx(endpoint_, kUcxHello, hello_.data(), hello_.size(), nullptr, 0, &send)));
   for (int idle = 0; verdict_ == UcxVerdict{};) ONEPIECE_RETURN_IF_ERROR(Step(idle));
   switch (verdict_) {
     case UcxVerdict::kWelcome:
@@ -114,130 +108,143 @@ ucs_status_t UcxLink::OnVerdict(void* self, const void* header, std::size_t head
   return UCS_OK;
 }
 
-ucs_status_t UcxLink::OnRung(void* self, const void* /*header*/, std::size_t /*header_length*/,
-                             void* /*data*/, std::size_t /*length*/,
-                             const ucp_am_recv_param_t* /*param*/) {
-  static_cast<UcxLink*>(self)->ringing_ = false;
+ucs_status_t UcxLink::OnAnswer(void* self, const void* header, std::size_t header_length,
+                               void* data, std::size_t length, const ucp_am_recv_param_t* param) {
+  auto& link = *static_cast<UcxLink*>(self);
+  UcxAnswer answer;
+  const bool whole =
+      header_length == sizeof answer && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
+  if (whole) std::memcpy(&answer, header, sizeof answer);
+  if (!whole || !link.Take(answer, {static_cast<const std::byte*>(data), length})) {
+    link.refused_ = true;
+  }
   return UCS_OK;
+}
+
+// False when it is no answer to the chain under way.
+bool UcxLink::Take(const UcxAnswer& answer, std::span<const std::byte> bytes) {
+  if (answer.refused != 0 || answer.chain != chain_number_) return false;
+  if (answer.kind == UcxKind::kEnd) {
+    ended_ = true;
+    return missing_bytes_ == 0;
+  }
+  if (answer.index >= chain_.size() || bytes.size() > missing_bytes_) return false;
+  const Op& op = chain_[answer.index];
+  std::span<std::byte> into;
+  switch (op.kind) {
+    case Op::Kind::kRead:
+      into = op.into;
+      break;
+    case Op::Kind::kReadWords:
+      into = std::as_writable_bytes(op.words_into);
+      break;
+    case Op::Kind::kCompareAndSwap:
+    case Op::Kind::kFetchAdd:
+      into = std::as_writable_bytes(std::span(op.old_value, 1));
+      break;
+    case Op::Kind::kWrite:
+    case Op::Kind::kWriteWords:
+    case Op::Kind::kNotify:
+      break;
+  }
+  if (answer.offset > into.size() || bytes.size() > into.size() - answer.offset) return false;
+  std::ranges::copy(bytes, into.subspan(answer.offset).begin());
+  missing_bytes_ -= bytes.size();
+  return true;
 }
 
 absl::Status UcxLink::Execute(std::span<const Op> chain, base::MonotonicTime deadline) {
   deadline_ = deadline;
-  work_requests_ = 0;
-  round_trips_ = 0;
-  for (const Op& op : chain) {
-    const bool reads = op.kind == Op::Kind::kRead || op.kind == Op::Kind::kReadWords;
-    // The owner takes the bytes of a get when it has room to send them, perhaps after it has
-    // executed what came behind.
-    if (reading_ && !reads) ONEPIECE_RETURN_IF_ERROR(AwaitPosted());
-    ucp_worker_fence(worker_->get());
-    ONEPIECE_RETURN_IF_ERROR(Post(op, /*last=*/&op == &chain.back()));
+  chain_ = chain;
+  ++chain_number_;
+  missing_bytes_ = 0;
+  ended_ = false;
+  work_requests_ = chain.size();
+  round_trips_ = 1;
+  for (std::size_t index = 0; index < chain.size(); ++index) {
+    ONEPIECE_RETURN_IF_ERROR(Post(index));
   }
-  ucp_request_param_t params{};
-  ONEPIECE_RETURN_IF_ERROR(Keep(ucp_ep_flush_nbx(endpoint_, &params)));
-  return AwaitPosted();
+  ONEPIECE_RETURN_IF_ERROR(Send(UcxKind::kEnd, 0, 0));
+  for (int idle = 0; !ended_;) ONEPIECE_RETURN_IF_ERROR(Step(idle));
+  chain_ = {};
+  return absl::OkStatus();
 }
 
-absl::Status UcxLink::Post(const Op& op, bool last) {
+absl::Status UcxLink::Post(std::size_t index) {
+  const Op& op = chain_[index];
+  const std::uint64_t size = op.size_bytes();
+  header_.index = index;
+  header_.compare = op.compare;
+  header_.value = op.value;
   switch (op.kind) {
     case Op::Kind::kWrite: {
       std::uint64_t offset = op.offset;
       for (const auto& piece : op.pieces) {
-        ONEPIECE_RETURN_IF_ERROR(Put(offset, piece.data(), piece.size()));
+        ONEPIECE_RETURN_IF_ERROR(Write(UcxKind::kWrite, offset, piece));
         offset += piece.size();
       }
       return absl::OkStatus();
     }
     case Op::Kind::kWriteWords:
-      return Put(op.offset, op.words.data(), op.words.size_bytes());
+      return Write(UcxKind::kWriteWords, op.offset, std::as_bytes(op.words));
     case Op::Kind::kRead:
-      return Get(op.offset, op.into.data(), op.into.size());
     case Op::Kind::kReadWords:
-      return Get(op.offset, op.words_into.data(), op.words_into.size_bytes());
+      missing_bytes_ += size;
+      return Send(UcxKind::kRead, op.offset, size);
     case Op::Kind::kCompareAndSwap:
+      missing_bytes_ += size;
+      return Send(UcxKind::kSwap, op.offset, size);
     case Op::Kind::kFetchAdd:
-      return Atomic(op);
+      missing_bytes_ += size;
+      return Send(UcxKind::kAdd, op.offset, size);
     case Op::Kind::kNotify:
-      return Notify(/*confirmed=*/last);
+      return Send(UcxKind::kNotify, 0, 0);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UcxLink::Write(UcxKind kind, std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto chunk = bytes.first(std::min<std::size_t>(bytes.size(), kUcxChunkBytes));
+    ONEPIECE_RETURN_IF_ERROR(Send(kind, offset, chunk.size(), chunk));
+    offset += chunk.size();
+    bytes = bytes.subspan(chunk.size());
   }
   return absl::OkStatus();
 }
 
 // Returns once the bytes have been handed to the socket: the next operation goes behind them.
-absl::Status UcxLink::Put(std::uint64_t offset, const void* from, std::size_t size) {
-  if (size == 0) return absl::OkStatus();
-  ++work_requests_;
-  ucp_request_param_t params{};
-  return Await(ucp_put_nbx(endpoint_, from, size, memory_address_ + offset, remote_key_, &params));
-}
-
-absl::Status UcxLink::Get(std::uint64_t offset, void* into, std::size_t size) {
-  if (size == 0) return absl::OkStatus();
-  reading_ = true;
-  ++work_requests_;
-  ucp_request_param_t params{};
-  return Keep(ucp_get_nbx(endpoint_, into, size, memory_address_ + offset, remote_key_, &params));
-}
-
-absl::Status UcxLink::Atomic(const Op& op) {
-  ++work_requests_;
-  const bool swap = op.kind == Op::Kind::kCompareAndSwap;
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
-  params.datatype = ucp_dt_make_contig(sizeof(std::uint64_t));
-  params.reply_buffer = op.old_value;
-  // UCX takes the new value from where it puts the old one.
-  if (swap) *op.old_value = op.value;
-  return Keep(ucp_atomic_op_nbx(endpoint_, swap ? UCP_ATOMIC_OP_CSWAP : UCP_ATOMIC_OP_ADD,
-                                swap ? &op.compare : &op.value, 1, memory_address_ + op.offset,
-                                remote_key_, &params));
-}
-
-// A flush does not wait for messages. The answer to an operation behind this one says that it has
-// arrived; the last one of a chain needs an answer of its own.
-absl::Status UcxLink::Notify(bool confirmed) {
-  ++work_requests_;
-  ringing_ = confirmed;
+absl::Status UcxLink::Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
+                           std::span<const std::byte> payload) {
+  header_.sequence = sequence_++;
+  header_.chain = chain_number_;
+  header_.kind = kind;
+  header_.offset = offset;
+  header_.length_bytes = length_bytes;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  params.flags = UCP_AM_SEND_FLAG_EAGER;
-  if (confirmed) params.flags |= UCP_AM_SEND_FLAG_REPLY;
-  return Keep(ucp_am_send_nbx(endpoint_, kUcxNotify, nullptr, 0, nullptr, 0, &params));
-}
-
-absl::Status UcxLink::Keep(ucs_status_ptr_t request) {
-  if (UCS_PTR_IS_ERR(request)) return Broken("ucx", UCS_PTR_STATUS(request));
-  if (UCS_PTR_IS_PTR(request)) posted_.push_back(request);
-  return absl::OkStatus();
+  params.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY;
+  return Await(ucp_am_send_nbx(endpoint_, kUcxOp, &header_, sizeof header_, payload.data(),
+                               payload.size(), &params));
 }
 
 absl::Status UcxLink::Await(ucs_status_ptr_t request) {
-  ONEPIECE_RETURN_IF_ERROR(Keep(request));
+  if (UCS_PTR_IS_ERR(request)) return Broken("ucx", UCS_PTR_STATUS(request));
   if (!UCS_PTR_IS_PTR(request)) return absl::OkStatus();
+  sending_ = request;  // The destructor's, should the wait fail.
   for (int idle = 0; ucp_request_check_status(request) == UCS_INPROGRESS;) {
     ONEPIECE_RETURN_IF_ERROR(Step(idle));
   }
   const ucs_status_t status = ucp_request_check_status(request);
-  std::erase(posted_, request);
+  sending_ = nullptr;
   ucp_request_free(request);
   return status == UCS_OK ? absl::OkStatus() : Broken("ucx", status);
-}
-
-absl::Status UcxLink::AwaitPosted() {
-  ++round_trips_;
-  while (!posted_.empty()) {
-    void* const request = posted_.back();
-    posted_.pop_back();
-    ONEPIECE_RETURN_IF_ERROR(Await(request));
-  }
-  for (int idle = 0; ringing_;) ONEPIECE_RETURN_IF_ERROR(Step(idle));
-  reading_ = false;
-  return absl::OkStatus();
 }
 
 // One look for progress, or a sleep when there has been none for a while.
 absl::Status UcxLink::Step(int& idle) {
   if (failure_ != UCS_OK) return Broken("the connection failed", failure_);
+  if (refused_) return Broken("the owner refused an operation", UCS_ERR_REJECTED);
   const base::Duration left = deadline_ - RealNow();
   if (left <= base::Duration::zero()) {
     return base::MakeError(absl::StatusCode::kDeadlineExceeded, "CHAIN_TIMEOUT",

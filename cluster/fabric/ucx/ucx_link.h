@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
+#include <string>
 
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
@@ -37,34 +37,36 @@ class UcxLink {
   [[nodiscard]] std::uint64_t round_trips() const { return round_trips_; }
 
  private:
-  UcxLink(std::unique_ptr<UcxWorker> worker, std::uint64_t memory_address);
+  explicit UcxLink(std::unique_ptr<UcxWorker> worker);
   absl::Status Dial(const RemoteRegion& remote, const UcxDetails& details);
   static void OnFailure(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static ucs_status_t OnVerdict(void* self, const void* header, std::size_t header_length,
                                 void* data, std::size_t length, const ucp_am_recv_param_t* param);
+  static ucs_status_t OnAnswer(void* self, const void* header, std::size_t header_length,
+                               void* data, std::size_t length, const ucp_am_recv_param_t* param);
+  bool Take(const UcxAnswer& answer, std::span<const std::byte> bytes);
 
-  static ucs_status_t OnRung(void* self, const void* header, std::size_t header_length, void* data,
-                             std::size_t length, const ucp_am_recv_param_t* param);
-  absl::Status Post(const Op& op, bool last);
-  absl::Status Put(std::uint64_t offset, const void* from, std::size_t size);
-  absl::Status Get(std::uint64_t offset, void* into, std::size_t size);
-  absl::Status Atomic(const Op& op);
-  absl::Status Notify(bool confirmed);
-  absl::Status Keep(ucs_status_ptr_t request);
+  absl::Status Post(std::size_t index);
+  absl::Status Write(UcxKind kind, std::uint64_t offset, std::span<const std::byte> bytes);
+  absl::Status Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
+                    std::span<const std::byte> payload = {});
   absl::Status Await(ucs_status_ptr_t request);
-  absl::Status AwaitPosted();
   absl::Status Step(int& idle);
 
   const std::unique_ptr<UcxWorker> worker_;
-  const std::uint64_t memory_address_;
   ucp_ep_h endpoint_ = nullptr;
-  ucp_rkey_h remote_key_ = nullptr;
   ucs_status_t failure_ = UCS_OK;
   UcxVerdict verdict_{};  // None yet.
   base::MonotonicTime deadline_{};
-  std::vector<void*> posted_;  // Requests under way.
-  bool reading_ = false;       // One of them is a get.
-  bool ringing_ = false;       // The owner has not confirmed a Notify yet.
+  void* sending_ = nullptr;    // The request under way, if one is.
+  std::string hello_;          // UCX may look at it until it is sent.
+  UcxOp header_;               // Of the operation being sent; UCX may look at it until it is.
+  std::span<const Op> chain_;  // Being executed.
+  std::uint64_t chain_number_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t missing_bytes_ = 0;  // Of what the chain reads.
+  bool ended_ = false;               // The owner has executed the chain.
+  bool refused_ = false;             // Or does not want to.
   std::uint64_t work_requests_ = 0;
   std::uint64_t round_trips_ = 0;
 };

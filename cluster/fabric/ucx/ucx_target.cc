@@ -2,12 +2,14 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "cluster/base/status.h"
@@ -18,22 +20,8 @@ namespace {
 // How long one busy peer may keep the others waiting.
 constexpr int kProgressSteps = 64;
 
-constexpr std::array<UcxVerdict, 4> kVerdicts = {
-    UcxVerdict{}, UcxVerdict::kWelcome, UcxVerdict::kWrongVersion, UcxVerdict::kWrongRegion};
-
-void FreeRequest(void* request, ucs_status_t /*status*/, void* /*user_data*/) {
-  ucp_request_free(request);
-}
-
-// `header` lives for ever. If the answer is lost, the peer's deadline says so.
-void Answer(const ucp_am_recv_param_t& to, unsigned message, const void* header, std::size_t size) {
-  if ((to.recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return;
-  ucp_request_param_t send{};
-  send.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS;
-  send.flags = UCP_AM_SEND_FLAG_EAGER;
-  send.cb.send = FreeRequest;
-  (void)ucp_am_send_nbx(to.reply_ep, message, header, size, nullptr, 0, &send);
-}
+// What a peer that takes no answers can make this process keep for it.
+constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{64} << 20;
 
 }  // namespace
 
@@ -71,7 +59,7 @@ UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemor
       fd_(worker->fd()),
       worker_(std::move(worker)) {
   worker_->Handle(kUcxHello, OnHello, this);
-  worker_->Handle(kUcxNotify, OnNotify, this);
+  worker_->Handle(kUcxOp, OnOp, this);
 }
 
 bool UcxTarget::Progress() {
@@ -85,15 +73,18 @@ bool UcxTarget::Progress() {
 void UcxTarget::Close() {
   const std::lock_guard lock(mutex_);
   worker_.reset();
+  replies_.clear();
 }
 
-// With mutex_ held: handlers run inside Progress.
+// With mutex_ held, as all that follows: handlers run inside Progress.
 ucs_status_t UcxTarget::OnHello(void* self, const void* header, std::size_t header_length,
                                 void* /*data*/, std::size_t /*length*/,
                                 const ucp_am_recv_param_t* param) {
-  const auto verdict = static_cast<UcxTarget*>(self)->Judge(
-      UcxHello::Parse({static_cast<const char*>(header), header_length}));
-  Answer(*param, kUcxVerdict, &kVerdicts[static_cast<std::size_t>(verdict)], sizeof verdict);
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;
+  auto& target = *static_cast<UcxTarget*>(self);
+  Reply& reply = target.NewReply();
+  reply.verdict = target.Judge(UcxHello::Parse({static_cast<const char*>(header), header_length}));
+  target.Send(reply, param->reply_ep, kUcxVerdict, &reply.verdict, sizeof reply.verdict);
   return UCS_OK;
 }
 
@@ -106,14 +97,137 @@ UcxVerdict UcxTarget::Judge(const absl::StatusOr<UcxHello>& hello) {
   return UcxVerdict::kWelcome;
 }
 
-ucs_status_t UcxTarget::OnNotify(void* self, const void* /*header*/, std::size_t /*header_length*/,
-                                 void* /*data*/, std::size_t /*length*/,
-                                 const ucp_am_recv_param_t* param) {
-  const auto& target = *static_cast<UcxTarget*>(self);
-  if (target.welcomed_ && target.doorbell_ != nullptr) target.doorbell_->Ring();
-  Answer(*param, kUcxRung, nullptr, 0);
+ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_length, void* data,
+                             std::size_t length, const ucp_am_recv_param_t* param) {
+  auto& target = *static_cast<UcxTarget*>(self);
+  UcxOp op;
+  const bool whole = header_length == sizeof op &&
+                     (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
+                     (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
+  if (!whole) {
+    target.refused_ = true;
+    return UCS_OK;
+  }
+  std::memcpy(&op, header, sizeof op);
+  if (!target.Allowed(op, length)) target.refused_ = true;
+  ++target.next_sequence_;
+  if (target.refused_ && op.kind != UcxKind::kEnd) return UCS_OK;
+  target.Execute(op, {static_cast<const std::byte*>(data), length}, param->reply_ep);
   return UCS_OK;
 }
+
+bool UcxTarget::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
+  const std::uint64_t region_bytes = memory_->bytes().size();
+  const bool inside = op.offset <= region_bytes && op.length_bytes <= region_bytes - op.offset;
+  const bool writes = op.kind == UcxKind::kWrite || op.kind == UcxKind::kWriteWords;
+  const bool atomic = op.kind == UcxKind::kSwap || op.kind == UcxKind::kAdd;
+  const std::uint64_t word = sizeof(std::uint64_t);
+  const bool whole_words = op.offset % word == 0 && op.length_bytes % word == 0;
+  return welcomed_ && op.sequence == next_sequence_ && inside &&
+         payload_bytes == (writes ? op.length_bytes : 0) &&
+         (op.kind != UcxKind::kWriteWords || whole_words) &&
+         (!atomic || (whole_words && op.length_bytes == word)) &&
+         (op.kind != UcxKind::kRead || op.length_bytes <= kMaxReplyBytes - reply_bytes_) &&
+         op.kind >= UcxKind::kWrite && op.kind <= UcxKind::kEnd;
+}
+
+void UcxTarget::Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer) {
+  std::byte* const at = memory_->bytes().data() + (op.kind == UcxKind::kEnd ? 0 : op.offset);
+  const auto word = [at] { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)); };
+  std::uint64_t old_value = op.compare;
+  switch (op.kind) {
+    case UcxKind::kWrite:
+      if (!payload.empty()) std::memcpy(at, payload.data(), payload.size());
+      return;
+    case UcxKind::kWriteWords:
+      for (std::size_t i = 0; i < payload.size(); i += sizeof old_value) {
+        std::memcpy(&old_value, payload.data() + i, sizeof old_value);
+        StoreWord(at + i, old_value);
+      }
+      return;
+    case UcxKind::kRead:
+      ExecuteRead(op, peer);
+      return;
+    case UcxKind::kSwap:
+      word().compare_exchange_strong(old_value, op.value);
+      break;
+    case UcxKind::kAdd:
+      old_value = word().fetch_add(op.value);
+      break;
+    case UcxKind::kNotify:
+      if (doorbell_ != nullptr) doorbell_->Ring();
+      return;
+    case UcxKind::kEnd:
+      Answer(op, peer, 0, {});
+      return;
+  }
+  const auto bytes = std::as_bytes(std::span(&old_value, 1));
+  Answer(op, peer, 0, {bytes.begin(), bytes.end()});
+}
+
+// The bytes as they are now: what the peer wrote before is in them, what it writes behind is not.
+void UcxTarget::ExecuteRead(const UcxOp& op, ucp_ep_h peer) {
+  const std::byte* const from = memory_->bytes().data() + op.offset;
+  for (std::uint64_t at = 0; at < op.length_bytes; at += kUcxChunkBytes) {
+    const std::uint64_t size = std::min(kUcxChunkBytes, op.length_bytes - at);
+    Answer(op, peer, at, {from + at, from + at + size});
+  }
+}
+
+void UcxTarget::Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset,
+                       std::vector<std::byte> data) {
+  Reply& reply = NewReply();
+  reply.header = {.chain = op.chain,
+                  .index = op.index,
+                  .offset = offset,
+                  .kind = op.kind,
+                  .refused = refused_ ? 1U : 0U};
+  reply.data = std::move(data);
+  reply_bytes_ += reply.data.size();
+  Send(reply, peer, kUcxAnswer, &reply.header, sizeof reply.header);
+}
+
+UcxTarget::Reply& UcxTarget::NewReply() {
+  Reply& reply = replies_.emplace_back();
+  reply.target = this;
+  reply.self = std::prev(replies_.end());
+  return reply;
+}
+
+// If it is lost, the peer's deadline says so.
+void UcxTarget::Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header,
+                     std::size_t size) {
+  ucp_request_param_t params{};
+  params.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.flags = UCP_AM_SEND_FLAG_EAGER;
+  params.cb.send = OnSent;
+  params.user_data = &reply;
+  const ucs_status_ptr_t sent =
+      ucp_am_send_nbx(peer, message, header, size, reply.data.data(), reply.data.size(), &params);
+  if (!UCS_PTR_IS_PTR(sent)) OnSent(nullptr, UCS_OK, &reply);
+}
+
+void UcxTarget::OnSent(void* request, ucs_status_t /*status*/, void* reply) {
+  const auto& done = *static_cast<Reply*>(reply);
+  UcxTarget& target = *done.target;
+  target.reply_bytes_ -= done.data.size();
+  target.replies_.erase(done.self);
+  if (request != nullptr) ucp_request_free(request);
+}
+
+absl::StatusOr<std::shared_ptr<UcxMemory>> UcxMemory::Allocate(std::uint64_t length_bytes) {
+  void* base = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (base == MAP_FAILED) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "NO_MEMORY",
+                           "no memory for a region of " + std::to_string(length_bytes) +
+                               " bytes: " + std::strerror(errno));
+  }
+  return std::shared_ptr<UcxMemory>(new UcxMemory(static_cast<std::byte*>(base), length_bytes));
+}
+
+UcxMemory::~UcxMemory() { munmap(base_, length_bytes_); }
 
 absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start() {
   const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,9 +32,27 @@ class UcxDoorbell final : public Doorbell {
   std::condition_variable rung_;
 };
 
-/// Executes what one peer asks for. The peer has a worker to itself, because that is what makes a
-/// fence of it: over TCP an operation takes effect only when this worker's Progress reads it from
-/// this worker's sockets, so after Close nothing of the peer can, whatever is still on its way.
+/// Memory of this process. Zeroed at first, its pages present.
+class UcxMemory {
+ public:
+  /// Errors: RESOURCE_EXHAUSTED (NO_MEMORY).
+  static absl::StatusOr<std::shared_ptr<UcxMemory>> Allocate(std::uint64_t length_bytes);
+  ~UcxMemory();
+  UcxMemory(const UcxMemory&) = delete;
+  UcxMemory& operator=(const UcxMemory&) = delete;
+  [[nodiscard]] std::span<std::byte> bytes() const { return {base_, length_bytes_}; }
+
+ private:
+  UcxMemory(std::byte* base, std::uint64_t length_bytes)
+      : base_(base), length_bytes_(length_bytes) {}
+  std::byte* const base_;
+  const std::uint64_t length_bytes_;
+};
+
+/// Executes what one peer asks for: checks each operation against the region, then does it and
+/// answers. The peer has a worker to itself, because that is what makes a fence of it: nothing of
+/// the peer takes effect but in this worker's Progress, so after Close nothing can, whatever is
+/// still on its way.
 ///
 /// Threading  Thread-safe.
 class UcxTarget {
@@ -54,9 +74,25 @@ class UcxTarget {
             std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected, std::string worker_address);
   static ucs_status_t OnHello(void* self, const void* header, std::size_t header_length, void* data,
                               std::size_t length, const ucp_am_recv_param_t* param);
-  static ucs_status_t OnNotify(void* self, const void* header, std::size_t header_length,
-                               void* data, std::size_t length, const ucp_am_recv_param_t* param);
+  static ucs_status_t OnOp(void* self, const void* header, std::size_t header_length, void* data,
+                           std::size_t length, const ucp_am_recv_param_t* param);
+  static void OnSent(void* request, ucs_status_t status, void* reply);
   UcxVerdict Judge(const absl::StatusOr<UcxHello>& hello);
+  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes) const;
+  void Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer);
+  void ExecuteRead(const UcxOp& op, ucp_ep_h peer);
+
+  /// Bytes that UCX may look at until it has sent them.
+  struct Reply {
+    UcxTarget* target = nullptr;
+    std::list<Reply>::iterator self;
+    UcxAnswer header;
+    UcxVerdict verdict{};
+    std::vector<std::byte> data;
+  };
+  Reply& NewReply();
+  void Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header, std::size_t size);
+  void Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset, std::vector<std::byte> data);
 
   const std::shared_ptr<UcxMemory> memory_;  // Kept while the worker may write into it.
   const std::shared_ptr<UcxDoorbell> doorbell_;
@@ -64,8 +100,13 @@ class UcxTarget {
   const std::string worker_address_;
   const int fd_;
   std::mutex mutex_;
-  std::unique_ptr<UcxWorker> worker_;  // Guarded by mutex_, as is the next. Null: closed.
+  // Guarded by mutex_, all of them. The worker goes before the replies that it may look at.
+  std::list<Reply> replies_;
+  std::uint64_t reply_bytes_ = 0;
+  std::unique_ptr<UcxWorker> worker_;  // Null: closed.
   bool welcomed_ = false;
+  bool refused_ = false;  // The peer broke the rules.
+  std::uint64_t next_sequence_ = 0;
 };
 
 /// The thread that moves the targets of one fabric; asleep while no peer sends. Thread-safe.

@@ -13,7 +13,6 @@ constexpr std::uint64_t kDetailsMagic = 0x3158435544504f;  // "OPDUCX1"
 constexpr std::uint64_t kOfferMagic = 0x3158434f4f504f;    // "OPOOCX1"
 constexpr std::uint64_t kHelloMagic = 0x315843554850'4f;   // "OPHUCX1"
 constexpr std::size_t kMaxWorkerAddressBytes = 3072;
-constexpr std::size_t kMaxRemoteKeyBytes = 512;
 constexpr std::size_t kMaxRegionNameBytes = 255;
 
 std::uint64_t Check(std::string_view bytes) {
@@ -26,9 +25,7 @@ std::string UcxDetails::Serialize() const {
   std::string out;
   AppendU64(out, kDetailsMagic);
   AppendU64(out, kUcxProtocolVersion);
-  AppendU64(out, memory_address);
   AppendText(out, worker_address);
-  AppendText(out, remote_key);
   AppendU64(out, Check(out));
   return out;
 }
@@ -38,13 +35,11 @@ absl::StatusOr<UcxDetails> UcxDetails::Parse(std::string_view bytes) {
   UcxDetails details;
   const std::uint64_t magic = reader.U64();
   const std::uint64_t version = reader.U64();
-  details.memory_address = reader.U64();
   details.worker_address = reader.Text(kMaxWorkerAddressBytes);
-  details.remote_key = reader.Text(kMaxRemoteKeyBytes);
   const std::uint64_t check = reader.U64();
   const bool whole = reader.Finished() && check == Check(bytes.substr(0, bytes.size() - 8));
   if (!whole || magic != kDetailsMagic || version != kUcxProtocolVersion ||
-      details.memory_address == 0 || details.worker_address.empty() || details.remote_key.empty()) {
+      details.worker_address.empty()) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "WRONG_REGION",
                            "the region's details are damaged or of another protocol version");
   }

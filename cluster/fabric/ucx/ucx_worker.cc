@@ -1,7 +1,6 @@
 #include "cluster/fabric/ucx/ucx_worker.h"
 
 #include <poll.h>
-#include <sys/mman.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
@@ -36,10 +35,10 @@ struct Setting {
 // What the backend's promises rest on; everything else may be set by UCX_* variables.
 constexpr Setting kSettings[] = {
     {"TLS", "tcp"},                 // Never UCX's own shared memory, whose keys protect nothing.
-    {"PROTO_ENABLE", "n"},          // All operations go over one lane, one TCP stream, in order.
+    {"PROTO_ENABLE", "n"},          // One lane, one TCP stream, in order.
     {"KEEPALIVE_INTERVAL", "inf"},  // Deadlines are ours; an idle connection shall cost nothing.
     {"CONN_NB", "y"},               // A connect() shall not hold up everybody else.
-    {"TX_SEG_SIZE", "128k"},        // One write costs an acknowledgement for each segment.
+    {"TX_SEG_SIZE", "128k"},        // A chunk and its header are one segment.
     {"RX_SEG_SIZE", "128k"},
 };
 
@@ -86,7 +85,7 @@ absl::StatusOr<std::shared_ptr<UcxContext>> UcxContext::Open(const std::string& 
     ucp_params_t params{};
     params.field_mask =
         UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
-    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
     params.mt_workers_shared = 1;
     params.name = "onepiece";
     status = ucp_init(&params, config, &context);
@@ -146,41 +145,6 @@ void UcxWorker::Wait(base::Duration limit) {
   const timespec relative{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
   pollfd poll_fd{.fd = fd_, .events = POLLIN, .revents = 0};
   ppoll(&poll_fd, 1, &relative, nullptr);
-}
-
-absl::StatusOr<std::shared_ptr<UcxMemory>> UcxMemory::Allocate(std::shared_ptr<UcxContext> context,
-                                                               std::uint64_t length_bytes) {
-  void* base = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (base == MAP_FAILED) {
-    return base::MakeError(absl::StatusCode::kResourceExhausted, "NO_MEMORY",
-                           "no memory for a region of " + std::to_string(length_bytes) +
-                               " bytes: " + std::strerror(errno));
-  }
-  std::shared_ptr<UcxMemory> memory(
-      new UcxMemory(std::move(context), static_cast<std::byte*>(base), length_bytes));
-  ucp_mem_map_params_t params{};
-  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-  params.address = base;
-  params.length = length_bytes;
-  const ucs_status_t status = ucp_mem_map(memory->context_->get(), &params, &memory->handle_);
-  if (status != UCS_OK) return UcxError("ucp_mem_map", status);
-  return memory;
-}
-
-UcxMemory::~UcxMemory() {
-  if (handle_ != nullptr) ucp_mem_unmap(context_->get(), handle_);
-  munmap(base_, length_bytes_);
-}
-
-absl::StatusOr<std::string> UcxMemory::RemoteKey() const {
-  void* buffer = nullptr;
-  std::size_t size = 0;
-  const ucs_status_t status = ucp_rkey_pack(context_->get(), handle_, &buffer, &size);
-  if (status != UCS_OK) return UcxError("ucp_rkey_pack", status);
-  std::string key(static_cast<const char*>(buffer), size);
-  ucp_rkey_buffer_release(buffer);
-  return key;
 }
 
 }  // namespace onepiece::fabric

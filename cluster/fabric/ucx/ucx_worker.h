@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -63,27 +62,6 @@ class UcxWorker {
   const std::shared_ptr<UcxContext> context_;
   const ucp_worker_h worker_;
   const int fd_;
-};
-
-/// Memory of this process that UCX knows. Zeroed at first, its pages present.
-class UcxMemory {
- public:
-  /// Errors: RESOURCE_EXHAUSTED (NO_MEMORY), INTERNAL.
-  static absl::StatusOr<std::shared_ptr<UcxMemory>> Allocate(std::shared_ptr<UcxContext> context,
-                                                             std::uint64_t length_bytes);
-  ~UcxMemory();
-  UcxMemory(const UcxMemory&) = delete;
-  UcxMemory& operator=(const UcxMemory&) = delete;
-  [[nodiscard]] std::span<std::byte> bytes() const { return {base_, length_bytes_}; }
-  [[nodiscard]] absl::StatusOr<std::string> RemoteKey() const;
-
- private:
-  UcxMemory(std::shared_ptr<UcxContext> context, std::byte* base, std::uint64_t length_bytes)
-      : context_(std::move(context)), base_(base), length_bytes_(length_bytes) {}
-  const std::shared_ptr<UcxContext> context_;
-  std::byte* const base_;
-  const std::uint64_t length_bytes_;
-  ucp_mem_h handle_ = nullptr;
 };
 
 }  // namespace onepiece::fabric

@@ -1,0 +1,223 @@
+// What is the ucx backend's alone: the fence against late writes, the caller's memory after a
+// deadline, and answers that are damaged or another's. Over TCP on the loopback interface.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <QElapsedTimer>
+#include <QtTest>
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cluster/base/status.h"
+#include "cluster/fabric/fabric.h"
+
+namespace onepiece::fabric {
+namespace {
+
+constexpr char kUri[] = "ucx://lo";
+constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
+constexpr int kCutOff = 42;  // Exit code of a child whose channel broke.
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+base::MonotonicTime In(base::Duration time) { return base::SystemClock().Now() + time; }
+
+/// Another process and a socket to it, the control plane. Killed at the end.
+class Child {
+ public:
+  /// `body` returns the exit code; it opens a fabric of its own.
+  template <typename Body>
+  explicit Child(Body body) {
+    std::array<int, 2> ends{-1, -1};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) != 0) return;
+    pid_ = fork();
+    socket_ = ends[pid_ == 0 ? 1 : 0];
+    close(ends[pid_ == 0 ? 0 : 1]);
+    if (pid_ == 0) _exit(body(*this));
+  }
+  ~Child() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      (void)Reap();
+    }
+    close(socket_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void Signal(int signal) const { kill(pid_, signal); }
+  /// Waits until a signal has stopped it.
+  void AwaitStopped() const { waitpid(pid_, nullptr, WUNTRACED); }
+  /// Waits for its end and returns its exit code, or -1.
+  int Reap() {
+    int status = -1;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  void Send(const std::string& bytes) const { (void)!write(socket_, bytes.data(), bytes.size()); }
+  [[nodiscard]] std::string Receive() const {
+    std::array<char, 8192> bytes{};
+    const ssize_t size = read(socket_, bytes.data(), bytes.size());
+    return {bytes.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+};
+
+/// Writes other bytes again and again until its channel breaks.
+int WriteForEver(const Child& parent) {
+  auto fabric = Fabric::Open(kUri);
+  if (!fabric.ok()) return 1;
+  const auto dialer = *(*fabric)->Dial();
+  parent.Send(dialer->offer().Serialize());
+  const auto remote = RemoteRegion::Parse(parent.Receive());
+  if (!remote.ok()) return 2;
+  auto channel = dialer->Connect(*remote);
+  if (!channel.ok()) return 3;
+  std::vector<std::byte> data(kRegionBytes);
+  const std::array<std::span<const std::byte>, 1> pieces{data};
+  for (int i = 1;; ++i) {
+    std::fill(data.begin(), data.end(), static_cast<std::byte>(i | 1));
+    const Op write = Op::Write("write", 0, pieces);
+    if (!(*channel)->Execute({&write, 1}, In(base::Scaled(std::chrono::seconds(20)))).ok()) {
+      return kCutOff;
+    }
+  }
+}
+
+/// Owns a region until it is told to end; the exit code says whether it could.
+int OwnUntilTold(const Child& parent) {
+  auto fabric = Fabric::Open(kUri);
+  if (!fabric.ok()) return 1;
+  auto region = *(*fabric)->Register(kRegionBytes, "region");
+  auto access = region->Accept(*Offer::Parse(parent.Receive()));
+  if (!access.ok()) return 2;
+  parent.Send((*access)->remote().Serialize());
+  (void)parent.Receive();
+  return 0;
+}
+
+}  // namespace
+
+class UcxTest : public QObject {
+  Q_OBJECT
+
+  static inline sighandler_t hang_up_at_start_ = SIG_ERR;
+
+ public:
+  // Called by main() before Qt catches signals itself.
+  static void initMain() {
+    struct sigaction action {};
+    if (sigaction(SIGHUP, nullptr, &action) == 0) hang_up_at_start_ = action.sa_handler;
+  }
+
+ private Q_SLOTS:
+  // The writer is stopped somewhere in the middle of a write of many segments: some of it has
+  // landed, some lies in the sockets, some has not been sent. What it does later lands nowhere.
+  void Revoke_LeavesNoLateWriteOfAStoppedProcess() {
+    constexpr int kRounds = 8;
+    int in_the_middle = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      Child writer(WriteForEver);
+      auto fabric = Fabric::Open(kUri);
+      QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+      auto region = *(*fabric)->Register(kRegionBytes, "region");
+      const auto offer = Offer::Parse(writer.Receive());
+      QVERIFY(offer.ok());
+      auto access = *region->Accept(*offer);
+      writer.Send(access->remote().Serialize());
+      const std::span<std::byte> memory = region->bytes();
+      // Stopped at another place of the memory in each round.
+      const std::byte* at = memory.data() + kRegionBytes / kRounds * static_cast<unsigned>(round);
+      QElapsedTimer timer;
+      timer.start();
+      while (LoadWord(at) == 0 && timer.elapsed() < 30000) std::this_thread::yield();
+      writer.Signal(SIGSTOP);
+      writer.AwaitStopped();
+      QVERIFY(access->Revoke());
+      if (memory.front() != memory.back()) ++in_the_middle;
+      std::fill(memory.begin(), memory.end(), std::byte{0});
+      writer.Signal(SIGCONT);
+      // Only once its channel is broken does it end: until then it tries.
+      QCOMPARE(writer.Reap(), kCutOff);
+      QVERIFY(std::ranges::all_of(memory, [](std::byte value) { return value == std::byte{0}; }));
+      access.reset();
+      region.reset();
+    }
+    qInfo("%d of %d writers were stopped in the middle of a write", in_the_middle, kRounds);
+  }
+
+  // The owner is stopped, so the write cannot complete; after its deadline the caller's memory goes
+  // away, and a late look at it would be a crash.
+  void Deadline_GivesTheCallersMemoryBack() {
+    Child owner(OwnUntilTold);
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    const auto dialer = *(*fabric)->Dial();
+    owner.Send(dialer->offer().Serialize());
+    auto channel = dialer->Connect(*RemoteRegion::Parse(owner.Receive()));
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+    owner.Signal(SIGSTOP);
+    owner.AwaitStopped();
+    void* data = mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    QVERIFY(data != MAP_FAILED);
+    // A word behind the payload that the peer would answer into.
+    auto* answer = static_cast<std::uint64_t*>(data);
+    const std::array<std::span<const std::byte>, 1> pieces{
+        std::span(static_cast<const std::byte*>(data) + 64, kRegionBytes - 64)};
+    const Op chain[] = {Op::FetchAdd("add", 0, 1, answer), Op::Write("write", 64, pieces)};
+    const auto status = (*channel)->Execute(chain, In(std::chrono::milliseconds(200)));
+    munmap(data, kRegionBytes);
+    QCOMPARE(status.code(), absl::StatusCode::kDeadlineExceeded);
+    QVERIFY((*channel)->broken());
+    owner.Signal(SIGCONT);
+    owner.Send("end");
+    QCOMPARE(owner.Reap(), 0);
+  }
+
+  void Connect_RefusesDamagedDetails() {
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(4096, "region");
+    const auto dialer = *(*fabric)->Dial();
+    const auto access = *region->Accept(dialer->offer());
+    for (std::size_t i = 0; i < access->remote().details.size(); ++i) {
+      RemoteRegion remote = access->remote();
+      remote.details[i] = static_cast<char>(remote.details[i] ^ 0x10);
+      QCOMPARE(Reason(dialer->Connect(remote).status()), std::string("WRONG_REGION"));
+      remote.details.resize(i);
+      QCOMPARE(Reason(dialer->Connect(remote).status()), std::string("WRONG_REGION"));
+    }
+  }
+
+  void Connect_RefusesAnAnswerThatIsTaken() {
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(4096, "region");
+    auto link = ConnectLoopback(**fabric, *region);
+    QVERIFY2(link.ok(), link.status().ToString().c_str());
+    const auto thief = *(*fabric)->Dial();
+    QCOMPARE(Reason(thief->Connect(link->access->remote()).status()), std::string("WRONG_REGION"));
+    const std::array<std::uint64_t, 1> word{7};
+    const Op write = Op::WriteWords("w", 0, word);
+    QVERIFY(link->channel->Execute({&write, 1}, In(std::chrono::seconds(20))).ok());
+    link->channel.reset();
+    link->access.reset();
+  }
+
+  // The library catches it when it is loaded; `onepiece up --foreground` must end with its shell.
+  void Library_LeavesTheHangUpSignalAlone() { QVERIFY(hang_up_at_start_ == SIG_DFL); }
+};
+
+}  // namespace onepiece::fabric
+
+QTEST_GUILESS_MAIN(onepiece::fabric::UcxTest)
+#include "ucx_test.moc"
