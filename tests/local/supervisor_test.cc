@@ -224,7 +224,7 @@ class SupervisorTest : public QObject {
   void IsRunning_AnotherStartTime_IsAnotherProcess() {
     const ProcessId self = Identify(getpid());
     QVERIFY(IsRunning(self));
-    QVERIFY(!IsRunning({self.pid, self.start_time + 1}));
+    QVERIFY(!IsRunning({.pid = self.pid, .start_time = self.start_time + 1}));
     QVERIFY(!IsRunning({}));
   }
 
