@@ -15,6 +15,7 @@ namespace {
 
 struct UpArguments {
   std::string config_file;
+  std::string fabric;
   bool foreground = false;
   int lock_fd = -1;
   int report_fd = -1;
@@ -23,6 +24,7 @@ struct UpArguments {
 Json UpDocument(const Context& context, const local::ClusterState& state) {
   return {{"cluster_id", state.cluster_id},
           {"data_dir", context.data_dir},
+          {"fabric", state.fabric},
           {"nodemanagers", state.nodemanagers},
           {"supervisor", {{"pid", state.supervisor.pid}}},
           {"processes", state.processes.size()}};
@@ -44,6 +46,7 @@ int RunUp(const Context& context, const UpArguments& arguments) {
   local::UpOptions options;
   options.data_dir = context.data_dir;
   options.config_file = arguments.config_file;
+  options.fabric = arguments.fabric;
   options.on_progress = [&bar](const local::Progress& progress) {
     bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total,
              progress.what);
@@ -70,6 +73,7 @@ int RunSupervise(const Context& context, const UpArguments& arguments) {
   local::UpOptions options;
   options.data_dir = context.data_dir;
   options.config_file = arguments.config_file;
+  options.fabric = arguments.fabric;
   const absl::Status status = local::Supervise(options, arguments.lock_fd, arguments.report_fd);
   return status.ok() ? kOk : context.Fail(status);
 }
@@ -197,6 +201,7 @@ int RunStatus(const Context& context) {
   if (state.supervisor.pid != 0) {
     document["data_dir"] = context.data_dir;
     document["supervisor"] = {{"pid", state.supervisor.pid}};
+    document["fabric"] = state.fabric;
   }
   if (cluster.ok()) document["epoch"] = cluster->epoch();
   document["processes"] = Json::array();
@@ -208,6 +213,7 @@ int RunStatus(const Context& context) {
                             row.pid, row.state, row.stage, row.address, row.metrics_address);
     if (!row.detail.empty()) text += "    " + row.detail + "\n";
   }
+  if (!state.fabric.empty()) text += "fabric " + state.fabric + "\n";
   context.Print(document, text);
   if (cluster.ok()) return kOk;
   context.Say("onepiece: " + base::Message(cluster.status()));
@@ -222,6 +228,8 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
       app.add_subcommand("up", "Start a cluster on this machine and wait until it is ready");
   up->add_option("--config", arguments->config_file,
                  "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
+  up->add_option("--fabric", arguments->fabric,
+                 "What carries the data: shm (default), ucx, or a fabric URI");
   up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
   up->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunUp(context, *arguments); };
@@ -229,6 +237,7 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
 
   CLI::App* supervise = app.add_subcommand(local::kSuperviseVerb, "")->group("");
   supervise->add_option("--config", arguments->config_file);
+  supervise->add_option("--fabric", arguments->fabric);
   supervise->add_option("--lock-fd", arguments->lock_fd)->required();
   supervise->add_option("--report-fd", arguments->report_fd)->required();
   supervise->callback([&context, arguments] {

@@ -98,7 +98,8 @@ absl::Status AwaitReady(int fd, const UpOptions& options, const std::string& log
 absl::StatusOr<SupervisorOptions> Plan(const UpOptions& options, const DataDir& dir) {
   SupervisorOptions supervisor;
   supervisor.dir = dir;
-  ONEPIECE_ASSIGN_OR_RETURN(const v1::LocalClusterConfig config, LoadConfig(options.config_file));
+  ONEPIECE_ASSIGN_OR_RETURN(v1::LocalClusterConfig config, LoadConfig(options.config_file));
+  if (!options.fabric.empty()) config.set_fabric(options.fabric);
   ONEPIECE_ASSIGN_OR_RETURN(const std::string cluster_id, ClusterId(dir));
   ONEPIECE_ASSIGN_OR_RETURN(supervisor.plan, MakePlan(config, dir, cluster_id));
   return supervisor;
@@ -131,6 +132,9 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   if (!options.config_file.empty()) {
     spawn.arguments.insert(spawn.arguments.end(),
                            {"--config", std::filesystem::absolute(options.config_file).string()});
+  }
+  if (!options.fabric.empty()) {
+    spawn.arguments.insert(spawn.arguments.end(), {"--fabric", options.fabric});
   }
   spawn.output_path = dir.LogFile("supervisor");
   spawn.keep_fds = {lock.fd(), report[1]};

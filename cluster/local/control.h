@@ -20,6 +20,7 @@ inline constexpr char kSuperviseVerb[] = "__supervise";
 struct UpOptions {
   std::string data_dir;
   std::string config_file;  ///< Empty: the default cluster.
+  std::string fabric;       ///< Before the configuration's, if not empty.
   std::function<void(const Progress&)> on_progress;
 };
 

@@ -123,6 +123,7 @@ std::string ClusterState::ToJson() const {
   for (const auto& record : processes) processes_json.push_back(local::ToJson(record));
   const json state = {
       {"cluster_id", cluster_id},
+      {"fabric", fabric},
       {"nodemanagers", nodemanagers},
       {"supervisor", {{"pid", supervisor.pid}, {"start_time", supervisor.start_time}}},
       {"ready", ready},
@@ -135,6 +136,7 @@ absl::StatusOr<ClusterState> ClusterState::FromJson(std::string_view text) {
     const json state = json::parse(text);
     ClusterState result;
     result.cluster_id = state.at("cluster_id").get<std::string>();
+    result.fabric = state.value("fabric", "");
     result.nodemanagers = state.at("nodemanagers").get<std::vector<std::string>>();
     const json& supervisor = state.at("supervisor");
     result.supervisor = {.pid = supervisor.value("pid", 0),

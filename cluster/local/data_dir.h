@@ -68,6 +68,7 @@ struct ProcessRecord {
 /// cluster.json.
 struct ClusterState {
   std::string cluster_id;
+  std::string fabric;  ///< URI.
   std::vector<std::string> nodemanagers;
   ProcessId supervisor;
   bool ready = false;

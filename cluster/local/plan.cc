@@ -9,6 +9,7 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
+#include "cluster/fabric/fabric.h"
 #include "cluster/local/resources.h"
 
 namespace onepiece::local {
@@ -36,15 +37,24 @@ absl::Status AddDefaultInstances(v1::LocalClusterConfig& config) {
   return absl::OkStatus();
 }
 
+std::string FabricUri(const std::string& fabric, const std::string& cluster_id) {
+  if (fabric.empty() || fabric == "shm") return "shm://" + cluster_id;
+  if (fabric == "ucx") return "ucx://lo";
+  if (fabric == "verbs") return "verbs://";
+  return fabric;
+}
+
 /// Makes plans out of configuration messages.
 class Planner {
  public:
   Planner(const v1::LocalClusterConfig& config, const DataDir& dir, const std::string& cluster_id)
       : config_(config), dir_(dir) {
     plan_.cluster_id = cluster_id;
+    plan_.fabric = FabricUri(config.fabric(), cluster_id);
   }
 
   absl::StatusOr<ClusterPlan> Make() {
+    ONEPIECE_RETURN_IF_ERROR(fabric::Fabric::Open(plan_.fabric).status());
     auto manager = std::make_shared<v1::NodeManagerConfig>();
     manager->set_cluster_id(plan_.cluster_id);
     *manager->mutable_workflow_files() = config_.workflow_files();
@@ -97,7 +107,7 @@ class Planner {
     node.set_node_id(node_id);
     node.set_listen(listen.empty() ? "127.0.0.1:0" : listen);
     node.set_metrics_address("127.0.0.1:0");
-    node.set_fabric("shm://" + plan_.cluster_id);
+    node.set_fabric(plan_.fabric);
     node.set_workflow_set("default");
     node.set_data_dir(dir_.path + "/" + node_id);
     node.set_ready_file(dir_.ReadyFile(node_id));

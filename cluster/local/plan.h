@@ -24,6 +24,7 @@ struct NodePlan {
 
 struct ClusterPlan {
   std::string cluster_id;
+  std::string fabric;           ///< URI.
   std::vector<NodePlan> nodes;  ///< The NodeManager first.
 };
 

@@ -120,6 +120,7 @@ Supervisor::Supervisor(SupervisorOptions options, SupervisorSignals& signals)
     children_.push_back(std::move(child));
   }
   state_.cluster_id = options_.plan.cluster_id;
+  state_.fabric = options_.plan.fabric;
   state_.supervisor = Identify(getpid());
 }
 

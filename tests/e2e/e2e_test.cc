@@ -41,6 +41,30 @@ class E2eTest : public QObject {
     QVERIFY(up.err.find("onepiece down") != std::string::npos);
   }
 
+  void Up_OverUcx_ServesTheSameVideo() {
+    const QStringList what = {"--prompt", "a green circle", "--steps", "2", "--wait", "--json"};
+    ClusterUnderTest other;
+    const Outcome up = other.Run({"up", "--fabric", "ucx"});
+    if (up.err.find("not part of this build") != std::string::npos)
+      QSKIP("ucx is not part of this build");
+    QVERIFY2(up.exit_code == 0, (up.err + other.Logs()).c_str());
+    QCOMPARE(other.Status().value("fabric", ""), std::string("ucx://lo"));
+    const Outcome over_ucx = other.Run(QStringList{"submit"} + what);
+    QVERIFY2(over_ucx.exit_code == 0, (over_ucx.err + other.Logs()).c_str());
+    const Outcome over_shm = cluster_.Run(QStringList{"submit"} + what);
+    QCOMPARE(ArtifactHash(over_ucx.Document(), "frames_sha256"),
+             ArtifactHash(over_shm.Document(), "frames_sha256"));
+    const std::string left = other.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+
+  void Up_UnknownFabric_SaysWhichThereAre() {
+    ClusterUnderTest other;
+    const Outcome up = other.Run({"up", "--fabric", "pigeons://roof"});
+    QCOMPARE(up.exit_code, 2);
+    QVERIFY2(up.err.find("pigeons") != std::string::npos, up.err.c_str());
+  }
+
   void Prompts_ColourAndMotionFollow() {
     struct Case {
       const char *prompt, *colour, *motion;
