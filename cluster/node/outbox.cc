@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
@@ -29,55 +31,75 @@ constexpr base::Duration kGoodbyeTimeout = std::chrono::milliseconds(500);
 
 enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 
-/// Good-byes that are under way. Thread-safe.
-struct Goodbyes {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  int pending = 0;  // Guarded by mutex.
-};
+/// CloseRing calls that nobody waits for; each ends by its timeout. Thread-safe.
+///
+/// A call and its channel are destroyed by whoever says the next good-bye, or with this object,
+/// never by gRPC's own thread, which would have to wait for itself.
+class Goodbyes {
+ public:
+  ~Goodbyes() {
+    std::unique_lock lock(mutex_);
+    // No longer than the last call's timeout; a consumer that answers does so at once.
+    all_ended_.wait(lock, [this] { return pending_ == 0; });
+  }
 
-/// One CloseRing call that nobody waits for: it owns what it needs, and ends by its timeout.
-struct Goodbye {
-  std::unique_ptr<v1::RingService::Stub> stub;
-  grpc::ClientContext context;
-  v1::CloseRingRequest request;
-  google::protobuf::Empty response;
-
-  static void Say(std::unique_ptr<v1::RingService::Stub> stub, std::uint64_t producer_id,
-                  std::uint64_t incarnation, const std::shared_ptr<Goodbyes>& all) {
-    auto call = std::make_shared<Goodbye>();
+  void Say(std::unique_ptr<v1::RingService::Stub> stub, std::uint64_t producer_id,
+           std::uint64_t incarnation) {
+    auto owned = std::make_unique<Call>();
+    Call* const call = owned.get();
     call->stub = std::move(stub);
     call->request.set_producer_id(producer_id);
     call->request.set_incarnation(incarnation);
     rpc::SetTimeout(call->context, kGoodbyeTimeout);
+    std::vector<std::unique_ptr<Call>> ended;
     {
-      const std::scoped_lock lock(all->mutex);
-      ++all->pending;
+      const std::scoped_lock lock(mutex_);
+      const auto under_way =
+          std::ranges::partition(calls_, [](const auto& one) { return one->ended; });
+      ended.assign(std::move_iterator(calls_.begin()), std::move_iterator(under_way.begin()));
+      calls_.erase(calls_.begin(), under_way.begin());
+      calls_.push_back(std::move(owned));
+      ++pending_;
     }
     // Whatever the answer: a consumer that is gone needs no good-bye.
     call->stub->async()->CloseRing(&call->context, &call->request, &call->response,
-                                   [call, all](const grpc::Status&) {
-                                     const std::scoped_lock lock(all->mutex);
-                                     --all->pending;
-                                     all->changed.notify_all();
+                                   [this, call](const grpc::Status&) {
+                                     const std::scoped_lock lock(mutex_);
+                                     call->ended = true;
+                                     --pending_;
+                                     all_ended_.notify_all();
                                    });
   }
+
+ private:
+  struct Call {
+    std::unique_ptr<v1::RingService::Stub> stub;
+    grpc::ClientContext context;
+    v1::CloseRingRequest request;
+    google::protobuf::Empty response;
+    bool ended = false;  // Guarded by mutex_.
+  };
+
+  std::mutex mutex_;
+  std::condition_variable all_ended_;
+  // Guarded by mutex_.
+  int pending_ = 0;
+  std::vector<std::unique_ptr<Call>> calls_;
 };
 
 /// Our side of one consumer incarnation's ring.
 struct Link {
-  Link(v1::Endpoint consumer, std::shared_ptr<Goodbyes> all)
-      : endpoint(std::move(consumer)), goodbyes(std::move(all)) {}
+  Link(v1::Endpoint consumer, Goodbyes& all) : endpoint(std::move(consumer)), goodbyes(all) {}
   /// The consumer need not keep a place for a producer that is no more.
   ~Link() {
     producer.reset();
-    if (admitted != 0) Goodbye::Say(std::move(stub), producer_id, admitted, goodbyes);
+    if (admitted != 0) goodbyes.Say(std::move(stub), producer_id, admitted);
   }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   const v1::Endpoint endpoint;
-  const std::shared_ptr<Goodbyes> goodbyes;
+  Goodbyes& goodbyes;
   /// Of this link alone: being admitted again fences the producer admitted before under the same
   /// id, and another link to the same ring may have a send under way.
   const std::uint64_t producer_id = base::RandomU64();
@@ -101,7 +123,6 @@ class RingOutbox final : public Outbox {
         clock_(clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
 
-  ~RingOutbox() override;
   absl::StatusOr<Delivered> Deliver(const message::Message& message, const Target& target,
                                     base::MonotonicTime deadline) override;
   void Close() override;
@@ -144,7 +165,7 @@ class RingOutbox final : public Outbox {
   std::atomic<std::uint64_t> next_start_{0};
   std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
       operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
-  const std::shared_ptr<Goodbyes> goodbyes_ = std::make_shared<Goodbyes>();
+  Goodbyes goodbyes_;  // Before the links, which say theirs when they go.
 
   std::mutex mutex_;
   std::condition_variable_any closed_changed_;
@@ -155,14 +176,6 @@ class RingOutbox final : public Outbox {
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_;
   ScrapeHook scrape_;  // Last: it stops before what it looks at goes.
 };
-
-RingOutbox::~RingOutbox() {
-  links_.clear();
-  // The process may end now, and the calls with it; a consumer that answers does so at once.
-  std::unique_lock lock(goodbyes_->mutex);
-  clock_.WaitUntil(goodbyes_->changed, lock, {}, clock_.Now() + base::Scaled(kGoodbyeTimeout),
-                   [this] { return goodbyes_->pending == 0; });
-}
 
 absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message, const Target& target,
                                               base::MonotonicTime deadline) {
