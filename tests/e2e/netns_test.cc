@@ -1,0 +1,335 @@
+// A cluster on two hosts: two network namespaces with one cable between them, services started by
+// hand, ring messages over ucx. The cable is cut in the middle of a job.
+#include <sys/wait.h>
+
+#include <QCryptographicHash>
+#include <fstream>
+#include <map>
+
+#include "tests/e2e/cluster_under_test.h"
+
+namespace onepiece::e2e {
+namespace {
+
+Outcome RunProgram(const QString& program, const QStringList& arguments, int timeout_s = 30) {
+  QProcess process;
+  process.start(program, arguments);
+  Outcome outcome;
+  if (!process.waitForFinished(timeout_s * 1000)) {
+    process.kill();
+    process.waitForFinished();
+  } else if (process.exitStatus() == QProcess::NormalExit) {
+    outcome.exit_code = process.exitCode();
+  }
+  outcome.out = process.readAllStandardOutput().toStdString();
+  outcome.err = process.readAllStandardError().toStdString();
+  return outcome;
+}
+
+QString Find(const QString& program) {
+  const QString found = QStandardPaths::findExecutable(program);
+  return found.isEmpty() ? QStandardPaths::findExecutable(program, {"/usr/sbin", "/sbin"}) : found;
+}
+
+Outcome Ip(const QStringList& arguments) { return RunProgram(Find("ip"), arguments); }
+
+constexpr char kCable[] = "veth0";  // Its end in each namespace.
+constexpr char kPrefix[] = "onepiece-test-";
+constexpr char kAddressA[] = "10.213.7.1";
+constexpr char kAddressB[] = "10.213.7.2";
+
+/// Namespaces A and B, joined. Gone with the object, or with the next run of this test.
+class TwoHosts {
+ public:
+  ~TwoHosts() {
+    for (const QString& host : {a(), b()}) Ip({"netns", "del", host});
+  }
+
+  [[nodiscard]] QString a() const { return name_ + "-a"; }
+  [[nodiscard]] QString b() const { return name_ + "-b"; }
+
+  /// False: this process may not, or the kernel cannot; `why` is ip's word for it.
+  bool Make(std::string& why) {
+    RemoveForgotten();
+    if (Find("ip").isEmpty()) {
+      why = "there is no ip program";
+      return false;
+    }
+    const Outcome first = Ip({"netns", "add", a()});
+    why = first.err;
+    return first.exit_code == 0;
+  }
+
+  /// What went wrong; empty: nothing.
+  std::string Join() {
+    const QStringList cable = {"link", "add",  kCable, "type",  "veth",
+                               "peer", "name", kCable, "netns", b()};
+    std::string errors = Ip({"netns", "add", b()}).err;
+    errors += Ip(QStringList{"-n", a()} + cable).err;
+    errors += Ip({"-n", a(), "addr", "add", QString(kAddressA) + "/24", "dev", kCable}).err;
+    errors += Ip({"-n", b(), "addr", "add", QString(kAddressB) + "/24", "dev", kCable}).err;
+    for (const QString& host : {a(), b()}) {
+      for (const char* link : {"lo", kCable})
+        errors += Ip({"-n", host, "link", "set", link, "up"}).err;
+    }
+    return errors;
+  }
+
+  /// The kernel finds out a little later that a cable has two ends. Until then ucx cannot use it.
+  [[nodiscard]] bool IsUp() const {
+    const auto up = [](const QString& host) {
+      return Ip({"-n", host, "-br", "link", "show", kCable}).out.find(" UP ") != std::string::npos;
+    };
+    return up(a()) && up(b());
+  }
+
+  /// Silently: packets get lost; otherwise the kernel tells senders that the link is down. Like
+  /// Mend, says what went wrong.
+  std::string Cut(bool silently) {
+    return silently ? Nft("add table inet cut; add chain inet cut in { type filter hook input "
+                          "priority 0; policy drop; }; add rule inet cut in iif lo accept")
+                    : Ip({"-n", a(), "link", "set", kCable, "down"}).err;
+  }
+  std::string Mend(bool silently) {
+    return silently ? Nft("delete table inet cut")
+                    : Ip({"-n", a(), "link", "set", kCable, "up"}).err;
+  }
+
+ private:
+  std::string Nft(const QString& rules) {
+    return Ip({"netns", "exec", a(), Find("nft"), rules}).err;
+  }
+
+  // A run that was killed could not tidy up. Its number may be another process's by now, or ours.
+  static void RemoveForgotten() {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/run/netns", error)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(kPrefix)) continue;
+      const int pid = std::atoi(name.c_str() + sizeof kPrefix - 1);
+      if (pid == getpid() || kill(pid, 0) != 0) Ip({"netns", "del", QString::fromStdString(name)});
+    }
+  }
+
+  const QString name_ = kPrefix + QString::number(getpid());
+};
+
+}  // namespace
+
+class NetnsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    std::string why;
+    if (!hosts_.Make(why)) QSKIP(("no network namespaces here: " + why).c_str());
+    const std::string errors = hosts_.Join();
+    QVERIFY2(errors.empty(), errors.c_str());
+    QVERIFY(Eventually(std::chrono::seconds(10), [&] { return hosts_.IsUp(); }));
+    StartServices();
+    const bool ready = Eventually(std::chrono::seconds(60), [&] { return EveryServiceReady(); });
+    QVERIFY2(ready, Logs().c_str());
+  }
+  void cleanupTestCase() {
+    std::string left;
+    for (const auto& [name, service] : services_) kill(service.pid, SIGTERM);
+    for (const auto& [name, service] : services_) {
+      if (!local::WaitGone(service, std::chrono::seconds(10))) {
+        left += " " + name;
+        kill(service.pid, SIGKILL);
+      }
+      waitpid(service.pid, nullptr, 0);
+    }
+    QVERIFY2(left.empty(), ("did not end at SIGTERM:" + left + "\n" + Logs()).c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", Logs().c_str());
+  }
+
+  void Job_BetweenTwoHosts_Succeeds() {
+    const std::string uid = Submit({"--prompt", "a red circle moving right", "--seed", "7"});
+    QVERIFY(!uid.empty());
+    const Outcome watched = Run({"watch", QString::fromStdString(uid), "--json"});
+    QVERIFY2(watched.exit_code == 0, (watched.out + watched.err).c_str());
+    const QString file = Path("video.mp4");
+    const Outcome got = Run({"get", QString::fromStdString(uid), "-o", file, "--json"});
+    QVERIFY2(got.exit_code == 0, got.err.c_str());
+    const std::string bytes = local::ReadFile(file.toStdString());
+    QVERIFY(bytes.size() > 1000);
+    const QByteArray hash =
+        QCryptographicHash::hash(QByteArray::fromStdString(bytes), QCryptographicHash::Sha256);
+    QCOMPARE(got.Document().value("sha256", ""), hash.toHex().toStdString());
+  }
+
+  void CutLink_JobEndsAndTheNextSucceeds_data() {
+    QTest::addColumn<bool>("silent");
+    QTest::addColumn<QString>("stage");
+    QTest::newRow("link down while computing") << false << "diffusion";
+    QTest::newRow("packets dropped while computing") << true << "diffusion";
+    // The result is ready during the cut, and its way to the database leads over the cable.
+    QTest::newRow("link down while decoding") << false << "vae_decode";
+    QTest::newRow("packets dropped while decoding") << true << "vae_decode";
+  }
+  void CutLink_JobEndsAndTheNextSucceeds() {
+    QFETCH(bool, silent);
+    QFETCH(QString, stage);
+    if (silent && Find("nft").isEmpty()) QSKIP("there is no nft program");
+    const bool computing = stage == "diffusion";
+    const std::string uid = Submit({"--prompt", "a red circle moving right", "--steps",
+                                    computing ? "100" : "1", "--width", computing ? "128" : "256",
+                                    "--height", computing ? "128" : "256", "--deadline", "60"});
+    QVERIFY(!uid.empty());
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] {
+      const json job = Get(uid);
+      return job.value("state", "") == "RUNNING" && job.value("stage", "") == stage.toStdString();
+    }));
+    QCOMPARE(hosts_.Cut(silent), std::string());
+    testing::Pause(std::chrono::seconds(5));
+    const std::string during = Get(uid).value("state", "unknown");
+    QCOMPARE(hosts_.Mend(silent), std::string());
+
+    const Outcome watched = Run({"watch", QString::fromStdString(uid), "--json"}, 90);
+    QVERIFY2(watched.Document().is_object(), watched.err.c_str());
+    const std::string state = watched.Document().value("state", "");
+    const json error = watched.Document()["error"];
+    qInfo("%s at the end of the cut; in the end %s %s", during.c_str(), state.c_str(),
+          error.dump().c_str());
+    QVERIFY2(state == "SUCCEEDED" || state == "FAILED", watched.out.c_str());
+    if (state == "FAILED") QVERIFY(!error.value("reason", "").empty());
+    ServeAgain();
+  }
+
+  void CutLink_SubmitMeanwhile_IsAnsweredAndTheNextSucceeds() {
+    QCOMPARE(hosts_.Cut(false), std::string());
+    QProcess submit;
+    submit.start(Find("ip"), Command({"submit", "--prompt", "a red circle", "--steps", "2",
+                                      "--deadline", "30", "--wait", "--json"}));
+    testing::Pause(std::chrono::seconds(5));
+    QCOMPARE(hosts_.Mend(false), std::string());
+    QVERIFY(submit.waitForFinished(60'000));
+    const json answer = json::parse(submit.readAllStandardOutput().toStdString(), nullptr, false);
+    QVERIFY2(answer.is_object(), submit.readAllStandardError().constData());
+    const json error = answer.value("error", json());
+    qInfo("submitted during the cut: exit code %d %s", submit.exitCode(), error.dump().c_str());
+    QVERIFY(submit.exitCode() == 0 || (error.is_object() && !error.value("reason", "").empty()));
+    ServeAgain();
+  }
+
+ private:
+  [[nodiscard]] QString Path(const std::string& name) const {
+    return temp_.path() + "/" + QString::fromStdString(name);
+  }
+
+  void ServeAgain() {
+    const Outcome next = Run(
+        {"submit", "--prompt", "a blue circle", "--steps", "2", "--deadline", "60", "--wait"}, 90);
+    QVERIFY2(next.exit_code == 0, next.err.c_str());
+    QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return EveryServiceReady(); }),
+             Status().dump(1).c_str());
+  }
+
+  // For `ip`: `onepiece` on host A.
+  [[nodiscard]] QStringList Command(const QStringList& arguments) const {
+    return QStringList{"netns", "exec", hosts_.a(), ONEPIECE_BINARY_DIR "/bin/onepiece"} +
+           arguments + QStringList{"--nodemanager", nodemanager_};
+  }
+  Outcome Run(const QStringList& arguments, int timeout_s = 120) const {
+    return RunProgram(Find("ip"), Command(arguments), timeout_s);
+  }
+  std::string Submit(const QStringList& arguments) const {
+    const json document = Run(QStringList{"submit", "--json"} + arguments).Document();
+    return document.is_object() ? document.value("uid", "") : "";
+  }
+  json Get(const std::string& uid) const {
+    const json document = Run({"get", QString::fromStdString(uid), "--json"}).Document();
+    return document.is_object() ? document : json::object();
+  }
+  json Status() const { return Run({"status", "--json"}).Document(); }
+
+  bool EveryServiceReady() const {
+    const json status = Status();
+    if (!status.is_object() || !status.contains("processes")) return false;
+    std::size_t ready = 0;
+    for (const auto& process : status["processes"])
+      ready += process.value("state", "") == "READY" ? 1 : 0;
+    return ready == services_.size();
+  }
+
+  void StartServices() {
+    const std::string source = ONEPIECE_SOURCE_DIR "/resources/";
+    Start("nodemanager", "nodemanager", hosts_.a(), kAddressA,
+          "cluster_id: twohosts\nworkflow_files: [" + source + "workflows/tiny-wan-t2v.yaml]\n");
+    const std::string ready_file = Path("nodemanager.json").toStdString();
+    QVERIFY2(
+        Eventually(std::chrono::seconds(30), [&] { return !ReadyAddress(ready_file).empty(); }),
+        Logs().c_str());
+    nodemanager_ = QString::fromStdString(ReadyAddress(ready_file));
+    const std::string ring = "ring: {capacity_bytes: 33554432}\n";
+    Start("proxy", "proxy", hosts_.a(), kAddressA, "");
+    Start("database", "database", hosts_.a(), kAddressA, ring);
+    for (const std::string stage : {"text_encode", "diffusion", "vae_decode"}) {
+      Start("instance-" + stage, "instance", hosts_.b(), kAddressB,
+            ring + "pinned_stage: " + stage + "\nmodel_root: " + source +
+                "models\nplugin_dir: " ONEPIECE_BINARY_DIR "/lib/onepiece/stages\n");
+    }
+  }
+
+  void Start(const std::string& name, const std::string& role, const QString& host,
+             const std::string& address, const std::string& config) {
+    const std::string path = Path(name).toStdString();
+    std::ofstream(path + ".yaml") << config;
+    local::SpawnOptions spawn;
+    spawn.arguments = {Find("ip").toStdString(),
+                       "netns",
+                       "exec",
+                       host.toStdString(),
+                       ONEPIECE_BINARY_DIR "/bin/onepiece-" + role,
+                       "--config",
+                       path + ".yaml",
+                       "--node-id",
+                       name,
+                       "--listen",
+                       address + ":0",
+                       "--metrics-address",
+                       address + ":0",
+                       "--fabric",
+                       std::string("ucx://") + kCable,
+                       "--data-dir",
+                       path,
+                       "--ready-file",
+                       path + ".json"};
+    if (role != "nodemanager") {
+      spawn.arguments.insert(spawn.arguments.end(), {"--nodemanager", nodemanager_.toStdString()});
+    }
+    spawn.output_path = path + ".log";
+    spawn.clean_environment = true;
+    const auto process = local::Spawn(spawn);
+    QVERIFY2(process.ok(), process.status().ToString().c_str());
+    services_[name] = *process;
+  }
+
+  static std::string ReadyAddress(const std::string& file) {
+    const json ready = json::parse(local::ReadFile(file), nullptr, false);
+    return ready.is_object() ? ready.value("address", "") : "";
+  }
+
+  std::string Logs() const {
+    std::string text;
+    for (const auto& [name, process] : services_) {
+      std::string log = local::ReadFile(Path(name + ".log").toStdString());
+      constexpr std::size_t kTailBytes = 4000;
+      if (log.size() > kTailBytes) log.erase(0, log.size() - kTailBytes);
+      text += "--- " + name + "\n" + log;
+    }
+    return text;
+  }
+
+  QTemporaryDir temp_;
+  TwoHosts hosts_;
+  QString nodemanager_;
+  std::map<std::string, local::ProcessId> services_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::NetnsTest)
+#include "netns_test.moc"
