@@ -125,22 +125,9 @@ class NetnsTest : public QObject {
     const std::string errors = hosts_.Join();
     QVERIFY2(errors.empty(), errors.c_str());
     QVERIFY(Eventually(std::chrono::seconds(10), [&] { return hosts_.IsUp(); }));
-    StartServices();
-    const bool ready = Eventually(std::chrono::seconds(60), [&] { return EveryServiceReady(); });
-    QVERIFY2(ready, Logs().c_str());
+    StartServices("");
   }
-  void cleanupTestCase() {
-    std::string left;
-    for (const auto& [name, service] : services_) kill(service.pid, SIGTERM);
-    for (const auto& [name, service] : services_) {
-      if (!local::WaitGone(service, std::chrono::seconds(10))) {
-        left += " " + name;
-        kill(service.pid, SIGKILL);
-      }
-      waitpid(service.pid, nullptr, 0);
-    }
-    QVERIFY2(left.empty(), ("did not end at SIGTERM:" + left + "\n" + Logs()).c_str());
-  }
+  void cleanupTestCase() { StopServices(); }
   void cleanup() {
     if (QTest::currentTestFailed()) qWarning("%s", Logs().c_str());
   }
@@ -214,6 +201,32 @@ class NetnsTest : public QObject {
     ServeAgain();
   }
 
+  void CutLink_ShorterThanANodeMayBeSilent_CostsNoJob_data() {
+    QTest::addColumn<bool>("silent");
+    QTest::newRow("link down") << false;
+    QTest::newRow("packets dropped") << true;
+  }
+  void CutLink_ShorterThanANodeMayBeSilent_CostsNoJob() {
+    QFETCH(bool, silent);
+    if (silent && Find("nft").isEmpty()) QSKIP("there is no nft program");
+    StopServices();
+    StartServices("dead_after_ms: 30000\n");
+    const std::string uid = Submit({"--prompt", "a red circle moving right", "--steps", "1",
+                                    "--width", "256", "--height", "256", "--deadline", "60"});
+    QVERIFY(!uid.empty());
+    QVERIFY(Eventually(std::chrono::seconds(60),
+                       [&] { return Get(uid).value("stage", "") == "vae_decode"; }));
+    QCOMPARE(hosts_.Cut(silent), std::string());
+    testing::Pause(std::chrono::seconds(5));
+    const std::string during = Get(uid).value("state", "unknown");
+    QCOMPARE(hosts_.Mend(silent), std::string());
+    // Else the cut came too late to be in the way of anything.
+    QCOMPARE(during, std::string("RUNNING"));
+    const Outcome watched = Run({"watch", QString::fromStdString(uid), "--json"}, 90);
+    QVERIFY2(watched.exit_code == 0, (watched.out + watched.err).c_str());
+    ServeAgain();
+  }
+
  private:
   [[nodiscard]] QString Path(const std::string& name) const {
     return temp_.path() + "/" + QString::fromStdString(name);
@@ -254,10 +267,12 @@ class NetnsTest : public QObject {
     return ready == services_.size();
   }
 
-  void StartServices() {
+  // `nodemanager`: more lines of its configuration.
+  void StartServices(const std::string& nodemanager) {
     const std::string source = ONEPIECE_SOURCE_DIR "/resources/";
     Start("nodemanager", "nodemanager", hosts_.a(), kAddressA,
-          "cluster_id: twohosts\nworkflow_files: [" + source + "workflows/tiny-wan-t2v.yaml]\n");
+          "cluster_id: twohosts\nworkflow_files: [" + source + "workflows/tiny-wan-t2v.yaml]\n" +
+              nodemanager);
     const std::string ready_file = Path("nodemanager.json").toStdString();
     QVERIFY2(
         Eventually(std::chrono::seconds(30), [&] { return !ReadyAddress(ready_file).empty(); }),
@@ -271,6 +286,23 @@ class NetnsTest : public QObject {
             ring + "pinned_stage: " + stage + "\nmodel_root: " + source +
                 "models\nplugin_dir: " ONEPIECE_BINARY_DIR "/lib/onepiece/stages\n");
     }
+    QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return EveryServiceReady(); }),
+             Logs().c_str());
+  }
+
+  void StopServices() {
+    std::string left;
+    for (const auto& [name, service] : services_) kill(service.pid, SIGTERM);
+    for (const auto& [name, service] : services_) {
+      if (!local::WaitGone(service, std::chrono::seconds(10))) {
+        left += " " + name;
+        kill(service.pid, SIGKILL);
+      }
+      waitpid(service.pid, nullptr, 0);
+      std::filesystem::remove(Path(name + ".json").toStdString());
+    }
+    services_.clear();
+    QVERIFY2(left.empty(), ("did not end at SIGTERM:" + left + "\n" + Logs()).c_str());
   }
 
   void Start(const std::string& name, const std::string& role, const QString& host,
