@@ -110,6 +110,7 @@ struct Link {
   std::uint64_t admitted = 0;  // Incarnation of the last admission; 0: none.
   Backoff open_backoff{std::chrono::milliseconds(20), std::chrono::seconds(1)};
   base::MonotonicTime next_open{};
+  absl::Status open_error;  // Why there is no producer before next_open.
   // What the sums contain already.
   fabric::ChannelCounters seen;
   ring::ProducerCounters seen_sends;
@@ -296,10 +297,7 @@ absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
 }
 
 absl::Status RingOutbox::OpenProducer(Link& link) {
-  if (clock_.Now() < link.next_open) {
-    return base::MakeError(absl::StatusCode::kUnavailable, "UNREACHABLE",
-                           "waiting before the next OpenRing");
-  }
+  if (clock_.Now() < link.next_open) return link.open_error;
   v1::OpenRingRequest request;
   request.set_node_id(options_.node_id);
   request.set_producer_id(link.producer_id);
@@ -327,7 +325,8 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   absl::Status status = open();
   if (!status.ok()) {
     link.next_open = clock_.Now() + link.open_backoff.Next();
-    return base::Annotate(status, "ring of " + link.endpoint.node_id());
+    link.open_error = base::Annotate(status, "ring of " + link.endpoint.node_id());
+    return link.open_error;
   }
   ++opened_;
   link.open_backoff.Reset();
