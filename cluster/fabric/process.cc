@@ -1,10 +1,12 @@
 #include "cluster/fabric/process.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -20,13 +22,23 @@ namespace {
 
 // Field 22 of /proc/PID/stat; 0 when there is no such process. The second field, the program's
 // name, may itself hold spaces and parentheses, so counting starts behind its last ')'.
-std::uint64_t StartTime(std::int32_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');
+// Errors: INTERNAL; that a process cannot be looked at says nothing of it.
+absl::StatusOr<std::uint64_t> StartTime(std::int32_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::array<char, 1024> line{};
+  const ssize_t size = fd < 0 ? -1 : read(fd, line.data(), line.size());
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (size < 0 && (error == ENOENT || error == ESRCH)) return 0;
+  if (size < 0) {
+    return base::MakeError(absl::StatusCode::kInternal, "PROC_FAILED",
+                           path + ": " + std::strerror(error));
+  }
+  const std::string text(line.data(), static_cast<std::size_t>(size));
+  const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
-  std::istringstream fields(line.substr(name_end + 1));
+  std::istringstream fields(text.substr(name_end + 1));
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;
   std::uint64_t start_time = 0;
@@ -44,6 +56,11 @@ std::uint64_t HostIdentity() {
   struct stat pid_namespace {};
   if (stat("/proc/self/ns/pid", &pid_namespace) != 0) pid_namespace.st_ino = 0;
   return std::strtoull(digits.substr(0, 16).c_str(), nullptr, 16) ^ pid_namespace.st_ino;
+}
+
+PeerIdentity ReadSelf() {
+  const std::int32_t pid = getpid();
+  return {.host = HostIdentity(), .pid = pid, .start_time = StartTime(pid).value_or(0)};
 }
 
 class FixedWatch final : public ProcessWatch {
@@ -75,9 +92,9 @@ class PidfdWatch final : public ProcessWatch {
 }  // namespace
 
 PeerIdentity SelfIdentity() {
-  static const std::uint64_t host = HostIdentity();
-  const std::int32_t pid = getpid();
-  return {.host = host, .pid = pid, .start_time = StartTime(pid)};
+  // Kept: later there may be no descriptor left to read it by. A forked child is another process.
+  static const PeerIdentity first = ReadSelf();
+  return getpid() == first.pid ? first : ReadSelf();
 }
 
 absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& identity) {
@@ -91,7 +108,8 @@ absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& i
   auto watch = std::make_unique<PidfdWatch>(fd);
   // The descriptor pins the process; a different start time means that the id had been reused
   // before.
-  if (StartTime(identity.pid) != identity.start_time) return std::make_unique<FixedWatch>(true);
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t start_time, StartTime(identity.pid));
+  if (start_time != identity.start_time) return std::make_unique<FixedWatch>(true);
   return watch;
 }
 

@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <QtTest>
 #include <array>
+#include <vector>
 
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
@@ -202,6 +204,26 @@ class ShmTest : public QObject {
     auto elsewhere = WatchProcess({.host = SelfIdentity().host + 1, .pid = 1, .start_time = 1});
     QVERIFY(elsewhere.ok());
     QVERIFY(!(*elsewhere)->IsDead());
+  }
+
+  void Watch_WithoutDescriptorsLeft_IsAnErrorAndNoDeath() {
+    const PeerIdentity self = SelfIdentity();
+    rlimit limit{};
+    QCOMPARE(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const int lowest_free = dup(STDIN_FILENO);
+    QVERIFY(lowest_free >= 0);
+    close(lowest_free);
+    std::vector<absl::Status> results;
+    std::vector<PeerIdentity> identities;
+    for (const int left : {0, 1}) {  // With one left the process can be found, but not looked at.
+      const rlimit low{static_cast<rlim_t>(lowest_free + left), limit.rlim_max};
+      setrlimit(RLIMIT_NOFILE, &low);
+      results.push_back(WatchProcess(self).status());
+      identities.push_back(SelfIdentity());
+    }
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (const absl::Status& result : results) QVERIFY(absl::IsInternal(result));
+    for (const PeerIdentity& identity : identities) QVERIFY(identity == self);
   }
 
   void Offer_ParsesWhatSerializeWroteAndNothingElse() {
