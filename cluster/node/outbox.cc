@@ -338,7 +338,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
 void RingOutbox::CountRoundTrips(Link& link) {
   const fabric::ChannelCounters now = link.producer->channel_counters();
   operations_ += now.operations - link.seen.operations;
-  round_trips_ += now.chains - link.seen.chains;
+  round_trips_ += now.round_trips - link.seen.round_trips;
   link.seen = now;
   const ring::ProducerCounters& sends = link.producer->counters();
   lock_retries_ += sends.lock_retries - link.seen_sends.lock_retries;

@@ -47,8 +47,8 @@ int Count(const std::string& uri) {
   const fabric::ChannelCounters after = producer->channel_counters();
   const auto per_send = [](std::uint64_t count) { return static_cast<double>(count) / kSends; };
   std::printf("sends=%d ops_per_send=%g round_trips=%g lost=%d dup=%d\n",
-              static_cast<int>(acknowledged), per_send(after.operations - before.operations),
-              per_send(after.chains - before.chains), static_cast<int>(acknowledged - good),
+              static_cast<int>(acknowledged), per_send(after.work_requests - before.work_requests),
+              per_send(after.round_trips - before.round_trips), static_cast<int>(acknowledged - good),
               static_cast<int>((*consumer)->counters().duplicates));
   return acknowledged == kSends && good == kSends ? 0 : 1;
 }
