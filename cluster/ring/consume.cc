@@ -111,6 +111,8 @@ std::optional<Delivery> ConsumerCore::NextDrained() {
         return std::nullopt;
       case DedupWindow::Verdict::kSeen:
         ++counters_.duplicates;
+        // Maybe the last that held its memory: to give that back can take longer than a Poll may.
+        dropped_.push_back(std::move(drained_.front().segment));
         drained_.pop_front();
         continue;
       case DedupWindow::Verdict::kNew:
@@ -230,6 +232,7 @@ void ConsumerCore::Close() {
   const std::lock_guard lock(mutex_);
   while (!lanes_.empty()) Retire(lanes_.back(), trash);
   drained_.clear();
+  dropped_.clear();
   doorbell_->Ring();
 }
 

@@ -153,6 +153,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   DedupWindow dedup_;
   std::deque<Drained> drained_;  // Committed messages of retired segments, delivered first.
   std::vector<std::weak_ptr<Segment>> retired_;  // Those that messages may still hold.
+  Trash dropped_;  // Memory of drained messages that nobody gets; for the next Tick.
   std::unordered_map<std::uint64_t, std::shared_ptr<Record>> records_;  // By producer id.
   std::optional<base::MonotonicTime> next_sweep_;
   bool asleep_ = false;          // Wait is at its doorbell.

@@ -40,6 +40,7 @@ bool ConsumerCore::Tick(base::MonotonicTime now) {
     {
       Trash trash;  // Emptied once the mutex is free.
       const std::lock_guard lock(mutex_);
+      trash.swap(dropped_);
       findings = Look(now, trash);
     }
     changed |= findings.changed;

@@ -246,7 +246,8 @@ class RingTest : public QObject {
     options.capacity_bytes = 100;
     QCOMPARE(create(options), std::string("BAD_RING_OPTIONS"));
     options.capacity_bytes = std::uint64_t{1} << 40;
-    QCOMPARE(create(options), std::string("SHARED_MEMORY_FULL"));
+    // Elsewhere it is the machine that decides how much memory there is.
+    if (OnSharedMemory()) QCOMPARE(create(options), std::string("SHARED_MEMORY_FULL"));
   }
 
   // On the real clock: a consumer that sleeps is woken by the commit, not by its own time-out.
