@@ -313,12 +313,12 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   const auto open = [&]() -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, fabric_.Dial());
     request.set_offer(dialer->offer().Serialize());
+    link.admitted = request.incarnation();  // Perhaps, even if no answer comes.
     ONEPIECE_ASSIGN_OR_RETURN(
         const v1::OpenRingResponse response,
         rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
     ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant,
                               ring::ProducerGrant::Parse(response.grant()));
-    link.admitted = request.incarnation();
     ONEPIECE_ASSIGN_OR_RETURN(link.producer, ring::Producer::Connect(*dialer, grant, {}, clock_));
     return absl::OkStatus();
   };
@@ -349,11 +349,15 @@ void RingOutbox::CountRoundTrips(Link& link) {
 std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   // The newest table, not the caller's: an older one may not know of a link that is in use.
   const std::shared_ptr<const Routing> newest = options_.routing();
+  // Destroyed without the mutex: closing a connection may take the backend a while.
+  std::vector<std::shared_ptr<Link>> dead;
   const std::scoped_lock lock(mutex_);
   if (pruned_epoch_ != newest->epoch()) {
     pruned_epoch_ = newest->epoch();
-    std::erase_if(links_, [&](const auto& link) {
-      return !newest->IsAlive(link.first.first, link.first.second);
+    std::erase_if(links_, [&](auto& link) {
+      if (newest->IsAlive(link.first.first, link.first.second)) return false;
+      dead.push_back(std::move(link.second));
+      return true;
     });
   }
   std::shared_ptr<Link>& link = links_[{endpoint.node_id(), endpoint.incarnation()}];

@@ -6,6 +6,12 @@
 #include "cluster/ring/consumer_core.h"
 
 namespace onepiece::ring {
+namespace {
+
+// A producer of another host that died, or whose good-bye was lost, looks like one that is silent.
+constexpr base::Duration kSilence = std::chrono::minutes(1);
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<ConsumerCore::Lane>> ConsumerCore::NewLane() {
   std::uint64_t generation = 0;
@@ -21,6 +27,36 @@ absl::StatusOr<std::shared_ptr<ConsumerCore::Lane>> ConsumerCore::NewLane() {
 }
 
 absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identity) {
+  auto grant = TryAdmit(identity);
+  if (absl::IsResourceExhausted(grant.status()) && MakeRoom()) grant = TryAdmit(identity);
+  return grant;
+}
+
+// Takes the place of the producer that has been silent longest, if long enough and if the backend
+// can fence it: one that lives after all is told so by its next send, and asks again.
+bool ConsumerCore::MakeRoom() {
+  std::shared_ptr<Owner> silent;
+  {
+    const std::lock_guard lock(mutex_);
+    base::MonotonicTime oldest = clock_.Now() - base::Scaled(kSilence);
+    for (const auto& [id, owner] : owners_) {
+      if (owner->fenced || owner->record->health.last_seen > oldest) continue;
+      oldest = owner->record->health.last_seen;
+      silent = owner;
+    }
+  }
+  if (silent == nullptr || !silent->access->Revoke()) return false;
+  Trash trash;
+  const std::lock_guard lock(mutex_);
+  if (!silent->fenced) {
+    silent->fenced = true;
+    ++counters_.owners_fenced;
+    if (!shared()) Retire(silent->lane, trash);
+  }
+  return true;
+}
+
+absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& identity) {
   std::shared_ptr<Lane> lane;
   std::vector<std::shared_ptr<Owner>> former;
   Trash trash;
@@ -31,6 +67,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
     if (shared()) lane = lanes_.front();
     former = OwnersOf(identity.producer_id);
   }
+  const std::vector<std::shared_ptr<Owner>> before = former;
   // Outside the mutex: memory, a connection and a fence may take the backend milliseconds.
   if (lane == nullptr) {
     ONEPIECE_ASSIGN_OR_RETURN(lane, NewLane());
@@ -54,6 +91,16 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
   if (absl::Status refused = MayEnter(identity); !refused.ok()) {
     trash.push_back(std::move(access));
     return refused;
+  }
+  // One that was let in meanwhile, by a call whose answer is late, is replaced too.
+  if (!shared()) {
+    former = OwnersOf(identity.producer_id);
+  } else if (std::ranges::any_of(OwnersOf(identity.producer_id), [&](const auto& owner) {
+               return std::ranges::find(before, owner) == before.end();
+             })) {
+    trash.push_back(std::move(access));
+    return base::MakeError(absl::StatusCode::kUnavailable, "ADMISSION_OVERTAKEN",
+                           "the producer was let in by another call meanwhile; ask again");
   }
   (void)dedup_.Admit(identity.producer_id, identity.incarnation);
   for (const std::shared_ptr<Owner>& owner : former) {

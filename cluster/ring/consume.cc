@@ -62,7 +62,11 @@ std::optional<Delivery> ConsumerCore::TakeFrom(Lane& lane, std::uint32_t& turns)
   Segment& segment = *lane.segment;
   for (; turns > 0 && !lane.unusable; --turns) {
     const auto slot = segment.Next();
-    if (!slot.has_value()) return std::nullopt;
+    if (!slot.has_value()) {
+      // Others may keep the consumer busy while this lane's producer waits for room.
+      if (!shared()) segment.ShowHead();
+      return std::nullopt;
+    }
     if (slot->state == SlotState::kReserved || !segment.Fits(*slot, segment.cursor_offset())) {
       ++counters_.bad_structure;
       lane.unusable = true;

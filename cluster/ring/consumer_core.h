@@ -127,13 +127,15 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::shared_ptr<Record> RecordOf(const ProducerIdentity& identity);
   void NoteSeen(base::MonotonicTime now) const;
   bool RepairTail(Segment& segment);
-  void RetireUnusable(Trash& trash);
+  bool RetireUnusable(Trash& trash);
   void Retire(std::shared_ptr<Lane> lane, Trash& trash);
   void LastLook(const std::shared_ptr<Segment>& old);
   void TakeRest(const std::shared_ptr<Segment>& old);
   bool TooManyRetired();
 
   // These take mutex_ themselves.
+  absl::StatusOr<ProducerGrant> TryAdmit(const ProducerIdentity& identity);
+  bool MakeRoom();
   bool FenceAll(const Findings& findings);
   void Prepare(bool wanted);
   bool Move();
@@ -156,8 +158,9 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   Trash dropped_;  // Memory of drained messages that nobody gets; for the next Tick.
   std::unordered_map<std::uint64_t, std::shared_ptr<Record>> records_;  // By producer id.
   std::optional<base::MonotonicTime> next_sweep_;
-  bool asleep_ = false;          // Wait is at its doorbell.
-  bool resting_calmly_ = false;  // Rest is, and wants care_wanted_ to end that.
+  std::optional<base::MonotonicTime> next_move_;  // Recovery's: not before, after one that failed.
+  bool asleep_ = false;                           // Wait is at its doorbell.
+  bool resting_calmly_ = false;                   // Rest is, and wants care_wanted_ to end that.
   bool care_wanted_ = false;
   std::condition_variable_any care_changed_;
   // The ticking thread's: memory to move to, made while a stall is not yet a suspicion.

@@ -103,18 +103,27 @@ void ConsumerCore::Prepare(bool wanted) {
 
 // kShared: everybody is fenced at once.
 bool ConsumerCore::Move() {
-  // Outside the mutex: the pages of a large ring take a while.
-  absl::StatusOr<std::shared_ptr<Lane>> fresh = std::exchange(spare_, nullptr);
-  if (*fresh == nullptr) fresh = NewLane();
+  if (next_move_.has_value() && clock_.Now() < *next_move_) return false;
+  absl::StatusOr<std::shared_ptr<Lane>> fresh =
+      absl::ResourceExhaustedError("too many old ones hold messages that nobody takes");
+  bool too_many = false;
+  {
+    const std::lock_guard lock(mutex_);
+    too_many = TooManyRetired();
+  }
+  if (!too_many) {
+    // Outside the mutex: the pages of a large ring take a while.
+    fresh = std::exchange(spare_, nullptr);
+    if (*fresh == nullptr) fresh = NewLane();
+  }
   Trash trash;
   {
     const std::lock_guard lock(mutex_);
-    if (!fresh.ok() || TooManyRetired()) {
+    if (!fresh.ok()) {
       ++counters_.moves_failed;
-      spdlog::error("ring {}: no fresh segment: {}", options_.label,
-                    fresh.ok() ? "too many old ones hold messages that nobody takes"
-                               : fresh.status().ToString());
-      if (fresh.ok()) trash.push_back(*std::move(fresh));
+      // What is in the way goes when messages are taken, or memory is freed: not in a tick.
+      next_move_ = clock_.Now() + options_.timeouts.Lock() / 2;
+      spdlog::error("ring {}: no fresh segment: {}", options_.label, fresh.status().ToString());
       return false;
     }
     Retire(lanes_.front(), trash);
@@ -128,7 +137,8 @@ bool ConsumerCore::Move() {
 }
 
 // kPerProducer: a liar loses its own segment, nobody else notices.
-void ConsumerCore::RetireUnusable(Trash& trash) {
+bool ConsumerCore::RetireUnusable(Trash& trash) {
+  bool any = false;
   for (const std::shared_ptr<Lane>& lane : std::vector(lanes_)) {
     if (!lane->unusable) continue;
     for (const auto& [id, owner] : owners_) {
@@ -142,7 +152,9 @@ void ConsumerCore::RetireUnusable(Trash& trash) {
     }
     ++counters_.hostile;
     Retire(lane, trash);
+    any = true;
   }
+  return any;
 }
 
 }  // namespace onepiece::ring

@@ -58,17 +58,17 @@ bool ConsumerCore::Tick(base::MonotonicTime now) {
   return changed;
 }
 
-// True when one of them has just been fenced.
+// True when one of them is fenced now.
 bool ConsumerCore::FenceAll(const Findings& findings) {
   bool any = false;
   for (const Findings::Suspect& suspect : findings.suspects) {
     // Without the mutex: it may take the backend milliseconds, and nobody waits for recovery.
     if (!suspect.owner->access->Revoke()) continue;
     const std::lock_guard lock(mutex_);
-    if (suspect.owner->fenced) continue;
+    any = true;
+    if (suspect.owner->fenced) continue;  // By an admission or a good-bye meanwhile.
     suspect.owner->fenced = true;
     ++counters_.owners_fenced;
-    any = true;
   }
   return any;
 }
@@ -83,7 +83,7 @@ ConsumerCore::Findings ConsumerCore::Look(base::MonotonicTime now, Trash& trash)
     NoteSeen(now);
   }
   if (!shared()) {
-    RetireUnusable(trash);
+    findings.changed |= RetireUnusable(trash);
     NoteOldest(now);
     return findings;
   }

@@ -48,9 +48,12 @@ int Count(const std::string& uri) {
   const auto per_send = [](std::uint64_t count) { return static_cast<double>(count) / kSends; };
   std::printf("sends=%d ops_per_send=%g round_trips=%g lost=%d dup=%d\n",
               static_cast<int>(acknowledged), per_send(after.work_requests - before.work_requests),
-              per_send(after.round_trips - before.round_trips), static_cast<int>(acknowledged - good),
+              per_send(after.round_trips - before.round_trips),
+              static_cast<int>(acknowledged - good),
               static_cast<int>((*consumer)->counters().duplicates));
-  return acknowledged == kSends && good == kSends ? 0 : 1;
+  const bool as_promised = after.work_requests - before.work_requests == kOperations * kSends &&
+                           after.round_trips - before.round_trips == 2 * kSends;
+  return as_promised && acknowledged == kSends && good == kSends ? 0 : 1;
 }
 
 }  // namespace onepiece::rdma_vm

@@ -185,6 +185,29 @@ class RingTest : public QObject {
     QCOMPARE(ask(2, 2, second), std::string());
   }
 
+  void Admit_TakesThePlaceOfASilentProducerWhereItCanBeFenced_data() {
+    QTest::addColumn<bool>("revokes");
+    QTest::newRow("can be fenced") << true;
+    QTest::newRow("cannot") << false;
+  }
+  void Admit_TakesThePlaceOfASilentProducerWhereItCanBeFenced() {
+    QFETCH(bool, revokes);
+    ConsumerOptions options = SmallRing();
+    options.max_owners = 2;
+    World world(options, revokes);
+    auto silent = world.Connect(1, world.NewProcess());
+    auto busy = world.Connect(2, world.NewProcess());
+    auto& third = world.NewProcess();
+    QCOMPARE(ReasonOf(world.Admit(3, third).status()), std::string("TOO_MANY_OWNERS"));
+    world.Advance(2 * base::Scaled(std::chrono::minutes(1)), std::chrono::seconds(1));
+    QVERIFY(Ok(SendOnce(*busy, 2, 1, 10)));
+    world.Advance(std::chrono::seconds(2), std::chrono::seconds(1));
+    QCOMPARE(world.Admit(3, third).ok(), revokes);
+    QCOMPARE(Ok(SendOnce(*silent, 1, 1, 10)), !revokes);
+    QVERIFY(Ok(SendOnce(*busy, 2, 2, 10)));
+    QVERIFY(!world.Admit(4, world.NewProcess()).ok());
+  }
+
   void Admit_ManyTimesNeverRunsOutOfOwners() {
     World world(SmallRing());
     auto& process = world.NewProcess();

@@ -2,6 +2,7 @@
 
 #include <net/if.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <utility>
@@ -114,7 +115,9 @@ class UcxChannel final : public Channel {
       return base::MakeError(absl::StatusCode::kDeadlineExceeded, "CHAIN_TIMEOUT",
                              "the deadline had passed before the first operation");
     }
-    const absl::Status status = link_->Execute(chain, base::SystemClock().Now() + left);
+    const base::MonotonicTime now = base::SystemClock().Now();
+    const absl::Status status =
+        link_->Execute(chain, now + std::min(left, base::MonotonicTime::max() - now));
     CountPosted(link_->work_requests(), link_->round_trips());
     // Before the caller gets its memory back.
     if (!status.ok()) link_.reset();

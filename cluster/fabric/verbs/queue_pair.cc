@@ -159,9 +159,13 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(std::shared_ptr<Dev
   attributes.recv_cq =
       options.receive_queue != nullptr ? options.receive_queue : completions->get();
   attributes.srq = options.receives;
-  attributes.cap = {.max_send_wr = options.send_depth + 1,  // And the mark that Drain posts.
+  // Asking for more than the device has fails; the channel makes do with what it gets.
+  const auto depth = std::min<std::uint32_t>(
+      options.send_depth + 1, static_cast<std::uint32_t>(device->limits().max_qp_wr));
+  attributes.cap = {.max_send_wr = depth,  // One is the mark that Drain posts.
                     .max_recv_wr = options.receives != nullptr ? 0U : 1U,
-                    .max_send_sge = options.pieces,
+                    .max_send_sge = std::min<std::uint32_t>(
+                        options.pieces, static_cast<std::uint32_t>(device->limits().max_sge)),
                     .max_recv_sge = options.receives != nullptr ? 0U : 1U,
                     .max_inline_data = options.inline_bytes};
   Handle<ibv_qp> pair(ibv_create_qp(options.domain, &attributes));
