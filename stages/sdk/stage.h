@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,9 +27,10 @@ using message::Parameters;
 struct StageInfo {
   std::string name;  ///< "vae_decode"
   std::string description;
-  std::vector<std::string> inputs;      ///< Artifact names that Run needs.
-  std::vector<std::string> outputs;     ///< Artifact names that Run makes.
-  std::vector<std::string> parameters;  ///< Job parameters that Run reads.
+  std::vector<std::string> inputs;           ///< Artifact names that Run needs.
+  std::vector<std::string> optional_inputs;  ///< Artifact names that Run uses when they are there.
+  std::vector<std::string> outputs;          ///< Artifact names that Run makes.
+  std::vector<std::string> parameters;       ///< Job parameters that Run reads.
 };
 
 /// Where and with what a stage is loaded.
@@ -36,6 +38,15 @@ struct LoadOptions {
   std::string device = "cpu";  ///< "cpu" or "cuda:N".
   std::string model_dir;       ///< Model folder; empty for stages without weights.
   int threads = 1;  ///< Intra-op threads. Sums differ with the count, so it is always set.
+  std::string precision = "f32";  ///< "f32", "bf16" or "f16": what products are computed in.
+};
+
+/// A number that a stage exports: becomes onepiece_stage_NAME on the instance's metrics endpoint.
+struct StageMetric {
+  std::string name;  ///< "conditioning_cache_hits_total"; lower case, unit at the end.
+  std::string help;
+  bool counter = false;  ///< Only grows. Else a gauge.
+  double value = 0;
 };
 
 /// What a running stage may ask of the runtime. Valid for one call of Run, on the calling thread
@@ -50,6 +61,16 @@ class StageContext {
   /// DEADLINE_EXCEEDED mean that Run shall return that status soon. Cheap; call it at every step
   /// boundary.
   [[nodiscard]] virtual absl::Status Progress(int step, int steps) = 0;
+  /// Makes the artifacts from which the computation can go on.
+  using SaveState = std::function<absl::StatusOr<std::vector<Artifact>>()>;
+  /// Progress for a stage that can go on later from here: the runtime may call `save`, during this
+  /// call only. When it wants the work done elsewhere it answers ABORTED, and Run shall return
+  /// that. A later Run of the same job, in any process, then finds the saved artifacts among its
+  /// inputs.
+  [[nodiscard]] virtual absl::Status Checkpoint(int step, int steps, const SaveState& save) {
+    (void)save;
+    return Progress(step, steps);
+  }
 };
 
 /// One stage of a workflow. Created, loaded and unloaded on one thread; Run is called by one thread
@@ -68,6 +89,8 @@ class Stage {
                                                     const std::vector<Artifact>& inputs) = 0;
   /// Gives memory back. The stage may be loaded again.
   virtual void Unload() = 0;
+  /// The stage's own numbers. Called on any thread between Load and Unload, also during Run.
+  [[nodiscard]] virtual std::vector<StageMetric> Metrics() const { return {}; }
 };
 
 class ModelTools;  // stages/sdk/model_tools.h
@@ -84,7 +107,7 @@ class Plugin {
 };
 
 /// Grows whenever anything in this header changes its binary form.
-inline constexpr int kPluginAbi = 1;
+inline constexpr int kPluginAbi = 2;
 inline constexpr char kPluginEntryPoint[] = "onepiece_stage_plugin";
 
 /// What the entry point returns. The runtime refuses another ABI number before it touches `plugin`.
