@@ -26,11 +26,11 @@ inline constexpr std::int64_t kMaxImageSide = 16384;
 inline constexpr std::int64_t kMaxImagePixels = 64'000'000;
 
 /// Decodes one image. Sizes are checked in the file's header before any pixel is decoded, so memory
-/// stays below 16 bytes for each of at most kMaxImagePixels, whatever the file says. Thread-safe;
-/// blocks for the time of the work; starts no threads.
-/// Errors: INVALID_ARGUMENT BAD_IMAGE (another kind of file, damaged, cut short, empty),
-/// IMAGE_TOO_LARGE, IMAGE_ANIMATED (more than one frame: taking the first would drop the others
-/// silently); RESOURCE_EXHAUSTED (memory).
+/// stays at about 16 bytes for each of at most kMaxImagePixels, whatever the file says.
+/// Thread-safe; blocks for the time of the work; starts no threads. Errors: INVALID_ARGUMENT
+/// BAD_IMAGE (another kind of file, damaged, cut short, empty), IMAGE_TOO_LARGE, IMAGE_ANIMATED
+/// (more than one frame: taking the first would drop the others silently); RESOURCE_EXHAUSTED
+/// (memory).
 absl::StatusOr<Image> DecodeImage(std::span<const std::byte> file);
 
 }  // namespace onepiece::media
