@@ -8,11 +8,11 @@
 namespace onepiece::wan {
 namespace {
 
-absl::StatusOr<WanTransformer::TextContext> PreparePadded(const WanTransformer& transformer,
-                                                          const at::Tensor& embeds,
-                                                          std::int64_t padded_tokens) {
+absl::StatusOr<WanTransformer::Context> PreparePadded(const WanTransformer& transformer,
+                                                      const at::Tensor& embeds,
+                                                      std::int64_t padded_tokens) {
   ONEPIECE_CHECK(embeds.dim() == 3 && embeds.size(1) <= padded_tokens);
-  return transformer.PrepareText(
+  return transformer.Prepare(
       at::constant_pad_nd(embeds, {0, 0, 0, padded_tokens - embeds.size(1)}));
 }
 
@@ -32,7 +32,7 @@ at::Tensor InitialLatents(std::int64_t seed, at::IntArrayRef shape) {
 absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler& scheduler,
                                    const DenoiseInputs& inputs, const StepObserver& observer) {
   const bool guided = inputs.guidance_scale > 1;
-  WanTransformer::TextContext prompt, negative;
+  WanTransformer::Context prompt, negative;
   ONEPIECE_ASSIGN_OR_RETURN(prompt,
                             PreparePadded(transformer, inputs.prompt_embeds, inputs.padded_tokens));
   if (guided) {

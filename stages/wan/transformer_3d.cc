@@ -1,5 +1,6 @@
 #include "stages/wan/transformer_3d.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cluster/base/status.h"
@@ -11,6 +12,9 @@ namespace onepiece::wan {
 namespace {
 
 constexpr double kTheta = 10000.0;  // Base of both the rotary and the timestep frequencies.
+// The reference takes all but the last 512 tokens of image and text for the image.
+constexpr std::int64_t kTextTokens = 512;
+constexpr double kImageEpsilon = 1e-5;  // Of the image embedder's norms, whatever config.json says.
 
 absl::Status BadShape(const std::string& message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE", message);
@@ -35,15 +39,17 @@ at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
   return at::outer(at::arange(count, options), at::pow(kTheta, exponents).reciprocal());
 }
 
-void CheckVariant(ConfigReader& reader) {
-  if (reader.Has("image_dim") || reader.Has("added_kv_proj_dim")) {
-    reader.Unimplemented("image_dim", "image-to-video transformers are not supported yet");
+void ReadImage(ConfigReader& reader, TransformerConfig& config) {
+  config.image_dim = reader.IntOr("image_dim", 1, kMaxExtent, 0);
+  config.image_pos_len = reader.IntOr("pos_embed_seq_len", 2, kMaxExtent, 0);
+  // The image embedder ends in the width that these projections start from.
+  const std::int64_t added = reader.IntOr("added_kv_proj_dim", 1, kMaxExtent, 0);
+  if (added != (config.image_dim > 0 ? config.dim() : 0)) {
+    reader.Bad("added_kv_proj_dim",
+               "must be num_attention_heads * attention_head_dim with image_dim, else null");
   }
-  if (reader.Has("pos_embed_seq_len")) {
-    reader.Unimplemented("pos_embed_seq_len", "image position embeddings are not supported yet");
-  }
-  if (reader.StringOr("qk_norm", "rms_norm_across_heads") != "rms_norm_across_heads") {
-    reader.Unimplemented("qk_norm", "only rms_norm_across_heads is supported");
+  if (config.image_pos_len > 0 && (config.image_dim == 0 || config.image_pos_len % 2 != 0)) {
+    reader.Bad("pos_embed_seq_len", "must be even, and needs image_dim");
   }
 }
 
@@ -52,7 +58,9 @@ void CheckVariant(ConfigReader& reader) {
 absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::json& json) {
   ConfigReader reader(json);
   TransformerConfig config;
-  CheckVariant(reader);
+  if (reader.StringOr("qk_norm", "rms_norm_across_heads") != "rms_norm_across_heads") {
+    reader.Unimplemented("qk_norm", "only rms_norm_across_heads is supported");
+  }
   const auto patch = reader.Ints("patch_size", 3, 1, 64);
   if (patch.size() == 3) {
     config.patch_t = patch[0], config.patch_h = patch[1], config.patch_w = patch[2];
@@ -70,6 +78,7 @@ absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::js
   config.rope_max_seq_len = reader.IntOr("rope_max_seq_len", 1, kMaxExtent, 1024);
   config.cross_attn_norm = reader.BoolOr("cross_attn_norm", true);
   config.epsilon = reader.PositiveOr("eps", 1e-6);
+  ReadImage(reader, config);
   if (config.head_dim % 2 != 0) reader.Bad("attention_head_dim", "must be even");
   if (config.freq_dim % 2 != 0) reader.Bad("freq_dim", "must be even");
   if (!reader.status().ok()) return reader.status();
@@ -82,6 +91,14 @@ WanTransformer::Linear WanTransformer::BindLinear(WeightBinder& weights, const s
   linear.weight = weights.Get(name + ".weight", {out, in});
   linear.bias = weights.Get(name + ".bias", {out});
   return linear;
+}
+
+WanTransformer::Norm WanTransformer::BindNorm(WeightBinder& weights, const std::string& name,
+                                              std::int64_t extent) const {
+  Norm norm;
+  norm.weight = weights.Get(name + ".weight", {extent});
+  norm.bias = weights.Get(name + ".bias", {extent});
+  return norm;
 }
 
 WanTransformer::AttentionWeights WanTransformer::BindAttention(WeightBinder& weights,
@@ -97,7 +114,7 @@ WanTransformer::AttentionWeights WanTransformer::BindAttention(WeightBinder& wei
   return attention;
 }
 
-void WanTransformer::Bind(WeightBinder& weights) {
+void WanTransformer::BindEmbedders(WeightBinder& weights) {
   const TransformerConfig& c = config_;
   const std::int64_t dim = c.dim();
   const std::string embedder = "condition_embedder.";
@@ -109,16 +126,33 @@ void WanTransformer::Bind(WeightBinder& weights) {
   time_proj_ = BindLinear(weights, embedder + "time_proj", dim, 6 * dim);
   text_1_ = BindLinear(weights, embedder + "text_embedder.linear_1", c.text_dim, dim);
   text_2_ = BindLinear(weights, embedder + "text_embedder.linear_2", dim, dim);
+  if (c.image_dim == 0) return;
+  const std::string image = embedder + "image_embedder.";
+  if (c.image_pos_len > 0) {
+    image_.positions = weights.Get(image + "pos_embed", {1, c.image_pos_len, c.image_dim});
+  }
+  image_.norm_in = BindNorm(weights, image + "norm1", c.image_dim);
+  image_.in = BindLinear(weights, image + "ff.net.0.proj", c.image_dim, c.image_dim);
+  image_.out = BindLinear(weights, image + "ff.net.2", c.image_dim, dim);
+  image_.norm_out = BindNorm(weights, image + "norm2", dim);
+}
+
+void WanTransformer::Bind(WeightBinder& weights) {
+  const TransformerConfig& c = config_;
+  const std::int64_t dim = c.dim();
+  BindEmbedders(weights);
   for (std::int64_t i = 0; i < c.num_layers; ++i) {
     const std::string name = "blocks." + std::to_string(i);
     Block block;
     block.modulation = weights.Get(name + ".scale_shift_table", {1, 6, dim});
     block.self = BindAttention(weights, name + ".attn1");
     block.cross = BindAttention(weights, name + ".attn2");
-    if (c.cross_attn_norm) {
-      block.norm2.weight = weights.Get(name + ".norm2.weight", {dim});
-      block.norm2.bias = weights.Get(name + ".norm2.bias", {dim});
+    if (c.image_dim > 0) {
+      block.image.k = BindLinear(weights, name + ".attn2.add_k_proj", dim, dim);
+      block.image.v = BindLinear(weights, name + ".attn2.add_v_proj", dim, dim);
+      block.image.norm_k = weights.Get(name + ".attn2.norm_added_k.weight", {dim});
     }
+    if (c.cross_attn_norm) block.norm2 = BindNorm(weights, name + ".norm2", dim);
     block.ffn_in = BindLinear(weights, name + ".ffn.net.0.proj", dim, c.ffn_dim);
     block.ffn_out = BindLinear(weights, name + ".ffn.net.2", c.ffn_dim, dim);
     blocks_.push_back(std::move(block));
@@ -155,27 +189,70 @@ at::Tensor WanTransformer::Heads(const at::Tensor& x) const {
   return x.view({x.size(0), x.size(1), config_.num_heads, config_.head_dim}).transpose(1, 2);
 }
 
-absl::StatusOr<WanTransformer::TextContext> WanTransformer::PrepareText(
-    const at::Tensor& text) const {
-  return tensor::Guarded([&]() -> absl::StatusOr<TextContext> {
-    if (text.dim() != 3 || text.numel() == 0 || text.size(2) != config_.text_dim) {
-      return BadShape("text embeddings must be [batch, tokens, " +
-                      std::to_string(config_.text_dim) + "]");
+absl::StatusOr<at::Tensor> WanTransformer::EmbedText(const at::Tensor& text) const {
+  if (text.dim() != 3 || text.numel() == 0 || text.size(2) != config_.text_dim) {
+    return BadShape("text embeddings must be [batch, tokens, " + std::to_string(config_.text_dim) +
+                    "]");
+  }
+  const at::Tensor first = at::linear(text.to(device_, at::kFloat), text_1_.weight, text_1_.bias);
+  return at::linear(at::gelu(first, "tanh"), text_2_.weight, text_2_.bias);
+}
+
+absl::StatusOr<at::Tensor> WanTransformer::EmbedImage(const at::Tensor& image) const {
+  const TransformerConfig& c = config_;
+  if (!image.defined()) return BadShape("an image-to-video transformer needs image embeddings");
+  const bool shaped = image.dim() == 3 && image.numel() > 0 && image.size(2) == c.image_dim &&
+                      image.size(0) % c.images() == 0 &&
+                      (c.image_pos_len == 0 || c.images() * image.size(1) == c.image_pos_len);
+  if (!shaped) {
+    return BadShape("image embeddings must be [batch * " + std::to_string(c.images()) + ", " +
+                    (c.image_pos_len > 0 ? std::to_string(c.image_pos_len / 2) : "tokens") + ", " +
+                    std::to_string(c.image_dim) + "]");
+  }
+  at::Tensor x = image.to(device_, at::kFloat);
+  if (c.image_pos_len > 0) x = x.reshape({-1, c.image_pos_len, c.image_dim}) + image_.positions;
+  x = LayerNorm(x, kImageEpsilon, image_.norm_in.weight, image_.norm_in.bias);
+  x = at::gelu(at::linear(x, image_.in.weight, image_.in.bias));
+  x = at::linear(x, image_.out.weight, image_.out.bias);
+  return LayerNorm(x, kImageEpsilon, image_.norm_out.weight, image_.norm_out.bias);
+}
+
+absl::StatusOr<WanTransformer::Context> WanTransformer::Prepare(const at::Tensor& text,
+                                                                const at::Tensor& image) const {
+  return tensor::Guarded([&]() -> absl::StatusOr<Context> {
+    ONEPIECE_ASSIGN_OR_RETURN(at::Tensor text_tokens, EmbedText(text));
+    at::Tensor image_tokens;
+    if (config_.image_dim > 0) {
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embedded, EmbedImage(image));
+      if (embedded.size(0) != text_tokens.size(0))
+        return BadShape("text and image embeddings are of different batches");
+      // Where the text is not of 512 tokens the reference's split falls elsewhere than between
+      // image and text: it is a slice at total - 512, which counts from the end when negative.
+      const at::Tensor all = at::cat({embedded, text_tokens}, 1);
+      const std::int64_t total = all.size(1), cut = total - kTextTokens;
+      const std::int64_t split = cut >= 0 ? cut : std::max<std::int64_t>(total + cut, 0);
+      image_tokens = all.narrow(1, 0, split);
+      text_tokens = all.narrow(1, split, total - split);
+    } else if (image.defined()) {
+      return BadShape("a text-to-video transformer takes no image embeddings");
     }
-    const at::Tensor first = at::linear(text.to(device_, at::kFloat), text_1_.weight, text_1_.bias);
-    const at::Tensor embedded = at::linear(at::gelu(first, "tanh"), text_2_.weight, text_2_.bias);
-    TextContext context;
+    Context context;
+    const auto add = [&](KeyValues& to, const at::Tensor& tokens, const Linear& key,
+                         const at::Tensor& norm, const Linear& value) {
+      const at::Tensor keys = at::linear(tokens, key.weight, key.bias);
+      to.keys.push_back(Heads(RmsNorm(keys, norm, config_.epsilon)));
+      to.values.push_back(Heads(at::linear(tokens, value.weight, value.bias)));
+    };
     for (const Block& block : blocks_) {
-      const AttentionWeights& cross = block.cross;
-      const at::Tensor keys = at::linear(embedded, cross.k.weight, cross.k.bias);
-      context.keys.push_back(Heads(RmsNorm(keys, cross.norm_k, config_.epsilon)));
-      context.values.push_back(Heads(at::linear(embedded, cross.v.weight, cross.v.bias)));
+      add(context.text, text_tokens, block.cross.k, block.cross.norm_k, block.cross.v);
+      if (image_tokens.defined() && image_tokens.size(1) > 0)
+        add(context.image, image_tokens, block.image.k, block.image.norm_k, block.image.v);
     }
     return context;
   });
 }
 
-absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const TextContext& text) const {
+absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const Context& context) const {
   const TransformerConfig& c = config_;
   if (hidden.dim() != 5 || hidden.numel() == 0 || hidden.size(1) != c.in_channels) {
     return BadShape("latents must be [batch, " + std::to_string(c.in_channels) +
@@ -190,8 +267,8 @@ absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const TextCont
                       std::to_string(c.rope_max_seq_len * patch[axis]));
     }
   }
-  if (text.keys.size() != blocks_.size() || text.values.size() != blocks_.size() ||
-      text.keys.front().size(0) != hidden.size(0)) {
+  if (context.text.keys.size() != blocks_.size() ||
+      context.text.keys.front().size(0) != hidden.size(0)) {
     return BadShape("the text was prepared for another model or batch");
   }
   return absl::OkStatus();
@@ -225,10 +302,22 @@ at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
                     time_2_.bias);
 }
 
+at::Tensor WanTransformer::CrossAttention(const Block& block, const at::Tensor& hidden,
+                                          const Context& context, std::size_t layer) const {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
+  const AttentionWeights& cross = block.cross;
+  const at::Tensor q = Heads(
+      RmsNorm(at::linear(hidden, cross.q.weight, cross.q.bias), cross.norm_q, config_.epsilon));
+  at::Tensor attended = Attention(q, context.text.keys[layer], context.text.values[layer], scale);
+  if (!context.image.keys.empty()) {
+    attended.add_(Attention(q, context.image.keys[layer], context.image.values[layer], scale));
+  }
+  return at::linear(attended.transpose(1, 2).flatten(2), cross.out.weight, cross.out.bias);
+}
+
 at::Tensor WanTransformer::RunBlock(const Block& block, const at::Tensor& hidden,
                                     const at::Tensor& time, const Rotary& rotary,
-                                    const at::Tensor& text_keys,
-                                    const at::Tensor& text_values) const {
+                                    const Context& context, std::size_t layer) const {
   const double epsilon = config_.epsilon,
                scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
   const auto linear = [](const at::Tensor& x, const Linear& l) {
@@ -248,11 +337,7 @@ at::Tensor WanTransformer::RunBlock(const Block& block, const at::Tensor& hidden
 
   const at::Tensor cross_in =
       config_.cross_attn_norm ? LayerNorm(out, epsilon, block.norm2.weight, block.norm2.bias) : out;
-  const at::Tensor cross_q =
-      Heads(RmsNorm(linear(cross_in, block.cross.q), block.cross.norm_q, epsilon));
-  const at::Tensor cross =
-      Attention(cross_q, text_keys, text_values, scale).transpose(1, 2).flatten(2);
-  out = out + linear(cross, block.cross.out);
+  out = out + CrossAttention(block, cross_in, context, layer);
 
   const at::Tensor ffn_in = LayerNorm(out, epsilon) * (1 + chunks[4]) + chunks[3];
   return out + linear(at::gelu(linear(ffn_in, block.ffn_in), "tanh"), block.ffn_out) * chunks[5];
@@ -269,9 +354,9 @@ at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t ba
 }
 
 absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, double timestep,
-                                                   const TextContext& text) const {
+                                                   const Context& context) const {
   return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {
-    ONEPIECE_RETURN_IF_ERROR(CheckInput(hidden, text));
+    ONEPIECE_RETURN_IF_ERROR(CheckInput(hidden, context));
     const TransformerConfig& c = config_;
     const std::int64_t frames = hidden.size(2) / c.patch_t, height = hidden.size(3) / c.patch_h,
                        width = hidden.size(4) / c.patch_w;
@@ -285,7 +370,7 @@ absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, dou
     const at::Tensor projected =
         at::linear(at::silu(time), time_proj_.weight, time_proj_.bias).view({1, 6, c.dim()});
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      x = RunBlock(blocks_[i], x, projected, rotary, text.keys[i], text.values[i]);
+      x = RunBlock(blocks_[i], x, projected, rotary, context, i);
     }
     const auto chunks = (modulation_ + time.unsqueeze(1)).chunk(2, 1);
     x = LayerNorm(x, c.epsilon) * (1 + chunks[1]) + chunks[0];

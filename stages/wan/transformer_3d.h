@@ -1,5 +1,5 @@
-// Wan's diffusion transformer, text to video (diffusers' WanTransformer3DModel without image
-// conditioning).
+// Wan's diffusion transformer (diffusers' WanTransformer3DModel): text to video, and image to video
+// with one image or with a first and a last one.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,35 +17,48 @@ struct TransformerConfig {
   std::int64_t patch_t = 1, patch_h = 2, patch_w = 2;
   std::int64_t num_heads = 0, head_dim = 0, in_channels = 0, out_channels = 0;
   std::int64_t text_dim = 0, freq_dim = 0, ffn_dim = 0, num_layers = 0, rope_max_seq_len = 0;
+  std::int64_t image_dim = 0;      ///< Width of the image embeddings; 0 for text to video.
+  std::int64_t image_pos_len = 0;  ///< Image tokens that have learned positions; 0 for none.
   bool cross_attn_norm = true;
   double epsilon = 1e-6;
+  /// Images whose embeddings Prepare takes for one video: two when positions tell them apart.
+  [[nodiscard]] std::int64_t images() const {
+    return image_dim == 0 ? 0 : image_pos_len > 0 ? 2 : 1;
+  }
   [[nodiscard]] std::int64_t dim() const { return num_heads * head_dim; }
 };
 
 /// Immutable after Load; the other methods may be called from many threads. Computes in F32.
 class WanTransformer {
  public:
-  /// What cross-attention needs of one text, the same in every step: keys and values of every
-  /// layer.
-  struct TextContext {
-    std::vector<at::Tensor> keys, values;  ///< [batch, heads, tokens, head_dim] each.
+  /// Keys and values of every layer: [batch, heads, tokens, head_dim] each.
+  struct KeyValues {
+    std::vector<at::Tensor> keys, values;
+  };
+  /// What cross-attention looks at, the same in every step. Made by Prepare; copies share the
+  /// tensors.
+  struct Context {
+    KeyValues text, image;  ///< No image in a text-to-video model.
   };
 
   /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
-  /// BAD_SAFETENSORS; UNIMPLEMENTED for image-to-video models and other variants;
-  /// RESOURCE_EXHAUSTED.
+  /// BAD_SAFETENSORS; UNIMPLEMENTED for other variants; RESOURCE_EXHAUSTED.
   static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU);
 
-  /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens. Do it
-  /// once a text: it costs more than a step of a small model.
-  [[nodiscard]] absl::StatusOr<TextContext> PrepareText(const at::Tensor& text) const;
+  /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens.
+  /// `image` is F32 [batch * config().images(), tokens, image_dim]: what the image encoder makes,
+  /// the first image of a video before its last one; undefined for text to video. Do it once a
+  /// text: it costs more than a step of a small model. Errors: INVALID_ARGUMENT BAD_SHAPE (also a
+  /// missing or needless image), RESOURCE_EXHAUSTED, INTERNAL.
+  [[nodiscard]] absl::StatusOr<Context> Prepare(const at::Tensor& text,
+                                                const at::Tensor& image = {}) const;
 
-  /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents, at
-  /// `timestep` (0 to 1000). Returns F32 [batch, out_channels, frames, height, width]. Errors:
-  /// INVALID_ARGUMENT (shape not a multiple of the patch, or past rope_max_seq_len),
-  /// RESOURCE_EXHAUSTED, INTERNAL.
+  /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents (and
+  /// for image to video of their condition, generation.h), at `timestep` (0 to 1000). Returns F32
+  /// [batch, out_channels, frames, height, width]. Errors: INVALID_ARGUMENT (shape not a multiple
+  /// of the patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED, INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& hidden, double timestep,
-                                                   const TextContext& text) const;
+                                                   const Context& context) const;
 
   [[nodiscard]] const TransformerConfig& config() const { return config_; }
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
@@ -62,27 +75,46 @@ class WanTransformer {
     Linear q, k, v, out;
     at::Tensor norm_q, norm_k;
   };
+  struct Norm {
+    at::Tensor weight, bias;
+  };
+  struct ImageAttentionWeights {
+    Linear k, v;
+    at::Tensor norm_k;
+  };
+  struct ImageEmbedder {
+    at::Tensor positions;  // [1, image_pos_len, image_dim], undefined without.
+    Norm norm_in, norm_out;
+    Linear in, out;
+  };
   struct Block {
     at::Tensor modulation;  // [1, 6, dim]
     AttentionWeights self, cross;
-    Linear norm2, ffn_in, ffn_out;
+    ImageAttentionWeights image;  // Undefined for text to video.
+    Norm norm2;
+    Linear ffn_in, ffn_out;
   };
   struct Rotary {
     at::Tensor cos, sin;  // [1, 1, tokens, head_dim / 2]
   };
   void Bind(WeightBinder& weights);
+  void BindEmbedders(WeightBinder& weights);
   Linear BindLinear(WeightBinder& weights, const std::string& name, std::int64_t in,
                     std::int64_t out) const;
+  Norm BindNorm(WeightBinder& weights, const std::string& name, std::int64_t extent) const;
   AttentionWeights BindAttention(WeightBinder& weights, const std::string& name) const;
-  [[nodiscard]] absl::Status CheckInput(const at::Tensor& hidden, const TextContext& text) const;
+  [[nodiscard]] absl::Status CheckInput(const at::Tensor& hidden, const Context& context) const;
+  [[nodiscard]] absl::StatusOr<at::Tensor> EmbedText(const at::Tensor& text) const;
+  [[nodiscard]] absl::StatusOr<at::Tensor> EmbedImage(const at::Tensor& image) const;
   [[nodiscard]] Rotary MakeRotary(std::int64_t frames, std::int64_t height,
                                   std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
   [[nodiscard]] at::Tensor RunBlock(const Block& block, const at::Tensor& hidden,
                                     const at::Tensor& time, const Rotary& rotary,
-                                    const at::Tensor& text_keys,
-                                    const at::Tensor& text_values) const;
+                                    const Context& context, std::size_t layer) const;
+  [[nodiscard]] at::Tensor CrossAttention(const Block& block, const at::Tensor& hidden,
+                                          const Context& context, std::size_t layer) const;
   [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch,
                                       std::int64_t frames, std::int64_t height,
                                       std::int64_t width) const;
@@ -91,6 +123,7 @@ class WanTransformer {
   std::int64_t weight_bytes_ = 0;
   at::Device device_ = at::kCPU;
   Linear patch_, time_1_, time_2_, time_proj_, text_1_, text_2_, proj_out_;
+  ImageEmbedder image_;    // Undefined for text to video.
   at::Tensor modulation_;  // [1, 2, dim]
   std::vector<Block> blocks_;
 };

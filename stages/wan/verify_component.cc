@@ -102,7 +102,11 @@ absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor timestep, comparison.Input("timestep"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor text, comparison.Input("encoder_hidden_states"));
   if (timestep.numel() != 1) return BadGolden("\"timestep\" must hold one number");
-  ONEPIECE_ASSIGN_OR_RETURN(const auto context, model.PrepareText(text));
+  at::Tensor image;
+  if (model.config().image_dim > 0) {
+    ONEPIECE_ASSIGN_OR_RETURN(image, comparison.Input("encoder_hidden_states_image"));
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(const auto context, model.Prepare(text, image));
   ONEPIECE_ASSIGN_OR_RETURN(
       const at::Tensor sample,
       model.Forward(hidden, timestep.to(at::kDouble).item<double>(), context));

@@ -23,6 +23,7 @@ class GoldenTest : public QObject {
     QTest::addColumn<int>("outputs");
     QTest::newRow("transformer_t2v") << 1;
     QTest::newRow("transformer_t2v_bf16") << 1;
+    QTest::newRow("transformer_i2v") << 1;
     QTest::newRow("vae") << 9;
     QTest::newRow("vae_bf16") << 3;
     QTest::newRow("umt5") << 1;

@@ -49,8 +49,8 @@ class ReplayTest : public QObject {
     const at::Tensor ids = recorded("input_ids");
     const auto embeddings = encoder->Forward(ids, at::ones_like(ids));
     QVERIFY(RelativeError(*embeddings, recorded("prompt_embeds")) < 1e-4);
-    const auto text = *transformer->PrepareText(Padded(*embeddings));
-    const auto negative = *transformer->PrepareText(Padded(recorded("negative_prompt_embeds")));
+    const auto text = *transformer->Prepare(Padded(*embeddings));
+    const auto negative = *transformer->Prepare(Padded(recorded("negative_prompt_embeds")));
 
     QElapsedTimer timer;
     timer.start();
@@ -82,9 +82,9 @@ class ReplayTest : public QObject {
   void Forward_OfABatchEqualsItsParts() {
     const auto transformer = *WanTransformer::Load(Models() + "tiny-wan-t2v/transformer");
     const at::Tensor hidden = at::randn({2, 16, 2, 4, 6}), embeddings = at::randn({2, 8, 64});
-    const at::Tensor both = *transformer.Forward(hidden, 500, *transformer.PrepareText(embeddings));
+    const at::Tensor both = *transformer.Forward(hidden, 500, *transformer.Prepare(embeddings));
     for (int i = 0; i < 2; ++i) {
-      const auto text = *transformer.PrepareText(embeddings.narrow(0, i, 1));
+      const auto text = *transformer.Prepare(embeddings.narrow(0, i, 1));
       QVERIFY(RelativeError(*transformer.Forward(hidden.narrow(0, i, 1), 500, text),
                             both.narrow(0, i, 1)) < 1e-5);
     }

@@ -72,8 +72,8 @@ class WeightsTest : public QObject {
  private Q_SLOTS:
   void Tensors_AreThoseOfThePublishedCheckpoints_data() {
     QTest::addColumn<QString>("file");
-    for (const char* name :
-         {"umt5-xxl", "wan2.1.vae", "wan2.1-t2v-1.3b.transformer", "wan2.1-t2v-14b.transformer"}) {
+    for (const char* name : {"umt5-xxl", "wan2.1.vae", "wan2.1-t2v-1.3b.transformer",
+                             "wan2.1-t2v-14b.transformer", "wan2.1-i2v-14b.transformer"}) {
       QTest::newRow(name) << QString("shapes/%1.json").arg(name);
     }
   }
@@ -116,8 +116,15 @@ class WeightsTest : public QObject {
     QTest::newRow("patch of two") << QByteArray(R"({"patch_size":[1,2]})") << invalid
                                   << "patch_size";
     QTest::newRow("epsilon 0") << QByteArray(R"({"eps":0})") << invalid << "eps";
+    QTest::newRow("image, no projections")
+        << QByteArray(R"({"image_dim":48})") << invalid << "added_kv_proj_dim";
+    QTest::newRow("projections, no image")
+        << QByteArray(R"({"added_kv_proj_dim":48})") << invalid << "added_kv_proj_dim";
+    QTest::newRow("positions, no image")
+        << QByteArray(R"({"pos_embed_seq_len":34})") << invalid << "pos_embed_seq_len";
     QTest::newRow("image to video")
-        << QByteArray(R"({"image_dim":48})") << unimplemented << "not supported yet";
+        << QByteArray(R"({"image_dim":48,"added_kv_proj_dim":48})") << invalid
+        << "tensor \"condition_embedder.image_embedder.norm1.weight\" is missing";
     QTest::newRow("other norm") << QByteArray(R"({"qk_norm":"layer_norm"})") << unimplemented
                                 << "qk_norm";
   }
@@ -201,12 +208,30 @@ class WeightsTest : public QObject {
     QCOMPARE(ComponentFiles::Open(copy.path()).status().code(), absl::StatusCode::kNotFound);
   }
 
+  void Forward_OfImageToVideoNeedsItsImage() {
+    const auto transformer = WanTransformer::Load(Golden("transformer_i2v"));
+    QVERIFY2(transformer.ok(), base::Message(transformer.status()).c_str());
+    const at::Tensor hidden = at::zeros({1, 36, 1, 4, 4});
+    const at::Tensor text = at::zeros({1, 4, 32});
+    const auto refused = [&](const at::Tensor& image, const char* says) {
+      CompareError(transformer->Prepare(text, image).status(), absl::StatusCode::kInvalidArgument,
+                   says);
+    };
+    refused({}, "needs image embeddings");
+    refused(at::zeros({1, 17, 47}), "[batch * 1, tokens, 48]");
+    refused(at::zeros({2, 17, 48}), "different batches");
+    QVERIFY(
+        transformer->Forward(hidden, 1, *transformer->Prepare(text, at::zeros({1, 3, 48}))).ok());
+  }
+
   void Forward_RefusesInputsThatDoNotFit() {
     const auto transformer = WanTransformer::Load(Golden("transformer_t2v"));
     QVERIFY(transformer.ok());
-    const auto text = transformer->PrepareText(at::zeros({1, 4, 32}));
+    const auto text = transformer->Prepare(at::zeros({1, 4, 32}));
     QVERIFY(text.ok());
-    QCOMPARE(transformer->PrepareText(at::zeros({1, 4, 31})).status().code(),
+    QCOMPARE(transformer->Prepare(at::zeros({1, 4, 31})).status().code(),
+             absl::StatusCode::kInvalidArgument);
+    QCOMPARE(transformer->Prepare(at::zeros({1, 4, 32}), at::zeros({1, 4, 48})).status().code(),
              absl::StatusCode::kInvalidArgument);
     for (const at::Tensor& hidden :
          {at::zeros({1, 16, 1, 3, 4}), at::zeros({1, 15, 1, 4, 4}), at::zeros({16, 4, 4}),
