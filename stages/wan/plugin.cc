@@ -35,12 +35,13 @@ class WanPlugin final : public sdk::Plugin {
  public:
   std::vector<sdk::StageInfo> Stages() const override {
     return {wan::MakeTextEncodeStage()->Info(), wan::MakeDiffusionStage()->Info(),
-            wan::MakeVaeDecodeStage()->Info()};
+            wan::MakeVaeDecodeStage()->Info(), wan::MakeMediaEncodeStage()->Info()};
   }
   std::unique_ptr<sdk::Stage> Create(std::string_view stage) const override {
     if (stage == "text_encode") return wan::MakeTextEncodeStage();
     if (stage == "diffusion") return wan::MakeDiffusionStage();
     if (stage == "vae_decode") return wan::MakeVaeDecodeStage();
+    if (stage == "media_encode") return wan::MakeMediaEncodeStage();
     return nullptr;
   }
   const sdk::ModelTools* model_tools() const override { return &tools_; }

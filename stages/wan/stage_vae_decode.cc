@@ -1,7 +1,3 @@
-#include <openssl/evp.h>
-
-#include <array>
-#include <cstdio>
 #include <optional>
 
 #include "cluster/base/check.h"
@@ -9,6 +5,8 @@
 #include "stages/media/media.h"
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/frames_output.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
 #include "stages/wan/stage_common.h"
@@ -17,26 +15,12 @@
 namespace onepiece::wan {
 namespace {
 
-/// A bundle holds 256 artifacts; one is the checksum.
-constexpr std::int64_t kMaxPngFrames = 255;
-
-std::string Sha256Hex(std::span<const std::byte> bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  ONEPIECE_CHECK(
-      EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1);
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) {
-    for (const int nibble : {digest[i] >> 4, digest[i] & 15}) hex += "0123456789abcdef"[nibble];
-  }
-  return hex;
-}
-
 class VaeDecodeStage final : public sdk::Stage {
  public:
   sdk::StageInfo Info() const override {
     return {.name = "vae_decode",
-            .description = "latents to video (mp4), or to frame_0000, frame_0001, ... (png)",
+            .description =
+                "latents to video (mp4), to frame_0000, frame_0001, ... (png), or to frames (raw)",
             .inputs = {"latents"},
             .outputs = {"frames_sha256"},  // And what `format` asks for.
             .parameters = {"format", "fps"}};
@@ -58,7 +42,9 @@ class VaeDecodeStage final : public sdk::Stage {
       tensor::SetComputeThreads(loaded_->threads);
       ONEPIECE_ASSIGN_OR_RETURN(const std::string format,
                                 sdk::StringParameter(context.parameters(), "format", "mp4"));
-      if (format != "mp4" && format != "png") return sdk::BadParameter("format", "not mp4 or png");
+      if (format != "mp4" && format != "png" && format != "raw") {
+        return sdk::BadParameter("format", "not mp4, png or raw");
+      }
       ONEPIECE_ASSIGN_OR_RETURN(
           const std::int64_t fps,
           sdk::IntParameter(context.parameters(), "fps", 1, media::kMaxFps, media::kDefaultFps));
@@ -69,7 +55,7 @@ class VaeDecodeStage final : public sdk::Stage {
                                   steps = total + 1;  // The last step is the encoder's.
                                   return context.Progress(done, steps);
                                 }));
-      ONEPIECE_ASSIGN_OR_RETURN(auto outputs, EncodeFrames(frames, format, static_cast<int>(fps)));
+      ONEPIECE_ASSIGN_OR_RETURN(auto outputs, Outputs(frames, format, static_cast<int>(fps)));
       ONEPIECE_RETURN_IF_ERROR(context.Progress(steps, steps));
       return outputs;
     });
@@ -96,30 +82,14 @@ class VaeDecodeStage final : public sdk::Stage {
     return latents.to(loaded_->device);
   }
 
-  static absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const at::Tensor& frames,
-                                                                 const std::string& format,
-                                                                 int fps) {
+  static absl::StatusOr<std::vector<sdk::Artifact>> Outputs(const at::Tensor& frames,
+                                                            const std::string& format, int fps) {
     const std::span<const std::byte> rgb(static_cast<const std::byte*>(frames.data_ptr()),
                                          static_cast<std::size_t>(frames.numel()));
     const media::FramesView view{rgb, frames.size(0), frames.size(1), frames.size(2)};
-    std::vector<sdk::Artifact> outputs;
-    if (format == "mp4") {
-      ONEPIECE_ASSIGN_OR_RETURN(std::string file, media::EncodeMp4(view, fps));
-      outputs.push_back(message::BytesArtifact("video", "video/mp4", std::move(file)));
-    } else {
-      if (view.count > kMaxPngFrames) {
-        return sdk::BadParameter("format",
-                                 "png takes at most " + std::to_string(kMaxPngFrames) + " frames");
-      }
-      for (std::int64_t i = 0; i < view.count; ++i) {
-        ONEPIECE_ASSIGN_OR_RETURN(std::string file, media::EncodePng(view, i));
-        std::array<char, 16> name{};
-        std::snprintf(name.data(), name.size(), "frame_%04d", static_cast<int>(i));
-        outputs.push_back(message::BytesArtifact(name.data(), "image/png", std::move(file)));
-      }
-    }
-    outputs.push_back(message::BytesArtifact("frames_sha256", "text/plain", Sha256Hex(rgb)));
-    return outputs;
+    if (format != "raw") return EncodeFrames(view, "format", format, fps);
+    ONEPIECE_ASSIGN_OR_RETURN(sdk::Artifact raw, tensor::ToArtifact("frames", frames));
+    return std::vector<sdk::Artifact>{std::move(raw), FramesChecksum(view)};
   }
 
   std::optional<Loaded> loaded_;

@@ -1,4 +1,5 @@
-// The three stages of text to video: text_encode → diffusion → vae_decode.
+// The stages of text to video: text_encode → diffusion → vae_decode. And media_encode, for workflows that
+// work on frames before they are encoded.
 //
 // All read the diffusers folder layout: LoadOptions::model_dir holds tokenizer, text_encoder,
 // transformer, scheduler and vae, and each stage reads only its own. Results depend on
@@ -22,7 +23,12 @@ std::unique_ptr<sdk::Stage> MakeDiffusionStage();
 
 /// latents and the parameters format ("mp4" or "png", default mp4) and fps (default 16) → video
 /// (video/mp4), or frame_0000, frame_0001, … (image/png); and frames_sha256 (text/plain), the hex
-/// SHA-256 of the U8 frames [frames, height, width, 3] before they are encoded.
+/// SHA-256 of the U8 frames [frames, height, width, 3] before they are encoded. Format "raw" makes
+/// `frames` instead, those frames themselves, for a stage that works on them.
 std::unique_ptr<sdk::Stage> MakeVaeDecodeStage();
+
+/// frames: U8 [frames, height, width, 3], and the parameters media ("mp4" or "png", default mp4)
+/// and fps → what vae_decode makes in these formats. Needs no model.
+std::unique_ptr<sdk::Stage> MakeMediaEncodeStage();
 
 }  // namespace onepiece::wan

@@ -1,0 +1,62 @@
+#include "stages/wan/frames_output.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <cstdio>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "stages/sdk/parameters.h"
+
+namespace onepiece::wan {
+namespace {
+
+/// A bundle holds 256 artifacts; one is the checksum.
+constexpr std::int64_t kMaxPngFrames = 255;
+
+absl::StatusOr<std::vector<sdk::Artifact>> PngArtifacts(const media::FramesView& frames) {
+  std::vector<sdk::Artifact> artifacts;
+  for (std::int64_t i = 0; i < frames.count; ++i) {
+    ONEPIECE_ASSIGN_OR_RETURN(std::string file, media::EncodePng(frames, i));
+    std::array<char, 16> name{};
+    std::snprintf(name.data(), name.size(), "frame_%04d", static_cast<int>(i));
+    artifacts.push_back(message::BytesArtifact(name.data(), "image/png", std::move(file)));
+  }
+  return artifacts;
+}
+
+}  // namespace
+
+sdk::Artifact FramesChecksum(const media::FramesView& frames) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int length = 0;
+  ONEPIECE_CHECK(EVP_Digest(frames.rgb.data(), frames.rgb.size(), digest.data(), &length,
+                            EVP_sha256(), nullptr) == 1);
+  std::string hex;
+  for (unsigned int i = 0; i < length; ++i) {
+    for (const int nibble : {digest[i] >> 4, digest[i] & 15}) hex += "0123456789abcdef"[nibble];
+  }
+  return message::BytesArtifact("frames_sha256", "text/plain", std::move(hex));
+}
+
+absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView& frames,
+                                                        std::string_view parameter,
+                                                        const std::string& format, int fps) {
+  std::vector<sdk::Artifact> outputs;
+  if (format == "mp4") {
+    ONEPIECE_ASSIGN_OR_RETURN(std::string file, media::EncodeMp4(frames, fps));
+    outputs.push_back(message::BytesArtifact("video", "video/mp4", std::move(file)));
+  } else if (format != "png") {
+    return sdk::BadParameter(parameter, "not mp4 or png");
+  } else if (frames.count > kMaxPngFrames) {
+    return sdk::BadParameter(parameter,
+                             "png takes at most " + std::to_string(kMaxPngFrames) + " frames");
+  } else {
+    ONEPIECE_ASSIGN_OR_RETURN(outputs, PngArtifacts(frames));
+  }
+  outputs.push_back(FramesChecksum(frames));
+  return outputs;
+}
+
+}  // namespace onepiece::wan

@@ -1,0 +1,49 @@
+#include "cluster/base/status.h"
+#include "stages/media/media.h"
+#include "stages/sdk/parameters.h"
+#include "stages/wan/frames_output.h"
+#include "stages/wan/stage_common.h"
+#include "stages/wan/stages.h"
+
+namespace onepiece::wan {
+namespace {
+
+class MediaEncodeStage final : public sdk::Stage {
+ public:
+  sdk::StageInfo Info() const override {
+    return {.name = "media_encode",
+            .description = "frames to video (mp4), or to frame_0000, frame_0001, ... (png)",
+            .inputs = {"frames"},
+            .outputs = {"frames_sha256"},  // And what `media` asks for.
+            .parameters = {"media", "fps"}};
+  }
+
+  absl::Status Load(const sdk::LoadOptions&) override { return absl::OkStatus(); }
+
+  absl::StatusOr<std::vector<sdk::Artifact>> Run(
+      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs) override {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string format,
+                              sdk::StringParameter(context.parameters(), "media", "mp4"));
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const std::int64_t fps,
+        sdk::IntParameter(context.parameters(), "fps", 1, media::kMaxFps, media::kDefaultFps));
+    const sdk::Artifact& frames = *message::FindArtifact(inputs, "frames");
+    if (frames.dtype != message::DType::kU8 || frames.shape.size() != 4 || frames.shape[3] != 3) {
+      return BadArtifact("frames", "not a U8 tensor [frames, height, width, 3]");
+    }
+    const media::FramesView view{frames.data.bytes(), frames.shape[0], frames.shape[1],
+                                 frames.shape[2]};
+    ONEPIECE_ASSIGN_OR_RETURN(auto outputs,
+                              EncodeFrames(view, "media", format, static_cast<int>(fps)));
+    ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 1));
+    return outputs;
+  }
+
+  void Unload() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<sdk::Stage> MakeMediaEncodeStage() { return std::make_unique<MediaEncodeStage>(); }
+
+}  // namespace onepiece::wan
