@@ -21,6 +21,14 @@ class RunnerContext final : public sdk::StageContext {
     return Check();
   }
 
+  absl::Status Checkpoint(int step, int steps, const SaveState& save) override {
+    ONEPIECE_RETURN_IF_ERROR(Progress(step, steps));
+    if (!options_.hand_over || !options_.hand_over(step)) return absl::OkStatus();
+    ONEPIECE_ASSIGN_OR_RETURN(*options_.saved, save());
+    return base::MakeError(absl::StatusCode::kAborted, kHandedOver,
+                           "the work goes on elsewhere from step " + std::to_string(step));
+  }
+
   absl::Status Check() const {
     if (options_.cancelled && options_.cancelled()) {
       return base::MakeError(absl::StatusCode::kCancelled, "CANCELLED", "the job was cancelled");

@@ -12,12 +12,21 @@
 
 namespace onepiece::runtime {
 
+/// Reason of a run that RunOptions::hand_over ended.
+inline constexpr char kHandedOver[] = "HANDED_OVER";
+
 struct RunOptions {
   base::Clock* clock = &base::SystemClock();
   /// Asked at every step boundary; may be empty.
   std::function<bool()> cancelled;
   /// Told of every step; may be empty.
   std::function<void(int step, int steps)> progress;
+  /// Asked at the step boundaries of a stage that can go on elsewhere: true ends the run there with
+  /// ABORTED kHandedOver. May be empty.
+  std::function<bool(int step)> hand_over;
+  /// Takes the state of a run that hand_over ended: with it among its inputs the stage goes on. Set
+  /// when hand_over is.
+  std::vector<message::Artifact>* saved = nullptr;
 };
 
 /// Calls stage.Run for `message` (its deadline counts, its artifacts are the inputs) and checks

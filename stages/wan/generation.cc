@@ -24,9 +24,12 @@ absl::StatusOr<at::Tensor> EncodeIds(const UMT5Encoder& encoder,
   return encoder.Forward(tokens, at::ones_like(tokens));
 }
 
-at::Tensor InitialLatents(std::int64_t seed, at::IntArrayRef shape) {
-  return at::randn(shape, at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed)),
-                   at::TensorOptions().dtype(at::kFloat));
+at::Generator MakeGenerator(std::int64_t seed) {
+  return at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed));
+}
+
+at::Tensor InitialLatents(const at::Generator& generator, at::IntArrayRef shape) {
+  return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
 }
 
 absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler& scheduler,
@@ -39,7 +42,8 @@ absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler&
     ONEPIECE_ASSIGN_OR_RETURN(
         negative, PreparePadded(transformer, inputs.negative_prompt_embeds, inputs.padded_tokens));
   }
-  DenoiseStep step{.steps = static_cast<int>(scheduler.timesteps().size()),
+  DenoiseStep step{.index = inputs.first_step,
+                   .steps = static_cast<int>(scheduler.timesteps().size()),
                    .latents = inputs.latents};
   for (; step.index < step.steps; ++step.index) {
     const double timestep = scheduler.timesteps()[static_cast<std::size_t>(step.index)];

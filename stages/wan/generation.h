@@ -26,10 +26,14 @@ absl::StatusOr<at::Tensor> EncodeIds(const UMT5Encoder& encoder,
 
 /// The noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws, F32 on
 /// the CPU.
-at::Tensor InitialLatents(std::int64_t seed, at::IntArrayRef shape);
+/// `generator` (MakeGenerator) has moved on afterwards.
+at::Tensor InitialLatents(const at::Generator& generator, at::IntArrayRef shape);
+at::Generator MakeGenerator(std::int64_t seed);
 
 struct DenoiseInputs {
-  at::Tensor latents;  ///< Noise, F32 [1, channels, frames, height, width].
+  at::Tensor latents;  ///< Noise, F32 [1, channels, frames, height, width]; or what first_step
+                       ///< steps made of it.
+  int first_step = 0;  ///< The scheduler is at this step.
   at::Tensor prompt_embeds,
       negative_prompt_embeds;      ///< F32 [1, tokens, text_dim], tokens <= padded_tokens.
   std::int64_t padded_tokens = 0;  ///< Zeros are appended up to this many tokens.

@@ -17,6 +17,10 @@ constexpr double kSigmaGap = 1e-6;  // How far the first sigma of UniPC stays be
 /// = 0.
 double Lambda(double sigma) { return std::log(1.0 - sigma) - std::log(sigma); }
 
+absl::Status BadState(const std::string& why) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_STATE", why);
+}
+
 double Shifted(double sigma, double shift) { return shift * sigma / (1.0 + (shift - 1.0) * sigma); }
 
 /// UniPC in its B2(h) form on predictions of the clean sample: corrects each sample with the
@@ -50,6 +54,26 @@ class UniPC final : public Scheduler {
     order_ = std::min({solver_order_, static_cast<int>(timesteps_.size()) - i, i + 1});
     last_sample_ = corrected;
     return Predict(i);
+  }
+
+  [[nodiscard]] SchedulerState Save() const override {
+    return {next_, order_, newest_, older_, last_sample_};
+  }
+
+  absl::Status Restore(const SchedulerState& state) override {
+    const int steps = static_cast<int>(timesteps_.size());
+    const bool counts = state.steps_done >= 0 && state.steps_done <= steps && state.order >= 1 &&
+                        state.order <= solver_order_;
+    const bool first =
+        state.steps_done == 0 || (state.newest.defined() && state.last_sample.defined());
+    const bool second = state.steps_done < 2 || state.older.defined();
+    if (!counts || !first || !second) return BadState("not a state of this scheduler");
+    next_ = state.steps_done;
+    order_ = state.order;
+    newest_ = state.newest;
+    older_ = state.older;
+    last_sample_ = state.last_sample;
+    return absl::OkStatus();
   }
 
  private:
@@ -116,9 +140,24 @@ class FlowMatchEuler final : public Scheduler {
   }
 
   at::Tensor Step(const at::Tensor& prediction, int i, const at::Tensor& sample) override {
+    ONEPIECE_CHECK(i == next_ && static_cast<std::size_t>(i) < timesteps_.size());
+    next_ = i + 1;
     const auto step = static_cast<std::size_t>(i);
     return sample + prediction * (sigmas_[step + 1] - sigmas_[step]);
   }
+
+  [[nodiscard]] SchedulerState Save() const override { return {.steps_done = next_}; }
+
+  absl::Status Restore(const SchedulerState& state) override {
+    if (state.steps_done < 0 || state.steps_done > static_cast<int>(timesteps_.size())) {
+      return BadState("not a state of this scheduler");
+    }
+    next_ = state.steps_done;
+    return absl::OkStatus();
+  }
+
+ private:
+  int next_ = 0;
 };
 
 void CheckUniPC(ConfigReader& reader) {

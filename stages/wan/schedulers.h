@@ -24,6 +24,13 @@ struct SchedulerConfig {
 /// UNIMPLEMENTED for settings that Wan does not use, naming the field.
 absl::StatusOr<SchedulerConfig> LoadSchedulerConfig(const std::string& dir);
 
+/// What a run remembers between two steps: with the sample, all that the next step needs.
+struct SchedulerState {
+  int steps_done = 0;
+  int order = 1;                          ///< UniPC: of the last prediction.
+  at::Tensor newest, older, last_sample;  ///< UniPC: undefined as long as there are none.
+};
+
 /// One sampling run: holds the history of its steps. Thread-confined; make one for each job.
 class Scheduler {
  public:
@@ -35,6 +42,11 @@ class Scheduler {
   /// The sample after step `i`, from the model's prediction at timesteps()[i].
   /// REQUIRES: `i` counts 0, 1, … timesteps().size() - 1 over the calls; shapes agree.
   virtual at::Tensor Step(const at::Tensor& prediction, int i, const at::Tensor& sample) = 0;
+  /// The tensors are the run's own: they are never written again.
+  [[nodiscard]] virtual SchedulerState Save() const = 0;
+  /// Goes on where another run of the same configuration and steps was saved. Errors:
+  /// INVALID_ARGUMENT BAD_STATE.
+  virtual absl::Status Restore(const SchedulerState& state) = 0;
 
  protected:
   std::vector<double> timesteps_, sigmas_;  // Constant after construction.

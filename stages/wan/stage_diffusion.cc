@@ -1,9 +1,11 @@
 #include <optional>
 
+#include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/diffusion_state.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
 #include "stages/wan/stage_common.h"
@@ -19,6 +21,8 @@ class DiffusionStage final : public sdk::Stage {
     return {.name = "diffusion",
             .description = "embeddings to latents, step by step",
             .inputs = {"prompt_embeds", "negative_prompt_embeds"},
+            .optional_inputs = {"state", "state.latents", "state.rng", "state.newest",
+                                "state.older", "state.last_sample"},
             .outputs = {"latents"},
             .parameters = {"seed", "steps", "guidance_scale", "width", "height", "num_frames"}};
   }
@@ -50,11 +54,20 @@ class DiffusionStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(denoise.negative_prompt_embeds,
                                 Embeds(inputs, "negative_prompt_embeds"));
       const auto shape = settings.LatentShape(loaded_->transformer.config().in_channels);
-      denoise.latents = InitialLatents(settings.seed, shape).to(loaded_->device);
+      at::Generator generator = MakeGenerator(settings.seed);
+      const std::string described = Describe(settings);
+      ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
+      if (saved.has_value()) {
+        ONEPIECE_RETURN_IF_ERROR(GoOn(*saved, *scheduler, generator, denoise));
+      } else {
+        denoise.latents = InitialLatents(generator, shape).to(loaded_->device);
+      }
       ONEPIECE_ASSIGN_OR_RETURN(
           const at::Tensor latents,
           Denoise(loaded_->transformer, *scheduler, denoise, [&](const DenoiseStep& step) {
-            return context.Progress(step.index + 1, step.steps);
+            return context.Checkpoint(step.index + 1, step.steps, [&] {
+              return SaveState({described, step.latents, generator.get_state(), scheduler->Save()});
+            });
           }));
       std::vector<sdk::Artifact> outputs(1);
       ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("latents", latents));
@@ -71,6 +84,25 @@ class DiffusionStage final : public sdk::Stage {
     at::Device device;
     int threads;
   };
+
+  /// What a saved state must agree in to be gone on with.
+  static std::string Describe(const GenerationSettings& settings) {
+    return absl::StrFormat("seed %d, %d steps, guidance %g, %dx%d, %d frames", settings.seed,
+                           settings.steps, settings.guidance_scale, settings.width, settings.height,
+                           settings.frames);
+  }
+
+  static absl::Status GoOn(const DiffusionState& saved, Scheduler& scheduler,
+                           at::Generator& generator, DenoiseInputs& denoise) {
+    ONEPIECE_RETURN_IF_ERROR(scheduler.Restore(saved.scheduler));
+    if (saved.rng.sizes() != generator.get_state().sizes()) {
+      return BadArtifact("state.rng", "not a state of the random number generator");
+    }
+    generator.set_state(saved.rng);
+    denoise.latents = saved.latents;
+    denoise.first_step = saved.scheduler.steps_done;
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<at::Tensor> Embeds(const std::vector<sdk::Artifact>& inputs,
                                     std::string_view name) const {

@@ -18,7 +18,9 @@ namespace onepiece::wan {
 std::unique_ptr<sdk::Stage> MakeTextEncodeStage();
 
 /// prompt_embeds, negative_prompt_embeds and the parameters of ReadSettings → latents: F32 [1,
-/// channels, frames, height, width] in the normalised space. Reports every step.
+/// channels, frames, height, width] in the normalised space. Reports every step and saves its state
+/// there (StageContext::Checkpoint); with a saved state among the inputs it goes on from that, bit
+/// for bit at the same number of threads.
 std::unique_ptr<sdk::Stage> MakeDiffusionStage();
 
 /// latents and the parameters format ("mp4" or "png", default mp4) and fps (default 16) → video
