@@ -8,12 +8,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/workflow/input_check.h"
 
 namespace onepiece::workflow {
 namespace {
 
 constexpr int kMaxStages = 64;
 constexpr int kMaxParameters = 256;
+constexpr int kMaxMediaTypes = 32;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxMinInstances = 4096;
 constexpr int kMaxSeconds = 30 * 24 * 3600;
@@ -163,6 +165,42 @@ absl::Status CheckParameter(const std::string& field, const v1::ParameterSpec& s
   }
 }
 
+/// type/subtype of lower-case letters, digits and the marks that registered types have.
+bool IsMediaType(const std::string& text) {
+  const auto slash = text.find('/');
+  return slash != std::string::npos && IsName(text.substr(0, slash), "-+.") &&
+         IsName(text.substr(slash + 1), "-+.");
+}
+
+absl::Status CheckInput(const std::string& field, const v1::InputSpec& spec) {
+  // The name becomes an artifact's, and a word on the command line.
+  if (!IsName(spec.name(), "_"))
+    return Bad(field + ".name", "1 to 63 lower-case letters, digits or '_'");
+  if (spec.description().size() > 4096) return Bad(field + ".description", "at most 4096 bytes");
+  if (spec.max_bytes() < 0 || spec.max_bytes() > kMaxInputBytes)
+    return Bad(field + ".max_bytes", absl::StrCat("0 to ", kMaxInputBytes));
+  if (spec.media_types_size() > kMaxMediaTypes)
+    return Bad(field + ".media_types", absl::StrCat("at most ", kMaxMediaTypes));
+  for (const std::string& type : spec.media_types()) {
+    if (!IsMediaType(type))
+      return Bad(field + ".media_types", absl::StrCat("'", type, "' is not like image/png"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInputSpecs(const v1::Workflow& workflow) {
+  if (workflow.inputs_size() > kMaxInputs)
+    return Bad("inputs", absl::StrCat("at most ", kMaxInputs));
+  std::set<std::string> names;
+  for (int i = 0; i < workflow.inputs_size(); ++i) {
+    const std::string field = absl::StrCat("inputs[", i, "]");
+    ONEPIECE_RETURN_IF_ERROR(CheckInput(field, workflow.inputs(i)));
+    if (!names.insert(workflow.inputs(i).name()).second)
+      return Bad(field + ".name", absl::StrCat("'", workflow.inputs(i).name(), "' is there twice"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckWorkflow(const v1::Workflow& workflow) {
@@ -198,7 +236,7 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
                  absl::StrCat("'", workflow.parameters(i).name(), "' is there twice"));
     }
   }
-  return absl::OkStatus();
+  return CheckInputSpecs(workflow);
 }
 
 }  // namespace onepiece::workflow

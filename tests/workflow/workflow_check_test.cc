@@ -11,13 +11,31 @@ class WorkflowCheckTest : public QObject {
     QTest::addColumn<QString>("field");
     QTest::addColumn<int>("change");
     int change = 0;
-    for (const char* field :
-         {"app_id", "stages", "stages[1].stage", "stages[0].plugin", "stages[0].mode",
-          "stages[0].min_instances", "parameters[1].name", "parameters[0].type",
-          "parameters[0].default_value", "parameters[0].default_value",
-          "parameters[0].default_value", "parameters[0].max_bytes", "default_deadline_s",
-          "parameters[0].minimum", "parameters[0].default_value", "parameters[0].default_value",
-          "parameters[0].multiple_offset", "parameters[0].default_value"}) {
+    for (const char* field : {"app_id",
+                              "stages",
+                              "stages[1].stage",
+                              "stages[0].plugin",
+                              "stages[0].mode",
+                              "stages[0].min_instances",
+                              "parameters[1].name",
+                              "parameters[0].type",
+                              "parameters[0].default_value",
+                              "parameters[0].default_value",
+                              "parameters[0].default_value",
+                              "parameters[0].max_bytes",
+                              "default_deadline_s",
+                              "parameters[0].minimum",
+                              "parameters[0].default_value",
+                              "parameters[0].default_value",
+                              "parameters[0].multiple_offset",
+                              "parameters[0].default_value",
+                              "inputs[0].name",
+                              "inputs[1].name",
+                              "inputs[0].max_bytes",
+                              "inputs[0].max_bytes",
+                              "inputs[0].media_types",
+                              "inputs[0].media_types",
+                              "inputs"}) {
       QTest::addRow("%d %s", change, field) << field << change;
       ++change;
     }
@@ -37,6 +55,10 @@ class WorkflowCheckTest : public QObject {
     steps.set_default_value("20");
     steps.set_minimum(1);
     steps.set_maximum(100);
+    v1::InputSpec& image = *workflow.add_inputs();
+    image.set_name("image");
+    image.add_media_types("image/svg+xml");
+    image.set_max_bytes(64 << 20);
     QVERIFY(CheckWorkflow(workflow).ok());
     switch (change) {
       case 0:
@@ -91,8 +113,32 @@ class WorkflowCheckTest : public QObject {
         steps.set_multiple_of(4);
         steps.set_multiple_offset(4);
         break;
-      default:
+      case 17:
         steps.set_default_value("-9223372036854775808");
+        break;
+      case 18:
+        image.set_name("The image");
+        break;
+      case 19:
+        *workflow.add_inputs() = v1::InputSpec(image);
+        break;
+      case 20:
+        image.set_max_bytes(-1);
+        break;
+      case 21:
+        image.set_max_bytes((64 << 20) + 1);
+        break;
+      case 22:
+        image.add_media_types("image");
+        break;
+      case 23:
+        image.add_media_types("image/*");
+        break;
+      case 24:
+        for (int i = 0; i < 16; ++i) workflow.add_inputs()->set_name("i" + std::to_string(i));
+        break;
+      default:
+        QFAIL("no such change");
     }
     const absl::Status status = CheckWorkflow(workflow);
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
