@@ -3,17 +3,36 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client_impl.h"
+#include "cluster/rpc/server.h"
 
 namespace onepiece::client {
+
+namespace {
+
+/// What a slow link may take for a request: 1 MiB a second.
+base::Duration UploadTime(std::size_t bytes) {
+  return std::chrono::duration_cast<base::Duration>(std::chrono::seconds(1)) *
+         static_cast<std::int64_t>(bytes >> 20);
+}
+
+}  // namespace
 
 Client::Client(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Client::~Client() = default;
 
 absl::StatusOr<v1::Job> Client::Submit(v1::SubmitJobRequest request) {
   if (request.request_id().empty()) request.set_request_id(base::Uid::GenerateRandom().ToString());
+  const std::size_t bytes = request.ByteSizeLong();
+  if (bytes > static_cast<std::size_t>(rpc::kMaxMessageBytes)) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "REQUEST_TOO_LARGE",
+                           "the job's inputs and parameters have " + std::to_string(bytes) +
+                               " bytes together; at most " + std::to_string(rpc::kMaxMessageBytes) +
+                               " can be sent");
+  }
   v1::Job job;
   ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
-      [&](auto& stub, auto& context) { return stub.SubmitJob(&context, request, &job); }));
+      [&](auto& stub, auto& context) { return stub.SubmitJob(&context, request, &job); },
+      UploadTime(bytes)));
   return job;
 }
 

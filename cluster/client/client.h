@@ -54,8 +54,9 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   /// Submits a job. An empty request_id is replaced by a fresh UUIDv4, so that a retry gives the
-  /// same job. Errors: NOT_FOUND (unknown application), INVALID_ARGUMENT (parameters),
-  /// RESOURCE_EXHAUSTED (every set is full).
+  /// same job. May take a second longer for each MiB of inputs. Errors: NOT_FOUND (unknown
+  /// application), INVALID_ARGUMENT (parameters, inputs, REQUEST_TOO_LARGE), RESOURCE_EXHAUSTED
+  /// (every set is full).
   absl::StatusOr<v1::Job> Submit(v1::SubmitJobRequest request);
   /// Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> Get(std::string_view uid);

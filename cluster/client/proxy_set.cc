@@ -55,8 +55,10 @@ std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
   return channel;
 }
 
-void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline) const {
-  const base::Duration left = std::min(options_.attempt_timeout, deadline - options_.clock->Now());
+void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
+                           base::Duration upload) const {
+  const base::Duration left =
+      std::min(options_.attempt_timeout + upload, deadline - options_.clock->Now());
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
 }
@@ -131,14 +133,14 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
 }
 
 ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
-                                        base::MonotonicTime deadline) {
+                                        base::Duration upload, base::MonotonicTime deadline) {
   Round round;
   std::set<std::string> answered_sets;  // Said "full" or "not here" for the whole set.
   for (const Proxy& proxy : proxies) {
     if (answered_sets.contains(proxy.workflow_set)) continue;
     if (options_.clock->Now() >= deadline) break;
     grpc::ClientContext context;
-    SetDeadline(context, deadline);
+    SetDeadline(context, deadline, upload);
     const Answer answer = ReadAnswer(call(*proxy.stub, context));
     if (answer.status.ok()) {
       Prefer(proxy);
@@ -171,15 +173,15 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
   return round;
 }
 
-absl::Status ProxySet::Call(const ProxyCall& call) {
-  const base::MonotonicTime deadline = options_.clock->Now() + options_.timeout;
+absl::Status ProxySet::Call(const ProxyCall& call, base::Duration upload) {
+  const base::MonotonicTime deadline = options_.clock->Now() + options_.timeout + upload;
   base::Duration pause = options_.first_pause;
   absl::Status last;
   for (bool refresh = false;; refresh = true) {
     auto proxies = Proxies(refresh, deadline);
     std::optional<base::Duration> retry_delay;
     if (proxies.ok()) {
-      const Round round = CallEachProxy(*proxies, call, deadline);
+      const Round round = CallEachProxy(*proxies, call, upload, deadline);
       if (round.done) return round.error;
       last = round.error;
       retry_delay = round.retry_delay;

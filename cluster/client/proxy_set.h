@@ -48,8 +48,8 @@ class ProxySet {
   /// Calls proxies until one answers: UNAVAILABLE and a silent proxy lead to the next proxy,
   /// RESOURCE_EXHAUSTED to the next workflow set, NOT_FOUND to one proxy of each other set; after a
   /// round without success, pauses (as long as RetryInfo asks) and begins again with a fresh list
-  /// of proxies.
-  absl::Status Call(const ProxyCall& call);
+  /// of proxies. Each attempt and the whole may take `upload` longer than usual.
+  absl::Status Call(const ProxyCall& call, base::Duration upload = {});
   /// The same over the NodeManager's replicas.
   absl::Status CallManager(const ManagerCall& call);
 
@@ -68,10 +68,11 @@ class ProxySet {
     bool done = false;
   };
   Round CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
-                      base::MonotonicTime deadline);
+                      base::Duration upload, base::MonotonicTime deadline);
   absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline);
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
-  void SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline) const;
+  void SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
+                   base::Duration upload = {}) const;
 
   const Options options_;
   std::mutex mutex_;

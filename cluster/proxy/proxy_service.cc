@@ -10,6 +10,7 @@
 #include "cluster/proxy/submission.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/status.h"
+#include "cluster/workflow/input_check.h"
 #include "cluster/workflow/parameter_check.h"
 #include "onepiece/v1/instance.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
@@ -52,6 +53,13 @@ absl::Status NoInstance(const std::string& app, const std::string& stage) {
                          {{"app_id", app}, {"stage", stage}, {rpc::kRetryAfterMs, "500"}});
 }
 
+std::int64_t InputBytes(const v1::SubmitJobRequest& request) {
+  std::int64_t bytes = 0;
+  for (const v1::JobInput& input : request.inputs())
+    bytes += static_cast<std::int64_t>(input.data().size());
+  return bytes;
+}
+
 template <typename T>
 grpc::Status Answer(absl::StatusOr<T> result, T* response) {
   if (!result.ok()) return rpc::ToGrpc(Unified(result.status()));
@@ -69,7 +77,8 @@ ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node
       metrics_(metrics),
       spans_(spans),
       clock_(clock),
-      monitor_(options_.max_jobs_in_flight, clock) {
+      monitor_(options_.max_jobs_in_flight, clock),
+      inputs_(options_.max_input_bytes) {
   metrics_.OnScrape([this] {
     metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
         .Set(monitor_.in_flight());
@@ -109,6 +118,9 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
                            {{"app_id", request.app_id()}});
   }
   ONEPIECE_RETURN_IF_ERROR(CheckEnvelope(request));
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(*workflow, request.inputs()));
+  const InputBudget::Share share(inputs_, InputBytes(request));
+  ONEPIECE_RETURN_IF_ERROR(share.status());
   if (request.validate_only()) {
     const auto checked = workflow::CheckParameters(*workflow, request.parameters());
     if (!checked.ok()) return checked.status();
@@ -163,11 +175,12 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
       return job::PublicJob(record);
     }
   }
-  absl::StatusOr<v1::JobRecord> started = Start(record, std::move(parameters));
+  absl::StatusOr<v1::JobRecord> started = Start(record, std::move(parameters), request);
   if (!started.ok()) {
-    // Nothing was sent. With a request_id the client's retry starts the job; nobody could ask for
-    // the other kind.
-    if (request.request_id().empty()) (void)records_.Delete(uid);
+    // Nothing was sent. With a request_id the client's retry starts the job, unless the message
+    // cannot be sent at all; nobody could ask for the other kind.
+    const bool hopeless = absl::IsInvalidArgument(started.status());
+    if (hopeless || request.request_id().empty()) (void)records_.Delete(uid);
     return started.status();
   }
   metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", "admitted"}})
@@ -176,10 +189,12 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
 }
 
 absl::StatusOr<v1::JobRecord> ProxyService::Start(const v1::JobRecord& record,
-                                                  message::Parameters parameters) {
+                                                  message::Parameters parameters,
+                                                  const v1::SubmitJobRequest& request) {
   const v1::Job& job = record.job();
   const std::shared_ptr<const node::Routing> routing = options_.routing();
-  const message::Message message = MakeMessage(record, std::move(parameters), routing->epoch());
+  const message::Message message =
+      MakeMessage(record, std::move(parameters), request, routing->epoch());
   absl::StatusOr<node::Delivered> sent =
       outbox_.Deliver(message, node::Target::Stage(job.app_id(), job.stage()),
                       clock_.Now() + base::Scaled(kDeliverTimeout));

@@ -15,6 +15,7 @@
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
 #include "cluster/proxy/channel_cache.h"
+#include "cluster/proxy/input_budget.h"
 #include "cluster/proxy/request_monitor.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
@@ -25,6 +26,8 @@ namespace onepiece::proxy {
 struct ProxyOptions {
   std::string workflow_set;
   int max_jobs_in_flight = 256;
+  /// Of inputs, in all submissions at work together; at least what one job may bring.
+  std::int64_t max_input_bytes = std::int64_t{256} << 20;
   std::function<std::shared_ptr<const node::Routing>()> routing;
   /// Empty while the node is not registered: nothing is admitted then.
   std::function<std::string()> cluster_secret;
@@ -74,7 +77,8 @@ class ProxyService final : public v1::GenerationService::Service {
   absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::Job> Admit(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
                                 const base::Uid& uid, base::WallTime start);
-  absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters);
+  absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters,
+                                      const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
   v1::Job Present(v1::Job job);
@@ -89,6 +93,7 @@ class ProxyService final : public v1::GenerationService::Service {
   telemetry::Spans& spans_;
   base::Clock& clock_;
   RequestMonitor monitor_;
+  InputBudget inputs_;
   ChannelCache channels_;
   std::stop_source stopping_;
   std::jthread follower_;

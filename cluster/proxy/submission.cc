@@ -12,6 +12,8 @@
 #include "cluster/base/utf8.h"
 #include "cluster/job/job_record.h"
 #include "cluster/job/sha256.h"
+#include "cluster/rpc/server.h"
+#include "cluster/workflow/input_check.h"
 
 namespace onepiece::proxy {
 namespace {
@@ -25,6 +27,8 @@ constexpr std::size_t kMaxLabelValueBytes = 256;
 constexpr std::chrono::seconds kMaxDeadline = 24h;
 constexpr int kMaxParameters = 256;
 constexpr std::int64_t kMaxParameterBytes = std::int64_t{1} << 20;
+// A job of the largest size must reach the checks that would refuse a larger one by name.
+static_assert(workflow::kMaxInputBytes + 4 * kMaxParameterBytes < rpc::kMaxMessageBytes);
 constexpr int kDefaultDeadlineS = 600;
 constexpr int kDefaultResultTtlS = 3600;
 
@@ -101,10 +105,32 @@ base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflo
                                                                 : kDefaultDeadlineS);
 }
 
-std::string Fingerprint(const v1::SubmitJobRequest& request) {
-  v1::SubmitJobRequest asked = request;
-  asked.clear_request_id();
-  asked.clear_validate_only();
+InputDigests DigestInputs(const v1::SubmitJobRequest& request) {
+  InputDigests digests;
+  for (const v1::JobInput& input : request.inputs()) {
+    v1::InputDigest& digest = *digests.Add();
+    digest.set_name(input.name());
+    digest.set_media_type(input.media_type());
+    digest.set_size_bytes(static_cast<std::int64_t>(input.data().size()));
+    digest.set_sha256(job::Sha256Hex(std::as_bytes(std::span(input.data()))));
+  }
+  return digests;
+}
+
+std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests& inputs) {
+  // Field by field: a copy of the request would copy the bytes of its inputs.
+  v1::SubmitJobRequest asked;
+  asked.set_app_id(request.app_id());
+  *asked.mutable_parameters() = request.parameters();
+  if (request.has_deadline()) *asked.mutable_deadline() = request.deadline();
+  asked.set_priority(request.priority());
+  *asked.mutable_labels() = request.labels();
+  for (const v1::InputDigest& digest : inputs) {
+    v1::JobInput& input = *asked.add_inputs();
+    input.set_name(digest.name());
+    input.set_media_type(digest.media_type());
+    input.set_data(digest.sha256());
+  }
   const std::string bytes = job::CanonicalBytes(asked);
   return job::Sha256Hex(std::as_bytes(std::span(bytes)));
 }
@@ -127,14 +153,15 @@ v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow
   *job.mutable_labels() = request.labels();
   job.set_workflow_set(std::string(workflow_set));
   job.set_priority(request.priority());
-  record.set_fingerprint(Fingerprint(request));
+  *job.mutable_inputs() = DigestInputs(request);
+  record.set_fingerprint(Fingerprint(request, job.inputs()));
   record.set_result_ttl_s(workflow.result_ttl_s() > 0 ? workflow.result_ttl_s()
                                                       : kDefaultResultTtlS);
   return record;
 }
 
 message::Message MakeMessage(const v1::JobRecord& record, message::Parameters parameters,
-                             std::uint64_t routing_epoch) {
+                             const v1::SubmitJobRequest& request, std::uint64_t routing_epoch) {
   message::Message message;
   const v1::Job& job = record.job();
   message.header.kind = message::Kind::kWork;
@@ -146,6 +173,14 @@ message::Message MakeMessage(const v1::JobRecord& record, message::Parameters pa
   message.header.ingress_time = job::FromTimestamp(job.create_time());
   message.header.deadline = job::FromTimestamp(job.deadline());
   message.parameters = std::move(parameters);
+  for (const v1::JobInput& input : request.inputs()) {
+    const auto bytes = std::as_bytes(std::span(input.data()));
+    message.artifacts.push_back({.name = input.name(),
+                                 .dtype = message::DType::kBytes,
+                                 .shape = {static_cast<std::int64_t>(bytes.size())},
+                                 .media_type = input.media_type(),
+                                 .data = message::Buffer(nullptr, bytes)});
+  }
   return message;
 }
 

@@ -9,6 +9,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/message/message.h"
+#include "google/protobuf/repeated_ptr_field.h"
 #include "onepiece/v1/database.pb.h"
 #include "onepiece/v1/generation.pb.h"
 #include "onepiece/v1/workflow.pb.h"
@@ -28,17 +29,24 @@ absl::Status CheckEnvelope(const v1::SubmitJobRequest& request);
 /// How long the job may take: what the request says, or the application's default.
 base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow);
 
-/// SHA-256 over what the client asked for, whatever its request_id.
-std::string Fingerprint(const v1::SubmitJobRequest& request);
+using InputDigests = google::protobuf::RepeatedPtrField<v1::InputDigest>;
+
+/// What the record keeps of the job's inputs: all but the bytes. Reads every byte once.
+InputDigests DigestInputs(const v1::SubmitJobRequest& request);
+
+/// SHA-256 over what the client asked for, inputs included, whatever its request_id. `inputs` are
+/// the digests of the request's own.
+std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests& inputs);
 
 /// The record of a new job, QUEUED at the first stage. REQUIRES: CheckEnvelope passed; the workflow
 /// has stages.
 v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
                          const base::Uid& uid, base::WallTime now, std::string_view workflow_set);
 
-/// The message that starts the recorded job.
+/// The message that starts the recorded job, with its inputs as artifacts. Borrows their bytes: the
+/// request outlives the message.
 message::Message MakeMessage(const v1::JobRecord& record, message::Parameters parameters,
-                             std::uint64_t routing_epoch);
+                             const v1::SubmitJobRequest& request, std::uint64_t routing_epoch);
 
 /// A job's timings in the order of its stages.
 void SortTimings(const v1::Workflow* workflow, v1::Job& job);

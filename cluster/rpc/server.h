@@ -17,8 +17,9 @@ class Service;
 
 namespace onepiece::rpc {
 
-/// Largest message in either direction, in bytes: payloads cross gRPC in chunks.
-inline constexpr int kMaxMessageBytes = 64 << 20;
+/// Largest message in either direction, in bytes: a job with all the inputs that it may bring
+/// (workflow::kMaxInputBytes) and its parameters. Results cross gRPC in chunks.
+inline constexpr int kMaxMessageBytes = 72 << 20;
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";  ///< host:port; port 0 is chosen by the system.

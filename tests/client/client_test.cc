@@ -1,6 +1,7 @@
 #include "cluster/client/client.h"
 
 #include <QtTest>
+#include <atomic>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -61,6 +62,28 @@ class ClientTest : public QObject {
     QVERIFY(base::Uid::Parse(first->request_id()).has_value());
     QCOMPARE(first->request_id()[14], '4');
     QVERIFY(first->request_id() != second->request_id());
+  }
+
+  void Submit_SendsTheLargestJobAndRefusesALargerOneByItself() {
+    FakeNodeManager manager;
+    FakeProxy proxy("default");
+    std::atomic<std::size_t> arrived = 0;
+    proxy.submit = [&](const v1::SubmitJobRequest& request, v1::Job& job) {
+      arrived += request.inputs(0).data().size();
+      return Accept(request, job);
+    };
+    manager.Serve({&proxy});
+    Client client(Quick(manager));
+    v1::SubmitJobRequest request;
+    request.add_inputs()->mutable_data()->assign(std::size_t{64} << 20, 'x');
+    const auto job = client.Submit(request);
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    QCOMPARE(arrived.load(), std::size_t{64} << 20);
+    request.add_inputs()->mutable_data()->assign(std::size_t{8} << 20, 'x');
+    const auto larger = client.Submit(std::move(request));
+    QCOMPARE(larger.status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(base::GetReason(larger.status()).reason, std::string("REQUEST_TOO_LARGE"));
+    QCOMPARE(arrived.load(), std::size_t{64} << 20);
   }
 
   void Submit_MovesOnFromADeadProxyWithTheSameRequestId() {

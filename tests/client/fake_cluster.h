@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cluster/client/sha256.h"
+#include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -31,6 +32,7 @@ class FakeProxy final : public v1::GenerationService::Service {
   explicit FakeProxy(std::string set) : workflow_set(std::move(set)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.SetMaxReceiveMessageSize(rpc::kMaxMessageBytes);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }

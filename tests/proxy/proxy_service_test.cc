@@ -163,6 +163,8 @@ struct Cluster : DatabaseCluster {
       workflow.add_stages()->set_stage("encode");
       workflow.set_default_deadline_s(60);
       workflow.set_result_ttl_s(result_ttl_s);
+      workflow.add_inputs()->set_name("image");
+      workflow.mutable_inputs(0)->add_media_types("image/png");
       v1::ParameterSpec& prompt = *workflow.add_parameters();
       prompt.set_name("prompt");
       prompt.set_type(v1::ParameterSpec::STRING);
@@ -321,6 +323,79 @@ class ProxyServiceTest : public QObject {
     }
     QCOMPARE(proxy.service.jobs_in_flight(), 0);
     QCOMPARE(cluster.records().List({})->jobs_size(), 0);
+  }
+
+  void Inputs_ReachTheEntranceAndTheRecordKeepsTheirDigest() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    v1::SubmitJobRequest request = RequestWithId();
+    v1::JobInput& image = *request.add_inputs();
+    image.set_name("image");
+    image.set_media_type("image/png");
+    image.set_data(std::string(100'000, 'x'));
+    const auto job = proxy.Submit(request);
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    const auto received = instance.Receive();
+    QVERIFY(received.ok());
+    const auto* artifact = message::FindArtifact(received->message.artifacts, "image");
+    QVERIFY(artifact != nullptr);
+    QCOMPARE(artifact->media_type, std::string("image/png"));
+    QVERIFY(artifact->data.text() == image.data());
+    const auto later = proxy.Get(job->name());
+    QVERIFY(later.ok());
+    QCOMPARE(later->inputs_size(), 1);
+    QCOMPARE(later->inputs(0).size_bytes(), 100'000);
+    QVERIFY(later->ByteSizeLong() < 2000);
+    // The same request id with other bytes is another job.
+    image.mutable_data()->back() = 'y';
+    QCOMPARE(Reason(proxy.Submit(request).status()), std::string("REQUEST_ID_REUSED"));
+  }
+
+  void Inputs_ThatTheApplicationDoesNotTakeAreRefused() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    v1::SubmitJobRequest request = Request();
+    request.add_inputs()->set_name("mask");
+    for (const bool validate_only : {true, false}) {
+      request.set_validate_only(validate_only);
+      const auto job = proxy.Submit(request);
+      QCOMPARE(job.status().code(), absl::StatusCode::kInvalidArgument);
+      QCOMPARE(Reason(job.status()), std::string("INVALID_INPUTS"));
+    }
+    QCOMPARE(cluster.records().List({})->jobs_size(), 0);
+  }
+
+  void Inputs_TooLargeForTheRingAreAClearErrorAndLeaveNoJob() {
+    Cluster cluster;
+    FakeInstance instance(cluster);  // Its ring has 1 MiB and takes half of that.
+    Proxy proxy(cluster, "proxy-1");
+    v1::SubmitJobRequest request = RequestWithId();
+    v1::JobInput& image = *request.add_inputs();
+    image.set_name("image");
+    image.set_media_type("image/png");
+    image.set_data(std::string(1 << 20, 'x'));
+    const auto job = proxy.Submit(request);
+    QCOMPARE(job.status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(Reason(job.status()), std::string("MESSAGE_TOO_LARGE"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+    QCOMPARE(cluster.records().List({})->jobs_size(), 0);
+  }
+
+  void InputBudget_RefusesWhatDoesNotFitAndTakesItLater() {
+    InputBudget budget(100);
+    {
+      const InputBudget::Share first(budget, 60);
+      QVERIFY(first.status().ok());
+      const InputBudget::Share second(budget, 50);
+      QCOMPARE(second.status().code(), absl::StatusCode::kResourceExhausted);
+      QCOMPARE(Reason(second.status()), std::string("INPUTS_BUSY"));
+      const InputBudget::Share third(budget, 40);
+      QVERIFY(third.status().ok());
+    }
+    QVERIFY(InputBudget::Share(budget, 100).status().ok());
+    QVERIFY(InputBudget::Share(budget, 0).status().ok());
   }
 
   void Submit_ValidateOnlyStartsNothing() {

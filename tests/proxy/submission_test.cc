@@ -2,6 +2,7 @@
 
 #include <QtTest>
 #include <functional>
+#include <set>
 
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
@@ -45,11 +46,29 @@ class SubmissionTest : public QObject {
     request.set_app_id("app");
     (*request.mutable_parameters()->mutable_fields())["a"].set_number_value(1);
     (*request.mutable_parameters()->mutable_fields())["b"].set_number_value(2);
-    const std::string fingerprint = Fingerprint(request);
+    const auto of = [](const v1::SubmitJobRequest& asked) {
+      return Fingerprint(asked, DigestInputs(asked));
+    };
+    const std::string fingerprint = of(request);
     request.set_request_id(kRequestId);
-    QCOMPARE(Fingerprint(request), fingerprint);
-    (*request.mutable_parameters()->mutable_fields())["a"].set_number_value(3);
-    QVERIFY(Fingerprint(request) != fingerprint);
+    request.set_validate_only(true);
+    QCOMPARE(of(request), fingerprint);
+    // A new field of the request needs a decision: does it make another job?
+    QCOMPARE(v1::SubmitJobRequest::descriptor()->field_count(), 8);
+    const std::vector<Spoil> changes = {
+        [](auto& r) { r.set_app_id("other"); },
+        [](auto& r) { (*r.mutable_parameters()->mutable_fields())["a"].set_number_value(3); },
+        [](auto& r) { r.mutable_deadline()->set_seconds(9); },
+        [](auto& r) { r.set_priority(1); },
+        [](auto& r) { (*r.mutable_labels())["k"] = "v"; },
+        [](auto& r) { r.add_inputs()->set_name("image"); },
+        [](auto& r) { r.mutable_inputs(0)->set_media_type("image/png"); },
+        [](auto& r) { r.mutable_inputs(0)->set_data("pixels"); }};
+    std::set<std::string> seen = {fingerprint};
+    for (const Spoil& change : changes) {
+      change(request);
+      QVERIFY(seen.insert(of(request)).second);
+    }
   }
 
   void CheckEnvelope_RefusesBadFields_data() {
@@ -107,11 +126,37 @@ class SubmissionTest : public QObject {
     QVERIFY(DeadlineOf(request, workflow) == 30s);
     request.mutable_deadline()->set_seconds(7);
     QVERIFY(DeadlineOf(request, workflow) == 7s);
-    const message::Message message = MakeMessage(record, {{"steps", std::int64_t{4}}}, 12);
+    const message::Message message = MakeMessage(record, {{"steps", std::int64_t{4}}}, request, 12);
     QCOMPARE(message.header.uid.ToString(), record.job().uid());
     QCOMPARE(message.header.stage, std::string("encode"));
     QCOMPARE(message.header.routing_epoch, std::uint64_t{12});
     QVERIFY(message.header.deadline == now + 600s);
+  }
+
+  void Inputs_TravelInTheMessageAndLeaveTheirDigestInTheRecord() {
+    v1::SubmitJobRequest request;
+    v1::JobInput& image = *request.add_inputs();
+    image.set_name("image");
+    image.set_media_type("image/png");
+    image.set_data("abc");
+    const v1::JobRecord record =
+        MakeRecord(request, TwoStages(), base::Uid::GenerateRandom(), base::FromUnixMs(1), "set-1");
+    QCOMPARE(record.job().inputs_size(), 1);
+    const v1::InputDigest& digest = record.job().inputs(0);
+    QCOMPARE(digest.name(), std::string("image"));
+    QCOMPARE(digest.media_type(), std::string("image/png"));
+    QCOMPARE(digest.size_bytes(), 3);
+    // FIPS 180-2, example B.1.
+    QCOMPARE(digest.sha256(),
+             std::string("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    const message::Message message = MakeMessage(record, {}, request, 1);
+    QCOMPARE(message.artifacts.size(), std::size_t{1});
+    QCOMPARE(message.artifacts[0].name, std::string("image"));
+    QCOMPARE(message.artifacts[0].media_type, std::string("image/png"));
+    QCOMPARE(message.artifacts[0].data.text(), std::string_view("abc"));
+    // Not a copy.
+    QVERIFY(static_cast<const void*>(message.artifacts[0].data.bytes().data()) ==
+            image.data().data());
   }
 
   void SortTimings_FollowsTheStages() {

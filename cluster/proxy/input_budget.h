@@ -1,0 +1,42 @@
+// How many bytes of jobs' inputs a proxy handles at the same time.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::proxy {
+
+/// Together with gRPC's memory quota, which bounds what is still arriving, it bounds the memory of
+/// a proxy whatever the number and size of submissions: bytes are held from the arrival of a
+/// request until its message lies in the entrance rings. Thread-safe; never waits.
+class InputBudget {
+ public:
+  explicit InputBudget(std::int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  /// Holds bytes while it lives.
+  class Share {
+   public:
+    Share(InputBudget& budget, std::int64_t bytes) : budget_(budget), bytes_(budget.Take(bytes)) {}
+    ~Share() { budget_.Give(bytes_.value_or(0)); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    /// RESOURCE_EXHAUSTED INPUTS_BUSY with a time to retry when there was no room.
+    [[nodiscard]] absl::Status status() const { return bytes_.status(); }
+
+   private:
+    InputBudget& budget_;
+    const absl::StatusOr<std::int64_t> bytes_;
+  };
+
+ private:
+  absl::StatusOr<std::int64_t> Take(std::int64_t bytes);
+  void Give(std::int64_t bytes);
+
+  const std::int64_t limit_bytes_;
+  std::mutex mutex_;
+  std::int64_t held_bytes_ = 0;  // Guarded by mutex_.
+};
+
+}  // namespace onepiece::proxy
