@@ -8,12 +8,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/workflow/graph.h"
 #include "cluster/workflow/input_check.h"
 
 namespace onepiece::workflow {
 namespace {
 
 constexpr int kMaxStages = 64;
+// Each is a line in the record of every job.
+constexpr int kMaxEdges = 128;
 constexpr int kMaxParameters = 256;
 constexpr int kMaxMediaTypes = 32;
 constexpr int kMaxThreads = 1024;
@@ -201,6 +204,40 @@ absl::Status CheckInputSpecs(const v1::Workflow& workflow) {
   return absl::OkStatus();
 }
 
+// That `after` makes one graph of the stages: no cycle, no dead end, one end. REQUIRES: stage names
+// are unique.
+absl::Status CheckOrder(const v1::Workflow& workflow) {
+  std::set<std::string> earlier;
+  for (int i = 0; i < workflow.stages_size(); ++i) {
+    const v1::StageSpec& spec = workflow.stages(i);
+    std::set<std::string> named;
+    for (int k = 0; k < spec.after_size(); ++k) {
+      const std::string field = absl::StrCat("stages[", i, "].after[", k, "]");
+      if (!earlier.contains(spec.after(k))) {
+        return Bad(field, absl::StrCat("'", spec.after(k), "' is not an earlier stage"));
+      }
+      if (!named.insert(spec.after(k)).second)
+        return Bad(field, absl::StrCat("'", spec.after(k), "' is named twice"));
+    }
+    earlier.insert(spec.stage());
+  }
+  const Graph graph(workflow);
+  int edges = 0;
+  for (int i = 0; i < workflow.stages_size(); ++i) {
+    const std::string& stage = workflow.stages(i).stage();
+    edges += std::max(1, static_cast<int>(graph.Predecessors(stage).size()));
+    if (i + 1 < workflow.stages_size() && graph.Successors(stage).empty()) {
+      return Bad(absl::StrCat("stages[", i, "].stage"),
+                 absl::StrCat("no later stage names '", stage,
+                              "' in its 'after': only the last stage may be an end"));
+    }
+  }
+  if (edges > kMaxEdges) {
+    return Bad("stages", absl::StrCat("at most ", kMaxEdges, " names in 'after' together"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckWorkflow(const v1::Workflow& workflow) {
@@ -227,6 +264,7 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
                  absl::StrCat("'", workflow.stages(i).stage(), "' is there twice"));
     }
   }
+  ONEPIECE_RETURN_IF_ERROR(CheckOrder(workflow));
   names.clear();
   for (int i = 0; i < workflow.parameters_size(); ++i) {
     const std::string field = absl::StrCat("parameters[", i, "]");

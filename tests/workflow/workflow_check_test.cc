@@ -144,6 +144,52 @@ class WorkflowCheckTest : public QObject {
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
     QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
   }
+
+  void CheckWorkflow_WantsOneGraph_data() {
+    QTest::addColumn<QStringList>("after");  // Of stages a, b, c, d: names with spaces between.
+    QTest::addColumn<QString>("field");      // Empty: the workflow is good.
+    QTest::newRow("chain") << QStringList{"", "", "", ""} << "";
+    QTest::newRow("diamond") << QStringList{"", "a", "a", "b c"} << "";
+    QTest::newRow("two entrances") << QStringList{"", "", "a b", "c"} << "";
+    QTest::newRow("a short cut") << QStringList{"", "a", "b", "a c"} << "";
+    QTest::newRow("itself") << QStringList{"", "b", "", ""} << "stages[1].after[0]";
+    QTest::newRow("a later stage") << QStringList{"", "c", "a", "b c"} << "stages[1].after[0]";
+    QTest::newRow("nobody") << QStringList{"", "a", "b", "c e"} << "stages[3].after[1]";
+    QTest::newRow("twice") << QStringList{"", "a", "b", "c c"} << "stages[3].after[1]";
+    QTest::newRow("a dead end") << QStringList{"", "a", "a", "b"} << "stages[2].stage";
+    QTest::newRow("an entrance that leads nowhere")
+        << QStringList{"", "", "a", "c"} << "stages[1].stage";
+  }
+  void CheckWorkflow_WantsOneGraph() {
+    QFETCH(QStringList, after);
+    QFETCH(QString, field);
+    v1::Workflow workflow;
+    workflow.set_app_id("app");
+    for (int i = 0; i < after.size(); ++i) {
+      v1::StageSpec& stage = *workflow.add_stages();
+      stage.set_stage(std::string(1, static_cast<char>('a' + i)));
+      stage.set_plugin("wan");
+      for (const QString& name : after[i].split(' ', Qt::SkipEmptyParts))
+        stage.add_after(name.toStdString());
+    }
+    const absl::Status status = CheckWorkflow(workflow);
+    QCOMPARE(status.ok(), field.isEmpty());
+    if (status.ok()) return;
+    QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
+    QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+  }
+
+  void CheckWorkflow_BoundsTheEdges() {
+    v1::Workflow workflow;
+    workflow.set_app_id("app");
+    for (int i = 0; i < 30; ++i) {
+      v1::StageSpec& stage = *workflow.add_stages();
+      stage.set_stage("s" + std::to_string(i));
+      stage.set_plugin("wan");
+      for (int k = 0; k < i; ++k) stage.add_after("s" + std::to_string(k));
+    }
+    QCOMPARE(base::GetReason(CheckWorkflow(workflow)).metadata.at("field"), std::string("stages"));
+  }
 };
 
 }  // namespace onepiece::workflow
