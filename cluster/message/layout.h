@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little,
               "the header is little-endian and mapped as it is");
 
 inline constexpr std::array<char, 8> kMagic = {'O', 'N', 'E', 'P', 'I', 'E', 'C', 'E'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 /// Bytes of the NUL-padded text fields.
 inline constexpr std::size_t kNameBytes = 64;
 
@@ -38,15 +38,17 @@ struct WireHeader {
   std::array<char, kNameBytes> app;
   std::array<char, kNameBytes> stage;
   std::array<char, kNameBytes> sender;
+  std::array<char, kNameBytes> from;
   std::array<std::uint8_t, 32> reserved_end;  ///< 0.
 };
 
-static_assert(sizeof(WireHeader) == 320 && std::is_trivially_copyable_v<WireHeader>);
+static_assert(sizeof(WireHeader) == 384 && std::is_trivially_copyable_v<WireHeader>);
 static_assert(std::has_unique_object_representations_v<WireHeader>,
               "no padding: every byte is checked");
 static_assert(offsetof(WireHeader, header_crc32c) == 12 &&
               offsetof(WireHeader, ingress_unix_ns) == 32);
 static_assert(offsetof(WireHeader, kind) == 72 && offsetof(WireHeader, payload_bytes) == 80);
-static_assert(offsetof(WireHeader, app) == 96 && offsetof(WireHeader, sender) == 224);
+static_assert(offsetof(WireHeader, app) == 96 && offsetof(WireHeader, sender) == 224 &&
+              offsetof(WireHeader, from) == 288);
 
 }  // namespace onepiece::message

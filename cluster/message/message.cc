@@ -162,6 +162,7 @@ absl::StatusOr<WireHeader> FillHeader(const Header& header) {
   ONEPIECE_RETURN_IF_ERROR(CopyText("app", header.app, wire.app));
   ONEPIECE_RETURN_IF_ERROR(CopyText("stage", header.stage, wire.stage));
   ONEPIECE_RETURN_IF_ERROR(CopyText("sender", header.sender, wire.sender));
+  ONEPIECE_RETURN_IF_ERROR(CopyText("from", header.from, wire.from));
   return wire;
 }
 
@@ -244,7 +245,8 @@ absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
   header.sent_time = time(wire.sent_unix_ns);
   ONEPIECE_RETURN_IF_ERROR(ReadText("app", wire.app, header.app));
   ONEPIECE_RETURN_IF_ERROR(ReadText("stage", wire.stage, header.stage));
-  return ReadText("sender", wire.sender, header.sender);
+  ONEPIECE_RETURN_IF_ERROR(ReadText("sender", wire.sender, header.sender));
+  return ReadText("from", wire.from, header.from);
 }
 
 // The one layout that is valid has each artifact at the first multiple of 64 after the one before,

@@ -26,13 +26,16 @@ enum class Kind : std::uint8_t {
   kReplica = 3,  ///< A result that one database instance hands to its peer.
 };
 
-/// Copied from hop to hop; only `kind`, `stage`, `attempt` and `routing_epoch` change.
+/// Copied from hop to hop; only `kind`, `stage`, `from`, `attempt` and `routing_epoch` change.
 struct Header {
   Kind kind = Kind::kWork;
   base::Uid uid;
-  std::string app;            ///< Application id, at most 63 bytes.
-  std::string stage;          ///< Stage that shall run next, at most 63 bytes; empty for results.
-  std::uint32_t attempt = 0;  ///< Grows only when the NodeManager declared a consumer dead.
+  std::string app;    ///< Application id, at most 63 bytes.
+  std::string stage;  ///< Stage that shall run next, at most 63 bytes; empty for results.
+  std::string from;   ///< Stage that made the artifacts; empty: the job's inputs.
+  /// Grows when the work is sent to another instance than before: its consumer was declared dead,
+  /// or passed it on.
+  std::uint32_t attempt = 0;
   std::int32_t priority = 0;  ///< Higher first.
   std::uint64_t routing_epoch = 0;
   base::WallTime ingress_time{};  ///< When the proxy accepted the job.

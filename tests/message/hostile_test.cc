@@ -140,9 +140,9 @@ class HostileTest : public QObject {
 
   void Decode_NamesTheVersionItCannotRead() {
     WireHeader header = ReadWire(SmallMessage());
-    header.version = 7;
+    header.version = 1;
     ExpectMalformed(DecodeCopy(Seal(header, {}), Checksum::kVerify).status(),
-                    "format version 7; this program reads version 1");
+                    "format version 1; this program reads version 2");
   }
 
   void Decode_RefusesHeadersThatLie() {
@@ -162,6 +162,7 @@ class HostileTest : public QObject {
     expect("app is not", [](WireHeader& h) { h.app.fill('a'); });
     expect("stage is not", [](WireHeader& h) { h.stage[5] = 'a'; });
     expect("sender is not", [](WireHeader& h) { h.sender[0] = '\x80'; });
+    expect("from is not", [](WireHeader& h) { h.from.fill('a'); });
     expect("bytes", [](WireHeader& h) { h.table_bytes = 0; });
     auto longer = valid;
     longer.push_back(std::byte{0});

@@ -26,6 +26,7 @@ Message Example() {
   message.header.app = "tiny-wan-t2v";
   message.header.stage = "diffusion";
   message.header.sender = "instance-жук";
+  message.header.from = "text_encode";
   message.header.attempt = 3;
   message.header.priority = -7;
   message.header.routing_epoch = 1ULL << 60;
@@ -47,6 +48,7 @@ void CompareMessages(const Message& got, const Message& want) {
   QCOMPARE(got.header.app, want.header.app);
   QCOMPARE(got.header.stage, want.header.stage);
   QCOMPARE(got.header.sender, want.header.sender);
+  QCOMPARE(got.header.from, want.header.from);
   QCOMPARE(got.header.attempt, want.header.attempt);
   QCOMPARE(got.header.priority, want.header.priority);
   QCOMPARE(got.header.routing_epoch, want.header.routing_epoch);
