@@ -310,8 +310,9 @@ int RunHopPeer(const std::string& fabric_uri, std::uint64_t ring_bytes) {
     if (!received.ok()) continue;
     receipt.seen_ns = Ns(received->arrival);
     receipt.ready_ns = Ns(received->ready);
-    scheduler.Push(
-        {.message = std::move(received->message), .arrival_time = received->arrival_wall});
+    (void)scheduler.Push({.message = std::move(received->message),
+                          .arrival_time = received->arrival_wall,
+                          .parts = {}});
   }
   server.Shutdown(base::Duration(0));
   return EXIT_SUCCESS;

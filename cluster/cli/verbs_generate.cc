@@ -10,7 +10,9 @@
 #include "cluster/client/sha256.h"
 #include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"
+#include "cluster/workflow/graph.h"
 #include "cluster/workflow/parameter_check.h"
+#include "cluster/workflow/workflow_check.h"
 #include "stages/runtime/fused_pipeline.h"
 #include "stages/runtime/plugin_stages.h"
 
@@ -37,13 +39,15 @@ absl::StatusOr<v1::Workflow> LoadWorkflow(const GenerateArguments& arguments) {
   }
   v1::Workflow workflow;
   ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(file, &workflow));
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckWorkflow(workflow));
   return workflow;
 }
 
 absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow,
                                                     const std::string& model_root) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::string plugin_dir, local::PluginDir());
-  std::vector<runtime::StageAssignment> stages;
+  const workflow::Graph graph(workflow);
+  std::vector<runtime::FusedPipeline::StagePlan> stages;
   for (const auto& spec : workflow.stages()) {
     runtime::StageAssignment stage;
     stage.stage = spec.stage();
@@ -51,7 +55,8 @@ absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow
     if (!spec.model().empty())
       stage.load.model_dir = (std::filesystem::path(model_root) / spec.model()).string();
     stage.load.threads = std::max(1, spec.threads());
-    stages.push_back(std::move(stage));
+    const auto predecessors = graph.Predecessors(spec.stage());
+    stages.push_back({std::move(stage), {predecessors.begin(), predecessors.end()}});
   }
   return runtime::FusedPipeline::Load(stages, runtime::StagesFromPlugins(plugin_dir));
 }

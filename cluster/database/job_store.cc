@@ -38,25 +38,16 @@ absl::StatusOr<base::Uid> ParseUid(const std::string& text) {
   return *uid;
 }
 
-// Moves a record that has not ended to where the update says; Join drops what is behind.
+// Moves a record that has not ended to where the update says.
 void ApplyPlace(const v1::UpdateJobRequest& request, JobRecord& next) {
-  Job& job = *next.mutable_job();
-  if (request.has_placed()) {
-    *next.mutable_holder() = request.placed();
-    job.set_stage(request.placed().stage());
-    job.set_stage_index(request.placed().stage_index());
-    job.set_step(0);
-    job.set_steps(0);
-    if (request.placed().stage_index() > 0) job.set_state(Job::RUNNING);
+  for (const v1::WorkHolder& placed : request.placed()) {
+    job::Place(placed, 0, 0, next);
+    if (!placed.from().empty()) next.mutable_job()->set_state(Job::RUNNING);
   }
   if (request.has_progress()) {
-    const v1::WorkHolder& holder = request.progress().holder();
-    *next.mutable_holder() = holder;
-    job.set_stage(holder.stage());
-    job.set_stage_index(holder.stage_index());
-    job.set_step(request.progress().step());
-    job.set_steps(request.progress().steps());
-    job.set_state(Job::RUNNING);
+    const v1::JobProgress& progress = request.progress();
+    job::Place(progress.holder(), progress.step(), progress.steps(), next);
+    next.mutable_job()->set_state(Job::RUNNING);
   }
 }
 
@@ -115,7 +106,8 @@ absl::StatusOr<JobRecord> JobStore::Update(const v1::UpdateJobRequest& request) 
   if (!job::IsTerminal(next.job().state())) {
     ApplyPlace(request, next);
     // A sign of life, wherever it comes from: the holder's absence counts anew.
-    entry.holder_missing_since.reset();
+    for (const v1::WorkHolder& placed : request.placed()) entry.missing_since.erase(KeyOf(placed));
+    if (request.has_progress()) entry.missing_since.erase(KeyOf(request.progress().holder()));
     const base::WallTime now = clock_.WallNow();
     if (request.cancelled()) {
       SetEnd(next, Job::CANCELLED, now);
@@ -329,10 +321,6 @@ bool JobStore::Commit(const base::Uid& uid, Entry& entry, const JobRecord& next)
   JobRecord joined = job::Join(entry.record, next);
   if (entry.revision > 0 && job::CanonicalBytes(joined) == job::CanonicalBytes(entry.record))
     return false;
-  if (joined.holder().node_id() != entry.record.holder().node_id() ||
-      joined.holder().incarnation() != entry.record.holder().incarnation()) {
-    entry.holder_missing_since.reset();
-  }
   entry.record = std::move(joined);
   const auto record_bytes = static_cast<std::int64_t>(entry.record.ByteSizeLong());
   record_bytes_ += record_bytes - entry.record_bytes;

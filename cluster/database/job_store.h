@@ -13,6 +13,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -118,6 +119,11 @@ class JobStore {
   using TimeKey = std::pair<base::WallTime, base::Uid>;
   /// Newest first: minus the create_time since the epoch, then the uid.
   using AgeKey = std::pair<base::Duration, base::Uid>;
+  using HolderKey = std::tuple<std::string, std::string, std::string, std::uint64_t>;
+  /// (stage, from, node id, incarnation)
+  static HolderKey KeyOf(const v1::WorkHolder& holder) {
+    return {holder.stage(), holder.from(), holder.node_id(), holder.incarnation()};
+  }
   struct Entry {
     v1::JobRecord record;
     std::int64_t revision = 0;
@@ -128,8 +134,8 @@ class JobStore {
     std::shared_ptr<const std::vector<StoredArtifact>> result;
     std::int64_t result_bytes = 0;
     std::set<std::string> streamed;
-    std::optional<base::WallTime> streamed_at;  ///< Key in streamed_.
-    std::optional<base::MonotonicTime> holder_missing_since;
+    std::optional<base::WallTime> streamed_at;               ///< Key in streamed_.
+    std::map<HolderKey, base::MonotonicTime> missing_since;  ///< Of live holders that are away.
     std::shared_ptr<std::condition_variable_any> changed;
   };
   using Entries = std::unordered_map<base::Uid, Entry>;

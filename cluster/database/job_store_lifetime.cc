@@ -19,6 +19,11 @@ absl::Status NotFetchable(std::string_view reason, const JobRecord& record, std:
       {{"uid", record.job().uid()}, {"state", Job::State_Name(record.job().state())}});
 }
 
+std::string Died(const v1::WorkHolder& holder) {
+  return fmt::format("instance {} died while it held the job in stage {}", holder.node_id(),
+                     holder.stage());
+}
+
 }  // namespace
 
 absl::Status JobStore::CheckFetchable(const JobRecord& record) const {
@@ -138,41 +143,35 @@ void JobStore::ExpireDue(base::WallTime now, const IsAlive& is_alive) {
 }
 
 void JobStore::FailOverdue(const base::Uid& uid, Entry& entry, const IsAlive& is_alive) {
-  const v1::WorkHolder& holder = entry.record.holder();
-  if (holder.node_id().empty()) {
-    Fail(uid, entry, "LOST", "no instance had taken the job when its deadline passed");
-  } else if (is_alive && !is_alive(holder)) {
-    Fail(uid, entry, "LOST",
-         fmt::format("instance {} died while it held the job in stage {}", holder.node_id(),
-                     holder.stage()));
-  } else {
-    Fail(uid, entry, "DEADLINE_EXCEEDED",
-         fmt::format("the deadline passed while instance {} held the job in stage {}",
-                     holder.node_id(), holder.stage()));
+  const std::vector<const v1::WorkHolder*> holders = job::LiveHolders(entry.record);
+  if (holders.empty()) {
+    return Fail(uid, entry, "LOST", "no instance had taken the job when its deadline passed");
   }
+  std::string who;
+  for (const v1::WorkHolder* holder : holders) {
+    if (is_alive && !is_alive(*holder)) return Fail(uid, entry, "LOST", Died(*holder));
+    who += fmt::format("{}instance {} held the job in stage {}", who.empty() ? "" : " and ",
+                       holder->node_id(), holder->stage());
+  }
+  Fail(uid, entry, "DEADLINE_EXCEEDED", "the deadline passed while " + who);
 }
 
 void JobStore::FailOrphans(const IsAlive& is_alive) {
   const base::MonotonicTime now = clock_.Now();
-  std::vector<base::Uid> lost;
+  std::map<base::Uid, std::string> lost;  // With the reason, in words.
   for (const base::Uid& uid : active_) {
     Entry& entry = entries_.at(uid);
-    const v1::WorkHolder& holder = entry.record.holder();
-    if (holder.node_id().empty() || is_alive(holder)) {
-      entry.holder_missing_since.reset();
-    } else if (!entry.holder_missing_since.has_value()) {
-      entry.holder_missing_since = now;
-    } else if (now - *entry.holder_missing_since >= options_.holder_grace) {
-      lost.push_back(uid);
+    std::map<HolderKey, base::MonotonicTime> missing;
+    for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
+      if (is_alive(*holder)) continue;
+      const auto known = entry.missing_since.find(KeyOf(*holder));
+      const base::MonotonicTime since = known == entry.missing_since.end() ? now : known->second;
+      missing.emplace(KeyOf(*holder), since);
+      if (now - since >= options_.holder_grace) lost.emplace(uid, Died(*holder));
     }
+    entry.missing_since = std::move(missing);
   }
-  for (const base::Uid& uid : lost) {
-    Entry& entry = entries_.at(uid);
-    const v1::WorkHolder holder = entry.record.holder();
-    Fail(uid, entry, "LOST",
-         fmt::format("instance {} died while it held the job in stage {}", holder.node_id(),
-                     holder.stage()));
-  }
+  for (const auto& [uid, why] : lost) Fail(uid, entries_.at(uid), "LOST", why);
 }
 
 void JobStore::Fail(const base::Uid& uid, Entry& entry, const std::string& reason,

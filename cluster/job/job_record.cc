@@ -3,9 +3,11 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace onepiece::job {
 namespace {
@@ -27,7 +29,8 @@ JobRecord Origin(const JobRecord& record) {
   job.clear_expire_time();
   job.clear_result();
   job.clear_timings();
-  origin.clear_holder();
+  origin.clear_holders();
+  origin.clear_attempt();
   origin.clear_deleted();
   origin.clear_has_bytes();
   return origin;
@@ -45,8 +48,22 @@ JobRecord JoinOrigins(const JobRecord& a, const JobRecord& b) {
 
 auto PositionKey(const JobRecord& record) {
   const Job& job = record.job();
-  return std::tuple(record.holder().attempt(), job.stage_index(), job.step(), job.steps(),
-                    job.stage(), CanonicalBytes(record.holder()));
+  return std::tuple(record.attempt(), job.stage_index(), job.step(), job.steps(), job.stage());
+}
+
+// The larger attempt of each (stage, from), in that order.
+void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
+  std::map<std::pair<std::string, std::string>, const v1::WorkHolder*> holders;
+  const auto key = [](const v1::WorkHolder& holder) {
+    return std::pair(holder.attempt(), CanonicalBytes(holder));
+  };
+  for (const JobRecord* record : {&a, &b}) {
+    for (const v1::WorkHolder& holder : record->holders()) {
+      const v1::WorkHolder*& slot = holders[{holder.stage(), holder.from()}];
+      if (slot == nullptr || key(*slot) < key(holder)) slot = &holder;
+    }
+  }
+  for (const auto& [edge, holder] : holders) *joined.add_holders() = *holder;
 }
 
 int EndRank(Job::State state) {
@@ -118,11 +135,13 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   Job& job = *joined.mutable_job();
 
   const JobRecord& position = PositionKey(a) < PositionKey(b) ? b : a;
-  if (position.has_holder()) *joined.mutable_holder() = position.holder();
+  joined.set_attempt(position.attempt());
   job.set_stage(position.job().stage());
   job.set_stage_index(position.job().stage_index());
   job.set_step(position.job().step());
   job.set_steps(position.job().steps());
+
+  JoinHolders(a, b, joined);
 
   Job ending = JoinEndings(a, b);
   job.set_state(ending.state());
@@ -141,6 +160,47 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   joined.set_deleted(a.deleted() || b.deleted());
   JoinTimings(a.job(), b.job(), job);
   return joined;
+}
+
+void Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
+  JobRecord moved = record;
+  const auto same = [&](const v1::WorkHolder& known) {
+    return known.stage() == holder.stage() && known.from() == holder.from();
+  };
+  if (std::ranges::none_of(record.holders(), same) && record.holders_size() >= kMaxHolders) return;
+  moved.clear_holders();
+  *moved.add_holders() = holder;
+  Job& job = *moved.mutable_job();
+  moved.set_attempt(holder.attempt());
+  job.set_stage(holder.stage());
+  job.set_stage_index(holder.stage_index());
+  job.set_step(step);
+  job.set_steps(steps);
+  record = Join(record, moved);
+}
+
+std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {
+  std::vector<const v1::WorkHolder*> holders;
+  for (const v1::WorkHolder& holder : record.holders()) holders.push_back(&holder);
+  // Edges lead to later stages, so what a stage is given is known before what it gives.
+  std::ranges::stable_sort(holders, {}, &v1::WorkHolder::stage_index);
+  std::map<std::string_view, std::uint32_t> given;  // Stage → attempt of the newest work for it.
+  std::map<std::string_view, int> handed_on;        // Stage → stages that have work from it.
+  std::erase_if(holders, [&](const v1::WorkHolder* holder) {
+    const auto source = given.find(holder->from());
+    const std::uint32_t wanted = source == given.end() ? 0 : source->second;
+    std::uint32_t& attempt = given[holder->stage()];
+    attempt = std::max({attempt, holder->attempt(), wanted});
+    if (holder->attempt() < wanted) return true;
+    ++handed_on[holder->from()];
+    return false;
+  });
+  std::erase_if(holders, [&](const v1::WorkHolder* holder) {
+    if (holder->from() == holder->stage()) return false;  // A database: nobody comes after it.
+    const auto found = handed_on.find(holder->stage());
+    return found != handed_on.end() && found->second >= std::max(1, holder->successors());
+  });
+  return holders;
 }
 
 Job PublicJob(const JobRecord& record) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cluster/base/clock.h"
 #include "onepiece/v1/database.pb.h"
@@ -19,13 +20,24 @@ bool IsTombstone(const v1::JobRecord& record);
 /// instances which have seen the same records in any order, any number of times, agree:
 ///   - what creation fixed: the complete record before one made up from a result, then the older
 ///   one;
-///   - where the job is: larger (attempt, stage_index, step) wins;
+///   - who holds its work: for each (from, stage) the larger attempt wins;
+///   - where it is: larger (attempt, stage_index, step) wins;
 ///   - how it ended: an end beats none, the earlier end wins (EXPIRED follows SUCCEEDED of the same
 ///   end);
 ///   - fetched and deleted stick; timings are united by (stage, node), in that order.
 /// has_bytes says something about one instance only: it is false in the answer. Both must have the
 /// same uid.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
+
+/// Joins into the record that `holder` has the work, with step `step` of `steps` done. A record of
+/// kMaxHolders takes no more of them.
+void Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
+inline constexpr int kMaxHolders = 256;
+
+/// The holders that the job waits for: without those that have handed on to every stage after
+/// theirs, and without those whose work is being done again further up (a larger attempt holds a
+/// stage that theirs came from). Points into `record`.
+std::vector<const v1::WorkHolder*> LiveHolders(const v1::JobRecord& record);
 
 /// The job as clients see it: a fetched job SUCCEEDED even where its TTL ended first, and only such
 /// jobs have results.

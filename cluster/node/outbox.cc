@@ -451,11 +451,21 @@ OutboxCounters RingOutbox::counters() const {
 
 }  // namespace
 
-Target Target::Stage(std::string app, std::string stage) {
+Target Target::Stage(std::string app, std::string stage, const base::Uid& uid,
+                     std::string without) {
   return {.order = Order::kRoundRobin,
-          .candidates = [app = std::move(app), stage = std::move(stage)](const Routing& routing) {
-            const std::span<const v1::Endpoint> instances = routing.Instances(app, stage);
-            return std::vector<v1::Endpoint>(instances.begin(), instances.end());
+          .candidates = [app = std::move(app), stage = std::move(stage), uid,
+                         without = std::move(without)](const Routing& routing) {
+            std::vector<v1::Endpoint> candidates;
+            if (routing.GraphOf(app).Predecessors(stage).size() > 1) {
+              const auto meeting_point = routing.MeetingPoint(app, stage, uid, without);
+              if (meeting_point.has_value()) candidates.push_back(*meeting_point);
+              return candidates;
+            }
+            for (const v1::Endpoint& instance : routing.Instances(app, stage)) {
+              if (instance.node_id() != without) candidates.push_back(instance);
+            }
+            return candidates;
           }};
 }
 

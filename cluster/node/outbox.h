@@ -61,8 +61,11 @@ struct Target {
   base::Duration patience = base::Duration::max();
   std::function<std::vector<v1::Endpoint>(const Routing&)> candidates;
 
-  /// The READY instances of a stage, round-robin.
-  static Target Stage(std::string app, std::string stage);
+  /// The READY instances of a stage, round-robin; where the stage joins branches, only the one
+  /// where those of job `uid` meet (Routing::MeetingPoint). Never the node `without`, as if it were
+  /// not READY.
+  static Target Stage(std::string app, std::string stage, const base::Uid& uid,
+                      std::string without = "");
   /// The databases, best place for `uid` first.
   static Target DatabasesFor(const base::Uid& uid);
   /// These, in this order.

@@ -15,6 +15,7 @@ std::vector<v1::Endpoint> ToVector(const google::protobuf::RepeatedPtrField<v1::
 Routing::Routing(v1::RoutingTable table) : table_(std::move(table)) {
   for (int i = 0; i < table_.workflows_size(); ++i) {
     workflows_.emplace(table_.workflows(i).app_id(), i);
+    graphs_.emplace_back(table_.workflows(i));
   }
   for (const v1::Route& route : table_.routes()) {
     std::vector<v1::Endpoint> instances = ToVector(route.instances());
@@ -39,11 +40,10 @@ std::optional<int> Routing::StageIndex(std::string_view app, std::string_view st
   return std::nullopt;
 }
 
-const v1::StageSpec* Routing::NextStage(std::string_view app, std::string_view stage) const {
-  const std::optional<int> index = StageIndex(app, stage);
-  if (!index.has_value()) return nullptr;
-  const v1::Workflow& workflow = *FindWorkflow(app);
-  return *index + 1 < workflow.stages_size() ? &workflow.stages(*index + 1) : nullptr;
+const workflow::Graph& Routing::GraphOf(std::string_view app) const {
+  static const workflow::Graph none;
+  const auto found = workflows_.find(app);
+  return found == workflows_.end() ? none : graphs_[static_cast<std::size_t>(found->second)];
 }
 
 std::span<const v1::Endpoint> Routing::Instances(std::string_view app,
@@ -51,6 +51,23 @@ std::span<const v1::Endpoint> Routing::Instances(std::string_view app,
   const auto found = instances_.find({std::string(app), std::string(stage)});
   if (found == instances_.end()) return {};
   return found->second;
+}
+
+std::optional<v1::Endpoint> Routing::MeetingPoint(std::string_view app, std::string_view stage,
+                                                  const base::Uid& uid,
+                                                  std::string_view without) const {
+  const v1::Endpoint* best = nullptr;
+  std::uint64_t best_weight = 0;
+  for (const v1::Endpoint& instance : Instances(app, stage)) {
+    if (instance.node_id() == without) continue;
+    const std::uint64_t weight = RendezvousWeight(uid, instance.node_id());
+    // Instances are sorted: of equal weights the first counts, everywhere.
+    if (best != nullptr && weight <= best_weight) continue;
+    best = &instance;
+    best_weight = weight;
+  }
+  if (best == nullptr) return std::nullopt;
+  return *best;
 }
 
 bool Routing::IsAlive(std::string_view node_id, std::uint64_t incarnation) const {

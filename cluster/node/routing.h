@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cluster/base/ids.h"
+#include "cluster/workflow/graph.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::node {
@@ -31,14 +32,20 @@ class Routing {
 
   /// The application, or nullptr.
   [[nodiscard]] const v1::Workflow* FindWorkflow(std::string_view app) const;
-  /// Position of the stage in the application's chain; nullopt when either is unknown.
+  /// Position of the stage among the application's stages; nullopt when either is unknown.
   [[nodiscard]] std::optional<int> StageIndex(std::string_view app, std::string_view stage) const;
-  /// The stage after `stage`; nullptr after the last one, and when the application or stage is
-  /// unknown.
-  [[nodiscard]] const v1::StageSpec* NextStage(std::string_view app, std::string_view stage) const;
+  /// How the application's stages follow each other; of an unknown one, no stages.
+  [[nodiscard]] const workflow::Graph& GraphOf(std::string_view app) const;
   /// READY instances of a stage, by node id; empty when there are none.
   [[nodiscard]] std::span<const v1::Endpoint> Instances(std::string_view app,
                                                         std::string_view stage) const;
+  /// The READY instance where the branches of the job meet before a stage that joins them:
+  /// rendezvous hashing, so that every node with this table names the same one. Never the node
+  /// `without`. nullopt when there is none.
+  [[nodiscard]] std::optional<v1::Endpoint> MeetingPoint(std::string_view app,
+                                                         std::string_view stage,
+                                                         const base::Uid& uid,
+                                                         std::string_view without = "") const;
   /// True while the NodeManager has not declared this incarnation dead. An unknown node is not
   /// alive.
   [[nodiscard]] bool IsAlive(std::string_view node_id, std::uint64_t incarnation) const;
@@ -55,6 +62,7 @@ class Routing {
  private:
   v1::RoutingTable table_;
   std::map<std::string, int, std::less<>> workflows_;  // app_id → index in table_.workflows.
+  std::vector<workflow::Graph> graphs_;                // In the order of table_.workflows.
   std::map<std::pair<std::string, std::string>, std::vector<v1::Endpoint>> instances_;
   std::map<std::string, std::uint64_t, std::less<>> alive_;  // Node → incarnation.
 };

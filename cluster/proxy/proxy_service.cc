@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -47,10 +48,36 @@ absl::Status Unified(absl::Status status) {
   return status;
 }
 
-absl::Status NoInstance(const std::string& app, const std::string& stage) {
-  return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE",
-                         "no instance of stage " + stage + " is ready for " + app,
-                         {{"app_id", app}, {"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+absl::Status CheckEntrances(const node::Routing& routing, const std::string& app) {
+  for (const std::string& stage : routing.GraphOf(app).Entrances()) {
+    if (!routing.Instances(app, stage).empty()) continue;
+    return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE",
+                           "no instance of stage " + stage + " is ready for " + app,
+                           {{"app_id", app}, {"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+  }
+  return absl::OkStatus();
+}
+
+bool IsPlaced(const v1::JobRecord& record, const std::string& entrance) {
+  return std::ranges::any_of(record.holders(), [&](const v1::WorkHolder& holder) {
+    return (holder.from().empty() && holder.stage() == entrance) || holder.from() == entrance;
+  });
+}
+
+/// The entrances of the job's workflow that nobody is known to have been given.
+std::vector<std::string> Unplaced(const node::Routing& routing, const v1::JobRecord& record) {
+  std::vector<std::string> stages;
+  if (record.deleted() || job::IsTerminal(record.job().state())) return stages;
+  const auto entrances = routing.GraphOf(record.job().app_id()).Entrances();
+  // With one entrance every sign of life is its own, whatever a database has forgotten.
+  if (entrances.size() == 1 &&
+      (record.job().state() != v1::Job::QUEUED || !record.holders().empty())) {
+    return stages;
+  }
+  for (const std::string& stage : entrances) {
+    if (!IsPlaced(record, stage)) stages.push_back(stage);
+  }
+  return stages;
 }
 
 std::int64_t InputBytes(const v1::SubmitJobRequest& request) {
@@ -135,13 +162,11 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
                            "this proxy has not joined its cluster yet",
                            {{rpc::kRetryAfterMs, "500"}});
   }
-  const std::string& entrance = workflow->stages(0).stage();
   const base::Uid uid = MakeUid(secret, request.request_id(), start);
   // From here on the job has a price; its inputs are still untouched.
   ONEPIECE_RETURN_IF_ERROR(monitor_.Admit(uid, start + DeadlineOf(request, *workflow)));
-  absl::StatusOr<v1::Job> job = routing->Instances(workflow->app_id(), entrance).empty()
-                                    ? NoInstance(workflow->app_id(), entrance)
-                                    : Admit(request, *workflow, uid, start);
+  const absl::Status ready = CheckEntrances(*routing, workflow->app_id());
+  absl::StatusOr<v1::Job> job = ready.ok() ? Admit(request, *workflow, uid, start) : ready;
   if (!job.ok() || job::IsTerminal(job->state())) monitor_.End(uid);
   if (!job.ok()) return job;
   return Present(*std::move(job));
@@ -169,7 +194,7 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
                              {{"request_id", request.request_id()}});
     }
     span.Set("known", "true");
-    if (record.job().state() != v1::Job::QUEUED || !record.holder().node_id().empty()) {
+    if (Unplaced(*options_.routing(), record).empty()) {
       metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", "known"}})
           .Increment();
       return job::PublicJob(record);
@@ -177,8 +202,9 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
   }
   absl::StatusOr<v1::JobRecord> started = Start(record, std::move(parameters), request);
   if (!started.ok()) {
-    // Nothing was sent. With a request_id the client's retry starts the job, unless the message
-    // cannot be sent at all; nobody could ask for the other kind.
+    // Nothing is under way. With a request_id the client's retry finds the job and starts it, or
+    // learns that it failed; but not when the message cannot be sent at all. Nobody could ask for
+    // the other kind.
     const bool hopeless = absl::IsInvalidArgument(started.status());
     if (hopeless || request.request_id().empty()) (void)records_.Delete(uid);
     return started.status();
@@ -191,61 +217,93 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
 absl::StatusOr<v1::JobRecord> ProxyService::Start(const v1::JobRecord& record,
                                                   message::Parameters parameters,
                                                   const v1::SubmitJobRequest& request) {
-  const v1::Job& job = record.job();
   const std::shared_ptr<const node::Routing> routing = options_.routing();
-  const message::Message message =
-      MakeMessage(record, std::move(parameters), request, routing->epoch());
-  absl::StatusOr<node::Delivered> sent =
-      outbox_.Deliver(message, node::Target::Stage(job.app_id(), job.stage()),
-                      clock_.Now() + base::Scaled(kDeliverTimeout));
+  message::Message message = MakeMessage(record, std::move(parameters), request, routing->epoch());
+  const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
   v1::UpdateJobRequest update;
-  update.set_uid(job.uid());
-  v1::WorkHolder& holder = *update.mutable_placed();
-  holder.set_stage(job.stage());
-  holder.set_stage_index(job.stage_index());
-  if (sent.ok()) {
-    holder.set_node_id(sent->endpoint.node_id());
-    holder.set_incarnation(sent->endpoint.incarnation());
-    holder.set_attempt(sent->attempt);
-  } else {
-    const base::ErrorReason reason = base::GetReason(sent.status());
-    if (reason.reason != "OUTCOME_UNKNOWN") {
-      absl::Status status = sent.status();
-      base::ErrorReason retry = reason;
-      retry.metadata[rpc::kRetryAfterMs] = "500";
-      base::SetReason(status, retry);
-      return status;
+  update.set_uid(record.job().uid());
+  bool begun = !record.holders().empty();
+  for (const std::string& stage : Unplaced(*routing, record)) {
+    message.header.stage = stage;
+    absl::StatusOr<v1::WorkHolder> holder = SendTo(*routing, message, deadline);
+    if (!holder.ok()) {
+      // What went out before is out whether its outcome is known or not.
+      return GiveUp(record, begun, stage, holder.status());
     }
-    // It may have arrived: then that instance says so, and else its death or the deadline ends the
-    // job.
-    const auto named = reason.metadata.find("node_id");
-    for (const v1::Endpoint& endpoint : routing->Instances(job.app_id(), job.stage())) {
-      if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
-      holder.set_node_id(endpoint.node_id());
-      holder.set_incarnation(endpoint.incarnation());
-    }
-    spdlog::warn("op=admit uid={} {}", job.uid(), base::View(sent.status().message()));
-    if (holder.node_id().empty()) return record;
+    begun = true;
+    if (!holder->node_id().empty()) *update.add_placed() = *std::move(holder);
   }
+  if (update.placed().empty()) return record;
   absl::StatusOr<v1::JobRecord> updated = records_.Update(update);
   if (!updated.ok()) {
-    // The job runs; its instance writes the record too.
-    spdlog::warn("op=admit uid={} the record does not say where the job is: {}", job.uid(),
+    // The job runs; its instances write the record too.
+    spdlog::warn("op=admit uid={} the record does not say where the job is: {}", update.uid(),
                  base::View(updated.status().message()));
     return record;
   }
   return updated;
 }
 
+/// Sends a new job's message to an entrance. The holder names no node when nobody knows who has it.
+absl::StatusOr<v1::WorkHolder> ProxyService::SendTo(const node::Routing& routing,
+                                                    const message::Message& message,
+                                                    base::MonotonicTime deadline) {
+  const message::Header& header = message.header;
+  const absl::StatusOr<node::Delivered> sent =
+      outbox_.Deliver(message, node::Target::Stage(header.app, header.stage, header.uid), deadline);
+  v1::WorkHolder holder;
+  holder.set_stage(header.stage);
+  holder.set_stage_index(routing.StageIndex(header.app, header.stage).value_or(0));
+  const auto next = routing.GraphOf(header.app).Successors(header.stage).size();
+  holder.set_successors(std::max(1, static_cast<int>(next)));
+  if (sent.ok()) {
+    holder.set_node_id(sent->endpoint.node_id());
+    holder.set_incarnation(sent->endpoint.incarnation());
+    holder.set_attempt(sent->attempt);
+    return holder;
+  }
+  const base::ErrorReason reason = base::GetReason(sent.status());
+  if (reason.reason != "OUTCOME_UNKNOWN") return sent.status();
+  // It may have arrived: then that instance says so, and else its death or the deadline ends the
+  // job.
+  const auto named = reason.metadata.find("node_id");
+  for (const v1::Endpoint& endpoint : routing.Instances(header.app, header.stage)) {
+    if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
+    holder.set_node_id(endpoint.node_id());
+    holder.set_incarnation(endpoint.incarnation());
+  }
+  spdlog::warn("op=admit uid={} {}", header.uid.ToString(), base::View(sent.status().message()));
+  return holder;
+}
+
+/// No instance of entrance `stage` took a new job. When another entrance has it already, the job
+/// fails and that work is called back: it would be computed for nothing.
+absl::Status ProxyService::GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
+                                  absl::Status status) {
+  if (begun) {
+    v1::UpdateJobRequest update;
+    update.set_uid(record.job().uid());
+    update.mutable_failed()->set_reason("NOT_STARTED");
+    update.mutable_failed()->set_message("stage " + stage +
+                                         " did not take the job: " + base::Message(status));
+    if (const auto failed = records_.Update(update); !failed.ok()) {
+      spdlog::warn("op=admit uid={} the record does not say that the job failed: {}", update.uid(),
+                   base::View(failed.status().message()));
+    }
+    CancelWork(record.job());
+  }
+  base::ErrorReason retry = base::GetReason(status);
+  retry.metadata[rpc::kRetryAfterMs] = "500";
+  base::SetReason(status, retry);
+  return status;
+}
+
 absl::StatusOr<v1::JobRecord> ProxyService::AwaitHolder(v1::JobRecord record) {
-  const auto unplaced = [&record] {
-    return record.job().state() == v1::Job::QUEUED && record.holder().node_id().empty() &&
-           !record.deleted();
-  };
   const base::WallTime until =
       job::FromTimestamp(record.job().create_time()) + base::Scaled(kHolderTimeout);
   const auto uid = base::Uid::Parse(record.job().uid());
-  while (unplaced() && uid.has_value() && clock_.WallNow() < until && !stopping_.stop_requested()) {
+  while (!Unplaced(*options_.routing(), record).empty() && uid.has_value() &&
+         clock_.WallNow() < until && !stopping_.stop_requested()) {
     std::this_thread::sleep_for(20ms);
     ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
   }
@@ -277,27 +335,29 @@ absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
   update.set_cancelled(true);
   // The record first: whoever looks afterwards sees that there is nothing left to do.
   ONEPIECE_ASSIGN_OR_RETURN(const v1::JobRecord record, records_.Update(update));
-  if (record.job().state() == v1::Job::CANCELLED) {
-    const std::shared_ptr<const node::Routing> routing = options_.routing();
-    std::map<std::string, v1::Endpoint> instances;
-    if (const v1::Workflow* workflow = routing->FindWorkflow(record.job().app_id())) {
-      for (const v1::StageSpec& stage : workflow->stages()) {
-        for (const v1::Endpoint& endpoint : routing->Instances(workflow->app_id(), stage.stage())) {
-          instances.emplace(endpoint.address(), endpoint);
-        }
+  if (record.job().state() == v1::Job::CANCELLED) CancelWork(record.job());
+  return Present(job::PublicJob(record));
+}
+
+void ProxyService::CancelWork(const v1::Job& job) {
+  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  std::map<std::string, v1::Endpoint> instances;
+  if (const v1::Workflow* workflow = routing->FindWorkflow(job.app_id())) {
+    for (const v1::StageSpec& stage : workflow->stages()) {
+      for (const v1::Endpoint& endpoint : routing->Instances(workflow->app_id(), stage.stage())) {
+        instances.emplace(endpoint.address(), endpoint);
       }
     }
-    std::vector<v1::Endpoint> endpoints;
-    for (auto& [address, endpoint] : instances) endpoints.push_back(std::move(endpoint));
-    ForEachEndpoint(endpoints, [&](const v1::Endpoint& endpoint) {
-      v1::InstanceService::Stub stub(channels_.Get(endpoint.address()));
-      v1::CancelWorkRequest request;
-      request.set_uid(uid.ToString());
-      // Missing one costs computing time only: what it delivers comes too late.
-      (void)rpc::Call(stub, &v1::InstanceService::Stub::CancelWork, request, kCancelTimeout);
-    });
   }
-  return Present(job::PublicJob(record));
+  std::vector<v1::Endpoint> endpoints;
+  for (auto& [address, endpoint] : instances) endpoints.push_back(std::move(endpoint));
+  ForEachEndpoint(endpoints, [&](const v1::Endpoint& endpoint) {
+    v1::InstanceService::Stub stub(channels_.Get(endpoint.address()));
+    v1::CancelWorkRequest request;
+    request.set_uid(job.uid());
+    // Missing one costs computing time only: what it delivers comes too late.
+    (void)rpc::Call(stub, &v1::InstanceService::Stub::CancelWork, request, kCancelTimeout);
+  });
 }
 
 grpc::Status ProxyService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,

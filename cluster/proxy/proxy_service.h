@@ -79,8 +79,14 @@ class ProxyService final : public v1::GenerationService::Service {
                                 const base::Uid& uid, base::WallTime start);
   absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters,
                                       const v1::SubmitJobRequest& request);
+  absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing,
+                                        const message::Message& message,
+                                        base::MonotonicTime deadline);
+  absl::Status GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
+                      absl::Status status);
   absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
+  void CancelWork(const v1::Job& job);
   v1::Job Present(v1::Job job);
   void CountRejection(const absl::Status& status);
   void FollowJobs(const std::stop_token& stop);

@@ -16,7 +16,9 @@ namespace {
 constexpr auto kPumpWait = std::chrono::milliseconds(500);
 // How long one job may look for a taker before the jobs behind it get their turn.
 constexpr auto kDeliverTurn = std::chrono::seconds(1);
-// How long results may look for a taker when the instance leaves.
+// How often jobs that wait for a branch are looked after.
+constexpr auto kUpkeepInterval = std::chrono::milliseconds(100);
+// How long results, and branches that met nobody, may look for a taker when the instance leaves.
 constexpr auto kLeaveLimit = std::chrono::seconds(2);
 
 runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
@@ -27,6 +29,11 @@ runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& co
 }
 
 int Workers(const v1::InstanceConfig& config) { return std::max(1, config.workers()); }
+
+// Nobody took it now; later somebody may.
+bool IsPassing(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
 
 void SetDuration(google::protobuf::Duration* out, base::Duration value) {
   const auto ns = std::max<std::int64_t>(0, value.count());
@@ -100,23 +107,25 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   joined_ = true;  // From here on other threads look at what was made above.
   agent_->Start();
   pump_ = std::jthread([this](const std::stop_token& stop) { Pump(stop); });
+  upkeep_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
 }
 
 void Instance::Leave() {
   if (!joined_ || leaving_.exchange(true)) return;
-  const absl::Status stopped = absl::CancelledError("the instance was stopped");
   // What runs ends at its next step boundary.
-  for (const auto& item : scheduler_->Close()) {
-    Fail(item.message.header.uid, stopped, item.message.header.stage);
-  }
+  for (const auto& item : scheduler_->Close()) FailStopped(item.message.header);
   agent_->Stop();  // Out of the routing: nobody has a reason to send here any more.
   pump_ = {};
+  upkeep_ = {};
   while (true) {
-    const auto received = inbox_->Receive(clock_.Now());
+    auto received = inbox_->Receive(clock_.Now());
     if (!received.ok()) break;
-    Fail(received->message.header.uid, stopped, received->message.header.stage);
+    left_.push_back({std::move(received->message), received->arrival_wall, {}});
   }
   inbox_->Close();
+  for (auto& part : scheduler_->TakeJoins([](const message::Header&) { return true; }))
+    left_.push_back(std::move(part));
+  SendLeft();
   tasks_->Assign({});
   {
     // Results that are done still go out, for a while.
@@ -131,6 +140,20 @@ void Instance::Leave() {
     deliver_.reset();
   }
   reporter_.reset();
+}
+
+// Branches go to where their job meets now; what is whole has nobody to compute it in time.
+void Instance::SendLeft() {
+  const auto until = clock_.Now() + base::Scaled(kLeaveLimit);
+  for (const auto& item : left_) {
+    const message::Header& header = item.message.header;
+    const auto table = routing();
+    const bool branch =
+        table->GraphOf(header.app).Predecessors(header.stage).size() > 1 &&
+        table->MeetingPoint(header.app, header.stage, header.uid, agent_->node_id());
+    if (!branch || clock_.Now() >= until || !Forward(item).ok()) FailStopped(header);
+  }
+  left_.clear();
 }
 
 void Instance::Assign(const v1::Assignment& assignment) {
@@ -200,37 +223,67 @@ void Instance::Pump(const std::stop_token& stop) {
 }
 
 void Instance::TakeIn(node::Received received) {
-  auto& header = received.message.header;
+  const auto& header = received.message.header;
   if (header.kind != message::Kind::kWork) {
     spdlog::warn("uid={} message of kind {} from {} is not for an instance; dropped",
                  header.uid.ToString(), static_cast<int>(header.kind), header.sender);
     return;
   }
-  const message::Header kept = header;
-  runtime::WorkItem item{std::move(received.message), received.arrival_wall};
-  if (tasks_->assignment().stage != kept.stage) {
+  runtime::WorkItem item{std::move(received.message), received.arrival_wall, {}};
+  if (tasks_->assignment().stage != item.message.header.stage) {
     // Sent by a routing table that is no longer true.
-    return deliver_->Submit({std::move(item), {}, runtime::WrongStage()});
+    return deliver_->Submit({std::move(item), {}, runtime::WrongStage(), {}});
   }
-  const auto admission = scheduler_->Push(std::move(item));
-  if (admission == runtime::RequestScheduler::Admission::kQueued) {
+  const message::Header kept = item.message.header;
+  const auto table = routing();
+  const auto admission = scheduler_->Push(item, table->GraphOf(kept.app).Predecessors(kept.stage));
+  if (!admission.ok()) return Fail(kept.uid, admission.status(), kept.stage);
+  if (*admission == runtime::RequestScheduler::Admission::kQueued ||
+      *admission == runtime::RequestScheduler::Admission::kHeld) {
     // The sender says so too, but it may die before it has: then nobody must take the job for lost.
     v1::UpdateJobRequest placed;
-    *placed.mutable_placed() = Holder(kept, agent_->self(), kept.attempt);
+    *placed.add_placed() = Holder(*table, kept, agent_->self(), kept.attempt);
     reporter_->Report(kept.uid, std::move(placed));
   } else if (leaving_) {
-    Fail(kept.uid, absl::CancelledError("the instance was stopped"), kept.stage);
+    left_.push_back(std::move(item));
   }
 }
 
-v1::WorkHolder Instance::Holder(const message::Header& header, const v1::Endpoint& endpoint,
-                                std::uint32_t attempt) const {
+void Instance::Upkeep(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any nobody;
+  while (!stop.stop_requested()) {
+    clock_.WaitUntil(nobody, lock, stop, clock_.Now() + kUpkeepInterval, [] { return false; });
+    for (const auto& join : scheduler_->ExpireJoins())
+      Fail(join.header.uid, join.why, join.header.stage);
+    SendPartsElsewhere();
+  }
+}
+
+void Instance::SendPartsElsewhere() {
+  const auto table = routing();
+  auto parts = scheduler_->TakeJoins([&](const message::Header& header) {
+    // A sender whose table is newer knows better where its job meets.
+    if (header.routing_epoch > table->epoch()) return false;
+    const auto point = table->MeetingPoint(header.app, header.stage, header.uid);
+    return point.has_value() && point->node_id() != agent_->node_id();
+  });
+  for (auto& part : parts) deliver_->Submit({std::move(part), {}, runtime::WrongStage(), {}});
+}
+
+v1::WorkHolder Instance::Holder(const node::Routing& table, const message::Header& header,
+                                const v1::Endpoint& endpoint, std::uint32_t attempt) {
   v1::WorkHolder holder;
   holder.set_node_id(endpoint.node_id());
   holder.set_incarnation(endpoint.incarnation());
   holder.set_stage(header.stage);
-  holder.set_stage_index(routing()->StageIndex(header.app, header.stage).value_or(0));
+  holder.set_stage_index(table.StageIndex(header.app, header.stage).value_or(0));
   holder.set_attempt(attempt);
+  holder.set_from(header.from);
+  // The last stage hands on to a database.
+  const auto next = table.GraphOf(header.app).Successors(header.stage).size();
+  holder.set_successors(std::max(1, static_cast<int>(next)));
   return holder;
 }
 
@@ -239,7 +292,7 @@ void Instance::Started(const runtime::WorkItem& item) { Progressed(item, 0, 0); 
 void Instance::Progressed(const runtime::WorkItem& item, int step, int steps) {
   v1::JobProgress progress;
   *progress.mutable_holder() =
-      Holder(item.message.header, agent_->self(), item.message.header.attempt);
+      Holder(*routing(), item.message.header, agent_->self(), item.message.header.attempt);
   progress.set_step(step);
   progress.set_steps(steps);
   reporter_->ReportProgress(item.message.header.uid, std::move(progress));
@@ -294,8 +347,8 @@ std::optional<runtime::FinishedWork> Instance::Deliver(runtime::FinishedWork wor
   }
   const absl::Status sent = wrong_stage ? Forward(work.item) : HandOn(work);
   if (sent.ok()) return std::nullopt;
-  const bool again = (absl::IsUnavailable(sent) || absl::IsResourceExhausted(sent)) && !leaving_ &&
-                     clock_.WallNow() < header.deadline && !scheduler_->IsCancelled(header.uid);
+  const bool again = IsPassing(sent) && !leaving_ && clock_.WallNow() < header.deadline &&
+                     !scheduler_->IsCancelled(header.uid);
   if (again) return work;
   Fail(header.uid, sent, header.stage);
   return std::nullopt;
@@ -308,43 +361,67 @@ absl::Status Instance::CheckStage(const node::Routing& table, const message::Hea
 }
 
 absl::Status Instance::Forward(const runtime::WorkItem& item) {
-  const message::Header& header = item.message.header;
-  ONEPIECE_RETURN_IF_ERROR(CheckStage(*routing(), header));
-  scheduler_->Forget(header);  // It may come back.
-  return SendToStage(item.message, {});
+  const auto table = routing();
+  ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, item.message.header));
+  std::vector<message::Message> messages = item.parts;
+  if (messages.empty()) messages.push_back(item.message);
+  v1::UpdateJobRequest update;
+  for (message::Message& message : messages) {
+    // Another attempt: it is no second copy to whoever had it before, should it come back, and the
+    // record believes the later holder.
+    ++message.header.attempt;
+    message.header.routing_epoch = table->epoch();
+    ONEPIECE_ASSIGN_OR_RETURN(*update.add_placed(), SendToStage(message));
+  }
+  reporter_->Report(item.message.header.uid, std::move(update));
+  return absl::OkStatus();
 }
 
-absl::Status Instance::HandOn(const runtime::FinishedWork& work) {
+absl::Status Instance::HandOn(runtime::FinishedWork& work) {
   const auto table = routing();
   message::Message message;
   message.header = work.item.message.header;
   ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, message.header));
-  v1::UpdateJobRequest timing;
-  timing.set_uid(message.header.uid.ToString());
-  timing.mutable_timing()->set_stage(message.header.stage);
-  timing.mutable_timing()->set_node(agent_->node_id());
-  SetDuration(timing.mutable_timing()->mutable_transfer(), work.timing.transfer);
-  SetDuration(timing.mutable_timing()->mutable_queued(), work.timing.queued);
-  SetDuration(timing.mutable_timing()->mutable_compute(), work.timing.compute);
+  v1::UpdateJobRequest update;
+  update.set_uid(message.header.uid.ToString());
+  update.mutable_timing()->set_stage(message.header.stage);
+  update.mutable_timing()->set_node(agent_->node_id());
+  SetDuration(update.mutable_timing()->mutable_transfer(), work.timing.transfer);
+  SetDuration(update.mutable_timing()->mutable_queued(), work.timing.queued);
+  SetDuration(update.mutable_timing()->mutable_compute(), work.timing.compute);
 
   message.header.routing_epoch = table->epoch();
+  message.header.from = message.header.stage;
   message.parameters = work.item.message.parameters;
   message.artifacts = *work.outputs;
-  const auto* next = table->NextStage(message.header.app, message.header.stage);
-  if (next == nullptr) return SendToDatabase(std::move(message), timing);
-  message.header.stage = next->stage();
-  return SendToStage(message, std::move(timing));
+  const auto successors = table->GraphOf(message.header.app).Successors(message.header.stage);
+  if (successors.empty()) return SendToDatabase(std::move(message), update);
+  // A stage that takes nothing now does not hold up the others.
+  absl::Status failed;
+  for (const std::string& next : successors) {
+    if (work.delivered.contains(next)) continue;
+    message.header.stage = next;
+    auto placed = SendToStage(message);
+    if (placed.ok()) {
+      work.delivered.insert(next);
+      *update.add_placed() = *std::move(placed);
+    } else if (failed.ok() || IsPassing(failed)) {
+      failed = placed.status();
+    }
+  }
+  if (failed.ok() || update.placed_size() > 0)
+    reporter_->Report(message.header.uid, std::move(update));
+  return failed;
 }
 
-absl::Status Instance::SendToStage(const message::Message& message, v1::UpdateJobRequest update) {
+absl::StatusOr<v1::WorkHolder> Instance::SendToStage(const message::Message& message) {
   const message::Header& header = message.header;
-  node::Target target = node::Target::Stage(header.app, header.stage);
+  node::Target target =
+      node::Target::Stage(header.app, header.stage, header.uid, leaving_ ? agent_->node_id() : "");
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             outbox_->Deliver(message, target, DeadlineOf(header)));
-  *update.mutable_placed() = Holder(header, delivered.endpoint, delivered.attempt);
-  reporter_->Report(header.uid, std::move(update));
-  return absl::OkStatus();
+  return Holder(*routing(), header, delivered.endpoint, delivered.attempt);
 }
 
 absl::Status Instance::SendToDatabase(message::Message message,
@@ -355,18 +432,20 @@ absl::Status Instance::SendToDatabase(message::Message message,
                  base::Message(updated.status()));
   }
   message.header.kind = message::Kind::kResult;
-  message.header.stage.clear();
+  const std::string stage = std::exchange(message.header.stage, "");
   node::Target target = node::Target::DatabasesFor(message.header.uid);
   target.patience = base::Scaled(kDeliverTurn);
-  const std::string stage = timing.timing().stage();
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             outbox_->Deliver(message, target, DeadlineOf(message.header)));
   // Until it has stored the result, that database holds the job: its death is the job's loss.
   v1::UpdateJobRequest update;
-  *update.mutable_placed() = Holder(message.header, delivered.endpoint, delivered.attempt);
-  update.mutable_placed()->set_stage(stage);
-  update.mutable_placed()->set_stage_index(
-      routing()->StageIndex(message.header.app, stage).value_or(0) + 1);
+  v1::WorkHolder& holder = *update.add_placed();
+  holder.set_node_id(delivered.endpoint.node_id());
+  holder.set_incarnation(delivered.endpoint.incarnation());
+  holder.set_attempt(delivered.attempt);
+  holder.set_from(stage);
+  holder.set_stage(stage);
+  holder.set_stage_index(routing()->StageIndex(message.header.app, stage).value_or(0) + 1);
   reporter_->Report(message.header.uid, std::move(update));
   return absl::OkStatus();
 }
@@ -393,6 +472,10 @@ void Instance::Fail(const base::Uid& uid, const absl::Status& status, const std:
   }
   spdlog::info("uid={} stage={} ended: {}", uid.ToString(), stage, base::Message(status));
   reporter_->Report(uid, std::move(request));
+}
+
+void Instance::FailStopped(const message::Header& header) {
+  Fail(header.uid, absl::CancelledError("the instance was stopped"), header.stage);
 }
 
 grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRequest*,

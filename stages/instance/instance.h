@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
@@ -47,7 +48,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   [[nodiscard]] grpc::Service* ring_service() { return inbox_->service(); }
   /// Registers with the NodeManager as reachable at `address` and begins to take work.
   void Join(const std::string& address, const std::string& metrics_address);
-  /// Leaves the cluster; jobs being computed fail with INSTANCE_STOPPED. Idempotent.
+  /// Leaves the cluster; jobs held here fail with INSTANCE_STOPPED, except that branches which wait
+  /// for others go to another instance that serves the stage. Idempotent.
   void Leave();
 
   grpc::Status GetInstance(grpc::ServerContext* context, const v1::GetInstanceRequest* request,
@@ -66,6 +68,11 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
 
   void Pump(const std::stop_token& stop);
   void TakeIn(node::Received received);
+  // Looks after jobs that wait for a branch.
+  void Upkeep(const std::stop_token& stop);
+  // Parts of joins that complete elsewhere are sent there.
+  void SendPartsElsewhere();
+  void SendLeft();
   void Assign(const v1::Assignment& assignment);
   void StateChanged(runtime::TaskState state, const absl::Status& error);
   v1::NodeLoad Load();
@@ -73,16 +80,17 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void Observe(const runtime::FinishedWork& work);
   // The item, when nobody took it yet.
   std::optional<runtime::FinishedWork> Deliver(runtime::FinishedWork work);
-  // An item of another stage goes to who serves that now.
+  // An item that belongs elsewhere goes to who serves its stage now.
   absl::Status Forward(const runtime::WorkItem& item);
-  // A result goes to the next stage, or after the last one to a database.
-  absl::Status HandOn(const runtime::FinishedWork& work);
-  absl::Status SendToStage(const message::Message& message, v1::UpdateJobRequest update);
+  // A result goes to every next stage, or after the last one to a database.
+  absl::Status HandOn(runtime::FinishedWork& work);
+  absl::StatusOr<v1::WorkHolder> SendToStage(const message::Message& message);
   absl::Status SendToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
   static absl::Status CheckStage(const node::Routing& table, const message::Header& header);
   void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
-  v1::WorkHolder Holder(const message::Header& header, const v1::Endpoint& endpoint,
-                        std::uint32_t attempt) const;
+  void FailStopped(const message::Header& header);
+  static v1::WorkHolder Holder(const node::Routing& table, const message::Header& header,
+                               const v1::Endpoint& endpoint, std::uint32_t attempt);
   // The job's deadline on the monotonic clock.
   base::MonotonicTime DeadlineOf(const message::Header& header) const;
   std::shared_ptr<const node::Routing> routing() const;
@@ -103,9 +111,11 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<runtime::ResultDeliver> deliver_;
   std::unique_ptr<runtime::TaskManager> tasks_;
   std::mutex assign_mutex_;
-  base::MonotonicTime load_since_{};  // Agent's report thread only.
-  base::Duration load_busy_{};        // Likewise.
+  base::MonotonicTime load_since_{};     // Agent's report thread only.
+  base::Duration load_busy_{};           // Likewise.
+  std::vector<runtime::WorkItem> left_;  // Came while leaving: the pump's, then Leave's.
   std::jthread pump_;
+  std::jthread upkeep_;
 };
 
 }  // namespace onepiece::instance

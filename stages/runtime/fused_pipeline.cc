@@ -1,22 +1,40 @@
 #include "stages/runtime/fused_pipeline.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "stages/runtime/join.h"
 #include "stages/runtime/stage_runner.h"
 
 namespace onepiece::runtime {
 
-absl::StatusOr<FusedPipeline> FusedPipeline::Load(const std::vector<StageAssignment>& stages,
+absl::StatusOr<FusedPipeline> FusedPipeline::Load(const std::vector<StagePlan>& stages,
                                                   const TaskManager::StageSource& source) {
   FusedPipeline pipeline;
-  for (const auto& assignment : stages) {
+  for (const auto& [assignment, predecessors] : stages) {
     ONEPIECE_ASSIGN_OR_RETURN(auto stage, source(assignment.plugin, assignment.stage));
     ONEPIECE_RETURN_IF_ERROR(
         base::Annotate(stage->Load(assignment.load), "stage " + assignment.stage));
-    pipeline.stages_.push_back(std::move(stage));
+    pipeline.stages_.push_back({assignment.stage, predecessors, std::move(stage)});
   }
   return pipeline;
+}
+
+// What the stage's predecessors made; drops what no later stage takes.
+absl::StatusOr<std::vector<message::Artifact>> FusedPipeline::TakeInputs(std::size_t index,
+                                                                         Outputs& outputs) const {
+  std::vector<Branch> branches;
+  for (const std::string& from : stages_[index].predecessors)
+    branches.push_back({from, outputs[from]});
+  absl::StatusOr<std::vector<message::Artifact>> inputs = Unite(branches);
+  for (const std::string& from : stages_[index].predecessors) {
+    const bool wanted = std::any_of(
+        stages_.begin() + static_cast<std::ptrdiff_t>(index) + 1, stages_.end(),
+        [&](const Loaded& later) { return std::ranges::count(later.predecessors, from) > 0; });
+    if (!wanted) outputs.erase(from);
+  }
+  return inputs;
 }
 
 absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(const message::Parameters& parameters,
@@ -28,17 +46,19 @@ absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(const message::Paramete
   message.header.deadline = deadline;
   message.parameters = parameters;
   Result result;
+  Outputs outputs;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    const std::string name = stages_[i]->Info().name;
+    const std::string& name = stages_[i].name;
+    ONEPIECE_ASSIGN_OR_RETURN(message.artifacts, TakeInputs(i, outputs));
     const RunOptions options = {
         .clock = &clock, .cancelled = {}, .progress = [&](int step, int steps) {
           if (progress) progress(name, static_cast<int>(i), step, steps);
         }};
     const auto start = clock.Now();
-    ONEPIECE_ASSIGN_OR_RETURN(message.artifacts, RunStage(*stages_[i], message, options));
+    ONEPIECE_ASSIGN_OR_RETURN(outputs[name], RunStage(*stages_[i].stage, message, options));
     result.times.push_back({name, clock.Now() - start});
   }
-  result.artifacts = std::move(message.artifacts);
+  if (!stages_.empty()) result.artifacts = std::move(outputs[stages_.back().name]);
   return result;
 }
 

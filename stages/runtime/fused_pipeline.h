@@ -1,8 +1,10 @@
 // Fused mode: a whole workflow in one process, stage after stage, with no cluster around it (DESIGN
-// §10). The baseline that a disaggregated cluster must beat, and the simplest way to run.
+// §10). Branches run one after the other, in the order of the workflow. The baseline that a
+// disaggregated cluster must beat, and the simplest way to run.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +19,7 @@ namespace onepiece::runtime {
 /// Owns the loaded stages. Thread-confined.
 class FusedPipeline {
  public:
-  /// Called at every step: stage name, its place in the chain (0-based), step of steps.
+  /// Called at every step: stage name, its place in the workflow (0-based), step of steps.
   using Progress =
       std::function<void(const std::string& stage, int stage_index, int step, int steps)>;
   struct StageTime {
@@ -29,16 +31,32 @@ class FusedPipeline {
     std::vector<StageTime> times;
   };
 
-  /// Loads every stage. Errors: those of `source` and of Stage::Load.
-  static absl::StatusOr<FusedPipeline> Load(const std::vector<StageAssignment>& stages,
+  struct StagePlan {
+    StageAssignment assignment;
+    std::vector<std::string> predecessors;  ///< Earlier stages whose outputs it takes.
+  };
+
+  /// Loads every stage, in the order of the workflow. Errors: those of `source` and of Stage::Load.
+  static absl::StatusOr<FusedPipeline> Load(const std::vector<StagePlan>& stages,
                                             const TaskManager::StageSource& source);
 
-  /// Runs one job through all stages. Blocks for the whole computation.
+  /// Runs one job through all stages. Blocks for the whole computation. Errors: those of the stages
+  /// and of Unite.
   absl::StatusOr<Result> Run(const message::Parameters& parameters, base::WallTime deadline,
                              const Progress& progress);
 
  private:
-  std::vector<std::unique_ptr<sdk::Stage>> stages_;
+  struct Loaded {
+    std::string name;
+    std::vector<std::string> predecessors;
+    std::unique_ptr<sdk::Stage> stage;
+  };
+  using Outputs = std::map<std::string, std::vector<message::Artifact>>;  // By stage.
+
+  absl::StatusOr<std::vector<message::Artifact>> TakeInputs(std::size_t index,
+                                                            Outputs& outputs) const;
+
+  std::vector<Loaded> stages_;
 };
 
 }  // namespace onepiece::runtime

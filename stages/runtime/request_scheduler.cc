@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cluster/base/status.h"
+
 namespace onepiece::runtime {
 namespace {
 
@@ -37,15 +39,13 @@ std::size_t IndividualMode::Remove(const base::Uid& uid) {
 
 std::size_t IndividualMode::bytes() const {
   std::size_t sum = 0;
-  for (const auto& [key, item] : queue_) {
-    for (const auto& artifact : item.message.artifacts) sum += artifact.data.size();
-  }
+  for (const auto& [key, item] : queue_) sum += BytesOf(item);
   return sum;
 }
 
 RequestScheduler::RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
                                    base::Clock& clock)
-    : options_(options), clock_(clock), strategy_(std::move(strategy)) {}
+    : options_(options), clock_(clock), strategy_(std::move(strategy)), joins_(options.joins) {}
 
 bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline) {
   std::unique_lock lock(mutex_);
@@ -55,14 +55,20 @@ bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicT
   });
 }
 
-RequestScheduler::Admission RequestScheduler::Push(WorkItem item) {
+absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Push(
+    WorkItem item, std::span<const std::string> predecessors) {
   const auto& header = item.message.header;
   const std::lock_guard lock(mutex_);
   if (closed_ || cancelled_.contains(header.uid)) return Admission::kCancelled;
-  if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.attempt),
+  if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.from, header.attempt),
                 options_.remembered)) {
     ++duplicates_;
     return Admission::kDuplicate;
+  }
+  if (predecessors.size() > 1) {
+    ONEPIECE_ASSIGN_OR_RETURN(auto joined, joins_.Add(std::move(item), predecessors));
+    if (!joined.has_value()) return Admission::kHeld;
+    item = *std::move(joined);
   }
   strategy_->Push(std::move(item));
   changed_.notify_all();
@@ -80,10 +86,15 @@ std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
   return item;
 }
 
-void RequestScheduler::Forget(const message::Header& header) {
+std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
   const std::lock_guard lock(mutex_);
-  const ItemKey key(header.uid, header.stage, header.attempt);
-  if (seen_.erase(key) > 0) std::erase(seen_order_, key);
+  return joins_.Expire(clock_.WallNow());
+}
+
+std::vector<WorkItem> RequestScheduler::TakeJoins(
+    const std::function<bool(const message::Header&)>& wanted) {
+  const std::lock_guard lock(mutex_);
+  return joins_.Take(wanted);
 }
 
 std::vector<WorkItem> RequestScheduler::Close() {
@@ -99,6 +110,7 @@ void RequestScheduler::Cancel(const base::Uid& uid) {
   const std::lock_guard lock(mutex_);
   Remember(cancelled_, cancelled_order_, uid, options_.remembered);
   strategy_->Remove(uid);
+  joins_.Remove(uid);
   changed_.notify_all();
 }
 
@@ -112,9 +124,14 @@ std::size_t RequestScheduler::queued() const {
   return strategy_->size();
 }
 
+std::size_t RequestScheduler::joins() const {
+  const std::lock_guard lock(mutex_);
+  return joins_.joins();
+}
+
 std::uint64_t RequestScheduler::duplicates() const {
   const std::lock_guard lock(mutex_);
-  return duplicates_;
+  return duplicates_ + joins_.duplicates();
 }
 
 }  // namespace onepiece::runtime

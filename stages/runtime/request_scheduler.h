@@ -1,23 +1,29 @@
 // RequestScheduler: the queue between an instance's ring and its task workers (DESIGN §4.4).
 //
 // Work is copied out of the ring into this bounded queue, so that ring bytes are never held for a
-// computation; when the queue is full the ring fills up behind it and senders see BUSY.
+// computation; when the queue is full the ring fills up behind it and senders see BUSY. Branches of
+// a job wait here for each other (JoinTable) before the job is queued. They do not count as queued:
+// what they wait for must still get in.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "stages/runtime/join.h"
 #include "stages/runtime/work_item.h"
 
 namespace onepiece::runtime {
@@ -59,31 +65,43 @@ class RequestScheduler {
     std::size_t max_queued = 64;
     std::size_t max_queued_bytes = std::size_t{512} << 20;  ///< One item is always let in.
     std::size_t remembered = 4096;  ///< Items and cancelled jobs recognised when they come again.
+    JoinTable::Options joins = {};
   };
-  enum class Admission : std::uint8_t { kQueued, kDuplicate, kCancelled };
+  enum class Admission : std::uint8_t {
+    kQueued,
+    kHeld,  ///< Waits for the job's other branches.
+    kDuplicate,
+    kCancelled
+  };
 
   RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
                    base::Clock& clock);
 
   /// Waits until Push would stay within the bounds.
   bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
-  /// Queues an item; a second item of the same (uid, stage, attempt) and those of cancelled jobs
-  /// are dropped and counted.
-  Admission Push(WorkItem item);
+  /// Queues an item; a second item of the same (uid, stage, from, attempt) and those of cancelled
+  /// jobs are dropped and counted. With several `predecessors` of its stage the item is one branch,
+  /// and what is queued is the join of all. Errors, of the job: those of JoinTable::Add.
+  absl::StatusOr<Admission> Push(WorkItem item, std::span<const std::string> predecessors = {});
   /// Waits for an item.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
-  /// Lets an item that Push took come again: it was handed to another instance.
-  void Forget(const message::Header& header);
-  /// The end: every job counts as cancelled, Pop finds nothing. Returns what was queued.
+  /// Joins that will not be complete in time (JoinTable::Expire).
+  std::vector<JoinTable::Lost> ExpireJoins();
+  /// Takes out the parts of joins that are wanted elsewhere (JoinTable::Take).
+  std::vector<WorkItem> TakeJoins(const std::function<bool(const message::Header&)>& wanted);
+  /// The end: every job counts as cancelled, Pop finds nothing. Returns what was queued; parts of
+  /// joins stay until they are taken.
   std::vector<WorkItem> Close();
-  /// Drops the job's queued items and lets IsCancelled answer true from now on.
+  /// Drops the job's queued items and parts and lets IsCancelled answer true from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
   [[nodiscard]] std::size_t queued() const;
+  /// Jobs that wait for a branch.
+  [[nodiscard]] std::size_t joins() const;
   [[nodiscard]] std::uint64_t duplicates() const;
 
  private:
-  using ItemKey = std::tuple<base::Uid, std::string, std::uint32_t>;
+  using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
 
   const Options options_;
   base::Clock& clock_;
@@ -91,6 +109,7 @@ class RequestScheduler {
   std::condition_variable_any changed_;
   // Guarded by mutex_.
   std::unique_ptr<SchedulingStrategy> strategy_;
+  JoinTable joins_;
   std::set<ItemKey> seen_;
   std::deque<ItemKey> seen_order_;
   std::set<base::Uid> cancelled_;

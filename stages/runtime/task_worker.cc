@@ -55,7 +55,7 @@ void TaskWorker::Main(const std::stop_token& stop) {
 void TaskWorker::Compute(sdk::Stage& stage, WorkItem item) {
   if (item.message.header.stage != stage_) {
     // Queued before the instance was given this stage.
-    return events_.Finished({std::move(item), {}, WrongStage()});
+    return events_.Finished({std::move(item), {}, WrongStage(), {}});
   }
   {
     const std::lock_guard lock(mutex_);
@@ -77,7 +77,7 @@ void TaskWorker::Compute(sdk::Stage& stage, WorkItem item) {
     const std::lock_guard lock(mutex_);
     running_.reset();
   }
-  events_.Finished({std::move(item), timing, std::move(outputs)});
+  events_.Finished({std::move(item), timing, std::move(outputs), {}});
 }
 
 }  // namespace onepiece::runtime

@@ -1,6 +1,8 @@
 // What moves through an instance: work that came in, and what became of it.
 #pragma once
 
+#include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,17 @@ namespace onepiece::runtime {
 struct WorkItem {
   message::Message message;
   base::WallTime arrival_time{};  ///< When the copy out was done.
+  /// What `message` was joined from, for sending it on; it shares their artifacts. Empty when it
+  /// came as it is.
+  std::vector<message::Message> parts;
 };
+
+/// Sum of the item's artifacts.
+inline std::size_t BytesOf(const WorkItem& item) {
+  std::size_t bytes = 0;
+  for (const message::Artifact& artifact : item.message.artifacts) bytes += artifact.data.size();
+  return bytes;
+}
 
 /// Where the item's time went in this instance.
 struct WorkTiming {
@@ -29,10 +41,11 @@ struct FinishedWork {
   WorkItem item;
   WorkTiming timing;
   absl::StatusOr<std::vector<message::Artifact>> outputs;
+  std::set<std::string> delivered;  ///< Next stages that have the outputs already.
 };
 
-/// Reason of FinishedWork whose stage this instance does not serve: nothing was computed, it
-/// belongs elsewhere.
+/// Reason of FinishedWork whose stage this instance does not serve, or whose branches meet
+/// elsewhere: nothing was computed, it belongs elsewhere.
 inline constexpr char kWrongStage[] = "WRONG_STAGE";
 inline absl::Status WrongStage() {
   return base::MakeError(absl::StatusCode::kFailedPrecondition, kWrongStage,

@@ -114,8 +114,9 @@ class DatabaseNodeTest : public QObject {
     QVERIFY(!cluster.at(order[1]).node->store().Get(uid).ok());
     v1::UpdateJobRequest update;
     update.set_uid(uid);
-    update.mutable_placed()->set_node_id("inst");
-    update.mutable_placed()->set_stage("encode");
+    v1::WorkHolder& placed = *update.add_placed();
+    placed.set_node_id("inst");
+    placed.set_stage("encode");
     // Nobody sees "inst" alive; the job may be lost meanwhile, which moves it as well.
     QVERIFY(cluster.records().Update(update).ok());
     QVERIFY(Eventually([&] { return cluster.at(order[1]).node->store().Get(uid).ok(); }));

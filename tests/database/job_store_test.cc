@@ -78,6 +78,8 @@ struct Fixture {
     holder.set_incarnation(1);
     holder.set_stage("stage" + std::to_string(stage));
     holder.set_stage_index(stage);
+    holder.set_successors(1);
+    if (stage > 0) holder.set_from("stage" + std::to_string(stage - 1));
     request.mutable_progress()->set_step(step);
     request.mutable_progress()->set_steps(10);
     return request;
@@ -148,7 +150,8 @@ class JobStoreTest : public QObject {
     cancel.set_cancelled(true);
     QCOMPARE(f.store.Update(cancel)->job().state(), Job::CANCELLED);
     QCOMPARE(f.store.Update(f.Progress(uid, "b", 2, 9))->job().state(), Job::CANCELLED);
-    QCOMPARE(f.store.Get(uid)->holder().node_id(), std::string("a"));
+    QCOMPARE(f.store.Get(uid)->holders_size(), 1);
+    QCOMPARE(f.store.Get(uid)->holders(0).node_id(), std::string("a"));
     QCOMPARE(f.Store(uid, "late"), StoreOutcome::kLate);
     QCOMPARE(f.store.stats().late_results, std::uint64_t{1});
     QCOMPARE(f.State(uid), Job::CANCELLED);
@@ -301,6 +304,76 @@ class JobStoreTest : public QObject {
     f.clock.Advance(5s);
     f.store.Sweep(NobodyAlive);
     QCOMPARE(f.State(uid), Job::RUNNING);
+  }
+
+  // Two branches of one job: the one that goes on must not hide that the other is dead.
+  void Sweep_OneDeadBranchLosesTheJob() {
+    Fixture f;
+    const std::string uid = f.Create();
+    v1::UpdateJobRequest placed;
+    placed.set_uid(uid);
+    for (const char* stage : {"text", "image"}) {
+      v1::WorkHolder& holder = *placed.add_placed();
+      holder.set_node_id(std::string("inst-") + stage);
+      holder.set_stage(stage);
+      holder.set_successors(1);
+    }
+    QVERIFY(f.store.Update(placed).ok());
+    QCOMPARE(f.State(uid), Job::QUEUED);
+    v1::UpdateJobRequest progress;
+    progress.set_uid(uid);
+    *progress.mutable_progress()->mutable_holder() = placed.placed(0);
+    const auto only_text = [](const v1::WorkHolder& holder) {
+      return holder.node_id() == "inst-text";
+    };
+    f.store.Sweep(only_text);
+    for (int step = 1; step <= 9; ++step) {
+      f.clock.Advance(100ms);
+      progress.mutable_progress()->set_step(step);
+      QVERIFY(f.store.Update(progress).ok());
+      f.store.Sweep(only_text);
+      QCOMPARE(f.State(uid), Job::RUNNING);
+    }
+    f.clock.Advance(100ms);
+    f.store.Sweep(only_text);
+    const v1::JobError error = f.store.Get(uid)->job().error();
+    QCOMPARE(error.reason(), std::string("LOST"));
+    QVERIFY(error.message().find("inst-image") != std::string::npos);
+    QVERIFY(error.message().find("stage image") != std::string::npos);
+  }
+
+  void Sweep_ABranchThatWasHandedOnMayLoseItsInstance() {
+    Fixture f;
+    const std::string uid = f.Create();
+    v1::UpdateJobRequest placed;
+    placed.set_uid(uid);
+    const auto place = [&](const std::string& from, const std::string& stage, int index) {
+      v1::WorkHolder& holder = *placed.add_placed();
+      holder.set_node_id("inst-" + stage);
+      holder.set_from(from);
+      holder.set_stage(stage);
+      holder.set_stage_index(index);
+      holder.set_successors(1);
+    };
+    place("", "text", 0);
+    place("", "image", 1);
+    place("text", "paint", 2);
+    QVERIFY(f.store.Update(placed).ok());
+    QCOMPARE(f.State(uid), Job::RUNNING);
+    QCOMPARE(f.store.Get(uid)->job().stage(), std::string("paint"));
+    const auto all_but_text = [](const v1::WorkHolder& holder) {
+      return holder.node_id() != "inst-text";
+    };
+    f.store.Sweep(all_but_text);
+    f.clock.Advance(5s);
+    f.store.Sweep(all_but_text);
+    QCOMPARE(f.State(uid), Job::RUNNING);
+    f.clock.Advance(100s);
+    f.store.Sweep(all_but_text);
+    const v1::JobError error = f.store.Get(uid)->job().error();
+    QCOMPARE(error.reason(), std::string("DEADLINE_EXCEEDED"));
+    QVERIFY(error.message().find("inst-image") != std::string::npos);
+    QVERIFY(error.message().find("inst-paint") != std::string::npos);
   }
 
   void Sweep_ExpiresThenForgetsResults() {

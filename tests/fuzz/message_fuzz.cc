@@ -34,7 +34,8 @@ void DecodeAndBack(std::span<const std::byte> bytes, Checksum checksum) {
   const auto second = Decode(Join(*encoded), Checksum::kVerify);
   ONEPIECE_CHECK(second.ok());
   ONEPIECE_CHECK(first->header.uid == second->header.uid &&
-                 first->header.stage == second->header.stage);
+                 first->header.stage == second->header.stage &&
+                 first->header.from == second->header.from);
   // NaN parameters are not equal to themselves: only the names are compared.
   ONEPIECE_CHECK(std::ranges::equal(
       first->parameters, second->parameters, {}, [](auto& p) { return p.first; },

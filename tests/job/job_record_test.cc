@@ -22,10 +22,15 @@ JobRecord RandomRecord(std::mt19937_64& random) {
   if (pick(3) > 0) record.set_fingerprint(pick(2) == 0 ? "f" : "g");
   if (pick(2) == 0) (*job.mutable_labels())["k" + std::to_string(pick(2))] = "v";
   record.set_result_ttl_s(10 + pick(2));
-  if (pick(2) == 0) {
-    record.mutable_holder()->set_node_id("n" + std::to_string(pick(2)));
-    record.mutable_holder()->set_attempt(static_cast<unsigned>(pick(2)));
+  for (int i = pick(4); i > 0; --i) {
+    v1::WorkHolder& holder = *record.add_holders();
+    holder.set_node_id("n" + std::to_string(pick(2)));
+    holder.set_stage("s" + std::to_string(pick(2)));
+    holder.set_stage_index(pick(2));
+    holder.set_from(pick(2) == 0 ? "" : "s0");
+    holder.set_attempt(static_cast<unsigned>(pick(2)));
   }
+  record.set_attempt(static_cast<unsigned>(pick(2)));
   job.set_stage_index(pick(2));
   job.set_stage("s" + std::to_string(pick(2)));
   job.set_step(pick(3));
@@ -45,6 +50,25 @@ JobRecord RandomRecord(std::mt19937_64& random) {
     timing.mutable_compute()->set_seconds(pick(2));
   }
   return Join(record, record);
+}
+
+v1::WorkHolder Holder(const std::string& from, const std::string& stage, int index,
+                      const std::string& node, unsigned attempt = 0, int successors = 1) {
+  v1::WorkHolder holder;
+  holder.set_from(from);
+  holder.set_stage(stage);
+  holder.set_stage_index(index);
+  holder.set_node_id(node);
+  holder.set_attempt(attempt);
+  holder.set_successors(successors);
+  return holder;
+}
+
+std::string LiveNodes(const JobRecord& record) {
+  std::string nodes;
+  for (const v1::WorkHolder* holder : LiveHolders(record))
+    nodes += (nodes.empty() ? "" : " ") + holder->node_id();
+  return nodes;
 }
 
 bool Same(const JobRecord& a, const JobRecord& b) { return CanonicalBytes(a) == CanonicalBytes(b); }
@@ -100,13 +124,77 @@ class JobRecordTest : public QObject {
     JobRecord again = far;
     far.mutable_job()->set_stage_index(2);
     far.mutable_job()->set_step(7);
-    again.mutable_holder()->set_attempt(1);
-    again.mutable_holder()->set_node_id("second");
+    again.set_attempt(1);
     QCOMPARE(Join(far, again).job().stage_index(), 0);
-    QCOMPARE(Join(far, again).holder().node_id(), std::string("second"));
     JobRecord step8 = far;
     step8.mutable_job()->set_step(8);
     QCOMPARE(Join(step8, far).job().step(), 8);
+  }
+
+  void Join_KeepsTheLargerAttemptOfEachEdge() {
+    JobRecord a = Ended(Job::RUNNING, 0), b = a;
+    *a.add_holders() = Holder("text", "paint", 2, "first", 0);
+    *b.add_holders() = Holder("text", "paint", 2, "second", 1);
+    *b.add_holders() = Holder("image", "paint", 2, "second", 0);
+    const JobRecord joined = Join(a, b);
+    QCOMPARE(joined.holders_size(), 2);
+    QCOMPARE(LiveNodes(joined), std::string("second second"));
+  }
+
+  void Place_MovesForwardOnly() {
+    JobRecord record = Ended(Job::RUNNING, 0);
+    Place(Holder("a", "b", 1, "n1"), 3, 9, record);
+    QCOMPARE(record.job().step(), 3);
+    Place(Holder("", "a", 0, "n0"), 1, 2, record);
+    QCOMPARE(record.job().stage(), std::string("b"));
+    QCOMPARE(record.holders_size(), 2);
+    Place(Holder("", "a", 0, "n2", 1), 0, 0, record);
+    QCOMPARE(record.job().stage(), std::string("a"));
+    QCOMPARE(record.attempt(), 1U);
+  }
+
+  void Place_IsBounded() {
+    JobRecord record = Ended(Job::RUNNING, 0);
+    for (int i = 0; i < kMaxHolders + 5; ++i)
+      Place(Holder("", "s" + std::to_string(i), i, "n"), 0, 0, record);
+    QCOMPARE(record.holders_size(), kMaxHolders);
+    Place(Holder("", "s0", 0, "other", 1), 0, 0, record);
+    QCOMPARE(record.holders_size(), kMaxHolders);
+    QCOMPARE(record.attempt(), 1U);
+  }
+
+  void LiveHolders_AreThoseThatHaveNotHandedOn() {
+    JobRecord record;
+    QVERIFY(LiveHolders(record).empty());
+    *record.add_holders() = Holder("", "read", 0, "r", 0, 2);
+    *record.add_holders() = Holder("read", "text", 1, "t");
+    // One of its two successors has nothing yet.
+    QCOMPARE(LiveNodes(record), std::string("r t"));
+    *record.add_holders() = Holder("read", "image", 2, "i");
+    QCOMPARE(LiveNodes(record), std::string("t i"));
+    // Half a join is held, and so is the branch that is still computed.
+    *record.add_holders() = Holder("text", "paint", 3, "p");
+    QCOMPARE(LiveNodes(record), std::string("i p"));
+    *record.add_holders() = Holder("image", "paint", 3, "p");
+    QCOMPARE(LiveNodes(record), std::string("p p"));
+    *record.add_holders() = Holder("paint", "decode", 4, "d", 0, 0);
+    QCOMPARE(LiveNodes(record), std::string("d"));
+    *record.add_holders() = Holder("decode", "decode", 5, "database", 0, 0);
+    QCOMPARE(LiveNodes(record), std::string("database"));
+  }
+
+  // An instance that was declared dead may have handed on all the same: nobody waits for that.
+  void LiveHolders_LeaveOutWhatIsDoneAgain() {
+    JobRecord record;
+    *record.add_holders() = Holder("", "a", 0, "again", 1);
+    *record.add_holders() = Holder("a", "b", 1, "old", 0);
+    *record.add_holders() = Holder("b", "c", 2, "older", 0);
+    QCOMPARE(LiveNodes(record), std::string("again"));
+    record.mutable_holders(1)->set_attempt(1);
+    QCOMPARE(LiveNodes(record), std::string("old"));
+    // A branch that was not done again counts as it is.
+    *record.add_holders() = Holder("", "x", 0, "other", 0);
+    QCOMPARE(LiveNodes(record), std::string("other old"));
   }
 
   void Join_CompleteRecordBeatsOneMadeUpFromAResult() {

@@ -49,13 +49,41 @@ class RoutingTest : public QObject {
     QVERIFY(routing.DatabasesFor(base::Uid::GenerateRandom()).empty());
   }
 
-  void NextStage_FollowsTheChain() {
+  void GraphOf_IsTheApplicationsOrNone() {
     const Routing routing = WithVideoWorkflow();
-    QCOMPARE(routing.NextStage("video", "encode")->stage(), std::string("diffuse"));
-    QCOMPARE(routing.NextStage("video", "diffuse")->stage(), std::string("decode"));
-    QVERIFY(routing.NextStage("video", "decode") == nullptr);
-    QVERIFY(routing.NextStage("video", "paint") == nullptr);
-    QVERIFY(routing.NextStage("audio", "encode") == nullptr);
+    QCOMPARE(routing.GraphOf("video").Successors("encode").size(), std::size_t{1});
+    QCOMPARE(routing.GraphOf("video").Successors("encode")[0], std::string("diffuse"));
+    QVERIFY(routing.GraphOf("video").Successors("paint").empty());
+    QVERIFY(routing.GraphOf("audio").Entrances().empty());
+  }
+
+  void MeetingPoint_IsTheSameForEverybodyAndMovesOnlyWithItsInstance() {
+    const auto with = [](const std::vector<std::string>& node_ids) {
+      v1::RoutingTable table;
+      v1::Route& route = *table.add_routes();
+      route.set_app_id("video");
+      route.set_stage("diffuse");
+      for (const std::string& id : node_ids) *route.add_instances() = MakeEndpoint(id);
+      return Routing(table);
+    };
+    const Routing three = with({"i1", "i2", "i3"});
+    const Routing shuffled = with({"i3", "i1", "i2"});
+    const Routing two = with({"i3", "i1"});
+    std::map<std::string, int> chosen;
+    for (int i = 0; i < 900; ++i) {
+      const base::Uid uid = base::Uid::GenerateRandom();
+      const std::string point = three.MeetingPoint("video", "diffuse", uid)->node_id();
+      ++chosen[point];
+      QCOMPARE(shuffled.MeetingPoint("video", "diffuse", uid)->node_id(), point);
+      const std::string later = two.MeetingPoint("video", "diffuse", uid)->node_id();
+      if (point != "i2") QCOMPARE(later, point);
+      // Whoever leaves knows where the others will look.
+      QCOMPARE(three.MeetingPoint("video", "diffuse", uid, "i2")->node_id(), later);
+    }
+    for (const auto& [node_id, count] : chosen) QVERIFY2(count > 200, node_id.c_str());
+    QCOMPARE(chosen.size(), std::size_t{3});
+    QVERIFY(!three.MeetingPoint("video", "encode", base::Uid()).has_value());
+    QVERIFY(!with({"i1"}).MeetingPoint("video", "diffuse", base::Uid(), "i1").has_value());
   }
 
   void StageIndex_IsThePositionOrNothing() {

@@ -82,6 +82,14 @@ class Cluster {
     v1::RoutingTable table;
     const std::scoped_lock lock(mutex_);
     table.set_epoch(++epoch_);
+    v1::Workflow& workflow = *table.add_workflows();
+    workflow.set_app_id("video");
+    for (const char* stage : {"text", "image", "paint"}) workflow.add_stages()->set_stage(stage);
+    workflow.mutable_stages(2)->add_after("text");
+    workflow.mutable_stages(2)->add_after("image");
+    v1::Route& paint = *table.add_routes();
+    paint.set_app_id("video");
+    paint.set_stage("paint");
     v1::Route& route = *table.add_routes();
     route.set_app_id("video");
     route.set_stage("diffuse");
@@ -89,6 +97,7 @@ class Cluster {
       *route.add_instances() = node;
       *table.add_alive() = node;
     }
+    *paint.mutable_instances() = route.instances();
     routing_ = std::make_shared<Routing>(table);
   }
   std::shared_ptr<const Routing> Get() {
@@ -128,7 +137,7 @@ std::string ClusterId() {
   return id;
 }
 
-const Target kDiffuse = Target::Stage("video", "diffuse");
+const Target kDiffuse = Target::Stage("video", "diffuse", {});
 
 std::string Get(const std::string& address, const std::string& path) {
   const std::size_t colon = address.rfind(':');
@@ -262,6 +271,40 @@ class TransportTest : public QObject {
     });
     QVERIFY(a.inbox->Receive(In(seconds(10))).ok());
     QVERIFY(waiting.get().ok());
+  }
+
+  void Deliver_BeforeAJoin_GoesToTheMeetingPointAlone() {
+    Receiver a(*fabric_, "i1", 1, 4), b(*fabric_, "i2", 1, 4);
+    cluster_->Set({a.endpoint, b.endpoint});
+    const auto uid = base::Uid::GenerateRandom();
+    const Target target = Target::Stage("video", "paint", uid);
+    const auto point = cluster_->Get()->MeetingPoint("video", "paint", uid);
+    QVERIFY(point.has_value());
+    Receiver& here = point->node_id() == "i1" ? a : b;
+    Receiver& there = point->node_id() == "i1" ? b : a;
+    absl::StatusOr<Delivered> last;
+    int taken = 0;
+    do {
+      last = outbox_->Deliver(MakeMessage(10, "paint"), target, In(milliseconds(100)));
+      if (last.ok()) QCOMPARE(last->endpoint.node_id(), point->node_id());
+    } while (last.ok() && ++taken < 10);
+    // However busy it is, and however idle the other one.
+    QCOMPARE(base::GetReason(last.status()).reason, std::string("RING_FULL"));
+    QCOMPARE(there.inbox->stats().slots_used, std::uint64_t{0});
+    // One that waits for it goes to the other as soon as the table says so.
+    auto waiting = std::async(std::launch::async, [&] {
+      return outbox_->Deliver(MakeMessage(10, "paint"), target, In(seconds(20)));
+    });
+    cluster_->Set({there.endpoint});
+    const auto moved = waiting.get();
+    QVERIFY(moved.ok());
+    QCOMPARE(moved->endpoint.node_id(), there.endpoint.node_id());
+    QVERIFY(here.inbox->stats().slots_used > 0);
+    const Target without = Target::Stage("video", "paint", uid, there.endpoint.node_id());
+    QCOMPARE(
+        base::GetReason(outbox_->Deliver(MakeMessage(10), without, In(milliseconds(20))).status())
+            .reason,
+        std::string("NO_INSTANCE"));
   }
 
   void Deliver_NoCandidates_SaysSoAtTheDeadline() {

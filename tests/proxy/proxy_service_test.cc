@@ -20,10 +20,12 @@ using namespace std::chrono_literals;
 
 std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
-/// Takes messages like an instance of "encode", and computes nothing.
+/// Takes messages like an instance of one stage, and computes nothing.
 class FakeInstance final : public v1::InstanceService::Service {
  public:
-  explicit FakeInstance(DatabaseCluster& cluster) : cluster_(cluster) {
+  explicit FakeInstance(DatabaseCluster& cluster, const std::string& app = "app",
+                        const std::string& stage = "encode", const std::string& node = "inst-1")
+      : cluster_(cluster) {
     auto inbox = node::Inbox::Open(
         cluster.fabric(),
         {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16, .incarnation = [] {
@@ -36,13 +38,13 @@ class FakeInstance final : public v1::InstanceService::Service {
     Require(server_.Start().status());
     cluster.ChangeTable([&](v1::RoutingTable& table) {
       v1::Endpoint self;
-      self.set_node_id("inst-1");
+      self.set_node_id(node);
       self.set_incarnation(77);
       self.set_address(server_.address());
       *table.add_alive() = self;
       v1::Route& route = *table.add_routes();
-      route.set_app_id("app");
-      route.set_stage("encode");
+      route.set_app_id(app);
+      route.set_stage(stage);
       *route.add_instances() = self;
     });
   }
@@ -59,6 +61,8 @@ class FakeInstance final : public v1::InstanceService::Service {
     cancelled_.insert(request->uid());
     return grpc::Status::OK;
   }
+  /// Refuses producers, as one does that has just died.
+  void Close() { inbox_->Close(); }
   bool WasCancelled(const std::string& uid) {
     const std::lock_guard lock(mutex_);
     return cancelled_.contains(uid);
@@ -173,6 +177,29 @@ struct Cluster : DatabaseCluster {
   }
 };
 
+/// Two databases and the application "app" whose entrances "text" and "image" meet in "paint".
+struct BranchedCluster : DatabaseCluster {
+  BranchedCluster() {
+    AddDatabase("db-1");
+    AddDatabase("db-2");
+    ChangeTable([&](v1::RoutingTable& table) {
+      v1::Workflow& workflow = *table.add_workflows();
+      workflow.set_app_id("app");
+      workflow.add_stages()->set_stage("text");
+      workflow.add_stages()->set_stage("image");
+      v1::StageSpec& paint = *workflow.add_stages();
+      paint.set_stage("paint");
+      paint.add_after("text");
+      paint.add_after("image");
+      workflow.set_default_deadline_s(60);
+      v1::ParameterSpec& prompt = *workflow.add_parameters();
+      prompt.set_name("prompt");
+      prompt.set_type(v1::ParameterSpec::STRING);
+      prompt.set_required(true);
+    });
+  }
+};
+
 v1::SubmitJobRequest Request(const std::string& prompt = "a red ball") {
   v1::SubmitJobRequest request;
   request.set_app_id("app");
@@ -269,12 +296,101 @@ class ProxyServiceTest : public QObject {
     Cluster fresh;
     FakeInstance other(fresh);
     Proxy third(fresh, "proxy-3");
-    orphan.clear_holder();
+    orphan.clear_holders();
     QVERIFY(fresh.records().Create(orphan).ok());
     const auto again = third.Submit(request);
     QVERIFY2(again.ok(), again.status().ToString().c_str());
     QCOMPARE(again->uid(), job->uid());
     QVERIFY(other.Receive().ok());
+  }
+
+  void Submit_SendsTheJobToEveryEntrance() {
+    BranchedCluster cluster;
+    FakeInstance text(cluster, "app", "text", "inst-text");
+    FakeInstance image(cluster, "app", "image", "inst-image");
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(RequestWithId());
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    QCOMPARE(job->state(), Job::QUEUED);
+    const auto to_text = text.Receive();
+    const auto to_image = image.Receive();
+    QVERIFY(to_text.ok() && to_image.ok());
+    QCOMPARE(to_text->message.header.stage, std::string("text"));
+    QCOMPARE(to_image->message.header.stage, std::string("image"));
+    for (const auto& received : {*to_text, *to_image}) {
+      QCOMPARE(received.message.header.uid.ToString(), job->uid());
+      QVERIFY(received.message.header.from.empty());
+      QCOMPARE(std::get<std::string>(received.message.parameters.at("prompt")),
+               std::string("a red ball"));
+    }
+    const auto record = cluster.records().Get(*base::Uid::Parse(job->uid()));
+    QCOMPARE(record->holders_size(), 2);
+    QCOMPARE(job::LiveHolders(*record).size(), std::size_t{2});
+  }
+
+  void Submit_NeedsAnInstanceOfEveryEntrance() {
+    BranchedCluster cluster;
+    FakeInstance text(cluster, "app", "text", "inst-text");
+    Proxy proxy(cluster, "proxy-1");
+    const auto job = proxy.Submit(RequestWithId());
+    QCOMPARE(Reason(job.status()), std::string("NO_INSTANCE"));
+    QCOMPARE(base::GetReason(job.status()).metadata.at("stage"), std::string("image"));
+    QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+
+  // The job that began must not go on for nothing, nor be started twice.
+  void Submit_WhenOneEntranceTakesNothing_FailsTheJobAndCallsTheOtherBack() {
+    BranchedCluster cluster;
+    FakeInstance text(cluster, "app", "text", "inst-text");
+    FakeInstance image(cluster, "app", "image", "inst-image");
+    Proxy proxy(cluster, "proxy-1");
+    image.Close();
+    const v1::SubmitJobRequest request = RequestWithId();
+    const auto refused = proxy.Submit(request);
+    QCOMPARE(refused.status().code(), absl::StatusCode::kUnavailable);
+    const auto received = text.Receive();
+    QVERIFY(received.ok());
+    const std::string uid = received->message.header.uid.ToString();
+    QVERIFY(text.WasCancelled(uid));
+    const auto again = proxy.Submit(request);
+    QVERIFY2(again.ok(), again.status().ToString().c_str());
+    QCOMPARE(again->state(), Job::FAILED);
+    QCOMPARE(again->error().reason(), std::string("NOT_STARTED"));
+    QVERIFY(again->error().message().find("stage image") != std::string::npos);
+    QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+
+  void Submit_AgainSendsOnlyToTheEntranceThatHasNothing() {
+    BranchedCluster cluster;
+    FakeInstance text(cluster, "app", "text", "inst-text");
+    FakeInstance image(cluster, "app", "image", "inst-image");
+    Proxy first(cluster, "proxy-1");
+    const v1::SubmitJobRequest request = RequestWithId();
+    const auto job = first.Submit(request);
+    QVERIFY(job.ok() && text.Receive().ok() && image.Receive().ok());
+    // What a proxy leaves that dies after the first of its two messages; "text" is computing.
+    v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job->uid()));
+    orphan.clear_holders();
+    v1::WorkHolder holder;
+    holder.set_node_id("inst-text");
+    holder.set_incarnation(77);
+    holder.set_stage("text");
+    holder.set_successors(1);
+    *orphan.add_holders() = holder;
+    BranchedCluster fresh;
+    FakeInstance other_text(fresh, "app", "text", "inst-text");
+    FakeInstance other_image(fresh, "app", "image", "inst-image");
+    Proxy second(fresh, "proxy-2");
+    QVERIFY(fresh.records().Create(orphan).ok());
+    v1::UpdateJobRequest progress;
+    progress.set_uid(job->uid());
+    *progress.mutable_progress()->mutable_holder() = holder;
+    QVERIFY(fresh.records().Update(progress).ok());
+    const auto again = second.Submit(request);
+    QVERIFY2(again.ok(), again.status().ToString().c_str());
+    QVERIFY(other_image.Receive().ok());
+    QCOMPARE(other_text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QCOMPARE(fresh.records().Get(*base::Uid::Parse(job->uid()))->holders_size(), 2);
   }
 
   void Submit_RefusesBadInput_data() {

@@ -37,9 +37,9 @@ class RequestSchedulerTest : public QObject {
     const auto first = base::Uid::GenerateRandom();
     const auto second = base::Uid::GenerateRandom();
     const auto urgent = base::Uid::GenerateRandom();
-    f.scheduler.Push(Item(first));
-    f.scheduler.Push(Item(second));
-    f.scheduler.Push(Item(urgent, 5));
+    (void)f.scheduler.Push(Item(first));
+    (void)f.scheduler.Push(Item(second));
+    (void)f.scheduler.Push(Item(urgent, 5));
     QVERIFY(f.Pop()->message.header.uid == urgent);
     QVERIFY(f.Pop()->message.header.uid == first);
     QVERIFY(f.Pop()->message.header.uid == second);
@@ -49,23 +49,23 @@ class RequestSchedulerTest : public QObject {
   void Push_DropsASecondCopyEvenAfterTheFirstWasTaken() {
     Fixture f;
     const auto uid = base::Uid::GenerateRandom();
-    QVERIFY(f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kQueued);
     QVERIFY(f.Pop().has_value());
-    QVERIFY(f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kDuplicate);
+    QVERIFY(*f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kDuplicate);
     QCOMPARE(f.scheduler.duplicates(), std::uint64_t{1});
-    QVERIFY(f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kQueued);
   }
 
   void Cancel_RemovesQueuedWorkAndRefusesLaterWork() {
     Fixture f;
     const auto uid = base::Uid::GenerateRandom();
     const auto other = base::Uid::GenerateRandom();
-    f.scheduler.Push(Item(uid));
-    f.scheduler.Push(Item(other));
+    (void)f.scheduler.Push(Item(uid));
+    (void)f.scheduler.Push(Item(other));
     f.scheduler.Cancel(uid);
     QVERIFY(f.scheduler.IsCancelled(uid));
     QCOMPARE(f.scheduler.queued(), std::size_t{1});
-    QVERIFY(f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kCancelled);
+    QVERIFY(*f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kCancelled);
     QVERIFY(f.Pop()->message.header.uid == other);
   }
 
@@ -79,7 +79,7 @@ class RequestSchedulerTest : public QObject {
 
   void WaitForRoom_EndsWhenAnItemIsTaken() {
     Fixture f(1);
-    f.scheduler.Push(Item(base::Uid::GenerateRandom()));
+    (void)f.scheduler.Push(Item(base::Uid::GenerateRandom()));
     QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
     std::jthread taker([&] { f.scheduler.Pop({}, f.clock.Now() + kSoon); });
     QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now() + kSoon));
@@ -92,29 +92,67 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(scheduler.WaitForRoom({}, clock.Now()));
     WorkItem item = Item(base::Uid::GenerateRandom());
     item.message.artifacts = {message::BytesArtifact("a", "", std::string(20, 'x'))};
-    scheduler.Push(std::move(item));
+    (void)scheduler.Push(std::move(item));
     QVERIFY(!scheduler.WaitForRoom({}, clock.Now()));
     scheduler.Pop({}, clock.Now());
     QVERIFY(scheduler.WaitForRoom({}, clock.Now()));
   }
 
-  void Forget_LetsAnItemComeAgain() {
+  void Push_TellsTheStagesThatMadeItApart() {
     Fixture f;
     const auto uid = base::Uid::GenerateRandom();
-    f.scheduler.Push(Item(uid));
-    f.scheduler.Forget(f.Pop()->message.header);
-    QVERIFY(f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kQueued);
+    WorkItem text = Item(uid), image = Item(uid);
+    text.message.header.from = "text";
+    image.message.header.from = "image";
+    QVERIFY(*f.scheduler.Push(text) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(image) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(text) == RequestScheduler::Admission::kDuplicate);
+  }
+
+  void Push_HoldsABranchUntilTheOthersCome() {
+    Fixture f(1);
+    const std::vector<std::string> both = {"text", "image"};
+    const auto part = [](const base::Uid& uid, const std::string& from) {
+      WorkItem item = Item(uid);
+      item.message.header.from = from;
+      item.message.header.deadline = base::WallTime(std::chrono::hours(24 * 365 * 100));
+      return item;
+    };
+    const auto first = base::Uid::GenerateRandom();
+    const auto second = base::Uid::GenerateRandom();
+    const auto cancelled = base::Uid::GenerateRandom();
+    for (const auto& uid : {first, second, cancelled})
+      QVERIFY(*f.scheduler.Push(part(uid, "text"), both) == RequestScheduler::Admission::kHeld);
+    QCOMPARE(f.scheduler.joins(), std::size_t{3});
+    // What waits for a branch must not keep it out.
+    QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now()));
+    QVERIFY(!f.Pop().has_value());
+    f.scheduler.Cancel(cancelled);
+    QCOMPARE(f.scheduler.joins(), std::size_t{2});
+    QVERIFY(*f.scheduler.Push(part(cancelled, "image"), both) ==
+            RequestScheduler::Admission::kCancelled);
+    QVERIFY(*f.scheduler.Push(part(second, "image"), both) == RequestScheduler::Admission::kQueued);
+    QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
+    QVERIFY(f.Pop()->message.header.uid == second);
+    // A late second copy of a branch begins no join that nobody would complete.
+    QVERIFY(*f.scheduler.Push(part(second, "text"), both) ==
+            RequestScheduler::Admission::kDuplicate);
+    QCOMPARE(f.scheduler.joins(), std::size_t{1});
+    QVERIFY(f.scheduler.Close().empty());
+    const auto left = f.scheduler.TakeJoins([](const message::Header&) { return true; });
+    QCOMPARE(left.size(), std::size_t{1});
+    QVERIFY(left[0].message.header.uid == first);
   }
 
   void Close_GivesBackWhatIsQueuedAndCancelsTheRest() {
     Fixture f;
     const auto uid = base::Uid::GenerateRandom();
-    f.scheduler.Push(Item(uid));
+    (void)f.scheduler.Push(Item(uid));
     const auto left = f.scheduler.Close();
     QCOMPARE(left.size(), std::size_t{1});
     QVERIFY(left[0].message.header.uid == uid);
     QVERIFY(f.scheduler.IsCancelled(base::Uid::GenerateRandom()));
-    QVERIFY(f.scheduler.Push(Item(base::Uid::GenerateRandom())) ==
+    QVERIFY(*f.scheduler.Push(Item(base::Uid::GenerateRandom())) ==
             RequestScheduler::Admission::kCancelled);
   }
 

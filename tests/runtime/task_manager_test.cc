@@ -25,7 +25,9 @@ struct Script {
 class ScriptedStage final : public sdk::Stage {
  public:
   explicit ScriptedStage(Script& script) : script_(script) {}
-  sdk::StageInfo Info() const override { return {"echo", "", {"in"}, {"out"}, {}}; }
+  sdk::StageInfo Info() const override {
+    return {.name = "echo", .inputs = {"in"}, .outputs = {"out"}};
+  }
   absl::Status Load(const sdk::LoadOptions&) override {
     ++script_.loads;
     return script_.load;
@@ -40,6 +42,27 @@ class ScriptedStage final : public sdk::Stage {
 
  private:
   Script& script_;
+};
+
+// Makes an artifact of its own name ("read" when it is "same") and notes which it was given.
+class ListingStage final : public sdk::Stage {
+ public:
+  ListingStage(std::string name, std::vector<std::string>& seen)
+      : name_(std::move(name)), seen_(seen) {}
+  sdk::StageInfo Info() const override { return {.name = name_}; }
+  absl::Status Load(const sdk::LoadOptions&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<message::Artifact>> Run(
+      sdk::StageContext&, const std::vector<message::Artifact>& inputs) override {
+    std::string line = name_ + ":";
+    for (const message::Artifact& input : inputs) line += " " + input.name;
+    seen_.push_back(line);
+    return std::vector{message::BytesArtifact(name_ == "same" ? "read" : name_, "", "x")};
+  }
+  void Unload() override {}
+
+ private:
+  const std::string name_;
+  std::vector<std::string>& seen_;
 };
 
 class Recorder final : public WorkEvents {
@@ -123,7 +146,7 @@ class TaskManagerTest : public QObject {
     Fixture f;
     f.manager.Assign(Echo());
     QVERIFY(f.WaitFor(TaskState::kServing));
-    f.scheduler.Push(f.Item());
+    (void)f.scheduler.Push(f.Item());
     const FinishedWork work = f.events.Next();
     QVERIFY(work.outputs.ok());
     QCOMPARE(std::string(work.outputs->at(0).data.text()), std::string("hi!"));
@@ -174,7 +197,7 @@ class TaskManagerTest : public QObject {
     f.manager.Assign(Echo());
     auto item = f.Item();
     const auto uid = item.message.header.uid;
-    f.scheduler.Push(std::move(item));
+    (void)f.scheduler.Push(std::move(item));
     first_step.get_future().wait();
     QVERIFY(f.manager.running() == std::vector{uid});
     f.scheduler.Cancel(uid);
@@ -189,7 +212,7 @@ class TaskManagerTest : public QObject {
     auto item = f.Item();
     f.clock.Advance(std::chrono::seconds(61));
     f.manager.Assign(Echo());
-    f.scheduler.Push(std::move(item));
+    (void)f.scheduler.Push(std::move(item));
     QVERIFY(absl::IsDeadlineExceeded(f.events.Next().outputs.status()));
   }
 
@@ -197,7 +220,7 @@ class TaskManagerTest : public QObject {
     Fixture f;
     auto item = f.Item();
     item.message.header.stage = "other";
-    f.scheduler.Push(std::move(item));
+    (void)f.scheduler.Push(std::move(item));
     f.manager.Assign(Echo());
     const FinishedWork work = f.events.Next();
     QCOMPARE(base::GetReason(work.outputs.status()).reason, std::string(kWrongStage));
@@ -207,7 +230,7 @@ class TaskManagerTest : public QObject {
   void Run_TurnsBadWorkIntoAStatus() {
     Fixture f;
     f.manager.Assign(Echo());
-    f.scheduler.Push(f.Item(/*with_input=*/false));
+    (void)f.scheduler.Push(f.Item(/*with_input=*/false));
     QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason,
              std::string("MISSING_ARTIFACT"));
   }
@@ -218,10 +241,10 @@ class TaskManagerTest : public QObject {
       throw std::runtime_error("boom");
     };
     f.manager.Assign(Echo());
-    f.scheduler.Push(f.Item());
+    (void)f.scheduler.Push(f.Item());
     QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason, std::string("STAGE_FAILED"));
     f.script.run = [](sdk::StageContext&) { return std::vector<message::Artifact>{}; };
-    f.scheduler.Push(f.Item());
+    (void)f.scheduler.Push(f.Item());
     QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason,
              std::string("MISSING_ARTIFACT"));
   }
@@ -238,8 +261,8 @@ class TaskManagerTest : public QObject {
     };
     f.manager.Assign(Echo("p", 2));
     QVERIFY(f.WaitFor(TaskState::kServing));
-    f.scheduler.Push(f.Item());
-    f.scheduler.Push(f.Item());
+    (void)f.scheduler.Push(f.Item());
+    (void)f.scheduler.Push(f.Item());
     QVERIFY(f.events.Next().outputs.ok());
     QVERIFY(f.events.Next().outputs.ok());
   }
@@ -310,11 +333,43 @@ class TaskManagerTest : public QObject {
       return std::vector{message::BytesArtifact("out", "", "a"),
                          message::BytesArtifact("in", "", "b")};
     };
-    auto stages = FusedPipeline::Load({Echo()}, f.Source());
+    auto stages = FusedPipeline::Load({{Echo(), {}}}, f.Source());
     QVERIFY(stages.ok());
     const auto missing = stages->Run({}, f.clock.WallNow() + std::chrono::hours(24 * 36500), {});
     QCOMPARE(base::GetReason(missing.status()).reason, std::string("MISSING_ARTIFACT"));
     QCOMPARE(calls, 0);
+  }
+
+  void FusedPipeline_GivesEachStageWhatItsPredecessorsMade() {
+    std::vector<std::string> seen;
+    const TaskManager::StageSource source =
+        [&](const std::string&,
+            const std::string& name) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
+      return std::make_unique<ListingStage>(name, seen);
+    };
+    const auto plan = [](const std::string& name, std::vector<std::string> predecessors) {
+      return FusedPipeline::StagePlan{{.stage = name, .plugin = "p", .load = {}, .workers = 1},
+                                      std::move(predecessors)};
+    };
+    const std::vector<FusedPipeline::StagePlan> diamond = {plan("read", {}), plan("text", {"read"}),
+                                                           plan("image", {"read"}),
+                                                           plan("paint", {"text", "image"})};
+    auto pipeline = FusedPipeline::Load(diamond, source);
+    QVERIFY(pipeline.ok());
+    const auto far = base::SystemClock().WallNow() + std::chrono::hours(1);
+    const auto result = pipeline->Run({}, far, {});
+    QVERIFY2(result.ok(), base::Message(result.status()).c_str());
+    QCOMPARE(seen,
+             (std::vector<std::string>{"read:", "text: read", "image: read", "paint: text image"}));
+    QCOMPARE(result->artifacts.size(), std::size_t{1});
+    QCOMPARE(result->artifacts[0].name, std::string("paint"));
+    QCOMPARE(result->times.size(), std::size_t{4});
+
+    // A short cut brings the same artifact again: no stage may guess which one was meant.
+    auto clash = FusedPipeline::Load(
+        {plan("read", {}), plan("same", {"read"}), plan("paint", {"read", "same"})}, source);
+    QCOMPARE(base::GetReason(clash->Run({}, far, {}).status()).reason,
+             std::string("ARTIFACT_TWICE"));
   }
 };
 

@@ -27,8 +27,8 @@ const QMap<QString, QStringList>& AllowedIncludes() {
        {"cluster/base", "cluster/config", "cluster/rpc", "cluster/telemetry", "proto"}},
       {"cluster/job", {"cluster/base", "proto"}},
       {"cluster/node",
-       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc",
-        "cluster/telemetry", "proto"}},
+       {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/workflow",
+        "cluster/rpc", "cluster/telemetry", "proto"}},
       {"cluster/proxy",
        {"cluster/base", "cluster/fabric", "cluster/message", "cluster/workflow", "cluster/rpc",
         "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "proto"}},
@@ -56,7 +56,8 @@ const QMap<QString, QStringList>& AllowedIncludes() {
        {"stages/sdk", "stages/tensor", "stages/media", "cluster/base", "cluster/message"}},
       {"stages/instance",
        {"stages/sdk", "stages/runtime", "cluster/base", "cluster/fabric", "cluster/message",
-        "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node", "proto"}},
+        "cluster/workflow", "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node",
+        "proto"}},
   };
   return allowed;
 }

@@ -1,0 +1,142 @@
+#include "stages/runtime/join.h"
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::runtime {
+namespace {
+
+constexpr base::Duration kLeadTime = std::chrono::seconds(1);
+
+base::WallTime GiveUpTime(const message::Header& header) {
+  const base::Duration tenth = (header.deadline - header.ingress_time) / 10;
+  return header.deadline - std::clamp(tenth, base::Duration::zero(), kLeadTime);
+}
+
+std::string Quoted(const std::string& name) { return "'" + name + "'"; }
+
+}  // namespace
+
+absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> branches) {
+  std::vector<message::Artifact> all;
+  std::map<std::string_view, const std::string*> made_by;  // Artifact → stage.
+  for (const Branch& branch : branches) {
+    for (const message::Artifact& artifact : branch.artifacts) {
+      const auto [known, is_new] = made_by.emplace(artifact.name, &branch.stage);
+      if (!is_new) {
+        return base::MakeError(absl::StatusCode::kInvalidArgument, "ARTIFACT_TWICE",
+                               "artifact " + Quoted(artifact.name) + " comes from stage " +
+                                   Quoted(*known->second) + " and from stage " +
+                                   Quoted(branch.stage),
+                               {{"artifact", artifact.name}});
+      }
+      all.push_back(artifact);
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
+                                                       std::span<const std::string> predecessors) {
+  const message::Header header = part.message.header;
+  const Key key(header.uid, header.stage);
+  auto join = joins_.find(key);
+  if (std::ranges::count(predecessors, header.from) == 0) {
+    if (join != joins_.end()) Erase(join);
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "NOT_A_BRANCH",
+                           "stage " + Quoted(header.stage) +
+                               " does not take the outputs of stage " + Quoted(header.from));
+  }
+  const std::size_t part_bytes = BytesOf(part);
+  if (join == joins_.end()) {
+    if (joins_.size() >= options_.max_joins || bytes_ + part_bytes > options_.max_bytes) {
+      return base::MakeError(absl::StatusCode::kResourceExhausted, "JOINS_FULL",
+                             "as many jobs wait here for a branch as may");
+    }
+    join = joins_.emplace(key, Join{.give_up = GiveUpTime(header)}).first;
+  }
+  join->second.predecessors.assign(predecessors.begin(), predecessors.end());
+  auto& parts = join->second.parts;
+  if (!parts.emplace(header.from, std::move(part)).second) {
+    ++duplicates_;
+    return std::nullopt;
+  }
+  bytes_ += part_bytes;
+  std::vector<Branch> branches;
+  for (const std::string& stage : predecessors) {
+    const auto found = parts.find(stage);
+    if (found == parts.end()) return std::nullopt;
+    branches.push_back({stage, found->second.message.artifacts});
+  }
+  absl::StatusOr<std::vector<message::Artifact>> artifacts = Unite(branches);
+  if (!artifacts.ok()) {
+    Erase(join);
+    return artifacts.status();
+  }
+  const WorkItem& last = parts.at(header.from);
+  WorkItem work{.message = {header, last.message.parameters, *std::move(artifacts)},
+                .arrival_time = last.arrival_time,
+                .parts = {}};
+  for (const std::string& stage : predecessors) {
+    work.parts.push_back(parts.at(stage).message);
+    std::uint32_t& attempt = work.message.header.attempt;
+    attempt = std::max(attempt, work.parts.back().header.attempt);
+  }
+  Erase(join);
+  return work;
+}
+
+std::vector<JoinTable::Lost> JoinTable::Expire(base::WallTime now) {
+  std::vector<Lost> lost;
+  for (auto join = joins_.begin(); join != joins_.end();) {
+    const auto& [predecessors, parts, give_up] = join->second;
+    if (now < give_up) {
+      ++join;
+      continue;
+    }
+    std::string there;
+    for (const auto& [stage, part] : parts) there += (there.empty() ? "" : ", ") + stage;
+    std::string missing;
+    for (const std::string& stage : predecessors) {
+      if (!parts.contains(stage)) missing += (missing.empty() ? "" : ", ") + stage;
+    }
+    lost.push_back(
+        {parts.begin()->second.message.header,
+         base::MakeError(absl::StatusCode::kDeadlineExceeded, "BRANCH_LOST",
+                         "the outputs of " + missing + " did not come (those of " + there + " did)",
+                         {{"missing", missing}})});
+    join = Erase(join);
+  }
+  return lost;
+}
+
+std::vector<WorkItem> JoinTable::Take(const std::function<bool(const message::Header&)>& wanted) {
+  std::vector<WorkItem> taken;
+  for (auto join = joins_.begin(); join != joins_.end();) {
+    auto& parts = join->second.parts;
+    if (!std::ranges::all_of(
+            parts, [&](const auto& part) { return wanted(part.second.message.header); })) {
+      ++join;
+      continue;
+    }
+    for (auto& [stage, part] : parts) {
+      bytes_ -= BytesOf(part);
+      taken.push_back(std::move(part));
+    }
+    join = joins_.erase(join);
+  }
+  return taken;
+}
+
+void JoinTable::Remove(const base::Uid& uid) {
+  auto join = joins_.lower_bound({uid, ""});
+  while (join != joins_.end() && join->first.first == uid) join = Erase(join);
+}
+
+JoinTable::Joins::iterator JoinTable::Erase(Joins::iterator join) {
+  for (const auto& [stage, part] : join->second.parts) bytes_ -= BytesOf(part);
+  return joins_.erase(join);
+}
+
+}  // namespace onepiece::runtime

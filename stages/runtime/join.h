@@ -1,0 +1,87 @@
+// Where the branches of a job come together before a stage that takes the outputs of several others
+// (StageSpec.after).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "stages/runtime/work_item.h"
+
+namespace onepiece::runtime {
+
+/// What one stage made for the next.
+struct Branch {
+  std::string stage;
+  std::span<const message::Artifact> artifacts;
+};
+
+/// All artifacts of all branches, in their order. Errors: INVALID_ARGUMENT (ARTIFACT_TWICE) when
+/// two have one of the same name; the message names both stages.
+absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> branches);
+
+/// The parts that have come of joins that are not complete. Pure: the time is passed in.
+///
+/// Ownership  Owns the parts.
+/// Threading  Externally synchronised (by RequestScheduler).
+class JoinTable {
+ public:
+  /// Bounds of what is held. A part that completes a join, or goes to one that is there, is always
+  /// taken: refusing it would lose the job for want of what would free memory.
+  struct Options {
+    std::size_t max_joins = 4096;
+    std::size_t max_bytes = std::size_t{2} << 30;
+  };
+  /// A join that was given up.
+  struct Lost {
+    message::Header header;  ///< Of one of its parts.
+    absl::Status why;  ///< DEADLINE_EXCEEDED (BRANCH_LOST), naming the stages that are missing.
+  };
+
+  explicit JoinTable(Options options) : options_(options) {}
+
+  /// Takes what `part.message.header.from` made for header.stage. Once every predecessor's part is
+  /// there, returns the work: the header of the part that came last, the largest attempt, the
+  /// artifacts of all, and the parts. A part of a stage whose part is there already is counted and
+  /// dropped. Errors, after which nothing of the join is held: INVALID_ARGUMENT (ARTIFACT_TWICE;
+  /// NOT_A_BRANCH: the part's stage is not among `predecessors`), RESOURCE_EXHAUSTED (JOINS_FULL).
+  absl::StatusOr<std::optional<WorkItem>> Add(WorkItem part,
+                                              std::span<const std::string> predecessors);
+  /// Gives up joins whose time is over: a moment before the job's deadline (a second, or a tenth of
+  /// its time when that is less), so that its record can still say which branch is missing.
+  std::vector<Lost> Expire(base::WallTime now);
+  /// Takes out the parts of those joins for which `wanted` says so of every part's header.
+  std::vector<WorkItem> Take(const std::function<bool(const message::Header&)>& wanted);
+  /// Drops the job's parts.
+  void Remove(const base::Uid& uid);
+
+  [[nodiscard]] std::size_t joins() const { return joins_.size(); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t duplicates() const { return duplicates_; }
+
+ private:
+  using Key = std::pair<base::Uid, std::string>;  // Job and stage.
+  struct Join {
+    std::vector<std::string> predecessors;
+    std::map<std::string, WorkItem> parts;  // By the stage that made them.
+    base::WallTime give_up{};
+  };
+  using Joins = std::map<Key, Join>;
+
+  Joins::iterator Erase(Joins::iterator join);
+
+  const Options options_;
+  Joins joins_;
+  std::size_t bytes_ = 0;
+  std::uint64_t duplicates_ = 0;
+};
+
+}  // namespace onepiece::runtime

@@ -1,0 +1,222 @@
+#include "stages/runtime/join.h"
+
+#include <QtTest>
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::runtime {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const base::WallTime kStart{std::chrono::hours(1)};
+const Names kBoth = {"text", "image"};
+
+WorkItem Part(const base::Uid& uid, const std::string& from, std::uint32_t attempt = 0,
+              const std::string& bytes = "12345") {
+  WorkItem item;
+  message::Header& header = item.message.header;
+  header.uid = uid;
+  header.stage = "paint";
+  header.from = from;
+  header.attempt = attempt;
+  header.ingress_time = kStart;
+  header.deadline = kStart + std::chrono::seconds(60);
+  item.message.artifacts = {message::BytesArtifact(from + "_embeddings", "", bytes)};
+  return item;
+}
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+bool All(const message::Header&) { return true; }
+
+}  // namespace
+
+class JoinTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Add_CompletesWithTheLastPart() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    const auto other = base::Uid::GenerateRandom();
+    QVERIFY(!table.Add(Part(uid, "image", 3), kBoth)->has_value());
+    QVERIFY(!table.Add(Part(other, "text"), kBoth)->has_value());
+    QCOMPARE(table.joins(), std::size_t{2});
+    QCOMPARE(table.bytes(), std::size_t{10});
+    WorkItem last = Part(uid, "text");
+    last.arrival_time = kStart + std::chrono::seconds(7);
+    const auto work = table.Add(last, kBoth);
+    QVERIFY(work.ok() && work->has_value());
+    const WorkItem& item = **work;
+    // In the order in which the stage names them, whoever came first.
+    QCOMPARE(item.message.artifacts.size(), std::size_t{2});
+    QCOMPARE(item.message.artifacts[0].name, std::string("text_embeddings"));
+    QCOMPARE(item.message.artifacts[1].name, std::string("image_embeddings"));
+    QCOMPARE(item.message.header.attempt, 3U);
+    QVERIFY(item.arrival_time == last.arrival_time);
+    QCOMPARE(item.parts.size(), std::size_t{2});
+    QCOMPARE(item.parts[0].header.attempt, 0U);
+    QCOMPARE(item.parts[1].header.from, std::string("image"));
+    QCOMPARE(table.joins(), std::size_t{1});
+    QCOMPARE(table.bytes(), std::size_t{5});
+  }
+
+  void Add_CountsAPartThatComesAgain() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    QVERIFY(!table.Add(Part(uid, "text"), kBoth)->has_value());
+    QVERIFY(!table.Add(Part(uid, "text", 1), kBoth)->has_value());
+    QCOMPARE(table.duplicates(), std::uint64_t{1});
+    QCOMPARE(table.bytes(), std::size_t{5});
+    QVERIFY(table.Add(Part(uid, "image"), kBoth)->has_value());
+  }
+
+  void Add_RefusesOneArtifactFromTwoStages() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    WorkItem text = Part(uid, "text");
+    text.message.artifacts[0].name = "image_embeddings";
+    QVERIFY(!table.Add(text, kBoth)->has_value());
+    const auto clash = table.Add(Part(uid, "image"), kBoth);
+    QCOMPARE(clash.status().code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(Reason(clash.status()), std::string("ARTIFACT_TWICE"));
+    for (const char* name : {"'image_embeddings'", "'text'", "'image'"})
+      QVERIFY2(base::Message(clash.status()).find(name) != std::string::npos, name);
+    QCOMPARE(table.joins(), std::size_t{0});
+    QCOMPARE(table.bytes(), std::size_t{0});
+  }
+
+  void Add_RefusesAStageThatIsNoPredecessor() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    QVERIFY(!table.Add(Part(uid, "text"), kBoth)->has_value());
+    QCOMPARE(Reason(table.Add(Part(uid, "sound"), kBoth).status()), std::string("NOT_A_BRANCH"));
+    QCOMPARE(table.bytes(), std::size_t{0});
+  }
+
+  void Add_BoundsWhatWaitsButNeverRefusesWhatCompletes() {
+    JoinTable table({.max_joins = 2, .max_bytes = 12});
+    const auto first = base::Uid::GenerateRandom();
+    const auto second = base::Uid::GenerateRandom();
+    QVERIFY(table.Add(Part(first, "text"), kBoth).ok());
+    QCOMPARE(Reason(table.Add(Part(second, "text", 0, "12345678"), kBoth).status()),
+             std::string("JOINS_FULL"));
+    QVERIFY(table.Add(Part(second, "text"), kBoth).ok());
+    QCOMPARE(table.Add(Part(base::Uid::GenerateRandom(), "text", 0, ""), kBoth).status().code(),
+             absl::StatusCode::kResourceExhausted);
+    QVERIFY(table.Add(Part(second, "image", 0, std::string(1000, 'x')), kBoth)->has_value());
+    QVERIFY(table.Add(Part(first, "image"), kBoth)->has_value());
+    QCOMPARE(table.bytes(), std::size_t{0});
+  }
+
+  void Expire_NamesWhatIsMissingAMomentBeforeTheDeadline() {
+    JoinTable table({});
+    const Names three = {"text", "image", "sound"};
+    const auto uid = base::Uid::GenerateRandom();
+    QVERIFY(table.Add(Part(uid, "image"), three).ok());
+    QVERIFY(table.Expire(kStart + std::chrono::milliseconds(58'999)).empty());
+    const auto lost = table.Expire(kStart + std::chrono::seconds(59));
+    QCOMPARE(lost.size(), std::size_t{1});
+    QVERIFY(lost[0].header.uid == uid);
+    QCOMPARE(lost[0].header.stage, std::string("paint"));
+    QCOMPARE(Reason(lost[0].why), std::string("BRANCH_LOST"));
+    QCOMPARE(base::GetReason(lost[0].why).metadata.at("missing"), std::string("text, sound"));
+    QCOMPARE(table.joins(), std::size_t{0});
+    QCOMPARE(table.bytes(), std::size_t{0});
+  }
+
+  void Expire_LeavesShortJobsNineTenthsOfTheirTime() {
+    JoinTable table({});
+    WorkItem part = Part(base::Uid::GenerateRandom(), "image");
+    part.message.header.deadline = kStart + std::chrono::seconds(2);
+    QVERIFY(table.Add(part, kBoth).ok());
+    QVERIFY(table.Expire(kStart + std::chrono::milliseconds(1799)).empty());
+    QCOMPARE(table.Expire(kStart + std::chrono::milliseconds(1800)).size(), std::size_t{1});
+  }
+
+  void Take_GivesAllPartsOrNone() {
+    JoinTable table({});
+    const Names three = {"text", "image", "sound"};
+    const auto stays = base::Uid::GenerateRandom();
+    const auto goes = base::Uid::GenerateRandom();
+    for (const auto& uid : {stays, goes}) {
+      QVERIFY(table.Add(Part(uid, "text"), three).ok());
+      QVERIFY(table.Add(Part(uid, "image", uid == stays ? 9 : 0), three).ok());
+    }
+    const auto taken = table.Take([](const message::Header& header) { return header.attempt < 9; });
+    QCOMPARE(taken.size(), std::size_t{2});
+    QVERIFY(taken[0].message.header.uid == goes && taken[1].message.header.uid == goes);
+    QCOMPARE(table.joins(), std::size_t{1});
+    QCOMPARE(table.bytes(), std::size_t{10});
+  }
+
+  void Remove_DropsTheJobAlone() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    const auto other = base::Uid::GenerateRandom();
+    QVERIFY(table.Add(Part(uid, "text"), kBoth).ok());
+    QVERIFY(table.Add(Part(other, "text"), kBoth).ok());
+    table.Remove(uid);
+    QCOMPARE(table.bytes(), std::size_t{5});
+    QVERIFY(table.Add(Part(other, "image"), kBoth)->has_value());
+  }
+
+  // Parts in any order, again and again, taken out and put into another table: every job comes out
+  // exactly once with every artifact, and nothing is left.
+  void RandomRuns_JoinEveryJobOnce() {
+    const char* given = std::getenv("ONEPIECE_SEED");
+    const std::uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
+    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
+    std::mt19937_64 random(seed);
+    const auto below = [&](std::size_t bound) {
+      return static_cast<std::size_t>(random() % bound);
+    };
+    for (int run = 0; run < 200; ++run) {
+      Names predecessors;
+      for (std::size_t i = 2 + below(4); i > 0; --i)
+        predecessors.push_back("s" + std::to_string(i));
+      std::vector<WorkItem> parts;
+      const std::size_t jobs = 1 + below(20);
+      for (std::size_t i = 0; i < jobs; ++i) {
+        const auto uid = base::Uid::GenerateRandom();
+        for (const std::string& from : predecessors)
+          parts.push_back(Part(uid, from, static_cast<std::uint32_t>(below(3))));
+      }
+      std::ranges::shuffle(parts, random);
+      std::vector<JoinTable> tables(2, JoinTable({}));
+      std::size_t at = 0;
+      std::set<base::Uid> done;
+      const auto add = [&](WorkItem part) {
+        const auto work = tables[at].Add(std::move(part), predecessors);
+        QVERIFY(work.ok());
+        if (!work->has_value()) return;
+        QVERIFY(done.insert((*work)->message.header.uid).second);
+        QCOMPARE((*work)->message.artifacts.size(), predecessors.size());
+        QCOMPARE((*work)->parts.size(), predecessors.size());
+      };
+      for (const WorkItem& part : parts) {
+        // The scheduler drops second copies of what was joined already; this is one that was not.
+        if (below(4) == 0 && !done.contains(part.message.header.uid)) add(part);
+        if (!done.contains(part.message.header.uid)) add(part);
+        if (below(8) != 0) continue;
+        std::vector<WorkItem> moved = tables[at].Take(All);
+        QCOMPARE(tables[at].bytes(), std::size_t{0});
+        at = 1 - at;
+        for (WorkItem& item : moved) add(std::move(item));
+      }
+      QCOMPARE(done.size(), jobs);
+      QCOMPARE(tables[at].joins(), std::size_t{0});
+      QCOMPARE(tables[at].bytes(), std::size_t{0});
+    }
+  }
+};
+
+}  // namespace onepiece::runtime
+
+QTEST_GUILESS_MAIN(onepiece::runtime::JoinTest)
+#include "join_test.moc"
