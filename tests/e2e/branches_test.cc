@@ -1,0 +1,164 @@
+// A workflow with branches on a real cluster: they run at the same time on instances of their own
+// and meet at one, whatever dies or changes meanwhile.
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "tests/e2e/cluster_under_test.h"
+
+namespace onepiece::e2e {
+namespace {
+
+// "left" and "read" are entrances; "read" hands on to "right" and, by a short cut, to "meet".
+constexpr char kWorkflow[] =
+    "app_id: diamond\n"
+    "stages:\n"
+    "  - {stage: left, plugin: branch}\n"
+    "  - {stage: read, plugin: branch}\n"
+    "  - {stage: right, plugin: branch, after: [read]}\n"
+    "  - {stage: meet, plugin: branch, after: [left, read, right]}\n"
+    "parameters:\n";
+
+QStringList Job(std::vector<std::pair<QString, double>> seconds) {
+  QStringList arguments = {"--app", "diamond", "--deadline", "60"};
+  for (const auto& [stage, value] : seconds)
+    arguments << "--param" << QString("seconds_%1=%2").arg(stage).arg(value);
+  return arguments;
+}
+
+}  // namespace
+
+class BranchesTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/branch");
+    std::string workflow = kWorkflow;
+    for (const char* stage : {"left", "read", "right", "meet"}) {
+      workflow += std::string("  - {name: seconds_") + stage +
+                  ", type: NUMBER, default_value: \"0\", minimum: 0, maximum: 600}\n";
+    }
+    std::ofstream(cluster_.Path("diamond.yaml")) << workflow;
+    std::ofstream(cluster_.Path("cluster.yaml")) << "workflow_files: [diamond.yaml]\n"
+                                                    "instances:\n"
+                                                    "  - {stage: left}\n"
+                                                    "  - {stage: read}\n"
+                                                    "  - {stage: right}\n"
+                                                    "  - {stage: meet, count: 2}\n";
+    const Outcome up =
+        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void Branches_RunAtTheSameTimeAndMeet() {
+    const Outcome done =
+        cluster_.Run(QStringList{"submit", "--wait", "--json", "-o",
+                                 QString::fromStdString(cluster_.Path("o"))} +
+                     // The last stage takes its time: the others' timings are recorded meanwhile.
+                     Job({{"left", 3}, {"right", 3}, {"meet", 0.5}}));
+    QVERIFY2(done.exit_code == 0, (done.out + done.err).c_str());
+    QCOMPARE(local::ReadFile(cluster_.Path("o")), std::string("meet(left() read() right(read()))"));
+    const json timings = done.Document()["timings"];
+    QCOMPARE(timings.size(), std::size_t{4});
+    std::vector<std::string> order;
+    for (const auto& timing : timings) order.push_back(timing.value("stage", ""));
+    QCOMPARE(order, (std::vector<std::string>{"left", "read", "right", "meet"}));
+    // Both were computing for 3 s; spans say when.
+    const std::string trace = cluster_.Path("trace.json");
+    const Outcome got =
+        cluster_.Run({"get", QString::fromStdString(done.Document().value("uid", "")), "--trace",
+                      QString::fromStdString(trace)});
+    QVERIFY2(got.exit_code == 0, got.err.c_str());
+    double left_start = 0, left_end = 0, right_start = 0, right_end = 0;
+    const json document = json::parse(local::ReadFile(trace));
+    for (const auto& event : document["traceEvents"]) {
+      if (event.value("name", "") != "compute") continue;
+      const double start = event.value("ts", 0.0) / 1e6;
+      const double end = start + event.value("dur", 0.0) / 1e6;
+      const std::string stage = event["args"].value("stage", "");
+      if (stage == "left") left_start = start, left_end = end;
+      if (stage == "right") right_start = start, right_end = end;
+    }
+    QVERIFY(left_end - left_start >= 2.9 && right_end - right_start >= 2.9);
+    QVERIFY(right_start < left_end && left_start < right_end);
+  }
+
+  void ManyJobs_AllMeet() {
+    std::vector<std::string> uids;
+    for (int i = 0; i < 20; ++i) {
+      uids.push_back(cluster_.Submit(Job({{"left", 0.05 * (i % 3)}, {"right", 0.05 * (i % 2)}})));
+      QVERIFY(!uids.back().empty());
+    }
+    std::set<std::string> meeting_points;
+    for (const std::string& uid : uids) {
+      const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"});
+      QCOMPARE(watched.Document().value("state", ""), std::string("SUCCEEDED"));
+      const json job = cluster_.Get(uid);
+      for (const auto& timing : job["timings"]) {
+        if (timing.value("stage", "") == "meet") meeting_points.insert(timing.value("node", ""));
+      }
+    }
+    QCOMPARE(meeting_points.size(), std::size_t{2});
+  }
+
+  void KilledBranch_FailsItsJobInSecondsAndNoOther() {
+    const std::string other = cluster_.Submit(Job({{"meet", 12}}));
+    QVERIFY(Eventually(std::chrono::seconds(30), [&] {
+      const json job = cluster_.Get(other);
+      return job.value("stage", "") == "meet" && job.value("step", 0) > 0;
+    }));
+    const std::string uid = cluster_.Submit(Job({{"left", 50}}));
+    QVERIFY(!uid.empty());
+    // Its other branch has come as far as it can: half of the join is held.
+    QVERIFY(Eventually(std::chrono::seconds(30),
+                       [&] { return cluster_.Get(uid).value("stage", "") == "meet"; }));
+    QElapsedTimer since;
+    since.start();
+    QCOMPARE(kill(cluster_.PidOf("instance-left-1"), SIGKILL), 0);
+    const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"});
+    qInfo("ended after %lld ms: %s", since.elapsed(), watched.Document()["error"].dump().c_str());
+    QCOMPARE(watched.Document().value("state", ""), std::string("FAILED"));
+    QCOMPARE(watched.Document()["error"].value("reason", ""), std::string("LOST"));
+    const std::string message = watched.Document()["error"].value("message", "");
+    QVERIFY2(message.find("instance-left-1") != std::string::npos, message.c_str());
+    QVERIFY(since.elapsed() < 20'000);  // Its deadline is 60 s away.
+    QCOMPARE(cluster_.Run({"watch", QString::fromStdString(other), "--json"})
+                 .Document()
+                 .value("state", ""),
+             std::string("SUCCEEDED"));
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
+    QCOMPARE(cluster_.Run(QStringList{"submit", "--wait", "--json"} + Job({})).exit_code, 0);
+  }
+
+  void StoppedMeetingPoint_HandsItsHalvesOn() {
+    std::vector<std::string> uids;
+    for (int i = 0; i < 6; ++i) uids.push_back(cluster_.Submit(Job({{"left", 2}})));
+    // Every job's other half waits at one of the two.
+    QVERIFY(Eventually(std::chrono::seconds(30), [&] {
+      return std::ranges::all_of(uids, [&](const std::string& uid) {
+        const std::string stage = cluster_.Get(uid).value("stage", "");
+        return stage == "meet";
+      });
+    }));
+    QCOMPARE(kill(cluster_.PidOf("instance-meet-1"), SIGTERM), 0);
+    for (const std::string& uid : uids) {
+      const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"});
+      QVERIFY2(watched.Document().value("state", "") == "SUCCEEDED", watched.out.c_str());
+    }
+  }
+
+ private:
+  ClusterUnderTest cluster_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::BranchesTest)
+#include "branches_test.moc"
