@@ -43,6 +43,11 @@ void JobArguments::AddTo(CLI::App& verb) {
   verb.add_option("--format", format, "mp4 or png");
   verb.add_option("--param", more, "Any other parameter, NAME=VALUE; may be repeated")
       ->allow_extra_args(false);
+  verb.add_option("--image", image,
+                  "Image to begin with: png, jpeg, webp, gif or bmp (the input \"image\")");
+  verb.add_option("--input", inputs,
+                  "Any file that the application takes, NAME=FILE; may be repeated")
+      ->allow_extra_args(false);
   verb.add_option("--deadline", deadline_s,
                   "Give up after this many seconds (default: the application's)")
       ->check(CLI::NonNegativeNumber);
@@ -85,6 +90,12 @@ absl::StatusOr<google::protobuf::Struct> JobArguments::Parameters() const {
     }
   }
   return parameters;
+}
+
+absl::StatusOr<JobInputs> JobArguments::Inputs() const {
+  std::vector<std::string> pairs = inputs;
+  if (image.has_value()) pairs.insert(pairs.begin(), "image=" + *image);
+  return ReadInputs(pairs);
 }
 
 }  // namespace onepiece::cli

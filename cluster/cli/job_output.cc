@@ -62,6 +62,13 @@ Json JobDocument(const v1::Job& job, const std::vector<std::string>& files) {
                                      {"bytes", artifact.size_bytes()},
                                      {"sha256", artifact.sha256()}});
   }
+  document["inputs"] = Json::array();
+  for (const auto& input : job.inputs()) {
+    document["inputs"].push_back({{"name", input.name()},
+                                  {"media_type", input.media_type()},
+                                  {"bytes", input.size_bytes()},
+                                  {"sha256", input.sha256()}});
+  }
   document["fetched"] = job.result().fetched();
   document["create_time"] = TimeOrNull(job.has_create_time(), job.create_time());
   document["end_time"] = TimeOrNull(job.has_end_time(), job.end_time());

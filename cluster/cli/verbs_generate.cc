@@ -11,6 +11,7 @@
 #include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"
 #include "cluster/workflow/graph.h"
+#include "cluster/workflow/input_check.h"
 #include "cluster/workflow/parameter_check.h"
 #include "cluster/workflow/workflow_check.h"
 #include "stages/runtime/fused_pipeline.h"
@@ -90,12 +91,23 @@ absl::StatusOr<std::vector<std::string>> Save(const std::vector<message::Artifac
   return files;
 }
 
+std::vector<message::Artifact> TakeArtifacts(JobInputs inputs) {
+  std::vector<message::Artifact> artifacts;
+  for (v1::JobInput& input : inputs) {
+    artifacts.push_back(
+        message::BytesArtifact(input.name(), input.media_type(), std::move(*input.mutable_data())));
+  }
+  return artifacts;
+}
+
 absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
                                                        const GenerateArguments& arguments) {
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Workflow workflow, LoadWorkflow(arguments));
   ONEPIECE_ASSIGN_OR_RETURN(const google::protobuf::Struct given, arguments.job.Parameters());
   ONEPIECE_ASSIGN_OR_RETURN(const message::Parameters parameters,
                             workflow::CheckParameters(workflow, given));
+  ONEPIECE_ASSIGN_OR_RETURN(JobInputs inputs, arguments.job.Inputs());
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(workflow, inputs));
   std::string model_root = arguments.model_root;
   if (model_root.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(model_root, local::ResourcePath("models"));
@@ -108,7 +120,7 @@ absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
       std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(limit_s));
   ProgressBar bar(context);
   return pipeline.Run(
-      parameters, base::SystemClock().WallNow() + limit,
+      parameters, TakeArtifacts(std::move(inputs)), base::SystemClock().WallNow() + limit,
       [&](const std::string& stage, int stage_index, int step, int steps) {
         const double done = stage_index + (steps > 0 ? static_cast<double>(step) / steps : 0);
         bar.Show(done / workflow.stages_size(), absl::StrFormat("%s %d/%d", stage, step, steps));

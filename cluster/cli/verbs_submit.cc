@@ -19,6 +19,7 @@ absl::StatusOr<v1::SubmitJobRequest> MakeRequest(const SubmitArguments& argument
   v1::SubmitJobRequest request;
   request.set_app_id(arguments.job.app);
   ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_parameters(), arguments.job.Parameters());
+  ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_inputs(), arguments.job.Inputs());
   request.set_request_id(arguments.request_id);
   request.set_priority(arguments.priority);
   if (arguments.job.deadline_s > 0) {
@@ -91,11 +92,11 @@ int RunSubmit(const Context& context, const SubmitArguments& arguments) {
     return context.Fail(absl::InvalidArgumentError(
         "-o needs --wait; or fetch later with `onepiece get UID -o FILE`"));
   }
-  const auto request = MakeRequest(arguments);
+  auto request = MakeRequest(arguments);
   if (!request.ok()) return context.Fail(request.status());
   const auto client = context.MakeClient();
   if (!client.ok()) return context.Fail(client.status());
-  const auto job = (*client)->Submit(*request);
+  const auto job = (*client)->Submit(*std::move(request));
   if (!job.ok()) return context.Fail(job.status());
   if (arguments.wait) return WaitFor(context, **client, *job, arguments, interrupt);
   context.Print(Submitted(*job), job->uid());

@@ -52,10 +52,21 @@ int RunList(const Context& context) {
                               parameter.required() ? "required" : parameter.default_value(),
                               parameter.description());
     }
+    Json inputs = Json::array();
+    for (const auto& input : workflow.inputs()) {
+      inputs.push_back({{"name", input.name()},
+                        {"required", input.required()},
+                        {"media_types", std::vector<std::string>(input.media_types().begin(),
+                                                                 input.media_types().end())},
+                        {"description", input.description()}});
+      text += absl::StrFormat("  %-18s %-8s %-10s %s\n", input.name(), "FILE",
+                              input.required() ? "required" : "", input.description());
+    }
     document["workflows"].push_back({{"app", workflow.app_id()},
                                      {"display_name", workflow.display_name()},
                                      {"stages", StageNames(workflow)},
-                                     {"parameters", parameters}});
+                                     {"parameters", parameters},
+                                     {"inputs", inputs}});
   }
   context.Print(document, text);
   return kOk;
@@ -72,7 +83,7 @@ void AddWorkflowVerbs(CLI::App& app, Context& context) {
   check->add_option("file", *file, "Workflow file")->required();
   check->callback(
       [&context, file] { context.action = [&context, file] { return RunCheck(context, *file); }; });
-  workflow->add_subcommand("list", "List the cluster's applications and their parameters")
+  workflow->add_subcommand("list", "List the cluster's applications, their parameters and inputs")
       ->callback([&context] { context.action = [&context] { return RunList(context); }; });
 }
 

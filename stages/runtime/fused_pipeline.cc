@@ -37,9 +37,9 @@ absl::StatusOr<std::vector<message::Artifact>> FusedPipeline::TakeInputs(std::si
   return inputs;
 }
 
-absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(const message::Parameters& parameters,
-                                                         base::WallTime deadline,
-                                                         const Progress& progress) {
+absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(
+    const message::Parameters& parameters, const std::vector<message::Artifact>& inputs,
+    base::WallTime deadline, const Progress& progress) {
   base::Clock& clock = base::SystemClock();
   message::Message message;
   message.header.uid = base::Uid::GenerateRandom();
@@ -49,7 +49,11 @@ absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(const message::Paramete
   Outputs outputs;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const std::string& name = stages_[i].name;
-    ONEPIECE_ASSIGN_OR_RETURN(message.artifacts, TakeInputs(i, outputs));
+    if (stages_[i].predecessors.empty()) {
+      message.artifacts = inputs;
+    } else {
+      ONEPIECE_ASSIGN_OR_RETURN(message.artifacts, TakeInputs(i, outputs));
+    }
     const RunOptions options = {
         .clock = &clock, .cancelled = {}, .progress = [&](int step, int steps) {
           if (progress) progress(name, static_cast<int>(i), step, steps);

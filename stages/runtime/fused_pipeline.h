@@ -40,9 +40,10 @@ class FusedPipeline {
   static absl::StatusOr<FusedPipeline> Load(const std::vector<StagePlan>& stages,
                                             const TaskManager::StageSource& source);
 
-  /// Runs one job through all stages. Blocks for the whole computation. Errors: those of the stages
-  /// and of Unite.
-  absl::StatusOr<Result> Run(const message::Parameters& parameters, base::WallTime deadline,
+  /// Runs one job through all stages; entrances get `inputs`, the files that it brings. Blocks for
+  /// the whole computation. Errors: those of the stages and of Unite.
+  absl::StatusOr<Result> Run(const message::Parameters& parameters,
+                             const std::vector<message::Artifact>& inputs, base::WallTime deadline,
                              const Progress& progress);
 
  private:

@@ -57,6 +57,16 @@ class CliTest : public QObject {
     QTest::newRow("negative deadline") << QStringList{"submit", "--deadline", "-1"};
     QTest::newRow("output without wait") << QStringList{"submit", "--prompt", "x", "-o", "out.mp4"};
     QTest::newRow("parameter without value") << QStringList{"submit", "--param", "x"};
+    QTest::newRow("image is missing") << QStringList{"submit", "--image", "/nowhere/photo.png"};
+    QTest::newRow("image is a folder") << QStringList{"submit", "--image", "/"};
+    QTest::newRow("image is empty") << QStringList{"submit", "--image", "/dev/null"};
+    QTest::newRow("image has no end") << QStringList{"submit", "--image", "/dev/zero"};
+    QTest::newRow("input without name") << QStringList{"submit", "--input", "=photo.png"};
+    QTest::newRow("input without file") << QStringList{"submit", "--input", "image="};
+    QTest::newRow("generate, image is missing")
+        << QStringList{"generate", "--prompt", "x", "--image", "/nowhere/photo.png"};
+    QTest::newRow("generate, an input that the application does not take") << QStringList{
+        "generate", "--prompt", "x", "--input", "mask=" ONEPIECE_SOURCE_DIR "/LICENSE"};
   }
   void BadUsage_Is2_AndStdoutStaysEmpty() {
     QFETCH(QStringList, arguments);

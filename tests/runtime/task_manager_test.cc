@@ -335,9 +335,14 @@ class TaskManagerTest : public QObject {
     };
     auto stages = FusedPipeline::Load({{Echo(), {}}}, f.Source());
     QVERIFY(stages.ok());
-    const auto missing = stages->Run({}, f.clock.WallNow() + std::chrono::hours(24 * 36500), {});
+    const auto missing =
+        stages->Run({}, {}, f.clock.WallNow() + std::chrono::hours(24 * 36500), {});
     QCOMPARE(base::GetReason(missing.status()).reason, std::string("MISSING_ARTIFACT"));
     QCOMPARE(calls, 0);
+    const auto done = stages->Run({}, {message::BytesArtifact("in", "image/png", "pixels")},
+                                  f.clock.WallNow() + std::chrono::hours(24 * 36500), {});
+    QVERIFY2(done.ok(), done.status().ToString().c_str());
+    QCOMPARE(calls, 1);
   }
 
   void FusedPipeline_GivesEachStageWhatItsPredecessorsMade() {
@@ -357,7 +362,7 @@ class TaskManagerTest : public QObject {
     auto pipeline = FusedPipeline::Load(diamond, source);
     QVERIFY(pipeline.ok());
     const auto far = base::SystemClock().WallNow() + std::chrono::hours(1);
-    const auto result = pipeline->Run({}, far, {});
+    const auto result = pipeline->Run({}, {}, far, {});
     QVERIFY2(result.ok(), base::Message(result.status()).c_str());
     QCOMPARE(seen,
              (std::vector<std::string>{"read:", "text: read", "image: read", "paint: text image"}));
@@ -368,7 +373,7 @@ class TaskManagerTest : public QObject {
     // A short cut brings the same artifact again: no stage may guess which one was meant.
     auto clash = FusedPipeline::Load(
         {plan("read", {}), plan("same", {"read"}), plan("paint", {"read", "same"})}, source);
-    QCOMPARE(base::GetReason(clash->Run({}, far, {}).status()).reason,
+    QCOMPARE(base::GetReason(clash->Run({}, {}, far, {}).status()).reason,
              std::string("ARTIFACT_TWICE"));
   }
 };
