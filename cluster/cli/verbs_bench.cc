@@ -1,5 +1,5 @@
-// bench hop, and the hidden process at its other end; bench ring and fabric, which a program of
-// their own measures.
+// bench hop, and the hidden process at its other end; bench ring, fabric and wan, which programs of
+// their own measure.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,17 +22,25 @@ int RunHop(const Context& context, const HopBenchOptions& options) {
   return kOk;
 }
 
-// Becomes onepiece-bench: it is built with the tests, because it links what it compares with.
-int RunBenchProgram(const Context& context, const CLI::App& verb) {
-  const auto path = local::ProgramPath("onepiece-bench");
+/// A program that measures one verb: built with the tests, because it links what it compares with.
+struct BenchProgram {
+  const char* name;
+  const char* needs;  ///< Ends the sentence "It is built with the tests".
+};
+constexpr BenchProgram kTransport = {
+    "onepiece-bench", " where the packages cppzmq-dev, libucx-dev and libboost-dev are"};
+constexpr BenchProgram kModels = {"onepiece-bench-wan", ""};
+
+/// Becomes that program.
+int RunBenchProgram(const Context& context, const BenchProgram& program, const CLI::App& verb) {
+  const auto path = local::ProgramPath(program.name);
   if (!path.ok()) {
-    return context.Fail(base::MakeError(
-        absl::StatusCode::kFailedPrecondition, "NOT_INSTALLED",
-        base::Message(path.status()) +
-            ". It is built with the tests (-DONEPIECE_TESTS=ON) where the packages cppzmq-dev, "
-            "libucx-dev and libboost-dev are"));
+    return context.Fail(base::MakeError(absl::StatusCode::kFailedPrecondition, "NOT_INSTALLED",
+                                        base::Message(path.status()) +
+                                            ". It is built with the tests (-DONEPIECE_TESTS=ON)" +
+                                            program.needs));
   }
-  std::vector<std::string> arguments = {"onepiece-bench", verb.get_name()};
+  std::vector<std::string> arguments = {program.name, verb.get_name()};
   for (const std::string& argument : verb.remaining()) {
     if (argument != "--json") arguments.push_back(argument);
   }
@@ -57,18 +65,23 @@ void AddBenchVerbs(CLI::App& app, Context& context) {
     context.action = [&context, options] { return RunHop(context, *options); };
   });
 
-  const auto in_bench_program = [&](const char* name, const char* description) {
+  const auto in_program = [&](const BenchProgram& program, const char* name,
+                              const char* description) {
     // What follows the verb, --help too, is for the program.
     CLI::App* verb = bench->add_subcommand(name, description)->allow_extras()->fallthrough(false);
     verb->set_help_flag();
-    verb->callback([&context, verb] {
+    verb->callback([&context, &program, verb] {
       const std::vector<std::string> rest = verb->remaining();
       context.json = context.json || std::ranges::find(rest, "--json") != rest.end();
-      context.action = [&context, verb] { return RunBenchProgram(context, *verb); };
+      context.action = [&context, &program, verb] {
+        return RunBenchProgram(context, program, *verb);
+      };
     });
   };
-  in_bench_program("ring", "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits");
-  in_bench_program("fabric", "Single operations of a fabric, beside the machine's own");
+  in_program(kTransport, "ring",
+             "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits");
+  in_program(kTransport, "fabric", "Single operations of a fabric, beside the machine's own");
+  in_program(kModels, "wan", "The Wan components beside a straight port and Python torch");
 
   const auto uri = std::make_shared<std::string>();
   const auto ring_bytes = std::make_shared<std::uint64_t>();

@@ -308,4 +308,12 @@ std::span<const std::byte> SafetensorsFile::Data(const TensorEntry& entry) const
   return mapping_.subspan(index_.data_offset + entry.offset, entry.bytes);
 }
 
+void SafetensorsFile::Forget(const TensorEntry& entry) const {
+  // Whole pages, those at the ends too: what else lies on them is read again when it is needed.
+  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = (index_.data_offset + entry.offset) / page * page;
+  const std::uint64_t end = index_.data_offset + entry.offset + entry.bytes;
+  ::madvise(const_cast<std::byte*>(mapping_.data()) + begin, end - begin, MADV_DONTNEED);
+}
+
 }  // namespace onepiece::tensor

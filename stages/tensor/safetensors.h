@@ -86,6 +86,8 @@ class SafetensorsFile {
   [[nodiscard]] const SafetensorsIndex& index() const { return index_; }
   /// REQUIRES: `entry` is one of index().tensors.
   [[nodiscard]] std::span<const std::byte> Data(const TensorEntry& entry) const;
+  /// Gives back the memory that reading the entry took; reading it again reads the file again.
+  void Forget(const TensorEntry& entry) const;
 
  private:
   SafetensorsFile(std::string path, std::span<const std::byte> mapping);

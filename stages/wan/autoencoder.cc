@@ -6,9 +6,25 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/wan/autoencoder_layers.h"
+#include "stages/wan/autoencoder_tiles.h"
 #include "stages/wan/config_reader.h"
 
 namespace onepiece::wan {
+
+namespace {
+
+/// Chunks that are done, of all.
+struct Counter {
+  const ChunkProgress& progress;
+  std::int64_t total = 0, done = 0;
+
+  absl::Status Next() {
+    ++done;
+    return progress ? progress(static_cast<int>(done), static_cast<int>(total)) : absl::OkStatus();
+  }
+};
+
+}  // namespace
 
 struct WanVae::Impl {
   VaeConfig config;
@@ -26,12 +42,56 @@ struct WanVae::Impl {
     decoder.Bind(weights, config);
     weight_bytes = weights.bytes();
   }
+
+  /// Before clamping.
+  absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, Counter& counter) const {
+    const at::Tensor x = post_quant.Apply(z);
+    const std::int64_t total = x.size(2), pixels = config.spatial_scale();
+    at::Tensor video = at::empty({x.size(0), 3, 1 + (total - 1) * config.temporal_scale(),
+                                  pixels * x.size(3), pixels * x.size(4)},
+                                 x.options());
+    vae::FeatureCache cache;
+    std::int64_t frames = 0;
+    for (std::int64_t i = 0; i < total; ++i) {
+      cache.Rewind();
+      const at::Tensor chunk = decoder.Apply(x.narrow(2, i, 1), cache);
+      video.narrow(2, frames, chunk.size(2)).copy_(chunk);
+      frames += chunk.size(2);
+      ONEPIECE_RETURN_IF_ERROR(counter.Next());
+    }
+    return video;
+  }
+
+  /// Means and logarithms of variances, one behind the other in the channels.
+  absl::StatusOr<at::Tensor> Encode(const at::Tensor& video, Counter& counter) const {
+    const std::int64_t group = config.temporal_scale(), total = 1 + (video.size(2) - 1) / group;
+    vae::FeatureCache cache;
+    std::vector<at::Tensor> chunks;
+    for (std::int64_t i = 0; i < total; ++i) {
+      // The first frame stands alone, so that an image is a video of one frame.
+      cache.Rewind();
+      chunks.push_back(encoder.Apply(
+          i == 0 ? video.narrow(2, 0, 1) : video.narrow(2, 1 + group * (i - 1), group), cache));
+      ONEPIECE_RETURN_IF_ERROR(counter.Next());
+    }
+    return quant.Apply(at::cat(chunks, 2));
+  }
 };
 
 namespace {
 
 absl::Status BadShape(const std::string& message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE", message);
+}
+
+absl::Status CheckTiling(const std::optional<WanVae::Tiling>& tiling, std::int64_t pixels) {
+  if (!tiling) return absl::OkStatus();
+  const bool good = tiling->stride > 0 && tiling->stride <= tiling->side &&
+                    tiling->side % pixels == 0 && tiling->stride % pixels == 0;
+  if (good) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_TILING",
+                         "tiles need sides and strides that are multiples of " +
+                             std::to_string(pixels) + ", the stride not above the side");
 }
 
 void CheckVariant(ConfigReader& reader) {
@@ -109,6 +169,7 @@ absl::StatusOr<WanVae> WanVae::Load(const std::string& dir, at::Device device) {
   WeightBinder weights(files, device);
   impl->Bind(weights);
   if (!weights.status().ok()) return weights.status();
+  files.Forget();  // Convolutions hold the weights in a layout of their own.
   const auto column = [&](const std::vector<double>& values) {
     return at::tensor(values, at::TensorOptions(at::kDouble))
         .to(device, at::kFloat)
@@ -131,28 +192,36 @@ at::Tensor WanVae::Denormalise(const at::Tensor& latents) const {
   return latents.to(impl_->device, at::kFloat) * impl_->std + impl_->mean;
 }
 
-absl::StatusOr<at::Tensor> WanVae::Decode(const at::Tensor& z,
-                                          const ChunkProgress& progress) const {
+absl::StatusOr<at::Tensor> WanVae::Decode(const at::Tensor& z, const ChunkProgress& progress,
+                                          const std::optional<Tiling>& tiling) const {
   return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {
     if (z.dim() != 5 || z.numel() == 0 || z.size(1) != impl_->config.z_dim) {
       return BadShape("latents must be [batch, " + std::to_string(impl_->config.z_dim) +
                       ", frames, height, width]");
     }
-    const at::Tensor x = impl_->post_quant.Apply(z.to(impl_->device, at::kFloat));
-    const int total = static_cast<int>(x.size(2));
-    vae::FeatureCache cache;
-    std::vector<at::Tensor> chunks;
-    for (int i = 0; i < total; ++i) {
-      cache.Rewind();
-      chunks.push_back(impl_->decoder.Apply(x.narrow(2, i, 1), cache).clamp(-1.0, 1.0));
-      if (progress) ONEPIECE_RETURN_IF_ERROR(progress(i + 1, total));
+    const std::int64_t pixels = impl_->config.spatial_scale();
+    ONEPIECE_RETURN_IF_ERROR(CheckTiling(tiling, pixels));
+    const at::Tensor x = z.to(impl_->device, at::kFloat);
+    const std::int64_t reach = std::max(x.size(3), x.size(4)) * pixels;
+    Counter counter{progress, x.size(2)};
+    at::Tensor video;
+    if (tiling && reach > tiling->side) {
+      const vae::TileSize out{tiling->side, tiling->stride},
+          in{tiling->side / pixels, tiling->stride / pixels};
+      counter.total *= vae::CountTiles(x, in);
+      ONEPIECE_ASSIGN_OR_RETURN(video, vae::RunTiled(x, in, out, [&](const at::Tensor& tile) {
+                                  return impl_->Decode(tile, counter);
+                                }));
+    } else {
+      ONEPIECE_ASSIGN_OR_RETURN(video, impl_->Decode(x, counter));
     }
-    return at::cat(chunks, 2);
+    return video.clamp_(-1.0, 1.0);
   });
 }
 
 absl::StatusOr<WanVae::Posterior> WanVae::Encode(const at::Tensor& video,
-                                                 const ChunkProgress& progress) const {
+                                                 const ChunkProgress& progress,
+                                                 const std::optional<Tiling>& tiling) const {
   return tensor::Guarded([&]() -> absl::StatusOr<Posterior> {
     const std::int64_t group = impl_->config.temporal_scale(),
                        pixels = impl_->config.spatial_scale();
@@ -163,19 +232,22 @@ absl::StatusOr<WanVae::Posterior> WanVae::Encode(const at::Tensor& video,
                       std::to_string(group) + " frames and sides that are multiples of " +
                       std::to_string(pixels));
     }
+    ONEPIECE_RETURN_IF_ERROR(CheckTiling(tiling, pixels));
     const at::Tensor x = video.to(impl_->device, at::kFloat);
-    const int total = static_cast<int>(1 + (x.size(2) - 1) / group);
-    vae::FeatureCache cache;
-    std::vector<at::Tensor> chunks;
-    for (int i = 0; i < total; ++i) {
-      // The first frame stands alone, so that an image is a video of one frame.
-      const at::Tensor chunk = i == 0 ? x.narrow(2, 0, 1) : x.narrow(2, 1 + group * (i - 1), group);
-      cache.Rewind();
-      chunks.push_back(impl_->encoder.Apply(chunk, cache));
-      if (progress) ONEPIECE_RETURN_IF_ERROR(progress(i + 1, total));
+    Counter counter{progress, 1 + (x.size(2) - 1) / group};
+    at::Tensor moments;
+    if (tiling && std::max(x.size(3), x.size(4)) > tiling->side) {
+      const vae::TileSize in{tiling->side, tiling->stride},
+          out{tiling->side / pixels, tiling->stride / pixels};
+      counter.total *= vae::CountTiles(x, in);
+      ONEPIECE_ASSIGN_OR_RETURN(moments, vae::RunTiled(x, in, out, [&](const at::Tensor& tile) {
+                                  return impl_->Encode(tile, counter);
+                                }));
+    } else {
+      ONEPIECE_ASSIGN_OR_RETURN(moments, impl_->Encode(x, counter));
     }
-    const auto moments = impl_->quant.Apply(at::cat(chunks, 2)).chunk(2, 1);
-    return Posterior{moments[0], moments[1].clamp(-30.0, 20.0)};
+    const auto parts = moments.chunk(2, 1);
+    return Posterior{parts[0], parts[1].clamp(-30.0, 20.0)};
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,13 @@ class WanVae {
     at::Tensor mean, logvar;  ///< F32 [batch, z_dim, frames, height, width]; logvar in [-30, 20].
   };
 
+  /// Large frames in overlapping tiles, so that memory grows with the tile. Sides of a tile and the
+  /// distance from one to the next, in pixels: multiples of spatial_scale(), stride <= side. The
+  /// values are the reference's; frames of one tile come out as without.
+  struct Tiling {
+    std::int64_t side = 256, stride = 192;
+  };
+
   /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
   /// BAD_SAFETENSORS; UNIMPLEMENTED for residual and patched variants; RESOURCE_EXHAUSTED.
   static absl::StatusOr<WanVae> Load(const std::string& dir, at::Device device = at::kCPU);
@@ -47,15 +55,18 @@ class WanVae {
   [[nodiscard]] at::Tensor Denormalise(const at::Tensor& latents) const;
 
   /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h,
-  /// 8 w] in [-1, 1] for the published scales. One chunk is one frame of latents. Errors:
-  /// INVALID_ARGUMENT (shape), what `progress` returned, RESOURCE_EXHAUSTED, INTERNAL.
-  [[nodiscard]] absl::StatusOr<at::Tensor> Decode(const at::Tensor& z,
-                                                  const ChunkProgress& progress = {}) const;
+  /// 8 w] in [-1, 1] for the published scales. One chunk is one frame of latents of one tile.
+  /// Errors: INVALID_ARGUMENT (shape, tiling), what `progress` returned, RESOURCE_EXHAUSTED,
+  /// INTERNAL.
+  [[nodiscard]] absl::StatusOr<at::Tensor> Decode(
+      const at::Tensor& z, const ChunkProgress& progress = {},
+      const std::optional<Tiling>& tiling = std::nullopt) const;
 
   /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Returns the posterior before
   /// normalisation.
-  [[nodiscard]] absl::StatusOr<Posterior> Encode(const at::Tensor& video,
-                                                 const ChunkProgress& progress = {}) const;
+  [[nodiscard]] absl::StatusOr<Posterior> Encode(
+      const at::Tensor& video, const ChunkProgress& progress = {},
+      const std::optional<Tiling>& tiling = std::nullopt) const;
 
   [[nodiscard]] const VaeConfig& config() const;
   [[nodiscard]] std::int64_t weight_bytes() const;

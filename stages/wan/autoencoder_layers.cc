@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "stages/wan/kernels.h"
 #include "stages/wan/layers.h"
 
 namespace onepiece::wan::vae {
 namespace {
-
-/// x / max(‖x‖, 1e-12) · sqrt(channels) · gamma over the channels, which are dimension 1.
-at::Tensor ChannelNorm(const at::Tensor& x, const at::Tensor& gamma) {
-  const at::Tensor length = x.square().sum(1, true).sqrt().clamp_min(1e-12);
-  return x / length * (gamma.unsqueeze(0) * std::sqrt(static_cast<double>(x.size(1))));
-}
 
 /// [batch, channels, frames, h, w] → [batch · frames, channels, h, w].
 at::Tensor ToFrames(const at::Tensor& x) {
@@ -25,17 +21,20 @@ at::Tensor FromFrames(const at::Tensor& frames, std::int64_t batch) {
       .transpose(1, 2);
 }
 
-/// The last two frames, the first of them out of `remembered` when x has one only.
-at::Tensor LastTwo(const at::Tensor& x, const at::Tensor& remembered) {
-  if (x.size(2) >= 2) return x.narrow(2, x.size(2) - 2, 2).clone();
-  if (!remembered.defined()) return x.clone();
-  return at::cat({remembered.narrow(2, remembered.size(2) - 1, 1), x}, 2);
-}
-
 std::vector<std::int64_t> Channels(std::int64_t base, const std::vector<std::int64_t>& multiples) {
   std::vector<std::int64_t> channels;
   for (const std::int64_t multiple : multiples) channels.push_back(base * multiple);
   return channels;
+}
+
+/// A convolution of every frame by itself.
+Convolution BindFrameConv(WeightBinder& weights, const std::string& name,
+                          const std::vector<std::int64_t>& shape, std::int64_t stride = 1,
+                          std::optional<std::int64_t> padding = std::nullopt) {
+  const at::Tensor weight = weights.Get(name + ".weight", shape);
+  const std::int64_t margin = padding.value_or(shape.back() / 2);
+  return Convolution(weight, weights.Get(name + ".bias", {shape.front()}), {stride, stride},
+                     {margin, margin});
 }
 
 Time TimeOf(bool resampled) { return resampled ? Time::kResample : Time::kKeep; }
@@ -49,32 +48,43 @@ FeatureCache::Slot& FeatureCache::Next() {
 
 void CausalConv::Bind(WeightBinder& weights, const std::string& name, std::int64_t in,
                       std::int64_t out, std::array<std::int64_t, 3> kernel) {
-  kernel_ = kernel;
-  weight_ = weights.Get(name + ".weight", {out, in, kernel[0], kernel[1], kernel[2]});
-  bias_ = weights.Get(name + ".bias", {out});
-}
-
-at::Tensor CausalConv::Apply(const at::Tensor& x, const at::Tensor& before) const {
-  std::int64_t missing = kernel_[0] - 1;
-  at::Tensor padded = x;
-  if (before.defined() && missing > 0) {
-    padded = at::cat({before, x}, 2);
-    missing -= before.size(2);
+  const at::Tensor weight =
+      weights.Get(name + ".weight", {out, in, kernel[0], kernel[1], kernel[2]});
+  const at::Tensor bias = weights.Get(name + ".bias", {out});
+  const std::vector<std::int64_t> padding = {0, kernel[1] / 2, kernel[2] / 2};
+  conv_ = Convolution(weight, bias, {1, 1, 1}, padding);
+  if (weight.defined() && kernel[0] == 3) {
+    single_ = Convolution(weight.narrow(2, 2, 1), bias, {1, 1, 1}, padding);
   }
-  if (missing > 0) padded = at::constant_pad_nd(padded, {0, 0, 0, 0, missing, 0});
-  return at::conv3d(padded, weight_, bias_, 1, {0, kernel_[1] / 2, kernel_[2] / 2});
 }
 
-at::Tensor CausalConv::Apply(const at::Tensor& x, FeatureCache& cache) const {
-  FeatureCache::Slot& slot = cache.Next();
-  const at::Tensor next = LastTwo(x, slot.frames);
-  const at::Tensor result = Apply(x, slot.frames);
-  slot.frames = next;
-  return result;
+template <typename Fill>
+at::Tensor CausalConv::Run(at::IntArrayRef shape, const at::TensorOptions& options,
+                           FeatureCache::Slot& memory, const Fill& fill) const {
+  const std::int64_t frames = shape[2];
+  at::Tensor window = at::empty({shape[0], shape[1], 2 + frames, shape[3], shape[4]}, options);
+  const bool first = !memory.frames.defined();
+  at::Tensor before = window.narrow(2, 0, 2), now = window.narrow(2, 2, frames);
+  if (first) {
+    before.zero_();
+  } else {
+    before.copy_(memory.frames);
+  }
+  fill(now);
+  memory.frames = window.narrow(2, frames, 2).clone();
+  return first && frames == 1 ? single_.Apply(now) : conv_.Apply(window);
 }
 
-at::Tensor CausalConv::HalveTime(const at::Tensor& x) const {
-  return at::conv3d(x, weight_, bias_, {2, 1, 1});
+at::Tensor CausalConv::Apply(const at::Tensor& x, FeatureCache::Slot& memory) const {
+  return Run(x.sizes(), x.options(), memory, [&](at::Tensor& now) { now.copy_(x); });
+}
+
+at::Tensor CausalConv::ApplyNormed(const at::Tensor& x, const at::Tensor& gamma,
+                                   FeatureCache& cache) const {
+  return Run(x.sizes(), x.options(), cache.Next(), [&](at::Tensor& now) {
+    ChannelNorm(x, gamma, now);
+    at::silu_(now);
+  });
 }
 
 void ResidualBlock::Bind(WeightBinder& weights, const std::string& name, std::int64_t in,
@@ -88,32 +98,31 @@ void ResidualBlock::Bind(WeightBinder& weights, const std::string& name, std::in
 }
 
 at::Tensor ResidualBlock::Apply(const at::Tensor& x, FeatureCache& cache) const {
-  at::Tensor y = conv1_.Apply(at::silu(ChannelNorm(x, norm1_)), cache);
-  y = conv2_.Apply(at::silu(ChannelNorm(y, norm2_)), cache);
-  return y + (shortcut_used_ ? shortcut_.Apply(x) : x);
+  const at::Tensor y = conv1_.ApplyNormed(x, norm1_, cache);
+  return conv2_.ApplyNormed(y, norm2_, cache).add_(shortcut_used_ ? shortcut_.Apply(x) : x);
 }
 
 void MiddleBlock::Bind(WeightBinder& weights, const std::string& name, std::int64_t dim) {
   first_.Bind(weights, name + ".resnets.0", dim, dim);
   const std::string attention = name + ".attentions.0";
   norm_ = weights.Get(attention + ".norm.gamma", {dim, 1, 1});
-  qkv_weight_ = weights.Get(attention + ".to_qkv.weight", {3 * dim, dim, 1, 1});
-  qkv_bias_ = weights.Get(attention + ".to_qkv.bias", {3 * dim});
-  out_weight_ = weights.Get(attention + ".proj.weight", {dim, dim, 1, 1});
-  out_bias_ = weights.Get(attention + ".proj.bias", {dim});
+  qkv_ = BindFrameConv(weights, attention + ".to_qkv", {3 * dim, dim, 1, 1});
+  out_ = BindFrameConv(weights, attention + ".proj", {dim, dim, 1, 1});
   second_.Bind(weights, name + ".resnets.1", dim, dim);
 }
 
 at::Tensor MiddleBlock::Attend(const at::Tensor& x) const {
-  const at::Tensor frames = ToFrames(x);
+  at::Tensor normed = at::empty(x.sizes(), x.options());
+  ChannelNorm(x, norm_, normed);
+  const at::Tensor frames = ToFrames(normed);
   const std::int64_t dim = frames.size(1);
-  const at::Tensor qkv = at::conv2d(ChannelNorm(frames, norm_), qkv_weight_, qkv_bias_);
   // One head: [frames, 1, pixels, dim].
-  const auto parts = qkv.flatten(2).transpose(1, 2).unsqueeze(1).chunk(3, -1);
+  const auto parts =
+      qkv_.Apply(frames).flatten(2).transpose(1, 2).contiguous().unsqueeze(1).chunk(3, -1);
   const at::Tensor attended =
       Attention(parts[0], parts[1], parts[2], 1.0 / std::sqrt(static_cast<double>(dim)));
   const at::Tensor map = attended.squeeze(1).transpose(1, 2).reshape(frames.sizes());
-  return x + FromFrames(at::conv2d(map, out_weight_, out_bias_), x.size(0));
+  return FromFrames(out_.Apply(map), x.size(0)).add_(x);
 }
 
 at::Tensor MiddleBlock::Apply(const at::Tensor& x, FeatureCache& cache) const {
@@ -122,47 +131,47 @@ at::Tensor MiddleBlock::Apply(const at::Tensor& x, FeatureCache& cache) const {
 
 void Upsample::Bind(WeightBinder& weights, const std::string& name, std::int64_t dim, Time time) {
   time_ = time;
-  weight_ = weights.Get(name + ".resample.1.weight", {dim / 2, dim, 3, 3});
-  bias_ = weights.Get(name + ".resample.1.bias", {dim / 2});
+  conv_ = BindFrameConv(weights, name + ".resample.1", {dim / 2, dim, 3, 3});
   if (time == Time::kResample)
     time_conv_.Bind(weights, name + ".time_conv", dim, 2 * dim, {3, 1, 1});
 }
 
 at::Tensor Upsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
-  at::Tensor y = x;
+  at::Tensor frames;
   if (time_ == Time::kResample) {
     FeatureCache::Slot& slot = cache.Next();
     // The first chunk is one frame and stays one; it is not remembered either: zeros stand before
     // the second.
     if (slot.chunks++ > 0) {
-      const at::Tensor next = LastTwo(x, slot.frames.defined() ? slot.frames : at::zeros_like(x));
-      const at::Tensor doubled = time_conv_.Apply(x, slot.frames);
-      slot.frames = next;
-      const std::int64_t channels = x.size(1);
-      y = at::stack({doubled.narrow(1, 0, channels), doubled.narrow(1, channels, channels)}, 3)
-              .flatten(2, 3);
+      const at::Tensor doubled = time_conv_.Apply(x, slot);
+      // Two frames of every one: [batch, frames, 2, channels, h, w].
+      frames = doubled.unflatten(1, {2, x.size(1)}).permute({0, 3, 1, 2, 4, 5}).flatten(0, 2);
     }
   }
-  // Exact nearest of a doubling is repetition.
-  const at::Tensor frames = ToFrames(y).repeat_interleave(2, 2).repeat_interleave(2, 3);
-  return FromFrames(at::conv2d(frames, weight_, bias_, 1, 1), x.size(0));
+  if (!frames.defined()) frames = ToFrames(x);
+  const at::Tensor larger =
+      at::upsample_nearest2d(frames, {2 * frames.size(2), 2 * frames.size(3)});
+  return FromFrames(conv_.Apply(larger), x.size(0));
 }
 
 void Downsample::Bind(WeightBinder& weights, const std::string& name, std::int64_t dim, Time time) {
   time_ = time;
-  weight_ = weights.Get(name + ".resample.1.weight", {dim, dim, 3, 3});
-  bias_ = weights.Get(name + ".resample.1.bias", {dim});
-  if (time == Time::kResample) time_conv_.Bind(weights, name + ".time_conv", dim, dim, {3, 1, 1});
+  conv_ = BindFrameConv(weights, name + ".resample.1", {dim, dim, 3, 3}, 2, 0);
+  if (time == Time::kResample) {
+    const at::Tensor weight = weights.Get(name + ".time_conv.weight", {dim, dim, 3, 1, 1});
+    time_conv_ =
+        Convolution(weight, weights.Get(name + ".time_conv.bias", {dim}), {2, 1, 1}, {0, 0, 0});
+  }
 }
 
 at::Tensor Downsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
   const at::Tensor padded = at::constant_pad_nd(ToFrames(x), {0, 1, 0, 1});
-  const at::Tensor y = FromFrames(at::conv2d(padded, weight_, bias_, 2), x.size(0));
+  const at::Tensor y = FromFrames(conv_.Apply(padded), x.size(0));
   if (time_ == Time::kKeep) return y;
   FeatureCache::Slot& slot = cache.Next();
   const at::Tensor before = slot.frames;
   slot.frames = y.narrow(2, y.size(2) - 1, 1).clone();
-  return before.defined() ? time_conv_.HalveTime(at::cat({before, y}, 2)) : y;
+  return before.defined() ? time_conv_.Apply(at::cat({before, y}, 2)) : y;
 }
 
 void Encoder::Bind(WeightBinder& weights, const VaeConfig& config) {
@@ -193,7 +202,7 @@ at::Tensor Encoder::Apply(const at::Tensor& x, FeatureCache& cache) const {
     for (const ResidualBlock& block : level.blocks) y = block.Apply(y, cache);
     for (const Downsample& resample : level.resample) y = resample.Apply(y, cache);
   }
-  return out_.Apply(at::silu(ChannelNorm(middle_.Apply(y, cache), norm_)), cache);
+  return out_.ApplyNormed(middle_.Apply(y, cache), norm_, cache);
 }
 
 void Decoder::Bind(WeightBinder& weights, const VaeConfig& config) {
@@ -229,7 +238,7 @@ at::Tensor Decoder::Apply(const at::Tensor& x, FeatureCache& cache) const {
     for (const ResidualBlock& block : level.blocks) y = block.Apply(y, cache);
     for (const Upsample& resample : level.resample) y = resample.Apply(y, cache);
   }
-  return out_.Apply(at::silu(ChannelNorm(y, norm_)), cache);
+  return out_.ApplyNormed(y, norm_, cache);
 }
 
 }  // namespace onepiece::wan::vae

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stages/wan/autoencoder.h"
+#include "stages/wan/layers.h"
 #include "stages/wan/weights.h"
 
 namespace onepiece::wan::vae {
@@ -19,7 +20,7 @@ namespace onepiece::wan::vae {
 class FeatureCache {
  public:
   struct Slot {
-    at::Tensor frames;  ///< Undefined before the first chunk.
+    at::Tensor frames;  ///< The last two frames that went by; undefined before the first.
     int chunks = 0;     ///< Chunks that went by.
   };
   /// To be called before every chunk.
@@ -32,23 +33,31 @@ class FeatureCache {
   std::size_t next_ = 0;
 };
 
-/// A 3D convolution padded in time on the left only, so that no frame sees a later one.
+/// A 3D convolution padded in time on the left only, so that no frame sees a later one. Its kernel
+/// spans one frame, or three.
 class CausalConv {
  public:
   void Bind(WeightBinder& weights, const std::string& name, std::int64_t in, std::int64_t out,
             std::array<std::int64_t, 3> kernel);
-  /// Without memory: zeros stand before the first frame.
-  [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const { return Apply(x, at::Tensor()); }
-  /// `before`: frames that stand before x, at most kernel - 1; zeros fill up what is missing.
-  [[nodiscard]] at::Tensor Apply(const at::Tensor& x, const at::Tensor& before) const;
-  /// With memory in the cache's next slot.
-  [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
-  /// Convolves with a stride of two in time and no padding.
-  [[nodiscard]] at::Tensor HalveTime(const at::Tensor& x) const;
+  /// REQUIRES: a kernel of one frame.
+  [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const { return conv_.Apply(x); }
+  /// With memory: zeros stand before the first frame ever. REQUIRES: a kernel of three frames.
+  [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache::Slot& memory) const;
+  [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const {
+    return Apply(x, cache.Next());
+  }
+  /// Apply(silu(norm(x))), `gamma` being the norm's.
+  [[nodiscard]] at::Tensor ApplyNormed(const at::Tensor& x, const at::Tensor& gamma,
+                                       FeatureCache& cache) const;
 
  private:
-  std::array<std::int64_t, 3> kernel_{};
-  at::Tensor weight_, bias_;
+  /// `fill` writes the new frames into the tensor that it is given.
+  template <typename Fill>
+  [[nodiscard]] at::Tensor Run(at::IntArrayRef shape, const at::TensorOptions& options,
+                               FeatureCache::Slot& memory, const Fill& fill) const;
+
+  Convolution conv_;
+  Convolution single_;  ///< The kernel's last frame: all that a first frame of a run meets.
 };
 
 class ResidualBlock {
@@ -72,7 +81,8 @@ class MiddleBlock {
   [[nodiscard]] at::Tensor Attend(const at::Tensor& x) const;
 
   ResidualBlock first_, second_;
-  at::Tensor norm_, qkv_weight_, qkv_bias_, out_weight_, out_bias_;
+  at::Tensor norm_;
+  Convolution qkv_, out_;
 };
 
 enum class Time { kKeep, kResample };
@@ -86,7 +96,7 @@ class Upsample {
 
  private:
   Time time_ = Time::kKeep;
-  at::Tensor weight_, bias_;
+  Convolution conv_;
   CausalConv time_conv_;
 };
 
@@ -98,8 +108,7 @@ class Downsample {
 
  private:
   Time time_ = Time::kKeep;
-  at::Tensor weight_, bias_;
-  CausalConv time_conv_;
+  Convolution conv_, time_conv_;
 };
 
 class Encoder {

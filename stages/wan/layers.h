@@ -3,15 +3,31 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace onepiece::wan {
 
-/// softmax(q kᵀ · scale + bias) v, worked off over slices of the queries so that the scores stay
-/// small. q, k, v are [batch, heads, tokens, dim]; `bias`, when defined, broadcasts to [batch,
+/// softmax(q kᵀ · scale + bias) v, worked off over slices of heads and queries so that the scores
+/// stay small. q, k, v are [batch, heads, tokens, dim]; `bias`, when defined, broadcasts to [batch,
 /// heads, queries, keys] and spans all queries.
 at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                      const at::Tensor& bias = {});
 
-/// x / sqrt(mean(x²) + epsilon) · weight over the last dimension.
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+/// A convolution whose weights are laid out once for the library that computes it, where LibTorch
+/// would do it on every call. Immutable.
+class Convolution {
+ public:
+  Convolution() = default;  ///< Not to be applied.
+  /// `weight` is [out, in, kernel...] of two or three dimensions, or undefined.
+  Convolution(const at::Tensor& weight, at::Tensor bias, std::vector<std::int64_t> stride,
+              std::vector<std::int64_t> padding);
+  [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+  bool packed_ = false;
+  std::vector<std::int64_t> stride_, padding_;
+};
 
 }  // namespace onepiece::wan

@@ -5,6 +5,7 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/weights.h"
 
 namespace onepiece::wan {
 
@@ -24,7 +25,9 @@ absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options) {
                            std::to_string(options.threads) + " threads cannot compute");
   }
   tensor::SetComputeThreads(options.threads);
-  return tensor::ParseDevice(options.device);
+  ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, tensor::ParseDevice(options.device));
+  ONEPIECE_RETURN_IF_ERROR(ParsePrecision(options.precision, device).status());
+  return device;
 }
 
 absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,

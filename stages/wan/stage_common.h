@@ -12,7 +12,7 @@
 namespace onepiece::wan {
 
 /// Sets the threads and returns the device. Errors: INVALID_ARGUMENT (no model folder, threads,
-/// device).
+/// device, precision).
 absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options);
 
 /// The F32 tensor of that name with `dimensions` dimensions, none empty, all values finite.

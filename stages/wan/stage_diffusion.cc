@@ -30,10 +30,13 @@ class DiffusionStage final : public sdk::Stage {
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
+                                ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
                                 LoadSchedulerConfig(options.model_dir + "/scheduler"));
-      ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
-                                WanTransformer::Load(options.model_dir + "/transformer", device));
+      ONEPIECE_ASSIGN_OR_RETURN(
+          auto transformer,
+          WanTransformer::Load(options.model_dir + "/transformer", device, products));
       loaded_.emplace(Loaded{std::move(transformer), scheduler, device, options.threads});
       return absl::OkStatus();
     });

@@ -26,9 +26,11 @@ class TextEncodeStage final : public sdk::Stage {
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
+                                ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(options.model_dir + "/tokenizer"));
-      ONEPIECE_ASSIGN_OR_RETURN(auto encoder,
-                                UMT5Encoder::Load(options.model_dir + "/text_encoder", device));
+      ONEPIECE_ASSIGN_OR_RETURN(
+          auto encoder, UMT5Encoder::Load(options.model_dir + "/text_encoder", device, products));
       if (tokenizer.size() > encoder.config().vocab_size) {
         return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_TOKENIZER",
                                "the tokenizer has more ids than the text encoder");

@@ -1,5 +1,5 @@
-// The stages of text to video: text_encode → diffusion → vae_decode. And media_encode, for workflows that
-// work on frames before they are encoded.
+// The stages of text to video: text_encode → diffusion → vae_decode. And media_encode, for
+// workflows that work on frames before they are encoded.
 //
 // All read the diffusers folder layout: LoadOptions::model_dir holds tokenizer, text_encoder,
 // transformer, scheduler and vae, and each stage reads only its own. Results depend on

@@ -6,6 +6,7 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/wan/config_reader.h"
+#include "stages/wan/kernels.h"
 #include "stages/wan/layers.h"
 
 namespace onepiece::wan {
@@ -23,13 +24,6 @@ absl::Status BadShape(const std::string& message) {
 at::Tensor LayerNorm(const at::Tensor& x, double epsilon, const at::Tensor& weight = {},
                      const at::Tensor& bias = {}) {
   return at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
-}
-
-/// Rotates pairs of neighbouring values of x, [batch, heads, tokens, head_dim].
-at::Tensor Rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  const at::Tensor pairs = x.reshape({x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
-  const at::Tensor real = pairs.select(-1, 0), imaginary = pairs.select(-1, 1);
-  return at::stack({real * cos - imaginary * sin, real * sin + imaginary * cos}, -1).flatten(3);
 }
 
 /// Angles of `count` positions for `pairs` pairs, F64 [count, pairs].
@@ -86,11 +80,11 @@ absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::js
 }
 
 WanTransformer::Linear WanTransformer::BindLinear(WeightBinder& weights, const std::string& name,
-                                                  std::int64_t in, std::int64_t out) const {
-  Linear linear;
-  linear.weight = weights.Get(name + ".weight", {out, in});
-  linear.bias = weights.Get(name + ".bias", {out});
-  return linear;
+                                                  std::int64_t in, std::int64_t out,
+                                                  Held held) const {
+  if (held == Held::kF32)
+    return {weights.Get(name + ".weight", {out, in}), weights.Get(name + ".bias", {out})};
+  return {weights.GetFactor(name + ".weight", {out, in}), weights.GetFactor(name + ".bias", {out})};
 }
 
 WanTransformer::Norm WanTransformer::BindNorm(WeightBinder& weights, const std::string& name,
@@ -121,9 +115,9 @@ void WanTransformer::BindEmbedders(WeightBinder& weights) {
   patch_.weight =
       weights.Get("patch_embedding.weight", {dim, c.in_channels, c.patch_t, c.patch_h, c.patch_w});
   patch_.bias = weights.Get("patch_embedding.bias", {dim});
-  time_1_ = BindLinear(weights, embedder + "time_embedder.linear_1", c.freq_dim, dim);
-  time_2_ = BindLinear(weights, embedder + "time_embedder.linear_2", dim, dim);
-  time_proj_ = BindLinear(weights, embedder + "time_proj", dim, 6 * dim);
+  time_1_ = BindLinear(weights, embedder + "time_embedder.linear_1", c.freq_dim, dim, Held::kF32);
+  time_2_ = BindLinear(weights, embedder + "time_embedder.linear_2", dim, dim, Held::kF32);
+  time_proj_ = BindLinear(weights, embedder + "time_proj", dim, 6 * dim, Held::kF32);
   text_1_ = BindLinear(weights, embedder + "text_embedder.linear_1", c.text_dim, dim);
   text_2_ = BindLinear(weights, embedder + "text_embedder.linear_2", dim, dim);
   if (c.image_dim == 0) return;
@@ -158,8 +152,8 @@ void WanTransformer::Bind(WeightBinder& weights) {
     blocks_.push_back(std::move(block));
   }
   modulation_ = weights.Get("scale_shift_table", {1, 2, dim});
-  proj_out_ =
-      BindLinear(weights, "proj_out", dim, c.out_channels * c.patch_t * c.patch_h * c.patch_w);
+  proj_out_ = BindLinear(weights, "proj_out", dim,
+                         c.out_channels * c.patch_t * c.patch_h * c.patch_w, Held::kF32);
   weight_bytes_ = weights.bytes();
 }
 
@@ -171,7 +165,8 @@ std::vector<TensorSpec> WanTransformer::Tensors(const TransformerConfig& config)
   return recorder.specs();
 }
 
-absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::Device device) {
+absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::Device device,
+                                                    at::ScalarType products) {
   ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
@@ -179,7 +174,7 @@ absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::
   WanTransformer transformer;
   transformer.config_ = *config;
   transformer.device_ = device;
-  WeightBinder weights(files, device);
+  WeightBinder weights(files, device, products);
   transformer.Bind(weights);
   if (!weights.status().ok()) return weights.status();
   return transformer;
@@ -194,8 +189,8 @@ absl::StatusOr<at::Tensor> WanTransformer::EmbedText(const at::Tensor& text) con
     return BadShape("text embeddings must be [batch, tokens, " + std::to_string(config_.text_dim) +
                     "]");
   }
-  const at::Tensor first = at::linear(text.to(device_, at::kFloat), text_1_.weight, text_1_.bias);
-  return at::linear(at::gelu(first, "tanh"), text_2_.weight, text_2_.bias);
+  const at::Tensor first = text_1_.Apply(text.to(device_, at::kFloat));
+  return text_2_.Apply(at::gelu(first, "tanh"));
 }
 
 absl::StatusOr<at::Tensor> WanTransformer::EmbedImage(const at::Tensor& image) const {
@@ -212,8 +207,8 @@ absl::StatusOr<at::Tensor> WanTransformer::EmbedImage(const at::Tensor& image) c
   at::Tensor x = image.to(device_, at::kFloat);
   if (c.image_pos_len > 0) x = x.reshape({-1, c.image_pos_len, c.image_dim}) + image_.positions;
   x = LayerNorm(x, kImageEpsilon, image_.norm_in.weight, image_.norm_in.bias);
-  x = at::gelu(at::linear(x, image_.in.weight, image_.in.bias));
-  x = at::linear(x, image_.out.weight, image_.out.bias);
+  x = at::gelu(image_.in.Apply(x));
+  x = image_.out.Apply(x).to(at::kFloat);
   return LayerNorm(x, kImageEpsilon, image_.norm_out.weight, image_.norm_out.bias);
 }
 
@@ -239,9 +234,9 @@ absl::StatusOr<WanTransformer::Context> WanTransformer::Prepare(const at::Tensor
     Context context;
     const auto add = [&](KeyValues& to, const at::Tensor& tokens, const Linear& key,
                          const at::Tensor& norm, const Linear& value) {
-      const at::Tensor keys = at::linear(tokens, key.weight, key.bias);
-      to.keys.push_back(Heads(RmsNorm(keys, norm, config_.epsilon)));
-      to.values.push_back(Heads(at::linear(tokens, value.weight, value.bias)));
+      const at::Tensor keys = key.Apply(tokens);
+      to.keys.push_back(Heads(RmsNorm(keys, norm, config_.epsilon).to(keys.scalar_type())));
+      to.values.push_back(Heads(value.Apply(tokens)));
     };
     for (const Block& block : blocks_) {
       add(context.text, text_tokens, block.cross.k, block.cross.norm_k, block.cross.v);
@@ -274,8 +269,8 @@ absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const Context&
   return absl::OkStatus();
 }
 
-WanTransformer::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
-                                                  std::int64_t width) const {
+Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
+                                  std::int64_t width) const {
   // Of the pairs of a head, a third (rounded down) each turn with row and column, the rest with the
   // frame.
   const std::int64_t spatial = config_.head_dim / 6, temporal = config_.head_dim / 2 - 2 * spatial;
@@ -288,7 +283,7 @@ WanTransformer::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int6
       at::cat({spread(Angles(frames, temporal), 0), spread(Angles(height, spatial), 1),
                spread(Angles(width, spatial), 2)},
               -1)
-          .reshape({1, 1, frames * height * width, config_.head_dim / 2});
+          .reshape({frames * height * width, config_.head_dim / 2});
   return {at::cos(angles).to(device_, at::kFloat), at::sin(angles).to(device_, at::kFloat)};
 }
 
@@ -298,49 +293,52 @@ at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
                                (-std::log(kTheta) / static_cast<double>(half));
   const at::Tensor angles = at::exp(exponents) * static_cast<float>(timestep);
   const at::Tensor wave = at::cat({at::cos(angles), at::sin(angles)}).unsqueeze(0).to(device_);
-  return at::linear(at::silu(at::linear(wave, time_1_.weight, time_1_.bias)), time_2_.weight,
-                    time_2_.bias);
+  return time_2_.Apply(at::silu(time_1_.Apply(wave)));
 }
 
 at::Tensor WanTransformer::CrossAttention(const Block& block, const at::Tensor& hidden,
                                           const Context& context, std::size_t layer) const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
   const AttentionWeights& cross = block.cross;
-  const at::Tensor q = Heads(
-      RmsNorm(at::linear(hidden, cross.q.weight, cross.q.bias), cross.norm_q, config_.epsilon));
+  at::Tensor projected = cross.q.Apply(hidden);
+  RmsNormRotate(projected, cross.norm_q, config_.epsilon, nullptr);
+  const at::Tensor q = Heads(projected);
   at::Tensor attended = Attention(q, context.text.keys[layer], context.text.values[layer], scale);
   if (!context.image.keys.empty()) {
     attended.add_(Attention(q, context.image.keys[layer], context.image.values[layer], scale));
   }
-  return at::linear(attended.transpose(1, 2).flatten(2), cross.out.weight, cross.out.bias);
+  return cross.out.Apply(attended.transpose(1, 2).flatten(2));
 }
 
-at::Tensor WanTransformer::RunBlock(const Block& block, const at::Tensor& hidden,
-                                    const at::Tensor& time, const Rotary& rotary,
-                                    const Context& context, std::size_t layer) const {
-  const double epsilon = config_.epsilon,
-               scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
-  const auto linear = [](const at::Tensor& x, const Linear& l) {
-    return at::linear(x, l.weight, l.bias);
+at::Tensor WanTransformer::SelfAttention(const Block& block, const at::Tensor& hidden,
+                                         const Rotary& rotary) const {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
+  at::Tensor q = block.self.q.Apply(hidden), k = block.self.k.Apply(hidden);
+  RmsNormRotate(q, block.self.norm_q, config_.epsilon, &rotary);
+  RmsNormRotate(k, block.self.norm_k, config_.epsilon, &rotary);
+  const at::Tensor attended =
+      Attention(Heads(q), Heads(k), Heads(block.self.v.Apply(hidden)), scale);
+  return block.self.out.Apply(attended.transpose(1, 2).flatten(2));
+}
+
+void WanTransformer::RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
+                              const Rotary& rotary, const Context& context,
+                              std::size_t layer) const {
+  // Shift, scale, gate of attention, then of the FFN. As a norm's own gain and shift, modulation
+  // costs no pass of its own.
+  const at::Tensor modulation = (block.modulation + time).view({6, config_.dim()});
+  const auto modulated = [&](std::int64_t first) {
+    return LayerNorm(hidden, config_.epsilon, 1 + modulation[first + 1], modulation[first]);
   };
-  const auto chunks =
-      (block.modulation + time).chunk(6, 1);  // Shift, scale, gate of attention, then of the FFN.
-
-  const at::Tensor in = LayerNorm(hidden, epsilon) * (1 + chunks[1]) + chunks[0];
-  const at::Tensor q = Rotate(Heads(RmsNorm(linear(in, block.self.q), block.self.norm_q, epsilon)),
-                              rotary.cos, rotary.sin);
-  const at::Tensor k = Rotate(Heads(RmsNorm(linear(in, block.self.k), block.self.norm_k, epsilon)),
-                              rotary.cos, rotary.sin);
-  const at::Tensor self =
-      Attention(q, k, Heads(linear(in, block.self.v)), scale).transpose(1, 2).flatten(2);
-  at::Tensor out = hidden + linear(self, block.self.out) * chunks[2];
-
-  const at::Tensor cross_in =
-      config_.cross_attn_norm ? LayerNorm(out, epsilon, block.norm2.weight, block.norm2.bias) : out;
-  out = out + CrossAttention(block, cross_in, context, layer);
-
-  const at::Tensor ffn_in = LayerNorm(out, epsilon) * (1 + chunks[4]) + chunks[3];
-  return out + linear(at::gelu(linear(ffn_in, block.ffn_in), "tanh"), block.ffn_out) * chunks[5];
+  hidden.addcmul_(SelfAttention(block, modulated(0), rotary).to(at::kFloat), modulation[2]);
+  hidden.add_(
+      CrossAttention(block,
+                     config_.cross_attn_norm
+                         ? LayerNorm(hidden, config_.epsilon, block.norm2.weight, block.norm2.bias)
+                         : hidden,
+                     context, layer));
+  at::Tensor inner = block.ffn_in.Apply(modulated(3));
+  hidden.addcmul_(block.ffn_out.Apply(at::gelu_(inner, "tanh")).to(at::kFloat), modulation[5]);
 }
 
 at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t batch,
@@ -367,15 +365,13 @@ absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, dou
                        .transpose(1, 2)
                        .contiguous();
     const at::Tensor time = TimeEmbedding(timestep);
-    const at::Tensor projected =
-        at::linear(at::silu(time), time_proj_.weight, time_proj_.bias).view({1, 6, c.dim()});
+    const at::Tensor projected = time_proj_.Apply(at::silu(time)).view({1, 6, c.dim()});
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      x = RunBlock(blocks_[i], x, projected, rotary, context, i);
+      RunBlock(blocks_[i], x, projected, rotary, context, i);
     }
-    const auto chunks = (modulation_ + time.unsqueeze(1)).chunk(2, 1);
-    x = LayerNorm(x, c.epsilon) * (1 + chunks[1]) + chunks[0];
-    return Unpatchify(at::linear(x, proj_out_.weight, proj_out_.bias), hidden.size(0), frames,
-                      height, width);
+    const at::Tensor modulation = (modulation_ + time.unsqueeze(1)).view({2, c.dim()});
+    x = LayerNorm(x, c.epsilon, 1 + modulation[1], modulation[0]);
+    return Unpatchify(proj_out_.Apply(x), hidden.size(0), frames, height, width);
   });
 }
 

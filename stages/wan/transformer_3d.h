@@ -13,6 +13,8 @@
 
 namespace onepiece::wan {
 
+struct Rotary;
+
 struct TransformerConfig {
   std::int64_t patch_t = 1, patch_h = 2, patch_w = 2;
   std::int64_t num_heads = 0, head_dim = 0, in_channels = 0, out_channels = 0;
@@ -28,7 +30,8 @@ struct TransformerConfig {
   [[nodiscard]] std::int64_t dim() const { return num_heads * head_dim; }
 };
 
-/// Immutable after Load; the other methods may be called from many threads. Computes in F32.
+/// Immutable after Load; the other methods may be called from many threads. Products are
+/// computed in the precision of Load, everything else in F32.
 class WanTransformer {
  public:
   /// Keys and values of every layer: [batch, heads, tokens, head_dim] each.
@@ -43,7 +46,8 @@ class WanTransformer {
 
   /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
   /// BAD_SAFETENSORS; UNIMPLEMENTED for other variants; RESOURCE_EXHAUSTED.
-  static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU);
+  static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU,
+                                             at::ScalarType products = at::kFloat);
 
   /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens.
   /// `image` is F32 [batch * config().images(), tokens, image_dim]: what the image encoder makes,
@@ -70,6 +74,10 @@ class WanTransformer {
  private:
   struct Linear {
     at::Tensor weight, bias;
+    /// In the precision of the weight, which the result has too.
+    [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const {
+      return at::linear(x.to(weight.scalar_type()), weight, bias);
+    }
   };
   struct AttentionWeights {
     Linear q, k, v, out;
@@ -94,13 +102,11 @@ class WanTransformer {
     Norm norm2;
     Linear ffn_in, ffn_out;
   };
-  struct Rotary {
-    at::Tensor cos, sin;  // [1, 1, tokens, head_dim / 2]
-  };
   void Bind(WeightBinder& weights);
   void BindEmbedders(WeightBinder& weights);
+  enum class Held { kF32, kFactor };
   Linear BindLinear(WeightBinder& weights, const std::string& name, std::int64_t in,
-                    std::int64_t out) const;
+                    std::int64_t out, Held held = Held::kFactor) const;
   Norm BindNorm(WeightBinder& weights, const std::string& name, std::int64_t extent) const;
   AttentionWeights BindAttention(WeightBinder& weights, const std::string& name) const;
   [[nodiscard]] absl::Status CheckInput(const at::Tensor& hidden, const Context& context) const;
@@ -110,9 +116,11 @@ class WanTransformer {
                                   std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
-  [[nodiscard]] at::Tensor RunBlock(const Block& block, const at::Tensor& hidden,
-                                    const at::Tensor& time, const Rotary& rotary,
-                                    const Context& context, std::size_t layer) const;
+  /// One layer; works on `hidden` in place.
+  void RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
+                const Rotary& rotary, const Context& context, std::size_t layer) const;
+  [[nodiscard]] at::Tensor SelfAttention(const Block& block, const at::Tensor& hidden,
+                                         const Rotary& rotary) const;
   [[nodiscard]] at::Tensor CrossAttention(const Block& block, const at::Tensor& hidden,
                                           const Context& context, std::size_t layer) const;
   [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch,

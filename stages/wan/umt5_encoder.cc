@@ -6,6 +6,7 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/wan/config_reader.h"
+#include "stages/wan/kernels.h"
 #include "stages/wan/layers.h"
 
 namespace onepiece::wan {
@@ -59,23 +60,23 @@ absl::StatusOr<UMT5Config> UMT5Encoder::ParseConfig(const nlohmann::json& json) 
 
 void UMT5Encoder::Bind(WeightBinder& weights) {
   const std::int64_t model = config_.d_model, inner = config_.num_heads * config_.d_kv;
-  embedding_ = weights.Get("shared.weight", {config_.vocab_size, model});
+  embedding_ = weights.GetFactor("shared.weight", {config_.vocab_size, model});
   for (std::int64_t i = 0; i < config_.num_layers; ++i) {
     const std::string block = "encoder.block." + std::to_string(i);
     const std::string attention = block + ".layer.0.SelfAttention.",
                       dense = block + ".layer.1.DenseReluDense.";
     Layer layer;
     layer.attention_norm = weights.Get(block + ".layer.0.layer_norm.weight", {model});
-    layer.q = weights.Get(attention + "q.weight", {inner, model});
-    layer.k = weights.Get(attention + "k.weight", {inner, model});
-    layer.v = weights.Get(attention + "v.weight", {inner, model});
-    layer.o = weights.Get(attention + "o.weight", {model, inner});
+    layer.q = weights.GetFactor(attention + "q.weight", {inner, model});
+    layer.k = weights.GetFactor(attention + "k.weight", {inner, model});
+    layer.v = weights.GetFactor(attention + "v.weight", {inner, model});
+    layer.o = weights.GetFactor(attention + "o.weight", {model, inner});
     layer.position_bias = weights.Get(attention + "relative_attention_bias.weight",
                                       {config_.num_buckets, config_.num_heads});
     layer.ffn_norm = weights.Get(block + ".layer.1.layer_norm.weight", {model});
-    layer.wi_0 = weights.Get(dense + "wi_0.weight", {config_.d_ff, model});
-    layer.wi_1 = weights.Get(dense + "wi_1.weight", {config_.d_ff, model});
-    layer.wo = weights.Get(dense + "wo.weight", {model, config_.d_ff});
+    layer.wi_0 = weights.GetFactor(dense + "wi_0.weight", {config_.d_ff, model});
+    layer.wi_1 = weights.GetFactor(dense + "wi_1.weight", {config_.d_ff, model});
+    layer.wo = weights.GetFactor(dense + "wo.weight", {model, config_.d_ff});
     layers_.push_back(std::move(layer));
   }
   final_norm_ = weights.Get("encoder.final_layer_norm.weight", {model});
@@ -90,7 +91,8 @@ std::vector<TensorSpec> UMT5Encoder::Tensors(const UMT5Config& config) {
   return recorder.specs();
 }
 
-absl::StatusOr<UMT5Encoder> UMT5Encoder::Load(const std::string& dir, at::Device device) {
+absl::StatusOr<UMT5Encoder> UMT5Encoder::Load(const std::string& dir, at::Device device,
+                                              at::ScalarType products) {
   ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
@@ -98,7 +100,7 @@ absl::StatusOr<UMT5Encoder> UMT5Encoder::Load(const std::string& dir, at::Device
   ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config), {"encoder.embed_tokens.weight"}));
   UMT5Encoder encoder;
   encoder.config_ = *std::move(config);
-  WeightBinder weights(files, device);
+  WeightBinder weights(files, device, products);
   encoder.Bind(weights);
   if (!weights.status().ok()) return weights.status();
   return encoder;
@@ -135,17 +137,20 @@ absl::StatusOr<at::Tensor> UMT5Encoder::Forward(const at::Tensor& ids,
           "a token id lies outside the vocabulary of " + std::to_string(config_.vocab_size));
     }
     const at::Device device = embedding_.device();
-    at::Tensor hidden = at::embedding(embedding_, ids.to(device));
+    at::Tensor hidden = at::embedding(embedding_, ids.to(device)).to(at::kFloat, false, true);
     const at::Tensor buckets = PositionBuckets(ids.size(1), config_, device);
     const at::Tensor hide = (1.0 - mask.to(device, at::kFloat)) *
                             static_cast<double>(std::numeric_limits<float>::lowest());
     const at::Tensor additive = hide.unsqueeze(1).unsqueeze(1);
     for (const Layer& layer : layers_) {
-      hidden = hidden + Attention(layer, RmsNorm(hidden, layer.attention_norm, config_.epsilon),
-                                  buckets, additive);
-      const at::Tensor normed = RmsNorm(hidden, layer.ffn_norm, config_.epsilon);
-      const at::Tensor gate = at::gelu(at::linear(normed, layer.wi_0), "tanh");
-      hidden = hidden + at::linear(gate * at::linear(normed, layer.wi_1), layer.wo);
+      const at::ScalarType products = layer.q.scalar_type();
+      hidden.add_(Attention(layer,
+                            RmsNorm(hidden, layer.attention_norm, config_.epsilon).to(products),
+                            buckets, additive));
+      const at::Tensor normed = RmsNorm(hidden, layer.ffn_norm, config_.epsilon).to(products);
+      at::Tensor gate = at::linear(normed, layer.wi_0);
+      at::gelu_(gate, "tanh").mul_(at::linear(normed, layer.wi_1));
+      hidden.add_(at::linear(gate, layer.wo));
     }
     return RmsNorm(hidden, final_norm_, config_.epsilon);
   });

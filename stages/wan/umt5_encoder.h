@@ -19,13 +19,14 @@ struct UMT5Config {
   double epsilon = 1e-6;
 };
 
-/// Immutable after Load; Forward may be called from many threads. Computes in F32 whatever the file
-/// holds.
+/// Immutable after Load; Forward may be called from many threads. Products are computed in the
+/// precision of Load, everything else in F32, whatever the file holds.
 class UMT5Encoder {
  public:
   /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
   /// BAD_SAFETENSORS; UNIMPLEMENTED for variants (naming the config field); RESOURCE_EXHAUSTED.
-  static absl::StatusOr<UMT5Encoder> Load(const std::string& dir, at::Device device = at::kCPU);
+  static absl::StatusOr<UMT5Encoder> Load(const std::string& dir, at::Device device = at::kCPU,
+                                          at::ScalarType products = at::kFloat);
 
   /// `ids` and `mask` are I64 [batch, tokens], mask 1 for tokens that count. Returns F32 [batch,
   /// tokens, d_model]. Rows of padded positions hold values of no meaning: Wan's pipeline replaces

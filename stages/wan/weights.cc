@@ -146,7 +146,12 @@ absl::StatusOr<ComponentFiles> ComponentFiles::Open(const std::string& dir) {
   return files;
 }
 
-at::Tensor WeightBinder::Get(const std::string& name, std::vector<std::int64_t> shape) {
+void ComponentFiles::Forget() const {
+  for (const auto& [name, location] : tensors_) location.file->Forget(*location.entry);
+}
+
+at::Tensor WeightBinder::GetAs(const std::string& name, std::vector<std::int64_t> shape,
+                               at::ScalarType type) {
   specs_.push_back({name, std::move(shape)});
   if (files_ == nullptr || !status_.ok()) return {};
   const auto found = files_->tensors().find(name);
@@ -154,13 +159,31 @@ at::Tensor WeightBinder::Get(const std::string& name, std::vector<std::int64_t> 
     status_ = BadWeights(files_->dir() + ": tensor \"" + name + "\" is missing");
     return {};
   }
-  auto loaded = tensor::LoadTensor(found->second.file, *found->second.entry, at::kFloat, device_);
+  auto loaded = tensor::LoadTensor(found->second.file, *found->second.entry, type, device_);
   if (!loaded.ok()) {
     status_ = loaded.status();
     return {};
   }
   bytes_ += static_cast<std::int64_t>(loaded->nbytes());
+  // A copy: the file's pages would stand in memory beside it.
+  const auto data = found->second.file->Data(*found->second.entry);
+  if (loaded->data_ptr() != static_cast<const void*>(data.data()))
+    found->second.file->Forget(*found->second.entry);
   return *std::move(loaded);
+}
+
+absl::StatusOr<at::ScalarType> ParsePrecision(std::string_view precision, at::Device device) {
+  const auto bad = [&](const std::string& what) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PRECISION",
+                           "precision \"" + std::string(precision.substr(0, 20)) + "\": " + what,
+                           {{"precision", std::string(precision.substr(0, 20))}});
+  };
+  if (precision == "f32") return at::kFloat;
+  if (precision == "bf16") return at::kBFloat16;
+  if (precision != "f16") return bad("use f32, bf16 or, on a GPU, f16");
+  // LibTorch has no F16 products on the CPU.
+  if (device.is_cpu()) return bad("the CPU does not compute in it; use f32 or bf16");
+  return at::kHalf;
 }
 
 absl::Status CheckFit(const ComponentFiles& files, const std::vector<TensorSpec>& specs,

@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +40,9 @@ class ComponentFiles {
   /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS or BAD_SAFETENSORS.
   static absl::StatusOr<ComponentFiles> Open(const std::string& dir);
 
+  /// For a model that holds copies of the weights: gives back the memory that reading took.
+  void Forget() const;
+
   [[nodiscard]] const std::string& dir() const { return dir_; }
   [[nodiscard]] const nlohmann::json& config() const { return *config_; }
   /// config.json's _class_name, or else the first of its architectures.
@@ -60,24 +64,40 @@ class WeightBinder {
  public:
   /// A recorder: Get returns undefined tensors.
   WeightBinder() = default;
-  /// Loads F32 tensors on `device`: views of the mapped file where it holds F32.
-  WeightBinder(const ComponentFiles& files, at::Device device) : files_(&files), device_(device) {}
+  /// Loads tensors on `device`: views of the mapped file where it holds the type that is asked for.
+  /// `products` is the element type of what GetFactor hands out: kFloat or kBFloat16.
+  WeightBinder(const ComponentFiles& files, at::Device device, at::ScalarType products = at::kFloat)
+      : files_(&files), device_(device), products_(products) {}
 
-  at::Tensor Get(const std::string& name, std::vector<std::int64_t> shape);
+  /// F32: what is to be exact whatever the precision of products.
+  at::Tensor Get(const std::string& name, std::vector<std::int64_t> shape) {
+    return GetAs(name, std::move(shape), at::kFloat);
+  }
+  /// A weight of a product, in the precision of products.
+  at::Tensor GetFactor(const std::string& name, std::vector<std::int64_t> shape) {
+    return GetAs(name, std::move(shape), products_);
+  }
 
   [[nodiscard]] const std::vector<TensorSpec>& specs() const { return specs_; }
-  /// Bytes of F32 weights handed out.
+  /// Bytes of the weights handed out.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// The first error of Get.
   [[nodiscard]] const absl::Status& status() const { return status_; }
 
  private:
+  at::Tensor GetAs(const std::string& name, std::vector<std::int64_t> shape, at::ScalarType type);
+
   const ComponentFiles* files_ = nullptr;
   at::Device device_ = at::kCPU;
+  at::ScalarType products_ = at::kFloat;
   std::vector<TensorSpec> specs_;
   std::int64_t bytes_ = 0;
   absl::Status status_;
 };
+
+/// The element type of LoadOptions::precision. Errors: INVALID_ARGUMENT BAD_PRECISION when there is
+/// no such precision, or the device cannot compute in it.
+absl::StatusOr<at::ScalarType> ParsePrecision(std::string_view precision, at::Device device);
 
 /// Whether the files hold exactly these tensors in these shapes; names in `ignored` may be there
 /// too. Errors: INVALID_ARGUMENT BAD_WEIGHTS naming the tensors that are missing, unknown or of

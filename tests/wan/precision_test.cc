@@ -1,0 +1,97 @@
+// Products in BF16: near F32, results still F32, weights half as large; and what is refused.
+#include <c10/core/InferenceMode.h>
+
+#include <QtTest>
+
+#include "cluster/base/status.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/transformer_3d.h"
+#include "stages/wan/umt5_encoder.h"
+
+namespace onepiece::wan {
+namespace {
+
+// BF16 keeps 8 bits: 0.4 % a rounding, and several of them add up.
+constexpr double kTolerance = 0.03;
+// T5 does not scale its scores: their rounding goes through the exponential unchecked.
+constexpr double kEncoderTolerance = 0.15;
+
+std::string Golden(const std::string& name) {
+  return std::string(ONEPIECE_SOURCE_DIR) + "/tests/wan/goldens/" + name;
+}
+
+at::Tensor Recorded(const std::string& golden, const std::string& name) {
+  const auto file = tensor::SafetensorsFile::Open(Golden(golden) + "/io.safetensors").value();
+  return tensor::ViewTensor(file, *file->index().Find(name)).value();
+}
+
+double Error(const at::Tensor& ours, const at::Tensor& expected) {
+  return ((ours - expected).abs().max() / expected.abs().max()).item<double>();
+}
+
+}  // namespace
+
+class PrecisionTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Transformer_BF16_data() {
+    QTest::addColumn<QString>("image");  // Name of the image embeddings' recording.
+    QTest::newRow("transformer_t2v") << QString();
+    QTest::newRow("transformer_i2v") << "encoder_hidden_states_image";
+  }
+  void Transformer_BF16() {
+    QFETCH(QString, image);
+    const c10::InferenceMode guard;
+    const std::string golden = QTest::currentDataTag();
+    const auto exact = WanTransformer::Load(Golden(golden));
+    const auto half = WanTransformer::Load(Golden(golden), at::kCPU, at::kBFloat16);
+    QVERIFY2(half.ok(), base::Message(half.status()).c_str());
+    // The recorded files are small: norms and embedders in F32 weigh much in them.
+    QVERIFY(half->weight_bytes() < 0.8 * static_cast<double>(exact->weight_bytes()));
+    const auto context =
+        half->Prepare(Recorded(golden, "encoder_hidden_states"),
+                      image.isEmpty() ? at::Tensor() : Recorded(golden, image.toStdString()));
+    QVERIFY2(context.ok(), base::Message(context.status()).c_str());
+    const auto sample =
+        half->Forward(Recorded(golden, "hidden_states"),
+                      Recorded(golden, "timestep").to(at::kDouble).item<double>(), *context);
+    QVERIFY2(sample.ok(), base::Message(sample.status()).c_str());
+    QCOMPARE(sample->scalar_type(), at::kFloat);
+    const double error = Error(*sample, Recorded(golden, "sample"));
+    qInfo("relative error %.2e", error);
+    QVERIFY2(error < kTolerance, std::to_string(error).c_str());
+    QVERIFY(error > 1e-5);  // Else it did not compute in BF16.
+  }
+
+  void Encoder_BF16() {
+    const c10::InferenceMode guard;
+    const auto half = UMT5Encoder::Load(Golden("umt5"), at::kCPU, at::kBFloat16);
+    QVERIFY2(half.ok(), base::Message(half.status()).c_str());
+    const at::Tensor mask = Recorded("umt5", "attention_mask");
+    const auto hidden = half->Forward(Recorded("umt5", "input_ids"), mask);
+    QVERIFY2(hidden.ok(), base::Message(hidden.status()).c_str());
+    QCOMPARE(hidden->scalar_type(), at::kFloat);
+    const at::Tensor counted = mask.unsqueeze(-1).to(at::kFloat);
+    const double error = Error(*hidden * counted, Recorded("umt5", "last_hidden_state") * counted);
+    qInfo("relative error %.2e", error);
+    QVERIFY2(error < kEncoderTolerance, std::to_string(error).c_str());
+    QVERIFY(error > 1e-5);
+  }
+
+  void ParsePrecision_Names() {
+    QCOMPARE(ParsePrecision("f32", at::kCPU).value(), at::kFloat);
+    QCOMPARE(ParsePrecision("bf16", at::kCPU).value(), at::kBFloat16);
+    QCOMPARE(ParsePrecision("f16", at::Device(at::kCUDA, 0)).value(), at::kHalf);
+    for (const char* bad : {"f16", "int8", ""}) {
+      const auto refused = ParsePrecision(bad, at::kCPU);
+      QVERIFY(absl::IsInvalidArgument(refused.status()));
+      QVERIFY2(base::Message(refused.status()).find("f32") != std::string::npos,
+               base::Message(refused.status()).c_str());
+    }
+  }
+};
+
+}  // namespace onepiece::wan
+
+QTEST_GUILESS_MAIN(onepiece::wan::PrecisionTest)
+#include "precision_test.moc"
