@@ -167,9 +167,9 @@ int main(int argc, char** argv) {
   }
   Options options;
   CLI::App app{"OnePiece: the Wan components measured beside their peers", "onepiece-bench-wan"};
-  CLI::App* wan = app.add_subcommand("wan", "Time and peak memory of every component");
   app.require_subcommand(1);
   app.fallthrough();
+  CLI::App* wan = app.add_subcommand("wan", "Time and peak memory of every component");
   app.add_flag("--json", options.json, "Print one JSON document");
   wan->add_option("--threads", options.threads, "Threads of every side")
       ->check(CLI::Range(1, 1024))
