@@ -11,7 +11,7 @@ namespace onepiece::cli {
 namespace {
 
 struct ModelArguments {
-  std::string dir, reference;
+  std::string dir, reference, expect;
   double tolerance = 1e-4;
   int threads = 1;
 };
@@ -118,12 +118,30 @@ std::string InspectText(const sdk::InspectReport& report) {
   return text;
 }
 
+/// File of a published component's table, by the name of the table or its path.
+absl::StatusOr<std::string> PublishedTable(const std::string& name) {
+  if (name.empty() || name.ends_with(".json")) return name;
+  auto path = local::ResourcePath("models/published/" + name + ".json");
+  if (path.ok() && std::filesystem::path(name).filename() == name) return path;
+  return base::MakeError(absl::StatusCode::kNotFound, "NO_SUCH_TABLE",
+                         "no published component \"" + name +
+                             "\": the files of resources/models/published are the names");
+}
+
 int RunInspect(const Context& context, const ModelArguments& arguments) {
-  if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
-    return context.Fail(status);
+  if (arguments.dir.empty() && arguments.expect.empty()) {
+    return context.Fail(absl::InvalidArgumentError("give a folder, --expect NAME, or both"),
+                        kUsage);
+  }
+  if (!arguments.dir.empty()) {
+    if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
+      return context.Fail(status);
+  }
+  const auto expect = PublishedTable(arguments.expect);
+  if (!expect.ok()) return context.Fail(expect.status());
   const auto tools = LoadTools();
   if (!tools.ok()) return context.Fail(tools.status());
-  const auto report = (*tools)->Inspect(arguments.dir);
+  const auto report = (*tools)->Inspect(arguments.dir, *expect);
   if (!report.ok()) return context.Fail(report.status(), kFailure);
   context.Print(InspectDocument(*report), InspectText(*report));
   return report->problems.empty() ? kOk : kFailure;
@@ -155,7 +173,10 @@ void AddModelVerbs(CLI::App& app, Context& context) {
 
   CLI::App* inspect =
       app.add_subcommand("inspect", "Components, parameters, dtypes and memory of a model folder");
-  inspect->add_option("dir", arguments->dir, "Model or component folder")->required();
+  inspect->add_option("dir", arguments->dir, "Model or component folder");
+  inspect->add_option("--expect", arguments->expect,
+                      "Hold it, or without a folder this build, against this published component's "
+                      "tensors (a name in resources/models/published)");
   inspect->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunInspect(context, *arguments); };
   });

@@ -57,7 +57,7 @@ struct InspectReport {
   std::vector<ComponentReport> components;
   std::vector<StageMemory> stages;
   std::vector<std::string>
-      problems;  ///< Names or shapes that do not fit `expect`, when that was asked.
+      problems;  ///< Files, names or shapes that do not fit the config, or `expect`.
 };
 
 /// Offered by a plug-in. Thread-safe.
@@ -71,8 +71,12 @@ class ModelTools {
   virtual absl::StatusOr<VerifyReport> VerifyReference(const std::string& model_dir,
                                                        const std::string& reference,
                                                        int threads) const = 0;
-  /// Reads headers only, never weights.
-  virtual absl::StatusOr<InspectReport> Inspect(const std::string& dir) const = 0;
+  /// Reads headers only, never weights. `expect`, unless empty, is a file that lists the config and
+  /// the tensors of a published component (resources/models/published): then the folder's component
+  /// of that class, or without a folder what this build asks of such a checkpoint, is held against
+  /// it. One of the two may be empty.
+  virtual absl::StatusOr<InspectReport> Inspect(const std::string& dir,
+                                                const std::string& expect) const = 0;
 };
 
 }  // namespace onepiece::sdk

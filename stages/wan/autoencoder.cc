@@ -192,6 +192,10 @@ at::Tensor WanVae::Denormalise(const at::Tensor& latents) const {
   return latents.to(impl_->device, at::kFloat) * impl_->std + impl_->mean;
 }
 
+at::Tensor WanVae::Normalise(const at::Tensor& latents) const {
+  return (latents.to(impl_->device, at::kFloat) - impl_->mean) / impl_->std;
+}
+
 absl::StatusOr<at::Tensor> WanVae::Decode(const at::Tensor& z, const ChunkProgress& progress,
                                           const std::optional<Tiling>& tiling) const {
   return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {

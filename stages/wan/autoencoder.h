@@ -54,6 +54,9 @@ class WanVae {
   /// Latents as the diffusion makes them → latents as Decode takes them: latents × std + mean.
   [[nodiscard]] at::Tensor Denormalise(const at::Tensor& latents) const;
 
+  /// The inverse of Denormalise.
+  [[nodiscard]] at::Tensor Normalise(const at::Tensor& latents) const;
+
   /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h,
   /// 8 w] in [-1, 1] for the published scales. One chunk is one frame of latents of one tile.
   /// Errors: INVALID_ARGUMENT (shape, tiling), what `progress` returned, RESOURCE_EXHAUSTED,

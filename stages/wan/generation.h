@@ -1,4 +1,5 @@
-// Text to video in three functions, one for each stage: what stages and VerifyReference share.
+// Text and image to video, one function for each part of the work: what stages and VerifyReference
+// share.
 //
 // They compute on the calling thread's LibTorch settings (tensor::SetComputeThreads) and may throw
 // what LibTorch throws: call them inside tensor::Guarded.
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "stages/wan/autoencoder.h"
+#include "stages/wan/image_processor.h"
 #include "stages/wan/schedulers.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
@@ -23,6 +25,21 @@ namespace onepiece::wan {
 /// UMT5Encoder::Forward.
 absl::StatusOr<at::Tensor> EncodeIds(const UMT5Encoder& encoder,
                                      const std::vector<std::int64_t>& ids, at::Device device);
+
+/// The images as CLIP takes them, F32 [images, 3, height, width] on the CPU. Errors: those of
+/// ImageProcessor::Process; INVALID_ARGUMENT BAD_SHAPE when a processor that does not crop makes
+/// them of different sizes.
+absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
+                                       const std::vector<media::Image>& images);
+
+/// What the diffusion is given of its images, F32 [1, 4 + z_dim, frames, height, width] of latents:
+/// a mask that is 1 where a frame is given (one channel for each frame of a group), and the
+/// normalised latents of a video that is grey (0) everywhere else. `first`, and `last` unless it is
+/// undefined, are of FrameOfImage; `frames` are those of the video, 5 or more with `last`. Errors:
+/// those of WanVae::Encode.
+absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& first,
+                                           const at::Tensor& last, std::int64_t frames,
+                                           const ChunkProgress& progress = {});
 
 /// The noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws, F32 on
 /// the CPU.
@@ -35,7 +52,9 @@ struct DenoiseInputs {
                        ///< steps made of it.
   int first_step = 0;  ///< The scheduler is at this step.
   at::Tensor prompt_embeds,
-      negative_prompt_embeds;      ///< F32 [1, tokens, text_dim], tokens <= padded_tokens.
+      negative_prompt_embeds;  ///< F32 [1, tokens, text_dim], tokens <= padded_tokens.
+  at::Tensor condition;        ///< Of EncodeCondition; undefined for text to video.
+  at::Tensor image_embeds;     ///< Of ClipVision::Forward; undefined where the model takes none.
   std::int64_t padded_tokens = 0;  ///< Zeros are appended up to this many tokens.
   double guidance_scale = 0;       ///< The negative prompt counts only above 1.
 };

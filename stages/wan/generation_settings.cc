@@ -22,13 +22,33 @@ absl::StatusOr<std::int64_t> ReadSide(const sdk::Parameters& parameters, std::st
 
 }  // namespace
 
-std::array<std::int64_t, 5> GenerationSettings::LatentShape(std::int64_t channels) const {
+std::array<std::int64_t, 5> VideoSize::LatentShape(std::int64_t channels) const {
   return {1, channels, (frames - 1) / kTemporalCompression + 1, height / kSpatialCompression,
           width / kSpatialCompression};
 }
 
+absl::StatusOr<VideoSize> ReadVideoSize(const sdk::Parameters& parameters) {
+  VideoSize size;
+  ONEPIECE_ASSIGN_OR_RETURN(size.width, ReadSide(parameters, "width"));
+  ONEPIECE_ASSIGN_OR_RETURN(size.height, ReadSide(parameters, "height"));
+  ONEPIECE_ASSIGN_OR_RETURN(size.frames,
+                            sdk::IntParameter(parameters, "num_frames", 1, kMaxVideoFrames));
+  if ((size.frames - 1) % kTemporalCompression != 0) {
+    return sdk::BadParameter("num_frames", std::to_string(size.frames) + " is not 4k + 1");
+  }
+  const auto shape = size.LatentShape(1);
+  const std::int64_t tokens = shape[2] * (shape[3] / 2) * (shape[4] / 2);
+  if (tokens > kMaxTokens) {
+    return sdk::BadParameter(
+        "width", std::to_string(size.width) + "x" + std::to_string(size.height) + " x " +
+                     std::to_string(size.frames) + " frames is too large a video");
+  }
+  return size;
+}
+
 absl::StatusOr<GenerationSettings> ReadSettings(const sdk::Parameters& parameters) {
-  GenerationSettings settings;
+  ONEPIECE_ASSIGN_OR_RETURN(const VideoSize size, ReadVideoSize(parameters));
+  GenerationSettings settings{size};
   ONEPIECE_ASSIGN_OR_RETURN(
       settings.seed,
       sdk::IntParameter(parameters, "seed", 0, std::numeric_limits<std::int64_t>::max()));
@@ -37,20 +57,6 @@ absl::StatusOr<GenerationSettings> ReadSettings(const sdk::Parameters& parameter
   settings.steps = static_cast<int>(steps);
   ONEPIECE_ASSIGN_OR_RETURN(settings.guidance_scale,
                             sdk::NumberParameter(parameters, "guidance_scale", 0, kMaxGuidance));
-  ONEPIECE_ASSIGN_OR_RETURN(settings.width, ReadSide(parameters, "width"));
-  ONEPIECE_ASSIGN_OR_RETURN(settings.height, ReadSide(parameters, "height"));
-  ONEPIECE_ASSIGN_OR_RETURN(settings.frames,
-                            sdk::IntParameter(parameters, "num_frames", 1, kMaxVideoFrames));
-  if ((settings.frames - 1) % kTemporalCompression != 0) {
-    return sdk::BadParameter("num_frames", std::to_string(settings.frames) + " is not 4k + 1");
-  }
-  const auto shape = settings.LatentShape(1);
-  const std::int64_t tokens = shape[2] * (shape[3] / 2) * (shape[4] / 2);
-  if (tokens > kMaxTokens) {
-    return sdk::BadParameter(
-        "width", std::to_string(settings.width) + "x" + std::to_string(settings.height) + " x " +
-                     std::to_string(settings.frames) + " frames is too large a video");
-  }
   return settings;
 }
 

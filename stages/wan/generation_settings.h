@@ -1,4 +1,4 @@
-// What a text-to-video job asks for, checked. Without LibTorch.
+// What a job asks for, checked. Without LibTorch.
 #pragma once
 
 #include <array>
@@ -17,10 +17,7 @@ inline constexpr std::int64_t kMaxSidePixels = 2048, kMaxVideoFrames = 257;
 inline constexpr std::int64_t kMaxTokens = 100'000;
 inline constexpr double kMaxGuidance = 100;
 
-struct GenerationSettings {
-  std::int64_t seed = 0;
-  int steps = 0;
-  double guidance_scale = 0;           ///< Classifier-free guidance runs only above 1.
+struct VideoSize {
   std::int64_t width = 0, height = 0;  ///< Pixels; multiples of kSideMultiple.
   std::int64_t frames = 0;             ///< 4k + 1.
 
@@ -28,8 +25,17 @@ struct GenerationSettings {
   [[nodiscard]] std::array<std::int64_t, 5> LatentShape(std::int64_t channels) const;
 };
 
-/// Reads seed, steps, guidance_scale, width, height and num_frames.
+struct GenerationSettings : VideoSize {
+  std::int64_t seed = 0;
+  int steps = 0;
+  double guidance_scale = 0;  ///< Classifier-free guidance runs only above 1.
+};
+
+/// Reads width, height and num_frames.
 /// Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and the parameter's name.
+absl::StatusOr<VideoSize> ReadVideoSize(const sdk::Parameters& parameters);
+
+/// Reads seed, steps and guidance_scale too. Errors: those of ReadVideoSize.
 absl::StatusOr<GenerationSettings> ReadSettings(const sdk::Parameters& parameters);
 
 }  // namespace onepiece::wan

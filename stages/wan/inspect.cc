@@ -8,6 +8,8 @@
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
 #include "stages/wan/autoencoder.h"
+#include "stages/wan/clip_vision.h"
+#include "stages/wan/published_component.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 #include "stages/wan/weights.h"
@@ -33,13 +35,18 @@ JobSize DefaultJob(const std::optional<TransformerConfig>& transformer) {
 
 struct Component {
   sdk::ComponentReport report;
+  std::optional<ComponentFiles> files;
   std::optional<UMT5Config> encoder;
+  std::optional<ClipVisionConfig> image_encoder;
   std::optional<TransformerConfig> transformer;
   std::optional<VaeConfig> vae;
 };
 
 std::string StageOf(const std::string& name, const std::string& class_name) {
-  if (class_name == "UMT5EncoderModel" || name == "tokenizer") return "text_encode";
+  for (const char* folder : {"tokenizer", "image_encoder", "image_processor"}) {
+    if (name == folder) return "text_encode";
+  }
+  if (class_name == "UMT5EncoderModel" || class_name == "CLIPVisionModel") return "text_encode";
   if (class_name == "WanTransformer3DModel" || name == "scheduler") return "diffusion";
   if (class_name == "AutoencoderKLWan") return "vae_decode";
   return "";
@@ -83,6 +90,10 @@ absl::Status CheckComponent(const ComponentFiles& files, Component& component) {
     return Check(files, component.transformer, WanTransformer::ParseConfig,
                  WanTransformer::Tensors);
   }
+  if (name == "CLIPVisionModel") {
+    return Check(files, component.image_encoder, ClipVision::ParseConfig, ClipVision::Tensors,
+                 ClipVision::IgnoredTensors());
+  }
   if (name == "AutoencoderKLWan")
     return Check(files, component.vae, WanVae::ParseConfig, WanVae::Tensors);
   return absl::OkStatus();
@@ -96,6 +107,7 @@ absl::StatusOr<Component> InspectComponent(const std::string& dir, const std::st
   component.report.class_name = files.class_name();
   component.report.stage = StageOf(name, files.class_name());
   component.report.weights = GroupByType(files);
+  component.files = files;
   if (const absl::Status fit = CheckComponent(files, component); !fit.ok())
     problems.push_back(base::Message(fit));
   return component;
@@ -104,6 +116,11 @@ absl::StatusOr<Component> InspectComponent(const std::string& dir, const std::st
 std::int64_t EncoderActivations(const UMT5Config& c) {
   const std::int64_t scores = c.num_heads * kTextTokens * kTextTokens;
   return kFloatBytes * (3 * scores + kTextTokens * (3 * c.d_ff + 6 * c.d_model));
+}
+
+std::int64_t ImageEncoderActivations(const ClipVisionConfig& c) {
+  const std::int64_t scores = c.num_heads * c.tokens() * c.tokens();
+  return kFloatBytes * (3 * scores + c.tokens() * (2 * c.ffn + 6 * c.hidden));
 }
 
 std::int64_t TransformerActivations(const TransformerConfig& c, const JobSize& job) {
@@ -127,10 +144,31 @@ std::int64_t DecoderActivations(const VaeConfig& c, const JobSize& job) {
   return kFloatBytes * (working + kept + 2 * 3 * job.frames * pixels);
 }
 
+std::int64_t VaeEncoderActivations(const VaeConfig& c, const JobSize& job) {
+  const std::int64_t pixels = job.height * job.width;
+  // As the decoder, the other way round; the video is there whole, as zeros after its images.
+  const std::int64_t working = 5 * c.base_dim * c.temporal_scale() * pixels;
+  const std::int64_t kept = 2 * 2 * c.num_res_blocks * c.base_dim * pixels * 2;
+  return kFloatBytes * (working + kept + 3 * job.frames * pixels);
+}
+
 std::int64_t Parameters(const sdk::ComponentReport& report) {
   std::int64_t parameters = 0;
   for (const sdk::TensorGroup& group : report.weights) parameters += group.parameters;
   return parameters;
+}
+
+/// Adds to the stage of that name: components of one stage hold their weights together, and work
+/// one after the other.
+void AddMemory(std::vector<sdk::StageMemory>& stages, const std::string& stage,
+               std::int64_t weight_bytes, std::int64_t activation_bytes) {
+  for (sdk::StageMemory& memory : stages) {
+    if (memory.stage != stage) continue;
+    memory.weight_bytes += weight_bytes;
+    memory.activation_bytes = std::max(memory.activation_bytes, activation_bytes);
+    return;
+  }
+  stages.push_back({stage, weight_bytes, activation_bytes});
 }
 
 std::vector<sdk::StageMemory> EstimateStages(const std::vector<Component>& components) {
@@ -138,18 +176,20 @@ std::vector<sdk::StageMemory> EstimateStages(const std::vector<Component>& compo
   for (const Component& component : components) {
     if (component.transformer) transformer = component.transformer;
   }
+  const bool image_to_video = transformer && transformer->in_channels > transformer->out_channels;
   const JobSize job = DefaultJob(transformer);
   std::vector<sdk::StageMemory> stages;
   for (const Component& component : components) {
-    sdk::StageMemory memory;
-    memory.stage = component.report.stage;
-    memory.weight_bytes =
-        Parameters(component.report) * kFloatBytes;  // Computed in F32 whatever is stored.
-    if (component.encoder) memory.activation_bytes = EncoderActivations(*component.encoder);
-    if (component.transformer)
-      memory.activation_bytes = TransformerActivations(*component.transformer, job);
-    if (component.vae) memory.activation_bytes = DecoderActivations(*component.vae, job);
-    if (memory.activation_bytes > 0) stages.push_back(std::move(memory));
+    // Computed in F32 whatever is stored.
+    const std::int64_t weights = Parameters(component.report) * kFloatBytes;
+    std::int64_t activations = 0;
+    if (component.encoder) activations = EncoderActivations(*component.encoder);
+    if (component.image_encoder) activations = ImageEncoderActivations(*component.image_encoder);
+    if (component.transformer) activations = TransformerActivations(*component.transformer, job);
+    if (component.vae) activations = DecoderActivations(*component.vae, job);
+    if (activations > 0) AddMemory(stages, component.report.stage, weights, activations);
+    if (component.vae && image_to_video)
+      AddMemory(stages, "vae_encode", weights, VaeEncoderActivations(*component.vae, job));
   }
   return stages;
 }
@@ -181,9 +221,40 @@ absl::StatusOr<std::vector<Component>> InspectFolders(const std::string& dir,
   return components;
 }
 
+/// What this build asks of a checkpoint with the published config, held against what is published.
+absl::StatusOr<sdk::InspectReport> InspectPublished(const std::string& path) {
+  ONEPIECE_ASSIGN_OR_RETURN(const PublishedComponent published, PublishedComponent::Read(path));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::vector<TensorSpec> asked, TensorsOf(published));
+  sdk::InspectReport report{.model = std::filesystem::path(path).stem().string()};
+  report.problems = published.Compare(asked, "this build");
+  sdk::ComponentReport component{.name = report.model, .class_name = published.class_name};
+  component.stage = StageOf(report.model, published.class_name);
+  component.weights.push_back(published.Totals());
+  report.components.push_back(std::move(component));
+  return report;
+}
+
+/// Holds the component of the published one's class against it.
+absl::Status CompareWithPublished(const std::vector<Component>& components, const std::string& path,
+                                  sdk::InspectReport& report) {
+  ONEPIECE_ASSIGN_OR_RETURN(const PublishedComponent published, PublishedComponent::Read(path));
+  for (const Component& component : components) {
+    if (!component.files || component.files->class_name() != published.class_name) continue;
+    std::vector<TensorSpec> held;
+    for (const auto& [name, location] : component.files->tensors())
+      held.push_back({name, location.entry->shape});
+    for (std::string& problem : published.Compare(held, component.files->dir()))
+      report.problems.push_back(std::move(problem));
+    return absl::OkStatus();
+  }
+  report.problems.push_back("there is no " + published.class_name + " to hold against " + path);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir) {
+absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir, const std::string& expect) {
+  if (dir.empty()) return InspectPublished(expect);
   sdk::InspectReport report;
   std::vector<Component> components;
   const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
@@ -198,6 +269,7 @@ absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir) {
   }
   report.model = name;
   report.stages = EstimateStages(components);
+  if (!expect.empty()) ONEPIECE_RETURN_IF_ERROR(CompareWithPublished(components, expect, report));
   for (Component& component : components) report.components.push_back(std::move(component.report));
   return report;
 }

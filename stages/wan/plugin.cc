@@ -26,19 +26,22 @@ class WanModelTools final : public sdk::ModelTools {
                                                     int threads) const override {
     return wan::VerifyReference(model_dir, reference, threads);
   }
-  absl::StatusOr<sdk::InspectReport> Inspect(const std::string& dir) const override {
-    return wan::InspectModel(dir);
+  absl::StatusOr<sdk::InspectReport> Inspect(const std::string& dir,
+                                             const std::string& expect) const override {
+    return wan::InspectModel(dir, expect);
   }
 };
 
 class WanPlugin final : public sdk::Plugin {
  public:
   std::vector<sdk::StageInfo> Stages() const override {
-    return {wan::MakeTextEncodeStage()->Info(), wan::MakeDiffusionStage()->Info(),
-            wan::MakeVaeDecodeStage()->Info(), wan::MakeMediaEncodeStage()->Info()};
+    return {wan::MakeTextEncodeStage()->Info(), wan::MakeVaeEncodeStage()->Info(),
+            wan::MakeDiffusionStage()->Info(), wan::MakeVaeDecodeStage()->Info(),
+            wan::MakeMediaEncodeStage()->Info()};
   }
   std::unique_ptr<sdk::Stage> Create(std::string_view stage) const override {
     if (stage == "text_encode") return wan::MakeTextEncodeStage();
+    if (stage == "vae_encode") return wan::MakeVaeEncodeStage();
     if (stage == "diffusion") return wan::MakeDiffusionStage();
     if (stage == "vae_decode") return wan::MakeVaeDecodeStage();
     if (stage == "media_encode") return wan::MakeMediaEncodeStage();

@@ -8,6 +8,11 @@
 #include "stages/wan/weights.h"
 
 namespace onepiece::wan {
+namespace {
+
+constexpr std::string_view kFirstImage = "image", kLastImage = "last_image";
+
+}  // namespace
 
 absl::Status BadArtifact(std::string_view name, std::string_view what) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ARTIFACT",
@@ -43,6 +48,25 @@ absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
   if (!at::isfinite(tensor).all().item<bool>())
     return BadArtifact(name, "holds values that are not finite");
   return tensor;
+}
+
+absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Artifact>& inputs) {
+  std::vector<media::Image> images;
+  if (message::FindArtifact(inputs, kFirstImage) == nullptr) {
+    if (message::FindArtifact(inputs, kLastImage) != nullptr)
+      return BadArtifact(kLastImage, "there is no image to begin with");
+    return images;
+  }
+  for (const std::string_view name : {kFirstImage, kLastImage}) {
+    const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
+    if (artifact == nullptr) break;
+    if (artifact->dtype != message::DType::kBytes || !artifact->media_type.starts_with("image/"))
+      return BadArtifact(name, "not a file of a media type image/...");
+    auto image = media::DecodeImage(artifact->data.bytes());
+    if (!image.ok()) return base::Annotate(image.status(), name);
+    images.push_back(*std::move(image));
+  }
+  return images;
 }
 
 }  // namespace onepiece::wan

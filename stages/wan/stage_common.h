@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "stages/media/image.h"
 #include "stages/sdk/stage.h"
 
 namespace onepiece::wan {
@@ -19,6 +20,11 @@ absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options);
 /// Errors: INVALID_ARGUMENT BAD_ARTIFACT.
 absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
                                        std::string_view name, std::int64_t dimensions);
+
+/// The pictures `image` and `last_image`, as far as a job brings them; a last one without a first
+/// is refused. Errors: INVALID_ARGUMENT BAD_ARTIFACT (not of a media type image/...), those of
+/// media::DecodeImage naming the artifact.
+absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Artifact>& inputs);
 
 /// INVALID_ARGUMENT BAD_ARTIFACT "artifact NAME: what".
 absl::Status BadArtifact(std::string_view name, std::string_view what);

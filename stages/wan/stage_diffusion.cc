@@ -21,8 +21,8 @@ class DiffusionStage final : public sdk::Stage {
     return {.name = "diffusion",
             .description = "embeddings to latents, step by step",
             .inputs = {"prompt_embeds", "negative_prompt_embeds"},
-            .optional_inputs = {"state", "state.latents", "state.rng", "state.newest",
-                                "state.older", "state.last_sample"},
+            .optional_inputs = {"condition", "image_embeds", "state", "state.latents", "state.rng",
+                                "state.newest", "state.older", "state.last_sample"},
             .outputs = {"latents"},
             .parameters = {"seed", "steps", "guidance_scale", "width", "height", "num_frames"}};
   }
@@ -56,7 +56,9 @@ class DiffusionStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(denoise.prompt_embeds, Embeds(inputs, "prompt_embeds"));
       ONEPIECE_ASSIGN_OR_RETURN(denoise.negative_prompt_embeds,
                                 Embeds(inputs, "negative_prompt_embeds"));
-      const auto shape = settings.LatentShape(loaded_->transformer.config().in_channels);
+      ONEPIECE_ASSIGN_OR_RETURN(denoise.condition, Condition(inputs, settings));
+      ONEPIECE_ASSIGN_OR_RETURN(denoise.image_embeds, ImageEmbeds(inputs));
+      const auto shape = settings.LatentShape(loaded_->transformer.config().out_channels);
       at::Generator generator = MakeGenerator(settings.seed);
       const std::string described = Describe(settings);
       ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
@@ -114,6 +116,41 @@ class DiffusionStage final : public sdk::Stage {
         embeds.size(2) != loaded_->transformer.config().text_dim) {
       return BadArtifact(name, "its shape does not fit the transformer");
     }
+    return embeds.to(loaded_->device);
+  }
+
+  /// What vae_encode made of the images; undefined for a text-to-video model.
+  absl::StatusOr<at::Tensor> Condition(const std::vector<sdk::Artifact>& inputs,
+                                       const VideoSize& size) const {
+    const TransformerConfig& config = loaded_->transformer.config();
+    const bool given = message::FindArtifact(inputs, "condition") != nullptr;
+    if (config.in_channels == config.out_channels) {
+      if (given) return BadArtifact("condition", "this model makes videos of text alone");
+      return at::Tensor();
+    }
+    if (!given) return BadArtifact("condition", "missing: this model makes videos of an image");
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor condition, InputTensor(inputs, "condition", 5));
+    if (condition.sizes() != size.LatentShape(config.in_channels - config.out_channels)) {
+      return BadArtifact("condition",
+                         "its shape does not fit the transformer, or width, height and num_frames");
+    }
+    return condition.to(loaded_->device);
+  }
+
+  /// What the image encoder made of the images; undefined where the model takes none.
+  absl::StatusOr<at::Tensor> ImageEmbeds(const std::vector<sdk::Artifact>& inputs) const {
+    const TransformerConfig& config = loaded_->transformer.config();
+    if (config.image_dim == 0) return at::Tensor();
+    if (message::FindArtifact(inputs, "image_embeds") == nullptr)
+      return BadArtifact("image_embeds", "missing: this model makes videos of an image");
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, InputTensor(inputs, "image_embeds", 3));
+    if (embeds.size(0) != config.images()) {
+      return BadArtifact("image_embeds", config.images() == 2
+                                             ? "this model takes an image and a last_image"
+                                             : "this model takes an image and no last_image");
+    }
+    if (embeds.size(2) != config.image_dim)
+      return BadArtifact("image_embeds", "its shape does not fit the transformer");
     return embeds.to(loaded_->device);
   }
 

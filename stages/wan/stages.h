@@ -1,8 +1,9 @@
-// The stages of text to video: text_encode → diffusion → vae_decode. And media_encode, for
-// workflows that work on frames before they are encoded.
+// The stages of text and image to video: text_encode [and vae_encode] → diffusion → vae_decode. And
+// media_encode, for workflows that work on frames before they are encoded.
 //
 // All read the diffusers folder layout: LoadOptions::model_dir holds tokenizer, text_encoder,
-// transformer, scheduler and vae, and each stage reads only its own. Results depend on
+// transformer, scheduler, vae and for most image-to-video models image_encoder and image_processor;
+// each stage reads only its own. Results depend on
 // LoadOptions::threads, the model and the job alone.
 #pragma once
 
@@ -14,10 +15,18 @@
 namespace onepiece::wan {
 
 /// Parameters prompt, negative_prompt (default empty) → prompt_embeds, negative_prompt_embeds: F32
-/// [1, tokens, d_model] of the real tokens, at most kMaxSequenceLength.
+/// [1, tokens, d_model] of the real tokens; more than kMaxSequenceLength are cut off, with a
+/// warning in the log. Where the model has an image encoder, image and last_image (files) become
+/// image_embeds: F32 [images, tokens, hidden].
 std::unique_ptr<sdk::Stage> MakeTextEncodeStage();
 
-/// prompt_embeds, negative_prompt_embeds and the parameters of ReadSettings → latents: F32 [1,
+/// image and last_image, if there is one (files of image/..., media::DecodeImage), and the
+/// parameters of ReadVideoSize → condition: F32 [1, 4 + z_dim, frames, height, width]
+/// (EncodeCondition).
+std::unique_ptr<sdk::Stage> MakeVaeEncodeStage();
+
+/// prompt_embeds, negative_prompt_embeds, for image to video condition and (where the transformer
+/// has image attention) image_embeds, and the parameters of ReadSettings → latents: F32 [1,
 /// channels, frames, height, width] in the normalised space. Reports every step and saves its state
 /// there (StageContext::Checkpoint); with a saved state among the inputs it goes on from that, bit
 /// for bit at the same number of threads.

@@ -9,6 +9,7 @@
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/autoencoder.h"
+#include "stages/wan/clip_vision.h"
 #include "stages/wan/schedulers.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
@@ -101,7 +102,8 @@ absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, comparison.Input("hidden_states"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor timestep, comparison.Input("timestep"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor text, comparison.Input("encoder_hidden_states"));
-  if (timestep.numel() != 1) return BadGolden("\"timestep\" must hold one number");
+  if (timestep.numel() == 0 || (timestep != timestep.flatten()[0]).any().item<bool>())
+    return BadGolden("\"timestep\" must hold one number, or the same for the whole batch");
   at::Tensor image;
   if (model.config().image_dim > 0) {
     ONEPIECE_ASSIGN_OR_RETURN(image, comparison.Input("encoder_hidden_states_image"));
@@ -109,7 +111,7 @@ absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto context, model.Prepare(text, image));
   ONEPIECE_ASSIGN_OR_RETURN(
       const at::Tensor sample,
-      model.Forward(hidden, timestep.to(at::kDouble).item<double>(), context));
+      model.Forward(hidden, timestep.flatten()[0].to(at::kDouble).item<double>(), context));
   return comparison.Compare("sample", sample);
 }
 
@@ -119,6 +121,13 @@ absl::Status VerifyEncoder(const std::string& dir, Comparison& comparison) {
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor mask, comparison.Input("attention_mask"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, model.Forward(ids, mask));
   return comparison.Compare("last_hidden_state", hidden, mask.unsqueeze(-1));
+}
+
+absl::Status VerifyImageEncoder(const std::string& dir, Comparison& comparison) {
+  ONEPIECE_ASSIGN_OR_RETURN(const ClipVision model, ClipVision::Load(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels, comparison.Input("pixel_values"));
+  ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, model.Forward(pixels));
+  return comparison.Compare("hidden_states.-2", hidden);
 }
 
 absl::Status VerifyVae(const std::string& dir, Comparison& comparison) {
@@ -196,6 +205,7 @@ absl::Status VerifyClass(const std::string& dir, const std::string& name, Compar
   if (name == "WanTransformer3DModel") return VerifyTransformer(dir, comparison);
   if (name == "AutoencoderKLWan") return VerifyVae(dir, comparison);
   if (name == "UMT5EncoderModel") return VerifyEncoder(dir, comparison);
+  if (name == "CLIPVisionModel") return VerifyImageEncoder(dir, comparison);
   if (name == "scheduler") return VerifySchedulers(comparison);
   return base::MakeError(absl::StatusCode::kUnimplemented, "UNSUPPORTED_COMPONENT",
                          dir + ": " + name.substr(0, 100) + " is not supported yet",

@@ -1,6 +1,9 @@
 #include "stages/wan/verify_reference.h"
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,6 +14,7 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/clip_vision.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
 #include "stages/wan/stage_common.h"
@@ -21,6 +25,7 @@ namespace {
 
 constexpr double kRelativeTolerance = 1e-3, kPixelTolerance = 2;
 constexpr std::string_view kInitialNoise = "latents_init";
+constexpr std::string_view kImages[] = {"image", "last_image"};
 
 using Tensors = std::map<std::string, at::Tensor, std::less<>>;
 
@@ -35,10 +40,6 @@ class Recording {
   static absl::StatusOr<Recording> Open(const std::string& path) {
     Recording recording;
     ONEPIECE_ASSIGN_OR_RETURN(recording.file_, tensor::SafetensorsFile::Open(path));
-    if (recording.index().Find("image") != nullptr) {
-      return base::MakeError(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
-                             path + ": image-to-video recordings are not supported yet");
-    }
     ONEPIECE_RETURN_IF_ERROR(recording.ReadMetadata());
     ONEPIECE_ASSIGN_OR_RETURN(recording.settings_, ReadSettings(recording.parameters_));
     return recording;
@@ -126,6 +127,50 @@ absl::Status ReplayText(const std::string& model_dir, const Recording& recording
   return absl::OkStatus();
 }
 
+/// The recorded images: none, `image`, or `image` and `last_image`, U8 [height, width, 3] each.
+absl::StatusOr<std::vector<media::Image>> ReadImages(const Recording& recording) {
+  std::vector<media::Image> images;
+  for (const std::string_view name : kImages) {
+    const tensor::TensorEntry* entry = recording.index().Find(name);
+    if (entry == nullptr) break;
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels, recording.Read(*entry));
+    if (pixels.scalar_type() != at::kByte || pixels.dim() != 3 || pixels.size(2) != 3 ||
+        pixels.numel() == 0) {
+      return BadReference(std::string(name) + ": not U8 [height, width, 3]");
+    }
+    const auto* bytes = static_cast<const std::byte*>(pixels.data_ptr());
+    images.push_back({pixels.size(1), pixels.size(0), {bytes, bytes + pixels.numel()}});
+  }
+  return images;
+}
+
+absl::Status ReplayImages(const std::string& model_dir, const Recording& recording, Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, ReadImages(recording));
+  if (images.empty()) return absl::OkStatus();
+  const GenerationSettings& settings = recording.settings();
+  if (std::filesystem::exists(model_dir + "/image_encoder")) {
+    ONEPIECE_ASSIGN_OR_RETURN(const ImageProcessor processor,
+                              ImageProcessor::Load(model_dir + "/image_processor"));
+    ONEPIECE_ASSIGN_OR_RETURN(const ClipVision encoder,
+                              ClipVision::Load(model_dir + "/image_encoder"));
+    ONEPIECE_ASSIGN_OR_RETURN(made["pixel_values"], PixelValues(processor, images));
+    ONEPIECE_ASSIGN_OR_RETURN(made["image_embeds"], encoder.Forward(made["pixel_values"]));
+  }
+  std::vector<at::Tensor> frames;
+  for (const media::Image& image : images) {
+    ONEPIECE_ASSIGN_OR_RETURN(frames.emplace_back(),
+                              FrameOfImage(image, settings.width, settings.height));
+  }
+  if (frames.size() > 1 && settings.frames == 1)
+    return BadReference("a first and a last image need more than one frame");
+  ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model_dir + "/vae"));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      made["condition"],
+      EncodeCondition(vae, frames[0], frames.size() > 1 ? frames[1] : at::Tensor(),
+                      settings.frames));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<at::Tensor> ReadNoise(const Recording& recording, std::int64_t channels) {
   const tensor::TensorEntry* entry = recording.index().Find(kInitialNoise);
   if (entry == nullptr) return BadReference(std::string(kInitialNoise) + ": missing");
@@ -151,9 +196,12 @@ absl::Status ReplayDiffusion(const std::string& model_dir, const Recording& reco
                             WanTransformer::Load(model_dir + "/transformer"));
   DenoiseInputs inputs{.prompt_embeds = made["prompt_embeds"],
                        .negative_prompt_embeds = made["negative_prompt_embeds"],
+                       .condition = made["condition"],
+                       .image_embeds = made["image_embeds"],
                        .padded_tokens = recording.max_sequence_length(),
                        .guidance_scale = recording.settings().guidance_scale};
-  ONEPIECE_ASSIGN_OR_RETURN(inputs.latents, ReadNoise(recording, transformer.config().in_channels));
+  ONEPIECE_ASSIGN_OR_RETURN(inputs.latents,
+                            ReadNoise(recording, transformer.config().out_channels));
   const auto observe = [&](const DenoiseStep& step) {
     if (step.index == 0) {
       made["noise_pred_cond_0"] = step.conditional;
@@ -196,14 +244,16 @@ absl::StatusOr<sdk::VerifyReport> Replay(const std::string& model_dir,
   ONEPIECE_ASSIGN_OR_RETURN(const Recording recording, Recording::Open(reference));
   Tensors made;
   ONEPIECE_RETURN_IF_ERROR(ReplayText(model_dir, recording, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayImages(model_dir, recording, made));
   ONEPIECE_RETURN_IF_ERROR(ReplayDiffusion(model_dir, recording, made));
   ONEPIECE_RETURN_IF_ERROR(ReplayVideo(model_dir, made));
   sdk::VerifyReport report{.component = "reference"};
   for (const tensor::TensorEntry& entry : recording.index().tensors) {
-    if (entry.name == kInitialNoise) continue;  // An input.
+    if (entry.name == kInitialNoise || std::ranges::find(kImages, entry.name) != std::end(kImages))
+      continue;  // An input.
     ++report.total;
     const auto found = made.find(entry.name);
-    if (found == made.end()) {
+    if (found == made.end() || !found->second.defined()) {
       report.skipped.push_back(entry.name);
       continue;
     }

@@ -1,6 +1,7 @@
 #include "stages/wan/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -33,15 +34,6 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
   for (std::size_t i = 0; i < shape.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + "]";
-}
-
-std::string ClassName(const nlohmann::json& config) {
-  if (const auto name = config.find("_class_name"); name != config.end() && name->is_string())
-    return *name;
-  const auto list = config.find("architectures");
-  if (list != config.end() && list->is_array() && !list->empty() && list->front().is_string())
-    return list->front();
-  return "";
 }
 
 struct FolderListing {
@@ -86,6 +78,15 @@ absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::stri
 }
 
 }  // namespace
+
+std::string ClassName(const nlohmann::json& config) {
+  if (const auto name = config.find("_class_name"); name != config.end() && name->is_string())
+    return *name;
+  const auto list = config.find("architectures");
+  if (list != config.end() && list->is_array() && !list->empty() && list->front().is_string())
+    return list->front();
+  return "";
+}
 
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, std::int64_t max_bytes) {
   std::error_code error;
@@ -162,6 +163,12 @@ at::Tensor WeightBinder::GetAs(const std::string& name, std::vector<std::int64_t
   auto loaded = tensor::LoadTensor(found->second.file, *found->second.entry, type, device_);
   if (!loaded.ok()) {
     status_ = loaded.status();
+    return {};
+  }
+  // The sum reads the weights once, at the speed of memory; it can overflow on finite ones.
+  if (!std::isfinite(loaded->sum().item<float>()) && !at::isfinite(*loaded).all().item<bool>()) {
+    status_ =
+        BadWeights(files_->dir() + ": tensor \"" + name + "\" holds values that are not finite");
     return {};
   }
   bytes_ += static_cast<std::int64_t>(loaded->nbytes());

@@ -45,7 +45,7 @@ class ComponentFiles {
 
   [[nodiscard]] const std::string& dir() const { return dir_; }
   [[nodiscard]] const nlohmann::json& config() const { return *config_; }
-  /// config.json's _class_name, or else the first of its architectures.
+  /// ClassName of config.json.
   [[nodiscard]] const std::string& class_name() const { return class_name_; }
   [[nodiscard]] const std::map<std::string, Location, std::less<>>& tensors() const {
     return tensors_;
@@ -69,7 +69,8 @@ class WeightBinder {
   WeightBinder(const ComponentFiles& files, at::Device device, at::ScalarType products = at::kFloat)
       : files_(&files), device_(device), products_(products) {}
 
-  /// F32: what is to be exact whatever the precision of products.
+  /// Both read every value once, to refuse those that are not finite. F32: what is to be exact
+  /// whatever the precision of products.
   at::Tensor Get(const std::string& name, std::vector<std::int64_t> shape) {
     return GetAs(name, std::move(shape), at::kFloat);
   }
@@ -104,6 +105,9 @@ absl::StatusOr<at::ScalarType> ParsePrecision(std::string_view precision, at::De
 /// another shape.
 absl::Status CheckFit(const ComponentFiles& files, const std::vector<TensorSpec>& specs,
                       const std::vector<std::string>& ignored = {});
+
+/// The _class_name of a config.json, or else the first of its architectures, or empty.
+std::string ClassName(const nlohmann::json& config);
 
 /// Reads a JSON object of at most `max_bytes`. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG.
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path,

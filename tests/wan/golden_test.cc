@@ -27,6 +27,7 @@ class GoldenTest : public QObject {
     QTest::newRow("vae") << 9;
     QTest::newRow("vae_bf16") << 3;
     QTest::newRow("umt5") << 1;
+    QTest::newRow("clip_vision") << 1;
     QTest::newRow("scheduler") << 15;
   }
   void VerifyComponent_ReproducesTheReference() {

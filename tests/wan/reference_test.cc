@@ -20,19 +20,24 @@ class ReferenceTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void VerifyReference_ReproducesEveryStage_data() {
-    QTest::addColumn<QString>("name");
-    for (const char* name : {"t2v_0", "t2v_1", "t2v_2", "t2v_3"}) QTest::newRow(name) << name;
+    QTest::addColumn<QString>("model");
+    QTest::addColumn<int>("outputs");
+    for (const char* name : {"t2v_0", "t2v_1", "t2v_2", "t2v_3"})
+      QTest::newRow(name) << "tiny-wan-t2v" << 11;
+    for (const char* name : {"i2v_0", "i2v_1"}) QTest::newRow(name) << "tiny-wan-i2v" << 14;
   }
   void VerifyReference_ReproducesEveryStage() {
-    QFETCH(QString, name);
-    const auto report = VerifyReference(kModel, Reference(name.toUtf8()), 1);
+    QFETCH(QString, model);
+    QFETCH(int, outputs);
+    const auto report =
+        VerifyReference(kModels + "/" + model.toStdString(), Reference(QTest::currentDataTag()), 1);
     QVERIFY2(report.ok(), report.status().ToString().c_str());
     for (const sdk::OutputError& output : report->outputs) {
       qInfo("%s %s %g (tolerance %g)", output.name.c_str(), output.metric.c_str(), output.error,
             output.tolerance);
     }
-    QCOMPARE(report->total, 11);
-    QCOMPARE(report->outputs.size(), std::size_t{11});
+    QCOMPARE(report->total, outputs);
+    QCOMPARE(report->outputs.size(), static_cast<std::size_t>(outputs));
     QVERIFY(report->skipped.empty());
     QVERIFY(report->ok());
   }
@@ -54,9 +59,33 @@ class ReferenceTest : public QObject {
     QVERIFY(!report->ok());
   }
 
-  void VerifyReference_ImageToVideoIsNotSupported() {
+  void VerifyReference_ImageToVideoNeedsAModelForIt() {
     QCOMPARE(VerifyReference(kModel, Reference("i2v_0"), 1).status().code(),
-             absl::StatusCode::kUnimplemented);
+             absl::StatusCode::kInvalidArgument);
+    QCOMPARE(VerifyReference(kModels + "/tiny-wan-i2v", Reference("t2v_0"), 1).status().code(),
+             absl::StatusCode::kInvalidArgument);
+  }
+
+  void EncodeCondition_MarksTheGivenFrames() {
+    const WanVae vae = *WanVae::Load(kModel + "/vae");
+    const at::Tensor first = at::rand({1, 3, 16, 24}) * 2 - 1, last = at::rand({1, 3, 16, 24});
+    const at::Tensor one = *EncodeCondition(vae, first, {}, 9);
+    QCOMPARE(one.sizes().vec(), (std::vector<std::int64_t>{1, 20, 3, 2, 3}));
+    const auto mask = [](const at::Tensor& condition) {
+      return condition[0].narrow(0, 0, 4).select(3, 0).select(2, 0).contiguous();
+    };
+    at::Tensor expected = at::zeros({4, 3});
+    expected.select(1, 0).fill_(1);
+    QVERIFY(at::equal(mask(one), expected));
+    const at::Tensor both = *EncodeCondition(vae, first, last, 9);
+    expected[3][2] = 1;  // The last of the last four frames.
+    QVERIFY(at::equal(mask(both), expected));
+    // Frames before the last image do not see it: the encoder is causal.
+    QVERIFY(at::equal(both.narrow(2, 0, 2).narrow(1, 4, 16), one.narrow(2, 0, 2).narrow(1, 4, 16)));
+    QVERIFY(!at::equal(both.select(2, 2), one.select(2, 2)));
+    const at::Tensor still = *EncodeCondition(vae, first, {}, 1);
+    QVERIFY(at::allclose(still, one.narrow(2, 0, 1), 1e-4, 1e-5));
+    QVERIFY(!EncodeCondition(vae, first, {}, 8).ok());
   }
 
   void VerifyReference_SaysWhatIsWrong() {

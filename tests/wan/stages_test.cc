@@ -220,7 +220,8 @@ class StagesTest : public QObject {
   }
 
   void Load_SaysWhatIsWrong() {
-    for (const auto& make : {&MakeTextEncodeStage, &MakeDiffusionStage, &MakeVaeDecodeStage}) {
+    for (const auto& make :
+         {&MakeTextEncodeStage, &MakeVaeEncodeStage, &MakeDiffusionStage, &MakeVaeDecodeStage}) {
       const auto stage = make();
       QCOMPARE(stage->Load({.model_dir = "/nonexistent"}).code(), absl::StatusCode::kNotFound);
       QCOMPARE(stage->Load({}).code(), absl::StatusCode::kInvalidArgument);

@@ -10,6 +10,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/wan/autoencoder.h"
+#include "stages/wan/clip_vision.h"
 #include "stages/wan/inspect.h"
 #include "stages/wan/schedulers.h"
 #include "stages/wan/transformer_3d.h"
@@ -52,14 +53,6 @@ class Copy {
   QTemporaryDir dir_;
 };
 
-void CompareNames(const std::vector<TensorSpec>& specs, const nlohmann::json& tensors) {
-  QCOMPARE(specs.size(), tensors.size());
-  for (const TensorSpec& spec : specs) {
-    QVERIFY2(tensors.contains(spec.name), spec.name.c_str());
-    QVERIFY2(tensors[spec.name].get<std::vector<std::int64_t>>() == spec.shape, spec.name.c_str());
-  }
-}
-
 void CompareError(const absl::Status& status, absl::StatusCode code, const char* says) {
   QCOMPARE(status.code(), code);
   QVERIFY2(base::Message(status).find(says) != std::string::npos, base::Message(status).c_str());
@@ -70,31 +63,6 @@ void CompareError(const absl::Status& status, absl::StatusCode code, const char*
 class WeightsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  void Tensors_AreThoseOfThePublishedCheckpoints_data() {
-    QTest::addColumn<QString>("file");
-    for (const char* name : {"umt5-xxl", "wan2.1.vae", "wan2.1-t2v-1.3b.transformer",
-                             "wan2.1-t2v-14b.transformer", "wan2.1-i2v-14b.transformer"}) {
-      QTest::newRow(name) << QString("shapes/%1.json").arg(name);
-    }
-  }
-  void Tensors_AreThoseOfThePublishedCheckpoints() {
-    QFETCH(QString, file);
-    const nlohmann::json shapes = ReadJson(Golden(file.toStdString()));
-    if (file.contains("umt5")) {
-      const auto config = UMT5Encoder::ParseConfig(shapes["config"]);
-      QVERIFY2(config.ok(), base::Message(config.status()).c_str());
-      CompareNames(UMT5Encoder::Tensors(*config), shapes["tensors"]);
-    } else if (file.contains("vae")) {
-      const auto config = WanVae::ParseConfig(shapes["config"]);
-      QVERIFY2(config.ok(), base::Message(config.status()).c_str());
-      CompareNames(WanVae::Tensors(*config), shapes["tensors"]);
-    } else {
-      const auto config = WanTransformer::ParseConfig(shapes["config"]);
-      QVERIFY2(config.ok(), base::Message(config.status()).c_str());
-      CompareNames(WanTransformer::Tensors(*config), shapes["tensors"]);
-    }
-  }
-
   void Load_RefusesATransformerConfigThatDoesNotFit_data() {
     QTest::addColumn<QByteArray>("patch");
     QTest::addColumn<int>("code");
@@ -206,6 +174,38 @@ class WeightsTest : public QObject {
                  "shared.weight");
     copy.Patch({{"weight_map", {{"shared.weight", "c.safetensors"}}}}, index);
     QCOMPARE(ComponentFiles::Open(copy.path()).status().code(), absl::StatusCode::kNotFound);
+  }
+
+  void Load_RefusesWeightsThatAreNotFinite() {
+    for (const std::uint32_t bits : {0x7FC00000U, 0x7F800000U, 0xFF800000U}) {
+      const Copy copy("umt5");
+      std::fstream stream(copy.path() + "/model.safetensors",
+                          std::ios::in | std::ios::out | std::ios::binary);
+      stream.seekp(-4, std::ios::end);  // The last value of the last tensor.
+      stream.write(reinterpret_cast<const char*>(&bits), 4);
+      stream.close();
+      CompareError(UMT5Encoder::Load(copy.path()).status(), absl::StatusCode::kInvalidArgument,
+                   "not finite");
+    }
+  }
+
+  void Load_ClipVisionRefusesWhatDoesNotFit() {
+    const Copy copy("clip_vision");
+    QVERIFY(ClipVision::Load(copy.path()).ok());
+    const auto refused = [&](const nlohmann::json& patch, absl::StatusCode code, const char* says) {
+      const Copy patched("clip_vision");
+      patched.Patch(patch);
+      CompareError(ClipVision::Load(patched.path()).status(), code, says);
+    };
+    const auto invalid = absl::StatusCode::kInvalidArgument;
+    refused({{"num_attention_heads", 5}}, invalid, "hidden_size");
+    refused({{"image_size", 40}}, invalid, "position_embedding.weight");
+    refused({{"patch_size", 64}}, invalid, "patch_size");
+    refused({{"num_hidden_layers", 4}}, invalid, "layers.3");
+    refused({{"hidden_act", "relu"}}, absl::StatusCode::kUnimplemented, "hidden_act");
+    const auto model = ClipVision::Load(Golden("clip_vision"));
+    QCOMPARE(model->Forward(at::zeros({1, 3, 24, 32})).status().code(), invalid);
+    QVERIFY(model->Forward(at::zeros({2, 3, 32, 32})).ok());
   }
 
   void Forward_OfImageToVideoNeedsItsImage() {

@@ -1,0 +1,76 @@
+#include <optional>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "stages/sdk/parameters.h"
+#include "stages/tensor/compute.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/generation.h"
+#include "stages/wan/generation_settings.h"
+#include "stages/wan/image_processor.h"
+#include "stages/wan/stage_common.h"
+#include "stages/wan/stages.h"
+
+namespace onepiece::wan {
+namespace {
+
+class VaeEncodeStage final : public sdk::Stage {
+ public:
+  sdk::StageInfo Info() const override {
+    return {.name = "vae_encode",
+            .description = "images to the latents that image-to-video starts from",
+            .inputs = {"image"},
+            .optional_inputs = {"last_image"},
+            .outputs = {"condition"},
+            .parameters = {"width", "height", "num_frames"}};
+  }
+
+  absl::Status Load(const sdk::LoadOptions& options) override {
+    return tensor::Guarded([&]() -> absl::Status {
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(auto vae, WanVae::Load(options.model_dir + "/vae", device));
+      loaded_.emplace(Loaded{std::move(vae), options.threads});
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<sdk::Artifact>> Run(
+      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs) override {
+    ONEPIECE_CHECK(loaded_.has_value());
+    return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
+      tensor::SetComputeThreads(loaded_->threads);
+      ONEPIECE_ASSIGN_OR_RETURN(const VideoSize size, ReadVideoSize(context.parameters()));
+      ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, InputImages(inputs));
+      if (images.empty()) return BadArtifact("image", "missing");
+      if (images.size() > 1 && size.frames == 1)
+        return sdk::BadParameter("num_frames", "a first and a last image need more than one frame");
+      std::vector<at::Tensor> frames(2);
+      for (std::size_t i = 0; i < images.size(); ++i) {
+        ONEPIECE_ASSIGN_OR_RETURN(frames[i], FrameOfImage(images[i], size.width, size.height));
+      }
+      ONEPIECE_ASSIGN_OR_RETURN(
+          const at::Tensor condition,
+          EncodeCondition(loaded_->vae, frames[0], frames[1], size.frames,
+                          [&](int done, int total) { return context.Progress(done, total); }));
+      std::vector<sdk::Artifact> outputs(1);
+      ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("condition", condition));
+      return outputs;
+    });
+  }
+
+  void Unload() override { loaded_.reset(); }
+
+ private:
+  struct Loaded {
+    WanVae vae;
+    int threads;
+  };
+
+  std::optional<Loaded> loaded_;
+};
+
+}  // namespace
+
+std::unique_ptr<sdk::Stage> MakeVaeEncodeStage() { return std::make_unique<VaeEncodeStage>(); }
+
+}  // namespace onepiece::wan
