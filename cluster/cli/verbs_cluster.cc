@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cluster/base/logging.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
@@ -106,6 +107,7 @@ std::string RoleName(v1::Role role) {
 /// One row of `status`.
 struct Row {
   std::string node_id, role, address, metrics_address, state, stage, detail;
+  std::vector<std::string> app_ids;  ///< Whose jobs pass through it.
   std::int32_t pid = 0;
   int restarts = 0;
   v1::NodeLoad load;
@@ -119,6 +121,7 @@ Json RowDocument(const Row& row) {
           {"metrics_address", row.metrics_address},
           {"state", row.state},
           {"stage", row.stage},
+          {"app_ids", row.app_ids},
           {"detail", row.detail},
           {"restarts", row.restarts},
           {"utilization", row.load.utilization()},
@@ -134,6 +137,7 @@ Row RowFrom(const v1::Node& node) {
   row.metrics_address = node.metrics_address();
   row.state = v1::Node::State_Name(node.state());
   row.stage = node.assignment().stage().stage();
+  row.app_ids = {node.assignment().app_ids().begin(), node.assignment().app_ids().end()};
   row.detail = node.detail();
   row.pid = node.pid();
   row.load = node.load();
@@ -211,6 +215,7 @@ int RunStatus(const Context& context) {
     document["processes"].push_back(RowDocument(row));
     text += absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role,
                             row.pid, row.state, row.stage, row.address, row.metrics_address);
+    if (!row.app_ids.empty()) text += "    serves " + absl::StrJoin(row.app_ids, ", ") + "\n";
     if (!row.detail.empty()) text += "    " + row.detail + "\n";
   }
   if (!state.fabric.empty()) text += "fabric " + state.fabric + "\n";

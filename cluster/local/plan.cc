@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "cluster/base/check.h"
@@ -11,6 +12,7 @@
 #include "cluster/config/yaml.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/local/resources.h"
+#include "cluster/workflow/pool.h"
 
 namespace onepiece::local {
 namespace {
@@ -23,15 +25,18 @@ std::string Resolve(const std::string& path, const std::string& folder) {
 }
 
 absl::Status AddDefaultInstances(v1::LocalClusterConfig& config) {
-  std::set<std::string> stages;
+  // An instance for each pool. Which one it serves is the NodeManager's matter.
+  std::set<workflow::PoolKey> pools;
+  std::map<std::string, v1::LocalInstances*> by_stage;
   for (const auto& file : config.workflow_files()) {
     v1::Workflow workflow;
     ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(file, &workflow));
     for (const auto& stage : workflow.stages()) {
-      if (!stages.insert(stage.stage()).second) continue;
-      auto* instances = config.add_instances();
+      if (!pools.insert(workflow::PoolOf(stage)).second) continue;
+      v1::LocalInstances*& instances = by_stage[stage.stage()];
+      if (instances == nullptr) instances = config.add_instances();
       instances->set_stage(stage.stage());
-      instances->set_count(std::max(1, stage.min_instances()));
+      instances->set_count(instances->count() + std::max(1, stage.min_instances()));
     }
   }
   return absl::OkStatus();

@@ -28,7 +28,8 @@ struct ClusterPlan {
   std::vector<NodePlan> nodes;  ///< The NodeManager first.
 };
 
-/// Fills in what `config` leaves open: workflow files, model root, one instance for every stage.
+/// Fills in what `config` leaves open: workflow files, model root, one instance for every pool of
+/// stages.
 /// `folder`: where relative paths in it start. Errors: NOT_FOUND, INVALID_ARGUMENT (workflow
 /// files).
 absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config,

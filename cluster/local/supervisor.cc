@@ -33,13 +33,15 @@ constexpr std::uintmax_t kMaxLogBytes = std::uintmax_t{16} << 20;
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
 
 bool EveryStageServed(const v1::Cluster& cluster) {
-  std::set<std::string> served;
+  std::set<std::pair<std::string, std::string>> served;  // Application and stage.
   for (const auto& node : cluster.nodes()) {
-    if (node.state() == v1::Node::READY) served.insert(node.assignment().stage().stage());
+    if (node.state() != v1::Node::READY) continue;
+    for (const auto& app_id : node.assignment().app_ids())
+      served.emplace(app_id, node.assignment().stage().stage());
   }
   for (const auto& workflow : cluster.workflows()) {
     for (const auto& stage : workflow.stages()) {
-      if (!served.contains(stage.stage())) return false;
+      if (!served.contains({workflow.app_id(), stage.stage()})) return false;
     }
   }
   return true;

@@ -39,7 +39,8 @@ class NodeAgent::Impl {
   explicit Impl(NodeAgentOptions options);
   void Start();
   absl::Status WaitReady(base::Duration limit);
-  void SetState(v1::Node::State state, std::string detail, std::uint64_t assignment_epoch);
+  void SetState(v1::Node::State state, std::string detail, std::uint64_t assignment_epoch,
+                std::vector<std::string> served_apps);
   void Stop();
 
   const NodeAgentOptions options;
@@ -97,6 +98,7 @@ class NodeAgent::Impl {
   v1::Node::State state_ = v1::Node::STARTING;
   std::string detail_;
   std::uint64_t assignment_epoch_ = 0;
+  std::vector<std::string> served_apps_;
   base::Duration report_interval_ = std::chrono::milliseconds(500);
   absl::Status last_error_;
   std::set<Call*> calls_;
@@ -155,11 +157,13 @@ absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
 }
 
 void NodeAgent::Impl::SetState(v1::Node::State state, std::string detail,
-                               std::uint64_t assignment_epoch) {
+                               std::uint64_t assignment_epoch,
+                               std::vector<std::string> served_apps) {
   const std::scoped_lock lock(mutex);
   state_ = state;
   detail_ = std::move(detail);
   assignment_epoch_ = assignment_epoch;
+  served_apps_ = std::move(served_apps);
   report_now_ = true;
   changed_.notify_all();
 }
@@ -274,6 +278,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     request.set_state(state_);
     request.set_detail(detail_);
     request.set_assignment_epoch(assignment_epoch_);
+    request.mutable_served_app_ids()->Add(served_apps_.begin(), served_apps_.end());
   }
   if (load_source) *request.mutable_load() = load_source();
   const absl::StatusOr<v1::ReportNodeResponse> response = Unary(&Stub::ReportNode, request);
@@ -425,9 +430,9 @@ void NodeAgent::Start() { impl_->Start(); }
 
 absl::Status NodeAgent::WaitReady(base::Duration limit) { return impl_->WaitReady(limit); }
 
-void NodeAgent::SetState(v1::Node::State state, std::string detail,
-                         std::uint64_t assignment_epoch) {
-  impl_->SetState(state, std::move(detail), assignment_epoch);
+void NodeAgent::SetState(v1::Node::State state, std::string detail, std::uint64_t assignment_epoch,
+                         std::vector<std::string> served_apps) {
+  impl_->SetState(state, std::move(detail), assignment_epoch, std::move(served_apps));
 }
 
 void NodeAgent::Stop() { impl_->Stop(); }

@@ -70,9 +70,10 @@ class NodeAgent {
   /// last failure in its message, CANCELLED after Stop().
   absl::Status WaitReady(base::Duration limit);
   /// What the next reports say; reported at once. `state` is STARTING or READY; `detail` tells
-  /// people why; `assignment_epoch` is of the assignment that an instance serves. Callable before
-  /// Start().
-  void SetState(v1::Node::State state, std::string detail = "", std::uint64_t assignment_epoch = 0);
+  /// people why; `assignment_epoch` is of the assignment that an instance serves, `served_apps`
+  /// those of its applications that it can (none named: all). Callable before Start().
+  void SetState(v1::Node::State state, std::string detail = "", std::uint64_t assignment_epoch = 0,
+                std::vector<std::string> served_apps = {});
   /// Ends the threads and deregisters the node, best effort. Idempotent.
   void Stop();
 

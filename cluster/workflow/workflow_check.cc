@@ -1,6 +1,7 @@
 #include "cluster/workflow/workflow_check.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -54,6 +55,13 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   if (!v1::Mode_IsValid(stage.mode())) return Bad(field + ".mode", "unknown value");
   if (stage.min_instances() < 0 || stage.min_instances() > kMaxMinInstances) {
     return Bad(field + ".min_instances", absl::StrCat("0 to ", kMaxMinInstances));
+  }
+  if (!stage.pool().empty() && !IsName(stage.pool(), "_-.")) {
+    return Bad(field + ".pool", "1 to 63 lower-case letters, digits, '_', '-' or '.'");
+  }
+  if (constexpr std::array kPrecisions = {"", "f32", "bf16", "f16"};
+      std::find(kPrecisions.begin(), kPrecisions.end(), stage.precision()) == kPrecisions.end()) {
+    return Bad(field + ".precision", "f32 (default), bf16 or f16");
   }
   if (stage.threads() < 0 || stage.threads() > kMaxThreads) {
     return Bad(field + ".threads", absl::StrCat("0 to ", kMaxThreads));

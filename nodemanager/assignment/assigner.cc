@@ -4,18 +4,18 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
+
+#include "cluster/workflow/pool.h"
 
 namespace onepiece::nodemanager {
 namespace {
-
-using StageKey = std::tuple<std::string, std::string, std::string>;
 
 // Stages of several workflows that one instance can serve.
 struct Group {
   v1::StageSpec spec;                // Of the first workflow that names it.
   std::vector<std::string> app_ids;  // In order.
+  std::vector<std::string> models;   // Of each application.
   int min_instances = 1;
   int count = 0;
 };
@@ -25,18 +25,20 @@ struct Instance {
   Group* group = nullptr;
 };
 
-StageKey KeyOf(const v1::StageSpec& spec) { return {spec.stage(), spec.plugin(), spec.model()}; }
-
 // In workflow order. The vector is complete when it is returned: pointers into it stay good.
 std::vector<Group> MakeGroups(const StateMachine& state) {
   std::vector<Group> groups;
-  std::map<StageKey, std::size_t> places;
+  std::map<workflow::PoolKey, std::size_t> places;
   for (const auto& [app_id, record] : state.workflows()) {
     for (const v1::StageSpec& spec : record.workflow().stages()) {
-      const auto [place, is_new] = places.try_emplace(KeyOf(spec), groups.size());
-      if (is_new) groups.push_back({.spec = spec});
+      const auto [place, is_new] = places.try_emplace(workflow::PoolOf(spec), groups.size());
+      if (is_new) {
+        groups.push_back({.spec = spec});
+        groups.back().spec.clear_after();  // A matter of the workflow, not of who serves it.
+      }
       Group& group = groups[place->second];
       group.app_ids.push_back(app_id);
+      group.models.push_back(spec.model());
       group.min_instances = std::max(group.min_instances, spec.min_instances());
     }
   }
@@ -56,9 +58,9 @@ bool NeedsMore(const Group& a, const Group& b) {
 void KeepWhatHolds(std::vector<Instance>& instances, std::vector<Group>& groups) {
   for (Instance& instance : instances) {
     if (!instance.node->assignment().has_stage()) continue;
-    const StageKey key = KeyOf(instance.node->assignment().stage());
+    const workflow::PoolKey key = workflow::PoolOf(instance.node->assignment().stage());
     for (Group& group : groups) {
-      if (KeyOf(group.spec) != key || !MayServe(*instance.node, group)) continue;
+      if (workflow::PoolOf(group.spec) != key || !MayServe(*instance.node, group)) continue;
       instance.group = &group;
       ++group.count;
     }
@@ -82,11 +84,11 @@ void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& group
     Instance* donor = nullptr;
     for (Instance& instance : instances) {
       if (instance.group == nullptr || instance.group->count < 2 ||
-          !instance.node->pinned_stage().empty())
+          !MayServe(*instance.node, empty))
         continue;
       if (donor == nullptr || NeedsMore(*donor->group, *instance.group)) donor = &instance;
     }
-    if (donor == nullptr) return;
+    if (donor == nullptr) continue;
     --donor->group->count;
     donor->group = &empty;
     ++empty.count;
@@ -100,13 +102,16 @@ void AddIfChanged(const Instance& instance, v1::Assign& plan) {
   if (instance.group != nullptr) {
     *wanted.mutable_stage() = instance.group->spec;
     wanted.mutable_app_ids()->Add(instance.group->app_ids.begin(), instance.group->app_ids.end());
+    wanted.mutable_models()->Add(instance.group->models.begin(), instance.group->models.end());
   }
   const v1::Assignment& now = instance.node->assignment();
   const bool same =
       wanted.has_stage() == now.has_stage() &&
       SerializeDeterministically(wanted.stage()) == SerializeDeterministically(now.stage()) &&
       std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
-                 now.app_ids().end());
+                 now.app_ids().end()) &&
+      std::equal(wanted.models().begin(), wanted.models().end(), now.models().begin(),
+                 now.models().end());
   if (!same) *plan.add_assignments() = std::move(wanted);
 }
 

@@ -124,6 +124,7 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
   change.set_state(request.state());
   change.set_detail(Shortened(request.detail()));
   change.set_assignment_epoch(request.assignment_epoch());
+  *change.mutable_served_app_ids() = request.served_app_ids();
   bool is_current = false, is_news = true;
   std::uint64_t epoch = 0;
   Read([&](const StateMachine& state) {
@@ -132,8 +133,7 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
     if (known == state.nodes().end()) return;
     const v1::Node& node = known->second.node();
     is_current = node.incarnation() == change.incarnation() && IsAlive(node);
-    is_news = !is_current || node.state() != change.state() || node.detail() != change.detail() ||
-              known->second.served_epoch() != change.assignment_epoch();
+    is_news = !is_current || !IsKnown(known->second, change);
   });
   if (is_current) TakeHeartbeat(request);
   // An unknown or stale node is refused by the state machine.

@@ -42,10 +42,51 @@ v1::Endpoint EndpointOf(const v1::Node& node) {
   return endpoint;
 }
 
-bool ServesItsAssignment(const v1::NodeRecord& record) {
-  const v1::Node& node = record.node();
-  return node.role() == v1::INSTANCE && node.state() == v1::Node::READY &&
-         node.assignment().has_stage() && record.served_epoch() == node.assignment().epoch();
+using Names = google::protobuf::RepeatedPtrField<std::string>;
+
+bool Contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The applications that messages may be sent to it for.
+Names ServedApps(const v1::NodeRecord& record) {
+  const v1::Assignment& assignment = record.node().assignment();
+  if (record.node().role() != v1::INSTANCE || record.node().state() != v1::Node::READY ||
+      !assignment.has_stage())
+    return {};
+  const bool all = record.served_app_ids().empty() && record.served_epoch() == assignment.epoch();
+  return all ? assignment.app_ids() : record.served_app_ids();
+}
+
+// The model of the application's stage; assignments of before there were several models name one.
+const std::string& ModelOf(const v1::Assignment& assignment, int app) {
+  return app < assignment.models_size() ? assignment.models(app) : assignment.stage().model();
+}
+
+// An instance that stays with its stage loads and unloads models, and goes on serving the others.
+bool SameStage(v1::StageSpec a, v1::StageSpec b) {
+  for (v1::StageSpec* spec : {&a, &b}) {
+    spec->clear_model();
+    spec->clear_pool();
+    spec->clear_min_instances();
+  }
+  return SerializeDeterministically(a) == SerializeDeterministically(b);
+}
+
+// Of the applications that it serves, those that the next assignment leaves as they are.
+Names KeptApps(const v1::NodeRecord& record, const v1::Assignment& next) {
+  const v1::Assignment& now = record.node().assignment();
+  const Names served = ServedApps(record);
+  Names kept;
+  if (!SameStage(now.stage(), next.stage())) return kept;
+  for (int i = 0; i < now.app_ids_size(); ++i) {
+    for (int j = 0; j < next.app_ids_size(); ++j) {
+      if (next.app_ids(j) == now.app_ids(i) && ModelOf(now, i) == ModelOf(next, j) &&
+          Contains(served, now.app_ids(i)))
+        *kept.Add() = now.app_ids(i);
+    }
+  }
+  return kept;
 }
 
 template <typename T>
@@ -77,6 +118,16 @@ absl::Status ToStatus(const v1::CommandResult& result) {
   if (result.code() == 0) return absl::OkStatus();
   return base::MakeError(static_cast<absl::StatusCode>(result.code()), result.reason(),
                          result.message());
+}
+
+bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) {
+  const v1::Node& node = record.node();
+  const bool served_here = change.assignment_epoch() == node.assignment().epoch();
+  return node.state() == change.state() && node.detail() == change.detail() &&
+         record.served_epoch() == change.assignment_epoch() &&
+         (!served_here || change.state() != v1::Node::READY ||
+          std::equal(record.served_app_ids().begin(), record.served_app_ids().end(),
+                     change.served_app_ids().begin(), change.served_app_ids().end()));
 }
 
 v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& command) {
@@ -204,6 +255,7 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   record.mutable_node()->set_detail(change.detail());
   record.mutable_node()->clear_assignment();
   record.clear_served_epoch();
+  record.clear_served_app_ids();
   Touch(record);
   Audit(time, "end_node", change.node_id(), change.detail());
   return absl::OkStatus();
@@ -220,14 +272,16 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NODE_STATE",
                            "a node is STARTING or READY", {{"field", "state"}});
   }
+  if (IsKnown(record, change)) return absl::OkStatus();
   v1::Node& node = *record.mutable_node();
-  if (node.state() == change.state() && node.detail() == change.detail() &&
-      record.served_epoch() == change.assignment_epoch()) {
-    return absl::OkStatus();
-  }
   node.set_state(change.state());
   node.set_detail(change.detail());
   record.set_served_epoch(change.assignment_epoch());
+  if (change.state() != v1::Node::READY) {
+    record.clear_served_app_ids();
+  } else if (change.assignment_epoch() == node.assignment().epoch()) {
+    *record.mutable_served_app_ids() = change.served_app_ids();
+  }  // Else said before it knew its assignment, which has settled already what it goes on serving.
   Touch(record);
   return absl::OkStatus();
 }
@@ -254,11 +308,13 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
   ++epoch_;
   for (const v1::NodeAssignment& assignment : change.assignments()) {
     v1::NodeRecord& record = nodes_[assignment.node_id()];
-    v1::Assignment& made = *record.mutable_node()->mutable_assignment();
-    made.Clear();
+    v1::Assignment made;
     made.set_epoch(epoch_);
     if (assignment.has_stage()) *made.mutable_stage() = assignment.stage();
     *made.mutable_app_ids() = assignment.app_ids();
+    *made.mutable_models() = assignment.models();
+    *record.mutable_served_app_ids() = KeptApps(record, made);
+    *record.mutable_node()->mutable_assignment() = std::move(made);
     Touch(record);
     Audit(time, "assign", assignment.node_id(),
           assignment.has_stage() ? assignment.stage().stage() : "idle");
@@ -337,8 +393,7 @@ v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
     if (node.state() != v1::Node::READY) continue;
     if (node.role() == v1::PROXY) *table.add_proxies() = EndpointOf(node);
     if (node.role() == v1::DATABASE) *table.add_databases() = EndpointOf(node);
-    if (!ServesItsAssignment(record)) continue;
-    for (const std::string& app_id : node.assignment().app_ids()) {
+    for (const std::string& app_id : ServedApps(record)) {
       serving[{app_id, node.assignment().stage().stage()}].push_back(&node);
     }
   }

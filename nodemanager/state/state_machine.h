@@ -55,8 +55,9 @@ class StateMachine {
   [[nodiscard]] const std::deque<v1::WorkflowDeletion>& deletions() const { return deletions_; }
   [[nodiscard]] const std::deque<v1::AuditEntry>& audit() const { return audit_; }
 
-  /// The routing table of one workflow set. An instance is in a route only when it is READY and
-  /// serves the assignment that it has now.
+  /// The routing table of one workflow set. An instance is in the routes of those applications of
+  /// its present assignment that it has said it serves; when an assignment changes but the stage
+  /// stays, it remains in those of the applications whose model stays.
   [[nodiscard]] v1::RoutingTable Routing(const std::string& workflow_set) const;
 
  private:
@@ -87,6 +88,9 @@ class StateMachine {
 
 /// True unless the node is dead.
 inline bool IsAlive(const v1::Node& node) { return node.state() != v1::Node::DEAD; }
+
+/// True when the state says already what `change` does.
+bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change);
 
 /// The result as a status: OK, or the code with its reason.
 absl::Status ToStatus(const v1::CommandResult& result);

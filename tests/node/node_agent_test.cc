@@ -221,12 +221,14 @@ class NodeAgentTest : public QObject {
       return load;
     });
     agent.Start();
-    agent.SetState(v1::Node::READY, "fine", 9);
+    agent.SetState(v1::Node::READY, "fine", 9, {"app"});
     const auto reports = manager_->WaitReport(
         [](const v1::ReportNodeRequest& report) { return report.state() == v1::Node::READY; });
     QVERIFY(!reports.empty());
     QCOMPARE(reports.back().detail(), std::string("fine"));
     QCOMPARE(reports.back().assignment_epoch(), std::uint64_t{9});
+    QCOMPARE(reports.back().served_app_ids_size(), 1);
+    QCOMPARE(reports.back().served_app_ids(0), std::string("app"));
     QCOMPARE(reports.back().load().queued_jobs(), std::int64_t{4});
   }
 

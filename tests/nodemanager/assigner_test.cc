@@ -140,6 +140,87 @@ class AssignerTest : public QObject {
     QCOMPARE(world.machine.nodes().at("i1").node().assignment().app_ids(0), std::string("two"));
   }
 
+  // Two applications of one model each whose stage "a" is in one pool; "b" is each one's own.
+  static std::pair<v1::Workflow, v1::Workflow> Pooled() {
+    std::pair<v1::Workflow, v1::Workflow> apps{MakeWorkflow("one", {"a", "b"}),
+                                               MakeWorkflow("two", {"a", "b"})};
+    for (v1::Workflow* app : {&apps.first, &apps.second}) app->mutable_stages(0)->set_pool("both");
+    for (v1::StageSpec& stage : *apps.second.mutable_stages()) stage.set_model("large");
+    apps.second.mutable_stages(0)->set_precision("f32");  // As when nothing is said.
+    apps.second.mutable_stages(0)->set_threads(1);
+    apps.second.mutable_stages(1)->add_after("a");
+    return apps;
+  }
+
+  void Plan_PoolServesEveryApplicationWithItsModel() {
+    World world;
+    const auto [one, two] = Pooled();
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b b"));
+    const v1::Assignment& shared = world.machine.nodes().at("i0").node().assignment();
+    QCOMPARE(shared.app_ids_size(), 2);
+    QCOMPARE(shared.app_ids(1), std::string("two"));
+    QCOMPARE(shared.models_size(), 2);
+    QCOMPARE(shared.models(0), std::string("tiny"));
+    QCOMPARE(shared.models(1), std::string("large"));
+    QCOMPARE(world.machine.nodes().at("i2").node().assignment().models(0), std::string("large"));
+  }
+
+  void Plan_ModelReplacedInAPoolIsAssignedAgain() {
+    World world;
+    auto [one, two] = Pooled();
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    const v1::Assignment before = world.machine.nodes().at("i0").node().assignment();
+    two.mutable_stages(0)->set_model("larger");
+    const int moves = world.moves;
+    world.Do(WorkflowCommand(two));
+    QCOMPARE(world.moves, moves + 1);  // i0 alone.
+    const v1::Assignment& after = world.machine.nodes().at("i0").node().assignment();
+    QCOMPARE(after.models(0), std::string("tiny"));
+    QCOMPARE(after.models(1), std::string("larger"));
+    QVERIFY(after.epoch() > before.epoch());
+  }
+
+  void Plan_OtherThreadsOrPrecisionIsAnotherStage_data() {
+    QTest::addColumn<int>("threads");
+    QTest::addColumn<QString>("precision");
+    QTest::newRow("threads") << 2 << "";
+    QTest::newRow("precision") << 0 << "bf16";
+  }
+  void Plan_OtherThreadsOrPrecisionIsAnotherStage() {
+    QFETCH(int, threads);
+    QFETCH(QString, precision);
+    World world;
+    auto [one, two] = Pooled();
+    two.mutable_stages(0)->set_threads(threads);
+    two.mutable_stages(0)->set_precision(precision.toStdString());
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    for (const char* id : {"i0", "i1"}) world.AddInstance(id, "a");
+    for (const char* id : {"i0", "i1"}) {
+      QCOMPARE(world.machine.nodes().at(id).node().assignment().app_ids_size(), 1);
+    }
+  }
+
+  void Plan_PinnedInstanceLeavesOneModelForAnotherOfItsStage() {
+    World world;
+    const auto [one, two] = Pooled();
+    world.Do(WorkflowCommand(one));
+    world.AddInstance("i0", "a");
+    world.AddInstance("i1", "b");
+    world.AddInstance("i2", "b");
+    world.Do(WorkflowCommand(two));
+    QCOMPARE(world.Stages(), QString("a b b"));
+    const auto app = [&](const char* id) {
+      return world.machine.nodes().at(id).node().assignment().app_ids(0);
+    };
+    QVERIFY(app("i1") != app("i2"));
+  }
+
   void Plan_WorkflowSetsDoNotShareInstances() {
     World world;
     world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));

@@ -29,6 +29,27 @@ v1::Command AssignCommand(const StateMachine& machine, const std::string& id,
   return command;
 }
 
+// "i" of two applications in one pool, with the model of each.
+v1::Command AssignPool(const StateMachine& machine, const std::vector<std::string>& app_ids,
+                       const std::vector<std::string>& models) {
+  v1::Command command = AssignCommand(machine, "i", MakeWorkflow("", {"a"}).stages(0), "");
+  v1::NodeAssignment& assignment = *command.mutable_assign()->mutable_assignments(0);
+  assignment.mutable_app_ids()->Clear();
+  assignment.mutable_app_ids()->Add(app_ids.begin(), app_ids.end());
+  assignment.mutable_models()->Add(models.begin(), models.end());
+  return command;
+}
+
+// Applications that have an instance in the route of a stage: "one two".
+QString Routed(const StateMachine& machine) {
+  QStringList apps;
+  const v1::RoutingTable table = machine.Routing("default");
+  for (const v1::Route& route : table.routes()) {
+    if (route.instances_size() > 0) apps << QString::fromStdString(route.app_id());
+  }
+  return apps.join(' ');
+}
+
 // Any command, sensible or not, of a small world in which names collide.
 v1::Command RandomCommand(std::mt19937_64& random, std::uint64_t revision) {
   const std::string id = absl::StrCat("node-", random() % 6);
@@ -194,6 +215,57 @@ class StateTest : public QObject {
     ApplyNext(machine, EndCommand("i"));
     QCOMPARE(machine.Routing("default").routes(0).instances_size(), 0);
     QVERIFY(!machine.nodes().at("i").node().has_assignment());
+  }
+
+  void Routing_OfAPoolHasTheApplicationsThatAreServed() {
+    StateMachine machine;
+    for (const char* app : {"one", "two"})
+      ApplyNext(machine, WorkflowCommand(MakeWorkflow(app, {"a"})));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const auto ready = [&](std::uint64_t epoch, const std::vector<std::string>& apps) {
+      v1::Command command = StateCommand("i", v1::Node::READY, epoch);
+      auto& served = *command.mutable_set_node_state()->mutable_served_app_ids();
+      served.Add(apps.begin(), apps.end());
+      ApplyNext(machine, command);
+    };
+    const auto first = ApplyNext(machine, AssignPool(machine, {"one"}, {"x"})).epoch();
+    ready(first, {});
+    QCOMPARE(Routed(machine), QString("one"));
+    // An application joins: the first one is served meanwhile.
+    const auto second = ApplyNext(machine, AssignPool(machine, {"one", "two"}, {"x", "y"})).epoch();
+    QCOMPARE(machine.nodes().at("i").node().assignment().models(1), std::string("y"));
+    QCOMPARE(Routed(machine), QString("one"));
+    ready(first, {"one"});  // On its way when the assignment came.
+    QCOMPARE(Routed(machine), QString("one"));
+    ready(second, {"one"});  // The second one's model cannot be loaded.
+    QCOMPARE(Routed(machine), QString("one"));
+    ready(second, {"one", "two"});
+    QCOMPARE(Routed(machine), QString("one two"));
+    // The first one's model is replaced.
+    ApplyNext(machine, AssignPool(machine, {"one", "two"}, {"z", "y"}));
+    QCOMPARE(Routed(machine), QString("two"));
+    ApplyNext(machine, AssignPool(machine, {"one"}, {"z"}));
+    QCOMPARE(Routed(machine), QString());
+    // Another stage: nothing is kept, whatever an old report says.
+    v1::Command other = AssignPool(machine, {"one", "two"}, {"z", "y"});
+    other.mutable_assign()->mutable_assignments(0)->mutable_stage()->set_stage("b");
+    ApplyNext(machine, other);
+    ready(second, {"one", "two"});
+    QCOMPARE(Routed(machine), QString());
+  }
+
+  void Restore_TakesAnAssignmentOfBeforeThereWereSeveralModels() {
+    StateMachine machine;
+    ApplyNext(machine, WorkflowCommand(MakeWorkflow("one", {"a"})));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const auto epoch = ApplyNext(machine, AssignPool(machine, {"one"}, {})).epoch();
+    ApplyNext(machine, StateCommand("i", v1::Node::READY, epoch));
+    StateMachine restored;
+    QVERIFY(restored.Restore(machine.Serialize()).ok());
+    QCOMPARE(Routed(restored), QString("one"));
+    // The stage's model was meant: saying so takes nothing away.
+    ApplyNext(restored, AssignPool(restored, {"one"}, {"tiny"}));
+    QCOMPARE(Routed(restored), QString("one"));
   }
 
   void Assign_MadeForAnotherRevisionIsRefused() {

@@ -35,7 +35,9 @@ class WorkflowCheckTest : public QObject {
                               "inputs[0].max_bytes",
                               "inputs[0].media_types",
                               "inputs[0].media_types",
-                              "inputs"}) {
+                              "inputs",
+                              "stages[0].pool",
+                              "stages[1].precision"}) {
       QTest::addRow("%d %s", change, field) << field << change;
       ++change;
     }
@@ -59,6 +61,8 @@ class WorkflowCheckTest : public QObject {
     image.set_name("image");
     image.add_media_types("image/svg+xml");
     image.set_max_bytes(64 << 20);
+    workflow.mutable_stages(0)->set_pool("text-v1.0");
+    workflow.mutable_stages(1)->set_precision("bf16");
     QVERIFY(CheckWorkflow(workflow).ok());
     switch (change) {
       case 0:
@@ -136,6 +140,12 @@ class WorkflowCheckTest : public QObject {
         break;
       case 24:
         for (int i = 0; i < 16; ++i) workflow.add_inputs()->set_name("i" + std::to_string(i));
+        break;
+      case 25:
+        workflow.mutable_stages(0)->set_pool("../pool");
+        break;
+      case 26:
+        workflow.mutable_stages(1)->set_precision("fp8");
         break;
       default:
         QFAIL("no such change");

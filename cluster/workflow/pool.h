@@ -1,0 +1,28 @@
+// Which stages of which workflows share instances.
+#pragma once
+
+#include <compare>
+#include <string>
+
+#include "onepiece/v1/workflow.pb.h"
+
+namespace onepiece::workflow {
+
+/// Stages with equal keys, of any workflows, are served by the same instances.
+struct PoolKey {
+  std::string stage, plugin;
+  std::string pool;  ///< The stage's, or else its model.
+  int threads = 1;
+  std::string precision;
+  friend auto operator<=>(const PoolKey&, const PoolKey&) = default;
+};
+
+inline PoolKey PoolOf(const v1::StageSpec& stage) {
+  return {.stage = stage.stage(),
+          .plugin = stage.plugin(),
+          .pool = stage.pool().empty() ? stage.model() : stage.pool(),
+          .threads = stage.threads() < 1 ? 1 : stage.threads(),
+          .precision = stage.precision().empty() ? "f32" : stage.precision()};
+}
+
+}  // namespace onepiece::workflow
