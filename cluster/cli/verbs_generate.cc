@@ -56,6 +56,7 @@ absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow
     if (!spec.model().empty())
       stage.load.model_dir = (std::filesystem::path(model_root) / spec.model()).string();
     stage.load.threads = std::max(1, spec.threads());
+    if (!spec.precision().empty()) stage.load.precision = spec.precision();
     const auto predecessors = graph.Predecessors(spec.stage());
     stages.push_back({std::move(stage), {predecessors.begin(), predecessors.end()}});
   }

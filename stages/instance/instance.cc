@@ -98,8 +98,9 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
       2, [this](runtime::FinishedWork work) { return Deliver(std::move(work)); }, clock_);
   tasks_ = std::make_unique<runtime::TaskManager>(
       runtime::StagesFromPlugins(config_.plugin_dir()), *scheduler_, *this,
-      [this](runtime::TaskState state, const absl::Status& error) { StateChanged(state, error); },
-      clock_);
+      [this](const runtime::TaskStatus& status) { StatusChanged(status); }, clock_);
+  metrics_.OnScrape(
+      [this] { stage_metrics_.Export(tasks_->assignment().stage, tasks_->Metrics(), metrics_); });
 
   load_since_ = clock_.Now();
   agent_->SetLoadSource([this] { return Load(); });
@@ -164,30 +165,37 @@ void Instance::Assign(const v1::Assignment& assignment) {
   next.stage = spec.stage();
   next.plugin = spec.plugin();
   next.load.device = config_.device().empty() ? "cpu" : config_.device();
-  if (!spec.model().empty()) {
-    next.load.model_dir = (std::filesystem::path(config_.model_root()) / spec.model()).string();
-  }
   next.load.threads = std::max(1, spec.threads());
+  if (!spec.precision().empty()) next.load.precision = spec.precision();
+  for (int i = 0; i < assignment.app_ids_size(); ++i) {
+    // A NodeManager that knows one model for each stage says no others.
+    const auto& model = i < assignment.models_size() ? assignment.models(i) : spec.model();
+    const auto folder = std::filesystem::path(config_.model_root()) / model;
+    next.models.push_back({assignment.app_ids(i), model.empty() ? "" : folder.string()});
+  }
   next.workers = Workers(config_);
   next.epoch = assignment.epoch();
   tasks_->Assign(next);
   // The same stage under a new epoch loads nothing, so nothing else would tell the NodeManager.
-  if (tasks_->state() == runtime::TaskState::kServing)
-    StateChanged(runtime::TaskState::kServing, absl::OkStatus());
+  if (const auto status = tasks_->status(); status.state == runtime::TaskState::kServing)
+    StatusChanged(status);
 }
 
-void Instance::StateChanged(runtime::TaskState state, const absl::Status& error) {
-  const std::uint64_t epoch = tasks_->assignment().epoch;
-  switch (state) {
+void Instance::StatusChanged(const runtime::TaskStatus& status) {
+  std::string failure;
+  if (!status.error.ok()) {
+    failure = "loading failed: " + base::Message(status.error);
+    spdlog::error("{}", failure);
+  }
+  switch (status.state) {
     case runtime::TaskState::kServing:
-      return agent_->SetState(v1::Node::READY, "", epoch);
+      return agent_->SetState(v1::Node::READY, failure, status.epoch, status.apps);
     case runtime::TaskState::kFailed:
-      spdlog::error("loading the stage failed: {}", base::Message(error));
-      return agent_->SetState(v1::Node::STARTING, "loading failed: " + base::Message(error), epoch);
+      return agent_->SetState(v1::Node::STARTING, failure, status.epoch);
     case runtime::TaskState::kLoading:
-      return agent_->SetState(v1::Node::STARTING, "loading", epoch);
+      return agent_->SetState(v1::Node::STARTING, "loading", status.epoch);
     case runtime::TaskState::kIdle:
-      return agent_->SetState(v1::Node::STARTING, "idle", epoch);
+      return agent_->SetState(v1::Node::STARTING, "idle", status.epoch);
   }
 }
 
@@ -230,7 +238,7 @@ void Instance::TakeIn(node::Received received) {
     return;
   }
   runtime::WorkItem item{std::move(received.message), received.arrival_wall, {}};
-  if (tasks_->assignment().stage != item.message.header.stage) {
+  if (!tasks_->IsAssigned(item.message.header.stage, item.message.header.app)) {
     // Sent by a routing table that is no longer true.
     return deliver_->Submit({std::move(item), {}, runtime::WrongStage(), {}});
   }
@@ -483,7 +491,7 @@ grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRe
   response->set_node_id(config_.node().node_id());
   if (!joined_) return grpc::Status::OK;
   response->set_incarnation(agent_->incarnation());
-  switch (tasks_->state()) {
+  switch (tasks_->status().state) {
     case runtime::TaskState::kIdle:
       response->set_state(v1::Instance::IDLE);
       break;

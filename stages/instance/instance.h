@@ -22,6 +22,7 @@
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/instance.grpc.pb.h"
 #include "stages/instance/job_reporter.h"
+#include "stages/instance/stage_metrics.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/result_deliver.h"
 #include "stages/runtime/task_manager.h"
@@ -74,7 +75,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void SendPartsElsewhere();
   void SendLeft();
   void Assign(const v1::Assignment& assignment);
-  void StateChanged(runtime::TaskState state, const absl::Status& error);
+  void StatusChanged(const runtime::TaskStatus& status);
   v1::NodeLoad Load();
 
   void Observe(const runtime::FinishedWork& work);
@@ -110,6 +111,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<runtime::RequestScheduler> scheduler_;
   std::unique_ptr<runtime::ResultDeliver> deliver_;
   std::unique_ptr<runtime::TaskManager> tasks_;
+  StageMetrics stage_metrics_;
   std::mutex assign_mutex_;
   base::MonotonicTime load_since_{};     // Agent's report thread only.
   base::Duration load_busy_{};           // Likewise.

@@ -1,11 +1,31 @@
 #include "stages/runtime/task_manager.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace onepiece::runtime {
+namespace {
+
+bool SameWorkers(const StageAssignment& a, const StageAssignment& b) {
+  return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
+         a.load.threads == b.load.threads && a.load.precision == b.load.precision &&
+         a.workers == b.workers;
+}
+
+// nullptr when the application is not of this assignment.
+const std::string* ModelOf(const StageAssignment& assignment, const std::string& app) {
+  const auto found = std::find_if(assignment.models.begin(), assignment.models.end(),
+                                  [&](const AppModel& model) { return model.app == app; });
+  return found == assignment.models.end() ? nullptr : &found->model_dir;
+}
+
+bool Contains(const std::vector<std::string>& apps, const std::string& app) {
+  return std::find(apps.begin(), apps.end(), app) != apps.end();
+}
+
+}  // namespace
 
 TaskManager::TaskManager(StageSource source, RequestScheduler& scheduler, WorkEvents& events,
-                         StateChanged changed, base::Clock& clock)
+                         StatusChanged changed, base::Clock& clock)
     : source_(std::move(source)),
       scheduler_(scheduler),
       events_(events),
@@ -15,74 +35,121 @@ TaskManager::TaskManager(StageSource source, RequestScheduler& scheduler, WorkEv
 TaskManager::~TaskManager() { Assign({}); }
 
 void TaskManager::Assign(const StageAssignment& assignment) {
-  std::vector<std::unique_ptr<TaskWorker>> old;
   {
     const std::lock_guard lock(mutex_);
-    if (assignment == assignment_ && state_ != TaskState::kFailed) {
+    const bool settled = pending_ == 0;
+    if (SameWorkers(assignment, assignment_) && assignment.models == assignment_.models &&
+        (!settled || status_.error.ok())) {
       assignment_.epoch = assignment.epoch;
+      if (settled) status_.epoch = assignment.epoch;
       return;
     }
-    old = std::move(workers_);
-    workers_.clear();
-    ++generation_;
+  }
+  if (SameWorkers(assignment, this->assignment())) {
+    ChangeModels(assignment);
+  } else {
+    Restart(assignment);
+  }
+}
+
+void TaskManager::ChangeModels(const StageAssignment& assignment) {
+  std::uint64_t generation = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(status_.apps, [&](const std::string& app) {
+      const std::string* model = ModelOf(assignment, app);
+      return model == nullptr || *model != *ModelOf(assignment_, app);
+    });
+    if (status_.apps.empty())
+      status_ = {.state = TaskState::kLoading, .epoch = assignment.epoch, .apps = {}, .error = {}};
+    assignment_ = assignment;
+    generation = ++generation_;
+    pending_ = assignment.workers;
+  }
+  Report();
+  // Only Assign changes workers_.
+  for (const auto& worker : workers_) worker->Serve(assignment.models, generation);
+}
+
+void TaskManager::Restart(const StageAssignment& assignment) {
+  std::vector<std::unique_ptr<TaskWorker>> old;
+  std::uint64_t generation = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    old.swap(workers_);
+    generation = ++generation_;
   }
   for (auto& worker : old) worker->RequestStop();
   base::Duration busy{};
   for (auto& worker : old) {
-    busy += worker->busy();
+    const TaskWorker& ended = *worker;
+    busy += ended.busy();
     worker.reset();  // Joins: the old weights are gone before the new ones are loaded.
   }
-  TaskState state = assignment.stage.empty() ? TaskState::kIdle : TaskState::kLoading;
+  const bool idle = assignment.stage.empty();
   {
     const std::lock_guard lock(mutex_);
     past_busy_ += busy;
     assignment_ = assignment;
-    state_ = state;
-    loading_ = state == TaskState::kIdle ? 0 : assignment.workers;
+    status_ = {.state = idle ? TaskState::kIdle : TaskState::kLoading,
+               .epoch = assignment.epoch,
+               .apps = {},
+               .error = {}};
+    pending_ = idle ? 0 : assignment.workers;
   }
-  changed_(state, absl::OkStatus());
-  if (state == TaskState::kIdle) return;
-
+  Report();
+  if (idle) return;
   std::vector<std::unique_ptr<TaskWorker>> workers;
   for (int i = 0; i < assignment.workers; ++i) {
     workers.push_back(std::make_unique<TaskWorker>(
         assignment.stage,
         [this, assignment] { return source_(assignment.plugin, assignment.stage); },
         assignment.load, scheduler_, events_,
-        [this, generation = generation_](const absl::Status& status) {
-          WorkerLoaded(generation, status);
-        },
-        clock_));
+        [this](const TaskWorker::Outcome& outcome) { WorkerLoaded(outcome); }, clock_));
+    workers.back()->Serve(assignment.models, generation);
   }
   const std::lock_guard lock(mutex_);
   workers_ = std::move(workers);
 }
 
-void TaskManager::WorkerLoaded(std::uint64_t generation, const absl::Status& status) {
-  TaskState state;
+void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
   {
     const std::lock_guard lock(mutex_);
-    if (generation != generation_ || state_ == TaskState::kFailed) return;
-    if (!status.ok()) {
-      state_ = TaskState::kFailed;
-    } else if (--loading_ == 0) {
-      state_ = TaskState::kServing;
+    if (outcome.revision != generation_) return;
+    if (pending_ == assignment_.workers) {
+      gathered_ = outcome;
     } else {
-      return;
+      std::erase_if(gathered_.apps,
+                    [&](const std::string& app) { return !Contains(outcome.apps, app); });
+      if (gathered_.error.ok()) gathered_.error = outcome.error;
     }
-    state = state_;
+    if (--pending_ > 0) return;
+    status_ = {.state = gathered_.apps.empty() ? TaskState::kFailed : TaskState::kServing,
+               .epoch = assignment_.epoch,
+               .apps = gathered_.apps,
+               .error = gathered_.error};
   }
-  changed_(state, status);
+  Report();
 }
 
-TaskState TaskManager::state() const {
+void TaskManager::Report() {
+  const std::lock_guard lock(report_mutex_);
+  changed_(status());
+}
+
+TaskStatus TaskManager::status() const {
   const std::lock_guard lock(mutex_);
-  return state_;
+  return status_;
 }
 
 StageAssignment TaskManager::assignment() const {
   const std::lock_guard lock(mutex_);
   return assignment_;
+}
+
+bool TaskManager::IsAssigned(const std::string& stage, const std::string& app) const {
+  const std::lock_guard lock(mutex_);
+  return assignment_.stage == stage && ModelOf(assignment_, app) != nullptr;
 }
 
 std::vector<base::Uid> TaskManager::running() const {
@@ -99,6 +166,37 @@ base::Duration TaskManager::busy() const {
   base::Duration total = past_busy_;
   for (const auto& worker : workers_) total += worker->busy();
   return total;
+}
+
+std::vector<sdk::StageMetric> TaskManager::Metrics() {
+  std::string stage;
+  std::vector<TaskWorker::Stages> held;  // Keeps the stages loaded while they are asked.
+  {
+    const std::lock_guard lock(mutex_);
+    stage = assignment_.stage;
+    for (const auto& worker : workers_) held.push_back(worker->stages());
+  }
+  std::map<std::string, sdk::StageMetric> sums;
+  for (const auto& stages : held) {
+    for (const auto& [model_dir, loaded] : stages) {
+      for (const sdk::StageMetric& metric : loaded->Metrics()) {
+        const auto [sum, is_new] = sums.try_emplace(metric.name, metric);
+        if (!is_new && !metric.of_process) sum->second.value += metric.value;
+      }
+    }
+  }
+  std::vector<sdk::StageMetric> metrics;
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, metric] : sums) {
+    if (metric.counter) {
+      Counted& counted = counted_[{stage, name}];
+      if (metric.value < counted.last) counted.before += counted.last;
+      counted.last = metric.value;
+      metric.value += counted.before;
+    }
+    metrics.push_back(std::move(metric));
+  }
+  return metrics;
 }
 
 }  // namespace onepiece::runtime

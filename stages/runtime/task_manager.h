@@ -1,12 +1,14 @@
-// TaskManager: gives an instance its stage. Starts task workers for an assignment and stops them
-// for the next one.
+// TaskManager: gives an instance its stage. Starts task workers for an assignment, tells them which
+// models to hold, and stops them for another stage.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,21 +18,26 @@
 
 namespace onepiece::runtime {
 
-/// Which stage to serve and how.
+/// Which stage to serve, for whom, and how.
 struct StageAssignment {
   std::string stage;   ///< Empty: none, the instance is idle.
   std::string plugin;  ///< Plug-in file without suffix.
+  /// How every model is loaded; its model_dir counts in fused mode only, where `models` is empty.
   sdk::LoadOptions load;
+  std::vector<AppModel> models;  ///< Applications served, each once.
   int workers = 1;
   std::uint64_t epoch = 0;  ///< Routing epoch that made it; says nothing about what is served.
-  friend bool operator==(const StageAssignment& a, const StageAssignment& b) {
-    return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
-           a.load.model_dir == b.load.model_dir && a.load.threads == b.load.threads &&
-           a.workers == b.workers;
-  }
 };
 
 enum class TaskState : std::uint8_t { kIdle, kLoading, kServing, kFailed };
+
+/// What is served now.
+struct TaskStatus {
+  TaskState state = TaskState::kIdle;
+  std::uint64_t epoch = 0;        ///< Of the assignment that the rest is about.
+  std::vector<std::string> apps;  ///< kServing: applications whose models every worker has.
+  absl::Status error;             ///< Why applications are missing, or kFailed.
+};
 
 /// Thread-safe; Assign calls must not overlap.
 class TaskManager {
@@ -38,40 +45,59 @@ class TaskManager {
   /// Finds a plug-in's stage.
   using StageSource = std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>(
       const std::string& plugin, const std::string& stage)>;
-  /// Told of every change, on the thread that made it; `error` is set for kFailed.
-  using StateChanged = std::function<void(TaskState state, const absl::Status& error)>;
+  /// Told the latest status after every change, on the thread that made it, one call at a time.
+  using StatusChanged = std::function<void(const TaskStatus& status)>;
 
   TaskManager(StageSource source, RequestScheduler& scheduler, WorkEvents& events,
-              StateChanged changed, base::Clock& clock);
+              StatusChanged changed, base::Clock& clock);
   ~TaskManager();
 
-  /// Serves `assignment` from now on: waits for items being computed, unloads, then loads in the
-  /// background. The same assignment again changes nothing but its epoch, unless loading it had
-  /// failed.
+  /// Serves `assignment` from now on. Another stage, or other ways to load it: waits for items
+  /// being computed, unloads, then loads in the background. Other applications or models of the
+  /// same stage: only those models are unloaded and loaded, the others go on being served, and the
+  /// status stays that of the earlier assignment until all is loaded. The same assignment again
+  /// changes nothing but its epoch, unless loading some of it had failed.
   void Assign(const StageAssignment& assignment);
 
-  [[nodiscard]] TaskState state() const;
+  [[nodiscard]] TaskStatus status() const;
   [[nodiscard]] StageAssignment assignment() const;
+  /// Whether the assignment names this stage for this application.
+  [[nodiscard]] bool IsAssigned(const std::string& stage, const std::string& app) const;
   [[nodiscard]] std::vector<base::Uid> running() const;
   /// Total computing time of all workers, past assignments included.
   [[nodiscard]] base::Duration busy() const;
+  /// The numbers that the loaded stages export: those of the process as they are, the others added
+  /// up over workers and models. Counters never fall, whatever is unloaded.
+  [[nodiscard]] std::vector<sdk::StageMetric> Metrics();
 
  private:
-  void WorkerLoaded(std::uint64_t generation, const absl::Status& status);
+  // What a counter was, to go on from when it begins anew.
+  struct Counted {
+    double before = 0, last = 0;
+  };
+
+  void ChangeModels(const StageAssignment& assignment);
+  void Restart(const StageAssignment& assignment);
+  void WorkerLoaded(const TaskWorker::Outcome& outcome);
+  void Report();
 
   const StageSource source_;
   RequestScheduler& scheduler_;
   WorkEvents& events_;
-  const StateChanged changed_;
+  const StatusChanged changed_;
   base::Clock& clock_;
+  std::mutex
+      report_mutex_;  // Held while changed_ is told, so that the last it hears is the latest.
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  TaskState state_ = TaskState::kIdle;
+  TaskStatus status_;
   StageAssignment assignment_;
-  std::uint64_t generation_ = 0;  // Of the assignment: late reports of old workers are ignored.
-  int loading_ = 0;
+  std::uint64_t generation_ = 0;  // Of the assignment: late reports of workers are ignored.
+  int pending_ = 0;               // Workers that have not said how loading went.
+  TaskWorker::Outcome gathered_;  // What those that have said can all serve.
   base::Duration past_busy_{};
   std::vector<std::unique_ptr<TaskWorker>> workers_;
+  std::map<std::pair<std::string, std::string>, Counted> counted_;  // By stage and metric.
 };
 
 }  // namespace onepiece::runtime

@@ -1,16 +1,22 @@
-// TaskWorker: one thread that owns one loaded stage and computes the scheduler's items one after
-// the other.
+// TaskWorker: computes the scheduler's items one after the other, each with the model of its
+// application, and loads models beside that.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/work_item.h"
@@ -18,31 +24,59 @@
 
 namespace onepiece::runtime {
 
-/// The thread creates, loads, runs and unloads the stage, as sdk::Stage asks. Destruction waits for
-/// the item that is being computed (it sees no cancellation, only its end), then unloads.
+/// An application and the model folder that its jobs are computed with.
+struct AppModel {
+  std::string app;
+  std::string model_dir;
+  friend bool operator==(const AppModel&, const AppModel&) = default;
+};
+
+/// Two threads: one computes, one loads. There is one loaded sdk::Stage for every distinct model
+/// folder. Destruction waits for the item that is being computed (it sees no cancellation, only its
+/// end) and for a model that is being loaded, then unloads.
 class TaskWorker {
  public:
   using StageFactory = std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>()>;
-  /// Told once, on the worker's thread, how loading went.
-  using Loaded = std::function<void(const absl::Status&)>;
+  struct Outcome {
+    std::uint64_t revision = 0;     ///< As Serve was told.
+    std::vector<std::string> apps;  ///< Those that can be served.
+    absl::Status error;             ///< Why the first of the others cannot.
+  };
+  /// Told on the loading thread how a Serve went, unless a later one has taken its place.
+  using Loaded = std::function<void(const Outcome&)>;
+  /// Loaded stages by model folder.
+  using Stages = std::map<std::string, std::shared_ptr<sdk::Stage>>;
 
-  /// `scheduler` and `events` outlive the worker.
+  /// `load` says everything but the model folder. `scheduler` and `events` outlive the worker.
   TaskWorker(std::string stage, StageFactory factory, sdk::LoadOptions load,
              RequestScheduler& scheduler, WorkEvents& events, Loaded loaded, base::Clock& clock);
-  ~TaskWorker();
+  ~TaskWorker() = default;
   TaskWorker(const TaskWorker&) = delete;
   TaskWorker& operator=(const TaskWorker&) = delete;
 
-  /// Asks the thread to end after the current item; the destructor joins.
-  void RequestStop() { thread_.request_stop(); }
+  /// Serves these applications from now on: models that none of them has are unloaded (when the
+  /// item being computed with one is done), those that are missing are loaded; the others go on
+  /// being served. Never waits for loading.
+  void Serve(std::vector<AppModel> models, std::uint64_t revision);
+  /// Asks both threads to end after what they are doing; the destructor joins.
+  void RequestStop();
   /// The job being computed now.
   [[nodiscard]] std::optional<base::Uid> running() const;
   /// Total time spent in Stage::Run by finished items.
   [[nodiscard]] base::Duration busy() const { return base::Duration(busy_ns_.load()); }
+  /// The last owner of a stage unloads it.
+  [[nodiscard]] Stages stages() const;
 
  private:
-  void Main(const std::stop_token& stop);
-  void Compute(sdk::Stage& stage, WorkItem item);
+  void LoadMain(const std::stop_token& stop);
+  // One round over what is wanted; nullopt when something else is wanted before the end.
+  std::optional<Outcome> LoadMissing(const std::vector<AppModel>& models, std::uint64_t revision,
+                                     const std::stop_token& stop);
+  absl::StatusOr<std::shared_ptr<sdk::Stage>> LoadModel(const std::string& model_dir) const;
+  void ComputeMain(const std::stop_token& stop);
+  void Compute(WorkItem item);
+  // The stage for an item, marked as running; nullptr when this is not the place for it.
+  std::shared_ptr<sdk::Stage> Begin(const message::Header& header);
 
   const std::string stage_;
   const StageFactory factory_;
@@ -53,8 +87,15 @@ class TaskWorker {
   base::Clock& clock_;
   std::atomic<std::int64_t> busy_ns_{0};
   mutable std::mutex mutex_;
-  std::optional<base::Uid> running_;  // Guarded by mutex_.
-  std::jthread thread_;               // Last: starts when everything else is there.
+  std::condition_variable_any changed_;
+  // Guarded by mutex_.
+  std::vector<AppModel> wanted_;
+  std::uint64_t wanted_revision_ = 0, done_revision_ = 0;
+  Stages stages_;
+  std::optional<base::Uid> running_;
+  // Last: they start when everything else is there.
+  std::jthread loader_;
+  std::jthread computer_;
 };
 
 }  // namespace onepiece::runtime

@@ -45,7 +45,10 @@ struct LoadOptions {
 struct StageMetric {
   std::string name;  ///< "conditioning_cache_hits_total"; lower case, unit at the end.
   std::string help;
-  bool counter = false;  ///< Only grows. Else a gauge.
+  bool counter = false;  ///< Only grows; the name ends in _total. Else a gauge.
+  /// A number of the whole process, the same from every object of the stage. Else of this object
+  /// alone: those of an instance's workers are added up.
+  bool of_process = false;
   double value = 0;
 };
 
@@ -73,8 +76,8 @@ class StageContext {
   }
 };
 
-/// One stage of a workflow. Created, loaded and unloaded on one thread; Run is called by one thread
-/// at a time.
+/// One stage of a workflow, loaded with one model. Calls never overlap, Metrics aside, but come
+/// from several threads: an instance loads one model while it computes with another.
 class Stage {
  public:
   virtual ~Stage() = default;

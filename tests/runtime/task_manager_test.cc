@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <future>
+#include <map>
 #include <stdexcept>
 
 #include "cluster/base/status.h"
@@ -18,8 +19,9 @@ constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fa
 // What the stage under test does in Run and Load; set by each test.
 struct Script {
   std::function<absl::StatusOr<std::vector<message::Artifact>>(sdk::StageContext&)> run;
-  absl::Status load;
+  std::function<absl::Status(const sdk::LoadOptions&)> load;
   std::atomic<int> loads = 0, unloads = 0;
+  std::atomic<double> process_hits = 0;
 };
 
 class ScriptedStage final : public sdk::Stage {
@@ -28,20 +30,33 @@ class ScriptedStage final : public sdk::Stage {
   sdk::StageInfo Info() const override {
     return {.name = "echo", .inputs = {"in"}, .outputs = {"out"}};
   }
-  absl::Status Load(const sdk::LoadOptions&) override {
+  absl::Status Load(const sdk::LoadOptions& options) override {
     ++script_.loads;
-    return script_.load;
+    options_ = options;
+    return script_.load ? script_.load(options) : absl::OkStatus();
   }
   absl::StatusOr<std::vector<message::Artifact>> Run(
       sdk::StageContext& context, const std::vector<message::Artifact>& inputs) override {
+    ++runs_;
     if (script_.run) return script_.run(context);
-    return std::vector{
-        message::BytesArtifact("out", "text/plain", std::string(inputs[0].data.text()) + "!")};
+    return std::vector{message::BytesArtifact(
+        "out", "text/plain", std::string(inputs[0].data.text()) + "!" + options_.model_dir)};
   }
   void Unload() override { ++script_.unloads; }
+  std::vector<sdk::StageMetric> Metrics() const override {
+    return {
+        {.name = "runs_total", .help = "", .counter = true, .value = static_cast<double>(runs_)},
+        {.name = "hits_total",
+         .help = "",
+         .counter = true,
+         .of_process = true,
+         .value = script_.process_hits}};
+  }
 
  private:
   Script& script_;
+  sdk::LoadOptions options_;
+  std::atomic<int> runs_ = 0;
 };
 
 // Makes an artifact of its own name ("read" when it is "same") and notes which it was given.
@@ -103,13 +118,15 @@ struct Fixture {
       return std::make_unique<ScriptedStage>(script);
     };
   }
-  bool WaitFor(TaskState state) {
+  bool WaitFor(TaskState state, std::uint64_t epoch = 0) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kSoon,
-                            [&] { return !states.empty() && states.back().first == state; });
+    return changed.wait_for(lock, kSoon, [&] {
+      return !states.empty() && states.back().state == state && states.back().epoch == epoch;
+    });
   }
-  WorkItem Item(bool with_input = true) {
+  WorkItem Item(bool with_input = true, const std::string& app = "app") {
     WorkItem item;
+    item.message.header.app = app;
     item.message.header.uid = base::Uid::GenerateRandom();
     item.message.header.stage = "echo";
     item.message.header.deadline = clock.WallNow() + std::chrono::seconds(60);
@@ -122,19 +139,35 @@ struct Fixture {
   Recorder events;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::pair<TaskState, absl::Status>> states;
+  std::vector<TaskStatus> states;
   RequestScheduler scheduler{{}, std::make_unique<IndividualMode>(), clock};
   TaskManager manager{Source(), scheduler, events,
-                      [this](TaskState state, const absl::Status& error) {
+                      [this](const TaskStatus& status) {
                         const std::lock_guard lock(mutex);
-                        states.emplace_back(state, error);
+                        states.push_back(status);
                         changed.notify_all();
                       },
                       clock};
 };
 
 StageAssignment Echo(std::string plugin = "p", int workers = 1) {
-  return {.stage = "echo", .plugin = std::move(plugin), .load = {}, .workers = workers};
+  return {.stage = "echo",
+          .plugin = std::move(plugin),
+          .load = {},
+          .models = {{"app", ""}},
+          .workers = workers};
+}
+
+StageAssignment Pool(std::uint64_t epoch, std::vector<AppModel> models) {
+  StageAssignment assignment = Echo();
+  assignment.models = std::move(models);
+  assignment.epoch = epoch;
+  return assignment;
+}
+
+std::string TextOf(const FinishedWork& work) {
+  return work.outputs.ok() ? std::string(work.outputs->at(0).data.text())
+                           : base::GetReason(work.outputs.status()).reason;
 }
 
 }  // namespace
@@ -168,18 +201,18 @@ class TaskManagerTest : public QObject {
     QTest::addColumn<QString>("plugin");
     QTest::addColumn<QString>("message");
     QTest::newRow("no such plug-in") << "missing"
-                                     << "no plug-in 'missing'";
+                                     << "application app: no plug-in 'missing'";
     QTest::newRow("weights do not fit") << "p"
-                                        << "bad weights";
+                                        << "application app: bad weights";
   }
   void Assign_ReportsWhyLoadingFailed() {
     QFETCH(QString, plugin);
     QFETCH(QString, message);
     Fixture f;
-    f.script.load = absl::InvalidArgumentError("bad weights");
+    f.script.load = [](const auto&) { return absl::InvalidArgumentError("bad weights"); };
     f.manager.Assign(Echo(plugin.toStdString()));
     QVERIFY(f.WaitFor(TaskState::kFailed));
-    QCOMPARE(base::Message(f.states.back().second), message.toStdString());
+    QCOMPARE(base::Message(f.states.back().error), message.toStdString());
   }
 
   void Run_StopsAtAStepBoundaryWhenCancelled() {
@@ -225,6 +258,141 @@ class TaskManagerTest : public QObject {
     const FinishedWork work = f.events.Next();
     QCOMPARE(base::GetReason(work.outputs.status()).reason, std::string(kWrongStage));
     QCOMPARE(f.events.started.load(), 0);
+  }
+
+  void Pool_ComputesEachApplicationWithItsModel() {
+    Fixture f;
+    f.manager.Assign(Pool(1, {{"one", "x"}, {"two", "y"}, {"three", "x"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    QCOMPARE(f.script.loads.load(), 2);  // One for each folder.
+    for (const auto& [app, text] :
+         {std::pair{"one", "hi!x"}, {"two", "hi!y"}, {"three", "hi!x"}, {"four", kWrongStage}}) {
+      f.scheduler.Push(f.Item(true, app));
+      QCOMPARE(TextOf(f.events.Next()), std::string(text));
+    }
+    QVERIFY(f.manager.IsAssigned("echo", "two"));
+    QVERIFY(!f.manager.IsAssigned("echo", "four"));
+    QVERIFY(!f.manager.IsAssigned("other", "two"));
+  }
+
+  void Pool_ServesTheOthersWhileOneIsLoaded() {
+    Fixture f;
+    f.manager.Assign(Pool(1, {{"one", "x"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    std::promise<void> loading, open;
+    f.script.load = [&](const sdk::LoadOptions&) {
+      loading.set_value();
+      open.get_future().wait();
+      return absl::OkStatus();
+    };
+    f.manager.Assign(Pool(2, {{"one", "x"}, {"two", "y"}}));
+    loading.get_future().wait();
+    f.scheduler.Push(f.Item(true, "one"));
+    QCOMPARE(TextOf(f.events.Next()), std::string("hi!x"));
+    f.scheduler.Push(f.Item(true, "two"));  // Not here yet.
+    QCOMPARE(TextOf(f.events.Next()), std::string(kWrongStage));
+    QVERIFY(f.manager.status().state == TaskState::kServing);
+    QCOMPARE(f.manager.status().epoch, std::uint64_t{1});
+    open.set_value();
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QCOMPARE(f.manager.status().apps, (std::vector<std::string>{"one", "two"}));
+    f.scheduler.Push(f.Item(true, "two"));
+    QCOMPARE(TextOf(f.events.Next()), std::string("hi!y"));
+    QCOMPARE(f.script.unloads.load(), 0);
+    f.script.load = nullptr;
+    f.manager.Assign(Pool(3, {{"two", "y"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 3));
+    QCOMPARE(f.script.unloads.load(), 1);
+    QCOMPARE(f.script.loads.load(), 2);
+  }
+
+  void Pool_FinishesTheJobWhoseApplicationLeaves() {
+    Fixture f;
+    std::promise<void> inside, go_on;
+    f.script.run = [&](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
+      inside.set_value();
+      go_on.get_future().wait();
+      return std::vector{message::BytesArtifact("out", "", "done")};
+    };
+    f.manager.Assign(Pool(1, {{"one", "x"}, {"two", "y"}}));
+    f.scheduler.Push(f.Item(true, "one"));
+    inside.get_future().wait();
+    f.manager.Assign(Pool(2, {{"two", "y"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QCOMPARE(f.script.unloads.load(), 0);  // In use.
+    go_on.set_value();
+    QCOMPARE(TextOf(f.events.Next()), std::string("done"));
+    QCOMPARE(f.script.unloads.load(), 1);
+  }
+
+  void Pool_OneModelThatFailsHarmsNoOther() {
+    Fixture f;
+    std::atomic<bool> broken = true;
+    f.script.load = [&](const sdk::LoadOptions& options) {
+      return options.model_dir == "y" && broken ? absl::NotFoundError("no y") : absl::OkStatus();
+    };
+    f.manager.Assign(Pool(1, {{"one", "x"}, {"two", "y"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    QCOMPARE(f.manager.status().apps, (std::vector<std::string>{"one"}));
+    QCOMPARE(base::Message(f.manager.status().error), std::string("application two: no y"));
+    f.scheduler.Push(f.Item(true, "one"));
+    QCOMPARE(TextOf(f.events.Next()), std::string("hi!x"));
+    broken = false;  // The same assignment again tries what had failed.
+    f.manager.Assign(Pool(2, {{"one", "x"}, {"two", "y"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QCOMPARE(f.manager.status().apps, (std::vector<std::string>{"one", "two"}));
+    QCOMPARE(f.script.loads.load(), 3);
+  }
+
+  void Pool_ReplacedModelIsLoadedAnew() {
+    Fixture f;
+    f.manager.Assign(Pool(1, {{"one", "x"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    f.manager.Assign(Pool(2, {{"one", "z"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QVERIFY(std::ranges::any_of(f.states, [](const TaskStatus& status) {
+      return status.state == TaskState::kLoading && status.epoch == 2;
+    }));
+    f.scheduler.Push(f.Item(true, "one"));
+    QCOMPARE(TextOf(f.events.Next()), std::string("hi!z"));
+  }
+
+  void Load_GetsThePrecision() {
+    Fixture f;
+    std::promise<std::string> seen;
+    f.script.load = [&](const sdk::LoadOptions& options) {
+      seen.set_value(options.precision);
+      return absl::OkStatus();
+    };
+    StageAssignment assignment = Echo();
+    assignment.load.precision = "bf16";
+    f.manager.Assign(assignment);
+    QCOMPARE(seen.get_future().get(), std::string("bf16"));
+  }
+
+  void Metrics_AddUpWorkersAndCountTheProcessOnce() {
+    Fixture f;
+    const auto numbers = [&] {
+      std::map<std::string, double> values;
+      for (const auto& metric : f.manager.Metrics()) values[metric.name] = metric.value;
+      return values;
+    };
+    QVERIFY(numbers().empty());
+    f.script.process_hits = 5;
+    f.manager.Assign(Echo("p", 2));
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    for (int i = 0; i < 7; ++i) {
+      f.scheduler.Push(f.Item());
+      QVERIFY(f.events.Next().outputs.ok());
+    }
+    QCOMPARE(numbers().at("runs_total"), 7.0);
+    QCOMPARE(numbers().at("hits_total"), 5.0);
+    // Other workers begin at zero, the counter goes on.
+    f.manager.Assign(Echo("p", 1));
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    f.scheduler.Push(f.Item());
+    QVERIFY(f.events.Next().outputs.ok());
+    QCOMPARE(numbers().at("runs_total"), 8.0);
   }
 
   void Run_TurnsBadWorkIntoAStatus() {
