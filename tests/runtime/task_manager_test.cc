@@ -267,7 +267,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(f.script.loads.load(), 2);  // One for each folder.
     for (const auto& [app, text] :
          {std::pair{"one", "hi!x"}, {"two", "hi!y"}, {"three", "hi!x"}, {"four", kWrongStage}}) {
-      f.scheduler.Push(f.Item(true, app));
+      QVERIFY(f.scheduler.Push(f.Item(true, app)).ok());
       QCOMPARE(TextOf(f.events.Next()), std::string(text));
     }
     QVERIFY(f.manager.IsAssigned("echo", "two"));
@@ -287,16 +287,16 @@ class TaskManagerTest : public QObject {
     };
     f.manager.Assign(Pool(2, {{"one", "x"}, {"two", "y"}}));
     loading.get_future().wait();
-    f.scheduler.Push(f.Item(true, "one"));
+    QVERIFY(f.scheduler.Push(f.Item(true, "one")).ok());
     QCOMPARE(TextOf(f.events.Next()), std::string("hi!x"));
-    f.scheduler.Push(f.Item(true, "two"));  // Not here yet.
+    QVERIFY(f.scheduler.Push(f.Item(true, "two")).ok());  // Not here yet.
     QCOMPARE(TextOf(f.events.Next()), std::string(kWrongStage));
     QVERIFY(f.manager.status().state == TaskState::kServing);
     QCOMPARE(f.manager.status().epoch, std::uint64_t{1});
     open.set_value();
     QVERIFY(f.WaitFor(TaskState::kServing, 2));
     QCOMPARE(f.manager.status().apps, (std::vector<std::string>{"one", "two"}));
-    f.scheduler.Push(f.Item(true, "two"));
+    QVERIFY(f.scheduler.Push(f.Item(true, "two")).ok());
     QCOMPARE(TextOf(f.events.Next()), std::string("hi!y"));
     QCOMPARE(f.script.unloads.load(), 0);
     f.script.load = nullptr;
@@ -315,7 +315,7 @@ class TaskManagerTest : public QObject {
       return std::vector{message::BytesArtifact("out", "", "done")};
     };
     f.manager.Assign(Pool(1, {{"one", "x"}, {"two", "y"}}));
-    f.scheduler.Push(f.Item(true, "one"));
+    QVERIFY(f.scheduler.Push(f.Item(true, "one")).ok());
     inside.get_future().wait();
     f.manager.Assign(Pool(2, {{"two", "y"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 2));
@@ -335,7 +335,7 @@ class TaskManagerTest : public QObject {
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     QCOMPARE(f.manager.status().apps, (std::vector<std::string>{"one"}));
     QCOMPARE(base::Message(f.manager.status().error), std::string("application two: no y"));
-    f.scheduler.Push(f.Item(true, "one"));
+    QVERIFY(f.scheduler.Push(f.Item(true, "one")).ok());
     QCOMPARE(TextOf(f.events.Next()), std::string("hi!x"));
     broken = false;  // The same assignment again tries what had failed.
     f.manager.Assign(Pool(2, {{"one", "x"}, {"two", "y"}}));
@@ -353,7 +353,7 @@ class TaskManagerTest : public QObject {
     QVERIFY(std::ranges::any_of(f.states, [](const TaskStatus& status) {
       return status.state == TaskState::kLoading && status.epoch == 2;
     }));
-    f.scheduler.Push(f.Item(true, "one"));
+    QVERIFY(f.scheduler.Push(f.Item(true, "one")).ok());
     QCOMPARE(TextOf(f.events.Next()), std::string("hi!z"));
   }
 
@@ -382,7 +382,7 @@ class TaskManagerTest : public QObject {
     f.manager.Assign(Echo("p", 2));
     QVERIFY(f.WaitFor(TaskState::kServing));
     for (int i = 0; i < 7; ++i) {
-      f.scheduler.Push(f.Item());
+      (void)f.scheduler.Push(f.Item());
       QVERIFY(f.events.Next().outputs.ok());
     }
     QCOMPARE(numbers().at("runs_total"), 7.0);
@@ -390,7 +390,7 @@ class TaskManagerTest : public QObject {
     // Other workers begin at zero, the counter goes on.
     f.manager.Assign(Echo("p", 1));
     QVERIFY(f.WaitFor(TaskState::kServing));
-    f.scheduler.Push(f.Item());
+    (void)f.scheduler.Push(f.Item());
     QVERIFY(f.events.Next().outputs.ok());
     QCOMPARE(numbers().at("runs_total"), 8.0);
   }
