@@ -126,7 +126,8 @@ Json RowDocument(const Row& row) {
           {"restarts", row.restarts},
           {"utilization", row.load.utilization()},
           {"queued_jobs", row.load.queued_jobs()},
-          {"running_jobs", row.load.running_jobs()}};
+          {"running_jobs", row.load.running_jobs()},
+          {"memory_bytes", row.load.memory_bytes()}};
 }
 
 Row RowFrom(const v1::Node& node) {

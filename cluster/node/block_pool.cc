@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 namespace onepiece::node {
 namespace {
@@ -31,12 +32,15 @@ std::byte* Allocate(std::size_t capacity) {
   return data;
 }
 
-void Release(std::byte* data, std::size_t capacity) { ::operator delete(data, AlignFor(capacity)); }
-
 }  // namespace
 
+void BlockPool::Release(Free block) {
+  block.hooked.reset();
+  ::operator delete(block.data, AlignFor(block.capacity));
+}
+
 BlockPool::~BlockPool() {
-  for (const Free& block : free_) Release(block.data, block.capacity);
+  for (Free& block : free_) Release(std::move(block));
 }
 
 BlockPool::Block BlockPool::Take(std::size_t size) {
@@ -47,7 +51,7 @@ BlockPool::Block BlockPool::Take(std::size_t size) {
         std::shared_ptr<const void>(data, [](std::byte* p) { ::operator delete(p, kSmallAlign); }),
         {data, size}};
   }
-  Free block{nullptr, Capacity(size)};
+  Free block{nullptr, Capacity(size), nullptr};
   {
     const std::scoped_lock lock(mutex_);
     // The newest that fits: its pages are the likeliest to be in a cache.
@@ -55,29 +59,36 @@ BlockPool::Block BlockPool::Take(std::size_t size) {
       return free.capacity == block.capacity;
     });
     if (found != free_.rend()) {
-      block = *found;
+      block = std::move(*found);
       kept_bytes_ -= block.capacity;
       free_.erase(std::next(found).base());
     }
   }
-  if (block.data == nullptr) block.data = Allocate(block.capacity);
-  auto give_back = [pool = shared_from_this(), block](const std::byte*) { pool->GiveBack(block); };
-  return {std::shared_ptr<const void>(block.data, std::move(give_back)), {block.data, size}};
+  if (block.data == nullptr) {
+    block.data = Allocate(block.capacity);
+    if (hook_) block.hooked = hook_({block.data, block.capacity});
+  }
+  std::byte* data = block.data;
+  // The deleter must not hold on to `hooked` once the pool has the block back.
+  auto give_back = [pool = shared_from_this(), block = std::move(block)](std::byte*) mutable {
+    pool->GiveBack(std::move(block));
+  };
+  return {std::shared_ptr<const void>(data, std::move(give_back)), {data, size}};
 }
 
 void BlockPool::GiveBack(Free block) {
   std::vector<Free> surplus;
   {
     const std::scoped_lock lock(mutex_);
-    free_.push_back(block);
     kept_bytes_ += block.capacity;
+    free_.push_back(std::move(block));
     while (kept_bytes_ > keep_bytes_) {
       kept_bytes_ -= free_.front().capacity;
-      surplus.push_back(free_.front());
+      surplus.push_back(std::move(free_.front()));
       free_.erase(free_.begin());
     }
   }
-  for (const Free& old : surplus) Release(old.data, old.capacity);
+  for (Free& old : surplus) Release(std::move(old));
 }
 
 std::uint64_t BlockPool::kept_bytes() const {

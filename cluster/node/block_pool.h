@@ -1,14 +1,20 @@
-// Heap blocks for received messages. Internal to cluster/node.
+// Heap blocks for received messages.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace onepiece::node {
+
+/// Called once for every fresh block that will be recycled, before its first use; what it returns
+/// is let go before the block is freed. Thread-safe; may outlive the pool's maker.
+using BlockHook = std::function<std::shared_ptr<const void>(std::span<std::byte>)>;
 
 /// Recycles large blocks: fresh memory costs a page fault every 4 KiB, which for a message of many
 /// megabytes takes longer than copying it.
@@ -17,7 +23,8 @@ namespace onepiece::node {
 /// Threading  Thread-safe.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
-  explicit BlockPool(std::uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  explicit BlockPool(std::uint64_t keep_bytes, BlockHook hook = nullptr)
+      : keep_bytes_(keep_bytes), hook_(std::move(hook)) {}
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -35,10 +42,13 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   struct Free {
     std::byte* data;
     std::size_t capacity;
+    std::shared_ptr<const void> hooked;  // What hook_ returned.
   };
+  static void Release(Free block);
   void GiveBack(Free block);
 
   const std::uint64_t keep_bytes_;
+  const BlockHook hook_;
   mutable std::mutex mutex_;
   std::vector<Free> free_;  // Guarded by mutex_; oldest first.
   std::uint64_t kept_bytes_ = 0;

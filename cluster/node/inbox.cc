@@ -7,7 +7,6 @@
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
-#include "cluster/node/block_pool.h"
 #include "cluster/node/ring_health.h"
 #include "cluster/node/scrape.h"
 #include "cluster/ring/consumer.h"
@@ -35,7 +34,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   RingInbox(std::unique_ptr<ring::Consumer> consumer, InboxOptions options, base::Clock& clock)
       : options_(std::move(options)),
         clock_(clock),
-        pool_(std::make_shared<BlockPool>(options_.capacity_bytes)),
+        pool_(std::make_shared<BlockPool>(options_.capacity_bytes, options_.block_hook)),
         consumer_(std::move(consumer)),
         recovery_(*consumer_, clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {

@@ -11,6 +11,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
+#include "cluster/node/block_pool.h"
 #include "cluster/ring/options.h"
 
 namespace grpc {
@@ -38,6 +39,7 @@ struct InboxOptions {
   /// refused.
   std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
+  BlockHook block_hook;                   ///< Told of the blocks that messages are copied into.
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 

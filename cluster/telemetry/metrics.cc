@@ -19,14 +19,6 @@
 namespace onepiece::telemetry {
 namespace {
 
-double ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  double total_pages = 0;
-  double resident_pages = 0;
-  statm >> total_pages >> resident_pages;
-  return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
 double CpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -74,6 +66,14 @@ bool IsName(std::string_view name) {
 }
 
 }  // namespace
+
+double ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  double total_pages = 0;
+  double resident_pages = 0;
+  statm >> total_pages >> resident_pages;
+  return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
 
 // What the endpoint collects: the updates run first, so that their values are in the same scrape.
 class Metrics::Scrape final : public prometheus::Collectable {

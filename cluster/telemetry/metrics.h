@@ -81,6 +81,9 @@ class Metrics {
   std::string listening_;  // host:port of exposer_.
 };
 
+/// Bytes of this process that are resident.
+double ResidentBytes();
+
 /// Raises a counter to `total`, which something else counts; a smaller one changes nothing.
 void RaiseTo(prometheus::Counter& counter, double total);
 

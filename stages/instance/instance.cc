@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "cluster/rpc/status.h"
 #include "spdlog/spdlog.h"
+#include "stages/instance/device_use.h"
 #include "stages/runtime/plugin_stages.h"
 
 namespace onepiece::instance {
@@ -55,7 +56,10 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfi
   options.incarnation = [raw = instance.get()] {
     return raw->joined_ ? raw->agent_->incarnation() : 0;
   };
+  options.block_hook = PinBlocks(instance->DeviceName());
   options.metrics = &metrics;
+  metrics.OnScrape(
+      [device = instance->DeviceName(), &metrics] { ExportDeviceMemory(device, metrics); });
   ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_, node::Inbox::Open(fabric, options, clock));
   return instance;
 }
@@ -164,7 +168,7 @@ void Instance::Assign(const v1::Assignment& assignment) {
   runtime::StageAssignment next;
   next.stage = spec.stage();
   next.plugin = spec.plugin();
-  next.load.device = config_.device().empty() ? "cpu" : config_.device();
+  next.load.device = DeviceName();
   next.load.threads = std::max(1, spec.threads());
   if (!spec.precision().empty()) next.load.precision = spec.precision();
   for (int i = 0; i < assignment.app_ids_size(); ++i) {
@@ -215,6 +219,8 @@ v1::NodeLoad Instance::Load() {
   load.set_running_jobs(static_cast<std::int64_t>(tasks_->running().size()));
   load.set_ring_slots(static_cast<std::int64_t>(ring.slots));
   load.set_ring_slots_used(static_cast<std::int64_t>(ring.slots_used));
+  if (const auto memory = MemoryOf(DeviceName()); memory.ok())
+    load.set_memory_bytes(memory->used_bytes);
   return load;
 }
 

@@ -77,6 +77,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void Assign(const v1::Assignment& assignment);
   void StatusChanged(const runtime::TaskStatus& status);
   v1::NodeLoad Load();
+  // "cpu" or "cuda:N".
+  std::string DeviceName() const { return config_.device().empty() ? "cpu" : config_.device(); }
 
   void Observe(const runtime::FinishedWork& work);
   // The item, when nobody took it yet.

@@ -3,8 +3,9 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
-#include <charconv>
 #include <new>
+
+#include "stages/sdk/device_name.h"
 
 namespace onepiece::tensor {
 
@@ -20,13 +21,8 @@ void SetComputeThreads(int threads) {
 
 absl::StatusOr<at::Device> ParseDevice(const std::string& device) {
   if (device == "cpu") return at::Device(at::kCPU);
-  if (device.starts_with("cuda:")) {
-    int index = 0;
-    const char* end = device.data() + device.size();
-    const auto [stop, error] = std::from_chars(device.data() + 5, end, index);
-    if (error == std::errc() && stop == end && index >= 0 && index < 128) {
-      return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
-    }
+  if (const auto index = sdk::CudaIndex(device)) {
+    return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(*index));
   }
   return base::MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_DEVICE",
                          "unknown device \"" + device + "\": use cpu or cuda:N",

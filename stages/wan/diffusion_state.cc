@@ -4,6 +4,7 @@
 
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
+#include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/stage_common.h"
 
@@ -82,7 +83,7 @@ absl::StatusOr<std::optional<DiffusionState>> LoadState(const std::vector<sdk::A
     ONEPIECE_ASSIGN_OR_RETURN(tensor,
                               InputTensor(inputs, name, static_cast<std::int64_t>(shape.size())));
     if (tensor.sizes() != shape) return BadArtifact(name, "its shape does not fit the job");
-    tensor = tensor.to(device);
+    ONEPIECE_ASSIGN_OR_RETURN(tensor, tensor::ToDevice(tensor, device));
     return absl::OkStatus();
   };
   ONEPIECE_RETURN_IF_ERROR(read(kLatents, state.latents));

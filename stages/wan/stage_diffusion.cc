@@ -4,6 +4,7 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
+#include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/diffusion_state.h"
 #include "stages/wan/generation.h"
@@ -116,7 +117,7 @@ class DiffusionStage final : public sdk::Stage {
         embeds.size(2) != loaded_->transformer.config().text_dim) {
       return BadArtifact(name, "its shape does not fit the transformer");
     }
-    return embeds.to(loaded_->device);
+    return tensor::ToDevice(embeds, loaded_->device);
   }
 
   /// What vae_encode made of the images; undefined for a text-to-video model.

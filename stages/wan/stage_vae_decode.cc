@@ -5,6 +5,7 @@
 #include "stages/media/media.h"
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
+#include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/frames_output.h"
 #include "stages/wan/generation.h"
@@ -79,7 +80,7 @@ class VaeDecodeStage final : public sdk::Stage {
         shape[3] > kMaxSide || shape[4] > kMaxSide) {
       return BadArtifact("latents", "its shape does not fit the decoder");
     }
-    return latents.to(loaded_->device);
+    return tensor::ToDevice(latents, loaded_->device);
   }
 
   static absl::StatusOr<std::vector<sdk::Artifact>> Outputs(const at::Tensor& frames,

@@ -2,6 +2,7 @@
 
 #include <QtTest>
 #include <cstdint>
+#include <set>
 
 namespace onepiece::node {
 
@@ -40,6 +41,46 @@ class BlockPoolTest : public QObject {
       for (int i = 0; i < 8; ++i) blocks.push_back(pool->Take(1 << 20));
     }
     QCOMPARE(pool->kept_bytes(), std::uint64_t{3 << 20});
+  }
+
+  void Hook_IsCalledOnceForABlockAndUndoneBeforeItGoes() {
+    int calls = 0;
+    std::set<const std::byte*> held;
+    const BlockHook hook = [&](std::span<std::byte> block) {
+      ++calls;
+      block.back() = std::byte{7};
+      held.insert(block.data());
+      return std::shared_ptr<const void>(block.data(), [&held, block](const void*) {
+        // Still there: the address sanitizer would object.
+        if (block.back() == std::byte{7}) held.erase(block.data());
+      });
+    };
+    auto pool = std::make_shared<BlockPool>(1 << 20, hook);
+    pool->Take(1 << 20);
+    pool->Take(1 << 20);
+    QCOMPARE(calls, 1);
+    QCOMPARE(held.size(), std::size_t{1});
+    {
+      const BlockPool::Block a = pool->Take(1 << 20);
+      const BlockPool::Block b = pool->Take(1 << 20);
+      QCOMPARE(held.size(), std::size_t{2});
+    }
+    QCOMPARE(calls, 2);
+    QCOMPARE(held.size(), std::size_t{1});  // More than it keeps.
+    pool.reset();
+    QVERIFY(held.empty());
+  }
+
+  void Hook_KnowsNothingOfSmallBlocks() {
+    int calls = 0;
+    const auto pool = std::make_shared<BlockPool>(1 << 20, [&](std::span<std::byte>) {
+      ++calls;
+      return nullptr;
+    });
+    pool->Take(1000);
+    QCOMPARE(calls, 0);
+    QCOMPARE(pool->Take(1 << 20).bytes.size(), std::size_t{1 << 20});
+    QCOMPARE(calls, 1);
   }
 
   void Block_OutlivesItsPool() {

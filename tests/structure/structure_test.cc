@@ -53,12 +53,13 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"stages/runtime", {"stages/sdk", "cluster/base", "cluster/message"}},
       {"stages/media", {"cluster/base"}},
       {"stages/tensor", {"stages/sdk", "cluster/base", "cluster/message"}},
+      {"stages/device", {"cluster/base"}},
       {"stages/wan",
        {"stages/sdk", "stages/tensor", "stages/media", "cluster/base", "cluster/message"}},
       {"stages/instance",
-       {"stages/sdk", "stages/runtime", "cluster/base", "cluster/fabric", "cluster/message",
-        "cluster/workflow", "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node",
-        "proto"}},
+       {"stages/sdk", "stages/runtime", "stages/device", "cluster/base", "cluster/fabric",
+        "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
+        "cluster/service", "cluster/node", "proto"}},
   };
   return allowed;
 }
@@ -69,6 +70,7 @@ const QMap<QString, QStringList>& VendorDoors() {
       {"ATen/", {"stages/tensor", "stages/wan"}},
       {"torch/", {"stages/tensor", "stages/wan"}},
       {"c10/", {"stages/tensor", "stages/wan"}},
+      {"cuda", {"stages/device"}},
       {"infiniband/", {"cluster/fabric/verbs"}},
       {"ucp/", {"cluster/fabric/ucx"}},
       {"libav", {"stages/media"}},

@@ -1,0 +1,52 @@
+#include "stages/instance/device_use.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <limits>
+#include <memory>
+
+#include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
+#include "stages/sdk/device_name.h"
+
+namespace onepiece::instance {
+
+node::BlockHook PinBlocks(const std::string& device) {
+  const auto index = sdk::CudaIndex(device);
+  if (!index) return nullptr;
+  auto warned = std::make_shared<std::atomic<bool>>(false);
+  return [index = *index, warned](std::span<std::byte> block) -> std::shared_ptr<const void> {
+    auto pinned = device::PinHostMemory(index, block);
+    if (pinned.ok()) return *std::move(pinned);
+    if (!warned->exchange(true)) {
+      spdlog::warn(
+          "messages arrive in memory that is not pinned, copies to the device are slower: {}",
+          base::Message(pinned.status()));
+    }
+    return nullptr;
+  };
+}
+
+absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device) {
+  if (const auto index = sdk::CudaIndex(device)) return device::DeviceMemory(*index);
+  return device::MemoryUse{
+      .used_bytes = static_cast<std::int64_t>(telemetry::ResidentBytes()),
+      .total_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)};
+}
+
+void ExportDeviceMemory(const std::string& device, telemetry::Metrics& metrics) {
+  const auto memory = MemoryOf(device);
+  const auto set = [&](const char* kind, std::int64_t device::MemoryUse::*bytes) {
+    metrics
+        .Gauge("onepiece_device_memory_bytes",
+               "Memory of the instance's device; of cpu, used is what the process has resident",
+               {{"device", device}, {"kind", kind}})
+        .Set(memory.ok() ? static_cast<double>((*memory).*bytes)
+                         : std::numeric_limits<double>::quiet_NaN());
+  };
+  set("used", &device::MemoryUse::used_bytes);
+  set("total", &device::MemoryUse::total_bytes);
+}
+
+}  // namespace onepiece::instance

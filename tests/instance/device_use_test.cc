@@ -1,0 +1,55 @@
+#include "stages/instance/device_use.h"
+
+#include <QtTest>
+#include <vector>
+
+namespace onepiece::instance {
+
+class DeviceUseTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void PinBlocks_NothingOnTheCpu() { QVERIFY(PinBlocks("cpu") == nullptr); }
+
+  void PinBlocks_GoesOnWithoutADevice() {
+    const node::BlockHook hook = PinBlocks("cuda:0");
+    QVERIFY(hook != nullptr);
+    const auto pool = std::make_shared<node::BlockPool>(64 << 20, hook);
+    const node::BlockPool::Block block = pool->Take(1 << 20);
+    QCOMPARE(block.bytes.size(), std::size_t{1 << 20});
+    block.bytes.back() = std::byte{1};
+    // Twice the same: pinned where there is a device, else neither.
+    std::vector<std::byte> memory(1 << 20);
+    QCOMPARE(hook(memory) != nullptr, device::DeviceMemory(0).ok());
+  }
+
+  void MemoryOf_CpuIsThisProcess() {
+    const auto before = MemoryOf("cpu");
+    QVERIFY(before.ok());
+    const std::vector<char> held(std::size_t{64} << 20, 'x');
+    const auto after = MemoryOf("cpu");
+    QVERIFY(after.ok());
+    QVERIFY(after->used_bytes - before->used_bytes >
+            static_cast<std::int64_t>(held.size()) * 9 / 10);
+    QVERIFY(after->used_bytes < after->total_bytes);
+  }
+
+  void MemoryOf_CudaIsTheDevices() {
+    QCOMPARE(MemoryOf("cuda:0").ok(), device::DeviceMemory(0).ok());
+  }
+
+  void ExportDeviceMemory_ShowsBothKinds() {
+    telemetry::Metrics metrics("instance", "i-1");
+    ExportDeviceMemory("cpu", metrics);
+    const auto value = [&](const char* kind) {
+      return metrics.Gauge("onepiece_device_memory_bytes", "", {{"device", "cpu"}, {"kind", kind}})
+          .Value();
+    };
+    QVERIFY(value("used") > 1e6);
+    QVERIFY(value("total") > value("used"));
+  }
+};
+
+}  // namespace onepiece::instance
+
+QTEST_GUILESS_MAIN(onepiece::instance::DeviceUseTest)
+#include "device_use_test.moc"
