@@ -11,7 +11,7 @@ namespace onepiece::cli {
 namespace {
 
 struct ModelArguments {
-  std::string dir, reference, expect;
+  std::string dir, reference, expect, device = "cpu";
   double tolerance = 1e-4;
   int threads = 1;
 };
@@ -63,10 +63,11 @@ int RunVerify(const Context& context, const ModelArguments& arguments) {
     return context.Fail(status);
   const auto tools = LoadTools();
   if (!tools.ok()) return context.Fail(tools.status());
-  const auto report =
-      arguments.reference.empty()
-          ? (*tools)->Verify(arguments.dir, arguments.tolerance, arguments.threads)
-          : (*tools)->VerifyReference(arguments.dir, arguments.reference, arguments.threads);
+  const auto report = arguments.reference.empty()
+                          ? (*tools)->Verify(arguments.dir, arguments.tolerance, arguments.threads,
+                                             arguments.device)
+                          : (*tools)->VerifyReference(arguments.dir, arguments.reference,
+                                                      arguments.threads, arguments.device);
   // A folder that cannot be verified is a failure, whatever the cause: exit 0 means "verified" and
   // nothing else.
   if (!report.ok()) return context.Fail(report.status(), kFailure);
@@ -166,6 +167,8 @@ void AddModelVerbs(CLI::App& app, Context& context) {
       ->capture_default_str();
   verify->add_option("--threads", arguments->threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verify->add_option("--device", arguments->device, "Where to compute: cpu or cuda:N")
       ->capture_default_str();
   verify->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunVerify(context, *arguments); };

@@ -64,13 +64,14 @@ struct InspectReport {
 class ModelTools {
  public:
   virtual ~ModelTools() = default;
-  /// Runs the component in `dir` on the inputs recorded in its io.safetensors.
-  virtual absl::StatusOr<VerifyReport> Verify(const std::string& dir, double tolerance,
-                                              int threads) const = 0;
+  /// Runs the component in `dir` on the inputs recorded in its io.safetensors. `device`: "cpu" or
+  /// "cuda:N".
+  virtual absl::StatusOr<VerifyReport> Verify(const std::string& dir, double tolerance, int threads,
+                                              const std::string& device) const = 0;
   /// Replays the generation recorded in `reference` from its prompt string and settings.
   virtual absl::StatusOr<VerifyReport> VerifyReference(const std::string& model_dir,
-                                                       const std::string& reference,
-                                                       int threads) const = 0;
+                                                       const std::string& reference, int threads,
+                                                       const std::string& device) const = 0;
   /// Reads headers only, never weights. `expect`, unless empty, is a file that lists the config and
   /// the tensors of a published component (resources/models/published): then the folder's component
   /// of that class, or without a folder what this build asks of such a checkpoint, is held against

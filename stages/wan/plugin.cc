@@ -17,14 +17,14 @@ namespace wan = onepiece::wan;
 
 class WanModelTools final : public sdk::ModelTools {
  public:
-  absl::StatusOr<sdk::VerifyReport> Verify(const std::string& dir, double tolerance,
-                                           int threads) const override {
-    return wan::VerifyComponent(dir, tolerance, threads);
+  absl::StatusOr<sdk::VerifyReport> Verify(const std::string& dir, double tolerance, int threads,
+                                           const std::string& device) const override {
+    return wan::VerifyComponent(dir, tolerance, threads, device);
   }
   absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
-                                                    const std::string& reference,
-                                                    int threads) const override {
-    return wan::VerifyReference(model_dir, reference, threads);
+                                                    const std::string& reference, int threads,
+                                                    const std::string& device) const override {
+    return wan::VerifyReference(model_dir, reference, threads, device);
   }
   absl::StatusOr<sdk::InspectReport> Inspect(const std::string& dir,
                                              const std::string& expect) const override {

@@ -30,7 +30,16 @@ absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options) {
                            std::to_string(options.threads) + " threads cannot compute");
   }
   tensor::SetComputeThreads(options.threads);
+  // By default a GPU's convolutions round F32 to TF32: three decimal digits.
+  at::globalContext().setAllowTF32CuDNN(false);
   ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, tensor::ParseDevice(options.device));
+  if (device.is_cuda() && !at::hasCUDA()) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NO_CUDA",
+                           "device " + options.device +
+                               ": this LibTorch has no CUDA, or sees no GPU; use cpu, or see "
+                               "docs/cuda.md",
+                           {{"device", options.device}});
+  }
   ONEPIECE_RETURN_IF_ERROR(ParsePrecision(options.precision, device).status());
   return device;
 }

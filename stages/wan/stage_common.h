@@ -13,7 +13,7 @@
 namespace onepiece::wan {
 
 /// Sets the threads and returns the device. Errors: INVALID_ARGUMENT (no model folder, threads,
-/// device, precision).
+/// device, precision); FAILED_PRECONDITION NO_CUDA (a GPU is asked for and LibTorch has none).
 absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options);
 
 /// The F32 tensor of that name with `dimensions` dimensions, none empty, all values finite.

@@ -135,7 +135,7 @@ class DiffusionStage final : public sdk::Stage {
       return BadArtifact("condition",
                          "its shape does not fit the transformer, or width, height and num_frames");
     }
-    return condition.to(loaded_->device);
+    return tensor::ToDevice(condition, loaded_->device);
   }
 
   /// What the image encoder made of the images; undefined where the model takes none.
@@ -152,7 +152,7 @@ class DiffusionStage final : public sdk::Stage {
     }
     if (embeds.size(2) != config.image_dim)
       return BadArtifact("image_embeds", "its shape does not fit the transformer");
-    return embeds.to(loaded_->device);
+    return tensor::ToDevice(embeds, loaded_->device);
   }
 
   std::optional<Loaded> loaded_;

@@ -7,10 +7,12 @@
 
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
+#include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/schedulers.h"
+#include "stages/wan/stage_common.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 
@@ -27,18 +29,22 @@ absl::Status BadGolden(const std::string& what) {
 /// The recorded tensors, and what was compared with them.
 class Comparison {
  public:
-  Comparison(Tensors recorded, std::vector<std::string> order, double tolerance)
-      : recorded_(std::move(recorded)), order_(std::move(order)), tolerance_(tolerance) {}
+  Comparison(Tensors recorded, std::vector<std::string> order, double tolerance, at::Device device)
+      : recorded_(std::move(recorded)),
+        order_(std::move(order)),
+        tolerance_(tolerance),
+        device_(device) {}
 
+  [[nodiscard]] at::Device device() const { return device_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return order_; }
 
-  /// A recorded input, in F32 unless it holds integers.
+  /// A recorded input on device(), in F32 unless it holds integers.
   absl::StatusOr<at::Tensor> Input(const std::string& name) {
     const auto found = recorded_.find(name);
     if (found == recorded_.end()) return BadGolden("there is no input \"" + name + "\"");
     inputs_.insert(name);
-    return at::isIntegralType(found->second.scalar_type(), true) ? found->second.to(at::kLong)
-                                                                 : found->second.to(at::kFloat);
+    const bool integers = at::isIntegralType(found->second.scalar_type(), true);
+    return tensor::ToDevice(found->second.to(integers ? at::kLong : at::kFloat), device_);
   }
 
   /// Compares a computed output where `where`, when given, is not 0. Outputs that are not recorded
@@ -53,8 +59,9 @@ class Comparison {
     at::Tensor reference = found->second.to(at::kDouble);
     at::Tensor difference = computed.to(at::kCPU, at::kDouble) - reference;
     if (where.defined()) {
-      difference = difference * where.to(at::kDouble);
-      reference = reference * where.to(at::kDouble);
+      const at::Tensor mask = where.to(at::kCPU, at::kDouble);
+      difference = difference * mask;
+      reference = reference * mask;
     }
     const double norm = reference.norm().item<double>(), error = difference.norm().item<double>();
     errors_[name] = norm > 0 ? error / norm : error;
@@ -81,11 +88,13 @@ class Comparison {
   const Tensors recorded_;
   const std::vector<std::string> order_;  // As in the file.
   const double tolerance_;
+  const at::Device device_;
   std::set<std::string> inputs_;
   std::map<std::string, double> errors_;
 };
 
-absl::StatusOr<Comparison> OpenRecording(const std::string& dir, double tolerance) {
+absl::StatusOr<Comparison> OpenRecording(const std::string& dir, double tolerance,
+                                         at::Device device) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto file,
                             tensor::SafetensorsFile::Open(dir + "/io.safetensors"));
   Tensors recorded;
@@ -94,11 +103,12 @@ absl::StatusOr<Comparison> OpenRecording(const std::string& dir, double toleranc
     ONEPIECE_ASSIGN_OR_RETURN(recorded[entry.name], tensor::ViewTensor(file, entry));
     order.push_back(entry.name);
   }
-  return Comparison(std::move(recorded), std::move(order), tolerance);
+  return Comparison(std::move(recorded), std::move(order), tolerance, device);
 }
 
 absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
-  ONEPIECE_ASSIGN_OR_RETURN(const WanTransformer model, WanTransformer::Load(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const WanTransformer model,
+                            WanTransformer::Load(dir, comparison.device()));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, comparison.Input("hidden_states"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor timestep, comparison.Input("timestep"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor text, comparison.Input("encoder_hidden_states"));
@@ -116,7 +126,7 @@ absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
 }
 
 absl::Status VerifyEncoder(const std::string& dir, Comparison& comparison) {
-  ONEPIECE_ASSIGN_OR_RETURN(const UMT5Encoder model, UMT5Encoder::Load(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const UMT5Encoder model, UMT5Encoder::Load(dir, comparison.device()));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor ids, comparison.Input("input_ids"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor mask, comparison.Input("attention_mask"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, model.Forward(ids, mask));
@@ -124,14 +134,14 @@ absl::Status VerifyEncoder(const std::string& dir, Comparison& comparison) {
 }
 
 absl::Status VerifyImageEncoder(const std::string& dir, Comparison& comparison) {
-  ONEPIECE_ASSIGN_OR_RETURN(const ClipVision model, ClipVision::Load(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const ClipVision model, ClipVision::Load(dir, comparison.device()));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels, comparison.Input("pixel_values"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, model.Forward(pixels));
   return comparison.Compare("hidden_states.-2", hidden);
 }
 
 absl::Status VerifyVae(const std::string& dir, Comparison& comparison) {
-  ONEPIECE_ASSIGN_OR_RETURN(const WanVae model, WanVae::Load(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const WanVae model, WanVae::Load(dir, comparison.device()));
   for (const std::string& name : comparison.names()) {
     if (name.starts_with("video.")) {
       const std::string suffix = name.substr(5);
@@ -215,15 +225,17 @@ absl::Status VerifyClass(const std::string& dir, const std::string& name, Compar
 }  // namespace
 
 absl::StatusOr<sdk::VerifyReport> VerifyComponent(const std::string& dir, double tolerance,
-                                                  int threads) {
-  tensor::SetComputeThreads(threads);
+                                                  int threads, const std::string& device_name) {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const at::Device device,
+      PrepareLoad({.device = device_name, .model_dir = dir, .threads = threads}));
   std::string component = "scheduler";
   if (std::filesystem::exists(dir + "/config.json")) {
     ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
     component = files.class_name();
   }
   return tensor::Guarded([&]() -> absl::StatusOr<sdk::VerifyReport> {
-    ONEPIECE_ASSIGN_OR_RETURN(Comparison comparison, OpenRecording(dir, tolerance));
+    ONEPIECE_ASSIGN_OR_RETURN(Comparison comparison, OpenRecording(dir, tolerance, device));
     ONEPIECE_RETURN_IF_ERROR(VerifyClass(dir, component, comparison));
     return comparison.Report(component);
   });

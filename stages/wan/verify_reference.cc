@@ -13,6 +13,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
+#include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/generation.h"
@@ -28,6 +29,12 @@ constexpr std::string_view kInitialNoise = "latents_init";
 constexpr std::string_view kImages[] = {"image", "last_image"};
 
 using Tensors = std::map<std::string, at::Tensor, std::less<>>;
+
+/// The model, and where to load it.
+struct Source {
+  std::string dir;
+  at::Device device;
+};
 
 absl::Status BadReference(std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_REFERENCE", message);
@@ -113,16 +120,17 @@ class Recording {
   SchedulerConfig::Kind scheduler_ = SchedulerConfig::Kind::kUniPC;
 };
 
-absl::Status ReplayText(const std::string& model_dir, const Recording& recording, Tensors& made) {
-  ONEPIECE_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(model_dir + "/tokenizer"));
+absl::Status ReplayText(const Source& model, const Recording& recording, Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(model.dir + "/tokenizer"));
   ONEPIECE_ASSIGN_OR_RETURN(const UMT5Encoder encoder,
-                            UMT5Encoder::Load(model_dir + "/text_encoder"));
+                            UMT5Encoder::Load(model.dir + "/text_encoder", model.device));
   for (const std::string prefix : {"", "negative_"}) {
     const std::string& text = prefix.empty() ? recording.prompt() : recording.negative_prompt();
     ONEPIECE_ASSIGN_OR_RETURN(const auto ids,
                               tokenizer.Encode(text, recording.max_sequence_length()));
     made[prefix + "input_ids"] = at::tensor(ids, at::kLong).unsqueeze(0);
-    ONEPIECE_ASSIGN_OR_RETURN(made[prefix + "prompt_embeds"], EncodeIds(encoder, ids, at::kCPU));
+    ONEPIECE_ASSIGN_OR_RETURN(made[prefix + "prompt_embeds"],
+                              EncodeIds(encoder, ids, model.device));
   }
   return absl::OkStatus();
 }
@@ -144,15 +152,15 @@ absl::StatusOr<std::vector<media::Image>> ReadImages(const Recording& recording)
   return images;
 }
 
-absl::Status ReplayImages(const std::string& model_dir, const Recording& recording, Tensors& made) {
+absl::Status ReplayImages(const Source& model, const Recording& recording, Tensors& made) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, ReadImages(recording));
   if (images.empty()) return absl::OkStatus();
   const GenerationSettings& settings = recording.settings();
-  if (std::filesystem::exists(model_dir + "/image_encoder")) {
+  if (std::filesystem::exists(model.dir + "/image_encoder")) {
     ONEPIECE_ASSIGN_OR_RETURN(const ImageProcessor processor,
-                              ImageProcessor::Load(model_dir + "/image_processor"));
+                              ImageProcessor::Load(model.dir + "/image_processor"));
     ONEPIECE_ASSIGN_OR_RETURN(const ClipVision encoder,
-                              ClipVision::Load(model_dir + "/image_encoder"));
+                              ClipVision::Load(model.dir + "/image_encoder", model.device));
     ONEPIECE_ASSIGN_OR_RETURN(made["pixel_values"], PixelValues(processor, images));
     ONEPIECE_ASSIGN_OR_RETURN(made["image_embeds"], encoder.Forward(made["pixel_values"]));
   }
@@ -163,7 +171,7 @@ absl::Status ReplayImages(const std::string& model_dir, const Recording& recordi
   }
   if (frames.size() > 1 && settings.frames == 1)
     return BadReference("a first and a last image need more than one frame");
-  ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model_dir + "/vae"));
+  ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model.dir + "/vae", model.device));
   ONEPIECE_ASSIGN_OR_RETURN(
       made["condition"],
       EncodeCondition(vae, frames[0], frames.size() > 1 ? frames[1] : at::Tensor(),
@@ -183,9 +191,8 @@ absl::StatusOr<at::Tensor> ReadNoise(const Recording& recording, std::int64_t ch
   return noise;
 }
 
-absl::Status ReplayDiffusion(const std::string& model_dir, const Recording& recording,
-                             Tensors& made) {
-  ONEPIECE_ASSIGN_OR_RETURN(auto config, LoadSchedulerConfig(model_dir + "/scheduler"));
+absl::Status ReplayDiffusion(const Source& model, const Recording& recording, Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(auto config, LoadSchedulerConfig(model.dir + "/scheduler"));
   config.kind = recording.scheduler();
   config.shift = recording.flow_shift();
   ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
@@ -193,15 +200,16 @@ absl::Status ReplayDiffusion(const std::string& model_dir, const Recording& reco
   made["timesteps"] = at::tensor(scheduler->timesteps(), at::kDouble);
   made["sigmas"] = at::tensor(scheduler->sigmas(), at::kDouble);
   ONEPIECE_ASSIGN_OR_RETURN(const auto transformer,
-                            WanTransformer::Load(model_dir + "/transformer"));
+                            WanTransformer::Load(model.dir + "/transformer", model.device));
   DenoiseInputs inputs{.prompt_embeds = made["prompt_embeds"],
                        .negative_prompt_embeds = made["negative_prompt_embeds"],
                        .condition = made["condition"],
                        .image_embeds = made["image_embeds"],
                        .padded_tokens = recording.max_sequence_length(),
                        .guidance_scale = recording.settings().guidance_scale};
-  ONEPIECE_ASSIGN_OR_RETURN(inputs.latents,
+  ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor noise,
                             ReadNoise(recording, transformer.config().out_channels));
+  ONEPIECE_ASSIGN_OR_RETURN(inputs.latents, tensor::ToDevice(noise, model.device));
   const auto observe = [&](const DenoiseStep& step) {
     if (step.index == 0) {
       made["noise_pred_cond_0"] = step.conditional;
@@ -215,8 +223,8 @@ absl::Status ReplayDiffusion(const std::string& model_dir, const Recording& reco
   return absl::OkStatus();
 }
 
-absl::Status ReplayVideo(const std::string& model_dir, Tensors& made) {
-  ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model_dir + "/vae"));
+absl::Status ReplayVideo(const Source& model, Tensors& made) {
+  ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model.dir + "/vae", model.device));
   ONEPIECE_ASSIGN_OR_RETURN(made["video"], DecodeFrames(vae, made["latents_final"]));
   return absl::OkStatus();
 }
@@ -228,7 +236,7 @@ sdk::OutputError Compare(const std::string& name, const at::Tensor& made,
   output.metric = ids ? "mismatches" : name == "video" ? "mean_abs_255" : "relative_error";
   output.tolerance = ids ? 0 : name == "video" ? kPixelTolerance : kRelativeTolerance;
   if (made.sizes() != recorded.sizes()) return output;  // Infinitely far off.
-  const at::Tensor difference = made.to(at::kDouble) - recorded.to(at::kDouble);
+  const at::Tensor difference = made.to(at::kCPU, at::kDouble) - recorded.to(at::kDouble);
   if (ids) {
     output.error = static_cast<double>(at::count_nonzero(difference).item<std::int64_t>());
   } else if (name == "video") {
@@ -239,14 +247,13 @@ sdk::OutputError Compare(const std::string& name, const at::Tensor& made,
   return output;
 }
 
-absl::StatusOr<sdk::VerifyReport> Replay(const std::string& model_dir,
-                                         const std::string& reference) {
+absl::StatusOr<sdk::VerifyReport> Replay(const Source& model, const std::string& reference) {
   ONEPIECE_ASSIGN_OR_RETURN(const Recording recording, Recording::Open(reference));
   Tensors made;
-  ONEPIECE_RETURN_IF_ERROR(ReplayText(model_dir, recording, made));
-  ONEPIECE_RETURN_IF_ERROR(ReplayImages(model_dir, recording, made));
-  ONEPIECE_RETURN_IF_ERROR(ReplayDiffusion(model_dir, recording, made));
-  ONEPIECE_RETURN_IF_ERROR(ReplayVideo(model_dir, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayText(model, recording, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayImages(model, recording, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayDiffusion(model, recording, made));
+  ONEPIECE_RETURN_IF_ERROR(ReplayVideo(model, made));
   sdk::VerifyReport report{.component = "reference"};
   for (const tensor::TensorEntry& entry : recording.index().tensors) {
     if (entry.name == kInitialNoise || std::ranges::find(kImages, entry.name) != std::end(kImages))
@@ -266,10 +273,13 @@ absl::StatusOr<sdk::VerifyReport> Replay(const std::string& model_dir,
 }  // namespace
 
 absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
-                                                  const std::string& reference, int threads) {
+                                                  const std::string& reference, int threads,
+                                                  const std::string& device_name) {
   return tensor::Guarded([&]() -> absl::StatusOr<sdk::VerifyReport> {
-    ONEPIECE_RETURN_IF_ERROR(PrepareLoad({.model_dir = model_dir, .threads = threads}).status());
-    return Replay(model_dir, reference);
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const at::Device device,
+        PrepareLoad({.device = device_name, .model_dir = model_dir, .threads = threads}));
+    return Replay({model_dir, device}, reference);
   });
 }
 

@@ -15,6 +15,7 @@ namespace onepiece::wan {
 /// thread. Errors: those of loading and computing; INVALID_ARGUMENT BAD_REFERENCE (metadata or
 /// noise missing or unfit); UNIMPLEMENTED for image-to-video recordings.
 absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
-                                                  const std::string& reference, int threads);
+                                                  const std::string& reference, int threads,
+                                                  const std::string& device = "cpu");
 
 }  // namespace onepiece::wan

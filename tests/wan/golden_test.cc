@@ -1,4 +1,6 @@
 // Every component against the reference implementation's recorded numbers.
+#include <ATen/ATen.h>
+
 #include <QtTest>
 #include <filesystem>
 
@@ -41,6 +43,18 @@ class GoldenTest : public QObject {
             output.error);
       QVERIFY2(output.error <= kTolerance, output.name.c_str());
     }
+    QVERIFY(report->ok());
+  }
+
+  void VerifyComponent_OnAGpuToo_data() { VerifyComponent_ReproducesTheReference_data(); }
+  // Where LibTorch sees no GPU it says so.
+  void VerifyComponent_OnAGpuToo() {
+    const auto report = VerifyComponent(Golden(QTest::currentDataTag()), kTolerance, 1, "cuda:0");
+    if (!at::hasCUDA()) {
+      QCOMPARE(base::GetReason(report.status()).reason, std::string("NO_CUDA"));
+      return;
+    }
+    QVERIFY2(report.ok(), base::Message(report.status()).c_str());
     QVERIFY(report->ok());
   }
 };
