@@ -1,5 +1,6 @@
 // verify, inspect: what a plug-in's model tools say.
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
@@ -14,6 +15,7 @@ struct ModelArguments {
   std::string dir, reference, expect, device = "cpu";
   double tolerance = 1e-4;
   int threads = 1;
+  bool hash = false;
 };
 
 /// The loader must outlive the tools' use only by form: plug-ins are never unloaded.
@@ -75,7 +77,22 @@ int RunVerify(const Context& context, const ModelArguments& arguments) {
   return report->ok() ? kOk : kFailure;
 }
 
-Json InspectDocument(const sdk::InspectReport& report) {
+/// Content hashes by component name; components without weights have none.
+using Hashes = std::map<std::string, std::string>;
+
+absl::StatusOr<Hashes> HashComponents(const sdk::ModelTools& tools, const std::string& dir,
+                                      const sdk::InspectReport& report) {
+  Hashes hashes;
+  for (const auto& component : report.components) {
+    if (component.weights.empty()) continue;
+    const std::string part = dir + "/" + component.name;
+    const bool whole = std::filesystem::exists(dir + "/config.json");
+    ONEPIECE_ASSIGN_OR_RETURN(hashes[component.name], tools.ContentHash(whole ? dir : part));
+  }
+  return hashes;
+}
+
+Json InspectDocument(const sdk::InspectReport& report, const Hashes& hashes) {
   Json document = {{"model", report.model},
                    {"components", Json::array()},
                    {"stages", Json::array()},
@@ -92,6 +109,8 @@ Json InspectDocument(const sdk::InspectReport& report) {
                                       {"class", component.class_name},
                                       {"stage", component.stage},
                                       {"weights", weights}});
+    if (const auto hash = hashes.find(component.name); hash != hashes.end())
+      document["components"].back()["sha256"] = hash->second;
   }
   for (const auto& stage : report.stages) {
     document["stages"].push_back({{"stage", stage.stage},
@@ -101,7 +120,7 @@ Json InspectDocument(const sdk::InspectReport& report) {
   return document;
 }
 
-std::string InspectText(const sdk::InspectReport& report) {
+std::string InspectText(const sdk::InspectReport& report, const Hashes& hashes) {
   std::string text = report.model + "\n";
   for (const auto& component : report.components) {
     text += absl::StrFormat("  %-16s %-26s %s\n", component.name, component.class_name,
@@ -110,6 +129,8 @@ std::string InspectText(const sdk::InspectReport& report) {
       text += absl::StrFormat("    %-6s %5d tensors  %14d parameters  %s\n", group.dtype,
                               group.tensors, group.parameters, HumanBytes(group.bytes));
     }
+    if (const auto hash = hashes.find(component.name); hash != hashes.end())
+      text += "    sha256 " + hash->second + "\n";
   }
   for (const auto& stage : report.stages) {
     text += absl::StrFormat("  stage %-16s weights %s, and about %s for a job\n", stage.stage,
@@ -138,13 +159,22 @@ int RunInspect(const Context& context, const ModelArguments& arguments) {
     if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
       return context.Fail(status);
   }
+  if (arguments.dir.empty() && arguments.hash) {
+    return context.Fail(absl::InvalidArgumentError("--hash needs a folder"), kUsage);
+  }
   const auto expect = PublishedTable(arguments.expect);
   if (!expect.ok()) return context.Fail(expect.status());
   const auto tools = LoadTools();
   if (!tools.ok()) return context.Fail(tools.status());
   const auto report = (*tools)->Inspect(arguments.dir, *expect);
   if (!report.ok()) return context.Fail(report.status(), kFailure);
-  context.Print(InspectDocument(*report), InspectText(*report));
+  Hashes hashes;
+  if (arguments.hash) {
+    auto made = HashComponents(**tools, arguments.dir, *report);
+    if (!made.ok()) return context.Fail(made.status(), kFailure);
+    hashes = *std::move(made);
+  }
+  context.Print(InspectDocument(*report, hashes), InspectText(*report, hashes));
   return report->problems.empty() ? kOk : kFailure;
 }
 
@@ -180,6 +210,8 @@ void AddModelVerbs(CLI::App& app, Context& context) {
   inspect->add_option("--expect", arguments->expect,
                       "Hold it, or without a folder this build, against this published component's "
                       "tensors (a name in resources/models/published)");
+  inspect->add_flag("--hash", arguments->hash,
+                    "Each component's content hash; reads every byte of the weights");
   inspect->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunInspect(context, *arguments); };
   });

@@ -78,6 +78,9 @@ class ModelTools {
   /// it. One of the two may be empty.
   virtual absl::StatusOr<InspectReport> Inspect(const std::string& dir,
                                                 const std::string& expect) const = 0;
+  /// Of the component in `dir`: stages of one process hold components of the same hash once. Reads
+  /// every byte.
+  virtual absl::StatusOr<std::string> ContentHash(const std::string& dir) const = 0;
 };
 
 }  // namespace onepiece::sdk

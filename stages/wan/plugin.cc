@@ -5,6 +5,7 @@
 
 #include "stages/sdk/model_tools.h"
 #include "stages/sdk/stage.h"
+#include "stages/wan/content_hash.h"
 #include "stages/wan/inspect.h"
 #include "stages/wan/stages.h"
 #include "stages/wan/verify_component.h"
@@ -29,6 +30,9 @@ class WanModelTools final : public sdk::ModelTools {
   absl::StatusOr<sdk::InspectReport> Inspect(const std::string& dir,
                                              const std::string& expect) const override {
     return wan::InspectModel(dir, expect);
+  }
+  absl::StatusOr<std::string> ContentHash(const std::string& dir) const override {
+    return wan::ComponentHash(dir);
   }
 };
 

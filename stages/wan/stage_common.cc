@@ -5,6 +5,9 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/component_store.h"
+#include "stages/wan/conditioning_cache.h"
+#include "stages/wan/content_hash.h"
 #include "stages/wan/weights.h"
 
 namespace onepiece::wan {
@@ -44,6 +47,36 @@ absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options) {
   return device;
 }
 
+std::vector<sdk::StageMetric> ProcessMetrics() {
+  const auto gauge = [](const char* name, const char* help, std::int64_t value) {
+    return sdk::StageMetric{
+        .name = name, .help = help, .of_process = true, .value = static_cast<double>(value)};
+  };
+  const auto counter = [&](const char* name, const char* help, std::int64_t value) {
+    sdk::StageMetric metric = gauge(name, help, value);
+    metric.counter = true;
+    return metric;
+  };
+  const auto store = ComponentStore::OfProcess().stats();
+  std::vector<sdk::StageMetric> metrics = {
+      gauge("weight_bytes", "Weights that the process holds", store.weight_bytes),
+      gauge("weight_shared_bytes", "Weights that it would hold on top if its stages shared none",
+            store.shared_bytes)};
+  const auto cache = ConditioningCache::OfProcess();
+  if (!cache.ok()) return metrics;
+  const auto stats = (*cache)->stats();
+  metrics.insert(
+      metrics.end(),
+      {counter("conditioning_cache_hits_total", "Prompts and images found encoded", stats.hits),
+       counter("conditioning_cache_misses_total", "Prompts and images that had to be encoded",
+               stats.misses),
+       counter("conditioning_cache_evictions_total", "Encodings dropped to stay in the budget",
+               stats.evictions),
+       gauge("conditioning_cache_bytes", "Encodings kept", stats.bytes),
+       gauge("conditioning_cache_budget_bytes", "Encodings kept at most", stats.budget)});
+  return metrics;
+}
+
 absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
                                        std::string_view name, std::int64_t dimensions) {
   const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
@@ -76,6 +109,14 @@ absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Art
     images.push_back(*std::move(image));
   }
   return images;
+}
+
+std::string HashOfImages(const std::vector<sdk::Artifact>& inputs) {
+  const auto bytes = [&](std::string_view name) {
+    const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
+    return artifact == nullptr ? std::string_view() : artifact->data.text();
+  };
+  return HashOfParts({bytes(kFirstImage), bytes(kLastImage)});
 }
 
 }  // namespace onepiece::wan

@@ -26,6 +26,12 @@ absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
 /// media::DecodeImage naming the artifact.
 absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Artifact>& inputs);
 
+/// Identifies the files `image` and `last_image`, whatever is there.
+std::string HashOfImages(const std::vector<sdk::Artifact>& inputs);
+
+/// What the stages of this process share: weights (ComponentStore) and the conditioning cache.
+std::vector<sdk::StageMetric> ProcessMetrics();
+
 /// INVALID_ARGUMENT BAD_ARTIFACT "artifact NAME: what".
 absl::Status BadArtifact(std::string_view name, std::string_view what);
 

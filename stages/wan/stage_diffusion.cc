@@ -6,6 +6,7 @@
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/component_store.h"
 #include "stages/wan/diffusion_state.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
@@ -35,9 +36,9 @@ class DiffusionStage final : public sdk::Stage {
                                 ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
                                 LoadSchedulerConfig(options.model_dir + "/scheduler"));
-      ONEPIECE_ASSIGN_OR_RETURN(
-          auto transformer,
-          WanTransformer::Load(options.model_dir + "/transformer", device, products));
+      ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
+                                ComponentStore::OfProcess().Get<WanTransformer>(
+                                    options.model_dir + "/transformer", device, products));
       loaded_.emplace(Loaded{std::move(transformer), scheduler, device, options.threads});
       return absl::OkStatus();
     });
@@ -59,7 +60,7 @@ class DiffusionStage final : public sdk::Stage {
                                 Embeds(inputs, "negative_prompt_embeds"));
       ONEPIECE_ASSIGN_OR_RETURN(denoise.condition, Condition(inputs, settings));
       ONEPIECE_ASSIGN_OR_RETURN(denoise.image_embeds, ImageEmbeds(inputs));
-      const auto shape = settings.LatentShape(loaded_->transformer.config().out_channels);
+      const auto shape = settings.LatentShape(config().out_channels);
       at::Generator generator = MakeGenerator(settings.seed);
       const std::string described = Describe(settings);
       ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
@@ -70,7 +71,7 @@ class DiffusionStage final : public sdk::Stage {
       }
       ONEPIECE_ASSIGN_OR_RETURN(
           const at::Tensor latents,
-          Denoise(loaded_->transformer, *scheduler, denoise, [&](const DenoiseStep& step) {
+          Denoise(*loaded_->transformer.value, *scheduler, denoise, [&](const DenoiseStep& step) {
             return context.Checkpoint(step.index + 1, step.steps, [&] {
               return SaveState({described, step.latents, generator.get_state(), scheduler->Save()});
             });
@@ -82,20 +83,25 @@ class DiffusionStage final : public sdk::Stage {
   }
 
   void Unload() override { loaded_.reset(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
 
  private:
   struct Loaded {
-    WanTransformer transformer;
+    Component<WanTransformer> transformer;
     SchedulerConfig scheduler;
     at::Device device;
     int threads;
   };
 
+  [[nodiscard]] const TransformerConfig& config() const {
+    return loaded_->transformer.value->config();
+  }
+
   /// What a saved state must agree in to be gone on with.
-  static std::string Describe(const GenerationSettings& settings) {
-    return absl::StrFormat("seed %d, %d steps, guidance %g, %dx%d, %d frames", settings.seed,
-                           settings.steps, settings.guidance_scale, settings.width, settings.height,
-                           settings.frames);
+  [[nodiscard]] std::string Describe(const GenerationSettings& settings) const {
+    return absl::StrFormat("seed %d, %d steps, guidance %g, %dx%d, %d frames, model %s",
+                           settings.seed, settings.steps, settings.guidance_scale, settings.width,
+                           settings.height, settings.frames, loaded_->transformer.hash);
   }
 
   static absl::Status GoOn(const DiffusionState& saved, Scheduler& scheduler,
@@ -114,7 +120,7 @@ class DiffusionStage final : public sdk::Stage {
                                     std::string_view name) const {
     ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, InputTensor(inputs, name, 3));
     if (embeds.size(0) != 1 || embeds.size(1) > kMaxSequenceLength ||
-        embeds.size(2) != loaded_->transformer.config().text_dim) {
+        embeds.size(2) != config().text_dim) {
       return BadArtifact(name, "its shape does not fit the transformer");
     }
     return tensor::ToDevice(embeds, loaded_->device);
@@ -123,15 +129,14 @@ class DiffusionStage final : public sdk::Stage {
   /// What vae_encode made of the images; undefined for a text-to-video model.
   absl::StatusOr<at::Tensor> Condition(const std::vector<sdk::Artifact>& inputs,
                                        const VideoSize& size) const {
-    const TransformerConfig& config = loaded_->transformer.config();
     const bool given = message::FindArtifact(inputs, "condition") != nullptr;
-    if (config.in_channels == config.out_channels) {
+    if (config().in_channels == config().out_channels) {
       if (given) return BadArtifact("condition", "this model makes videos of text alone");
       return at::Tensor();
     }
     if (!given) return BadArtifact("condition", "missing: this model makes videos of an image");
     ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor condition, InputTensor(inputs, "condition", 5));
-    if (condition.sizes() != size.LatentShape(config.in_channels - config.out_channels)) {
+    if (condition.sizes() != size.LatentShape(config().in_channels - config().out_channels)) {
       return BadArtifact("condition",
                          "its shape does not fit the transformer, or width, height and num_frames");
     }
@@ -140,17 +145,16 @@ class DiffusionStage final : public sdk::Stage {
 
   /// What the image encoder made of the images; undefined where the model takes none.
   absl::StatusOr<at::Tensor> ImageEmbeds(const std::vector<sdk::Artifact>& inputs) const {
-    const TransformerConfig& config = loaded_->transformer.config();
-    if (config.image_dim == 0) return at::Tensor();
+    if (config().image_dim == 0) return at::Tensor();
     if (message::FindArtifact(inputs, "image_embeds") == nullptr)
       return BadArtifact("image_embeds", "missing: this model makes videos of an image");
     ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, InputTensor(inputs, "image_embeds", 3));
-    if (embeds.size(0) != config.images()) {
-      return BadArtifact("image_embeds", config.images() == 2
+    if (embeds.size(0) != config().images()) {
+      return BadArtifact("image_embeds", config().images() == 2
                                              ? "this model takes an image and a last_image"
                                              : "this model takes an image and no last_image");
     }
-    if (embeds.size(2) != config.image_dim)
+    if (embeds.size(2) != config().image_dim)
       return BadArtifact("image_embeds", "its shape does not fit the transformer");
     return tensor::ToDevice(embeds, loaded_->device);
   }

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
@@ -8,6 +9,9 @@
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/clip_vision.h"
+#include "stages/wan/component_store.h"
+#include "stages/wan/conditioning_cache.h"
+#include "stages/wan/content_hash.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/image_processor.h"
 #include "stages/wan/stage_common.h"
@@ -16,6 +20,8 @@
 
 namespace onepiece::wan {
 namespace {
+
+using Artifacts = std::vector<sdk::Artifact>;
 
 class TextEncodeStage final : public sdk::Stage {
  public:
@@ -35,14 +41,15 @@ class TextEncodeStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
                                 ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(options.model_dir + "/tokenizer"));
-      ONEPIECE_ASSIGN_OR_RETURN(
-          auto encoder, UMT5Encoder::Load(options.model_dir + "/text_encoder", device, products));
-      if (tokenizer.size() > encoder.config().vocab_size) {
+      ONEPIECE_ASSIGN_OR_RETURN(auto encoder,
+                                ComponentStore::OfProcess().Get<UMT5Encoder>(
+                                    options.model_dir + "/text_encoder", device, products));
+      ONEPIECE_ASSIGN_OR_RETURN(ConditioningCache* const cache, ConditioningCache::OfProcess());
+      if (tokenizer.size() > encoder.value->config().vocab_size) {
         return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_TOKENIZER",
                                "the tokenizer has more ids than the text encoder");
       }
-      loaded_.emplace(
-          Loaded{std::move(tokenizer), std::move(encoder), {}, device, options.threads});
+      loaded_.emplace(Loaded{std::move(tokenizer), std::move(encoder), {}, cache, device, options});
       return LoadImageEncoder(options.model_dir, device);
     });
   }
@@ -51,52 +58,80 @@ class TextEncodeStage final : public sdk::Stage {
       sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs) override {
     ONEPIECE_CHECK(loaded_.has_value());
     return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
-      tensor::SetComputeThreads(loaded_->threads);
+      tensor::SetComputeThreads(loaded_->options.threads);
       ONEPIECE_ASSIGN_OR_RETURN(const std::string prompt,
                                 sdk::StringParameter(context.parameters(), "prompt"));
       ONEPIECE_ASSIGN_OR_RETURN(const std::string negative,
                                 sdk::StringParameter(context.parameters(), "negative_prompt", ""));
-      std::vector<media::Image> images;  // A model without an image encoder has no use for them.
-      if (loaded_->images) {
-        ONEPIECE_ASSIGN_OR_RETURN(images, InputImages(inputs));
-      }
-      const int steps = images.empty() ? 2 : 3;
+      // A model without an image encoder has no use for images.
+      const bool sees = loaded_->images && message::FindArtifact(inputs, "image") != nullptr;
+      const int steps = sees ? 3 : 2;
       std::vector<sdk::Artifact> outputs(2);
       ONEPIECE_ASSIGN_OR_RETURN(outputs[0], Embed(context, "prompt", prompt));
       ONEPIECE_RETURN_IF_ERROR(context.Progress(1, steps));
       ONEPIECE_ASSIGN_OR_RETURN(outputs[1], Embed(context, "negative_prompt", negative));
       ONEPIECE_RETURN_IF_ERROR(context.Progress(2, steps));
-      if (images.empty()) return outputs;
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels,
-                                PixelValues(loaded_->images->processor, images));
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor seen, loaded_->images->encoder.Forward(pixels));
-      ONEPIECE_ASSIGN_OR_RETURN(outputs.emplace_back(), tensor::ToArtifact("image_embeds", seen));
+      if (!sees) return outputs;
+      ONEPIECE_ASSIGN_OR_RETURN(outputs.emplace_back(), Look(inputs));
       ONEPIECE_RETURN_IF_ERROR(context.Progress(3, steps));
       return outputs;
     });
   }
 
   void Unload() override { loaded_.reset(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
 
  private:
   struct ImageParts {
     ImageProcessor processor;
-    ClipVision encoder;
+    Component<ClipVision> encoder;
+    std::string hash;  // Of both.
   };
   struct Loaded {
     Tokenizer tokenizer;
-    UMT5Encoder encoder;
+    Component<UMT5Encoder> encoder;
     std::optional<ImageParts> images;  // Where the model folder has an image_encoder.
+    ConditioningCache* cache;
     at::Device device;
-    int threads;
+    sdk::LoadOptions options;
   };
 
   absl::Status LoadImageEncoder(const std::string& model_dir, at::Device device) {
     if (!std::filesystem::exists(model_dir + "/image_encoder")) return absl::OkStatus();
     ONEPIECE_ASSIGN_OR_RETURN(auto processor, ImageProcessor::Load(model_dir + "/image_processor"));
-    ONEPIECE_ASSIGN_OR_RETURN(auto encoder, ClipVision::Load(model_dir + "/image_encoder", device));
-    loaded_->images.emplace(ImageParts{processor, std::move(encoder)});
+    ONEPIECE_ASSIGN_OR_RETURN(auto encoder, ComponentStore::OfProcess().Get<ClipVision>(
+                                                model_dir + "/image_encoder", device));
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const std::string processing,
+        HashOfFiles({model_dir + "/image_processor/preprocessor_config.json"}));
+    const std::string hash = HashOfParts({encoder.hash, processing});
+    loaded_->images.emplace(ImageParts{processor, std::move(encoder), hash});
     return absl::OkStatus();
+  }
+
+  [[nodiscard]] std::string KeyOf(std::string_view kind, std::string_view component,
+                                  std::string_view input) const {
+    const sdk::LoadOptions& options = loaded_->options;
+    return HashOfParts({kind, component, options.device, options.precision,
+                        std::to_string(options.threads), input});
+  }
+
+  /// image_embeds of the job's images.
+  absl::StatusOr<sdk::Artifact> Look(const std::vector<sdk::Artifact>& inputs) const {
+    const ImageParts& parts = *loaded_->images;
+    ONEPIECE_ASSIGN_OR_RETURN(
+        auto embeds,
+        loaded_->cache->GetOr(
+            KeyOf("clip", parts.hash, HashOfImages(inputs)), [&]() -> absl::StatusOr<Artifacts> {
+              ONEPIECE_ASSIGN_OR_RETURN(const auto images, InputImages(inputs));
+              ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels,
+                                        PixelValues(parts.processor, images));
+              ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor seen,
+                                        parts.encoder.value->Forward(pixels));
+              ONEPIECE_ASSIGN_OR_RETURN(auto artifact, tensor::ToArtifact("image_embeds", seen));
+              return Artifacts{std::move(artifact)};
+            }));
+    return std::move(embeds[0]);
   }
 
   absl::StatusOr<sdk::Artifact> Embed(const sdk::StageContext& context,
@@ -109,9 +144,18 @@ class TextEncodeStage final : public sdk::Stage {
                    context.uid().ToString(), parameter, kMaxSequenceLength);
       ONEPIECE_ASSIGN_OR_RETURN(*ids, loaded_->tokenizer.Encode(text));
     }
-    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds,
-                              EncodeIds(loaded_->encoder, *ids, loaded_->device));
-    return tensor::ToArtifact(parameter + "_embeds", embeds);
+    const auto bytes = std::as_bytes(std::span(*ids));
+    const std::string key = KeyOf("text", loaded_->encoder.hash,
+                                  {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    ONEPIECE_ASSIGN_OR_RETURN(
+        auto embeds, loaded_->cache->GetOr(key, [&]() -> absl::StatusOr<Artifacts> {
+          ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor computed,
+                                    EncodeIds(*loaded_->encoder.value, *ids, loaded_->device));
+          ONEPIECE_ASSIGN_OR_RETURN(auto artifact, tensor::ToArtifact("embeds", computed));
+          return Artifacts{std::move(artifact)};
+        }));
+    embeds[0].name = parameter + "_embeds";
+    return std::move(embeds[0]);
   }
 
   std::optional<Loaded> loaded_;

@@ -7,6 +7,7 @@
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/component_store.h"
 #include "stages/wan/frames_output.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
@@ -30,8 +31,9 @@ class VaeDecodeStage final : public sdk::Stage {
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
-      ONEPIECE_ASSIGN_OR_RETURN(auto vae, WanVae::Load(options.model_dir + "/vae", device));
-      loaded_.emplace(Loaded{std::move(vae), device, options.threads});
+      ONEPIECE_ASSIGN_OR_RETURN(
+          auto vae, ComponentStore::OfProcess().Get<WanVae>(options.model_dir + "/vae", device));
+      loaded_.emplace(Loaded{std::move(vae.value), device, options.threads});
       return absl::OkStatus();
     });
   }
@@ -52,7 +54,7 @@ class VaeDecodeStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor latents, Latents(inputs));
       int steps = 0;
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor frames,
-                                DecodeFrames(loaded_->vae, latents, [&](int done, int total) {
+                                DecodeFrames(*loaded_->vae, latents, [&](int done, int total) {
                                   steps = total + 1;  // The last step is the encoder's.
                                   return context.Progress(done, steps);
                                 }));
@@ -63,10 +65,11 @@ class VaeDecodeStage final : public sdk::Stage {
   }
 
   void Unload() override { loaded_.reset(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
 
  private:
   struct Loaded {
-    WanVae vae;
+    std::shared_ptr<const WanVae> vae;
     at::Device device;
     int threads;
   };
@@ -76,7 +79,7 @@ class VaeDecodeStage final : public sdk::Stage {
     const at::IntArrayRef shape = latents.sizes();
     constexpr std::int64_t kMaxFrames = (kMaxVideoFrames - 1) / kTemporalCompression + 1;
     constexpr std::int64_t kMaxSide = kMaxSidePixels / kSpatialCompression;
-    if (shape[0] != 1 || shape[1] != loaded_->vae.config().z_dim || shape[2] > kMaxFrames ||
+    if (shape[0] != 1 || shape[1] != loaded_->vae->config().z_dim || shape[2] > kMaxFrames ||
         shape[3] > kMaxSide || shape[4] > kMaxSide) {
       return BadArtifact("latents", "its shape does not fit the decoder");
     }

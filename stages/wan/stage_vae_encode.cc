@@ -1,10 +1,14 @@
 #include <optional>
 
+#include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
+#include "stages/wan/component_store.h"
+#include "stages/wan/conditioning_cache.h"
+#include "stages/wan/content_hash.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
 #include "stages/wan/image_processor.h"
@@ -28,8 +32,10 @@ class VaeEncodeStage final : public sdk::Stage {
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
-      ONEPIECE_ASSIGN_OR_RETURN(auto vae, WanVae::Load(options.model_dir + "/vae", device));
-      loaded_.emplace(Loaded{std::move(vae), options.threads});
+      ONEPIECE_ASSIGN_OR_RETURN(
+          auto vae, ComponentStore::OfProcess().Get<WanVae>(options.model_dir + "/vae", device));
+      ONEPIECE_ASSIGN_OR_RETURN(ConditioningCache* const cache, ConditioningCache::OfProcess());
+      loaded_.emplace(Loaded{std::move(vae), cache, options});
       return absl::OkStatus();
     });
   }
@@ -38,33 +44,45 @@ class VaeEncodeStage final : public sdk::Stage {
       sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs) override {
     ONEPIECE_CHECK(loaded_.has_value());
     return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
-      tensor::SetComputeThreads(loaded_->threads);
+      tensor::SetComputeThreads(loaded_->options.threads);
       ONEPIECE_ASSIGN_OR_RETURN(const VideoSize size, ReadVideoSize(context.parameters()));
-      ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, InputImages(inputs));
-      if (images.empty()) return BadArtifact("image", "missing");
-      if (images.size() > 1 && size.frames == 1)
-        return sdk::BadParameter("num_frames", "a first and a last image need more than one frame");
-      std::vector<at::Tensor> frames(2);
-      for (std::size_t i = 0; i < images.size(); ++i) {
-        ONEPIECE_ASSIGN_OR_RETURN(frames[i], FrameOfImage(images[i], size.width, size.height));
-      }
-      ONEPIECE_ASSIGN_OR_RETURN(
-          const at::Tensor condition,
-          EncodeCondition(loaded_->vae, frames[0], frames[1], size.frames,
-                          [&](int done, int total) { return context.Progress(done, total); }));
-      std::vector<sdk::Artifact> outputs(1);
-      ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("condition", condition));
-      return outputs;
+      const std::string key =
+          HashOfParts({"condition", loaded_->vae.hash, loaded_->options.device,
+                       std::to_string(loaded_->options.threads), HashOfImages(inputs),
+                       absl::StrFormat("%dx%dx%d", size.width, size.height, size.frames)});
+      return loaded_->cache->GetOr(key, [&] { return Encode(context, inputs, size); });
     });
   }
 
   void Unload() override { loaded_.reset(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
 
  private:
   struct Loaded {
-    WanVae vae;
-    int threads;
+    Component<WanVae> vae;
+    ConditioningCache* cache;
+    sdk::LoadOptions options;
   };
+
+  absl::StatusOr<std::vector<sdk::Artifact>> Encode(sdk::StageContext& context,
+                                                    const std::vector<sdk::Artifact>& inputs,
+                                                    const VideoSize& size) const {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, InputImages(inputs));
+    if (images.empty()) return BadArtifact("image", "missing");
+    if (images.size() > 1 && size.frames == 1)
+      return sdk::BadParameter("num_frames", "a first and a last image need more than one frame");
+    std::vector<at::Tensor> frames(2);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      ONEPIECE_ASSIGN_OR_RETURN(frames[i], FrameOfImage(images[i], size.width, size.height));
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const at::Tensor condition,
+        EncodeCondition(*loaded_->vae.value, frames[0], frames[1], size.frames,
+                        [&](int done, int total) { return context.Progress(done, total); }));
+    std::vector<sdk::Artifact> outputs(1);
+    ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("condition", condition));
+    return outputs;
+  }
 
   std::optional<Loaded> loaded_;
 };

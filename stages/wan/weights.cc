@@ -115,11 +115,13 @@ absl::StatusOr<ComponentFiles> ComponentFiles::Open(const std::string& dir) {
   if (files.class_name_.empty())
     return BadConfig(dir + "/config.json", "neither _class_name nor architectures");
 
+  files.paths_ = {dir + "/config.json"};
   std::map<std::string, std::string> weight_map;
   std::set<std::string> names;
   if (listing.indexes.size() == 1) {
     ONEPIECE_ASSIGN_OR_RETURN(weight_map, ReadWeightMap(dir + "/" + listing.indexes.front()));
     for (const auto& [tensor, file] : weight_map) names.insert(file);
+    files.paths_.push_back(dir + "/" + listing.indexes.front());
     if (names.size() > kMaxShards) return BadWeights(dir + ": more than 1000 shards");
   } else if (listing.indexes.empty() && listing.weights.size() == 1) {
     names.insert(listing.weights.front());
@@ -129,6 +131,7 @@ absl::StatusOr<ComponentFiles> ComponentFiles::Open(const std::string& dir) {
                       std::to_string(listing.indexes.size()));
   }
   for (const std::string& name : names) {
+    files.paths_.push_back(dir + "/" + name);
     ONEPIECE_ASSIGN_OR_RETURN(const auto file, tensor::SafetensorsFile::Open(dir + "/" + name));
     for (const tensor::TensorEntry& entry : file->index().tensors) {
       const auto mapped = weight_map.find(entry.name);

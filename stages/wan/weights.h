@@ -44,6 +44,8 @@ class ComponentFiles {
   void Forget() const;
 
   [[nodiscard]] const std::string& dir() const { return dir_; }
+  /// All that was read: config.json, the index where there is one, the weights by name.
+  [[nodiscard]] const std::vector<std::string>& paths() const { return paths_; }
   [[nodiscard]] const nlohmann::json& config() const { return *config_; }
   /// ClassName of config.json.
   [[nodiscard]] const std::string& class_name() const { return class_name_; }
@@ -53,6 +55,7 @@ class ComponentFiles {
 
  private:
   std::string dir_, class_name_;
+  std::vector<std::string> paths_;
   std::shared_ptr<const nlohmann::json> config_;
   std::map<std::string, Location, std::less<>> tensors_;
 };

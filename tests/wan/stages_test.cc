@@ -105,6 +105,42 @@ class StagesTest : public QObject {
     QVERIFY(Sha(RunAll(other_seed)) != sha);
   }
 
+  void Run_TextThatWasEncodedIsNotEncodedAgain() {
+    // Number of hits; the embeddings go to `out`.
+    const auto run = [](sdk::Stage& stage, const char* prompt, Artifacts& out) {
+      const auto hits = [&] {
+        for (const auto& metric : stage.Metrics()) {
+          if (metric.name == "conditioning_cache_hits_total") return metric.value;
+        }
+        return -1.0;
+      };
+      const double before = hits();
+      TestContext context(Job(prompt));
+      out = stage.Run(context, {}).value();
+      return static_cast<int>(hits() - before);
+    };
+    Artifacts first, again, other, two_threads;
+    run(*text_, "a yellow star moving down", first);
+    QCOMPARE(run(*text_, "a yellow star moving down", again), 2);
+    QVERIFY(run(*text_, "a yellow star moving up", other) < 2);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      QCOMPARE(again[i].name, first[i].name);
+      QCOMPARE(again[i].shape, first[i].shape);
+      QVERIFY(again[i].data.text() == first[i].data.text());  // Bit for bit.
+    }
+    QVERIFY(other[0].data.text() != first[0].data.text());
+    // Sums differ with the number of threads: what one gave is not what two would.
+    const auto parallel = MakeTextEncodeStage();
+    QVERIFY(parallel->Load({.model_dir = kModel, .threads = 2}).ok());
+    QCOMPARE(run(*parallel, "a yellow star moving down", two_threads), 0);
+  }
+
+  void Load_RefusesAPrecisionThatItCannotCompute() {
+    const absl::Status status =
+        MakeTextEncodeStage()->Load({.model_dir = kModel, .precision = "f16"});
+    QCOMPARE(base::GetReason(status).reason, std::string("PRECISION_UNSUPPORTED"));
+  }
+
   void Run_PngFormatGivesTheSameFrames() {
     sdk::Parameters parameters = Job("a white square");
     TestContext mp4(parameters);

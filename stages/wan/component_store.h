@@ -1,0 +1,90 @@
+// Weights once per process: the stages of one process that load the same component share it,
+// whichever folders they find it in.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <typeinfo>
+
+#include "absl/status/statusor.h"
+
+namespace onepiece::wan {
+
+/// A loaded component and the hash of the files that it was made of (ComponentHash).
+template <typename T>
+struct Component {
+  std::shared_ptr<const T> value;
+  std::string hash;
+};
+
+/// Components are known by class, content hash, device and precision. The store keeps none alive:
+/// the last stage that gives one up frees it. Thread-safe.
+class ComponentStore {
+ public:
+  struct Stats {
+    std::int64_t components = 0;    ///< Alive.
+    std::int64_t weight_bytes = 0;  ///< Of those, each counted once.
+    std::int64_t shared_bytes = 0;  ///< What its users would hold on top if nothing were shared.
+  };
+
+  /// The store of this process; never destroyed.
+  static ComponentStore& OfProcess();
+
+  /// T::Load(dir, device[, products]), unless the same content is loaded or being loaded already:
+  /// then that one. Blocks while it is loaded. T is immutable after Load and tells weight_bytes().
+  /// Errors: those of T::Load and ComponentHash; ABORTED MODEL_CHANGED when the files were replaced
+  /// meanwhile.
+  template <typename T>
+  absl::StatusOr<Component<T>> Get(const std::string& dir, at::Device device,
+                                   at::ScalarType products = at::kFloat) {
+    const auto load = [&] {
+      if constexpr (requires { T::Load(dir, device, products); }) {
+        return T::Load(dir, device, products);
+      } else {
+        return T::Load(dir, device);
+      }
+    };
+    auto found = Find({typeid(T).name(), "", device.str(), c10::toString(products)}, dir,
+                      [&]() -> absl::StatusOr<Loaded> {
+                        auto loaded = load();
+                        if (!loaded.ok()) return loaded.status();
+                        const std::int64_t bytes = loaded->weight_bytes();
+                        return Loaded{std::make_shared<const T>(*std::move(loaded)), bytes};
+                      });
+    if (!found.ok()) return found.status();
+    return Component<T>{std::static_pointer_cast<const T>(found->value), found->hash};
+  }
+
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  // Class, content hash, device, precision.
+  using Key = std::tuple<std::string, std::string, std::string, std::string>;
+  struct Loaded {
+    std::shared_ptr<const void> value;
+    std::int64_t bytes = 0;
+  };
+  struct Entry {
+    std::mutex loading;  // Held by the one who loads.
+    // Guarded by the store's mutex_.
+    std::weak_ptr<const void> value;
+    std::int64_t bytes = 0;
+  };
+
+  // `key` lacks the hash.
+  absl::StatusOr<Component<void>> Find(Key key, const std::string& dir,
+                                       const std::function<absl::StatusOr<Loaded>()>& load);
+  std::shared_ptr<Entry> EntryOf(const Key& key);
+
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<Entry>> entries_;  // Guarded by mutex_. Dead ones go in EntryOf.
+};
+
+}  // namespace onepiece::wan

@@ -1,0 +1,66 @@
+// What prompts and images were turned into, kept for the next job that brings the same: negative
+// prompts nearly always, prompts and images when somebody varies the seed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/message/artifact.h"
+
+namespace onepiece::wan {
+
+/// Artifacts by a hash of all that they depend on (HashOfParts: what is computed, the component's
+/// content, device, precision, threads, the input), so that what is found is bit for bit what would
+/// be computed. The least recently used go when the budget is reached. Thread-safe.
+class ConditioningCache {
+ public:
+  static constexpr std::int64_t kDefaultBudget = std::int64_t{256} << 20;
+  static constexpr char kBudgetVariable[] = "ONEPIECE_CONDITIONING_CACHE_BYTES";
+  struct Stats {
+    std::int64_t hits = 0, misses = 0, evictions = 0;  ///< Since the process began.
+    std::int64_t entries = 0, bytes = 0, budget = 0;
+  };
+
+  /// The cache of this process; never destroyed. Its budget in bytes is kBudgetVariable or
+  /// kDefaultBudget; 0 keeps nothing. Errors: INVALID_ARGUMENT BAD_SETTING.
+  static absl::StatusOr<ConditioningCache*> OfProcess();
+  /// Digits only; nullptr: the default. Errors: INVALID_ARGUMENT BAD_SETTING.
+  static absl::StatusOr<std::int64_t> ParseBudget(const char* text);
+
+  explicit ConditioningCache(std::int64_t budget) : budget_(budget) {}
+
+  /// Shares the bytes.
+  std::optional<std::vector<message::Artifact>> Find(std::string_view key);
+  /// Keeps a copy, unless it is larger than the whole budget.
+  void Put(std::string_view key, const std::vector<message::Artifact>& artifacts);
+  /// What is kept, or else what `compute` makes, which is kept then. Errors: those of `compute`.
+  absl::StatusOr<std::vector<message::Artifact>> GetOr(
+      std::string_view key,
+      const std::function<absl::StatusOr<std::vector<message::Artifact>>()>& compute);
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    std::vector<message::Artifact> artifacts;
+    std::int64_t bytes = 0;
+  };
+  using Entries = std::list<Entry>;
+
+  const std::int64_t budget_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  Entries entries_;                                                 // The most recently used first.
+  std::unordered_map<std::string_view, Entries::iterator> by_key_;  // Into entries_.
+  std::int64_t bytes_ = 0, hits_ = 0, misses_ = 0, evictions_ = 0;
+};
+
+}  // namespace onepiece::wan

@@ -1,0 +1,188 @@
+// Two applications whose text encoder and decoder are one pool each: they share instances and
+// weights, come and go while the other is served, and one's dead instance is not the other's.
+#include <QTcpSocket>
+#include <fstream>
+#include <map>
+
+#include "cluster/config/yaml.h"
+#include "cluster/rpc/channel.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/e2e/cluster_under_test.h"
+
+namespace onepiece::e2e {
+namespace {
+
+constexpr int kWaitMs = 20'000;
+const char* const kApps[] = {"one", "two"};
+
+void ReplaceAll(std::string& text, const std::string& from, const std::string& to) {
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+/// The value of the line that begins with `metric`; -1 when there is none.
+double Scraped(const std::string& address, const std::string& metric) {
+  const auto colon = address.rfind(':');
+  QTcpSocket socket;
+  socket.connectToHost(QString::fromStdString(address.substr(0, colon)),
+                       static_cast<quint16>(std::stoi(address.substr(colon + 1))));
+  if (!socket.waitForConnected(kWaitMs)) return -1;
+  socket.write("GET /metrics HTTP/1.0\r\n\r\n");
+  QByteArray answer;
+  while (socket.waitForReadyRead(kWaitMs)) answer += socket.readAll();
+  const std::string text = answer.toStdString();
+  const auto line = text.find("\n" + metric);
+  return line == std::string::npos ? -1 : std::stod(text.substr(text.find(' ', line) + 1));
+}
+
+}  // namespace
+
+class PoolsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    const std::string source = ONEPIECE_SOURCE_DIR "/resources/";
+    std::filesystem::create_directory(cluster_.Path("models"));
+    for (const std::string app : kApps) {
+      std::filesystem::copy(source + "models/tiny-wan-t2v", cluster_.Path("models/" + app),
+                            std::filesystem::copy_options::recursive);
+      std::string workflow = local::ReadFile(source + "workflows/tiny-wan-t2v.yaml");
+      ReplaceAll(workflow, "tiny-wan-t2v", app);
+      ReplaceAll(workflow, "stage: text_encode", "stage: text_encode\n    pool: shared");
+      ReplaceAll(workflow, "stage: vae_decode", "stage: vae_decode\n    pool: shared");
+      std::ofstream(cluster_.Path(app + ".yaml")) << workflow;
+    }
+    std::ofstream(cluster_.Path("cluster.yaml"))
+        << "workflow_files: [one.yaml, two.yaml]\nmodel_root: models\n";
+    const Outcome up =
+        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void Up_HasOneInstanceForEachPool() {
+    std::map<std::string, int> counts;
+    for (const auto& process : Instances()) {
+      const std::string stage = process.value("stage", "");
+      ++counts[stage];
+      QCOMPARE(process["app_ids"].size(), std::size_t{stage == "diffusion" ? 1U : 2U});
+    }
+    QVERIFY((counts ==
+             std::map<std::string, int>{{"text_encode", 1}, {"diffusion", 2}, {"vae_decode", 1}}));
+    QVERIFY(DiffusionOf("one") != DiffusionOf("two"));
+  }
+
+  void Jobs_OfBothShareInstancesAndWeights() {
+    std::vector<std::string> uids;
+    for (int i = 0; i < 6; ++i) uids.push_back(Submit(kApps[i % 2], "4"));
+    std::string sha;
+    for (const std::string& uid : uids) {
+      const json job = Watch(uid);
+      QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
+      // Equal weights, prompt and seed: an equal video.
+      if (sha.empty()) sha = job.value("sha256", "");
+      QCOMPARE(job.value("sha256", ""), sha);
+    }
+    const std::string address = Find("text_encode", "one").value("metrics_address", "");
+    const std::string labels = "{stage=\"text_encode\"}";
+    const double weights = Scraped(address, "onepiece_stage_weight_bytes" + labels);
+    QVERIFY(weights > 0);
+    QCOMPARE(Scraped(address, "onepiece_stage_weight_shared_bytes" + labels), weights);
+    // Two encodings were computed, the prompt's and the empty one's, for whichever application.
+    QCOMPARE(Scraped(address, "onepiece_stage_conditioning_cache_misses_total" + labels), 2.0);
+    QCOMPARE(Scraped(address, "onepiece_stage_conditioning_cache_hits_total" + labels), 10.0);
+  }
+
+  void Application_LeavesAndComesBackWhileTheOtherIsServed() {
+    std::vector<std::string> uids;
+    const auto submit = [&] { uids.push_back(Submit("one", "20")); };
+    submit();
+    const auto manager = v1::NodeManagerService::NewStub(
+        rpc::MakeChannel(cluster_.Status()["nodemanagers"][0].get<std::string>()));
+    v1::DeleteWorkflowRequest removal;
+    removal.set_name("workflows/two");
+    google::protobuf::Empty nothing;
+    grpc::ClientContext remove_call, apply_call;
+    QVERIFY(manager->DeleteWorkflow(&remove_call, removal, &nothing).ok());
+    submit();
+    QVERIFY(Eventually(std::chrono::seconds(30), [&] {
+      return Find("text_encode", "one")["app_ids"].size() == 1 && DiffusionOf("two") == 0;
+    }));
+    submit();
+    v1::ApplyWorkflowRequest application;
+    v1::Workflow applied;
+    QVERIFY(config::LoadYamlFile(cluster_.Path("two.yaml"), application.mutable_workflow()).ok());
+    QVERIFY(manager->ApplyWorkflow(&apply_call, application, &applied).ok());
+    submit();
+    QVERIFY(Eventually(std::chrono::seconds(30), [&] { return DiffusionOf("two") != 0; }));
+    uids.push_back(Submit("two", "4"));
+    for (const std::string& uid : uids) {
+      const json job = Watch(uid);
+      QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
+    }
+  }
+
+  void KilledDiffusion_OfOneLeavesTheOtherUntouched() {
+    std::vector<std::string> untouched;
+    const std::string doomed = Submit("two", "100");
+    for (int i = 0; i < 3; ++i) untouched.push_back(Submit("one", "20"));
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] {
+      const json job = cluster_.Get(doomed);
+      return job.value("stage", "") == "diffusion" && job.value("step", 0) > 0;
+    }));
+    const int pid = DiffusionOf("two");
+    QVERIFY(pid > 0);
+    QCOMPARE(kill(pid, SIGKILL), 0);
+    for (const std::string& uid : untouched) {
+      const json job = Watch(uid);
+      QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
+    }
+    const json lost = Watch(doomed);
+    QVERIFY2(lost["error"].value("reason", "") == "LOST", lost.dump().c_str());
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
+    const json after = Watch(Submit("two", "2"));
+    QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());
+  }
+
+ private:
+  std::vector<json> Instances() const {
+    std::vector<json> instances;
+    const json status = cluster_.Status();
+    for (const auto& process : status["processes"]) {
+      if (process.value("role", "") == "instance") instances.push_back(process);
+    }
+    return instances;
+  }
+  /// The READY instance of that stage that serves the application; an empty object when there is
+  /// none.
+  json Find(const std::string& stage, const std::string& app) const {
+    for (const auto& process : Instances()) {
+      const auto& apps = process["app_ids"];
+      if (process.value("stage", "") == stage && process.value("state", "") == "READY" &&
+          std::find(apps.begin(), apps.end(), app) != apps.end())
+        return process;
+    }
+    return json::object();
+  }
+  int DiffusionOf(const std::string& app) const { return Find("diffusion", app).value("pid", 0); }
+  std::string Submit(const char* app, const char* steps) const {
+    return cluster_.Submit({"--app", app, "--prompt", "a red circle moving right", "--seed", "5",
+                            "--steps", steps, "--deadline", "150"});
+  }
+  json Watch(const std::string& uid) const {
+    return cluster_.Run({"watch", QString::fromStdString(uid), "--json"}, 180).Document();
+  }
+
+  ClusterUnderTest cluster_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::PoolsTest)
+#include "pools_test.moc"
