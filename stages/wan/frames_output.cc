@@ -1,13 +1,11 @@
 #include "stages/wan/frames_output.h"
 
-#include <openssl/evp.h>
-
 #include <array>
 #include <cstdio>
 
-#include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "stages/sdk/parameters.h"
+#include "stages/wan/content_hash.h"
 
 namespace onepiece::wan {
 namespace {
@@ -29,15 +27,7 @@ absl::StatusOr<std::vector<sdk::Artifact>> PngArtifacts(const media::FramesView&
 }  // namespace
 
 sdk::Artifact FramesChecksum(const media::FramesView& frames) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  ONEPIECE_CHECK(EVP_Digest(frames.rgb.data(), frames.rgb.size(), digest.data(), &length,
-                            EVP_sha256(), nullptr) == 1);
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) {
-    for (const int nibble : {digest[i] >> 4, digest[i] & 15}) hex += "0123456789abcdef"[nibble];
-  }
-  return message::BytesArtifact("frames_sha256", "text/plain", std::move(hex));
+  return message::BytesArtifact("frames_sha256", "text/plain", Sha256Hex(frames.rgb));
 }
 
 absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView& frames,
