@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "cluster/base/status.h"
@@ -10,6 +11,7 @@
 #include "spdlog/spdlog.h"
 #include "stages/instance/device_use.h"
 #include "stages/runtime/plugin_stages.h"
+#include "stages/runtime/stage_runner.h"
 
 namespace onepiece::instance {
 namespace {
@@ -117,8 +119,8 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
 
 void Instance::Leave() {
   if (!joined_ || leaving_.exchange(true)) return;
-  // What runs ends at its next step boundary.
-  for (const auto& item : scheduler_->Close()) FailStopped(item.message.header);
+  // What runs ends at its next step boundary, and goes on elsewhere where it can.
+  std::vector<runtime::WorkItem> queued = scheduler_->Close();
   agent_->Stop();  // Out of the routing: nobody has a reason to send here any more.
   pump_ = {};
   upkeep_ = {};
@@ -128,6 +130,7 @@ void Instance::Leave() {
     left_.push_back({std::move(received->message), received->arrival_wall, {}});
   }
   inbox_->Close();
+  std::ranges::move(queued, std::back_inserter(left_));
   for (auto& part : scheduler_->TakeJoins([](const message::Header&) { return true; }))
     left_.push_back(std::move(part));
   SendLeft();
@@ -147,16 +150,16 @@ void Instance::Leave() {
   reporter_.reset();
 }
 
-// Branches go to where their job meets now; what is whole has nobody to compute it in time.
+// Work that nobody has begun goes to another instance of the stage, if there is one.
 void Instance::SendLeft() {
   const auto until = clock_.Now() + base::Scaled(kLeaveLimit);
   for (const auto& item : left_) {
     const message::Header& header = item.message.header;
-    const auto table = routing();
-    const bool branch =
-        table->GraphOf(header.app).Predecessors(header.stage).size() > 1 &&
-        table->MeetingPoint(header.app, header.stage, header.uid, agent_->node_id());
-    if (!branch || clock_.Now() >= until || !Forward(item).ok()) FailStopped(header);
+    const bool elsewhere =
+        routing()
+            ->MeetingPoint(header.app, header.stage, header.uid, agent_->node_id())
+            .has_value();
+    if (!elsewhere || clock_.Now() >= until || !Forward(item).ok()) FailStopped(header);
   }
   left_.clear();
 }
@@ -354,13 +357,21 @@ void Instance::Observe(const runtime::FinishedWork& work) {
 
 std::optional<runtime::FinishedWork> Instance::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
-  const bool wrong_stage = base::GetReason(work.outputs.status()).reason == runtime::kWrongStage;
-  if (!work.outputs.ok() && !wrong_stage) {
+  const std::string reason = base::GetReason(work.outputs.status()).reason;
+  const bool handed_over = reason == runtime::kHandedOver;
+  const bool elsewhere = handed_over || reason == runtime::kWrongStage;
+  if (!work.outputs.ok() && !elsewhere) {
     Fail(header.uid, work.outputs.status(), header.stage);
     return std::nullopt;
   }
-  const absl::Status sent = wrong_stage ? Forward(work.item) : HandOn(work);
+  const absl::Status sent = elsewhere ? Forward(work.item) : HandOn(work);
+  if (sent.ok() && handed_over)
+    spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
   if (sent.ok()) return std::nullopt;
+  if (handed_over) {
+    FailStopped(header);
+    return std::nullopt;
+  }
   const bool again = IsPassing(sent) && !leaving_ && clock_.WallNow() < header.deadline &&
                      !scheduler_->IsCancelled(header.uid);
   if (again) return work;

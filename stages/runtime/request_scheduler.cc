@@ -119,6 +119,11 @@ bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
   return closed_ || cancelled_.contains(uid);
 }
 
+bool RequestScheduler::HandsOver(const base::Uid& uid) const {
+  const std::lock_guard lock(mutex_);
+  return closed_ && !cancelled_.contains(uid);
+}
+
 std::size_t RequestScheduler::queued() const {
   const std::lock_guard lock(mutex_);
   return strategy_->size();

@@ -95,6 +95,8 @@ class RequestScheduler {
   /// Drops the job's queued items and parts and lets IsCancelled answer true from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
+  /// After Close, of a job that nobody cancelled: its work shall go on elsewhere if it can.
+  [[nodiscard]] bool HandsOver(const base::Uid& uid) const;
   [[nodiscard]] std::size_t queued() const;
   /// Jobs that wait for a branch.
   [[nodiscard]] std::size_t joins() const;

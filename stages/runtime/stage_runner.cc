@@ -22,8 +22,8 @@ class RunnerContext final : public sdk::StageContext {
   }
 
   absl::Status Checkpoint(int step, int steps, const SaveState& save) override {
-    ONEPIECE_RETURN_IF_ERROR(Progress(step, steps));
-    if (!options_.hand_over || !options_.hand_over(step)) return absl::OkStatus();
+    if (!options_.hand_over || !options_.hand_over(step)) return Progress(step, steps);
+    if (options_.progress) options_.progress(step, steps);
     ONEPIECE_ASSIGN_OR_RETURN(*options_.saved, save());
     return base::MakeError(absl::StatusCode::kAborted, kHandedOver,
                            "the work goes on elsewhere from step " + std::to_string(step));

@@ -154,14 +154,18 @@ void TaskWorker::Compute(WorkItem item) {
   events_.Started(item);
   const auto start_wall = clock_.WallNow();
   const auto start = clock_.Now();
+  std::vector<message::Artifact> saved;
   const RunOptions options = {
       .clock = &clock_,
       .cancelled = [&] { return scheduler_.IsCancelled(item.message.header.uid); },
-      .progress = [&](int step, int steps) { events_.Progressed(item, step, steps); }};
+      .progress = [&](int step, int steps) { events_.Progressed(item, step, steps); },
+      .hand_over = [&](int) { return scheduler_.HandsOver(item.message.header.uid); },
+      .saved = &saved};
   auto outputs = RunStage(*stage, item.message, options);
   const WorkTiming timing = {.transfer = item.arrival_time - item.message.header.sent_time,
                              .queued = start_wall - item.arrival_time,
                              .compute = clock_.Now() - start};
+  if (!saved.empty()) AddSaved(item, saved);
   busy_ns_ += timing.compute.count();
   stage.reset();  // Unloads a model that is no longer wanted.
   {

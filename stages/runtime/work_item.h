@@ -52,6 +52,20 @@ inline absl::Status WrongStage() {
                          "this instance serves another stage");
 }
 
+/// Lets the work go on from `saved` (StageContext::Checkpoint), which replaces what an earlier run
+/// saved.
+inline void AddSaved(WorkItem& item, const std::vector<message::Artifact>& saved) {
+  const auto add = [&saved](std::vector<message::Artifact>& artifacts, bool here) {
+    std::erase_if(artifacts, [&](const message::Artifact& artifact) {
+      return message::FindArtifact(saved, artifact.name) != nullptr;
+    });
+    if (here) artifacts.insert(artifacts.end(), saved.begin(), saved.end());
+  };
+  add(item.message.artifacts, true);
+  // What is joined again elsewhere finds it with one of the parts.
+  for (message::Message& part : item.parts) add(part.artifacts, &part == &item.parts.front());
+}
+
 /// Told what happens to items. Called on worker threads, one call at a time for each item; must not
 /// block long.
 class WorkEvents {

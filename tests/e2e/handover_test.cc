@@ -1,0 +1,88 @@
+// An instance that is told to stop: its work goes on elsewhere, from the step that it had reached.
+#include <signal.h>
+
+#include <fstream>
+
+#include "tests/e2e/cluster_under_test.h"
+
+namespace onepiece::e2e {
+namespace {
+
+const QStringList kJob = {
+    "--prompt", "a red circle moving right", "--steps", "60", "--width", "128", "--height", "128"};
+
+}  // namespace
+
+class HandoverTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    std::ofstream(cluster_.Path("cluster.yaml")) << "instances:\n"
+                                                    "  - {stage: text_encode}\n"
+                                                    "  - {stage: diffusion, count: 2}\n"
+                                                    "  - {stage: vae_decode}\n";
+    const Outcome up =
+        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void StoppedInstance_HandsItsJobsOver() {
+    const Outcome whole = cluster_.Run(QStringList{"submit", "--wait", "--json"} + kJob);
+    QVERIFY2(whole.exit_code == 0, whole.err.c_str());
+    const std::string frames = FramesHash(whole.Document());
+    QVERIFY(!frames.empty());
+
+    // Enough for both instances, one being computed and others queued.
+    std::vector<std::string> uids;
+    for (int i = 0; i < 4; ++i) {
+      uids.push_back(cluster_.Submit(kJob));
+      QVERIFY(!uids.back().empty());
+    }
+    int begun = 0;
+    QVERIFY(Eventually(std::chrono::seconds(120), [&] {
+      begun = 0;
+      for (const auto& uid : uids) {
+        const json job = cluster_.Get(uid);
+        begun += job.value("stage", "") == "diffusion" && job.value("step", 0) > 2 ? 1 : 0;
+      }
+      return begun >= 2;
+    }));
+    const int pid = cluster_.PidOf("instance-diffusion-1");
+    QVERIFY(pid > 0);
+    QCOMPARE(kill(pid, SIGTERM), 0);
+
+    for (const auto& uid : uids) {
+      const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"}, 300);
+      const json job = cluster_.Get(uid);
+      QVERIFY2(job.value("state", "") == "SUCCEEDED", (job.dump() + watched.err).c_str());
+      QCOMPARE(FramesHash(job), frames);
+    }
+    const std::string log = LogOf("instance-diffusion-1");
+    QVERIFY2(log.find("goes on elsewhere") != std::string::npos, "no job was handed over");
+  }
+
+ private:
+  static std::string FramesHash(const json& job) {
+    for (const auto& artifact : job.value("artifacts", json::array())) {
+      if (artifact.value("artifact", "") == "frames_sha256") return artifact.value("sha256", "");
+    }
+    return "";
+  }
+  std::string LogOf(const std::string& node) const {
+    return local::ReadFile(cluster_.Path("data/logs/" + node + ".log"));
+  }
+
+  ClusterUnderTest cluster_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::HandoverTest)
+#include "handover_test.moc"
