@@ -180,8 +180,9 @@ absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config,
                                                 const std::string& folder) {
   for (auto& file : *config.mutable_workflow_files()) file = Resolve(file, folder);
   if (config.workflow_files().empty()) {
-    ONEPIECE_ASSIGN_OR_RETURN(*config.add_workflow_files(),
-                              ResourcePath("workflows/tiny-wan-t2v.yaml"));
+    for (const char* name : {"workflows/tiny-wan-t2v.yaml", "workflows/tiny-wan-i2v.yaml"}) {
+      ONEPIECE_ASSIGN_OR_RETURN(*config.add_workflow_files(), ResourcePath(name));
+    }
   }
   if (config.model_root().empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(*config.mutable_model_root(), ResourcePath("models"));

@@ -1,12 +1,10 @@
 #include "stages/wan/conditioning_cache.h"
 
-#include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 
-#include "cluster/base/status.h"
+#include "stages/wan/byte_budget.h"
 
 namespace onepiece::wan {
 namespace {
@@ -26,18 +24,8 @@ message::Artifact CopyOf(const message::Artifact& artifact) {
 
 }  // namespace
 
-absl::StatusOr<std::int64_t> ConditioningCache::ParseBudget(const char* text) {
-  if (text == nullptr) return kDefaultBudget;
-  std::int64_t budget = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, budget);
-  if (error == std::errc() && stop == end && budget >= 0) return budget;
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SETTING",
-                         std::string(kBudgetVariable) + " is not a number of bytes");
-}
-
 absl::StatusOr<ConditioningCache*> ConditioningCache::OfProcess() {
-  static const absl::StatusOr<std::int64_t> budget = ParseBudget(std::getenv(kBudgetVariable));
+  static const absl::StatusOr<std::int64_t> budget = ByteBudget(kBudgetVariable, kDefaultBudget);
   if (!budget.ok()) return budget.status();
   static auto* const cache = new ConditioningCache(*budget);
   return cache;

@@ -32,8 +32,6 @@ class ConditioningCache {
   /// The cache of this process; never destroyed. Its budget in bytes is kBudgetVariable or
   /// kDefaultBudget; 0 keeps nothing. Errors: INVALID_ARGUMENT BAD_SETTING.
   static absl::StatusOr<ConditioningCache*> OfProcess();
-  /// Digits only; nullptr: the default. Errors: INVALID_ARGUMENT BAD_SETTING.
-  static absl::StatusOr<std::int64_t> ParseBudget(const char* text);
 
   explicit ConditioningCache(std::int64_t budget) : budget_(budget) {}
 

@@ -8,6 +8,7 @@
 #include "stages/wan/component_store.h"
 #include "stages/wan/conditioning_cache.h"
 #include "stages/wan/content_hash.h"
+#include "stages/wan/merged_transformers.h"
 #include "stages/wan/weights.h"
 
 namespace onepiece::wan {
@@ -62,6 +63,16 @@ std::vector<sdk::StageMetric> ProcessMetrics() {
       gauge("weight_bytes", "Weights that the process holds", store.weight_bytes),
       gauge("weight_shared_bytes", "Weights that it would hold on top if its stages shared none",
             store.shared_bytes)};
+  if (const auto merged = MergedTransformers::OfProcess(); merged.ok()) {
+    const auto lora = (*merged)->stats();
+    metrics.insert(
+        metrics.end(),
+        {counter("lora_cache_hits_total", "Jobs that found their adapters merged", lora.hits),
+         counter("lora_cache_misses_total", "Merges of adapters", lora.misses),
+         counter("lora_cache_evictions_total", "Merged weights dropped to stay in the budget",
+                 lora.evictions),
+         gauge("lora_cache_bytes", "Merged weights kept", lora.bytes)});
+  }
   const auto cache = ConditioningCache::OfProcess();
   if (!cache.ok()) return metrics;
   const auto stats = (*cache)->stats();

@@ -3,13 +3,17 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/component_store.h"
+#include "stages/wan/content_hash.h"
 #include "stages/wan/diffusion_state.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/generation_settings.h"
+#include "stages/wan/lora.h"
+#include "stages/wan/merged_transformers.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
 #include "stages/wan/tokenizer.h"
@@ -26,7 +30,8 @@ class DiffusionStage final : public sdk::Stage {
             .optional_inputs = {"condition", "image_embeds", "state", "state.latents", "state.rng",
                                 "state.newest", "state.older", "state.last_sample"},
             .outputs = {"latents"},
-            .parameters = {"seed", "steps", "guidance_scale", "width", "height", "num_frames"}};
+            .parameters = {"seed", "steps", "guidance_scale", "width", "height", "num_frames",
+                           "loras"}};
   }
 
   absl::Status Load(const sdk::LoadOptions& options) override {
@@ -39,7 +44,8 @@ class DiffusionStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
                                 ComponentStore::OfProcess().Get<WanTransformer>(
                                     options.model_dir + "/transformer", device, products));
-      loaded_.emplace(Loaded{std::move(transformer), scheduler, device, options.threads});
+      loaded_.emplace(Loaded{std::move(transformer), scheduler, device, products, options.model_dir,
+                             options.threads});
       return absl::OkStatus();
     });
   }
@@ -62,7 +68,8 @@ class DiffusionStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(denoise.image_embeds, ImageEmbeds(inputs));
       const auto shape = settings.LatentShape(config().out_channels);
       at::Generator generator = MakeGenerator(settings.seed);
-      const std::string described = Describe(settings);
+      ONEPIECE_ASSIGN_OR_RETURN(const Weights weights, Weigh(context.parameters()));
+      const std::string described = Describe(settings, weights);
       ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
       if (saved.has_value()) {
         ONEPIECE_RETURN_IF_ERROR(GoOn(*saved, *scheduler, generator, denoise));
@@ -71,7 +78,7 @@ class DiffusionStage final : public sdk::Stage {
       }
       ONEPIECE_ASSIGN_OR_RETURN(
           const at::Tensor latents,
-          Denoise(*loaded_->transformer.value, *scheduler, denoise, [&](const DenoiseStep& step) {
+          Denoise(*weights.value, *scheduler, denoise, [&](const DenoiseStep& step) {
             return context.Checkpoint(step.index + 1, step.steps, [&] {
               return SaveState({described, step.latents, generator.get_state(), scheduler->Save()});
             });
@@ -86,22 +93,62 @@ class DiffusionStage final : public sdk::Stage {
   std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
 
  private:
+  /// A transformer and what identifies its weights.
+  using Weights = Component<WanTransformer>;
   struct Loaded {
-    Component<WanTransformer> transformer;
+    Weights transformer;
     SchedulerConfig scheduler;
     at::Device device;
+    at::ScalarType products;
+    std::string model_dir;
     int threads;
   };
+
+  /// The model's weights, changed by the adapters that the job names.
+  absl::StatusOr<Weights> Weigh(const sdk::Parameters& parameters) const {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string text,
+                              sdk::StringParameter(parameters, "loras", ""));
+    ONEPIECE_ASSIGN_OR_RETURN(const auto choices, ParseLoras("loras", text));
+    if (choices.empty()) return loaded_->transformer;
+    std::string hash = loaded_->transformer.hash;
+    for (const LoraChoice& choice : choices) {
+      const auto content = HashOfFiles({AdapterPath(choice)});
+      if (absl::IsNotFound(content.status()))
+        return sdk::BadParameter("loras", "the model has no adapter \"" + choice.name + "\"");
+      if (!content.ok()) return content.status();
+      hash = HashOfParts({hash, *content, absl::StrFormat("%a", choice.scale)});
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(MergedTransformers* const merged, MergedTransformers::OfProcess());
+    const std::string key =
+        HashOfParts({hash, loaded_->device.str(), c10::toString(loaded_->products)});
+    ONEPIECE_ASSIGN_OR_RETURN(auto transformer, merged->Get(key, [&] { return Merge(choices); }));
+    return Weights{std::move(transformer), hash};
+  }
+
+  [[nodiscard]] std::string AdapterPath(const LoraChoice& choice) const {
+    return loaded_->model_dir + "/loras/" + choice.name + ".safetensors";
+  }
+
+  absl::StatusOr<WanTransformer> Merge(const std::vector<LoraChoice>& choices) const {
+    std::vector<ScaledLora> loras;
+    for (const LoraChoice& choice : choices) {
+      ONEPIECE_ASSIGN_OR_RETURN(auto adapter, LoraAdapter::Open(AdapterPath(choice)));
+      ONEPIECE_RETURN_IF_ERROR(adapter->CheckFit(WanTransformer::Tensors(config())));
+      loras.push_back({std::move(adapter), choice.scale});
+    }
+    return WanTransformer::Load(loaded_->model_dir + "/transformer", loaded_->device,
+                                loaded_->products, MergeLoras(std::move(loras)));
+  }
 
   [[nodiscard]] const TransformerConfig& config() const {
     return loaded_->transformer.value->config();
   }
 
   /// What a saved state must agree in to be gone on with.
-  [[nodiscard]] std::string Describe(const GenerationSettings& settings) const {
+  static std::string Describe(const GenerationSettings& settings, const Weights& weights) {
     return absl::StrFormat("seed %d, %d steps, guidance %g, %dx%d, %d frames, model %s",
                            settings.seed, settings.steps, settings.guidance_scale, settings.width,
-                           settings.height, settings.frames, loaded_->transformer.hash);
+                           settings.height, settings.frames, weights.hash);
   }
 
   static absl::Status GoOn(const DiffusionState& saved, Scheduler& scheduler,

@@ -26,7 +26,8 @@ std::unique_ptr<sdk::Stage> MakeTextEncodeStage();
 std::unique_ptr<sdk::Stage> MakeVaeEncodeStage();
 
 /// prompt_embeds, negative_prompt_embeds, for image to video condition and (where the transformer
-/// has image attention) image_embeds, and the parameters of ReadSettings → latents: F32 [1,
+/// has image attention) image_embeds, and the parameters of ReadSettings and loras (ParseLoras,
+/// default none; the adapters are LoadOptions::model_dir/loras/NAME.safetensors) → latents: F32 [1,
 /// channels, frames, height, width] in the normalised space. Reports every step and saves its state
 /// there (StageContext::Checkpoint); with a saved state among the inputs it goes on from that, bit
 /// for bit at the same number of threads.

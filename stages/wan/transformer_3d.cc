@@ -166,7 +166,8 @@ std::vector<TensorSpec> WanTransformer::Tensors(const TransformerConfig& config)
 }
 
 absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::Device device,
-                                                    at::ScalarType products) {
+                                                    at::ScalarType products,
+                                                    const WeightChange& change) {
   ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
@@ -174,7 +175,7 @@ absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::
   WanTransformer transformer;
   transformer.config_ = *config;
   transformer.device_ = device;
-  WeightBinder weights(files, device, products);
+  WeightBinder weights(files, device, products, change);
   transformer.Bind(weights);
   if (!weights.status().ok()) return weights.status();
   return transformer;

@@ -45,9 +45,11 @@ class WanTransformer {
   };
 
   /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
-  /// BAD_SAFETENSORS; UNIMPLEMENTED for other variants; RESOURCE_EXHAUSTED.
+  /// BAD_SAFETENSORS; UNIMPLEMENTED for other variants; RESOURCE_EXHAUSTED. `change`: see
+  /// WeightBinder.
   static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU,
-                                             at::ScalarType products = at::kFloat);
+                                             at::ScalarType products = at::kFloat,
+                                             const WeightChange& change = {});
 
   /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens.
   /// `image` is F32 [batch * config().images(), tokens, image_dim]: what the image encoder makes,

@@ -174,6 +174,7 @@ at::Tensor WeightBinder::GetAs(const std::string& name, std::vector<std::int64_t
         BadWeights(files_->dir() + ": tensor \"" + name + "\" holds values that are not finite");
     return {};
   }
+  if (change_) *loaded = change_(name, *loaded);
   bytes_ += static_cast<std::int64_t>(loaded->nbytes());
   // A copy: the file's pages would stand in memory beside it.
   const auto data = found->second.file->Data(*found->second.entry);

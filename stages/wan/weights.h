@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -60,6 +61,9 @@ class ComponentFiles {
   std::map<std::string, Location, std::less<>> tensors_;
 };
 
+/// Makes another weight of one that was loaded, or returns it as it is. Never writes into it.
+using WeightChange = std::function<at::Tensor(const std::string& name, const at::Tensor& weight)>;
+
 /// Hands a model its weights by name. A model binds twice with the same code: first with a
 /// recorder, which collects what the configuration calls for, then with the files, once these are
 /// known to fit.
@@ -69,8 +73,10 @@ class WeightBinder {
   WeightBinder() = default;
   /// Loads tensors on `device`: views of the mapped file where it holds the type that is asked for.
   /// `products` is the element type of what GetFactor hands out: kFloat or kBFloat16.
-  WeightBinder(const ComponentFiles& files, at::Device device, at::ScalarType products = at::kFloat)
-      : files_(&files), device_(device), products_(products) {}
+  /// `change`, when there is one, is asked for each weight.
+  WeightBinder(const ComponentFiles& files, at::Device device, at::ScalarType products = at::kFloat,
+               WeightChange change = {})
+      : files_(&files), device_(device), products_(products), change_(std::move(change)) {}
 
   /// Both read every value once, to refuse those that are not finite. F32: what is to be exact
   /// whatever the precision of products.
@@ -94,6 +100,7 @@ class WeightBinder {
   const ComponentFiles* files_ = nullptr;
   at::Device device_ = at::kCPU;
   at::ScalarType products_ = at::kFloat;
+  WeightChange change_;
   std::vector<TensorSpec> specs_;
   std::int64_t bytes_ = 0;
   absl::Status status_;

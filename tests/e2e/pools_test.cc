@@ -48,8 +48,6 @@ class PoolsTest : public QObject {
                             std::filesystem::copy_options::recursive);
       std::string workflow = local::ReadFile(source + "workflows/tiny-wan-t2v.yaml");
       ReplaceAll(workflow, "tiny-wan-t2v", app);
-      ReplaceAll(workflow, "stage: text_encode", "stage: text_encode\n    pool: shared");
-      ReplaceAll(workflow, "stage: vae_decode", "stage: vae_decode\n    pool: shared");
       std::ofstream(cluster_.Path(app + ".yaml")) << workflow;
     }
     std::ofstream(cluster_.Path("cluster.yaml"))

@@ -45,8 +45,8 @@ class ComponentStoreTest : public QObject {
  private Q_SLOTS:
   void Get_SharesTheSameContentOfTwoFolders() {
     ComponentStore store;
-    auto one = store.Get<UMT5Encoder>(Encoder("tiny-wan-t2v"), at::kCPU, "f32");
-    auto two = store.Get<UMT5Encoder>(Encoder("tiny-wan-i2v"), at::kCPU, "f32");
+    auto one = store.Get<UMT5Encoder>(Encoder("tiny-wan-t2v"), at::kCPU, at::kFloat);
+    auto two = store.Get<UMT5Encoder>(Encoder("tiny-wan-i2v"), at::kCPU, at::kFloat);
     QVERIFY2(one.ok() && two.ok(), one.status().ToString().c_str());
     QCOMPARE(one->value.get(), two->value.get());
     QCOMPARE(one->hash, two->hash);
@@ -65,8 +65,8 @@ class ComponentStoreTest : public QObject {
     const std::string copy = dir.path().toStdString() + "/text_encoder";
     fs::copy(Encoder("tiny-wan-t2v"), copy, fs::copy_options::recursive);
     ComponentStore store;
-    const auto original = store.Get<UMT5Encoder>(Encoder("tiny-wan-t2v"), at::kCPU, "f32");
-    const auto same = store.Get<UMT5Encoder>(copy, at::kCPU, "f32");
+    const auto original = store.Get<UMT5Encoder>(Encoder("tiny-wan-t2v"), at::kCPU, at::kFloat);
+    const auto same = store.Get<UMT5Encoder>(copy, at::kCPU, at::kFloat);
     QVERIFY2(original.ok() && same.ok(), same.status().ToString().c_str());
     QCOMPARE(original->value.get(), same->value.get());
     {
@@ -81,7 +81,7 @@ class ComponentStoreTest : public QObject {
       file.close();
       fs::rename(copy + "/new", path);
     }
-    const auto changed = store.Get<UMT5Encoder>(copy, at::kCPU, "f32");
+    const auto changed = store.Get<UMT5Encoder>(copy, at::kCPU, at::kFloat);
     QVERIFY2(changed.ok(), changed.status().ToString().c_str());
     QVERIFY(changed->value != original->value);
     QVERIFY(changed->hash != original->hash);
@@ -95,9 +95,9 @@ class ComponentStoreTest : public QObject {
     Slow::open = {};
     Slow::gate = Slow::open.get_future().share();
     Slow::open.set_value();
-    const auto encoder = store.Get<UMT5Encoder>(Encoder("tiny-wan-t2v"), at::kCPU, "f32");
-    const auto f32 = store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, "f32");
-    const auto bf16 = store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, "bf16");
+    const auto encoder = store.Get<UMT5Encoder>(Encoder("tiny-wan-t2v"), at::kCPU, at::kFloat);
+    const auto f32 = store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, at::kFloat);
+    const auto bf16 = store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, at::kBFloat16);
     QVERIFY(encoder.ok() && f32.ok() && bf16.ok());
     QVERIFY(f32->value != bf16->value);
     QCOMPARE(Slow::loads.load(), 2);
@@ -116,7 +116,7 @@ class ComponentStoreTest : public QObject {
       for (std::size_t i = 0; i < got.size(); ++i) {
         threads.emplace_back([&, i] {
           got[i] = store.Get<Slow>(Encoder(i % 2 == 0 ? "tiny-wan-t2v" : "tiny-wan-i2v"), at::kCPU,
-                                   "f32");
+                                   at::kFloat);
         });
       }
       QTRY_COMPARE(Slow::loads.load(), 1);
@@ -134,17 +134,17 @@ class ComponentStoreTest : public QObject {
     Slow::result = absl::ResourceExhaustedError("no memory");
     ComponentStore store;
     QVERIFY(absl::IsResourceExhausted(
-        store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, "f32").status()));
+        store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, at::kFloat).status()));
     QCOMPARE(store.stats().components, 0);
     Slow::result = absl::OkStatus();
-    QVERIFY(store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, "f32").ok());
+    QVERIFY(store.Get<Slow>(Encoder("tiny-wan-t2v"), at::kCPU, at::kFloat).ok());
   }
 
   void Get_NamesWhatIsMissing() {
     ComponentStore store;
-    QCOMPARE(
-        base::GetReason(store.Get<WanVae>("/nonexistent/vae", at::kCPU, "f32").status()).reason,
-        std::string("MODEL_NOT_FOUND"));
+    QCOMPARE(base::GetReason(store.Get<WanVae>("/nonexistent/vae", at::kCPU, at::kFloat).status())
+                 .reason,
+             std::string("MODEL_NOT_FOUND"));
   }
 
   void HashOfFiles_KnowsContentAndOrder() {

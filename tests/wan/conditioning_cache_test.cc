@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "cluster/base/status.h"
+#include "stages/wan/byte_budget.h"
 
 namespace onepiece::wan {
 namespace {
@@ -89,7 +90,7 @@ class ConditioningCacheTest : public QObject {
     QCOMPARE(cache.stats().hits + cache.stats().misses, 8000);
   }
 
-  void ParseBudget_TakesBytes_data() {
+  void ParseByteBudget_TakesBytes_data() {
     QTest::addColumn<QByteArray>("text");
     QTest::addColumn<qint64>("budget");
     QTest::newRow("bytes") << QByteArray("1000000") << qint64{1000000};
@@ -97,13 +98,13 @@ class ConditioningCacheTest : public QObject {
     for (const char* bad : {"", "-1", "256M", "1e6", " 5", "99999999999999999999"})
       QTest::newRow(bad) << QByteArray(bad) << qint64{-1};
   }
-  void ParseBudget_TakesBytes() {
+  void ParseByteBudget_TakesBytes() {
     QFETCH(QByteArray, text);
     QFETCH(qint64, budget);
-    const auto parsed = ConditioningCache::ParseBudget(text.constData());
+    const auto parsed = ParseByteBudget("BUDGET", text.constData(), 7);
     QCOMPARE(parsed.ok() ? qint64{*parsed} : qint64{-1}, budget);
     if (!parsed.ok()) QCOMPARE(base::GetReason(parsed.status()).reason, std::string("BAD_SETTING"));
-    QCOMPARE(*ConditioningCache::ParseBudget(nullptr), ConditioningCache::kDefaultBudget);
+    QCOMPARE(*ParseByteBudget("BUDGET", nullptr, 7), std::int64_t{7});
   }
 };
 

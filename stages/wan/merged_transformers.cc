@@ -1,0 +1,55 @@
+#include "stages/wan/merged_transformers.h"
+
+#include <utility>
+
+#include "stages/wan/byte_budget.h"
+
+namespace onepiece::wan {
+
+absl::StatusOr<MergedTransformers*> MergedTransformers::OfProcess() {
+  static const absl::StatusOr<std::int64_t> budget = ByteBudget(kBudgetVariable, kDefaultBudget);
+  if (!budget.ok()) return budget.status();
+  static MergedTransformers* const cache = new MergedTransformers(*budget);
+  return cache;
+}
+
+std::shared_ptr<const WanTransformer> MergedTransformers::Find(const std::string& key) {
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (entry->key != key) continue;
+    entries_.splice(entries_.begin(), entries_, entry);
+    ++stats_.hits;
+    return entry->transformer;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const WanTransformer>> MergedTransformers::Get(
+    const std::string& key, const Merge& merge) {
+  const std::lock_guard merging(merging_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto found = Find(key)) return found;
+    ++stats_.misses;
+  }
+  auto merged = merge();
+  if (!merged.ok()) return merged.status();
+  auto transformer = std::make_shared<const WanTransformer>(*std::move(merged));
+  const std::lock_guard lock(mutex_);
+  stats_.bytes += transformer->weight_bytes();
+  entries_.push_front({key, transformer});
+  while (stats_.bytes > budget_ && entries_.size() > 1) {
+    stats_.bytes -= entries_.back().transformer->weight_bytes();
+    ++stats_.evictions;
+    entries_.pop_back();
+  }
+  return transformer;
+}
+
+MergedTransformers::Stats MergedTransformers::stats() const {
+  const std::lock_guard lock(mutex_);
+  Stats stats = stats_;
+  stats.entries = static_cast<std::int64_t>(entries_.size());
+  return stats;
+}
+
+}  // namespace onepiece::wan

@@ -1,0 +1,63 @@
+// Transformers with LoRA adapters merged into their weights, kept for the next job that asks for
+// the same adapters.
+//
+// Merging once and computing as if there were no adapter beats adding the low-rank products in
+// every step as soon as a job has a few steps (docs/benchmarks.md); its price is a copy of the
+// changed weights for every combination in use.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "stages/wan/transformer_3d.h"
+
+namespace onepiece::wan {
+
+/// Thread-safe.
+class MergedTransformers {
+ public:
+  static constexpr std::int64_t kDefaultBudget = std::int64_t{4} << 30;
+  static constexpr char kBudgetVariable[] = "ONEPIECE_LORA_CACHE_BYTES";
+  struct Stats {
+    std::int64_t hits = 0, misses = 0, evictions = 0;  ///< Since the process began.
+    std::int64_t entries = 0, bytes = 0;
+  };
+  using Merge = std::function<absl::StatusOr<WanTransformer>()>;
+
+  /// The cache of this process; never destroyed. Its budget in bytes is kBudgetVariable or
+  /// kDefaultBudget. Errors: INVALID_ARGUMENT BAD_SETTING.
+  static absl::StatusOr<MergedTransformers*> OfProcess();
+
+  explicit MergedTransformers(std::int64_t budget) : budget_(budget) {}
+
+  /// The transformer of that key, merged now unless it is kept. `key` says all that it depends on:
+  /// base weights, adapters, scales, device and precision. One merge runs at a time, so that no two
+  /// callers hold a copy of the same. Beyond the budget the least recently used go, but never the
+  /// one returned; whoever computes with one keeps it alive. Blocks while it is merged. Errors:
+  /// those of `merge`.
+  absl::StatusOr<std::shared_ptr<const WanTransformer>> Get(const std::string& key,
+                                                            const Merge& merge);
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const WanTransformer> transformer;
+  };
+  // The entry, moved to the front. Under mutex_.
+  std::shared_ptr<const WanTransformer> Find(const std::string& key);
+
+  const std::int64_t budget_;
+  std::mutex merging_;  // Taken before mutex_.
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::list<Entry> entries_;  // The most recently used first.
+  Stats stats_;
+};
+
+}  // namespace onepiece::wan

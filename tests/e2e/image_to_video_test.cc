@@ -1,0 +1,167 @@
+// Both shipped applications on one cluster: image to video shares the text encoder and the decoder
+// with text to video, and its death is not the other's.
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "stages/media/media.h"
+#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/judge.h"
+
+namespace onepiece::e2e {
+namespace {
+
+constexpr std::int64_t kSide = 64;
+
+/// A red disc at the left on black: what the model was trained on.
+std::string Disc() {
+  std::string rgb(static_cast<std::size_t>(kSide * kSide * 3), '\0');
+  for (std::int64_t y = 0; y < kSide; ++y) {
+    for (std::int64_t x = 0; x < kSide; ++x) {
+      const double inside =
+          10.5 - std::hypot(static_cast<double>(x - 20), static_cast<double>(y - 32));
+      rgb[static_cast<std::size_t>((y * kSide + x) * 3)] =
+          static_cast<char>(static_cast<unsigned char>(230 * std::clamp(inside, 0.0, 1.0)));
+    }
+  }
+  return rgb;
+}
+
+double Psnr(const std::string& image, const media::Frames& frames) {
+  double sum = 0;
+  for (std::size_t i = 0; i < image.size(); ++i) {
+    const double difference = static_cast<unsigned char>(image[i]) -
+                              static_cast<double>(static_cast<unsigned char>(frames.rgb[i]));
+    sum += difference * difference;
+  }
+  return 10 * std::log10(255.0 * 255.0 / (sum / static_cast<double>(image.size())));
+}
+
+}  // namespace
+
+class ImageToVideoTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    const auto png = media::EncodePng({std::as_bytes(std::span(image_)), 1, kSide, kSide}, 0);
+    QVERIFY2(png.ok(), png.status().ToString().c_str());
+    std::ofstream(cluster_.Path("disc.png"), std::ios::binary) << *png;
+    const Outcome up = cluster_.Run({"up"});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void Applications_ShareWhatIsTheSame() {
+    QCOMPARE(Served("text_encode", "tiny-wan-t2v"), Served("text_encode", "tiny-wan-i2v"));
+    QCOMPARE(Served("vae_decode", "tiny-wan-t2v"), Served("vae_decode", "tiny-wan-i2v"));
+    QVERIFY(Served("diffusion", "tiny-wan-t2v") > 0);
+    QVERIFY(Served("diffusion", "tiny-wan-t2v") != Served("diffusion", "tiny-wan-i2v"));
+  }
+
+  void Clip_BeginsWithTheImageAndMovesAsThePromptSays() {
+    const std::string file = cluster_.Path("clip.mp4");
+    const Outcome job =
+        cluster_.Run(QStringList{"submit", "--wait", "--json", "-o", QString::fromStdString(file)} +
+                     ImageJob("a red circle moving right", "20"));
+    QVERIFY2(job.exit_code == 0, (job.err + job.out).c_str());
+    QCOMPARE(job.Document()["timings"].size(), std::size_t{4});
+    const std::string bytes = local::ReadFile(file);
+    const auto frames = media::Decode(std::as_bytes(std::span(bytes)));
+    QVERIFY2(frames.ok(), frames.status().ToString().c_str());
+    const double psnr = Psnr(image_, *frames);
+    qInfo("first frame against the image: %.1f dB", psnr);
+    QVERIFY(psnr > 20);
+    const Verdict verdict = Judge(*frames);
+    QCOMPARE(verdict.colour, std::string("red"));
+    QCOMPARE(verdict.motion, std::string("right"));
+
+    // Without a cluster: the same frames.
+    const Outcome fused = cluster_.Run(QStringList{"generate", "--json"} +
+                                       ImageJob("a red circle moving right", "20"));
+    QVERIFY2(fused.exit_code == 0, fused.err.c_str());
+    QCOMPARE(FramesHash(fused.Document()), FramesHash(job.Document()));
+  }
+
+  void Image_ThatIsNoneFailsTheJobClearly() {
+    std::ofstream(cluster_.Path("noise.png"), std::ios::binary)
+        << "\x89PNG\r\n\x1a\nnot an image at all";
+    const Outcome job = cluster_.Run({"submit", "--wait", "--json", "--app", "tiny-wan-i2v",
+                                      "--image", QString::fromStdString(cluster_.Path("noise.png")),
+                                      "--prompt", "a red circle"});
+    QCOMPARE(job.exit_code, 1);
+    QCOMPARE(job.Document()["error"].value("reason", ""), std::string("BAD_IMAGE"));
+    const Outcome without =
+        cluster_.Run({"submit", "--app", "tiny-wan-i2v", "--prompt", "a red circle"});
+    QCOMPARE(without.exit_code, 2);
+    QVERIFY2(without.err.find("image") != std::string::npos, without.err.c_str());
+  }
+
+  void KilledImageDiffusion_LeavesTextToVideoUntouched() {
+    const std::string doomed = cluster_.Submit(ImageJob("a red circle moving right", "100") +
+                                               QStringList{"--width", "128", "--height", "128"});
+    std::vector<std::string> untouched;
+    for (int i = 0; i < 3; ++i)
+      untouched.push_back(
+          cluster_.Submit({"--prompt", "a blue square moving up", "--steps", "20"}));
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] {
+      const json job = cluster_.Get(doomed);
+      return job.value("stage", "") == "diffusion" && job.value("step", 0) > 0;
+    }));
+    const int pid = Served("diffusion", "tiny-wan-i2v");
+    QVERIFY(pid > 0);
+    QCOMPARE(kill(pid, SIGKILL), 0);
+    for (const auto& uid : untouched) {
+      const json job = Watch(uid);
+      QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
+    }
+    const json lost = Watch(doomed);
+    QVERIFY2(lost["error"].value("reason", "") == "LOST", lost.dump().c_str());
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
+    const json after = Watch(cluster_.Submit(ImageJob("a red circle moving right", "2")));
+    QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());
+  }
+
+ private:
+  QStringList ImageJob(const char* prompt, const char* steps) const {
+    return {"--app",    "tiny-wan-i2v",
+            "--image",  QString::fromStdString(cluster_.Path("disc.png")),
+            "--prompt", prompt,
+            "--steps",  steps,
+            "--seed",   "3"};
+  }
+  /// Process id of the READY instance that serves this stage of the application; 0: none.
+  int Served(const std::string& stage, const std::string& app) const {
+    const json status = cluster_.Status();
+    for (const auto& process : status["processes"]) {
+      if (process.value("stage", "") != stage || process.value("state", "") != "READY") continue;
+      const auto& apps = process["app_ids"];
+      if (std::find(apps.begin(), apps.end(), app) != apps.end()) return process.value("pid", 0);
+    }
+    return 0;
+  }
+  json Watch(const std::string& uid) const {
+    return cluster_.Run({"watch", QString::fromStdString(uid), "--json"}).Document();
+  }
+  static std::string FramesHash(const json& job) {
+    for (const auto& artifact : job["artifacts"]) {
+      if (artifact.value("artifact", "") == "frames_sha256") return artifact.value("sha256", "");
+    }
+    return "";
+  }
+
+  const std::string image_ = Disc();
+  ClusterUnderTest cluster_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::ImageToVideoTest)
+#include "image_to_video_test.moc"
