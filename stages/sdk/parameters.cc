@@ -69,4 +69,16 @@ absl::StatusOr<double> NumberParameter(const Parameters& parameters, std::string
   return Within(name, *number, minimum, maximum);
 }
 
+absl::StatusOr<bool> BoolParameter(const Parameters& parameters, std::string_view name,
+                                   std::optional<bool> fallback) {
+  const auto* value = Find(parameters, name);
+  if (value == nullptr) {
+    if (fallback) return *fallback;
+    return BadParameter(name, "missing");
+  }
+  const auto* boolean = std::get_if<bool>(value);
+  if (boolean == nullptr) return BadParameter(name, "not true or false");
+  return *boolean;
+}
+
 }  // namespace onepiece::sdk

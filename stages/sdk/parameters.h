@@ -24,6 +24,8 @@ absl::StatusOr<std::int64_t> IntParameter(const Parameters& parameters, std::str
 absl::StatusOr<double> NumberParameter(const Parameters& parameters, std::string_view name,
                                        double minimum, double maximum,
                                        std::optional<double> fallback = {});
+absl::StatusOr<bool> BoolParameter(const Parameters& parameters, std::string_view name,
+                                   std::optional<bool> fallback = {});
 /// The error that these functions return: "NAME: what is wrong".
 absl::Status BadParameter(std::string_view name, std::string_view what);
 

@@ -40,14 +40,15 @@ absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
 
 absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& first,
                                            const at::Tensor& last, std::int64_t frames,
-                                           const ChunkProgress& progress) {
+                                           const ChunkProgress& progress,
+                                           const std::optional<WanVae::Tiling>& tiling) {
   const std::int64_t group = vae.config().temporal_scale();
   ONEPIECE_CHECK(first.dim() == 4 &&
                  (!last.defined() || (frames > 1 && last.sizes() == first.sizes())));
   at::Tensor video = at::zeros({1, 3, frames, first.size(2), first.size(3)}, first.options());
   video.select(2, 0).copy_(first);
   if (last.defined()) video.select(2, frames - 1).copy_(last);
-  ONEPIECE_ASSIGN_OR_RETURN(const WanVae::Posterior posterior, vae.Encode(video, progress));
+  ONEPIECE_ASSIGN_OR_RETURN(const WanVae::Posterior posterior, vae.Encode(video, progress, tiling));
   const at::Tensor latents = vae.Normalise(posterior.mean);
   at::Tensor given = at::zeros({frames + group - 1}, latents.options());
   given.narrow(0, 0, group).fill_(1);  // The first frame is a group of its own.
@@ -98,8 +99,10 @@ absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler&
 }
 
 absl::StatusOr<at::Tensor> DecodeFrames(const WanVae& vae, const at::Tensor& latents,
-                                        const ChunkProgress& progress) {
-  ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor video, vae.Decode(vae.Denormalise(latents), progress));
+                                        const ChunkProgress& progress,
+                                        const std::optional<WanVae::Tiling>& tiling) {
+  ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor video,
+                            vae.Decode(vae.Denormalise(latents), progress, tiling));
   const at::Tensor pixels = (video[0] / 2 + 0.5).clamp(0, 1).mul(255).round();
   return pixels.permute({1, 2, 3, 0}).to(at::kCPU, at::kByte).contiguous();
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,7 +40,8 @@ absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
 /// those of WanVae::Encode.
 absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& first,
                                            const at::Tensor& last, std::int64_t frames,
-                                           const ChunkProgress& progress = {});
+                                           const ChunkProgress& progress = {},
+                                           const std::optional<WanVae::Tiling>& tiling = {});
 
 /// The noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws, F32 on
 /// the CPU.
@@ -78,6 +80,7 @@ absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler&
 /// Frames of normalised latents, U8 [frames, height, width, 3] on the CPU. Errors: those of
 /// WanVae::Decode.
 absl::StatusOr<at::Tensor> DecodeFrames(const WanVae& vae, const at::Tensor& latents,
-                                        const ChunkProgress& progress = {});
+                                        const ChunkProgress& progress = {},
+                                        const std::optional<WanVae::Tiling>& tiling = {});
 
 }  // namespace onepiece::wan

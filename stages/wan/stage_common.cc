@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cluster/base/status.h"
+#include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/component_store.h"
@@ -120,6 +121,12 @@ absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Art
     images.push_back(*std::move(image));
   }
   return images;
+}
+
+absl::StatusOr<std::optional<WanVae::Tiling>> ReadTiling(const sdk::Parameters& parameters) {
+  ONEPIECE_ASSIGN_OR_RETURN(const bool tiled,
+                            sdk::BoolParameter(parameters, "vae_tiling", /*fallback=*/false));
+  return tiled ? std::optional(WanVae::Tiling()) : std::nullopt;
 }
 
 std::string HashOfImages(const std::vector<sdk::Artifact>& inputs) {

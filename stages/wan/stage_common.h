@@ -3,12 +3,15 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "stages/media/image.h"
 #include "stages/sdk/stage.h"
+#include "stages/wan/autoencoder.h"
 
 namespace onepiece::wan {
 
@@ -25,6 +28,10 @@ absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
 /// is refused. Errors: INVALID_ARGUMENT BAD_ARTIFACT (not of a media type image/...), those of
 /// media::DecodeImage naming the artifact.
 absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Artifact>& inputs);
+
+/// The parameter vae_tiling (default false): whether frames are worked off in tiles. Errors:
+/// INVALID_ARGUMENT BAD_PARAMETER.
+absl::StatusOr<std::optional<WanVae::Tiling>> ReadTiling(const sdk::Parameters& parameters);
 
 /// Identifies the files `image` and `last_image`, whatever is there.
 std::string HashOfImages(const std::vector<sdk::Artifact>& inputs);

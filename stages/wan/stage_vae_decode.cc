@@ -25,7 +25,7 @@ class VaeDecodeStage final : public sdk::Stage {
                 "latents to video (mp4), to frame_0000, frame_0001, ... (png), or to frames (raw)",
             .inputs = {"latents"},
             .outputs = {"frames_sha256"},  // And what `format` asks for.
-            .parameters = {"format", "fps"}};
+            .parameters = {"format", "fps", "vae_tiling"}};
   }
 
   absl::Status Load(const sdk::LoadOptions& options) override {
@@ -52,12 +52,14 @@ class VaeDecodeStage final : public sdk::Stage {
           const std::int64_t fps,
           sdk::IntParameter(context.parameters(), "fps", 1, media::kMaxFps, media::kDefaultFps));
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor latents, Latents(inputs));
+      ONEPIECE_ASSIGN_OR_RETURN(const auto tiling, ReadTiling(context.parameters()));
       int steps = 0;
+      const auto progress = [&](int done, int total) {
+        steps = total + 1;  // The last step is the encoder's.
+        return context.Progress(done, steps);
+      };
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor frames,
-                                DecodeFrames(*loaded_->vae, latents, [&](int done, int total) {
-                                  steps = total + 1;  // The last step is the encoder's.
-                                  return context.Progress(done, steps);
-                                }));
+                                DecodeFrames(*loaded_->vae, latents, progress, tiling));
       ONEPIECE_ASSIGN_OR_RETURN(auto outputs, Outputs(frames, format, static_cast<int>(fps)));
       ONEPIECE_RETURN_IF_ERROR(context.Progress(steps, steps));
       return outputs;

@@ -26,7 +26,7 @@ class VaeEncodeStage final : public sdk::Stage {
             .inputs = {"image"},
             .optional_inputs = {"last_image"},
             .outputs = {"condition"},
-            .parameters = {"width", "height", "num_frames"}};
+            .parameters = {"width", "height", "num_frames", "vae_tiling"}};
   }
 
   absl::Status Load(const sdk::LoadOptions& options) override {
@@ -46,11 +46,12 @@ class VaeEncodeStage final : public sdk::Stage {
     return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
       tensor::SetComputeThreads(loaded_->options.threads);
       ONEPIECE_ASSIGN_OR_RETURN(const VideoSize size, ReadVideoSize(context.parameters()));
-      const std::string key =
-          HashOfParts({"condition", loaded_->vae.hash, loaded_->options.device,
-                       std::to_string(loaded_->options.threads), HashOfImages(inputs),
-                       absl::StrFormat("%dx%dx%d", size.width, size.height, size.frames)});
-      return loaded_->cache->GetOr(key, [&] { return Encode(context, inputs, size); });
+      ONEPIECE_ASSIGN_OR_RETURN(const auto tiling, ReadTiling(context.parameters()));
+      const std::string key = HashOfParts(
+          {tiling ? "tiled condition" : "condition", loaded_->vae.hash, loaded_->options.device,
+           std::to_string(loaded_->options.threads), HashOfImages(inputs),
+           absl::StrFormat("%dx%dx%d", size.width, size.height, size.frames)});
+      return loaded_->cache->GetOr(key, [&] { return Encode(context, inputs, size, tiling); });
     });
   }
 
@@ -64,9 +65,9 @@ class VaeEncodeStage final : public sdk::Stage {
     sdk::LoadOptions options;
   };
 
-  absl::StatusOr<std::vector<sdk::Artifact>> Encode(sdk::StageContext& context,
-                                                    const std::vector<sdk::Artifact>& inputs,
-                                                    const VideoSize& size) const {
+  absl::StatusOr<std::vector<sdk::Artifact>> Encode(
+      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs, const VideoSize& size,
+      const std::optional<WanVae::Tiling>& tiling) const {
     ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, InputImages(inputs));
     if (images.empty()) return BadArtifact("image", "missing");
     if (images.size() > 1 && size.frames == 1)
@@ -77,8 +78,9 @@ class VaeEncodeStage final : public sdk::Stage {
     }
     ONEPIECE_ASSIGN_OR_RETURN(
         const at::Tensor condition,
-        EncodeCondition(*loaded_->vae.value, frames[0], frames[1], size.frames,
-                        [&](int done, int total) { return context.Progress(done, total); }));
+        EncodeCondition(
+            *loaded_->vae.value, frames[0], frames[1], size.frames,
+            [&](int done, int total) { return context.Progress(done, total); }, tiling));
     std::vector<sdk::Artifact> outputs(1);
     ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("condition", condition));
     return outputs;

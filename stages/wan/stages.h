@@ -21,8 +21,8 @@ namespace onepiece::wan {
 std::unique_ptr<sdk::Stage> MakeTextEncodeStage();
 
 /// image and last_image, if there is one (files of image/..., media::DecodeImage), and the
-/// parameters of ReadVideoSize → condition: F32 [1, 4 + z_dim, frames, height, width]
-/// (EncodeCondition).
+/// parameters of ReadVideoSize and vae_tiling (default false) → condition: F32 [1, 4 + z_dim,
+/// frames, height, width] (EncodeCondition).
 std::unique_ptr<sdk::Stage> MakeVaeEncodeStage();
 
 /// prompt_embeds, negative_prompt_embeds, for image to video condition and (where the transformer
@@ -33,7 +33,8 @@ std::unique_ptr<sdk::Stage> MakeVaeEncodeStage();
 /// for bit at the same number of threads.
 std::unique_ptr<sdk::Stage> MakeDiffusionStage();
 
-/// latents and the parameters format ("mp4" or "png", default mp4) and fps (default 16) → video
+/// latents and the parameters format ("mp4" or "png", default mp4), fps (default 16) and
+/// vae_tiling (default false: frames as a whole) → video
 /// (video/mp4), or frame_0000, frame_0001, … (image/png); and frames_sha256 (text/plain), the hex
 /// SHA-256 of the U8 frames [frames, height, width, 3] before they are encoded. Format "raw" makes
 /// `frames` instead, those frames themselves, for a stage that works on them.

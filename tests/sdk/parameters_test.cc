@@ -26,6 +26,8 @@ class ParametersTest : public QObject {
     QCOMPARE(StringParameter(parameters_, "x", "y").value(), std::string("y"));
     QCOMPARE(IntParameter(parameters_, "x", 1, 2, 2).value(), 2);
     QCOMPARE(NumberParameter(parameters_, "x", 1, 2, 1.5).value(), 1.5);
+    QCOMPARE(BoolParameter(parameters_, "x", true).value(), true);
+    QCOMPARE(BoolParameter(parameters_, "x").status().code(), kInvalid);
     QCOMPARE(StringParameter(parameters_, "x").status().code(), kInvalid);
     QCOMPARE(IntParameter(parameters_, "x", 1, 2).status().code(), kInvalid);
     QCOMPARE(NumberParameter(parameters_, "x", 1, 2).status().code(), kInvalid);
@@ -35,6 +37,8 @@ class ParametersTest : public QObject {
     QCOMPARE(StringParameter(parameters_, "steps").status().code(), kInvalid);
     QCOMPARE(IntParameter(parameters_, "scale", 0, 10).status().code(), kInvalid);
     QCOMPARE(IntParameter(parameters_, "flag", 0, 10).status().code(), kInvalid);
+    QCOMPARE(BoolParameter(parameters_, "steps").status().code(), kInvalid);
+    QVERIFY(BoolParameter(parameters_, "flag").ok());
     QCOMPARE(NumberParameter(parameters_, "prompt", 0, 10).status().code(), kInvalid);
     QCOMPARE(NumberParameter(parameters_, "nan", 0, 10).status().code(), kInvalid);
     const absl::Status status = IntParameter(parameters_, "steps", 1, 19).status();
