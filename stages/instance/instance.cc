@@ -117,42 +117,63 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   upkeep_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
 }
 
+void Instance::Rest(const std::stop_token& stop, base::Duration duration) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any nobody;
+  clock_.WaitUntil(nobody, lock, stop, clock_.Now() + duration, [] { return false; });
+}
+
+// Senders that have not heard of it yet would fill a ring that nobody empties.
+void Instance::AwaitUnrouted() {
+  const auto until = clock_.Now() + base::Scaled(kUnroutedLimit);
+  const auto routed = [this] {
+    const auto table = routing();
+    const auto assignment = tasks_->assignment();
+    return std::ranges::any_of(assignment.models, [&](const runtime::AppModel& model) {
+      return std::ranges::any_of(
+          table->Instances(model.app, assignment.stage),
+          [&](const v1::Endpoint& endpoint) { return endpoint.node_id() == agent_->node_id(); });
+    });
+  };
+  while (routed() && clock_.Now() < until) Rest({}, kUnroutedPoll);
+}
+
 void Instance::Leave() {
   if (!joined_ || leaving_.exchange(true)) return;
   // What runs ends at its next step boundary, and goes on elsewhere where it can.
   std::vector<runtime::WorkItem> queued = scheduler_->Close();
-  agent_->Stop();  // Out of the routing: nobody has a reason to send here any more.
+  // Out of the routes, but alive: the jobs that it still holds are not lost meanwhile.
+  agent_->SetState(v1::Node::STARTING, "leaving", tasks_->status().epoch);
+  AwaitUnrouted();
   pump_ = {};
   upkeep_ = {};
   while (true) {
     auto received = inbox_->Receive(clock_.Now());
     if (!received.ok()) break;
-    left_.push_back({std::move(received->message), received->arrival_wall, {}});
+    TakeIn(std::move(*received));
   }
   inbox_->Close();
   std::ranges::move(queued, std::back_inserter(left_));
   for (auto& part : scheduler_->TakeJoins([](const message::Header&) { return true; }))
     left_.push_back(std::move(part));
-  SendLeft();
-  tasks_->Assign({});
   {
-    // Results that are done still go out, for a while.
+    // Whatever a peer that hangs has to do with it, this ends.
     const std::jthread closer([this](const std::stop_token& stop) {
-      std::mutex mutex;
-      std::unique_lock lock(mutex);
-      std::condition_variable_any nobody;
-      clock_.WaitUntil(nobody, lock, stop, clock_.Now() + base::Scaled(kLeaveLimit),
-                       [] { return false; });
+      Rest(stop, base::Scaled(kLeaveLimit));
       outbox_->Close();
     });
+    SendLeft();
+    tasks_->Assign({});
     deliver_.reset();
   }
+  agent_->Stop();
   reporter_.reset();
 }
 
 // Work that nobody has begun goes to another instance of the stage, if there is one.
 void Instance::SendLeft() {
-  const auto until = clock_.Now() + base::Scaled(kLeaveLimit);
+  const auto until = clock_.Now() + base::Scaled(kSendLeftLimit);
   for (const auto& item : left_) {
     const message::Header& header = item.message.header;
     const bool elsewhere =
@@ -183,12 +204,10 @@ void Instance::Assign(const v1::Assignment& assignment) {
   next.workers = Workers(config_);
   next.epoch = assignment.epoch();
   tasks_->Assign(next);
-  // The same stage under a new epoch loads nothing, so nothing else would tell the NodeManager.
-  if (const auto status = tasks_->status(); status.state == runtime::TaskState::kServing)
-    StatusChanged(status);
 }
 
 void Instance::StatusChanged(const runtime::TaskStatus& status) {
+  if (leaving_) return;
   std::string failure;
   if (!status.error.ok()) {
     failure = "loading failed: " + base::Message(status.error);
@@ -261,17 +280,14 @@ void Instance::TakeIn(node::Received received) {
     v1::UpdateJobRequest placed;
     *placed.add_placed() = Holder(*table, kept, agent_->self(), kept.attempt);
     reporter_->Report(kept.uid, std::move(placed));
-  } else if (leaving_) {
+  } else if (*admission == runtime::RequestScheduler::Admission::kClosed) {
     left_.push_back(std::move(item));
   }
 }
 
 void Instance::Upkeep(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any nobody;
   while (!stop.stop_requested()) {
-    clock_.WaitUntil(nobody, lock, stop, clock_.Now() + kUpkeepInterval, [] { return false; });
+    Rest(stop, kUpkeepInterval);
     for (const auto& join : scheduler_->ExpireJoins())
       Fail(join.header.uid, join.why, join.header.stage);
     SendPartsElsewhere();
@@ -394,7 +410,7 @@ absl::Status Instance::Forward(const runtime::WorkItem& item) {
   for (message::Message& message : messages) {
     // Another attempt: it is no second copy to whoever had it before, should it come back, and the
     // record believes the later holder.
-    ++message.header.attempt;
+    message.header.attempt = item.message.header.attempt + 1;
     message.header.routing_epoch = table->epoch();
     ONEPIECE_ASSIGN_OR_RETURN(*update.add_placed(), SendToStage(message));
   }

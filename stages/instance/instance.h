@@ -73,6 +73,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void Upkeep(const std::stop_token& stop);
   // Parts of joins that complete elsewhere are sent there.
   void SendPartsElsewhere();
+  void Rest(const std::stop_token& stop, base::Duration duration);
+  void AwaitUnrouted();
   void SendLeft();
   void Assign(const v1::Assignment& assignment);
   void StatusChanged(const runtime::TaskStatus& status);

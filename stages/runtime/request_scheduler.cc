@@ -59,12 +59,13 @@ absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Push(
     WorkItem item, std::span<const std::string> predecessors) {
   const auto& header = item.message.header;
   const std::lock_guard lock(mutex_);
-  if (closed_ || cancelled_.contains(header.uid)) return Admission::kCancelled;
+  if (cancelled_.contains(header.uid)) return Admission::kCancelled;
   if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.from, header.attempt),
                 options_.remembered)) {
     ++duplicates_;
     return Admission::kDuplicate;
   }
+  if (closed_) return Admission::kClosed;
   if (predecessors.size() > 1) {
     ONEPIECE_ASSIGN_OR_RETURN(auto joined, joins_.Add(std::move(item), predecessors));
     if (!joined.has_value()) return Admission::kHeld;

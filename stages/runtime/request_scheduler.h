@@ -71,7 +71,8 @@ class RequestScheduler {
     kQueued,
     kHeld,  ///< Waits for the job's other branches.
     kDuplicate,
-    kCancelled
+    kCancelled,
+    kClosed  ///< After Close: not taken.
   };
 
   RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,

@@ -62,20 +62,20 @@ absl::Status CheckPresent(const std::vector<std::string>& names,
 absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage,
                                                         const message::Message& message,
                                                         const RunOptions& options) {
-  const sdk::StageInfo info = stage.Info();
-  ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.inputs, message.artifacts,
-                                        absl::StatusCode::kInvalidArgument,
-                                        "input of stage " + info.name));
-  RunnerContext context(message, options);
-  ONEPIECE_RETURN_IF_ERROR(context.Check());
   try {
+    const sdk::StageInfo info = stage.Info();
+    ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.inputs, message.artifacts,
+                                          absl::StatusCode::kInvalidArgument,
+                                          "input of stage " + info.name));
+    RunnerContext context(message, options);
+    ONEPIECE_RETURN_IF_ERROR(context.Check());
     ONEPIECE_ASSIGN_OR_RETURN(auto outputs, stage.Run(context, message.artifacts));
     ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.outputs, outputs, absl::StatusCode::kInternal,
                                           "output of stage " + info.name));
     return outputs;
   } catch (const std::exception& error) {
     return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED",
-                           info.name + ": " + error.what());
+                           message.header.stage + ": " + error.what());
   }
 }
 

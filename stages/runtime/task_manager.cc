@@ -35,15 +35,19 @@ TaskManager::TaskManager(StageSource source, RequestScheduler& scheduler, WorkEv
 TaskManager::~TaskManager() { Assign({}); }
 
 void TaskManager::Assign(const StageAssignment& assignment) {
+  bool known = false, settled = false;
   {
     const std::lock_guard lock(mutex_);
-    const bool settled = pending_ == 0;
-    if (SameWorkers(assignment, assignment_) && assignment.models == assignment_.models &&
-        (!settled || status_.error.ok())) {
-      assignment_.epoch = assignment.epoch;
-      if (settled) status_.epoch = assignment.epoch;
-      return;
-    }
+    settled = pending_ == 0;
+    known = SameWorkers(assignment, assignment_) && assignment.models == assignment_.models &&
+            (!settled || status_.error.ok());
+    if (known) assignment_.epoch = assignment.epoch;
+    if (known && settled) status_.epoch = assignment.epoch;
+  }
+  if (known) {
+    // Nothing is loaded, so nothing else would say that the new epoch is served.
+    if (settled) Report();
+    return;
   }
   if (SameWorkers(assignment, this->assignment())) {
     ChangeModels(assignment);

@@ -109,10 +109,11 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
 
 absl::StatusOr<std::shared_ptr<sdk::Stage>> TaskWorker::LoadModel(
     const std::string& model_dir) const {
-  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<sdk::Stage> stage, factory_());
+  std::unique_ptr<sdk::Stage> stage;
   sdk::LoadOptions options = load_;
   options.model_dir = model_dir;
   try {
+    ONEPIECE_ASSIGN_OR_RETURN(stage, factory_());
     ONEPIECE_RETURN_IF_ERROR(stage->Load(options));
   } catch (const std::exception& error) {
     return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED", error.what());

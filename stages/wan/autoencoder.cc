@@ -229,12 +229,10 @@ absl::StatusOr<WanVae::Posterior> WanVae::Encode(const at::Tensor& video,
   return tensor::Guarded([&]() -> absl::StatusOr<Posterior> {
     const std::int64_t group = impl_->config.temporal_scale(),
                        pixels = impl_->config.spatial_scale();
-    if (video.dim() != 5 || video.numel() == 0 || video.size(1) != 3 ||
-        (video.size(2) - 1) % group != 0 || video.size(3) % pixels != 0 ||
-        video.size(4) % pixels != 0) {
-      return BadShape("video must be [batch, 3, frames, height, width] with 1 + n * " +
-                      std::to_string(group) + " frames and sides that are multiples of " +
-                      std::to_string(pixels));
+    if (video.dim() != 5 || video.numel() == 0 || video.size(1) != 3 || video.size(3) < pixels ||
+        video.size(4) < pixels) {
+      return BadShape("video must be [batch, 3, frames, height, width] with sides of " +
+                      std::to_string(pixels) + " or more");
     }
     ONEPIECE_RETURN_IF_ERROR(CheckTiling(tiling, pixels));
     const at::Tensor x = video.to(impl_->device, at::kFloat);

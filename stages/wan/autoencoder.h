@@ -65,8 +65,8 @@ class WanVae {
       const at::Tensor& z, const ChunkProgress& progress = {},
       const std::optional<Tiling>& tiling = std::nullopt) const;
 
-  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Returns the posterior before
-  /// normalisation.
+  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]; what is left over of four frames or
+  /// eight pixels falls away. Returns the posterior before normalisation.
   [[nodiscard]] absl::StatusOr<Posterior> Encode(
       const at::Tensor& video, const ChunkProgress& progress = {},
       const std::optional<Tiling>& tiling = std::nullopt) const;

@@ -48,8 +48,11 @@ at::Tensor Laid(const at::Tensor& weight, const std::vector<std::int64_t>& strid
 at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                      const at::Tensor& bias) {
 #ifdef ONEPIECE_HAVE_SDPA
-  const auto mask =
-      bias.defined() ? c10::optional<at::Tensor>(bias.to(q.scalar_type())) : c10::nullopt;
+  // A bias of the smallest F32 would become -inf in BF16, and a row of them NaN.
+  constexpr double kSmallest = -1e30;
+  const auto mask = bias.defined()
+                        ? c10::optional<at::Tensor>(bias.clamp_min(kSmallest).to(q.scalar_type()))
+                        : c10::nullopt;
   return at::scaled_dot_product_attention(q, k, v, mask, 0.0, false, scale);
 #else
   const std::int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = k.size(2);

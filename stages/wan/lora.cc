@@ -163,8 +163,11 @@ class LoraAdapter::Reader {
     }
     if (target.has_alpha) return;
     target.alpha = default_alpha_.value_or(static_cast<double>(rank));
-    if (const auto own = alphas_.find(module); own != alphas_.end() && own->is_number()) {
-      target.alpha = own->get<double>();
+    // A pattern of PEFT's is the end of a module's name.
+    for (const auto& [pattern, alpha] : alphas_.items()) {
+      const std::string_view end = WithoutPrefix(pattern);
+      const bool fits = module == end || module.ends_with("." + std::string(end));
+      if (fits && alpha.is_number()) target.alpha = alpha.get<double>();
     }
   }
 

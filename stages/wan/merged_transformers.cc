@@ -24,25 +24,34 @@ std::shared_ptr<const WanTransformer> MergedTransformers::Find(const std::string
 }
 
 absl::StatusOr<std::shared_ptr<const WanTransformer>> MergedTransformers::Get(
-    const std::string& key, const Merge& merge) {
-  const std::lock_guard merging(merging_);
+    const std::string& key, std::int64_t bytes, const Merge& merge) {
   {
     const std::lock_guard lock(mutex_);
     if (auto found = Find(key)) return found;
+  }
+  const std::lock_guard merging(merging_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto found = Find(key)) return found;  // Another worker merged it meanwhile.
     ++stats_.misses;
+    MakeRoom(bytes);
   }
   auto merged = merge();
   if (!merged.ok()) return merged.status();
   auto transformer = std::make_shared<const WanTransformer>(*std::move(merged));
   const std::lock_guard lock(mutex_);
+  MakeRoom(transformer->weight_bytes());
   stats_.bytes += transformer->weight_bytes();
   entries_.push_front({key, transformer});
-  while (stats_.bytes > budget_ && entries_.size() > 1) {
+  return transformer;
+}
+
+void MergedTransformers::MakeRoom(std::int64_t bytes) {
+  while (!entries_.empty() && stats_.bytes + bytes > budget_) {
     stats_.bytes -= entries_.back().transformer->weight_bytes();
     ++stats_.evictions;
     entries_.pop_back();
   }
-  return transformer;
 }
 
 MergedTransformers::Stats MergedTransformers::stats() const {

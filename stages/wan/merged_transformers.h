@@ -36,12 +36,13 @@ class MergedTransformers {
   explicit MergedTransformers(std::int64_t budget) : budget_(budget) {}
 
   /// The transformer of that key, merged now unless it is kept. `key` says all that it depends on:
-  /// base weights, adapters, scales, device and precision. One merge runs at a time, so that no two
-  /// callers hold a copy of the same. Beyond the budget the least recently used go, but never the
-  /// one returned; whoever computes with one keeps it alive. Blocks while it is merged. Errors:
-  /// those of `merge`.
+  /// base weights, adapters, scales, device, precision, threads; `bytes` is about its size: the
+  /// least recently used go before it is made, until it fits into the budget. The last one made is
+  /// kept whatever its size; whoever computes with one keeps it alive. One merge runs at a time, so
+  /// that no two callers hold a copy of the same. Blocks while it is merged. Errors: those of
+  /// `merge`.
   absl::StatusOr<std::shared_ptr<const WanTransformer>> Get(const std::string& key,
-                                                            const Merge& merge);
+                                                            std::int64_t bytes, const Merge& merge);
   [[nodiscard]] Stats stats() const;
 
  private:
@@ -51,6 +52,8 @@ class MergedTransformers {
   };
   // The entry, moved to the front. Under mutex_.
   std::shared_ptr<const WanTransformer> Find(const std::string& key);
+  // Drops the least recently used until so many bytes fit. Under mutex_.
+  void MakeRoom(std::int64_t bytes);
 
   const std::int64_t budget_;
   std::mutex merging_;  // Taken before mutex_.

@@ -51,7 +51,7 @@ class UniPC final : public Scheduler {
     newest_ = clean;
     // Low orders at both ends: there is no history at first, and the last step goes to infinite
     // lambda.
-    order_ = std::min({solver_order_, static_cast<int>(timesteps_.size()) - i, i + 1});
+    order_ = OrderOf(i);
     last_sample_ = corrected;
     return Predict(i);
   }
@@ -62,8 +62,9 @@ class UniPC final : public Scheduler {
 
   absl::Status Restore(const SchedulerState& state) override {
     const int steps = static_cast<int>(timesteps_.size());
-    const bool counts = state.steps_done >= 0 && state.steps_done <= steps && state.order >= 1 &&
-                        state.order <= solver_order_;
+    const int done = state.steps_done;
+    const bool counts =
+        done >= 0 && done <= steps && state.order == (done == 0 ? 1 : OrderOf(done - 1));
     const bool first =
         state.steps_done == 0 || (state.newest.defined() && state.last_sample.defined());
     const bool second = state.steps_done < 2 || state.older.defined();
@@ -77,6 +78,10 @@ class UniPC final : public Scheduler {
   }
 
  private:
+  [[nodiscard]] int OrderOf(int i) const {
+    return std::min({solver_order_, static_cast<int>(timesteps_.size()) - i, i + 1});
+  }
+
   /// What both halves of a step from sigma `from` to sigma `to` have in common.
   struct Coefficients {
     double ratio, alpha, phi, b1, b2;
@@ -175,7 +180,11 @@ void CheckUniPC(ConfigReader& reader) {
   }
   if (reader.BoolOr("thresholding", false))
     reader.Unimplemented("thresholding", "is not supported");
-  if (reader.Has("solver_p")) reader.Unimplemented("solver_p", "is not supported");
+  for (const char* field : {"solver_p", "shift_terminal"}) {
+    if (reader.Has(field)) reader.Unimplemented(field, "is not supported");
+  }
+  if (reader.BoolOr("use_dynamic_shifting", false))
+    reader.Unimplemented("use_dynamic_shifting", "is not supported");
   if (reader.StringOr("final_sigmas_type", "zero") != "zero") {
     reader.Unimplemented("final_sigmas_type", "only zero is supported");
   }

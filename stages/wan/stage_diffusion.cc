@@ -69,7 +69,7 @@ class DiffusionStage final : public sdk::Stage {
       const auto shape = settings.LatentShape(config().out_channels);
       at::Generator generator = MakeGenerator(settings.seed);
       ONEPIECE_ASSIGN_OR_RETURN(const Weights weights, Weigh(context.parameters()));
-      const std::string described = Describe(settings, weights);
+      const std::string described = Describe(settings, weights, inputs);
       ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
       if (saved.has_value()) {
         ONEPIECE_RETURN_IF_ERROR(GoOn(*saved, *scheduler, generator, denoise));
@@ -110,7 +110,21 @@ class DiffusionStage final : public sdk::Stage {
                               sdk::StringParameter(parameters, "loras", ""));
     ONEPIECE_ASSIGN_OR_RETURN(const auto choices, ParseLoras("loras", text));
     if (choices.empty()) return loaded_->transformer;
-    std::string hash = loaded_->transformer.hash;
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string hash,
+                              MergedHash(loaded_->transformer.hash, choices));
+    ONEPIECE_ASSIGN_OR_RETURN(MergedTransformers* const merged, MergedTransformers::OfProcess());
+    const std::string key =
+        HashOfParts({hash, loaded_->device.str(), c10::toString(loaded_->products),
+                     std::to_string(loaded_->threads)});
+    ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
+                              merged->Get(key, loaded_->transformer.value->weight_bytes(),
+                                          [&] { return Merge(choices, hash); }));
+    return Weights{std::move(transformer), hash};
+  }
+
+  /// Identifies weights with adapters merged into them.
+  [[nodiscard]] absl::StatusOr<std::string> MergedHash(
+      std::string hash, const std::vector<LoraChoice>& choices) const {
     for (const LoraChoice& choice : choices) {
       const auto content = HashOfFiles({AdapterPath(choice)});
       if (absl::IsNotFound(content.status()))
@@ -118,26 +132,33 @@ class DiffusionStage final : public sdk::Stage {
       if (!content.ok()) return content.status();
       hash = HashOfParts({hash, *content, absl::StrFormat("%a", choice.scale)});
     }
-    ONEPIECE_ASSIGN_OR_RETURN(MergedTransformers* const merged, MergedTransformers::OfProcess());
-    const std::string key =
-        HashOfParts({hash, loaded_->device.str(), c10::toString(loaded_->products)});
-    ONEPIECE_ASSIGN_OR_RETURN(auto transformer, merged->Get(key, [&] { return Merge(choices); }));
-    return Weights{std::move(transformer), hash};
+    return hash;
   }
 
   [[nodiscard]] std::string AdapterPath(const LoraChoice& choice) const {
     return loaded_->model_dir + "/loras/" + choice.name + ".safetensors";
   }
 
-  absl::StatusOr<WanTransformer> Merge(const std::vector<LoraChoice>& choices) const {
+  absl::StatusOr<WanTransformer> Merge(const std::vector<LoraChoice>& choices,
+                                       const std::string& hash) const {
     std::vector<ScaledLora> loras;
     for (const LoraChoice& choice : choices) {
       ONEPIECE_ASSIGN_OR_RETURN(auto adapter, LoraAdapter::Open(AdapterPath(choice)));
       ONEPIECE_RETURN_IF_ERROR(adapter->CheckFit(WanTransformer::Tensors(config())));
       loras.push_back({std::move(adapter), choice.scale});
     }
-    return WanTransformer::Load(loaded_->model_dir + "/transformer", loaded_->device,
-                                loaded_->products, MergeLoras(std::move(loras)));
+    const std::string folder = loaded_->model_dir + "/transformer";
+    auto merged = WanTransformer::Load(folder, loaded_->device, loaded_->products,
+                                       MergeLoras(std::move(loras)));
+    if (!merged.ok()) return merged.status();
+    // The files may have been replaced since they were hashed.
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string content, ComponentHash(folder));
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string now, MergedHash(content, choices));
+    if (now != hash) {
+      return base::MakeError(absl::StatusCode::kAborted, "MODEL_CHANGED",
+                             "the model's files were replaced while it was served");
+    }
+    return merged;
   }
 
   [[nodiscard]] const TransformerConfig& config() const {
@@ -145,10 +166,23 @@ class DiffusionStage final : public sdk::Stage {
   }
 
   /// What a saved state must agree in to be gone on with.
-  static std::string Describe(const GenerationSettings& settings, const Weights& weights) {
-    return absl::StrFormat("seed %d, %d steps, guidance %g, %dx%d, %d frames, model %s",
-                           settings.seed, settings.steps, settings.guidance_scale, settings.width,
-                           settings.height, settings.frames, weights.hash);
+  [[nodiscard]] std::string Describe(const GenerationSettings& settings, const Weights& weights,
+                                     const std::vector<sdk::Artifact>& inputs) const {
+    std::string conditioning;
+    for (const char* name :
+         {"prompt_embeds", "negative_prompt_embeds", "condition", "image_embeds"}) {
+      const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
+      conditioning = HashOfParts({conditioning, artifact == nullptr ? "" : artifact->data.text()});
+    }
+    const SchedulerConfig& scheduler = loaded_->scheduler;
+    return absl::StrFormat(
+        "seed %d, %d steps, guidance %a, %dx%d, %d frames, scheduler %d order %d shift %a of %d, "
+        "%s, "
+        "conditioning %s, model %s",
+        settings.seed, settings.steps, settings.guidance_scale, settings.width, settings.height,
+        settings.frames, static_cast<int>(scheduler.kind), scheduler.solver_order, scheduler.shift,
+        scheduler.num_train_timesteps, c10::toString(loaded_->products), conditioning,
+        weights.hash);
   }
 
   static absl::Status GoOn(const DiffusionState& saved, Scheduler& scheduler,

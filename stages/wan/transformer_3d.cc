@@ -257,9 +257,9 @@ absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const Context&
   const std::int64_t patch[] = {c.patch_t, c.patch_h, c.patch_w};
   for (int axis = 0; axis < 3; ++axis) {
     const std::int64_t extent = hidden.size(2 + axis);
-    if (extent % patch[axis] != 0 || extent / patch[axis] > c.rope_max_seq_len) {
-      return BadShape("a latent extent of " + std::to_string(extent) + " is not a multiple of " +
-                      std::to_string(patch[axis]) + ", or beyond the model's " +
+    if (extent < patch[axis] || extent / patch[axis] > c.rope_max_seq_len) {
+      return BadShape("a latent extent of " + std::to_string(extent) + " is not within " +
+                      std::to_string(patch[axis]) + " to the model's " +
                       std::to_string(c.rope_max_seq_len * patch[axis]));
     }
   }
@@ -290,8 +290,9 @@ Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
 
 at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
   const std::int64_t half = config_.freq_dim / 2;
-  const at::Tensor exponents = at::arange(half, at::TensorOptions(at::kFloat)) *
-                               (-std::log(kTheta) / static_cast<double>(half));
+  // In the reference's order: each operation rounds.
+  const at::Tensor exponents = at::arange(half, at::TensorOptions(at::kFloat)) * -std::log(kTheta) /
+                               static_cast<double>(half);
   const at::Tensor angles = at::exp(exponents) * static_cast<float>(timestep);
   const at::Tensor wave = at::cat({at::cos(angles), at::sin(angles)}).unsqueeze(0).to(device_);
   return time_2_.Apply(at::silu(time_1_.Apply(wave)));

@@ -61,8 +61,9 @@ class WanTransformer {
 
   /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents (and
   /// for image to video of their condition, generation.h), at `timestep` (0 to 1000). Returns F32
-  /// [batch, out_channels, frames, height, width]. Errors: INVALID_ARGUMENT (shape not a multiple
-  /// of the patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED, INTERNAL.
+  /// [batch, out_channels, frames, height, width], where what is left over of a patch falls away.
+  /// Errors: INVALID_ARGUMENT (smaller than a patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED,
+  /// INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& hidden, double timestep,
                                                    const Context& context) const;
 

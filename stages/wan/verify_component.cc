@@ -112,16 +112,28 @@ absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor hidden, comparison.Input("hidden_states"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor timestep, comparison.Input("timestep"));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor text, comparison.Input("encoder_hidden_states"));
-  if (timestep.numel() == 0 || (timestep != timestep.flatten()[0]).any().item<bool>())
-    return BadGolden("\"timestep\" must hold one number, or the same for the whole batch");
+  const std::int64_t batch = hidden.dim() > 0 ? hidden.size(0) : 0;
+  if (timestep.numel() == 0 || (timestep.numel() != 1 && timestep.numel() != batch) ||
+      text.dim() != 3 || text.size(0) != batch)
+    return BadGolden("\"timestep\" and \"encoder_hidden_states\" do not fit the batch");
   at::Tensor image;
   if (model.config().image_dim > 0) {
     ONEPIECE_ASSIGN_OR_RETURN(image, comparison.Input("encoder_hidden_states_image"));
   }
-  ONEPIECE_ASSIGN_OR_RETURN(const auto context, model.Prepare(text, image));
-  ONEPIECE_ASSIGN_OR_RETURN(
-      const at::Tensor sample,
-      model.Forward(hidden, timestep.flatten()[0].to(at::kDouble).item<double>(), context));
+  // One by one: each of a batch may have a timestep of its own.
+  std::vector<at::Tensor> samples;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const std::int64_t images = image.defined() ? image.size(0) / batch : 0;
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const auto context,
+        model.Prepare(text.narrow(0, i, 1),
+                      image.defined() ? image.narrow(0, i * images, images) : image));
+    const at::Tensor when = timestep.flatten()[timestep.numel() == 1 ? 0 : i];
+    ONEPIECE_ASSIGN_OR_RETURN(
+        samples.emplace_back(),
+        model.Forward(hidden.narrow(0, i, 1), when.to(at::kDouble).item<double>(), context));
+  }
+  const at::Tensor sample = at::cat(samples);
   return comparison.Compare("sample", sample);
 }
 

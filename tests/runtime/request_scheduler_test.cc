@@ -153,7 +153,8 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(left[0].message.header.uid == uid);
     QVERIFY(f.scheduler.IsCancelled(base::Uid::GenerateRandom()));
     QVERIFY(*f.scheduler.Push(Item(base::Uid::GenerateRandom())) ==
-            RequestScheduler::Admission::kCancelled);
+            RequestScheduler::Admission::kClosed);
+    QVERIFY(*f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kDuplicate);
   }
 
   void Pop_EndsWhenStopped() {
