@@ -21,8 +21,13 @@ constexpr auto kPumpWait = std::chrono::milliseconds(500);
 constexpr auto kDeliverTurn = std::chrono::seconds(1);
 // How often jobs that wait for a branch are looked after.
 constexpr auto kUpkeepInterval = std::chrono::milliseconds(100);
-// How long results, and branches that met nobody, may look for a taker when the instance leaves.
-constexpr auto kLeaveLimit = std::chrono::seconds(2);
+// How long what the instance has begun may take to find another place when it leaves; below the
+// time after which a supervisor kills it. And the share of it for what nobody has begun.
+constexpr auto kLeaveLimit = std::chrono::seconds(8);
+constexpr auto kSendLeftLimit = std::chrono::seconds(2);
+// How long it waits to be gone from its own routing table then, and how often it looks.
+constexpr auto kUnroutedLimit = std::chrono::milliseconds(500);
+constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
 
 runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
   runtime::RequestScheduler::Options options;

@@ -150,23 +150,24 @@ class LoraAdapter::Reader {
   void Finish(const std::string& weight, Target& target) {
     const std::string module = weight.substr(0, weight.size() - std::string_view(".weight").size());
     if (!target.a.defined() || !target.b.defined()) {
-      problems_.push_back("module " + Quoted(module) + " lacks " +
-                          (target.a.defined() ? "its up (B) half" : "its down (A) half"));
+      problems_.push_back(
+          absl::StrCat("module ", Quoted(module), " lacks ",
+                       target.a.defined() ? "its up (B) half" : "its down (A) half"));
       return;
     }
     if (target.a.dim() != 2 || target.b.dim() != 2) return;  // Said already.
     const std::int64_t rank = target.a.size(0);
     if (rank < 1 || target.b.size(1) != rank) {
-      problems_.push_back("the halves of module " + Quoted(module) + " have ranks " +
-                          std::to_string(rank) + " and " + std::to_string(target.b.size(1)));
+      problems_.push_back(absl::StrCat("the halves of module ", Quoted(module), " have ranks ",
+                                       rank, " and ", target.b.size(1)));
       return;
     }
     if (target.has_alpha) return;
     target.alpha = default_alpha_.value_or(static_cast<double>(rank));
     // A pattern of PEFT's is the end of a module's name.
     for (const auto& [pattern, alpha] : alphas_.items()) {
-      const std::string_view end = WithoutPrefix(pattern);
-      const bool fits = module == end || module.ends_with("." + std::string(end));
+      const std::string end(WithoutPrefix(pattern));
+      const bool fits = module == end || module.ends_with(absl::StrCat(".", end));
       if (fits && alpha.is_number()) target.alpha = alpha.get<double>();
     }
   }

@@ -17,7 +17,9 @@ class HandoverTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    std::ofstream(cluster_.Path("cluster.yaml")) << "instances:\n"
+    std::ofstream(cluster_.Path("cluster.yaml")) << "workflow_files: [" ONEPIECE_SOURCE_DIR
+                                                    "/resources/workflows/tiny-wan-t2v.yaml]\n"
+                                                    "instances:\n"
                                                     "  - {stage: text_encode}\n"
                                                     "  - {stage: diffusion, count: 2}\n"
                                                     "  - {stage: vae_decode}\n";
