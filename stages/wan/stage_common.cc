@@ -132,11 +132,12 @@ absl::StatusOr<std::optional<WanVae::Tiling>> ReadTiling(const sdk::Parameters& 
 }
 
 std::string HashOfImages(const std::vector<sdk::Artifact>& inputs) {
-  const auto bytes = [&](std::string_view name) {
+  const auto hash = [&](std::string_view name) {
     const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
-    return artifact == nullptr ? std::string_view() : artifact->data.text();
+    return artifact == nullptr ? std::string()
+                               : HashOfParts({artifact->media_type, artifact->data.text()});
   };
-  return HashOfParts({bytes(kFirstImage), bytes(kLastImage)});
+  return HashOfParts({hash(kFirstImage), hash(kLastImage)});
 }
 
 }  // namespace onepiece::wan

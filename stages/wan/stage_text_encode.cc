@@ -64,7 +64,8 @@ class TextEncodeStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(const std::string negative,
                                 sdk::StringParameter(context.parameters(), "negative_prompt", ""));
       // A model without an image encoder has no use for images.
-      const bool sees = loaded_->images && message::FindArtifact(inputs, "image") != nullptr;
+      const bool sees = loaded_->images && (message::FindArtifact(inputs, "image") != nullptr ||
+                                            message::FindArtifact(inputs, "last_image") != nullptr);
       const int steps = sees ? 3 : 2;
       std::vector<sdk::Artifact> outputs(2);
       ONEPIECE_ASSIGN_OR_RETURN(outputs[0], Embed(context, "prompt", prompt));

@@ -303,7 +303,7 @@ class LoraTest : public QObject {
     }
     QCOMPARE(merges, 1);
     const auto failed = cache.Get(
-        "b", []() -> absl::StatusOr<WanTransformer> { return absl::InternalError("no"); });
+        "b", 0, []() -> absl::StatusOr<WanTransformer> { return absl::InternalError("no"); });
     QCOMPARE(failed.status().code(), absl::StatusCode::kInternal);
     QCOMPARE(cache.stats().entries, std::int64_t{0});  // Room was made for it.
   }

@@ -138,7 +138,7 @@ class StagesTest : public QObject {
   void Load_RefusesAPrecisionThatItCannotCompute() {
     const absl::Status status =
         MakeTextEncodeStage()->Load({.model_dir = kModel, .precision = "f16"});
-    QCOMPARE(base::GetReason(status).reason, std::string("PRECISION_UNSUPPORTED"));
+    QCOMPARE(base::GetReason(status).reason, std::string("BAD_PRECISION"));
   }
 
   void Run_PngFormatGivesTheSameFrames() {

@@ -234,7 +234,7 @@ class WeightsTest : public QObject {
     QCOMPARE(transformer->Prepare(at::zeros({1, 4, 32}), at::zeros({1, 4, 48})).status().code(),
              absl::StatusCode::kInvalidArgument);
     for (const at::Tensor& hidden :
-         {at::zeros({1, 16, 1, 3, 4}), at::zeros({1, 15, 1, 4, 4}), at::zeros({16, 4, 4}),
+         {at::zeros({1, 16, 1, 1, 4}), at::zeros({1, 15, 1, 4, 4}), at::zeros({16, 4, 4}),
           at::zeros({2, 16, 1, 4, 4}), at::zeros({1, 16, 1025, 2, 2})}) {
       QCOMPARE(transformer->Forward(hidden, 1, *text).status().code(),
                absl::StatusCode::kInvalidArgument);
