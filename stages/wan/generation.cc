@@ -45,6 +45,11 @@ absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& 
   const std::int64_t group = vae.config().temporal_scale();
   ONEPIECE_CHECK(first.dim() == 4 &&
                  (!last.defined() || (frames > 1 && last.sizes() == first.sizes())));
+  if ((frames - 1) % group != 0) {
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD_SHAPE",
+        std::to_string(frames) + " frames are not 1 + n * " + std::to_string(group));
+  }
   at::Tensor video = at::zeros({1, 3, frames, first.size(2), first.size(3)}, first.options());
   video.select(2, 0).copy_(first);
   if (last.defined()) video.select(2, frames - 1).copy_(last);
