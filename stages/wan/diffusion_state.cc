@@ -72,13 +72,13 @@ absl::StatusOr<std::vector<sdk::Artifact>> SaveState(const DiffusionState& state
   return artifacts;
 }
 
-absl::StatusOr<std::optional<DiffusionState>> LoadState(const std::vector<sdk::Artifact>& inputs,
-                                                        const std::string& settings,
-                                                        at::IntArrayRef shape, at::Device device) {
+absl::StatusOr<std::optional<DiffusionState>> LoadState(
+    const std::vector<sdk::Artifact>& inputs, const std::function<std::string()>& settings,
+    at::IntArrayRef shape, at::Device device) {
   const sdk::Artifact* info = message::FindArtifact(inputs, kInfo);
   if (info == nullptr) return std::nullopt;
-  DiffusionState state{.settings = settings, .latents = {}, .rng = {}, .scheduler = {}};
-  ONEPIECE_RETURN_IF_ERROR(ReadInfo(*info, settings, state.scheduler));
+  DiffusionState state{.settings = settings(), .latents = {}, .rng = {}, .scheduler = {}};
+  ONEPIECE_RETURN_IF_ERROR(ReadInfo(*info, state.settings, state.scheduler));
   const auto read = [&](const char* name, at::Tensor& tensor) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(tensor,
                               InputTensor(inputs, name, static_cast<std::int64_t>(shape.size())));

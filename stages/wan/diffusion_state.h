@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,11 +28,12 @@ struct DiffusionState {
 /// Copies the tensors to the CPU. Errors: those of tensor::ToArtifact.
 absl::StatusOr<std::vector<sdk::Artifact>> SaveState(const DiffusionState& state);
 
-/// The state among the inputs of a stage, on `device`; nullopt when there is none. Errors:
-/// INVALID_ARGUMENT BAD_ARTIFACT (malformed, or tensors of another shape than `shape`), BAD_STATE
-/// (it belongs to other settings).
-absl::StatusOr<std::optional<DiffusionState>> LoadState(const std::vector<sdk::Artifact>& inputs,
-                                                        const std::string& settings,
-                                                        at::IntArrayRef shape, at::Device device);
+/// The state among the inputs of a stage, on `device`; nullopt when there is none. `settings` makes
+/// DiffusionState::settings, and is asked only where there is a state. Errors: INVALID_ARGUMENT
+/// BAD_ARTIFACT (malformed, or tensors of another shape than `shape`), BAD_STATE (it belongs to
+/// other settings).
+absl::StatusOr<std::optional<DiffusionState>> LoadState(
+    const std::vector<sdk::Artifact>& inputs, const std::function<std::string()>& settings,
+    at::IntArrayRef shape, at::Device device);
 
 }  // namespace onepiece::wan

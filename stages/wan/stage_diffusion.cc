@@ -69,7 +69,8 @@ class DiffusionStage final : public sdk::Stage {
       const auto shape = settings.LatentShape(config().out_channels);
       at::Generator generator = MakeGenerator(settings.seed);
       ONEPIECE_ASSIGN_OR_RETURN(const Weights weights, Weigh(context.parameters()));
-      const std::string described = Describe(settings, weights, inputs);
+      // Reads all of the conditioning: only for who saves a state or brings one.
+      const auto described = [&] { return Describe(settings, weights, inputs); };
       ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
       if (saved.has_value()) {
         ONEPIECE_RETURN_IF_ERROR(GoOn(*saved, *scheduler, generator, denoise));
@@ -80,7 +81,8 @@ class DiffusionStage final : public sdk::Stage {
           const at::Tensor latents,
           Denoise(*weights.value, *scheduler, denoise, [&](const DenoiseStep& step) {
             return context.Checkpoint(step.index + 1, step.steps, [&] {
-              return SaveState({described, step.latents, generator.get_state(), scheduler->Save()});
+              return SaveState(
+                  {described(), step.latents, generator.get_state(), scheduler->Save()});
             });
           }));
       std::vector<sdk::Artifact> outputs(1);

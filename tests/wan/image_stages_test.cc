@@ -9,6 +9,7 @@
 #include "stages/media/media.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/stages.h"
+#include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
 namespace {
@@ -17,29 +18,7 @@ using Artifacts = std::vector<sdk::Artifact>;
 
 const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
 
-class TestContext final : public sdk::StageContext {
- public:
-  explicit TestContext(sdk::Parameters parameters) : parameters_(std::move(parameters)) {}
-  const base::Uid& uid() const override { return uid_; }
-  const sdk::Parameters& parameters() const override { return parameters_; }
-  absl::Status Progress(int step, int steps) override {
-    progress.emplace_back(step, steps);
-    return absl::OkStatus();
-  }
-  std::vector<std::pair<int, int>> progress;
-
- private:
-  base::Uid uid_;
-  sdk::Parameters parameters_;
-};
-
-sdk::Parameters Job(const char* prompt) {
-  return {{"prompt", std::string(prompt)}, {"negative_prompt", std::string()},
-          {"seed", std::int64_t{5}},       {"steps", std::int64_t{20}},
-          {"guidance_scale", 5.0},         {"width", std::int64_t{64}},
-          {"height", std::int64_t{64}},    {"num_frames", std::int64_t{9}},
-          {"format", std::string("png")},  {"fps", std::int64_t{16}}};
-}
+sdk::Parameters Job(const char* prompt) { return ClipOf(prompt, 5, "png"); }
 
 /// The first frame of a recorded clip, U8 [64, 64, 3].
 at::Tensor RecordedImage(const std::string& reference) {

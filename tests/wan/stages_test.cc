@@ -7,6 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/media/media.h"
+#include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
 namespace {
@@ -15,31 +16,7 @@ using Artifacts = std::vector<sdk::Artifact>;
 
 const char kModel[] = ONEPIECE_SOURCE_DIR "/resources/models/tiny-wan-t2v";
 
-class TestContext final : public sdk::StageContext {
- public:
-  explicit TestContext(sdk::Parameters parameters) : parameters_(std::move(parameters)) {}
-  const base::Uid& uid() const override { return uid_; }
-  const sdk::Parameters& parameters() const override { return parameters_; }
-  absl::Status Progress(int step, int steps) override {
-    progress.emplace_back(step, steps);
-    return step == cancel_at ? absl::CancelledError("test") : absl::OkStatus();
-  }
-
-  std::vector<std::pair<int, int>> progress;
-  int cancel_at = -1;
-
- private:
-  base::Uid uid_;
-  sdk::Parameters parameters_;
-};
-
-sdk::Parameters Job(const char* prompt) {
-  return {{"prompt", std::string(prompt)}, {"negative_prompt", std::string()},
-          {"seed", std::int64_t{3}},       {"steps", std::int64_t{20}},
-          {"guidance_scale", 5.0},         {"width", std::int64_t{64}},
-          {"height", std::int64_t{64}},    {"num_frames", std::int64_t{9}},
-          {"format", std::string("mp4")},  {"fps", std::int64_t{16}}};
-}
+sdk::Parameters Job(const char* prompt) { return ClipOf(prompt, 3, "mp4"); }
 
 std::string Sha(const Artifacts& artifacts) {
   const sdk::Artifact* sha = message::FindArtifact(artifacts, "frames_sha256");
