@@ -1,15 +1,17 @@
 // The disk of one replica: promises, log and snapshot in SQLite.
 #pragma once
 
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "nodemanager/paxos/types.h"
-
-struct sqlite3;
+#include "nodemanager/replication/sqlite.h"
 
 namespace onepiece::nodemanager {
 
@@ -46,11 +48,46 @@ class Store {
   absl::Status Create(const ReplicaIdentity& identity, const paxos::DurableState& state);
   /// The cluster that a replica with an empty cluster_id has joined.
   absl::Status SetCluster(const std::string& cluster_id);
-  /// One transaction; durable when it returns OK. Writes without urgent() parts may be lost.
+  /// One transaction, durable when it returns OK. Writes that are not urgent() are kept for the
+  /// next one that is, and are lost in a crash. After an error this store takes no more writes.
+  /// INTERNAL (BAD_WRITES): they would leave a log with a gap; nothing was written.
   absl::Status Commit(const paxos::Writes& writes);
 
  private:
-  Store() = default;
+  // The one row of the table `replica`. Its checksum, through the digests, covers all other rows.
+  struct Head {
+    paxos::Ballot promised;
+    paxos::Slot chosen = 0;
+    paxos::Slot first = 1, last = 0;  // Of the log; empty: last = first - 1.
+    std::uint64_t log_digest = 0;     // Sum of the checksums of the rows of the log.
+    paxos::Slot snapshot_index = 0;
+    std::uint64_t snapshot_checksum = 0;
+  };
+
+  explicit Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  absl::Status Load();
+  absl::Status LoadHead();
+  absl::Status LoadSnapshot();
+  absl::Status LoadLog();
+  absl::Status PrepareWrites();
+  // Between BEGIN and COMMIT; any error rolls back, and closes the store for writing.
+  absl::Status InTransaction(const std::function<absl::Status()>& write);
+  absl::Status Write(const paxos::Writes& writes);
+  absl::Status WriteEntry(const paxos::AcceptedEntry& accepted);
+  absl::Status WriteSnapshot(const paxos::Snapshot& snapshot);
+  absl::Status DropThrough(paxos::Slot slot);
+  absl::Status WriteHead();
+  [[nodiscard]] std::uint64_t HeadChecksum() const;
+
+  std::unique_ptr<Database> database_;  // Before the statements, which it must outlive.
+  Statement write_entry_, drop_entries_, write_snapshot_, write_head_;
+  std::optional<ReplicaIdentity> identity_;
+  paxos::DurableState found_;
+  Head head_;
+  std::deque<std::uint32_t> log_checksums_;  // Of the slots from head_.first on.
+  paxos::Slot pending_drop_ = 0;             // Deferred to the next urgent Commit().
+  bool failed_ = false;
+  std::string buffer_;
 };
 
 }  // namespace onepiece::nodemanager

@@ -1,0 +1,327 @@
+#include "nodemanager/replication/store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/check.h"
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "nodemanager/replication/codec.h"
+#include "nodemanager/replication/wal_check.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr std::uint64_t kFormat = 2;
+
+constexpr const char* kTables =
+    "CREATE TABLE format (version INTEGER NOT NULL);"
+    "INSERT INTO format VALUES (2);"
+    "CREATE TABLE replica (id INTEGER PRIMARY KEY, cluster BLOB NOT NULL, name BLOB NOT NULL, "
+    "replica INTEGER NOT NULL, promised_round INTEGER NOT NULL, promised_replica INTEGER NOT NULL, "
+    "chosen INTEGER NOT NULL, first_slot INTEGER NOT NULL, last_slot INTEGER NOT NULL, "
+    "log_digest INTEGER NOT NULL, snapshot_index INTEGER NOT NULL, "
+    "snapshot_checksum INTEGER NOT NULL, checksum INTEGER NOT NULL);"
+    "CREATE TABLE log (slot INTEGER PRIMARY KEY, round INTEGER NOT NULL, replica INTEGER NOT NULL, "
+    "entry BLOB NOT NULL, checksum INTEGER NOT NULL);"
+    "CREATE TABLE snapshot (id INTEGER PRIMARY KEY, snapshot BLOB NOT NULL);";
+
+std::uint32_t Crc(const std::string& bytes) {
+  return base::Crc32c(std::as_bytes(std::span(bytes)));
+}
+
+// Covers the place as well, so that an entry in the wrong slot is noticed.
+std::uint32_t EntryChecksum(paxos::Slot slot, const paxos::Ballot& ballot,
+                            const std::string& bytes) {
+  return base::ExtendCrc32c(Crc(absl::StrCat(slot, ":", ballot.round, ":", ballot.replica, ":")),
+                            std::as_bytes(std::span(bytes)));
+}
+
+absl::Status BadWrites(std::string_view why) {
+  return base::MakeError(absl::StatusCode::kInternal, "BAD_WRITES", why);
+}
+
+// A new folder outlives a power cut only when the one above it has been written too.
+absl::Status MakeFolder(const std::string& dir) {
+  std::error_code error;
+  const bool made = std::filesystem::create_directories(dir, error);
+  if (error) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "DATABASE_FAILED",
+                           absl::StrCat("cannot make the folder ", dir, ": ", error.message()));
+  }
+  if (!made) return absl::OkStatus();
+  const auto above = std::filesystem::absolute(dir, error).parent_path();
+  if (const int folder = open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
+  ONEPIECE_RETURN_IF_ERROR(MakeFolder(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(dir));
+  std::unique_ptr<Store> store(new Store(std::move(database)));
+  ONEPIECE_RETURN_IF_ERROR(store->Load());
+  store->database_->Trust();
+  return store;
+}
+
+Store::~Store() = default;
+
+const std::optional<ReplicaIdentity>& Store::identity() const { return identity_; }
+
+paxos::DurableState Store::TakeState() {
+  ONEPIECE_CHECK(identity_.has_value());
+  return std::move(found_);
+}
+
+// ---- reading ----
+
+absl::Status Store::Load() {
+  if (const std::string damage = FindWalDamage(database_->path() + "-wal"); !damage.empty())
+    return database_->Corrupt(damage);
+  ONEPIECE_ASSIGN_OR_RETURN(Statement check, database_->Prepare("PRAGMA quick_check(1)"));
+  ONEPIECE_ASSIGN_OR_RETURN(bool row, check.Next());
+  if (const std::string answer = row ? check.Blob(0) : "no answer"; answer != "ok")
+    return database_->Corrupt(answer);
+  ONEPIECE_ASSIGN_OR_RETURN(Statement tables,
+                            database_->Prepare("SELECT count(*) FROM sqlite_master"));
+  ONEPIECE_RETURN_IF_ERROR(tables.Next().status());
+  if (tables.Integer(0) == 0) return absl::OkStatus();
+  ONEPIECE_ASSIGN_OR_RETURN(Statement format, database_->Prepare("SELECT version FROM format"));
+  ONEPIECE_ASSIGN_OR_RETURN(row, format.Next());
+  if (!row) return database_->Corrupt("no format");
+  if (const std::uint64_t version = format.Integer(0); version != kFormat) {
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "DATABASE_VERSION",
+        absl::StrCat(database_->path(), " has format ", version, ", this program reads ", kFormat,
+                     version < kFormat
+                         ? ". Move it away to begin anew: workflows must be applied again, nodes "
+                           "register by themselves"
+                         : ". Run the newer program that wrote it"));
+  }
+  ONEPIECE_RETURN_IF_ERROR(LoadHead());
+  ONEPIECE_RETURN_IF_ERROR(LoadSnapshot());
+  ONEPIECE_RETURN_IF_ERROR(LoadLog());
+  found_.replica = identity_->replica;
+  found_.promised = head_.promised;
+  found_.chosen = head_.chosen;
+  return PrepareWrites();
+}
+
+absl::Status Store::LoadHead() {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      Statement select,
+      database_->Prepare("SELECT cluster, name, replica, promised_round, promised_replica, chosen, "
+                         "first_slot, last_slot, log_digest, snapshot_index, snapshot_checksum, "
+                         "checksum, id FROM replica"));
+  ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
+  if (!row) return database_->Corrupt("the row of the replica is missing");
+  identity_ = {select.Blob(0), select.Blob(1), select.Integer(2)};
+  head_ = {.promised = {select.Integer(3), select.Integer(4)},
+           .chosen = select.Integer(5),
+           .first = select.Integer(6),
+           .last = select.Integer(7),
+           .log_digest = select.Integer(8),
+           .snapshot_index = select.Integer(9),
+           .snapshot_checksum = select.Integer(10)};
+  if (select.Integer(11) != HeadChecksum() || select.Integer(12) != 1 || identity_->replica == 0)
+    return database_->Corrupt("checksum of the replica's row");
+  ONEPIECE_ASSIGN_OR_RETURN(row, select.Next());
+  return row ? database_->Corrupt("two rows for one replica") : absl::OkStatus();
+}
+
+absl::Status Store::LoadSnapshot() {
+  ONEPIECE_ASSIGN_OR_RETURN(Statement select,
+                            database_->Prepare("SELECT snapshot, id FROM snapshot"));
+  ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
+  if (!row) return database_->Corrupt("the snapshot is missing");
+  const std::string bytes = select.Blob(0);
+  if (Crc(bytes) != head_.snapshot_checksum || select.Integer(1) != 1)
+    return database_->Corrupt("checksum of the snapshot");
+  ONEPIECE_ASSIGN_OR_RETURN(row, select.Next());
+  if (row) return database_->Corrupt("two snapshots");
+  v1::LogSnapshot proto;
+  if (!proto.ParseFromString(bytes)) return database_->Corrupt("content of the snapshot");
+  absl::StatusOr<paxos::Snapshot> snapshot = DecodeSnapshot(std::move(proto));
+  if (!snapshot.ok() || snapshot->index != head_.snapshot_index)
+    return database_->Corrupt("content of the snapshot");
+  found_.snapshot = *std::move(snapshot);
+  return absl::OkStatus();
+}
+
+absl::Status Store::LoadLog() {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      Statement select,
+      database_->Prepare("SELECT slot, round, replica, entry, checksum FROM log ORDER BY slot"));
+  std::uint64_t digest = 0;
+  for (;;) {
+    ONEPIECE_ASSIGN_OR_RETURN(const bool row, select.Next());
+    if (!row) break;
+    paxos::AcceptedEntry accepted{select.Integer(0), {select.Integer(1), select.Integer(2)}, {}};
+    const std::string bytes = select.Blob(3);
+    const std::uint32_t checksum = EntryChecksum(accepted.slot, accepted.ballot, bytes);
+    if (checksum != select.Integer(4))
+      return database_->Corrupt(absl::StrCat("checksum of slot ", accepted.slot));
+    if (accepted.slot != head_.first + log_checksums_.size())
+      return database_->Corrupt(absl::StrCat("a gap before slot ", accepted.slot));
+    v1::LogEntry proto;
+    if (!proto.ParseFromString(bytes))
+      return database_->Corrupt(absl::StrCat("content of slot ", accepted.slot));
+    absl::StatusOr<paxos::Entry> entry = DecodeEntry(std::move(proto));
+    if (!entry.ok()) return database_->Corrupt(absl::StrCat("content of slot ", accepted.slot));
+    accepted.entry = *std::move(entry);
+    log_checksums_.push_back(checksum);
+    digest += checksum;
+    found_.log.push_back(std::move(accepted));
+  }
+  if (head_.last + 1 != head_.first + log_checksums_.size())
+    return database_->Corrupt(absl::StrCat("slots up to ", head_.last, " are missing"));
+  if (digest != head_.log_digest) return database_->Corrupt("rows of the log are outdated");
+  return absl::OkStatus();
+}
+
+// ---- writing ----
+
+absl::Status Store::PrepareWrites() {
+  const std::pair<Statement*, const char*> all[] = {
+      {&write_entry_, "REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5)"},
+      {&drop_entries_, "DELETE FROM log WHERE slot <= ?1"},
+      {&write_snapshot_, "REPLACE INTO snapshot VALUES (1, ?1)"},
+      {&write_head_,
+       "REPLACE INTO replica VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"}};
+  for (const auto& [statement, sql] : all) {
+    ONEPIECE_ASSIGN_OR_RETURN(*statement, database_->Prepare(sql));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Create(const ReplicaIdentity& identity, const paxos::DurableState& state) {
+  ONEPIECE_CHECK(!identity_.has_value() && identity.replica != 0);
+  identity_ = identity;
+  found_ = state;
+  paxos::Writes writes;
+  writes.promise = true;
+  writes.promised = state.promised;
+  writes.accepted = state.log;
+  writes.install = std::make_shared<const paxos::Snapshot>(state.snapshot);
+  writes.chosen = state.chosen;
+  const absl::Status status = InTransaction([&]() -> absl::Status {
+    ONEPIECE_RETURN_IF_ERROR(database_->Execute(kTables));
+    ONEPIECE_RETURN_IF_ERROR(PrepareWrites());
+    return Write(writes);
+  });
+  if (!status.ok()) identity_.reset();
+  return status;
+}
+
+absl::Status Store::SetCluster(const std::string& cluster_id) {
+  ONEPIECE_CHECK(identity_.has_value() && identity_->cluster_id.empty());
+  identity_->cluster_id = cluster_id;
+  return InTransaction([&] { return WriteHead(); });
+}
+
+absl::Status Store::Commit(const paxos::Writes& writes) {
+  ONEPIECE_CHECK(identity_.has_value());
+  if (writes.urgent()) return InTransaction([&] { return Write(writes); });
+  head_.chosen = std::max(head_.chosen, writes.chosen);
+  pending_drop_ = std::max(pending_drop_, writes.drop_through);
+  return absl::OkStatus();
+}
+
+absl::Status Store::InTransaction(const std::function<absl::Status()>& write) {
+  if (failed_) {
+    return base::MakeError(
+        absl::StatusCode::kUnavailable, "DATABASE_FAILED",
+        absl::StrCat(database_->path(), ": an earlier write failed; it must be opened again"));
+  }
+  absl::Status status = database_->Execute("BEGIN");
+  if (status.ok()) status = write();
+  if (status.ok()) status = database_->Execute("COMMIT");
+  if (status.ok()) return status;
+  failed_ = true;
+  (void)database_->Execute("ROLLBACK");  // Fails where the error has rolled back already.
+  return status;
+}
+
+absl::Status Store::Write(const paxos::Writes& writes) {
+  if (writes.promise) {
+    if (writes.promised < head_.promised) return BadWrites("a promise that is taken back");
+    head_.promised = writes.promised;
+  }
+  if (writes.install != nullptr) ONEPIECE_RETURN_IF_ERROR(WriteSnapshot(*writes.install));
+  const paxos::Slot drop = std::max(pending_drop_, writes.drop_through);
+  ONEPIECE_RETURN_IF_ERROR(DropThrough(drop));
+  for (const paxos::AcceptedEntry& accepted : writes.accepted) {
+    if (accepted.slot > drop) ONEPIECE_RETURN_IF_ERROR(WriteEntry(accepted));
+  }
+  if (!log_checksums_.empty() && head_.first > head_.snapshot_index + 1)
+    return BadWrites("a gap between the snapshot and the log");
+  head_.chosen = std::max({head_.chosen, writes.chosen, head_.snapshot_index});
+  return WriteHead();
+}
+
+absl::Status Store::WriteEntry(const paxos::AcceptedEntry& accepted) {
+  if (log_checksums_.empty()) {
+    head_.first = accepted.slot;
+    head_.last = accepted.slot - 1;
+  }
+  if (accepted.slot == 0 || accepted.slot < head_.first || accepted.slot > head_.last + 1)
+    return BadWrites("a gap in the log");
+  v1::LogEntry proto;
+  EncodeEntry(accepted.entry, &proto);
+  proto.SerializeToString(&buffer_);
+  const std::uint32_t checksum = EntryChecksum(accepted.slot, accepted.ballot, buffer_);
+  if (accepted.slot > head_.last) {
+    log_checksums_.push_back(0);
+    head_.last = accepted.slot;
+  }
+  std::uint32_t& known = log_checksums_[accepted.slot - head_.first];
+  head_.log_digest += std::uint64_t{checksum} - known;
+  known = checksum;
+  return write_entry_.Run(accepted.slot, accepted.ballot.round, accepted.ballot.replica,
+                          std::string_view(buffer_), std::uint64_t{checksum});
+}
+
+absl::Status Store::WriteSnapshot(const paxos::Snapshot& snapshot) {
+  v1::LogSnapshot proto;
+  EncodeSnapshot(snapshot, &proto);
+  proto.SerializeToString(&buffer_);
+  head_.snapshot_index = snapshot.index;
+  head_.snapshot_checksum = Crc(buffer_);
+  return write_snapshot_.Run(std::string_view(buffer_));
+}
+
+absl::Status Store::DropThrough(paxos::Slot slot) {
+  if (log_checksums_.empty() || slot < head_.first) return absl::OkStatus();
+  for (; !log_checksums_.empty() && head_.first <= slot; ++head_.first) {
+    head_.log_digest -= log_checksums_.front();
+    log_checksums_.pop_front();
+  }
+  return drop_entries_.Run(slot);
+}
+
+absl::Status Store::WriteHead() {
+  return write_head_.Run(std::string_view(identity_->cluster_id), std::string_view(identity_->name),
+                         identity_->replica, head_.promised.round, head_.promised.replica,
+                         head_.chosen, head_.first, head_.last, head_.log_digest,
+                         head_.snapshot_index, head_.snapshot_checksum, HeadChecksum());
+}
+
+std::uint64_t Store::HeadChecksum() const {
+  return Crc(absl::StrCat(identity_->cluster_id.size(), ":", identity_->cluster_id,
+                          identity_->name.size(), ":", identity_->name, identity_->replica, ":",
+                          head_.promised.round, ":", head_.promised.replica, ":", head_.chosen, ":",
+                          head_.first, ":", head_.last, ":", head_.log_digest, ":",
+                          head_.snapshot_index, ":", head_.snapshot_checksum));
+}
+
+}  // namespace onepiece::nodemanager

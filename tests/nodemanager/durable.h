@@ -1,0 +1,55 @@
+// Makes what a Store keeps, and names it, for tests.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "nodemanager/replication/codec.h"
+#include "nodemanager/replication/store.h"
+
+namespace onepiece::nodemanager {
+
+inline paxos::AcceptedEntry CommandAt(paxos::Slot slot, std::uint64_t round, std::string payload) {
+  paxos::AcceptedEntry accepted{slot, {round, 7}, {}};
+  accepted.entry.kind = paxos::Entry::Kind::kCommand;
+  accepted.entry.version = 1;
+  accepted.entry.payload = std::make_shared<const std::string>(std::move(payload));
+  return accepted;
+}
+
+inline paxos::Members ThreeSeats() {
+  return {
+      {{"nodemanager-1", "localhost:1", 7}, {"nodemanager-2", "localhost:2", 8}, {"new", "", 0}}};
+}
+
+inline std::shared_ptr<const paxos::Snapshot> SnapshotAt(paxos::Slot index, std::string state) {
+  paxos::Snapshot snapshot{index, ThreeSeats(), nullptr};
+  snapshot.state = std::make_shared<const std::string>(std::move(state));
+  return std::make_shared<const paxos::Snapshot>(std::move(snapshot));
+}
+
+inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1", 0xfedcba9876543210};
+
+/// The state of a new replica of a group of ThreeSeats().
+inline paxos::DurableState NewState() {
+  return {.replica = kIdentity.replica, .snapshot = *SnapshotAt(0, "")};
+}
+
+/// Equal texts for equal states; short enough to read.
+inline std::string Describe(const paxos::DurableState& state) {
+  v1::LogSnapshot snapshot;
+  EncodeSnapshot(state.snapshot, &snapshot);
+  std::string text = absl::StrCat("replica ", state.replica, " promised ", state.promised.round,
+                                  "/", state.promised.replica, " chosen ", state.chosen,
+                                  " snapshot ", snapshot.ShortDebugString(), " log");
+  for (const paxos::AcceptedEntry& accepted : state.log) {
+    v1::LogEntry entry;
+    EncodeEntry(accepted.entry, &entry);
+    absl::StrAppend(&text, " ", accepted.slot, "@", accepted.ballot.round, "/",
+                    accepted.ballot.replica, "{", entry.ShortDebugString(), "}");
+  }
+  return text;
+}
+
+}  // namespace onepiece::nodemanager
