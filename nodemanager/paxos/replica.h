@@ -6,9 +6,8 @@
 // is safe.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -82,10 +81,14 @@ struct Progress {
 class Replica {
  public:
   /// A replica as it was when `state` was written. REQUIRES: state.replica != 0.
+  /// What was chosen after its snapshot is handed out by the first step; next_deadline() is `now`.
   Replica(Options options, DurableState state, Time now);
+  ~Replica();
+  Replica(Replica&&) noexcept;
+  Replica& operator=(Replica&&) noexcept;
 
   /// The state that begins a new group: this replica has the seat of its name, the others are
-  /// vacant.
+  /// vacant. Slot 1 says so, and is chosen. REQUIRES: seats.FindName(name).
   static DurableState Bootstrap(ReplicaId replica, Members seats, const std::string& name);
 
   /// Call at or after next_deadline().
@@ -136,7 +139,9 @@ class Replica {
   /// Leaders only: all replicas it sends to, itself included.
   [[nodiscard]] std::vector<Progress> progress() const;
 
-  // The private part belongs to the implementation.
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace onepiece::paxos

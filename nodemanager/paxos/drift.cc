@@ -1,0 +1,33 @@
+#include "nodemanager/paxos/drift.h"
+
+namespace onepiece::paxos {
+namespace {
+
+// In double, because a peer may claim any time: integers would overflow.
+double Between(Time from, Time to) {
+  return static_cast<double>(to.time_since_epoch().count()) -
+         static_cast<double>(from.time_since_epoch().count());
+}
+
+}  // namespace
+
+void DriftMeter::Observe(Time sent, Time received, Time local, double max_drift) {
+  const Sample sample{sent, received, local};
+  if (!anchor_) {
+    anchor_ = sample;
+    return;
+  }
+  if (sent <= anchor_->sent) return;  // Late.
+  const double theirs = Between(anchor_->local, local);
+  const double least = Between(anchor_->received, sent) * (1 - max_drift);
+  const double most = Between(anchor_->sent, received) * (1 + max_drift);
+  if (theirs < least || theirs > most) {
+    drifts_ = true;
+    anchor_ = sample;
+  } else if (received - anchor_->received >= kWindow) {
+    drifts_ = false;
+    anchor_ = sample;
+  }
+}
+
+}  // namespace onepiece::paxos

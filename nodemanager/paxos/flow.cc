@@ -1,0 +1,94 @@
+// What a leader sends to whom: entries, heartbeats, snapshots.
+#include <algorithm>
+#include <utility>
+
+#include "nodemanager/paxos/replica_impl.h"
+
+namespace onepiece::paxos {
+
+Peer* Replica::Impl::FindPeer(ReplicaId replica) {
+  for (Peer& peer : lead.peers) {
+    if (peer.id == replica) return &peer;
+  }
+  return nullptr;
+}
+
+void Replica::Impl::Broadcast(Time now, bool heartbeat, Outputs& out) {
+  if (heartbeat) {
+    lead.heartbeat_at = now + options.heartbeat;
+    // Its own acceptor is bound like the others, and hears of it at once.
+    acceptor.Bind(now, lead.ballot);
+    lead.own_lease_sent = now;
+  }
+  for (Peer& peer : lead.peers) SendTo(peer, now, heartbeat, out);
+}
+
+// The Accept in `out` that the next slot can join, or a new one: one message for a batch of steps.
+paxos::Accept& Replica::Impl::OpenAccept(Peer& peer, Time now, Outputs& out) {
+  if (peer.open < out.early.size() && out.early[peer.open].to == peer.id &&
+      peer.open_bytes < kAcceptBytes) {
+    auto* open = std::get_if<paxos::Accept>(&out.early[peer.open].body);
+    if (open && open->ballot == lead.ballot && open->entries.size() < kAcceptEntries &&
+        open->first + open->entries.size() == peer.next) {
+      open->chosen = acceptor.chosen();
+      return *open;
+    }
+  }
+  peer.open = out.early.size();
+  peer.open_bytes = 0;
+  out.early.push_back(
+      {id(), peer.id, paxos::Accept{lead.ballot, peer.next, {}, acceptor.chosen(), now}});
+  return std::get<paxos::Accept>(out.early.back().body);
+}
+
+void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
+  bool sent = false;
+  while (peer.next <= lead.proposed && peer.in_flight.size() < (peer.probing ? 1 : kMaxInFlight)) {
+    if (peer.next < acceptor.log().first()) {
+      sent |= SendSnapshot(peer, now, out);
+      break;
+    }
+    paxos::Accept& accept = OpenAccept(peer, now, out);
+    if (accept.entries.empty()) peer.in_flight.push_back({0, accept.sent});
+    while (peer.next <= lead.proposed && peer.open_bytes < kAcceptBytes &&
+           accept.entries.size() < kAcceptEntries) {
+      accept.entries.push_back(acceptor.log().At(peer.next++).entry);
+      peer.open_bytes += accept.entries.back().bytes();
+    }
+    peer.in_flight.back().last = peer.next - 1;
+    sent = true;
+  }
+  if (heartbeat && !sent) OpenAccept(peer, now, out);
+}
+
+bool Replica::Impl::SendSnapshot(Peer& peer, Time now, Outputs& out) {
+  // On its way, as far as we know: a large one takes its time.
+  if (peer.snapshot != 0 &&
+      !(peer.snapshot_missed && now - peer.snapshot_sent >= options.election_max))
+    return false;
+  peer.snapshot = acceptor.snapshot()->index;
+  peer.snapshot_sent = now;
+  peer.snapshot_missed = false;
+  out.early.push_back({id(), peer.id, InstallSnapshot{lead.ballot, acceptor.snapshot(), now}});
+  return true;
+}
+
+// The peer has everything up to `match`, and answers what was sent to it at `sent`.
+void Replica::Impl::Progressed(Peer& peer, Slot match, Time sent) {
+  peer.match = std::max(peer.match, std::min(match, lead.proposed));
+  if (peer.snapshot != 0) {
+    if (peer.match >= peer.snapshot)
+      peer.snapshot = 0;
+    else if (sent > peer.snapshot_sent)
+      peer.snapshot_missed = true;
+  }
+  auto& flight = peer.in_flight;
+  while (!flight.empty() && flight.front().last <= peer.match) flight.pop_front();
+  // The peer had a later message, but not the one that brings match + 1: that one is lost.
+  if (!flight.empty() && flight.front().sent < sent) flight.clear();
+  if (peer.probing) flight.clear();
+  peer.probing = false;
+  if (flight.empty() || peer.next <= peer.match) peer.next = peer.match + 1;
+}
+
+}  // namespace onepiece::paxos

@@ -1,0 +1,196 @@
+// Phase 2 and the lease.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "nodemanager/paxos/mutant.h"
+#include "nodemanager/paxos/replica_impl.h"
+
+namespace onepiece::paxos {
+namespace {
+
+absl::Status NotLeader() {
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
+                         "this replica does not lead, or not yet: ask the leader");
+}
+
+// The value that `quorum` of the first `count` values reach. REQUIRES: 1 <= quorum <= count.
+template <typename T, std::size_t N>
+T Reached(std::array<T, N>& values, std::size_t count, std::size_t quorum) {
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(quorum - 1);
+  std::nth_element(values.begin(), nth, values.begin() + static_cast<std::ptrdiff_t>(count),
+                   std::greater<>());
+  return *nth;
+}
+
+}  // namespace
+
+bool Replica::Impl::IsReady() const {
+  return IsLeader() && lead.ready_slot != 0 && acceptor.chosen() >= lead.ready_slot &&
+         handed >= lead.ready_slot;
+}
+
+absl::StatusOr<Slot> Replica::Impl::Propose(Time now, Entry entry, Outputs& out) {
+  if (!IsReady()) return NotLeader();
+  const bool changing = lead.change_slot != 0 && !Is(Mutant::kMembersOverlap);
+  if (changing || lead.proposed - acceptor.chosen() >= options.window_slots ||
+      lead.open_bytes >= options.window_bytes) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                           changing ? "a change of members is under way: try again at once"
+                                    : "too many commands wait to be chosen: try again later");
+  }
+  const Slot slot = Append(now, std::move(entry), out);
+  Broadcast(now, false, out);
+  return slot;
+}
+
+// Accepts the entry for the next slot by its own acceptor; the answer counts when it is durable.
+Slot Replica::Impl::Append(Time now, Entry entry, Outputs& out) {
+  const Slot slot = ++lead.proposed;
+  lead.open_bytes += entry.bytes();
+  acceptor.AcceptOwn(lead.ballot, slot, std::move(entry), out);
+  if (lead.own_open < out.late.size() && out.late[lead.own_open].to == id()) {
+    auto* open = std::get_if<Accepted>(&out.late[lead.own_open].body);
+    if (open && open->ballot == lead.ballot) {
+      open->match = slot;
+      return slot;
+    }
+  }
+  lead.own_open = out.late.size();
+  Send(id(), Accepted{lead.ballot, true, lead.ballot, slot, now, now, options.version}, out);
+  return slot;
+}
+
+void Replica::Impl::On(Time now, ReplicaId from, const Accepted& m, Outputs& out) {
+  NoteRound(m.promised);
+  if (!IsLeader() || (m.ballot != lead.ballot && !Is(Mutant::kCountOtherBallot))) return;
+  if (!m.granted) {
+    if (m.promised > lead.ballot && m.ballot == lead.ballot) Become(Role::kFollower, now, out);
+    return;
+  }
+  if (m.sent > now) return;
+  if (from == id()) {
+    lead.own_match = std::max(lead.own_match, std::min(m.match, lead.proposed));
+    return TryChoose(now, out);
+  }
+  Peer* peer = FindPeer(from);
+  if (peer == nullptr) return;
+  peer->heard = now;
+  peer->answered = true;
+  peer->version = m.version;
+  peer->drift.Observe(m.sent, now, m.local, options.max_drift);
+  const Time granted_at = Is(Mutant::kLeaseFromReceipt) ? now : m.sent;
+  if (!peer->lease_sent || granted_at > *peer->lease_sent) peer->lease_sent = granted_at;
+  Progressed(*peer, m.match, m.sent);
+  SendTo(*peer, now, false, out);
+  TryChoose(now, out);
+}
+
+void Replica::Impl::TryChoose(Time now, Outputs& out) {
+  std::array<Slot, Members::kMaxSeats + 1> matches{};
+  std::size_t count = 0;
+  if (members().Votes(id())) matches[count++] = lead.own_match;
+  for (const Peer& peer : lead.peers) {
+    if (peer.votes) matches[count++] = peer.match;
+  }
+  std::size_t quorum = members().quorum();
+  if (Is(Mutant::kChooseWithMinority)) quorum = std::max<std::size_t>(1, quorum - 1);
+  if (count < quorum) return;
+  const Slot chosen = Reached(matches, count, quorum);
+  if (chosen <= acceptor.chosen()) return;
+  for (Slot slot = acceptor.chosen() + 1; slot <= chosen; ++slot) {
+    lead.open_bytes -= acceptor.log().At(slot).entry.bytes();
+  }
+  acceptor.Choose(chosen, out);
+  AfterChosen(now, out);
+}
+
+// What waited for everything before it, or for a change of members, goes on.
+void Replica::Impl::AfterChosen(Time now, Outputs& out) {
+  if (lead.change && acceptor.chosen() == lead.proposed) {
+    Entry entry;
+    entry.kind = Entry::Kind::kMembers;
+    entry.members = std::move(*lead.change);
+    lead.change.reset();
+    Append(now, std::move(entry), out);
+    return Broadcast(now, false, out);
+  }
+  if (lead.change_slot == 0 || acceptor.chosen() < lead.change_slot) return;
+  const bool recovered = lead.recovers_change;
+  lead.change_slot = 0;
+  lead.recovers_change = false;
+  if (!members().Votes(id())) return Become(Role::kFollower, now, out);
+  if (recovered) {
+    Broadcast(now, true, out);  // The news: who is behind in it cannot vote for what follows.
+    Become(Role::kFollower, now, out);
+    return StartPrepare(now, out);
+  }
+  SyncPeers(now);
+  Broadcast(now, true, out);
+}
+
+bool Replica::Impl::HearsMajority(Time now) const {
+  std::size_t heard_now = members().Votes(id()) ? 1 : 0;
+  for (const Peer& peer : lead.peers) {
+    if (peer.votes && now - peer.heard < options.election_max) ++heard_now;
+  }
+  return heard_now >= members().quorum();
+}
+
+void Replica::Impl::LeadTick(Time now, Outputs& out) {
+  if (!HearsMajority(now)) return Become(Role::kFollower, now, out);
+  if (now < lead.heartbeat_at) return;
+  FillSeats(now, out);
+  if (IsLeader()) Broadcast(now, true, out);
+}
+
+bool Replica::Impl::LeaseCovers(Time now) const {
+  if (!IsReady()) return false;
+  if (Is(Mutant::kReadWithoutLease)) return true;
+  std::array<Time, Members::kMaxSeats + 1> granted{};
+  std::size_t count = 0;
+  granted[count++] = lead.own_lease_sent;
+  for (const Peer& peer : lead.peers) {
+    if (peer.votes && peer.lease_sent && !peer.drift.drifts()) granted[count++] = *peer.lease_sent;
+  }
+  const std::size_t quorum = Is(Mutant::kLeaseWithoutMajority) ? 1 : members().quorum();
+  if (count < quorum) return false;
+  const Time since = Reached(granted, count, quorum);
+  const auto length = static_cast<Duration::rep>(static_cast<double>(options.lease.count()) *
+                                                 (1 - 2 * options.max_drift));
+  return now < since + Duration(length);
+}
+
+absl::Status Replica::Impl::StepDown(Time now, Outputs& out) {
+  if (!IsLeader()) return NotLeader();
+  const Peer* best = nullptr;
+  for (const Peer& peer : lead.peers) {
+    const bool close = peer.votes && peer.answered && peer.match >= acceptor.chosen() &&
+                       now - peer.heard < options.election_min;
+    if (close && (best == nullptr || peer.match > best->match)) best = &peer;
+  }
+  if (best == nullptr) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NO_SUCCESSOR",
+                           "no other voter answers and has all that is chosen: look at `onepiece "
+                           "cluster status` and try again");
+  }
+  const ReplicaId successor = best->id;
+  Broadcast(now, true, out);  // What is chosen; a successor must not know less than the others.
+  const Ballot ended = lead.ballot;
+  Become(Role::kFollower, now, out);
+  Send(successor, TakeOver{ended}, out);
+  return absl::OkStatus();
+}
+
+std::uint32_t Replica::Impl::common_version() const {
+  std::uint32_t version = options.version;
+  if (!IsLeader()) return 1;
+  for (const Peer& peer : lead.peers) {
+    if (peer.votes) version = std::min(version, peer.version);
+  }
+  return std::max<std::uint32_t>(version, 1);
+}
+
+}  // namespace onepiece::paxos
