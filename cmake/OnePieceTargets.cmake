@@ -5,20 +5,24 @@ target_compile_options(onepiece_flags INTERFACE
   -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   # g++ 12 sees overlapping copies in std::string where there are none (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Werror=switch -Werror=return-type
+  # A plug-in's entry point is found by its C name, and called from C++ alone.
+  $<$<AND:$<CXX_COMPILER_ID:Clang>,$<STREQUAL:$<TARGET_PROPERTY:TYPE>,MODULE_LIBRARY>>:-Wno-return-type-c-linkage>
   $<$<BOOL:${ONEPIECE_WERROR}>:-Werror>)
 target_compile_definitions(onepiece_flags INTERFACE QT_NO_KEYWORDS)
 
-# onepiece_add_folders(CORE .. REST ..): adds the folders; a sanitizer build takes the core ones only.
+# onepiece_add_folders(CORE .. PARSERS .. REST ..): adds the folders; a sanitizer build takes the core ones and the
+# parsers only, and ThreadSanitizer no parsers either: they have one thread.
 function(onepiece_add_folders)
-  cmake_parse_arguments(PARSE_ARGV 0 A "" "" "CORE;REST")
-  foreach(folder IN LISTS A_CORE)
+  cmake_parse_arguments(PARSE_ARGV 0 A "" "" "CORE;PARSERS;REST")
+  if(ONEPIECE_SANITIZE STREQUAL "thread")
+    set(A_PARSERS)
+  endif()
+  if(ONEPIECE_CORE_ONLY)
+    set(A_REST)
+  endif()
+  foreach(folder IN LISTS A_CORE A_PARSERS A_REST)
     add_subdirectory(${folder})
   endforeach()
-  if(NOT ONEPIECE_CORE_ONLY)
-    foreach(folder IN LISTS A_REST)
-      add_subdirectory(${folder})
-    endforeach()
-  endif()
 endfunction()
 
 # onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): static library onepiece::NAME; headers are included by
@@ -77,10 +81,14 @@ function(onepiece_test name)
   target_link_libraries(${name} PRIVATE ${A_DEPS} Qt6::Test onepiece_flags)
   target_compile_definitions(${name} PRIVATE
     ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
   if(A_PROGRAMS)
     add_dependencies(${name} ${A_PROGRAMS})
+    # Clusters and benchmarks are programs that are waited for: they get the whole machine.
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  elseif("onepiece::wan" IN_LIST A_DEPS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)  # LibTorch has a thread for every core.
   endif()
-  add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT "QT_QPA_PLATFORM=offscreen;ONEPIECE_BIN_DIR=${PROJECT_BINARY_DIR}/bin;${ONEPIECE_SANITIZER_ENVIRONMENT}")
   list(TRANSFORM A_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)

@@ -20,7 +20,13 @@ if(ONEPIECE_MOLD AND NOT ONEPIECE_SANITIZE)
   add_link_options(-fuse-ld=mold)
 endif()
 if(ONEPIECE_SANITIZE)
+  # Half the compile time of -O2 -g, and still a line for every frame.
+  string(REPLACE "-O2 -g" "-O1 -g1" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
   add_compile_options(-fsanitize=${ONEPIECE_SANITIZE} -fno-omit-frame-pointer)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # What a sanitizer adds makes g++ 12 see these in sound code, std::optional above all (GCC bug 105562).
+    add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds)
+  endif()
   add_link_options(-fsanitize=${ONEPIECE_SANITIZE})
   set(ONEPIECE_SANITIZER_ENVIRONMENT
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;UBSAN_OPTIONS=halt_on_error=1 print_stacktrace=1")

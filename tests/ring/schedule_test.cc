@@ -16,7 +16,7 @@ constexpr bool kThreadSanitizer = true;
 #else
 constexpr bool kThreadSanitizer = false;
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ONEPIECE_ADDRESS_SANITIZER)
 constexpr std::uint64_t kSlower = 10;
 #else
 constexpr std::uint64_t kSlower = 1;
