@@ -54,8 +54,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& dir)
 
 Database::~Database() { sqlite3_close(connection_); }
 
-void Database::Trust() {
+absl::Status Database::Trust() {
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  const int code =
+      sqlite3_wal_checkpoint_v2(connection_, nullptr, SQLITE_CHECKPOINT_FULL, nullptr, nullptr);
+  return code == SQLITE_OK ? absl::OkStatus() : Error(code);
 }
 
 absl::Status Database::Execute(const char* sql) {

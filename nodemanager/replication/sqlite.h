@@ -67,8 +67,10 @@ class Database {
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& dir);
   ~Database();
 
-  /// From here on the write-ahead log may be folded into the database when it is closed.
-  void Trust();
+  /// What was read is right: makes it durable, by folding the write-ahead log into the database. (A
+  /// process that was killed, or whose sync failed, leaves data that can be read and that a power
+  /// cut takes away.) From here on closing folds as well.
+  absl::Status Trust();
   absl::Status Execute(const char* sql);
   absl::StatusOr<Statement> Prepare(const char* sql) const;
   [[nodiscard]] absl::Status Error(int code) const;

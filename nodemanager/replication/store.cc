@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(dir));
   std::unique_ptr<Store> store(new Store(std::move(database)));
   ONEPIECE_RETURN_IF_ERROR(store->Load());
-  store->database_->Trust();
+  ONEPIECE_RETURN_IF_ERROR(store->database_->Trust());
   return store;
 }
 
