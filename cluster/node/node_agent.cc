@@ -15,6 +15,7 @@
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/replicas.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "spdlog/spdlog.h"
@@ -26,6 +27,9 @@ using google::protobuf::util::MessageDifferencer;
 using Stub = v1::NodeManagerService::Stub;
 
 constexpr base::Duration kGoodbyeTimeout = std::chrono::seconds(1);
+// Between attempts that the leader itself refuses.
+constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr base::Duration kMaxPause = std::chrono::seconds(2);
 
 std::uint64_t NextIncarnation(std::uint64_t last) {
   const auto now = base::SystemClock().WallNow().time_since_epoch().count();
@@ -60,39 +64,46 @@ class NodeAgent::Impl {
 
   /// A call that Stop(), or a change that makes its stream stale, can cancel.
   struct Call {
-    Call(Impl& impl, Stream stream);
+    Call(Impl& impl, Stream stream, std::string address);
     ~Call();
     grpc::ClientContext context;
     Impl& owner;
     const Stream kind;
+    const std::string address;
+    bool stale = false;  ///< Guarded by mutex: cancelled so that the stream begins anew.
   };
 
-  std::shared_ptr<Stub> CurrentStub(int* index);
-  void NextReplica(int failed_index);
   template <typename Request, typename Response>
-  absl::StatusOr<Response> Unary(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                              Response*),
-                                 const Request& request);
+  absl::StatusOr<Response> Ask(const std::stop_token& stop, std::string_view what,
+                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                            Response*),
+                               const Request& request);
   void ReportLoop(const std::stop_token& stop);
-  absl::Status Register();
+  absl::Status Register(const std::stop_token& stop);
+  v1::RegisterNodeRequest Registration() const;
+  void TakeRegistration(const v1::RegisterNodeResponse& response);
   absl::Status Report(const std::stop_token& stop);
   void Unregister(const absl::Status& why);
   void RoutingLoop(const std::stop_token& stop);
   void AssignmentLoop(const std::stop_token& stop);
+  template <typename Item, typename Open, typename Take>
+  void ReadStream(const std::stop_token& stop, Stream kind, rpc::LeaderSearch& search,
+                  Backoff& backoff, std::string_view what, Open open, Take take);
   void TakeRouting(v1::RoutingTable table);
   void CancelStreams(Stream kind);
-  bool Pause(const std::stop_token& stop, base::Duration limit);
+  void LeaveOthers(const std::string& leader);
+  bool Pause(const std::stop_token& stop, base::Duration limit, std::uint64_t found);
   void NoteError(std::string_view what, const absl::Status& status);
   void Deregister();
 
-  const std::vector<std::shared_ptr<Stub>> stubs_;
+  rpc::Replicas replicas_;
   std::condition_variable_any changed_;
   // Guarded by mutex.
-  int replica_ = 0;
   bool registered_ = false;
   bool was_registered_ = false;
   bool has_routing_ = false;
-  bool any_epoch_ = true;  // The next table may be older than ours: the NodeManager began anew.
+  bool other_cluster_ = false;  // The next routing stream is of another cluster than the last.
+  bool any_epoch_ = true;       // The next table may be older than ours: its cluster is another.
   bool stopping_ = false;
   bool report_now_ = false;
   v1::Node::State state_ = v1::Node::STARTING;
@@ -106,27 +117,20 @@ class NodeAgent::Impl {
   std::vector<std::jthread> threads_;
 };
 
-namespace {
-
-std::vector<std::shared_ptr<Stub>> MakeStubs(const std::vector<std::string>& addresses) {
-  std::vector<std::shared_ptr<Stub>> stubs;
-  for (const std::string& address : addresses) {
-    stubs.push_back(v1::NodeManagerService::NewStub(rpc::MakeChannel(address)));
-  }
-  return stubs;
-}
-
-}  // namespace
-
 NodeAgent::Impl::Impl(NodeAgentOptions given)
-    : options(std::move(given)), stubs_(MakeStubs(options.nodemanagers)) {
-  ONEPIECE_CHECK(!stubs_.empty());
+    : options(std::move(given)), replicas_(options.nodemanagers) {
+  ONEPIECE_CHECK(!options.nodemanagers.empty());
 }
 
-NodeAgent::Impl::Call::Call(Impl& impl, Stream stream) : owner(impl), kind(stream) {
+NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
+    : owner(impl), kind(stream), address(std::move(where)) {
   const std::scoped_lock lock(owner.mutex);
   owner.calls_.insert(this);
   if (owner.stopping_) context.TryCancel();
+  if (kind == Stream::kRouting && owner.other_cluster_) {
+    owner.other_cluster_ = false;
+    owner.any_epoch_ = true;
+  }
 }
 
 NodeAgent::Impl::Call::~Call() {
@@ -181,54 +185,60 @@ void NodeAgent::Impl::Stop() {
   Deregister();
 }
 
-std::shared_ptr<Stub> NodeAgent::Impl::CurrentStub(int* index) {
-  const std::scoped_lock lock(mutex);
-  *index = replica_;
-  return stubs_[static_cast<std::size_t>(replica_)];
-}
-
-void NodeAgent::Impl::NextReplica(int failed_index) {
-  const std::scoped_lock lock(mutex);
-  // Several threads may report the same failure.
-  if (replica_ == failed_index) replica_ = (replica_ + 1) % static_cast<int>(stubs_.size());
-}
-
+// Asks until a leader answers, always the same request: what an earlier attempt has done is not
+// done again.
 template <typename Request, typename Response>
-absl::StatusOr<Response> NodeAgent::Impl::Unary(grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                             const Request&,
-                                                                             Response*),
-                                                const Request& request) {
-  int index = 0;
-  const std::shared_ptr<Stub> stub = CurrentStub(&index);
-  Call call(*this, Stream::kNone);
-  rpc::SetTimeout(call.context, options.call_timeout);
-  Response response;
-  const absl::Status status = rpc::FromGrpc(((*stub).*method)(&call.context, request, &response));
-  if (status.ok()) return response;
-  if (!absl::IsCancelled(status)) NextReplica(index);
-  return status;
+absl::StatusOr<Response> NodeAgent::Impl::Ask(const std::stop_token& stop, std::string_view what,
+                                              grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                           const Request&,
+                                                                           Response*),
+                                              const Request& request) {
+  rpc::LeaderSearch search(replicas_);
+  for (;;) {
+    const std::uint64_t found = replicas_.found();
+    const rpc::Replica replica = search.Next();
+    Stub stub(replica.channel);
+    Response response;
+    absl::Status status;
+    {
+      Call call(*this, Stream::kNone, replica.address);
+      rpc::SetTimeout(call.context, options.call_timeout);
+      status = rpc::FromGrpc((stub.*method)(&call.context, request, &response));
+    }
+    if (stop.stop_requested()) return absl::CancelledError("stopped");
+    if (!rpc::IsAboutTheReplica(status)) {
+      search.Answered();
+      LeaveOthers(replica.address);
+      if (status.ok()) return response;
+      return status;
+    }
+    const base::Duration pause = search.Failed(status);
+    if (pause == base::Duration::zero()) continue;
+    NoteError(what, status);
+    if (!Pause(stop, pause, found)) return absl::CancelledError("stopped");
+  }
 }
 
 void NodeAgent::Impl::ReportLoop(const std::stop_token& stop) {
-  Backoff backoff(options.backoff_min, options.backoff_max);
+  Backoff backoff(kFirstPause, kMaxPause);
   while (!stop.stop_requested()) {
     bool known = false;
     {
       const std::scoped_lock lock(mutex);
       known = registered_;
     }
-    const absl::Status status = known ? Report(stop) : Register();
+    const absl::Status status = known ? Report(stop) : Register(stop);
     if (stop.stop_requested()) return;
     if (status.ok()) {
       backoff.Reset();
       continue;
     }
     NoteError(known ? "report" : "register", status);
-    Pause(stop, backoff.Next());
+    Pause(stop, backoff.Next(), replicas_.found());
   }
 }
 
-absl::Status NodeAgent::Impl::Register() {
+v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
   v1::RegisterNodeRequest request;
   request.set_request_id(base::Uid::GenerateRandom().ToString());
   v1::Node& node = *request.mutable_node();
@@ -240,30 +250,48 @@ absl::Status NodeAgent::Impl::Register() {
   node.set_pid(getpid());
   node.set_workflow_set(options.workflow_set);
   node.set_pinned_stage(options.pinned_stage);
+  const std::scoped_lock lock(mutex);
+  node.set_incarnation(incarnation);
+  node.set_state(state_);
+  node.set_detail(detail_);
+  return request;
+}
+
+absl::Status NodeAgent::Impl::Register(const std::stop_token& stop) {
+  const absl::StatusOr<v1::RegisterNodeResponse> response =
+      Ask(stop, "register", &Stub::RegisterNode, Registration());
+  if (response.ok()) {
+    TakeRegistration(*response);
+  } else if (base::GetReason(response.status()).reason == "STALE_INCARNATION") {
+    Unregister(response.status());
+  }
+  return response.status();
+}
+
+void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response) {
+  replicas_.Learn({response.nodemanagers().begin(), response.nodemanagers().end()});
+  bool moved = false;
   {
     const std::scoped_lock lock(mutex);
-    node.set_incarnation(incarnation);
-    node.set_state(state_);
-    node.set_detail(detail_);
+    moved = was_registered_ &&
+            (cluster_id != response.cluster_id() || cluster_secret != response.cluster_secret());
+    if (moved) {
+      spdlog::warn("the NodeManager is another cluster's now: {} before, {} now", cluster_id,
+                   response.cluster_id());
+    }
+    other_cluster_ |= moved;
+    cluster_secret = response.cluster_secret();
+    cluster_id = response.cluster_id();
+    report_interval_ =
+        std::chrono::milliseconds(std::clamp(response.report_interval_ms(), 10, 60000));
+    registered_ = was_registered_ = true;
+    report_now_ = true;  // The state may have changed while the call was under way.
+    last_error_ = absl::OkStatus();
+    changed_.notify_all();
+    spdlog::info("registered node={} incarnation={} cluster={}", options.node_id, incarnation,
+                 cluster_id);
   }
-  absl::StatusOr<v1::RegisterNodeResponse> response = Unary(&Stub::RegisterNode, request);
-  if (!response.ok()) {
-    if (base::GetReason(response.status()).reason == "STALE_INCARNATION")
-      Unregister(response.status());
-    return response.status();
-  }
-  const std::scoped_lock lock(mutex);
-  cluster_secret = response->cluster_secret();
-  cluster_id = response->cluster_id();
-  report_interval_ =
-      std::chrono::milliseconds(std::clamp(response->report_interval_ms(), 10, 60000));
-  registered_ = was_registered_ = true;
-  report_now_ = true;  // The state may have changed while the call was under way.
-  last_error_ = absl::OkStatus();
-  changed_.notify_all();
-  spdlog::info("registered node={} incarnation={} cluster={}", options.node_id, incarnation,
-               cluster_id);
-  return absl::OkStatus();
+  if (moved) CancelStreams(Stream::kRouting);
 }
 
 absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
@@ -281,8 +309,12 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     request.mutable_served_app_ids()->Add(served_apps_.begin(), served_apps_.end());
   }
   if (load_source) *request.mutable_load() = load_source();
-  const absl::StatusOr<v1::ReportNodeResponse> response = Unary(&Stub::ReportNode, request);
-  if (response.ok()) return absl::OkStatus();
+  const absl::StatusOr<v1::ReportNodeResponse> response =
+      Ask(stop, "report", &Stub::ReportNode, request);
+  if (response.ok()) {
+    replicas_.Learn({response->nodemanagers().begin(), response->nodemanagers().end()});
+    return absl::OkStatus();
+  }
   const std::string reason = base::GetReason(response.status()).reason;
   if (absl::IsNotFound(response.status()) || reason == "STALE_INCARNATION") {
     Unregister(response.status());
@@ -300,33 +332,56 @@ void NodeAgent::Impl::Unregister(const absl::Status& why) {
     registered_ = false;
     // An incarnation that was declared dead stays dead: what it held is being redone elsewhere.
     if (stale) incarnation = NextIncarnation(incarnation);
-    // A NodeManager that forgot us has a new history, whose epochs begin anew.
-    if (!stale) any_epoch_ = true;
   }
   CancelStreams(Stream::kAssignment);
-  if (!stale) CancelStreams(Stream::kRouting);
+}
+
+// One turn of a stream: from whom the search names until it breaks, and the pause afterwards.
+template <typename Item, typename Open, typename Take>
+void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
+                                 rpc::LeaderSearch& search, Backoff& backoff, std::string_view what,
+                                 Open open, Take take) {
+  const std::uint64_t found = replicas_.found();
+  const rpc::Replica replica = search.Next();
+  Stub stub(replica.channel);
+  absl::Status status;
+  bool stale = false;
+  {
+    Call call(*this, kind, replica.address);
+    const std::unique_ptr<grpc::ClientReader<Item>> reader = open(stub, call.context);
+    Item item;
+    while (reader->Read(&item)) {
+      search.Answered();
+      backoff.Reset();
+      take(std::move(item));
+    }
+    status = rpc::FromGrpc(reader->Finish());
+    const std::scoped_lock lock(mutex);
+    stale = call.stale;
+  }
+  if (stale) {
+    search.Restart();
+    return;
+  }
+  const bool elsewhere = status.ok() || rpc::IsAboutTheReplica(status);
+  const base::Duration pause = elsewhere ? search.Failed(status) : backoff.Next();
+  if (pause == base::Duration::zero()) return;
+  if (!status.ok() && !absl::IsCancelled(status)) NoteError(what, status);
+  Pause(stop, pause, found);
 }
 
 void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
-  Backoff backoff(options.backoff_min, options.backoff_max);
+  rpc::LeaderSearch search(replicas_);
+  Backoff backoff(kFirstPause, kMaxPause);
   v1::WatchRoutingRequest request;
   request.set_workflow_set(options.workflow_set);
   while (!stop.stop_requested()) {
-    int index = 0;
-    const std::shared_ptr<Stub> stub = CurrentStub(&index);
-    {
-      Call call(*this, Stream::kRouting);
-      const auto reader = stub->WatchRouting(&call.context, request);
-      v1::RoutingTable table;
-      while (reader->Read(&table)) {
-        backoff.Reset();
-        TakeRouting(std::move(table));
-      }
-      const absl::Status status = rpc::FromGrpc(reader->Finish());
-      if (!status.ok() && !absl::IsCancelled(status)) NoteError("watch routing", status);
-    }
-    NextReplica(index);
-    Pause(stop, backoff.Next());
+    ReadStream<v1::RoutingTable>(
+        stop, Stream::kRouting, search, backoff, "watch routing",
+        [&](Stub& stub, grpc::ClientContext& context) {
+          return stub.WatchRouting(&context, request);
+        },
+        [&](v1::RoutingTable table) { TakeRouting(std::move(table)); });
   }
 }
 
@@ -346,7 +401,8 @@ void NodeAgent::Impl::TakeRouting(v1::RoutingTable table) {
 }
 
 void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
-  Backoff backoff(options.backoff_min, options.backoff_max);
+  rpc::LeaderSearch search(replicas_);
+  Backoff backoff(kFirstPause, kMaxPause);
   while (!stop.stop_requested()) {
     v1::WatchAssignmentRequest request;
     request.set_node_id(options.node_id);
@@ -355,34 +411,41 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
       if (!changed_.wait(lock, stop, [&] { return registered_; })) return;
       request.set_incarnation(incarnation);
     }
-    int index = 0;
-    const std::shared_ptr<Stub> stub = CurrentStub(&index);
-    {
-      Call call(*this, Stream::kAssignment);
-      const auto reader = stub->WatchAssignment(&call.context, request);
-      v1::Assignment assignment;
-      while (reader->Read(&assignment)) {
-        backoff.Reset();
-        on_assignment(assignment);
-      }
-      const absl::Status status = rpc::FromGrpc(reader->Finish());
-      if (!status.ok() && !absl::IsCancelled(status)) NoteError("watch assignment", status);
-    }
-    NextReplica(index);
-    Pause(stop, backoff.Next());
+    ReadStream<v1::Assignment>(
+        stop, Stream::kAssignment, search, backoff, "watch assignment",
+        [&](Stub& stub, grpc::ClientContext& context) {
+          return stub.WatchAssignment(&context, request);
+        },
+        [&](const v1::Assignment& assignment) { on_assignment(assignment); });
   }
 }
 
 void NodeAgent::Impl::CancelStreams(Stream kind) {
   const std::scoped_lock lock(mutex);
   for (Call* call : calls_) {
-    if (call->kind == kind) call->context.TryCancel();
+    if (call->kind != kind) continue;
+    call->stale = true;
+    call->context.TryCancel();
   }
 }
 
-bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit) {
+// Ends streams that do not come from the leader: it may stand still, and then nothing else ends
+// them for long.
+void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
+  const std::scoped_lock lock(mutex);
+  for (Call* call : calls_) {
+    if (call->kind == Stream::kNone || call->address == leader) continue;
+    call->stale = true;
+    call->context.TryCancel();
+  }
+  changed_.notify_all();  // Whoever pauses.
+}
+
+// Also ends when another thread has found a leader since replicas_.found() was `found`.
+bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
+                            std::uint64_t found) {
   std::unique_lock lock(mutex);
-  changed_.wait_for(lock, stop, limit, [] { return false; });
+  changed_.wait_for(lock, stop, limit, [&] { return replicas_.found() != found; });
   return !stop.stop_requested();
 }
 
@@ -402,14 +465,18 @@ void NodeAgent::Impl::Deregister() {
     if (!was_registered_) return;
     request.set_incarnation(incarnation);
   }
-  const base::Duration share = kGoodbyeTimeout / static_cast<int>(stubs_.size());
-  for (std::size_t i = 0; i < stubs_.size(); ++i) {
-    int index = 0;
-    const std::shared_ptr<Stub> stub = CurrentStub(&index);
-    const auto answer = rpc::Call(*stub, &Stub::DeregisterNode, request, share);
-    if (answer.ok()) return;
+  // One round: who is not heard now is found dead a little later.
+  const base::Duration share =
+      kGoodbyeTimeout / static_cast<int>(std::max<std::size_t>(1, replicas_.addresses().size()));
+  rpc::LeaderSearch search(replicas_);
+  for (;;) {
+    const rpc::Replica replica = search.Next();
+    Stub stub(replica.channel);
+    const auto answer = rpc::Call(stub, &Stub::DeregisterNode, request, share);
+    if (!rpc::IsAboutTheReplica(answer.status())) return;
+    if (search.Failed(answer.status()) == base::Duration::zero()) continue;
     spdlog::info("nodemanager: goodbye not heard: {}", base::Message(answer.status()));
-    NextReplica(index);
+    return;
   }
 }
 

@@ -18,24 +18,23 @@ namespace onepiece::node {
 struct NodeAgentOptions {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   std::string node_id;
-  std::vector<std::string> nodemanagers;  ///< host:port of every replica; tried in turn.
+  std::vector<std::string> nodemanagers;  ///< host:port of replicas; the others are learned.
   std::string address;                    ///< host:port where peers reach this node.
   std::string metrics_address;
   std::string workflow_set;
-  std::string pinned_stage;  ///< Instances only; empty: any.
-  base::Duration call_timeout = std::chrono::seconds(2);
-  base::Duration backoff_min =
-      std::chrono::milliseconds(50);  ///< Between attempts; doubles, jittered.
-  base::Duration backoff_max = std::chrono::seconds(2);
+  std::string pinned_stage;                               ///< Instances only; empty: any.
+  base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one replica.
 };
 
-/// Keeps one node registered. Timeouts and backoff are multiplied by $ONEPIECE_TIME_SCALE; waits
-/// are in real time.
+/// Keeps one node registered. Timeouts are multiplied by $ONEPIECE_TIME_SCALE; waits are in real
+/// time.
 ///
-/// While the NodeManager is away everything stays as it was: the last routing and the last
-/// assignment are kept and the agent goes on trying. When the NodeManager forgot the node, it
-/// registers again with the same incarnation; when it declared the incarnation dead, with a greater
-/// one (so incarnation() may grow during the life of a process).
+/// While the NodeManager is away, or its replicas choose a leader, everything stays as it was: the
+/// last routing, the last assignment and the incarnation are kept, and the agent goes on trying
+/// (rpc/replicas.h). When the NodeManager forgot the node, it registers again with the same
+/// incarnation; when it declared the incarnation dead, with a greater one (so incarnation() may
+/// grow during the life of a process). A routing table is never older than the one before, except
+/// that of another cluster (its id or secret differ), whose epochs begin anew.
 ///
 /// Ownership  Owns its threads (report; routing watch; for instances, assignment watch).
 /// Threading  Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never

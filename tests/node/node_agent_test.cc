@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "cluster/base/status.h"
+#include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -21,19 +22,25 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   grpc::Status RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
                             v1::RegisterNodeResponse* response) override {
     const std::scoped_lock lock(mutex_);
+    request_ids_.push_back(request->request_id());
+    changed_.notify_all();
+    if (follows_) return NotLeader();
     *response->mutable_node() = request->node();
-    response->set_cluster_id("test");
+    response->set_cluster_id(cluster_id_);
     response->set_cluster_secret("secret");
     response->set_report_interval_ms(20);
+    for (const std::string& address : replicas_) response->add_nodemanagers(address);
     known_incarnation_ = request->node().incarnation();
     registered_.push_back(request->node());
-    changed_.notify_all();
-    return grpc::Status::OK;
+    if (lost_answers_ == 0) return grpc::Status::OK;
+    --lost_answers_;
+    return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
   }
 
   grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
                           v1::ReportNodeResponse*) override {
     const std::scoped_lock lock(mutex_);
+    if (follows_ || refuses_reports_) return NotLeader();
     if (known_incarnation_ == 0) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN", "who?"));
     }
@@ -75,6 +82,39 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   /// As a NodeManager that lost its state, or declared the node dead.
   void Forget() { SetKnown(0); }
   void DeclareDead() { SetKnown(~std::uint64_t{0}); }
+  /// Refuses everything from now on, streams included; `leader` may be empty.
+  void Follow(const std::string& leader) {
+    const std::scoped_lock lock(mutex_);
+    follows_ = true;
+    leader_ = leader;
+    changed_.notify_all();
+  }
+  void Lead() {
+    const std::scoped_lock lock(mutex_);
+    follows_ = false;
+  }
+  /// As a leader that took over: knows the node already.
+  void Know(std::uint64_t incarnation) { SetKnown(incarnation); }
+  /// Streams stay open but say nothing any more, as those of a process that stands still.
+  void StandStill() {
+    const std::scoped_lock lock(mutex_);
+    stands_still_ = true;
+  }
+  /// Reports go elsewhere while the streams are left alone.
+  void RefuseReports(const std::string& leader) {
+    const std::scoped_lock lock(mutex_);
+    refuses_reports_ = true;
+    leader_ = leader;
+  }
+  void BeOfCluster(const std::string& cluster_id, const std::vector<std::string>& replicas = {}) {
+    const std::scoped_lock lock(mutex_);
+    cluster_id_ = cluster_id;
+    replicas_ = replicas;
+  }
+  void LoseAnswers(int count) {
+    const std::scoped_lock lock(mutex_);
+    lost_answers_ = count;
+  }
   void ClearTables() {
     const std::scoped_lock lock(mutex_);
     tables_.clear();
@@ -83,9 +123,20 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::vector<v1::Node> WaitRegistrations(std::size_t count) {
     return WaitFor(registered_, [&] { return registered_.size() >= count; });
   }
+  std::vector<std::string> WaitRequestIds(std::size_t count) {
+    return WaitFor(request_ids_, [&] { return request_ids_.size() >= count; });
+  }
   template <typename Predicate>
   std::vector<v1::ReportNodeRequest> WaitReport(Predicate predicate) {
     return WaitFor(reports_, [&] { return !reports_.empty() && predicate(reports_.back()); });
+  }
+  int refusals() {
+    const std::scoped_lock lock(mutex_);
+    return refusals_;
+  }
+  std::size_t registrations() {
+    const std::scoped_lock lock(mutex_);
+    return registered_.size();
   }
   std::vector<std::uint64_t> deregistered() {
     const std::scoped_lock lock(mutex_);
@@ -93,6 +144,13 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
  private:
+  grpc::Status NotLeader() {
+    ++refusals_;
+    std::map<std::string, std::string> metadata;
+    if (!leader_.empty()) metadata[rpc::kLeader] = leader_;
+    return rpc::ToGrpc(
+        base::MakeError(absl::StatusCode::kUnavailable, rpc::kNotLeader, "follows", metadata));
+  }
   void SetKnown(std::uint64_t incarnation) {
     const std::scoped_lock lock(mutex_);
     known_incarnation_ = incarnation;
@@ -107,7 +165,8 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
                       std::vector<Item> FakeNodeManager::*items) {
     std::unique_lock lock(mutex_);
     for (std::size_t next = 0; !context->IsCancelled();) {
-      if (next < (this->*items).size()) {
+      if (follows_) return NotLeader();
+      if (!stands_still_ && next < (this->*items).size()) {
         writer->Write((this->*items)[next++]);
         continue;
       }
@@ -118,7 +177,12 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  // Guarded by mutex_.
   std::uint64_t known_incarnation_ = 0;
+  bool follows_ = false, stands_still_ = false, refuses_reports_ = false;
+  int lost_answers_ = 0, refusals_ = 0;
+  std::string leader_, cluster_id_ = "test";
+  std::vector<std::string> replicas_, request_ids_;
   std::vector<v1::Node> registered_;
   std::vector<v1::ReportNodeRequest> reports_;
   std::vector<std::uint64_t> deregistered_;
@@ -140,9 +204,7 @@ NodeAgentOptions Options(const std::vector<std::string>& nodemanagers) {
   return {.role = v1::INSTANCE,
           .node_id = "i1",
           .nodemanagers = nodemanagers,
-          .address = "127.0.0.1:7",
-          .backoff_min = milliseconds(5),
-          .backoff_max = milliseconds(50)};
+          .address = "127.0.0.1:7"};
 }
 
 /// Epochs that a callback brought.
@@ -248,7 +310,7 @@ class NodeAgentTest : public QObject {
     QCOMPARE(assignments.WaitLast(2), (std::vector<std::uint64_t>{1, 2}));
   }
 
-  void Report_Unknown_RegistersAgainAndTakesTheNewHistory() {
+  void Report_UnknownToAnotherCluster_RegistersAgainAndTakesItsHistory() {
     manager_->Publish(8);
     NodeAgent agent(Options({served_->server.address()}));
     agent.Start();
@@ -256,11 +318,123 @@ class NodeAgentTest : public QObject {
     const std::uint64_t incarnation = agent.incarnation();
     manager_->ClearTables();
     manager_->Publish(2);
+    manager_->BeOfCluster("other");
     manager_->Forget();
     const std::vector<v1::Node> nodes = manager_->WaitRegistrations(2);
     QCOMPARE(nodes.size(), std::size_t{2});
     QCOMPARE(nodes[1].incarnation(), incarnation);
     QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{2}, 10000);
+  }
+
+  void Report_UnknownToTheSameCluster_NeverGoesBack() {
+    Epochs tables;
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.OnRouting(
+        [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
+    manager_->Publish(8);
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    manager_->Forget();
+    QCOMPARE(manager_->WaitRegistrations(2).size(), std::size_t{2});
+    manager_->Publish(2);
+    manager_->Publish(9);
+    QCOMPARE(tables.WaitLast(9), (std::vector<std::uint64_t>{8, 9}));
+  }
+
+  void Failover_GoesToTheHintedLeaderAndKeepsTheIncarnation() {
+    FakeNodeManager next;
+    const Served next_served(next);
+    Epochs tables, assignments;
+    NodeAgent agent(Options({served_->server.address()}));  // The next one is not in the list.
+    agent.OnRouting(
+        [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
+    agent.OnAssignment(
+        [&](const v1::Assignment& assignment) { assignments.Add(assignment.epoch()); });
+    manager_->Publish(5);
+    manager_->Assign(5);
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    QVERIFY(!assignments.WaitLast(5).empty());
+    const std::uint64_t incarnation = agent.incarnation();
+    next.Know(incarnation);
+    next.Publish(4);  // It may lag for a moment.
+    next.Publish(6);
+    next.Assign(6);
+    const auto start = base::SystemClock().Now();
+    manager_->Follow(next_served.server.address());
+    QVERIFY(!next.WaitReport([](const auto&) { return true; }).empty());
+    QVERIFY(base::SystemClock().Now() - start < seconds(1));
+    QCOMPARE(tables.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
+    QCOMPARE(assignments.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
+    QCOMPARE(agent.incarnation(), incarnation);
+    QCOMPARE(next.registrations(), std::size_t{0});
+  }
+
+  void Failover_NobodyLeadsForAWhile_IsFoundWithinASecond() {
+    FakeNodeManager other;
+    const Served other_served(other);
+    manager_->Publish(5);
+    NodeAgent agent(Options({served_->server.address(), other_served.server.address()}));
+    other.Follow(served_->server.address());
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    other.Know(agent.incarnation());
+    other.Publish(6);
+    // Each names the other: a loop.
+    manager_->Follow(other_served.server.address());
+    const int before = manager_->refusals();
+    QTRY_VERIFY_WITH_TIMEOUT(manager_->refusals() > before + 5, 10000);
+    QCOMPARE(agent.routing()->epoch(), std::uint64_t{5});
+    const auto start = base::SystemClock().Now();
+    other.Lead();
+    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
+    QVERIFY(base::SystemClock().Now() - start < seconds(1));
+    QCOMPARE(manager_->registrations() + other.registrations(), std::size_t{1});
+  }
+
+  void Failover_LeaderStandsStill_StreamsFollowTheReports() {
+    FakeNodeManager next;
+    const Served next_served(next);
+    manager_->Publish(5);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    next.Know(agent.incarnation());
+    next.Publish(6);
+    // Its reports are refused, but the routing stream stays open and silent.
+    manager_->StandStill();
+    manager_->RefuseReports(next_served.server.address());
+    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
+  }
+
+  void Register_LostAnswer_IsAskedAgainWithTheSameRequestId() {
+    manager_->Publish(1);
+    manager_->LoseAnswers(2);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    const std::vector<std::string> ids = manager_->WaitRequestIds(3);
+    QCOMPARE(ids.size(), std::size_t{3});
+    QVERIFY(!ids[0].empty());
+    QCOMPARE(ids[1], ids[0]);
+    QCOMPARE(ids[2], ids[0]);
+    // Another registration is another request.
+    manager_->Forget();
+    QVERIFY(manager_->WaitRequestIds(4)[3] != ids[0]);
+  }
+
+  void Register_LearnsTheOtherReplicas() {
+    FakeNodeManager other;
+    const Served other_served(other);
+    manager_->Publish(5);
+    manager_->BeOfCluster("test", {other_served.server.address()});
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    other.Know(agent.incarnation());
+    other.Publish(6);
+    served_.reset();  // Gone, without a word about who leads.
+    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
   }
 
   void Report_DeclaredDead_RegistersAGreaterIncarnation() {
