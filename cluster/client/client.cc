@@ -89,8 +89,14 @@ absl::StatusOr<v1::Job> Client::Acknowledge(std::string_view uid) {
 
 absl::StatusOr<v1::Cluster> Client::GetCluster() {
   v1::Cluster cluster;
-  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager(
-      [&](auto& stub, auto& context) { return stub.GetCluster(&context, {}, &cluster); }));
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager([&](const auto& channel, auto& context) {
+    return v1::NodeManagerService::Stub(channel).GetCluster(&context, {}, &cluster);
+  }));
+  std::vector<std::string> managers;
+  for (const v1::Node& node : cluster.nodes()) {
+    if (node.role() == v1::NODE_MANAGER) managers.push_back(node.address());
+  }
+  impl_->proxies.managers().Learn(managers);
   return cluster;
 }
 
@@ -98,8 +104,9 @@ absl::StatusOr<v1::Workflow> Client::ApplyWorkflow(const v1::ApplyWorkflowReques
   v1::ApplyWorkflowRequest with_id = request;
   if (with_id.request_id().empty()) with_id.set_request_id(base::Uid::GenerateRandom().ToString());
   v1::Workflow workflow;
-  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager(
-      [&](auto& stub, auto& context) { return stub.ApplyWorkflow(&context, with_id, &workflow); }));
+  ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager([&](const auto& channel, auto& context) {
+    return v1::NodeManagerService::Stub(channel).ApplyWorkflow(&context, with_id, &workflow);
+  }));
   return workflow;
 }
 

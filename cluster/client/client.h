@@ -1,10 +1,11 @@
 // The C++ client library: submits jobs to a cluster and brings their results home (DESIGN §4).
 //
-// What       Finds proxies through any NodeManager, talks to one of them, and moves on to another
-// when it does not
-//            answer; a full workflow set makes it try the other sets, then wait as long as the
-//            cluster asks for. Every call may be repeated safely: Submit carries a request id, the
-//            rest are idempotent.
+// What       Finds proxies through the NodeManager (any replica leads to the one that leads), talks
+// to one of them, and moves on to another when it does not
+//            answer; proxies that it knows are asked without any NodeManager, so jobs flow while
+//            there is none; a full workflow set makes it try the other sets, then wait as long as
+//            the cluster asks for. Every call may be repeated safely: Submit carries a request id,
+//            the rest are idempotent.
 // Ownership  A Client owns its channels. Callbacks are borrowed for the call.
 // Threading  Thread-safe.
 // Blocking   Every call blocks, for at most `Options::timeout` unless it says otherwise.
@@ -23,14 +24,18 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "onepiece/v1/consensus.pb.h"
 #include "onepiece/v1/generation.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::client {
 
 struct Options {
-  std::vector<std::string> nodemanagers;  ///< host:port of every NodeManager replica; at least one.
-  std::string workflow_set;               ///< Asked first; empty: any.
+  std::vector<std::string>
+      nodemanagers;  ///< host:port of NodeManager replicas; the rest is learned.
+  /// host:port of proxies, asked before any NodeManager. One of both lists is not empty.
+  std::vector<std::string> proxies;
+  std::string workflow_set;  ///< Asked first; empty: any.
   /// How long a call is repeated before it fails.
   base::Duration timeout = base::Scaled(std::chrono::seconds(30));
   /// How long one proxy or NodeManager may take to answer.
@@ -45,6 +50,15 @@ struct Options {
 using ChunkSink = std::function<absl::Status(std::string_view chunk)>;
 /// Called with the job now and after every change; false ends the watch.
 using JobObserver = std::function<bool(const v1::Job& job)>;
+/// Called with every event of the cluster; false ends the watch.
+using ClusterObserver = std::function<bool(const v1::ClusterEvent& event)>;
+
+/// What a replica of the NodeManager says of itself, or why it does not.
+struct ReplicaAnswer {
+  std::string address;
+  std::string name;  ///< Of its seat; empty: it does not answer, and no seat has its address.
+  absl::StatusOr<v1::ReplicaStatus> status;
+};
 
 class Client {
  public:
@@ -88,8 +102,29 @@ class Client {
 
   /// The cluster as the NodeManager sees it.
   absl::StatusOr<v1::Cluster> GetCluster();
+  /// Follows the cluster over broken connections and changes of the leader until `observer` returns
+  /// false (OK), `deadline` passes (DEADLINE_EXCEEDED) or `stop` is requested (CANCELLED): changes
+  /// after `start_revision` (0: a snapshot first), none missed, none repeated, revisions never
+  /// falling; heartbeats (no change) in between. UNAVAILABLE: nothing answered for
+  /// Options::timeout, or (HISTORY_LOST) the NodeManager's revision is before what was seen.
+  absl::Status WatchCluster(std::uint64_t start_revision, const ClusterObserver& observer,
+                            base::MonotonicTime deadline, std::stop_token stop = {});
   /// Creates, replaces or (validate_only) checks an application.
   absl::StatusOr<v1::Workflow> ApplyWorkflow(const v1::ApplyWorkflowRequest& request);
+
+  /// Asks every replica of the NodeManager that is configured, known, or has a seat; by name. Each
+  /// gets Options::attempt_timeout, all at the same time.
+  std::vector<ReplicaAnswer> AskReplicas();
+  /// The same change asked for twice, because an answer was lost, may be refused the second time.
+  /// Errors: those of ConsensusService.
+  absl::StatusOr<v1::ConsensusMembers> AddSeat(const v1::AddSeatRequest& request);
+  absl::StatusOr<v1::ConsensusMembers> RemoveSeat(const v1::RemoveSeatRequest& request);
+  absl::StatusOr<v1::ConsensusMembers> ReplaceSeat(const v1::ReplaceSeatRequest& request);
+  absl::Status StepDown();
+  /// Of the replica at `address`.
+  absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot(const std::string& address);
+  absl::StatusOr<v1::ListLogResponse> ListLog(const std::string& address,
+                                              const v1::ListLogRequest& request);
 
  private:
   class Impl;

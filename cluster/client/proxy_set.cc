@@ -16,6 +16,8 @@ namespace {
 
 // More addresses than any cluster has; bounds the channels kept when addresses come and go.
 constexpr std::size_t kMaxChannels = 256;
+// How long one of several NodeManager replicas may take at first; doubles with every round.
+constexpr std::chrono::seconds kFirstAttempt(1);
 
 bool TryElsewhere(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
@@ -25,6 +27,18 @@ absl::Status NobodyAnswered(std::string_view who, const absl::Status& last) {
   std::string message = "no " + std::string(who) + " answers";
   if (!last.ok()) message += " (" + base::Message(last) + ")";
   return base::MakeError(absl::StatusCode::kUnavailable, "CLUSTER_UNREACHABLE", message);
+}
+
+absl::Status NobodyLeads() {
+  return base::MakeError(
+      absl::StatusCode::kUnavailable, "NO_LEADER",
+      "the NodeManager's replicas have no leader now: see `onepiece cluster status`");
+}
+
+/// Proxies that say "full" or "not here" for each other. A proxy of an unknown set speaks for
+/// itself alone.
+const std::string& SetOf(const Proxy& proxy) {
+  return proxy.workflow_set.empty() ? proxy.address : proxy.workflow_set;
 }
 
 }  // namespace
@@ -42,10 +56,12 @@ Answer ReadAnswer(const grpc::Status& status) {
   return answer;
 }
 
-ProxySet::ProxySet(const Options& options)
-    : options_(options),
-      first_manager_(
-          options.nodemanagers.empty() ? 0 : base::RandomU64() % options.nodemanagers.size()) {}
+ProxySet::ProxySet(const Options& options) : options_(options), managers_(options.nodemanagers) {
+  std::vector<Proxy> known;
+  for (const std::string& address : options_.proxies)
+    known.push_back({"", address, v1::GenerationService::NewStub(ChannelTo(address))});
+  Keep(std::move(known));
+}
 
 std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
   const std::scoped_lock lock(mutex_);
@@ -56,9 +72,8 @@ std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
 }
 
 void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
-                           base::Duration upload) const {
-  const base::Duration left =
-      std::min(options_.attempt_timeout + upload, deadline - options_.clock->Now());
+                           base::Duration limit) const {
+  const base::Duration left = std::min(limit, deadline - options_.clock->Now());
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
 }
@@ -70,30 +85,41 @@ bool ProxySet::Pause(base::Duration pause, base::MonotonicTime deadline, std::st
   return !stop.stop_requested();
 }
 
-absl::Status ProxySet::CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline) {
-  if (options_.nodemanagers.empty()) {
+absl::Status ProxySet::CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline,
+                                        bool one_round) {
+  const std::size_t replicas = managers_.addresses().size();
+  if (replicas == 0) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "NO_NODEMANAGER",
                            "no NodeManager address is given");
   }
-  base::Duration pause = options_.first_pause;
-  absl::Status last;
+  base::Duration limit = options_.attempt_timeout;
+  if (replicas > 1) limit = std::min(limit, base::Scaled(kFirstAttempt));
+  bool somebody_follows = false;
+  rpc::LeaderSearch search(managers_);
   for (;;) {
-    for (std::size_t i = 0; i < options_.nodemanagers.size(); ++i) {
-      const std::size_t index = (first_manager_ + i) % options_.nodemanagers.size();
-      grpc::ClientContext context;
-      SetDeadline(context, deadline);
-      v1::NodeManagerService::Stub stub(ChannelTo(options_.nodemanagers[index]));
-      last = ReadAnswer(call(stub, context)).status;
-      if (!TryElsewhere(last)) return last;
+    const rpc::Replica replica = search.Next();
+    grpc::ClientContext context;
+    SetDeadline(context, deadline, limit);
+    const absl::Status status = ReadAnswer(call(replica.channel, context)).status;
+    if (!rpc::IsAboutTheReplica(status)) {
+      search.Answered();
+      return status;
     }
-    if (options_.clock->Now() + pause >= deadline) return NobodyAnswered("NodeManager", last);
+    somebody_follows |= rpc::LeaderHint(status).has_value();
+    const base::Duration pause = search.Failed(status);
+    const bool round_ended = pause > base::Duration::zero();
+    if ((one_round && round_ended) || options_.clock->Now() + pause >= deadline) {
+      return somebody_follows ? NobodyLeads() : NobodyAnswered("NodeManager", status);
+    }
+    if (!round_ended) continue;
     Pause(pause, deadline);
-    pause = std::min(pause * 2, options_.max_pause);
+    limit = std::min(limit * 2, options_.attempt_timeout);
+    somebody_follows = false;
   }
 }
 
 absl::Status ProxySet::CallManager(const ManagerCall& call) {
-  return CallManagerUntil(call, options_.clock->Now() + options_.timeout);
+  return CallManagerUntil(call, options_.clock->Now() + options_.timeout, false);
 }
 
 void ProxySet::Prefer(const Proxy& proxy) {
@@ -102,20 +128,35 @@ void ProxySet::Prefer(const Proxy& proxy) {
 }
 
 absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::MonotonicTime deadline) {
+  std::vector<Proxy> known;
   {
     const std::scoped_lock lock(mutex_);
-    if (!refresh && !proxies_.empty()) return proxies_;
+    known = proxies_;
   }
+  if (!known.empty() && (!refresh || options_.nodemanagers.empty())) return known;
   v1::ListProxiesResponse response;
-  ONEPIECE_RETURN_IF_ERROR(CallManagerUntil(
-      [&response](auto& stub, auto& context) { return stub.ListProxies(&context, {}, &response); },
-      deadline));
+  const absl::Status status = CallManagerUntil(
+      [&response](const auto& channel, auto& context) {
+        return v1::NodeManagerService::Stub(channel).ListProxies(&context, {}, &response);
+      },
+      deadline, !known.empty());
   std::vector<Proxy> proxies;
   for (const auto& proxy : response.proxies()) {
     proxies.push_back({proxy.workflow_set(), proxy.endpoint().address(),
                        v1::GenerationService::NewStub(ChannelTo(proxy.endpoint().address()))});
   }
-  if (proxies.empty()) return NobodyAnswered("proxy", absl::OkStatus());
+  if (!proxies.empty()) {
+    std::vector<Proxy> ordered = Keep(std::move(proxies));
+    const std::scoped_lock lock(mutex_);
+    listed_ = true;
+    return ordered;
+  }
+  if (!known.empty()) return known;
+  return status.ok() ? NobodyAnswered("proxy", absl::OkStatus()) : status;
+}
+
+std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
+  if (proxies.empty()) return proxies;
   // Clients spread over the proxies by starting at a random one and then stay where they got an
   // answer.
   std::rotate(proxies.begin(),
@@ -132,15 +173,20 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
   return proxies;
 }
 
+bool ProxySet::Complete() {
+  const std::scoped_lock lock(mutex_);
+  return listed_ || options_.nodemanagers.empty();
+}
+
 ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
                                         base::Duration upload, base::MonotonicTime deadline) {
   Round round;
   std::set<std::string> answered_sets;  // Said "full" or "not here" for the whole set.
   for (const Proxy& proxy : proxies) {
-    if (answered_sets.contains(proxy.workflow_set)) continue;
+    if (answered_sets.contains(SetOf(proxy))) continue;
     if (options_.clock->Now() >= deadline) break;
     grpc::ClientContext context;
-    SetDeadline(context, deadline, upload);
+    SetDeadline(context, deadline, options_.attempt_timeout + upload);
     const Answer answer = ReadAnswer(call(*proxy.stub, context));
     if (answer.status.ok()) {
       Prefer(proxy);
@@ -149,12 +195,12 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
       return round;
     }
     if (absl::IsResourceExhausted(answer.status)) {
-      answered_sets.insert(proxy.workflow_set);
+      answered_sets.insert(SetOf(proxy));
       const base::Duration delay = answer.retry_delay.value_or(options_.first_pause);
       round.retry_delay = std::min(delay, round.retry_delay.value_or(delay));
       round.error = answer.status;
     } else if (absl::IsNotFound(answer.status)) {
-      answered_sets.insert(proxy.workflow_set);
+      answered_sets.insert(SetOf(proxy));
       // "Full" elsewhere may change, so it outweighs "not here".
       if (!absl::IsResourceExhausted(round.error)) round.error = answer.status;
     } else if (TryElsewhere(answer.status)) {
@@ -168,7 +214,7 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
   // Every set answered NOT_FOUND: that is the answer. A set that did not answer may hold the job.
   const bool all_answered = std::all_of(
       proxies.begin(), proxies.end(),
-      [&answered_sets](const Proxy& proxy) { return answered_sets.contains(proxy.workflow_set); });
+      [&answered_sets](const Proxy& proxy) { return answered_sets.contains(SetOf(proxy)); });
   round.done = absl::IsNotFound(round.error) && all_answered;
   return round;
 }
@@ -182,6 +228,8 @@ absl::Status ProxySet::Call(const ProxyCall& call, base::Duration upload) {
     std::optional<base::Duration> retry_delay;
     if (proxies.ok()) {
       const Round round = CallEachProxy(*proxies, call, upload, deadline);
+      // A job that the known proxies do not know may be with others.
+      if (round.done && absl::IsNotFound(round.error) && !refresh && !Complete()) continue;
       if (round.done) return round.error;
       last = round.error;
       retry_delay = round.retry_delay;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/client/client.h"
+#include "cluster/rpc/replicas.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
@@ -36,8 +37,9 @@ struct Proxy {
 
 using ProxyCall =
     std::function<grpc::Status(v1::GenerationService::Stub& stub, grpc::ClientContext& context)>;
-using ManagerCall =
-    std::function<grpc::Status(v1::NodeManagerService::Stub& stub, grpc::ClientContext& context)>;
+/// Makes a stub of the service that it means and calls it.
+using ManagerCall = std::function<grpc::Status(const std::shared_ptr<grpc::Channel>& channel,
+                                               grpc::ClientContext& context)>;
 
 /// The proxies of a cluster, with the one that answered last first. Thread-safe; calls block up to
 /// `deadline`.
@@ -50,12 +52,15 @@ class ProxySet {
   /// round without success, pauses (as long as RetryInfo asks) and begins again with a fresh list
   /// of proxies. Each attempt and the whole may take `upload` longer than usual.
   absl::Status Call(const ProxyCall& call, base::Duration upload = {});
-  /// The same over the NodeManager's replicas.
+  /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
+  rpc::Replicas& managers() { return managers_; }
 
-  /// Proxies in the order in which they should be asked. Lists them at a NodeManager when `refresh`
-  /// or unknown.
+  /// Proxies in the order in which they should be asked. Lists them at the NodeManager when none
+  /// are known or `refresh`; known ones are kept when it does not answer.
   absl::StatusOr<std::vector<Proxy>> Proxies(bool refresh, base::MonotonicTime deadline);
+  /// There are no proxies but the known ones, as far as a NodeManager could say.
+  bool Complete();
   /// Asks `proxy` first from now on.
   void Prefer(const Proxy& proxy);
   /// Waits `pause`, at most until `deadline`; false when `stop` was requested.
@@ -69,18 +74,21 @@ class ProxySet {
   };
   Round CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
                       base::Duration upload, base::MonotonicTime deadline);
-  absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline);
+  absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline,
+                                bool one_round);
+  std::vector<Proxy> Keep(std::vector<Proxy> proxies);
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
   void SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
-                   base::Duration upload = {}) const;
+                   base::Duration limit) const;
 
   const Options options_;
+  rpc::Replicas managers_;
   std::mutex mutex_;
   std::condition_variable_any condition_;  // Only waited on: pauses end by time or stop.
   // Guarded by mutex_.
   std::vector<Proxy> proxies_;
+  bool listed_ = false;  // By the NodeManager.
   std::string preferred_address_;
-  std::size_t first_manager_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 

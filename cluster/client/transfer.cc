@@ -107,8 +107,9 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
       }
       // Too many watch: the job goes on meanwhile, and so does asking.
       if (status.ok() || Reconnect(status) || absl::IsResourceExhausted(status)) continue;
-      // Another set may know the job; the last proxy's word counts.
-      if (!absl::IsNotFound(status) || i + 1 == proxies->size()) return status;
+      // Another set may know the job; the last word counts when there is nobody else to ask.
+      const bool last = i + 1 == proxies->size() && (refresh || impl_->proxies.Complete());
+      if (!absl::IsNotFound(status) || last) return status;
     }
     if (clock.Now() >= give_up) {
       return base::MakeError(

@@ -8,9 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cluster/client/sha256.h"
+#include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -76,6 +78,7 @@ class FakeProxy final : public v1::GenerationService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
+/// One replica of a NodeManager; it leads until told otherwise. Thread-safe.
 class FakeNodeManager final : public v1::NodeManagerService::Service {
  public:
   FakeNodeManager() {
@@ -84,7 +87,8 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  ~FakeNodeManager() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  ~FakeNodeManager() override { Stop(); }
+  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   void Serve(const std::vector<const FakeProxy*>& proxies) {
     const std::scoped_lock lock(mutex_);
@@ -95,18 +99,91 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
       added->set_workflow_set(proxy->workflow_set);
     }
   }
+  /// Refuses every call from now on and ends its streams; `leader` may be empty.
+  void Follow(const std::string& leader) {
+    const std::scoped_lock lock(mutex_);
+    follows_ = true;
+    leader_ = leader;
+  }
+  void Lead() {
+    const std::scoped_lock lock(mutex_);
+    follows_ = false;
+  }
+  /// Its revision, and one change after each of them: those after start_revision are streamed.
+  void SetRevision(std::uint64_t revision) {
+    const std::scoped_lock lock(mutex_);
+    revision_ = revision;
+  }
+  std::vector<std::string> request_ids() {
+    const std::scoped_lock lock(mutex_);
+    return request_ids_;
+  }
+
   grpc::Status ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest*,
                            v1::ListProxiesResponse* response) override {
     ++list_calls;
     const std::scoped_lock lock(mutex_);
+    if (follows_) return NotLeader();
     *response = response_;
     return grpc::Status::OK;
+  }
+  grpc::Status GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
+                          v1::Cluster* response) override {
+    const std::scoped_lock lock(mutex_);
+    if (follows_) return NotLeader();
+    response->set_cluster_id("test");
+    response->set_revision(revision_);
+    return grpc::Status::OK;
+  }
+  grpc::Status ApplyWorkflow(grpc::ServerContext*, const v1::ApplyWorkflowRequest* request,
+                             v1::Workflow* response) override {
+    const std::scoped_lock lock(mutex_);
+    request_ids_.push_back(request->request_id());
+    if (follows_) return NotLeader();
+    *response = request->workflow();
+    if (request_ids_.size() > 2) return grpc::Status::OK;
+    return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+  }
+  grpc::Status WatchCluster(grpc::ServerContext* context, const v1::WatchClusterRequest* request,
+                            grpc::ServerWriter<v1::ClusterEvent>* writer) override {
+    std::uint64_t known = request->start_revision();
+    while (!context->IsCancelled()) {
+      v1::ClusterEvent event;
+      {
+        const std::scoped_lock lock(mutex_);
+        if (follows_) return NotLeader();
+        if (known == 0 || known > revision_) {
+          known = revision_;
+          event.mutable_snapshot()->set_cluster_id("test");
+        } else if (known < revision_) {
+          ++known;
+          event.mutable_node()->set_node_id(std::to_string(known));
+        }
+        event.set_revision(known);
+      }
+      if (!writer->Write(event)) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // Its heartbeat.
+    }
+    return grpc::Status::CANCELLED;
   }
   std::atomic<int> list_calls{0};
 
  private:
+  grpc::Status NotLeader() const {
+    std::map<std::string, std::string> metadata;
+    if (!leader_.empty()) metadata[rpc::kLeader] = leader_;
+    return rpc::ToGrpc(
+        base::MakeError(absl::StatusCode::kUnavailable, rpc::kNotLeader, "follows", metadata));
+  }
+
   std::mutex mutex_;
-  v1::ListProxiesResponse response_;  // Guarded by mutex_.
+  // Guarded by mutex_.
+  v1::ListProxiesResponse response_;
+  bool follows_ = false;
+  std::string leader_;
+  std::uint64_t revision_ = 1;
+  std::vector<std::string> request_ids_;
+
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -1,0 +1,116 @@
+// The NodeManager's replicas: how they are, and who belongs to them.
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "cluster/base/status.h"
+#include "cluster/client/client.h"
+#include "cluster/client/client_impl.h"
+#include "cluster/rpc/channel.h"
+#include "onepiece/v1/consensus.grpc.pb.h"
+
+namespace onepiece::client {
+namespace {
+
+using Stub = v1::ConsensusService::Stub;
+
+/// Calls the leader; an error after a lost answer says that the change may have been made.
+template <typename Request, typename Response>
+absl::StatusOr<Response> AskLeader(ProxySet& managers,
+                                   grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                const Request&, Response*),
+                                   const Request& request) {
+  Response response;
+  bool lost = false;
+  const absl::Status status = managers.CallManager([&](const auto& channel, auto& context) {
+    Stub stub(channel);
+    const grpc::Status answer = (stub.*method)(&context, request, &response);
+    lost |= rpc::IsAboutTheReplica(ReadAnswer(answer).status) &&
+            !rpc::LeaderHint(ReadAnswer(answer).status).has_value();
+    return answer;
+  });
+  if (status.ok()) return response;
+  if (!lost || rpc::IsAboutTheReplica(status)) return status;
+  return base::Annotate(status, "an earlier attempt, whose answer was lost, may have done it");
+}
+
+absl::StatusOr<v1::ReplicaStatus> AskOne(const std::string& address, base::Duration timeout) {
+  Stub stub(rpc::MakeChannel(address));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  v1::ReplicaStatus status;
+  const grpc::Status answer = stub.GetReplica(&context, {}, &status);
+  if (!answer.ok()) return ReadAnswer(answer).status;
+  return status;
+}
+
+/// Asks those that have not been asked, all at the same time.
+void AskThose(const std::set<std::string>& addresses, base::Duration timeout,
+              std::map<std::string, absl::StatusOr<v1::ReplicaStatus>>& answers) {
+  std::vector<std::jthread> threads;
+  for (const std::string& address : addresses) {
+    if (answers.contains(address)) continue;
+    auto& answer = answers[address];  // A map's items stay where they are.
+    threads.emplace_back([&answer, address, timeout] { answer = AskOne(address, timeout); });
+  }
+}
+
+}  // namespace
+
+std::vector<ReplicaAnswer> Client::AskReplicas() {
+  const base::Duration timeout = impl_->options.attempt_timeout;
+  std::map<std::string, absl::StatusOr<v1::ReplicaStatus>> answers;
+  const auto known = impl_->proxies.managers().addresses();
+  AskThose({known.begin(), known.end()}, timeout, answers);
+  std::map<std::string, std::string> names;  // By address.
+  for (const auto& [address, status] : answers) {
+    if (!status.ok()) continue;
+    for (const v1::Seat& seat : status->members().seats()) names[seat.address()] = seat.name();
+  }
+  std::set<std::string> seats;
+  for (const auto& [address, name] : names) seats.insert(address);
+  AskThose(seats, timeout, answers);
+  std::vector<ReplicaAnswer> result;
+  std::set<std::string> told;
+  for (auto& [address, status] : answers) {
+    // One replica may be known by two addresses.
+    if (status.ok() && !told.insert(status->address()).second) continue;
+    std::string name = status.ok() ? status->name() : names[address];
+    result.push_back({address, std::move(name), std::move(status)});
+  }
+  std::ranges::sort(result, {}, &ReplicaAnswer::name);
+  return result;
+}
+
+absl::StatusOr<v1::ConsensusMembers> Client::AddSeat(const v1::AddSeatRequest& request) {
+  return AskLeader(impl_->proxies, &Stub::AddSeat, request);
+}
+
+absl::StatusOr<v1::ConsensusMembers> Client::RemoveSeat(const v1::RemoveSeatRequest& request) {
+  return AskLeader(impl_->proxies, &Stub::RemoveSeat, request);
+}
+
+absl::StatusOr<v1::ConsensusMembers> Client::ReplaceSeat(const v1::ReplaceSeatRequest& request) {
+  return AskLeader(impl_->proxies, &Stub::ReplaceSeat, request);
+}
+
+absl::Status Client::StepDown() {
+  return AskLeader(impl_->proxies, &Stub::StepDown, v1::StepDownRequest()).status();
+}
+
+absl::StatusOr<v1::TakeSnapshotResponse> Client::TakeSnapshot(const std::string& address) {
+  Stub stub(rpc::MakeChannel(address));
+  return rpc::Call(stub, &Stub::TakeSnapshot, v1::TakeSnapshotRequest(), std::chrono::seconds(30));
+}
+
+absl::StatusOr<v1::ListLogResponse> Client::ListLog(const std::string& address,
+                                                    const v1::ListLogRequest& request) {
+  Stub stub(rpc::MakeChannel(address));
+  return rpc::Call(stub, &Stub::ListLog, request, std::chrono::seconds(10));
+}
+
+}  // namespace onepiece::client

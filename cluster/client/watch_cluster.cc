@@ -1,0 +1,99 @@
+// WatchCluster: one stream of events over any number of connections and leaders.
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "cluster/client/client.h"
+#include "cluster/client/client_impl.h"
+
+namespace onepiece::client {
+namespace {
+
+// A stream is opened again after this long, lest a peer that stands still goes unnoticed.
+constexpr std::chrono::seconds kStreamTurn(15);
+
+/// What has been told so far.
+struct Told {
+  std::uint64_t revision = 0;
+  std::string cluster_id;
+  bool enough = false;
+};
+
+absl::Status HistoryLost(std::uint64_t now, std::uint64_t seen) {
+  return base::MakeError(absl::StatusCode::kUnavailable, "HISTORY_LOST",
+                         "the NodeManager is at revision " + std::to_string(now) + ", before " +
+                             std::to_string(seen) +
+                             ", which was seen: its data was lost or is old");
+}
+
+/// Passes an event on unless it repeats what was told. Errors: HISTORY_LOST.
+absl::Status Tell(const v1::ClusterEvent& event, const ClusterObserver& observer, Told& told) {
+  const bool change = event.change_case() != v1::ClusterEvent::CHANGE_NOT_SET;
+  const bool other_cluster = event.has_snapshot() && !told.cluster_id.empty() &&
+                             event.snapshot().cluster_id() != told.cluster_id;
+  if (!other_cluster && event.revision() < told.revision) {
+    if (event.has_snapshot() || !change) return HistoryLost(event.revision(), told.revision);
+    return absl::OkStatus();
+  }
+  if (change && !event.has_snapshot() && event.revision() == told.revision) return absl::OkStatus();
+  if (event.has_snapshot()) told.cluster_id = event.snapshot().cluster_id();
+  told.revision = event.revision();
+  told.enough = !observer(event);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObserver& observer,
+                                  base::MonotonicTime deadline, std::stop_token stop) {
+  base::Clock& clock = *impl_->options.clock;
+  Told told;
+  told.revision = start_revision;
+  base::MonotonicTime give_up = clock.Now() + impl_->options.timeout;
+  if (impl_->options.nodemanagers.empty())
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "NO_NODEMANAGER",
+                           "no NodeManager address is given");
+  rpc::LeaderSearch search(impl_->proxies.managers());
+  for (;;) {
+    const rpc::Replica replica = search.Next();
+    v1::NodeManagerService::Stub stub(replica.channel);
+    v1::WatchClusterRequest request;
+    request.set_start_revision(told.revision);
+    grpc::ClientContext context;
+    const auto turn = std::min(base::Scaled(kStreamTurn), deadline - clock.Now());
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::duration_cast<std::chrono::system_clock::duration>(turn));
+    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+    const auto reader = stub.WatchCluster(&context, request);
+    v1::ClusterEvent event;
+    absl::Status status;
+    bool answered = false;
+    while (status.ok() && !told.enough && clock.Now() < deadline && reader->Read(&event)) {
+      status = Tell(event, observer, told);
+      if (!status.ok()) break;
+      search.Answered();
+      answered = true;
+      give_up = clock.Now() + impl_->options.timeout;
+    }
+    context.TryCancel();
+    const grpc::Status end = reader->Finish();
+    if (told.enough) return absl::OkStatus();
+    if (stop.stop_requested())
+      return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted");
+    if (clock.Now() >= deadline)
+      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
+                             "the watch has reached its deadline");
+    // A turn that is over goes on at the same leader.
+    if (answered && end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) continue;
+    if (status.ok()) status = ReadAnswer(end).status;
+    if (!status.ok() && !rpc::IsAboutTheReplica(status) && !absl::IsResourceExhausted(status))
+      return status;
+    if (clock.Now() >= give_up) {
+      return status.ok() ? absl::UnavailableError("the NodeManager ends every stream") : status;
+    }
+    impl_->proxies.Pause(search.Failed(status), std::min(deadline, give_up), stop);
+  }
+}
+
+}  // namespace onepiece::client

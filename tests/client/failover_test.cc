@@ -1,0 +1,207 @@
+// The client library while the NodeManager's replicas change their leader, or are not there.
+#include <QtTest>
+#include <atomic>
+
+#include "cluster/base/status.h"
+#include "cluster/client/client.h"
+#include "tests/client/fake_cluster.h"
+
+namespace onepiece::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const std::string kNobody = "127.0.0.1:1";
+
+Options To(const std::vector<std::string>& nodemanagers,
+           const std::vector<std::string>& proxies = {}) {
+  Options options;
+  options.nodemanagers = nodemanagers;
+  options.proxies = proxies;
+  options.timeout = seconds(10);
+  options.first_pause = milliseconds(5);
+  options.max_pause = milliseconds(50);
+  return options;
+}
+
+grpc::Status Accept(const v1::SubmitJobRequest&, v1::Job& job) {
+  job.set_uid("uid");
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+class FailoverTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Manager_HintOutsideOfTheList_IsFollowed() {
+    FakeNodeManager follower, leader;
+    follower.Follow(leader.address());
+    Client client(To({follower.address()}));
+    const auto cluster = client.GetCluster();
+    QVERIFY2(cluster.ok(), cluster.status().ToString().c_str());
+  }
+
+  void Manager_LeaderLeaves_TheNextIsFoundWithinASecond() {
+    FakeNodeManager first, second, third;
+    second.Follow(first.address());
+    third.Follow(first.address());
+    Client client(To({first.address(), second.address(), third.address()}));
+    QVERIFY(client.GetCluster().ok());
+    first.Stop();
+    const auto start = base::SystemClock().Now();
+    std::jthread election([&] {
+      std::this_thread::sleep_for(milliseconds(300));  // How long nobody leads.
+      third.Lead();
+      second.Follow(third.address());
+    });
+    const auto cluster = client.GetCluster();
+    QVERIFY2(cluster.ok(), cluster.status().ToString().c_str());
+    QVERIFY(base::SystemClock().Now() - start < milliseconds(300) + seconds(1));
+  }
+
+  void Manager_HintLoop_EndsWithNoLeader() {
+    FakeNodeManager one, two;
+    one.Follow(two.address());
+    two.Follow(one.address());
+    Options options = To({one.address(), two.address()});
+    options.timeout = milliseconds(300);
+    const auto cluster = Client(options).GetCluster();
+    QCOMPARE(base::GetReason(cluster.status()).reason, std::string("NO_LEADER"));
+    QVERIFY(absl::IsUnavailable(cluster.status()));
+  }
+
+  void Manager_AllDown_SaysSo() {
+    Options options = To({kNobody, "127.0.0.1:2", "127.0.0.1:3"});
+    options.timeout = milliseconds(300);
+    const auto start = base::SystemClock().Now();
+    const auto cluster = Client(options).GetCluster();
+    QCOMPARE(base::GetReason(cluster.status()).reason, std::string("CLUSTER_UNREACHABLE"));
+    QVERIFY(base::SystemClock().Now() - start < seconds(3));
+  }
+
+  void ApplyWorkflow_LostAnswers_KeepTheRequestId() {
+    FakeNodeManager manager;
+    Client client(To({manager.address()}));
+    QVERIFY(client.ApplyWorkflow({}).ok());
+    const auto ids = manager.request_ids();
+    QCOMPARE(ids.size(), std::size_t{3});
+    QVERIFY(!ids[0].empty());
+    QCOMPARE(ids[1], ids[0]);
+    QCOMPARE(ids[2], ids[0]);
+  }
+
+  void Submit_KnownProxy_NeedsNoNodeManager() {
+    FakeProxy proxy("default");
+    proxy.submit = Accept;
+    QVERIFY(Client(To({}, {proxy.address()})).Submit({}).ok());
+    QVERIFY(Client(To({kNobody}, {kNobody, proxy.address()})).Submit({}).ok());
+    FakeNodeManager manager;
+    QVERIFY(Client(To({manager.address()}, {proxy.address()})).Submit({}).ok());
+    QCOMPARE(manager.list_calls.load(), 0);
+  }
+
+  void Submit_NodeManagerGoes_RememberedProxiesAreAskedOn() {
+    FakeNodeManager manager;
+    FakeProxy proxy("default");
+    proxy.submit = Accept;
+    manager.Serve({&proxy});
+    Client client(To({manager.address()}));
+    QVERIFY(client.Submit({}).ok());
+    manager.Stop();
+    std::atomic<int> left = 3;
+    proxy.submit = [&](const v1::SubmitJobRequest& request, v1::Job& job) {
+      if (left-- > 0) return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 5);
+      return Accept(request, job);
+    };
+    const auto job = client.Submit({});
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+  }
+
+  void Get_UnknownToTheKnownProxy_AsksThoseThatTheNodeManagerLists() {
+    FakeNodeManager manager;
+    FakeProxy known("a"), other("b");
+    known.get = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+    };
+    other.get = [](const auto&, v1::Job& job) {
+      job.set_uid("uid");
+      return grpc::Status::OK;
+    };
+    manager.Serve({&known, &other});
+    const auto job = Client(To({manager.address()}, {known.address()})).Get("uid");
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    // Without a NodeManager its word is the last one.
+    for (const auto& managers : {std::vector<std::string>{}, {kNobody}}) {
+      const auto start = base::SystemClock().Now();
+      const auto unknown = Client(To(managers, {known.address()})).Get("uid");
+      QCOMPARE(base::GetReason(unknown.status()).reason, std::string("JOB_UNKNOWN"));
+      QVERIFY(base::SystemClock().Now() - start < seconds(5));
+    }
+  }
+
+  void Call_NeitherNodeManagerNorProxy_IsAUsageError() {
+    const auto job = Client(To({})).Submit({});
+    QCOMPARE(base::GetReason(job.status()).reason, std::string("NO_NODEMANAGER"));
+  }
+
+  void WatchCluster_ResumesAtTheNextLeaderWithoutGapOrRepeat() {
+    FakeNodeManager first, second;
+    second.Follow(first.address());
+    first.SetRevision(5);
+    second.SetRevision(5);
+    Client client(To({first.address(), second.address()}));
+    std::vector<std::uint64_t> revisions;
+    int heartbeats = 0;
+    const absl::Status status = client.WatchCluster(
+        0,
+        [&](const v1::ClusterEvent& event) {
+          if (event.change_case() == v1::ClusterEvent::CHANGE_NOT_SET) {
+            ++heartbeats;
+          } else {
+            revisions.push_back(event.revision());
+          }
+          if (event.revision() == 5) first.SetRevision(8);
+          if (event.revision() == 8) {
+            second.SetRevision(11);
+            second.Lead();
+            first.Follow(second.address());
+          }
+          return event.revision() < 11 || heartbeats == 0;
+        },
+        base::SystemClock().Now() + seconds(20));
+    QVERIFY2(status.ok(), status.ToString().c_str());
+    QCOMPARE(revisions, (std::vector<std::uint64_t>{5, 6, 7, 8, 9, 10, 11}));
+  }
+
+  void WatchCluster_OlderHistory_IsNotPassedOn() {
+    FakeNodeManager manager;
+    manager.SetRevision(3);
+    Options options = To({manager.address()});
+    options.timeout = milliseconds(300);
+    bool told = false;
+    const absl::Status status = Client(options).WatchCluster(
+        7, [&](const v1::ClusterEvent&) { return told = true; },
+        base::SystemClock().Now() + seconds(20));
+    QCOMPARE(base::GetReason(status).reason, std::string("HISTORY_LOST"));
+    QVERIFY(!told);
+  }
+
+  void WatchCluster_EndsAtDeadlineAndStop() {
+    FakeNodeManager manager;
+    Client client(To({manager.address()}));
+    const auto go_on = [](const v1::ClusterEvent&) { return true; };
+    QVERIFY(absl::IsDeadlineExceeded(
+        client.WatchCluster(0, go_on, base::SystemClock().Now() + milliseconds(100))));
+    std::stop_source stop;
+    stop.request_stop();
+    QVERIFY(absl::IsCancelled(
+        client.WatchCluster(0, go_on, base::SystemClock().Now() + seconds(20), stop.get_token())));
+  }
+};
+
+}  // namespace onepiece::client
+
+QTEST_GUILESS_MAIN(onepiece::client::FailoverTest)
+#include "failover_test.moc"
