@@ -159,7 +159,7 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
   for (const Candidacy::Vote& vote : won.votes) {
     if (Peer* peer = FindPeer(vote.replica)) {
       peer->probing = false;
-      peer->match = vote.chosen;
+      peer->match = peer->at = vote.chosen;
       peer->next = vote.chosen + 1;
     }
   }

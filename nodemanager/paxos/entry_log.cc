@@ -30,8 +30,8 @@ void EntryLog::DropThrough(Slot slot) {
 }
 
 std::vector<AcceptedEntry> EntryLog::After(Slot slot) const {
+  if (slot >= last()) return {};
   const Slot from = std::max(slot + 1, first_);
-  if (from > last()) return {};
   return {entries_.begin() + static_cast<std::ptrdiff_t>(from - first_), entries_.end()};
 }
 

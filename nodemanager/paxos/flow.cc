@@ -73,22 +73,30 @@ bool Replica::Impl::SendSnapshot(Peer& peer, Time now, Outputs& out) {
   return true;
 }
 
-// The peer has everything up to `match`, and answers what was sent to it at `sent`.
+// The peer answers that it has everything up to `match` to what was sent to it at `sent`.
 void Replica::Impl::Progressed(Peer& peer, Slot match, Time sent) {
-  peer.match = std::max(peer.match, std::min(match, lead.proposed));
-  if (peer.snapshot != 0) {
-    if (peer.match >= peer.snapshot)
-      peer.snapshot = 0;
-    else if (sent > peer.snapshot_sent)
-      peer.snapshot_missed = true;
-  }
+  match = std::min(match, lead.proposed);
   auto& flight = peer.in_flight;
-  while (!flight.empty() && flight.front().last <= peer.match) flight.pop_front();
-  // The peer had a later message, but not the one that brings match + 1: that one is lost.
-  if (!flight.empty() && flight.front().sent < sent) flight.clear();
-  if (peer.probing) flight.clear();
+  if (!peer.newest || sent > *peer.newest) {
+    // A peer that starts anew may have forgotten which slots are chosen; it goes on from there.
+    if (match < peer.at) flight.clear();
+    peer.newest = sent;
+    peer.at = match;
+  }
+  peer.at = std::max(peer.at, match);
+  peer.match = std::max(peer.match, peer.at);
+  if (peer.snapshot != 0) {
+    if (peer.at >= peer.snapshot) {
+      peer.snapshot = 0;
+    } else if (sent > peer.snapshot_sent) {
+      peer.snapshot_missed = true;
+    }
+  }
+  while (!flight.empty() && flight.front().last <= peer.at) flight.pop_front();
+  // The peer had a later message, but not the one that brings the next slot: that one is lost.
+  if (peer.probing || (!flight.empty() && flight.front().sent < sent)) flight.clear();
   peer.probing = false;
-  if (flight.empty() || peer.next <= peer.match) peer.next = peer.match + 1;
+  if (flight.empty() || peer.next <= peer.at) peer.next = peer.at + 1;
 }
 
 }  // namespace onepiece::paxos

@@ -34,9 +34,11 @@ struct Peer {
   ReplicaId id = 0;
   std::string name, address;
   bool votes = false;
-  Slot match = 0;
-  Slot next = 1;        ///< The slot to send.
-  bool probing = true;  ///< `match` is a guess until it answers; one Accept at a time.
+  Slot match = 0;  ///< The highest answer, for counting: what a peer has, it keeps.
+  Slot at = 0;  ///< The newest answer, for sending: a peer that starts anew may name a lower one.
+  std::optional<Time> newest;  ///< When that was asked.
+  Slot next = 1;               ///< The slot to send.
+  bool probing = true;         ///< `match` is a guess until it answers; one Accept at a time.
   std::deque<InFlight> in_flight;
   std::size_t open = 0, open_bytes = 0;  ///< Where in Outputs::early its last Accept may be.
   Slot snapshot = 0;                     ///< Index of the snapshot that is on its way; 0: none.

@@ -43,6 +43,8 @@ Group::Node& Group::AddNode(const std::string& name, DurableState disk) {
   added.options.seed = id;
   if (adjust) adjust(added.options);
   added.disk = std::move(disk);
+  added.rate_since = now;
+  added.local_then = now + std::chrono::seconds(id);
   Start(id);
   return added;
 }
@@ -55,13 +57,20 @@ void Group::Start(ReplicaId id) {
 }
 
 Time Group::LocalTime(ReplicaId id) const {
-  const double since = static_cast<double>((now - At(0)).count()) * nodes_.at(id).rate;
-  return At(static_cast<std::int64_t>(id) * 1000) + Duration(static_cast<std::int64_t>(since));
+  const Node& n = nodes_.at(id);
+  const double since = static_cast<double>((now - n.rate_since).count()) * n.rate;
+  return n.local_then + Duration(static_cast<std::int64_t>(since));
+}
+
+void Group::SetRate(ReplicaId id, double rate) {
+  node(id).local_then = LocalTime(id);
+  node(id).rate_since = now;
+  node(id).rate = rate;
 }
 
 void Group::Process(ReplicaId id, Outputs& out) {
   Node& n = node(id);
-  n.last = out;
+  Outputs done = out;
   if (out.lost_leadership) ++n.losses;
   for (const Message& message : out.early) wire_.push_back({now + latency, message});
   ApplyWrites(out.writes, n.disk);
@@ -85,6 +94,7 @@ void Group::Process(ReplicaId id, Outputs& out) {
       wire_.push_back({now + latency, message});
     }
   }
+  n.last = std::move(done);
 }
 
 void Group::Receive(ReplicaId id, const Message& message) {

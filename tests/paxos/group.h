@@ -26,7 +26,8 @@ class Group {
     Options options;
     DurableState disk;
     std::optional<Replica> replica;  ///< None: it is down.
-    double rate = 1;                 ///< Of its clock.
+    double rate = 1;                 ///< Of its clock, since `rate_since`.
+    Time rate_since, local_then;
     Slot applied = 0;
     std::map<Slot, Entry> state;  ///< What it handed out since its snapshot.
     int restores = 0, losses = 0;
@@ -66,6 +67,7 @@ class Group {
   void Process(ReplicaId id, Outputs& out);
 
   [[nodiscard]] Time LocalTime(ReplicaId id) const;
+  void SetRate(ReplicaId id, double rate);
   Time now = At(1000);
   Duration latency = std::chrono::milliseconds(1);
   std::function<bool(const Message&)> passes;
