@@ -12,17 +12,13 @@
 
 #include "cluster/local/data_dir.h"
 #include "tests/eventually.h"
+#include "tests/program.h"
 
 namespace onepiece::e2e {
 
 using nlohmann::json;
 using testing::Eventually;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out, err;
-  [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
-};
+using testing::Outcome;
 
 /// Thread-confined.
 class ClusterUnderTest {
@@ -33,19 +29,9 @@ class ClusterUnderTest {
 
   /// Runs `onepiece ARGUMENTS --data-dir …` to its end.
   Outcome Run(const QStringList& arguments, int timeout_s = 180) const {
-    QProcess process;
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece",
-                  arguments + QStringList{"--data-dir", QString::fromStdString(Path("data"))});
-    Outcome outcome;
-    if (!process.waitForFinished(timeout_s * 1000)) {
-      process.kill();
-      process.waitForFinished();
-    } else if (process.exitStatus() == QProcess::NormalExit) {
-      outcome.exit_code = process.exitCode();
-    }
-    outcome.out = process.readAllStandardOutput().toStdString();
-    outcome.err = process.readAllStandardError().toStdString();
-    return outcome;
+    return testing::RunProgram(
+        ONEPIECE_BINARY_DIR "/bin/onepiece",
+        arguments + QStringList{"--data-dir", QString::fromStdString(Path("data"))}, timeout_s);
   }
 
   /// Submits a job and returns its UID; empty when it was refused.

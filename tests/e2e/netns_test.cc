@@ -7,34 +7,16 @@
 #include <map>
 
 #include "tests/e2e/cluster_under_test.h"
+#include "tests/netns.h"
 
 namespace onepiece::e2e {
 namespace {
 
-Outcome RunProgram(const QString& program, const QStringList& arguments, int timeout_s = 30) {
-  QProcess process;
-  process.start(program, arguments);
-  Outcome outcome;
-  if (!process.waitForFinished(timeout_s * 1000)) {
-    process.kill();
-    process.waitForFinished();
-  } else if (process.exitStatus() == QProcess::NormalExit) {
-    outcome.exit_code = process.exitCode();
-  }
-  outcome.out = process.readAllStandardOutput().toStdString();
-  outcome.err = process.readAllStandardError().toStdString();
-  return outcome;
-}
-
-QString Find(const QString& program) {
-  const QString found = QStandardPaths::findExecutable(program);
-  return found.isEmpty() ? QStandardPaths::findExecutable(program, {"/usr/sbin", "/sbin"}) : found;
-}
-
-Outcome Ip(const QStringList& arguments) { return RunProgram(Find("ip"), arguments); }
+using testing::FindProgram;
+using testing::Ip;
+using testing::RunProgram;
 
 constexpr char kCable[] = "veth0";  // Its end in each namespace.
-constexpr char kPrefix[] = "onepiece-test-";
 constexpr char kAddressA[] = "10.213.7.1";
 constexpr char kAddressB[] = "10.213.7.2";
 
@@ -45,13 +27,13 @@ class TwoHosts {
     for (const QString& host : {a(), b()}) Ip({"netns", "del", host});
   }
 
-  [[nodiscard]] QString a() const { return name_ + "-a"; }
-  [[nodiscard]] QString b() const { return name_ + "-b"; }
+  [[nodiscard]] static QString a() { return testing::NamespaceName("a"); }
+  [[nodiscard]] static QString b() { return testing::NamespaceName("b"); }
 
   /// False: this process may not, or the kernel cannot; `why` is ip's word for it.
   bool Make(std::string& why) {
-    RemoveForgotten();
-    if (Find("ip").isEmpty()) {
+    testing::RemoveForgottenNamespaces();
+    if (FindProgram("ip").isEmpty()) {
       why = "there is no ip program";
       return false;
     }
@@ -97,21 +79,8 @@ class TwoHosts {
 
  private:
   std::string Nft(const QString& rules) {
-    return Ip({"netns", "exec", a(), Find("nft"), rules}).err;
+    return Ip({"netns", "exec", a(), FindProgram("nft"), rules}).err;
   }
-
-  // A run that was killed could not tidy up. Its number may be another process's by now, or ours.
-  static void RemoveForgotten() {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator("/run/netns", error)) {
-      const std::string name = entry.path().filename().string();
-      if (!name.starts_with(kPrefix)) continue;
-      const int pid = std::atoi(name.c_str() + sizeof kPrefix - 1);
-      if (pid == getpid() || kill(pid, 0) != 0) Ip({"netns", "del", QString::fromStdString(name)});
-    }
-  }
-
-  const QString name_ = kPrefix + QString::number(getpid());
 };
 
 }  // namespace
@@ -159,7 +128,7 @@ class NetnsTest : public QObject {
   void CutLink_JobEndsAndTheNextSucceeds() {
     QFETCH(bool, silent);
     QFETCH(QString, stage);
-    if (silent && Find("nft").isEmpty()) QSKIP("there is no nft program");
+    if (silent && FindProgram("nft").isEmpty()) QSKIP("there is no nft program");
     const bool computing = stage == "diffusion";
     const std::string uid = Submit({"--prompt", "a red circle moving right", "--steps",
                                     computing ? "100" : "1", "--width", computing ? "128" : "256",
@@ -188,8 +157,9 @@ class NetnsTest : public QObject {
   void CutLink_SubmitMeanwhile_IsAnsweredAndTheNextSucceeds() {
     QCOMPARE(hosts_.Cut(false), std::string());
     QProcess submit;
-    submit.start(Find("ip"), Command({"submit", "--prompt", "a red circle", "--steps", "2",
-                                      "--deadline", "30", "--wait", "--json"}));
+    submit.start(FindProgram("ip"),
+                 Command({"submit", "--prompt", "a red circle", "--steps", "2", "--deadline", "30",
+                          "--wait", "--json"}));
     testing::Pause(std::chrono::seconds(5));
     QCOMPARE(hosts_.Mend(false), std::string());
     QVERIFY(submit.waitForFinished(60'000));
@@ -208,7 +178,7 @@ class NetnsTest : public QObject {
   }
   void CutLink_ShorterThanANodeMayBeSilent_CostsNoJob() {
     QFETCH(bool, silent);
-    if (silent && Find("nft").isEmpty()) QSKIP("there is no nft program");
+    if (silent && FindProgram("nft").isEmpty()) QSKIP("there is no nft program");
     StopServices();
     StartServices("dead_after_ms: 30000\n");
     const std::string uid = Submit({"--prompt", "a red circle moving right", "--steps", "1",
@@ -246,7 +216,7 @@ class NetnsTest : public QObject {
            arguments + QStringList{"--nodemanager", nodemanager_};
   }
   Outcome Run(const QStringList& arguments, int timeout_s = 120) const {
-    return RunProgram(Find("ip"), Command(arguments), timeout_s);
+    return RunProgram(FindProgram("ip"), Command(arguments), timeout_s);
   }
   std::string Submit(const QStringList& arguments) const {
     const json document = Run(QStringList{"submit", "--json"} + arguments).Document();
@@ -310,7 +280,7 @@ class NetnsTest : public QObject {
     const std::string path = Path(name).toStdString();
     std::ofstream(path + ".yaml") << config;
     local::SpawnOptions spawn;
-    spawn.arguments = {Find("ip").toStdString(),
+    spawn.arguments = {FindProgram("ip").toStdString(),
                        "netns",
                        "exec",
                        host.toStdString(),

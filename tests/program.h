@@ -1,0 +1,40 @@
+// Runs another program to its end.
+#pragma once
+
+#include <QtTest>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace onepiece::testing {
+
+struct Outcome {
+  int exit_code = -1;  ///< -1: it was killed, or did not end in time.
+  std::string out, err;
+  [[nodiscard]] nlohmann::json Document() const {
+    return nlohmann::json::parse(out, nullptr, false);
+  }
+};
+
+inline Outcome RunProgram(const QString& program, const QStringList& arguments,
+                          int timeout_s = 30) {
+  QProcess process;
+  process.start(program, arguments);
+  Outcome outcome;
+  if (!process.waitForFinished(timeout_s * 1000)) {
+    process.kill();
+    process.waitForFinished();
+  } else if (process.exitStatus() == QProcess::NormalExit) {
+    outcome.exit_code = process.exitCode();
+  }
+  outcome.out = process.readAllStandardOutput().toStdString();
+  outcome.err = process.readAllStandardError().toStdString();
+  return outcome;
+}
+
+/// The path of a program of the system; empty when there is none.
+inline QString FindProgram(const QString& program) {
+  const QString found = QStandardPaths::findExecutable(program);
+  return found.isEmpty() ? QStandardPaths::findExecutable(program, {"/usr/sbin", "/sbin"}) : found;
+}
+
+}  // namespace onepiece::testing
