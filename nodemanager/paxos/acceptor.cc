@@ -34,9 +34,13 @@ bool Acceptor::IsBound(Time now, Ballot ballot, Ballot released) const {
   return now < bound_until_ && bound_.replica != ballot.replica && bound_ != released;
 }
 
-bool Acceptor::MayPromise(Time now, Ballot ballot, Slot chosen, Ballot released) const {
+bool Acceptor::KnowsEnough(Slot chosen, bool helps) const {
+  return chosen_ <= chosen || (helps && log_.first() <= chosen + 1);
+}
+
+bool Acceptor::MayPromise(Time now, Ballot ballot, Slot chosen, Ballot released, bool helps) const {
   if (ballot <= promised_ && !Is(Mutant::kPromiseLowerBallot)) return false;
-  return chosen_ <= chosen && !IsBound(now, ballot, released);
+  return KnowsEnough(chosen, helps) && !IsBound(now, ballot, released);
 }
 
 void Acceptor::Promise(Ballot ballot, Outputs& out) {

@@ -32,8 +32,12 @@ class Acceptor {
   /// True while a lease that was granted to another replica forbids a vote for `ballot`.
   [[nodiscard]] bool IsBound(Time now, Ballot ballot, Ballot released) const;
   [[nodiscard]] Time bound_until() const { return bound_until_; }
-  /// The rule of phase 1 for a candidate that knows `chosen` slots.
-  [[nodiscard]] bool MayPromise(Time now, Ballot ballot, Slot chosen, Ballot released) const;
+  /// True when a candidate that knows `chosen` slots may have our vote: we know no more, or we do
+  /// but cannot lead ourselves (`helps`), and our log tells the rest.
+  [[nodiscard]] bool KnowsEnough(Slot chosen, bool helps) const;
+  /// The rule of phase 1 for such a candidate.
+  [[nodiscard]] bool MayPromise(Time now, Ballot ballot, Slot chosen, Ballot released,
+                                bool helps = false) const;
   void Promise(Ballot ballot, Outputs& out);
   /// Grants the lease of `ballot`. REQUIRES: ballot == promised().
   void Bind(Time now, Ballot ballot);

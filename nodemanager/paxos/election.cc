@@ -59,7 +59,8 @@ void Replica::Impl::On(Time now, ReplicaId from, const PreVote& m, Outputs& out)
   NoteRound(m.ballot);
   const bool hears = HearsLeader(now, from, m.released) && !Is(Mutant::kNoPreVoteCheck);
   const bool free = !hears && !acceptor.IsBound(now, m.ballot, m.released);
-  const bool granted = free && acceptor.chosen() <= m.chosen && !IsStranger(from, m.chosen);
+  const bool granted =
+      free && acceptor.KnowsEnough(m.chosen, !CanLead()) && !IsStranger(from, m.chosen);
   if (free && acceptor.chosen() > m.chosen && role == Role::kFollower && CanLead()) {
     // The candidate cannot win, and we can: no need to wait for our own time.
     deadline = std::min(deadline, now + Duration(random.Below(options.heartbeat.count())));
@@ -105,7 +106,8 @@ void Replica::Impl::On(Time now, ReplicaId from, const Prepare& m, Outputs& out)
   if (from == id()) return;
   NoteRound(m.ballot);
   paxos::Promise promise{m.ballot, false, acceptor.promised(), acceptor.chosen(), {}};
-  if (!IsStranger(from, m.chosen) && acceptor.MayPromise(now, m.ballot, m.chosen, m.released)) {
+  if (!IsStranger(from, m.chosen) &&
+      acceptor.MayPromise(now, m.ballot, m.chosen, m.released, !CanLead())) {
     Become(Role::kFollower, now, out);
     leader = 0;
     acceptor.Promise(m.ballot, out);
@@ -121,9 +123,8 @@ void Replica::Impl::On(Time now, ReplicaId from, const paxos::Promise& m, Output
   if (role != Role::kCandidate || !candidacy.prepared || m.ballot != candidacy.ballot || !m.granted)
     return;
   auto& votes = candidacy.votes;
-  if (!members().Votes(from) || m.chosen > acceptor.chosen() ||
-      std::any_of(votes.begin(), votes.end(),
-                  [&](const auto& vote) { return vote.replica == from; }))
+  if (!members().Votes(from) || std::any_of(votes.begin(), votes.end(),
+                                            [&](const auto& vote) { return vote.replica == from; }))
     return;
   // A log has no gaps, and begins at or before the slot after what its replica knows to be chosen.
   for (std::size_t i = 0; i < m.accepted.size(); ++i) {
@@ -159,8 +160,8 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
   for (const Candidacy::Vote& vote : won.votes) {
     if (Peer* peer = FindPeer(vote.replica)) {
       peer->probing = false;
-      peer->match = peer->at = vote.chosen;
-      peer->next = vote.chosen + 1;
+      peer->match = peer->at = std::min(vote.chosen, acceptor.chosen());
+      peer->next = peer->at + 1;
     }
   }
   if (Is(Mutant::kSkipRecovery)) won.found.clear();

@@ -121,9 +121,9 @@ void Replica::Impl::AfterChosen(Time now, Outputs& out) {
   const bool recovered = lead.recovers_change;
   lead.change_slot = 0;
   lead.recovers_change = false;
+  if (recovered) Broadcast(now, true, out);  // The news, before it stops leading.
   if (!members().Votes(id())) return Become(Role::kFollower, now, out);
   if (recovered) {
-    Broadcast(now, true, out);  // The news: who is behind in it cannot vote for what follows.
     Become(Role::kFollower, now, out);
     return StartPrepare(now, out);
   }

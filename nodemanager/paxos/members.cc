@@ -84,7 +84,13 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
     return !peer.votes && now - peer.heard > kForgetLearnerAfter * options.election_max;
   });
   if (!IsReady() || lead.change_slot != 0) return;
+  // What the log holds, every voter applies: a new one must not know less.
+  std::uint32_t version = options.version;
   for (const Peer& peer : peers) {
+    if (peer.votes && peer.version != 0) version = std::min(version, peer.version);
+  }
+  for (const Peer& peer : peers) {
+    if (!peer.votes && peer.version < version) continue;
     const Seat* seat = members().FindName(peer.name);
     const bool close = peer.answered && now - peer.heard < options.election_min &&
                        peer.match + options.keep_slots >= lead.proposed;
