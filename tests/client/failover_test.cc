@@ -1,6 +1,7 @@
 // The client library while the NodeManager's replicas change their leader, or are not there.
 #include <QtTest>
 #include <atomic>
+#include <thread>
 
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
@@ -52,7 +53,7 @@ class FailoverTest : public QObject {
     first.Stop();
     const auto start = base::SystemClock().Now();
     std::jthread election([&] {
-      std::this_thread::sleep_for(milliseconds(300));  // How long nobody leads.
+      testing::Pause(milliseconds(300));  // How long nobody leads.
       third.Lead();
       second.Follow(third.address());
     });

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cluster/client/sha256.h"
@@ -17,6 +16,7 @@
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/eventually.h"
 
 namespace onepiece::client {
 
@@ -162,7 +162,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         event.set_revision(known);
       }
       if (!writer->Write(event)) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // Its heartbeat.
+      testing::Pause(std::chrono::milliseconds(2));  // Its heartbeat.
     }
     return grpc::Status::CANCELLED;
   }
