@@ -94,6 +94,12 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
   return grpc::Status::OK;
 }
 
+absl::Status NotRegistered() {
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_REGISTERED",
+                         "this proxy has not joined its cluster yet",
+                         {{rpc::kRetryAfterMs, "500"}});
+}
+
 }  // namespace
 
 ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node::Outbox& outbox,
@@ -140,6 +146,7 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
   const std::shared_ptr<const node::Routing> routing = options_.routing();
   const v1::Workflow* workflow = routing->FindWorkflow(request.app_id());
   if (workflow == nullptr || workflow->stages_size() == 0) {
+    if (routing->epoch() == 0) return NotRegistered();  // Not one application is known yet.
     return base::MakeError(absl::StatusCode::kNotFound, "APP_UNKNOWN",
                            "no application \"" + request.app_id() + "\"",
                            {{"app_id", request.app_id()}});
@@ -157,11 +164,7 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
     return job;
   }
   const std::string secret = options_.cluster_secret();
-  if (secret.empty()) {
-    return base::MakeError(absl::StatusCode::kUnavailable, "NOT_REGISTERED",
-                           "this proxy has not joined its cluster yet",
-                           {{rpc::kRetryAfterMs, "500"}});
-  }
+  if (secret.empty()) return NotRegistered();
   const base::Uid uid = MakeUid(secret, request.request_id(), start);
   // From here on the job has a price; its inputs are still untouched.
   ONEPIECE_RETURN_IF_ERROR(monitor_.Admit(uid, start + DeadlineOf(request, *workflow)));
