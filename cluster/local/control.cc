@@ -100,6 +100,7 @@ absl::StatusOr<SupervisorOptions> Plan(const UpOptions& options, const DataDir& 
   supervisor.dir = dir;
   ONEPIECE_ASSIGN_OR_RETURN(v1::LocalClusterConfig config, LoadConfig(options.config_file));
   if (!options.fabric.empty()) config.set_fabric(options.fabric);
+  if (options.nodemanagers != 0) config.set_nodemanagers(options.nodemanagers);
   ONEPIECE_ASSIGN_OR_RETURN(const std::string cluster_id, ClusterId(dir));
   ONEPIECE_ASSIGN_OR_RETURN(supervisor.plan, MakePlan(config, dir, cluster_id));
   return supervisor;
@@ -135,6 +136,10 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   }
   if (!options.fabric.empty()) {
     spawn.arguments.insert(spawn.arguments.end(), {"--fabric", options.fabric});
+  }
+  if (options.nodemanagers != 0) {
+    spawn.arguments.insert(spawn.arguments.end(),
+                           {"--nodemanagers", std::to_string(options.nodemanagers)});
   }
   spawn.output_path = dir.LogFile("supervisor");
   spawn.keep_fds = {lock.fd(), report[1]};

@@ -21,6 +21,7 @@ struct UpOptions {
   std::string data_dir;
   std::string config_file;  ///< Empty: the default cluster.
   std::string fabric;       ///< Before the configuration's, if not empty.
+  int nodemanagers = 0;     ///< Before the configuration's, if not 0.
   std::function<void(const Progress&)> on_progress;
 };
 

@@ -11,6 +11,7 @@
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/local/ports.h"
 #include "cluster/local/resources.h"
 #include "cluster/workflow/pool.h"
 
@@ -60,11 +61,7 @@ class Planner {
 
   absl::StatusOr<ClusterPlan> Make() {
     ONEPIECE_RETURN_IF_ERROR(fabric::Fabric::Open(plan_.fabric).status());
-    auto manager = std::make_shared<v1::NodeManagerConfig>();
-    manager->set_cluster_id(plan_.cluster_id);
-    *manager->mutable_workflow_files() = config_.workflow_files();
-    ONEPIECE_RETURN_IF_ERROR(
-        Add("nodemanager", "nodemanager-1", manager, config_.nodemanager_listen()));
+    ONEPIECE_RETURN_IF_ERROR(AddNodeManagers());
     for (int i = 1; i <= std::max(1, config_.databases()); ++i) {
       auto database = std::make_shared<v1::DatabaseConfig>();
       *database->mutable_ring() = config_.ring();
@@ -81,6 +78,38 @@ class Planner {
   }
 
  private:
+  absl::Status AddNodeManagers() {
+    const int count = config_.nodemanagers() == 0 ? 1 : config_.nodemanagers();
+    if (count != 1 && count != 3 && count != 5) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+                             "nodemanagers: 1, 3 or 5, not " + std::to_string(count) +
+                                 ": a majority of an even number tolerates no more failures");
+    }
+    std::vector<std::string> addresses = {config_.nodemanager_listen()};
+    if (count > 1) {
+      // Replicas know each other's addresses before they start, and keep them.
+      ONEPIECE_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(count));
+      addresses.clear();
+      for (const int port : ports) addresses.push_back("127.0.0.1:" + std::to_string(port));
+      const std::string& listen = config_.nodemanager_listen();
+      if (!listen.empty() && !listen.ends_with(":0")) addresses.front() = listen;
+    }
+    for (int i = 0; i < count; ++i) {
+      auto manager = std::make_shared<v1::NodeManagerConfig>();
+      manager->set_cluster_id(plan_.cluster_id);
+      *manager->mutable_workflow_files() = config_.workflow_files();
+      for (int j = 0; count > 1 && j < count; ++j) {
+        manager->add_replicas("nodemanager-" + std::to_string(j + 1) + "=" +
+                              addresses[static_cast<std::size_t>(j)]);
+      }
+      manager->set_bootstrap(count > 1 && i == 0);
+      ONEPIECE_RETURN_IF_ERROR(Add("nodemanager", "nodemanager-" + std::to_string(i + 1), manager,
+                                   addresses[static_cast<std::size_t>(i)]));
+    }
+    plan_.nodemanagers = static_cast<std::size_t>(count);
+    return absl::OkStatus();
+  }
+
   absl::Status AddInstances() {
     ONEPIECE_ASSIGN_OR_RETURN(const std::string plugin_dir, PluginDir());
     std::map<std::string, int> numbers;
@@ -147,6 +176,9 @@ void EmitScalar(const google::protobuf::Message& message,
       break;
     case FieldDescriptor::CPPTYPE_INT32:
       out << get(&R::GetInt32, &R::GetRepeatedInt32);
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      out << get(&R::GetBool, &R::GetRepeatedBool);
       break;
     case FieldDescriptor::CPPTYPE_INT64:
       out << get(&R::GetInt64, &R::GetRepeatedInt64);

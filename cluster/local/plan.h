@@ -24,8 +24,9 @@ struct NodePlan {
 
 struct ClusterPlan {
   std::string cluster_id;
-  std::string fabric;           ///< URI.
-  std::vector<NodePlan> nodes;  ///< The NodeManager first.
+  std::string fabric;            ///< URI.
+  std::size_t nodemanagers = 1;  ///< Replicas; several have fixed addresses.
+  std::vector<NodePlan> nodes;   ///< The NodeManager's replicas first.
 };
 
 /// Fills in what `config` leaves open: workflow files, model root, one instance for every pool of

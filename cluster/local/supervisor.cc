@@ -47,13 +47,32 @@ bool EveryStageServed(const v1::Cluster& cluster) {
   return true;
 }
 
+/// Seats that nobody has taken, as the leader sees them. Errors: UNAVAILABLE while there is no
+/// leader.
+absl::StatusOr<std::vector<std::string>> VacantSeats(client::Client& client) {
+  for (const client::ReplicaAnswer& replica : client.AskReplicas()) {
+    if (!replica.status.ok() || replica.status->role() != v1::ReplicaStatus::LEADER) continue;
+    std::vector<std::string> vacant;
+    for (const v1::Seat& seat : replica.status->members().seats()) {
+      if (seat.replica() == 0) vacant.push_back(seat.name());
+    }
+    return vacant;
+  }
+  return absl::UnavailableError("the NodeManager has no leader yet");
+}
+
 absl::StatusOr<Readiness> AskNodeManager(const std::vector<std::string>& nodemanagers) {
   client::Options options;
   options.nodemanagers = nodemanagers;
   options.timeout = options.attempt_timeout = base::Scaled(seconds(1));
-  ONEPIECE_ASSIGN_OR_RETURN(const v1::Cluster cluster, client::Client(options).GetCluster());
+  client::Client client(options);
+  ONEPIECE_ASSIGN_OR_RETURN(const v1::Cluster cluster, client.GetCluster());
   const bool idle_is_ready = EveryStageServed(cluster);
   Readiness readiness;
+  // Until every replica votes, the loss of the first one is the loss of all.
+  if (nodemanagers.size() > 1) {
+    ONEPIECE_ASSIGN_OR_RETURN(readiness.vacant, VacantSeats(client));
+  }
   for (const auto& node : cluster.nodes()) {
     const bool idle = node.state() == v1::Node::STARTING && node.detail() == "idle";
     if (node.state() == v1::Node::READY || (idle && idle_is_ready))
@@ -123,6 +142,8 @@ Supervisor::Supervisor(SupervisorOptions options, SupervisorSignals& signals)
   }
   state_.cluster_id = options_.plan.cluster_id;
   state_.fabric = options_.plan.fabric;
+  for (std::size_t i = 0; first_node() > 1 && i < first_node(); ++i)
+    state_.nodemanagers.push_back(children_[i].plan.node->listen());
   state_.supervisor = Identify(getpid());
 }
 
@@ -134,17 +155,19 @@ absl::Status Supervisor::Start() {
   // An embedded cluster starts from its configuration: a workflow of an earlier one that could not
   // be served must not be waited for. Jobs do not outlive `down` either.
   std::error_code error;
-  fs::remove_all(children_.front().plan.node->data_dir(), error);
+  for (std::size_t i = 0; i < first_node(); ++i)
+    fs::remove_all(children_[i].plan.node->data_dir(), error);
   if (status.ok()) status = StartAll();
   if (!status.ok()) Stop();
   return status;
 }
 
 absl::Status Supervisor::StartAll() {
-  ONEPIECE_RETURN_IF_ERROR(Launch(children_.front()));
-  ONEPIECE_RETURN_IF_ERROR(WaitUntilReady(0, 1));
-  for (std::size_t i = 1; i < children_.size(); ++i) ONEPIECE_RETURN_IF_ERROR(Launch(children_[i]));
-  ONEPIECE_RETURN_IF_ERROR(WaitUntilReady(1, children_.size()));
+  for (const auto& [first, end] :
+       {std::pair<std::size_t, std::size_t>(0, first_node()), {first_node(), children_.size()}}) {
+    for (std::size_t i = first; i < end; ++i) ONEPIECE_RETURN_IF_ERROR(Launch(children_[i]));
+    ONEPIECE_RETURN_IF_ERROR(WaitUntilReady(first, end));
+  }
   ONEPIECE_RETURN_IF_ERROR(WaitUntilRouted());
   state_.ready = true;
   SaveState();
@@ -219,10 +242,13 @@ bool Supervisor::ReadReadyFile(Child& child) {
   if (!file.is_object() || file.value("pid", 0) != child.process.pid) return false;
   child.ready = true;
   const std::string address = file.value("address", "");
-  // The NodeManager keeps its port over restarts, so that the others find it again.
-  if (&child == &children_.front()) {
+  // A NodeManager keeps its port over restarts, so that the others find it again.
+  if (auto* manager = dynamic_cast<v1::NodeManagerConfig*>(child.plan.config.get())) {
     child.plan.node->set_listen(address);
-    state_.nodemanagers = {address};
+    if (first_node() == 1) state_.nodemanagers = {address};
+    // A replica that comes back without its data is fed by the others: it must not begin another
+    // group.
+    manager->clear_bootstrap();
   }
   SaveState();
   return true;
@@ -261,8 +287,8 @@ absl::Status Supervisor::WaitUntilRouted() {
     const auto readiness = options_.readiness(state_.nodemanagers);
     std::string waiting_for = children_.front().plan.node_id;
     if (readiness.ok()) {
-      waiting_for.clear();
-      for (std::size_t i = 1; i < children_.size(); ++i) {
+      waiting_for = readiness->vacant.empty() ? "" : readiness->vacant.front();
+      for (std::size_t i = first_node(); i < children_.size(); ++i) {
         const std::int32_t pid = children_[i].process.pid;
         const std::string& node_id = children_[i].plan.node_id;
         if (const auto failure = readiness->failed.find(pid); failure != readiness->failed.end()) {
@@ -375,8 +401,8 @@ void Supervisor::StopChildren(std::size_t first, std::size_t end) {
 void Supervisor::Stop() {
   if (stopped_) return;
   stopped_ = true;
-  StopChildren(1, children_.size());
-  StopChildren(0, 1);
+  StopChildren(first_node(), children_.size());
+  StopChildren(0, first_node());
   if (const absl::Status status = CleanUp(options_.dir); !status.ok()) {
     spdlog::error("{}", base::Message(status));
   }

@@ -42,6 +42,7 @@ struct Readiness {
   std::set<std::int32_t> ready;  ///< They take work, or wait in the idle pool of a cluster whose
                                  ///< stages are all served.
   std::map<std::int32_t, std::string> failed;  ///< They cannot load their stage, and why.
+  std::vector<std::string> vacant;  ///< NodeManager seats whose replica has not joined yet.
 };
 
 struct SupervisorOptions {
@@ -79,8 +80,8 @@ class Supervisor {
   absl::Status Start();
   /// Restarts processes that end, with backoff, until a signal asks for the end.
   void Run();
-  /// Ends every process (SIGTERM, then SIGKILL; the NodeManager last) and cleans the data directory
-  /// up. Idempotent.
+  /// Ends every process (SIGTERM, then SIGKILL; the NodeManagers last) and cleans the data
+  /// directory up. Idempotent.
   void Stop();
   [[nodiscard]] const ClusterState& state() const { return state_; }
 
@@ -104,6 +105,8 @@ class Supervisor {
   /// Reaps children that ended and returns the first of them.
   Child* Reap();
   bool ReadReadyFile(Child& child);
+  /// The first of the nodes that are not NodeManagers.
+  [[nodiscard]] std::size_t first_node() const { return options_.plan.nodemanagers; }
   absl::Status EndedEarly(const Child& child) const;
   void StopChildren(std::size_t first, std::size_t end);
   void Restart(Child& child);

@@ -2,14 +2,82 @@
 
 #include <QTemporaryDir>
 #include <QtTest>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
+
+#include "cluster/base/status.h"
+#include "cluster/local/ports.h"
 
 namespace onepiece::local {
 
 class PlanTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
+  void initTestCase() {
+    // A folder of programs, which a plan looks for but does not run.
+    const std::string bin = temp_.path().toStdString() + "/bin";
+    std::filesystem::create_directories(bin);
+    std::filesystem::create_directories(temp_.path().toStdString() + "/lib/onepiece/stages");
+    for (const char* role : {"nodemanager", "proxy", "database", "instance"})
+      std::ofstream(bin + "/onepiece-" + role) << "x";
+    qputenv("ONEPIECE_BIN_DIR", QByteArray::fromStdString(bin));
+  }
+
+  void MakePlan_Replicas_KnowEachOtherAndOneBeginsTheGroup() {
+    const auto plan = PlanOf(3, "");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    QCOMPARE(plan->nodemanagers, std::size_t{3});
+    std::vector<std::string> replicas;
+    std::set<std::string> addresses;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string& listen = plan->nodes[i].node->listen();
+      QVERIFY(!listen.ends_with(":0"));
+      addresses.insert(listen);
+      replicas.push_back("nodemanager-" + std::to_string(i + 1) + "=" + listen);
+    }
+    QCOMPARE(addresses.size(), std::size_t{3});
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto& config = dynamic_cast<v1::NodeManagerConfig&>(*plan->nodes[i].config);
+      QCOMPARE(plan->nodes[i].node_id, "nodemanager-" + std::to_string(i + 1));
+      QCOMPARE(std::vector<std::string>(config.replicas().begin(), config.replicas().end()),
+               replicas);
+      QCOMPARE(config.bootstrap(), i == 0);
+    }
+    QCOMPARE(plan->nodes[3].role, std::string("database"));
+  }
+
+  void MakePlan_OneReplica_IsAlone() {
+    const auto plan = PlanOf(0, "127.0.0.1:7400");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    QCOMPARE(plan->nodemanagers, std::size_t{1});
+    QCOMPARE(plan->nodes[0].node->listen(), std::string("127.0.0.1:7400"));
+    const auto& config = dynamic_cast<v1::NodeManagerConfig&>(*plan->nodes[0].config);
+    QCOMPARE(config.replicas_size(), 0);
+    QVERIFY(!config.bootstrap());
+  }
+
+  void MakePlan_GivenAddress_IsTheFirstReplicas() {
+    const auto plan = PlanOf(3, "127.0.0.1:7400");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    QCOMPARE(plan->nodes[0].node->listen(), std::string("127.0.0.1:7400"));
+  }
+
+  void MakePlan_BadCount_IsRefused() {
+    for (const int count : {-1, 2, 4, 7}) {
+      const auto plan = PlanOf(count, "");
+      QCOMPARE(base::GetReason(plan.status()).reason, std::string("BAD_CONFIG"));
+    }
+  }
+
+  void FreePorts_AreDifferentAndCanBeUsed() {
+    const auto ports = FreePorts(5);
+    QVERIFY2(ports.ok(), ports.status().ToString().c_str());
+    QCOMPARE(std::set<int>(ports->begin(), ports->end()).size(), std::size_t{5});
+    QVERIFY(!FreePorts(1000).ok());
+  }
+
   void Complete_HasAnInstanceForEveryPool() {
     const QTemporaryDir dir;
     const std::string folder = dir.path().toStdString();
@@ -35,6 +103,19 @@ class PlanTest : public QObject {
     QVERIFY(counts == expected);
     QCOMPARE(complete->instances_size(), 3);
   }
+
+ private:
+  absl::StatusOr<ClusterPlan> PlanOf(int nodemanagers, const std::string& listen) {
+    v1::LocalClusterConfig config;
+    config.set_nodemanagers(nodemanagers);
+    config.set_nodemanager_listen(listen);
+    config.add_workflow_files("unused.yaml");
+    config.set_model_root("models");
+    config.add_instances()->set_stage("decode");
+    return MakePlan(config, DataDir{temp_.path().toStdString() + "/data"}, "test");
+  }
+
+  QTemporaryDir temp_;
 };
 
 }  // namespace onepiece::local

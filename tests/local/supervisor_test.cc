@@ -161,6 +161,60 @@ class SupervisorTest : public QObject {
             Record(before, "nodemanager-1").process.pid);
   }
 
+  void Replicas_KeepTheirAddresses_AndOnlyAnEmptyGroupIsBegun() {
+    SupervisorSignals signals;
+    Supervisor supervisor(Options(3), signals);
+    const absl::Status started = supervisor.Start();
+    QVERIFY2(started.ok(), started.ToString().c_str());
+    const ClusterState before = supervisor.state();
+    QCOMPARE(before.nodemanagers.size(), std::size_t{3});
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string name = "nodemanager-" + std::to_string(i + 1);
+      QCOMPARE(Record(before, name).address, before.nodemanagers[i]);
+      // Every node was told of all of them.
+      QVERIFY(ReadFile(dir_.ConfigFile("proxy-1")).find(before.nodemanagers[i]) !=
+              std::string::npos);
+    }
+    QVERIFY(ReadFile(dir_.ConfigFile("nodemanager-1")).find("bootstrap: true") !=
+            std::string::npos);
+    bool again = false;
+    const pthread_t supervising = pthread_self();
+    std::thread tester([&] {
+      kill(Record(before, "nodemanager-1").process.pid, SIGKILL);
+      again = Eventually([&] {
+        const ProcessRecord record = Record(State(), "nodemanager-1");
+        return record.restarts == 1 && record.address == before.nodemanagers[0];
+      });
+      pthread_kill(supervising, SIGTERM);
+    });
+    supervisor.Run();
+    tester.join();
+    QVERIFY(again);
+    QCOMPARE(supervisor.state().nodemanagers, before.nodemanagers);
+    const std::string config = ReadFile(dir_.ConfigFile("nodemanager-1"));
+    QVERIFY2(config.find("bootstrap") == std::string::npos, config.c_str());
+    QVERIFY(config.find("nodemanager-3=" + before.nodemanagers[2]) != std::string::npos);
+    supervisor.Stop();
+    const std::string ended = ReadFile(bin_ + "/ended");
+    QVERIFY(ended.find("instance-decode-1") < ended.find("nodemanager-"));
+  }
+
+  void Start_SeatStaysVacant_NamesTheReplica() {
+    SupervisorSignals signals;
+    SupervisorOptions options = Options(3);
+    options.start_limit = milliseconds(1500);
+    const auto everyone = options.readiness;
+    options.readiness = [everyone](const auto& nodemanagers) {
+      auto readiness = everyone(nodemanagers);
+      readiness->vacant = {"nodemanager-2"};
+      return readiness;
+    };
+    Supervisor supervisor(options, signals);
+    const absl::Status started = supervisor.Start();
+    QVERIFY2(absl::IsDeadlineExceeded(started), started.ToString().c_str());
+    QVERIFY(base::Message(started).find("nodemanager-2") != std::string::npos);
+  }
+
   void KilledSupervisor_TakesItsProcessesAlong_AndCleanUpRemovesTheRest() {
     const pid_t child = fork();
     if (child == 0) {
@@ -258,8 +312,9 @@ class SupervisorTest : public QObject {
     std::ofstream(bin_ + "/behaviour." + node) << how;
   }
 
-  SupervisorOptions Options() {
+  SupervisorOptions Options(int nodemanagers = 1) {
     v1::LocalClusterConfig config;
+    config.set_nodemanagers(nodemanagers);
     config.set_databases(2);
     config.add_workflow_files("unused.yaml");
     config.set_model_root("models");
