@@ -21,9 +21,10 @@ std::string ExitCodesHelp() {
          "  2 usage                75 deadline, or retry later\n"
          "  3 not found            78 bad configuration\n"
          "  4 precondition        130 interrupted\n"
-         "\nEnvironment: ONEPIECE_DATA_DIR, ONEPIECE_NODEMANAGER, ONEPIECE_BIN_DIR, "
-         "ONEPIECE_RESOURCE_DIR,\n"
-         "ONEPIECE_TIME_SCALE (multiplies every timeout), ONEPIECE_LOG_LEVEL. Flags go before "
+         "\nEnvironment: ONEPIECE_DATA_DIR, ONEPIECE_NODEMANAGER, ONEPIECE_PROXIES, "
+         "ONEPIECE_BIN_DIR,\n"
+         "ONEPIECE_RESOURCE_DIR, ONEPIECE_TIME_SCALE (multiplies every timeout), "
+         "ONEPIECE_LOG_LEVEL. Flags go before "
          "variables.";
 }
 
@@ -60,9 +61,15 @@ int ExitCodeOf(const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeClient() const {
   client::Options options;
   options.nodemanagers = nodemanagers;
-  if (options.nodemanagers.empty()) {
+  options.proxies = proxies;
+  if (options.nodemanagers.empty() && options.proxies.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state, local::FindCluster(data_dir));
     options.nodemanagers = state.nodemanagers;
+    // The supervisor knows them too: no job waits for the NodeManager to have a leader.
+    for (const local::ProcessRecord& record : state.processes) {
+      if (record.role == "proxy" && !record.address.empty())
+        options.proxies.push_back(record.address);
+    }
   }
   return std::make_unique<client::Client>(options);
 }

@@ -43,12 +43,13 @@ class Context {
  public:
   std::string data_dir;
   std::vector<std::string> nodemanagers;
+  std::vector<std::string> proxies;
   bool json = false;
   /// Set by the verb that was chosen; main() runs it and returns its exit code.
   std::function<int()> action;
 
-  /// A client of the cluster that --nodemanager or --data-dir names. Errors: UNAVAILABLE (no
-  /// cluster runs).
+  /// A client of the cluster that --nodemanager, --proxy or --data-dir names. Errors: UNAVAILABLE
+  /// (no cluster runs).
   [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> MakeClient() const;
 
   /// stdout: a JSON document with --json, else `text`.

@@ -26,8 +26,14 @@ int main(int argc, char** argv) {
       ->envname("ONEPIECE_NODEMANAGER")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_option("--proxy", context.proxies,
+                 "Send jobs to these proxies (host:port,…), whatever the NodeManager does")
+      ->envname("ONEPIECE_PROXIES")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
   cli::AddClusterVerbs(app, context);
+  cli::AddConsensusVerbs(app, context);
   cli::AddRingVerbs(app, context);
   cli::AddSubmitVerb(app, context);
   cli::AddJobVerbs(app, context);

@@ -10,6 +10,8 @@ namespace onepiece::cli {
 
 /// up, down, status, and the hidden supervisor.
 void AddClusterVerbs(CLI::App& app, Context& context);
+/// cluster status, members, add, remove, replace, step-down, snapshot, log.
+void AddConsensusVerbs(CLI::App& app, Context& context);
 /// rings.
 void AddRingVerbs(CLI::App& app, Context& context);
 /// submit.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cluster/base/logging.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/replicas.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/local/control.h"
 
@@ -17,6 +18,7 @@ namespace {
 struct UpArguments {
   std::string config_file;
   std::string fabric;
+  int nodemanagers = 0;
   bool foreground = false;
   int lock_fd = -1;
   int report_fd = -1;
@@ -48,6 +50,7 @@ int RunUp(const Context& context, const UpArguments& arguments) {
   options.data_dir = context.data_dir;
   options.config_file = arguments.config_file;
   options.fabric = arguments.fabric;
+  options.nodemanagers = arguments.nodemanagers;
   options.on_progress = [&bar](const local::Progress& progress) {
     bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total,
              progress.what);
@@ -75,6 +78,7 @@ int RunSupervise(const Context& context, const UpArguments& arguments) {
   options.data_dir = context.data_dir;
   options.config_file = arguments.config_file;
   options.fabric = arguments.fabric;
+  options.nodemanagers = arguments.nodemanagers;
   const absl::Status status = local::Supervise(options, arguments.lock_fd, arguments.report_fd);
   return status.ok() ? kOk : context.Fail(status);
 }
@@ -107,6 +111,7 @@ std::string RoleName(v1::Role role) {
 /// One row of `status`.
 struct Row {
   std::string node_id, role, address, metrics_address, state, stage, detail;
+  std::string replica_role;          ///< Of NodeManagers: "leader", "follower" …
   std::vector<std::string> app_ids;  ///< Whose jobs pass through it.
   std::int32_t pid = 0;
   int restarts = 0;
@@ -121,6 +126,7 @@ Json RowDocument(const Row& row) {
           {"metrics_address", row.metrics_address},
           {"state", row.state},
           {"stage", row.stage},
+          {"replica_role", row.replica_role},
           {"app_ids", row.app_ids},
           {"detail", row.detail},
           {"restarts", row.restarts},
@@ -185,6 +191,29 @@ std::vector<Row> MakeRows(const std::vector<local::ProcessRecord>& records,
   return rows;
 }
 
+/// What the NodeManager's replicas say of themselves.
+void AddReplicas(client::Client& client, std::vector<Row>& rows) {
+  for (const client::ReplicaAnswer& replica : client.AskReplicas()) {
+    // An older program does not know the question.
+    if (replica.name.empty() || absl::IsUnimplemented(replica.status.status())) continue;
+    auto row = std::ranges::find(rows, replica.name, &Row::node_id);
+    if (row == rows.end()) {
+      row = rows.emplace(rows.begin());
+      row->node_id = replica.name;
+      row->role = RoleName(v1::NODE_MANAGER);
+      row->address = replica.address;
+      row->state = "UNKNOWN";
+    }
+    if (replica.status.ok()) {
+      row->state = "READY";
+      row->replica_role = ReplicaRoleName(*replica.status);
+    } else if (row->state == "READY") {
+      row->state = "UNKNOWN";
+      row->detail = base::Message(replica.status.status());
+    }
+  }
+}
+
 int RunStatus(const Context& context) {
   local::ClusterState state;
   if (context.nodemanagers.empty()) {
@@ -198,7 +227,8 @@ int RunStatus(const Context& context) {
   options.nodemanagers = state.nodemanagers;
   options.timeout = base::Scaled(std::chrono::seconds(5));
   options.attempt_timeout = base::Scaled(std::chrono::seconds(2));
-  const auto cluster = client::Client(options).GetCluster();
+  client::Client client(options);
+  const auto cluster = client.GetCluster();
   if (!cluster.ok() && state.processes.empty()) return context.Fail(cluster.status());
   if (cluster.ok()) state.cluster_id = cluster->cluster_id();
 
@@ -212,10 +242,13 @@ int RunStatus(const Context& context) {
   document["processes"] = Json::array();
   std::string text = absl::StrFormat("%-24s %-12s %8s  %-10s %-14s %-22s %s\n", "NODE", "ROLE",
                                      "PID", "STATE", "STAGE", "ADDRESS", "METRICS");
-  for (const Row& row : MakeRows(state.processes, cluster)) {
+  std::vector<Row> rows = MakeRows(state.processes, cluster);
+  AddReplicas(client, rows);
+  for (const Row& row : rows) {
     document["processes"].push_back(RowDocument(row));
-    text += absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role,
-                            row.pid, row.state, row.stage, row.address, row.metrics_address);
+    text +=
+        absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role, row.pid,
+                        row.state, row.stage + row.replica_role, row.address, row.metrics_address);
     if (!row.app_ids.empty()) text += "    serves " + absl::StrJoin(row.app_ids, ", ") + "\n";
     if (!row.detail.empty()) text += "    " + row.detail + "\n";
   }
@@ -236,6 +269,9 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
                  "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
   up->add_option("--fabric", arguments->fabric,
                  "What carries the data: shm (default), ucx, or a fabric URI");
+  up->add_option("--nodemanagers", arguments->nodemanagers,
+                 "Replicas of the NodeManager: 1 (default), 3 or 5")
+      ->check(CLI::IsMember({1, 3, 5}));
   up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
   up->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunUp(context, *arguments); };
@@ -244,6 +280,7 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
   CLI::App* supervise = app.add_subcommand(local::kSuperviseVerb, "")->group("");
   supervise->add_option("--config", arguments->config_file);
   supervise->add_option("--fabric", arguments->fabric);
+  supervise->add_option("--nodemanagers", arguments->nodemanagers);
   supervise->add_option("--lock-fd", arguments->lock_fd)->required();
   supervise->add_option("--report-fd", arguments->report_fd)->required();
   supervise->callback([&context, arguments] {

@@ -61,6 +61,10 @@ class CliTest : public QObject {
     QTest::newRow("image is a folder") << QStringList{"submit", "--image", "/"};
     QTest::newRow("image is empty") << QStringList{"submit", "--image", "/dev/null"};
     QTest::newRow("image has no end") << QStringList{"submit", "--image", "/dev/zero"};
+    QTest::newRow("even number of replicas") << QStringList{"up", "--nodemanagers", "2"};
+    QTest::newRow("cluster, no verb") << QStringList{"cluster"};
+    QTest::newRow("seat without address") << QStringList{"cluster", "add", "nodemanager-4"};
+    QTest::newRow("log of no lines") << QStringList{"cluster", "log", "--limit", "0"};
     QTest::newRow("input without name") << QStringList{"submit", "--input", "=photo.png"};
     QTest::newRow("input without file") << QStringList{"submit", "--input", "image="};
     QTest::newRow("generate, image is missing")
@@ -89,11 +93,34 @@ class CliTest : public QObject {
 
   void NoCluster_Is69_WithOneJsonDocument() {
     for (const QStringList& verb :
-         {QStringList{"status"}, QStringList{"jobs"}, QStringList{"submit", "--prompt", "x"},
+         {QStringList{"status"}, QStringList{"jobs"}, QStringList{"cluster", "status"},
+          QStringList{"cluster", "step-down"}, QStringList{"submit", "--prompt", "x"},
           QStringList{"get", "01234567-89ab-7def-8123-456789abcdef"}}) {
       const Outcome outcome = Run(verb + QStringList{"--json"});
       QCOMPARE(outcome.exit_code, 69);
       QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("NO_CLUSTER"));
+    }
+  }
+
+  void ClusterStatus_NobodyAnswers_Is69AndSaysWhatToDo() {
+    const Outcome outcome =
+        Run({"cluster", "status", "--nodemanager", "127.0.0.1:1,127.0.0.1:2", "--json"});
+    QCOMPARE(outcome.exit_code, 69);
+    const json document = outcome.Document();
+    QCOMPARE(document["replicas"].size(), std::size_t{2});
+    QCOMPARE(document["replicas"][0].value("role", ""), std::string("unreachable"));
+    QVERIFY(!document.value("healthy", true));
+    QVERIFY2(document["advice"][0].get<std::string>().find("0 of 2 answer") != std::string::npos,
+             outcome.out.c_str());
+    QCOMPARE(Run({"cluster", "members", "--nodemanager", "127.0.0.1:1"}).exit_code, 69);
+  }
+
+  void ClusterHelp_NamesEveryVerb() {
+    const Outcome outcome = Run({"cluster", "--help"});
+    QCOMPARE(outcome.exit_code, 0);
+    for (const char* verb :
+         {"status", "members", "add", "remove", "replace", "step-down", "snapshot", "log"}) {
+      QVERIFY2(outcome.out.find(std::string("  ") + verb + " ") != std::string::npos, verb);
     }
   }
 
@@ -198,6 +225,7 @@ class CliTest : public QObject {
     environment.insert("ONEPIECE_BIN_DIR", QString::fromStdString(root_ + "/bin"));
     environment.insert("ONEPIECE_DATA_DIR", QString::fromStdString(root_ + "/data"));
     environment.remove("ONEPIECE_NODEMANAGER");
+    environment.remove("ONEPIECE_PROXIES");
     process.setProcessEnvironment(environment);
     process.start(ONEPIECE_BINARY_DIR "/bin/onepiece", arguments);
     Outcome outcome;

@@ -1,0 +1,138 @@
+#include "cluster/cli/replicas.h"
+
+#include <QtTest>
+
+namespace onepiece::cli {
+namespace {
+
+using Replicas = std::vector<client::ReplicaAnswer>;
+
+client::ReplicaAnswer Answer(int number, v1::ReplicaStatus::Role role) {
+  v1::ReplicaStatus status;
+  status.set_cluster_id("pirates");
+  status.set_name("nodemanager-" + std::to_string(number));
+  status.set_replica(static_cast<std::uint64_t>(100 + number));
+  status.set_role(role);
+  status.set_health(v1::ReplicaStatus::OK);
+  status.set_round(4);
+  status.set_applied(10);
+  status.set_state_hash(0xabcd);
+  for (int seat = 1; seat <= 3; ++seat) {
+    auto& added = *status.mutable_members()->add_seats();
+    added.set_name("nodemanager-" + std::to_string(seat));
+    added.set_replica(static_cast<std::uint64_t>(100 + seat));
+  }
+  const std::string name = status.name();
+  return {"10.0.0." + std::to_string(number) + ":7000", name, std::move(status)};
+}
+
+Replicas Healthy() {
+  return {Answer(1, v1::ReplicaStatus::FOLLOWER), Answer(2, v1::ReplicaStatus::LEADER),
+          Answer(3, v1::ReplicaStatus::FOLLOWER)};
+}
+
+/// The only advice contains `text`.
+bool OnlyAdvice(const Replicas& replicas, const std::string& text) {
+  const auto advice = AdviceFor(replicas);
+  for (const auto& line : advice) qInfo("%s", line.c_str());
+  return advice.size() == 1 && advice[0].find(text) != std::string::npos;
+}
+
+}  // namespace
+
+class ReplicasTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Healthy_NeedsNoAdvice() {
+    QVERIFY(AdviceFor(Healthy()).empty());
+    QCOMPARE(FindLeader(Healthy())->name(), std::string("nodemanager-2"));
+    QCOMPARE(ReplicaRoleName(*Healthy()[0].status), std::string("follower"));
+  }
+
+  void ReplicaDown_IsNamedWithTheWayToReplaceIt() {
+    Replicas replicas = Healthy();
+    replicas[2].status = absl::UnavailableError("refused");
+    QVERIFY(OnlyAdvice(replicas, "onepiece cluster replace nodemanager-3"));
+  }
+
+  void MajorityDown_SaysHowManyAreMissing() {
+    Replicas replicas = Healthy();
+    replicas[1].status = replicas[2].status = absl::UnavailableError("refused");
+    const auto advice = AdviceFor(replicas);
+    QCOMPARE(advice.size(), std::size_t{3});
+    QVERIFY(advice[0].find("1 of 3 answer, and 2 are needed") != std::string::npos);
+    QVERIFY(FindLeader(replicas) == nullptr);
+  }
+
+  void Election_SaysToLookAgain() {
+    Replicas replicas = Healthy();
+    replicas[1].status->set_role(v1::ReplicaStatus::CANDIDATE);
+    QVERIFY(OnlyAdvice(replicas, "look again"));
+  }
+
+  void TwoLeaders_TheHigherRoundCounts() {
+    Replicas replicas = Healthy();
+    replicas[0].status->set_role(v1::ReplicaStatus::LEADER);
+    replicas[0].status->set_round(3);
+    QCOMPARE(FindLeader(replicas)->name(), std::string("nodemanager-2"));
+  }
+
+  void Trouble_IsNamed_data() {
+    QTest::addColumn<int>("trouble");
+    QTest::addColumn<QString>("says");
+    QTest::newRow("even") << 0 << "4 voters tolerate";
+    QTest::newRow("drift") << 1 << "nodemanager-3: its clock";
+    QTest::newRow("hashes") << 2 << "nodemanager-1 and nodemanager-2 differ at slot 10";
+    QTest::newRow("other cluster") << 3 << "nodemanager-3 (10.0.0.3:7000) is of cluster 'navy'";
+    QTest::newRow("copied folder") << 4 << "10.0.0.2:7000 and 10.0.0.3:7000 run on copies";
+    QTest::newRow("disk") << 5 << "nodemanager-1: its disk refuses writes (full)";
+    QTest::newRow("old program") << 6 << "nodemanager-1: its program is too old";
+    QTest::newRow("learner") << 7 << "nodemanager-1 has no vote";
+  }
+  void Trouble_IsNamed() {
+    QFETCH(int, trouble);
+    QFETCH(QString, says);
+    Replicas replicas = Healthy();
+    v1::ReplicaStatus& first = *replicas[0].status;
+    v1::ReplicaStatus& leader = *replicas[1].status;
+    v1::ReplicaStatus& third = *replicas[2].status;
+    switch (trouble) {
+      case 0:
+        leader.mutable_members()->add_warnings("4 voters tolerate no more failures than 3");
+        break;
+      case 1: {
+        auto& peer = *leader.add_progress();
+        peer.set_name("nodemanager-3");
+        peer.set_drifts(true);
+        break;
+      }
+      case 2:
+        first.set_state_hash(1);
+        third.set_applied(9);  // Another slot proves nothing.
+        third.set_state_hash(2);
+        break;
+      case 3:
+        third.set_cluster_id("navy");
+        third.set_state_hash(2);
+        break;
+      case 4:
+        third.set_replica(leader.replica());
+        break;
+      case 5:
+        first.set_health(v1::ReplicaStatus::DISK_FAILED);
+        first.set_health_detail("full");
+        break;
+      case 6:
+        first.set_health(v1::ReplicaStatus::NEWER_VERSION);
+        break;
+      default:
+        first.set_role(v1::ReplicaStatus::LEARNER);
+    }
+    QVERIFY(OnlyAdvice(replicas, says.toStdString()));
+  }
+};
+
+}  // namespace onepiece::cli
+
+QTEST_GUILESS_MAIN(onepiece::cli::ReplicasTest)
+#include "replicas_test.moc"
