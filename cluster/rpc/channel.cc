@@ -7,24 +7,23 @@
 namespace onepiece::rpc {
 namespace {
 
-int ScaledMs(base::Duration duration) {
-  return static_cast<int>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(duration)).count());
+int Ms(base::Duration duration) {
+  return static_cast<int>(duration / std::chrono::milliseconds(1));
 }
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  using std::chrono::seconds;
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelTiming& timing) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Ms(timing.backoff_min));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Ms(timing.backoff_max));
   // Not a backoff, whatever its name says: how long one attempt to connect may take at least.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, ScaledMs(seconds(5)));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ScaledMs(seconds(10)));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ScaledMs(seconds(5)));
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Ms(base::Scaled(timing.connect)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Ms(base::Scaled(timing.keepalive)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Ms(base::Scaled(timing.keepalive_timeout)));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A connection shared between channels would share its backoff too: one caller's retries delay
   // another's.

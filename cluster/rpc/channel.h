@@ -2,6 +2,7 @@
 // absl::Status.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -14,10 +15,19 @@
 
 namespace onepiece::rpc {
 
-/// A channel to host:port with a connection of its own: it reconnects after 100 ms, growing to 2 s,
-/// and notices a peer that has vanished within about 15 s (scaled). Proxy settings of the
-/// environment are ignored. Does not block; errors show in the first call. Thread-safe.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+/// How soon a channel notices and mends a broken connection. The last three are scaled.
+struct ChannelTiming {
+  base::Duration backoff_min = std::chrono::milliseconds(100),
+                 backoff_max = std::chrono::seconds(2);
+  base::Duration connect = std::chrono::seconds(5);            ///< One attempt may take so long.
+  base::Duration keepalive = std::chrono::seconds(10);         ///< A ping after so long a silence,
+  base::Duration keepalive_timeout = std::chrono::seconds(5);  ///< and its answer.
+};
+
+/// A channel to host:port with a connection of its own. Proxy settings of the environment are
+/// ignored. Does not block; errors show in the first call. Thread-safe.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelTiming& timing = ChannelTiming());
 
 /// Gives `context` a deadline `timeout` × base::TimeScale() from now, on the monotonic clock.
 void SetTimeout(grpc::ClientContext& context, base::Duration timeout);

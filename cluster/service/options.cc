@@ -96,7 +96,14 @@ ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) 
   app.add_option("--config", file, "Configuration file (YAML)")->envname("ONEPIECE_CONFIG");
   app.add_flag("--check-config", check_only, "Check the configuration and exit (0: good, 78: bad)");
   for (Binding& binding : bindings_) {
-    const bool list = Resolve(config_, binding.path).second->is_repeated();
+    const FieldDescriptor* field = Resolve(config_, binding.path).second;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+      binding.given.assign(1, "");
+      app.add_flag(binding.flag, binding.given[0], binding.help)
+          ->envname(EnvironmentName(binding.flag));
+      continue;
+    }
+    const bool list = field->is_repeated();
     CLI::Option* option = app.add_option(binding.flag, binding.given, binding.help)
                               ->envname(EnvironmentName(binding.flag));
     // A list may be given with commas or with the flag repeated, but does not swallow what follows.
@@ -113,7 +120,8 @@ ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) 
   }
   absl::Status status = file.empty() ? absl::OkStatus() : config::LoadYamlFile(file, config_);
   for (const Binding& binding : bindings_) {
-    if (status.ok() && !binding.given.empty()) status = SetField(binding);
+    const bool given = !binding.given.empty() && binding.given != std::vector<std::string>{""};
+    if (status.ok() && given) status = SetField(binding);
   }
   if (status.ok()) status = FillAndCheckNode();
   if (!status.ok()) {
@@ -149,8 +157,13 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
       reflection->SetInt64(message, field, value);
       return absl::OkStatus();
     }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      if (text != "true" && text != "false")
+        return BadValue(binding.flag, absl::StrCat("'", text, "' is neither true nor false"));
+      reflection->SetBool(message, field, text == "true");
+      return absl::OkStatus();
     default:
-      ONEPIECE_CHECK(!"only strings, integers and lists of strings can be bound");
+      ONEPIECE_CHECK(!"only strings, integers, booleans and lists of strings can be bound");
   }
   return absl::OkStatus();
 }

@@ -37,9 +37,9 @@ class ServiceOptions {
   ServiceOptions(ProgramInfo info, google::protobuf::Message* config);
 
   /// Adds a flag for a field of the configuration: Bind("--pinned-stage", "pinned_stage", "Serve
-  /// …"). `path` may go through messages ("ring.slots"); strings, integers and lists of strings
-  /// (comma separated) can be bound. The environment variable is ONEPIECE_ and the flag's name:
-  /// ONEPIECE_PINNED_STAGE.
+  /// …"). `path` may go through messages ("ring.slots"); strings, integers, booleans (the flag
+  /// alone is true) and lists of strings (comma separated) can be bound. The environment variable
+  /// is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
   void Bind(std::string_view flag, std::string_view path, std::string_view help);
 
   enum class Outcome { kRun, kCheckOnly, kExit };

@@ -36,9 +36,11 @@ paxos::Accept& Replica::Impl::OpenAccept(Peer& peer, Time now, Outputs& out) {
   }
   peer.open = out.early.size();
   peer.open_bytes = 0;
-  out.early.push_back(
-      {id(), peer.id, paxos::Accept{lead.ballot, peer.next, {}, acceptor.chosen(), now}});
-  return std::get<paxos::Accept>(out.early.back().body);
+  paxos::Message& message = out.early.emplace_back();
+  message.from = id();
+  message.to = peer.id;
+  return message.body.emplace<paxos::Accept>(
+      paxos::Accept{lead.ballot, peer.next, {}, acceptor.chosen(), now});
 }
 
 void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
@@ -69,7 +71,10 @@ bool Replica::Impl::SendSnapshot(Peer& peer, Time now, Outputs& out) {
   peer.snapshot = acceptor.snapshot()->index;
   peer.snapshot_sent = now;
   peer.snapshot_missed = false;
-  out.early.push_back({id(), peer.id, InstallSnapshot{lead.ballot, acceptor.snapshot(), now}});
+  paxos::Message& message = out.early.emplace_back();
+  message.from = id();
+  message.to = peer.id;
+  message.body.emplace<InstallSnapshot>(InstallSnapshot{lead.ballot, acceptor.snapshot(), now});
   return true;
 }
 

@@ -1,9 +1,17 @@
 // The Log of a group of replicas: a paxos::Replica with a disk, a network, a clock and a thread.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cluster/base/clock.h"
@@ -15,53 +23,158 @@
 namespace onepiece::nodemanager {
 
 /// Ownership  Owns store, replica, state machine and the thread that steps them.
-/// Threading  Thread-safe, except Start() and Stop(): one thread.
+/// Threading  Thread-safe, except OnRole(), Start() and Stop(): one thread.
 /// Blocking   Propose() and Confirm() wait for a majority's disks, at most `propose_timeout`.
+/// Errors     A disk that fails does not end the process: the replica answers nobody until its
+///            store can be opened again, and then goes on from what is durable.
 class ReplicatedLog final : public Log {
  public:
   struct Options {
     std::string data_dir;
     std::string cluster_id;  ///< Of a new group; of an existing one it must agree. May be empty.
-    std::string name, address;
+    std::string name;        ///< Of this replica's seat.
     std::vector<paxos::Seat> seats;  ///< Of a new group; where to Join. Empty: this replica alone.
     bool bootstrap = false;          ///< An empty folder begins a new group.
-    paxos::Options paxos;            ///< Name, address, seed and version are filled in.
+    paxos::Options paxos;            ///< Name, address and seed are filled in.
     base::Duration propose_timeout = std::chrono::seconds(2);
     std::uint64_t snapshot_every = 1024;  ///< Slots.
   };
   /// Called on the log's thread when this replica becomes the ready leader, and when it no longer
   /// is. Short; must not propose.
   using RoleCallback = std::function<void(bool leads)>;
+  struct Counters {
+    std::uint64_t leader_changes = 0, disk_failures = 0;
+  };
 
+  /// Errors: those of Store; FAILED_PRECONDITION (OTHER_CLUSTER, OTHER_REPLICA): the folder belongs
+  /// to another cluster or another name.
   static absl::StatusOr<std::unique_ptr<ReplicatedLog>> Open(Options options);
   ~ReplicatedLog() override;
 
-  void OnRole(RoleCallback callback);      ///< REQUIRES: before Start().
-  v1::ReplicaService::Service& service();  ///< To be served at `address`.
-  void Start();
+  void OnRole(RoleCallback callback);                            ///< REQUIRES: before Start().
+  v1::ReplicaService::Service& service() { return transport_; }  ///< To be served at the address.
+  /// Begins, at `address` (host:port, where the others reach service()). An empty folder becomes a
+  /// replica now: of a new group, or of the one of `seats`. Errors: as Open.
+  absl::Status Start(const std::string& address);
+  /// Idempotent.
   void Stop();
 
-  /// Errors besides those of Log: UNAVAILABLE (NOT_LEADER, metadata "leader"), DEADLINE_EXCEEDED
-  /// and UNAVAILABLE (OUTCOME_UNKNOWN): it may still be applied; ask again with the same request
-  /// id.
   absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) override;
   void Read(const std::function<void(const StateMachine&)>& read) const override;
-  /// Makes sure that what a Read() before this call saw was the newest state: by the lease, else by
-  /// a no-op through the log. Errors: as Propose.
-  absl::Status Confirm();
+  [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const override;
+  absl::Status Confirm(std::uint64_t term) override;
 
   /// As in paxos::Replica; the seats after the change, when it is chosen.
   absl::StatusOr<paxos::Members> AddSeat(const paxos::Seat& seat);
   absl::StatusOr<paxos::Members> RemoveSeat(const std::string& name);
   absl::StatusOr<paxos::Members> ReplaceSeat(const std::string& name, const paxos::Seat& seat);
-  absl::Status StepDown();
+  absl::Status StepDown() { return StepDown(options_.propose_timeout); }
+  absl::Status StepDown(base::Duration limit);
+  /// Errors: FAILED_PRECONDITION (NEWER_VERSION), UNAVAILABLE (DISK_FAILED).
   absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot();
+  /// Without the warnings of the members.
   [[nodiscard]] v1::ReplicaStatus Status() const;
   [[nodiscard]] v1::ListLogResponse ListLog(std::uint64_t first, int limit) const;
-  /// UNAVAILABLE (NOT_LEADER) with the leader's address as metadata; OK when this is the ready
-  /// leader.
-  [[nodiscard]] absl::Status CheckLeads() const;
   [[nodiscard]] std::vector<std::string> Addresses() const;  ///< Of all seats.
+  /// True when this replica is the only one that votes: it leads without asking anybody.
+  [[nodiscard]] bool IsAlone() const;
+  /// Of a new group: the configured one, else random. Of an existing one: its own. Empty while a
+  /// new replica has not heard of its cluster.
+  [[nodiscard]] std::string cluster_id() const;
+  [[nodiscard]] Counters counters() const;
+
+ private:
+  // Something asked of the replica; done on the log's thread.
+  struct Request {
+    // Returns the slot whose entry answers it; 0: answered when all that it did is durable.
+    std::function<absl::StatusOr<paxos::Slot>(paxos::Time, paxos::Outputs&)> begin;
+    std::shared_ptr<const std::string> payload;  // Of a command.
+    std::atomic<bool> abandoned{false};          // Nobody waits any more.
+    std::promise<absl::StatusOr<v1::CommandResult>> answer;
+  };
+  struct Inputs {
+    std::vector<paxos::Message> messages;
+    std::vector<std::shared_ptr<Request>> requests;
+    std::string invited;  // The cluster that a new replica has been asked to join.
+  };
+
+  explicit ReplicatedLog(Options options);
+  absl::Status CheckIdentity() const;
+  absl::StatusOr<paxos::DurableState> MakeNewReplica();
+  absl::Status FindRunningCluster(std::string& found) const;
+
+  absl::StatusOr<v1::CommandResult> Ask(std::shared_ptr<Request> request) {
+    return Ask(std::move(request), options_.propose_timeout);
+  }
+  absl::StatusOr<v1::CommandResult> Ask(std::shared_ptr<Request> request, base::Duration limit);
+  absl::StatusOr<paxos::Members> ChangeMembers(
+      std::function<absl::StatusOr<paxos::Slot>(paxos::Time, paxos::Outputs&)> change);
+  [[nodiscard]] absl::Status NotLeader() const;
+  [[nodiscard]] absl::Status NotLeaderLocked() const;
+  [[nodiscard]] std::vector<std::string> OtherAddresses() const;  // Of options_.seats.
+  [[nodiscard]] std::string AddressOf(const paxos::Seat& seat) const;
+
+  // On the log's thread:
+  void Run(const std::stop_token& stop);
+  void Recover(const std::stop_token& stop);
+  Inputs WaitForInputs(const std::stop_token& stop);
+  void JoinCluster(const std::string& cluster_id);
+  void Step(Inputs inputs);
+  void Begin(std::shared_ptr<Request> request, paxos::Time now);
+  void CarryOut();
+  absl::Status CommitWrites();
+  void KeepTail(const std::vector<paxos::AcceptedEntry>& accepted);
+  void Apply();
+  // False, or what it was: of a version that this program does not know.
+  bool ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result);
+  std::string Restore(const paxos::Snapshot& snapshot);
+  void Halt(const std::string& what);
+  void FailDisk(const absl::Status& why);
+  void FailWaiting(const absl::Status& why);
+  void PublishRole();
+  absl::Status SnapshotNow(paxos::Outputs& out);
+
+  Options options_;
+  RoleCallback on_role_;
+  std::string address_;
+  Transport transport_;
+
+  // Inputs of the log's thread.
+  mutable std::mutex queue_mutex_;
+  std::condition_variable_any queued_;
+  Inputs queue_;
+  bool closed_ = true;  // Not started, or stopping: no request is taken. Guarded by queue_mutex_.
+
+  // Held while the replica steps, never while the disk or the network works. Before machine_mutex_.
+  mutable std::mutex replica_mutex_;
+  std::unique_ptr<paxos::Replica> replica_;  // Null while the disk fails.
+  ReplicaIdentity identity_;
+  v1::ReplicaStatus::Health health_ = v1::ReplicaStatus::OK;
+  std::string health_detail_;
+  std::uint64_t term_ = 0;  // Of the present leadership; 0: does not lead.
+  std::map<paxos::Slot, paxos::AcceptedEntry> tail_;  // Newest slots, for people.
+
+  mutable std::mutex machine_mutex_;
+  StateMachine machine_;
+  paxos::Slot applied_ = 0;  // Last slot that is part of machine_. Guarded by machine_mutex_.
+
+  // The log's thread alone.
+  std::unique_ptr<Store> store_;
+  std::optional<paxos::DurableState> state_;  // Found by Open(), until Start().
+  paxos::Outputs out_;
+  std::vector<paxos::Message> to_self_;
+  std::multimap<paxos::Slot, std::shared_ptr<Request>> waiting_;
+  std::vector<std::shared_ptr<Request>> deferred_;  // Found no room in the log.
+  std::vector<std::shared_ptr<Request>> begun_;     // Answered when out_ is durable.
+  paxos::Members members_;                          // As the transport knows them.
+  paxos::ReplicaId leader_ = 0;                     // As it was after the last step.
+  bool halted_ = false;                             // Met an entry of a newer version.
+  base::Duration backoff_{};
+  std::uint64_t terms_ = 0, told_term_ = 0;  // Begun; what on_role_ was told of.
+  bool closing_ = false;
+
+  std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0};
+  std::jthread thread_;
 };
 
 }  // namespace onepiece::nodemanager

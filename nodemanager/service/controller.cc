@@ -27,53 +27,107 @@ std::string Shortened(const std::string& detail) {
 }  // namespace
 
 Controller::Controller(Log& log, base::Clock& clock, Options options)
-    : log_(log), clock_(clock), options_(options) {}
-
-absl::Status Controller::Initialize(const std::string& wanted) {
-  std::string known;
-  Read([&](const StateMachine& state) { known = state.cluster_id(); });
-  if (!known.empty()) {
-    if (wanted.empty() || wanted == known) return absl::OkStatus();
-    return base::MakeError(
-        absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
-        absl::StrCat("the data folder belongs to cluster '", known, "', not '", wanted, "'"));
-  }
-  v1::Command command;
-  v1::InitializeCluster& change = *command.mutable_initialize();
-  change.set_cluster_id(wanted.empty() ? base::Uid::GenerateRandom().ToString().substr(0, 8)
-                                       : wanted);
-  std::string secret(kSecretBytes, '\0');
-  base::FillRandom(secret.data(), secret.size());
-  change.set_cluster_secret(secret);
-  return Propose(std::move(command)).status();
-}
+    : log_(log), clock_(clock), options_(std::move(options)) {}
 
 void Controller::Start() {
-  detector_ = std::jthread([this](const std::stop_token& stop) { Detect(stop); });
+  worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
 }
 
 void Controller::Stop() {
-  detector_.request_stop();
-  if (detector_.joinable()) detector_.join();
+  worker_.request_stop();
+  if (worker_.joinable()) worker_.join();
 }
 
-void Controller::Detect(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
+void Controller::OnRole() {
+  ++roles_;
+  Notify();
+}
+
+void Controller::Work(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    CheckLiveness();
-    std::unique_lock lock(mutex);
-    clock_.WaitUntil(never, lock, stop, clock_.Now() + options_.dead_after / 10,
-                     [] { return false; });
+    const std::uint64_t roles = roles_.load();
+    DoDuties();
+    std::unique_lock lock(wait_mutex_);
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + options_.dead_after / 10,
+                     [&] { return roles_.load() != roles; });
   }
 }
 
-absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(const v1::Command& command) {
+void Controller::DoDuties() {
+  const absl::StatusOr<std::uint64_t> term = log_.Term();
+  if (!term.ok()) {
+    const std::lock_guard lock(take_over_mutex_);
+    // Another leads: its workflows hold.
+    if (base::GetReason(term.status()).metadata.contains("leader")) workflows_due_ = false;
+  } else if (*term == serving_term_) {
+    CheckLiveness();
+  } else if (const absl::Status status = TakeOver(); !status.ok()) {
+    spdlog::warn("op=take_over error=\"{}\"", base::Message(status));
+  }
+}
+
+absl::StatusOr<std::uint64_t> Controller::Term() const {
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, log_.Term());
+  if (term == serving_term_) return term;
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
+                         "this NodeManager is just beginning to lead");
+}
+
+absl::Status Controller::TakeOver() {
+  const std::lock_guard lock(take_over_mutex_);
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, log_.Term());
+  {
+    const std::lock_guard reports_lock(reports_mutex_);
+    reports_.clear();
+    last_check_.reset();
+  }
+  ONEPIECE_RETURN_IF_ERROR(Initialize());
+  if (workflows_due_) ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
+  workflows_due_ = false;
+  serving_term_ = term;
+  Reassign();
+  Notify();
+  return absl::OkStatus();
+}
+
+absl::Status Controller::Initialize() {
+  bool known = false;
+  Read([&](const StateMachine& state) { known = !state.cluster_id().empty(); });
+  if (known) return absl::OkStatus();
+  v1::Command command;
+  v1::InitializeCluster& change = *command.mutable_initialize();
+  change.set_cluster_id(options_.cluster_id());
+  std::string secret(kSecretBytes, '\0');
+  base::FillRandom(secret.data(), secret.size());
+  change.set_cluster_secret(secret);
+  return ProposeAlone(std::move(command)).status();
+}
+
+absl::Status Controller::ApplyWorkflows() {
+  for (const v1::Workflow& workflow : options_.workflows) {
+    v1::Command command;  // Changes nothing when the state has the same already.
+    *command.mutable_apply_workflow() = workflow;
+    ONEPIECE_RETURN_IF_ERROR(ProposeAlone(std::move(command)).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&)>& read) {
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, Term());
+  bool used = false;
+  Read([&](const StateMachine& state) { used = read(state); });
+  return used ? log_.Confirm(term) : absl::OkStatus();
+}
+
+absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(v1::Command command) {
+  command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
+  const base::MonotonicTime begun = base::SystemClock().Now();
   absl::StatusOr<v1::CommandResult> result = log_.Propose(command);
   if (!result.ok()) {
     ++failed_;
     return result.status();
   }
+  if (options_.on_commit) options_.on_commit(base::SystemClock().Now() - begun);
   const absl::Status status = ToStatus(*result);
   ++(status.ok() ? applied_ : refused_);
   if (!status.ok()) return status;
@@ -81,31 +135,37 @@ absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(const v1::Command& co
 }
 
 absl::StatusOr<v1::CommandResult> Controller::Propose(v1::Command command) {
-  command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
-  absl::StatusOr<v1::CommandResult> result;
-  {
-    const std::lock_guard lock(change_mutex_);
-    result = ProposeAlone(command);
-    if (result.ok()) Reassign();
-  }
+  ONEPIECE_RETURN_IF_ERROR(Term().status());
+  absl::StatusOr<v1::CommandResult> result = ProposeAlone(std::move(command));
+  if (result.ok()) Reassign();
   Notify();
   return result;
 }
 
 void Controller::Reassign() {
+  const std::uint64_t wanted = ++assign_wanted_;
+  const std::lock_guard lock(assign_mutex_);
+  if (assign_done_ >= wanted) return;  // A plan was made after the change that asked for this one.
+  assign_done_ = assign_wanted_;
+  // Again when the state changed under the plan; the detector sees to what is left.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    if (ProposeAssignments()) return;
+  }
+}
+
+bool Controller::ProposeAssignments() {
   v1::Command command;
-  command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
   Read([&](const StateMachine& state) { *command.mutable_assign() = PlanAssignments(state); });
-  if (command.assign().assignments().empty()) return;
+  if (command.assign().assignments().empty()) return true;
   if (const auto result = ProposeAlone(command); !result.ok()) {
-    // The detector tries again.
     spdlog::warn("op=assign error=\"{}\"", base::Message(result.status()));
-    return;
+    return result.status().code() != absl::StatusCode::kAborted;
   }
   for (const v1::NodeAssignment& assignment : command.assign().assignments()) {
     spdlog::info("op=assign node={} stage={}", assignment.node_id(),
                  assignment.has_stage() ? assignment.stage().stage() : "none");
   }
+  return true;
 }
 
 void Controller::Notify() {
@@ -127,6 +187,7 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
   *change.mutable_served_app_ids() = request.served_app_ids();
   bool is_current = false, is_news = true;
   std::uint64_t epoch = 0;
+  ONEPIECE_RETURN_IF_ERROR(Term().status());
   Read([&](const StateMachine& state) {
     epoch = state.epoch();
     const auto known = state.nodes().find(request.node_id());
@@ -154,52 +215,54 @@ void Controller::TakeHeartbeat(const v1::ReportNodeRequest& request) {
   report.load = request.load();
 }
 
-void Controller::CheckLiveness() {
-  struct Live {
-    std::string node_id;
-    std::uint64_t incarnation;
-  };
-  std::vector<Live> live;
+std::vector<Controller::DeadNode> Controller::FindDead() {
+  std::map<std::string, std::uint64_t> live;  // Incarnations.
   Read([&](const StateMachine& state) {
     for (const auto& [id, record] : state.nodes()) {
-      // NodeManagers do not report to themselves.
-      if (!IsAlive(record.node()) || record.node().role() == v1::NODE_MANAGER) continue;
-      live.push_back({id, record.node().incarnation()});
+      if (IsAlive(record.node())) live[id] = record.node().incarnation();
     }
   });
-  std::vector<v1::Command> ends;
-  {
-    const std::lock_guard lock(reports_mutex_);
-    const base::MonotonicTime now = clock_.Now();
-    const bool stood_still = !last_check_ || now - *last_check_ > options_.dead_after / 2;
-    last_check_ = now;
-    std::map<std::string, LastReport> kept;
-    for (const auto& [node_id, incarnation] : live) {
-      LastReport& report = kept[node_id];
-      if (const auto known = reports_.find(node_id);
-          known != reports_.end() && known->second.incarnation == incarnation) {
-        report = std::move(known->second);
-      } else {
-        report.incarnation = incarnation;
-        report.at = now;
-      }
-      if (stood_still) report.at = now;
-      if (now - report.at < options_.dead_after) continue;
-      v1::EndNode& end = *ends.emplace_back().mutable_end_node();
-      end.set_node_id(node_id);
-      end.set_incarnation(incarnation);
-      end.set_detail(absl::StrFormat("no report for %.1f s",
-                                     std::chrono::duration<double>(now - report.at).count()));
+  std::vector<DeadNode> dead;
+  const std::lock_guard lock(reports_mutex_);
+  const base::MonotonicTime now = clock_.Now();
+  const bool stood_still = !last_check_ || now - *last_check_ > options_.dead_after / 2;
+  last_check_ = now;
+  std::map<std::string, LastReport> kept;
+  for (const auto& [node_id, incarnation] : live) {
+    LastReport& report = kept[node_id];
+    if (const auto known = reports_.find(node_id);
+        known != reports_.end() && known->second.incarnation == incarnation) {
+      report = std::move(known->second);
+    } else {
+      report.incarnation = incarnation;
+      report.at = now;
     }
-    reports_ = std::move(kept);
+    if (stood_still) report.at = now;
+    if (now - report.at >= options_.dead_after)
+      dead.push_back({.node_id = node_id, .incarnation = incarnation, .silent = now - report.at});
   }
-  for (v1::Command& end : ends) {
-    const v1::EndNode told = end.end_node();
-    const absl::Status status = Propose(std::move(end)).status();
-    spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", told.node_id(),
-                 told.incarnation(), told.detail(), status.ok() ? "ok" : base::Message(status));
+  reports_ = std::move(kept);
+  return dead;
+}
+
+void Controller::CheckLiveness() {
+  const absl::StatusOr<std::uint64_t> term = Term();
+  if (!term.ok()) return;
+  const std::vector<DeadNode> dead = FindDead();
+  // Nodes that report to another leader by now are not silent.
+  if (!dead.empty() && !log_.Confirm(*term).ok()) return;
+  for (const DeadNode& node : dead) {
+    v1::Command command;
+    v1::EndNode& end = *command.mutable_end_node();
+    end.set_node_id(node.node_id);
+    end.set_incarnation(node.incarnation);
+    end.set_detail(absl::StrFormat("no report for %.1f s",
+                                   std::chrono::duration<double>(node.silent).count()));
+    const std::string detail = end.detail();
+    const absl::Status status = Propose(std::move(command)).status();
+    spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", node.node_id,
+                 node.incarnation, detail, status.ok() ? "ok" : base::Message(status));
   }
-  const std::lock_guard lock(change_mutex_);
   const std::uint64_t before = applied_.load();
   Reassign();
   if (applied_.load() != before) Notify();

@@ -5,12 +5,14 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
@@ -19,14 +21,22 @@
 
 namespace onepiece::nodemanager {
 
-/// Ownership  Borrows the log and the clock; owns the failure detector's thread.
+/// Only the leader of the replicas decides anything; the others refuse what they are asked.
+///
+/// Ownership  Borrows the log and the clock; owns the thread of its duties.
 /// Threading  Thread-safe, except Start() and Stop(): one thread.
-/// Blocking   What proposes waits for the log (the disk); the rest only for short locks.
+/// Blocking   What proposes waits for the log (the disks); the rest only for short locks.
 class Controller {
  public:
   struct Options {
     base::Duration dead_after =
         std::chrono::seconds(3);  ///< Without a report for so long: dead. Not scaled here.
+    /// The id that a new cluster gets. REQUIRES: set.
+    std::function<std::string()> cluster_id;
+    /// Applied when this process is the first leader that it sees. Later the log knows better.
+    std::vector<v1::Workflow> workflows;
+    /// Told how long each proposal that succeeded took; called on the proposer's thread.
+    std::function<void(base::Duration)> on_commit;
   };
   /// What happened to proposals since the start.
   struct Counters {
@@ -38,15 +48,18 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Gives a new cluster its id (`wanted`, else a random one) and secret. Errors:
-  /// FAILED_PRECONDITION (OTHER_CLUSTER) when the log belongs to another cluster than `wanted`;
-  /// those of the log.
-  absl::Status Initialize(const std::string& wanted);
-  /// Starts the failure detector. Every node gets a fresh period of grace: while this process was
-  /// away nobody could report to it.
+  /// Starts the thread that takes over when this replica leads, and then looks for dead nodes.
   void Start();
-  /// Ends the detector. Idempotent.
+  /// Ends the thread. Idempotent.
   void Stop();
+  /// The log began or ceased to lead: wakes the thread and all watchers. Never blocks.
+  void OnRole();
+  /// What a new leader does before it answers anybody; the thread calls it. Gives a new cluster its
+  /// id and secret, applies Options::workflows, and gives every node a fresh period of grace: while
+  /// nobody led, nobody could report. Errors: those of the log.
+  absl::Status TakeOver();
+  /// This leadership. Errors: UNAVAILABLE (NOT_LEADER), also before TakeOver() has ended.
+  [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const;
 
   /// Stamps and proposes a command, then brings assignments up to date and wakes watchers. Errors:
   /// what the state machine refused with, or those of the log.
@@ -55,12 +68,17 @@ class Controller {
   /// epoch. Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
   /// (BAD_NODE_STATE), those of the log.
   absl::StatusOr<std::uint64_t> Report(const v1::ReportNodeRequest& request);
-  /// Declares nodes dead that have not reported in time; the detector calls it ten times in that
+  /// Declares nodes dead that have not reported in time; the thread calls it ten times in that
   /// period. When the last call is longer ago than half of it (this process stood still), everyone
-  /// gets fresh grace instead.
+  /// gets fresh grace instead. Does nothing unless this replica leads.
   void CheckLiveness();
 
+  /// The state as this replica knows it, be it old.
   void Read(const std::function<void(const StateMachine&)>& read) const { log_.Read(read); }
+  /// OK: what `read` saw was the newest state at a moment during this call. A `read` that returns
+  /// false found nothing that it will use; then nothing is asked. Errors: those of Term() and
+  /// Log::Confirm().
+  absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
   /// Adds what the last report said. Takes no lock of the log.
   void AddTelemetry(v1::Node& node) const;
 
@@ -80,17 +98,33 @@ class Controller {
     v1::NodeLoad load;
   };
 
-  absl::StatusOr<v1::CommandResult> ProposeAlone(const v1::Command& command);
+  struct DeadNode {
+    std::string node_id;
+    std::uint64_t incarnation = 0;
+    base::Duration silent{};
+  };
+
+  absl::StatusOr<v1::CommandResult> ProposeAlone(v1::Command command);
+  absl::Status Initialize();
+  absl::Status ApplyWorkflows();
   void TakeHeartbeat(const v1::ReportNodeRequest& request);
+  std::vector<DeadNode> FindDead();
   void Reassign();
+  bool ProposeAssignments();
   void Notify();
-  void Detect(const std::stop_token& stop);
+  void Work(const std::stop_token& stop);
+  void DoDuties();
 
   Log& log_;
   base::Clock& clock_;
   const Options options_;
+  std::atomic<std::uint64_t> serving_term_{0};  // For which TakeOver() has ended.
+  std::mutex take_over_mutex_;                  // Held by TakeOver().
+  bool workflows_due_ = true;                   // Guarded by take_over_mutex_.
 
-  std::mutex change_mutex_;  // Held from a command to the assignments that follow from it.
+  std::mutex assign_mutex_;                      // One plan at a time.
+  std::atomic<std::uint64_t> assign_wanted_{0};  // Changes that a plan must follow,
+  std::uint64_t assign_done_ = 0;                // and has. Guarded by assign_mutex_.
   mutable std::mutex reports_mutex_;
   std::map<std::string, LastReport> reports_;      // Live nodes only. Guarded by reports_mutex_.
   std::optional<base::MonotonicTime> last_check_;  // Guarded by reports_mutex_.
@@ -98,8 +132,9 @@ class Controller {
   mutable std::mutex wait_mutex_;
   mutable std::condition_variable_any changed_;
   std::atomic<std::uint64_t> version_{1};
+  std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
   std::atomic<std::uint64_t> applied_{0}, refused_{0}, failed_{0}, reports_taken_{0};
-  std::jthread detector_;
+  std::jthread worker_;
 };
 
 }  // namespace onepiece::nodemanager

@@ -33,11 +33,52 @@ void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
   }
 }
 
+void ExportConsensus(const ReplicatedLog& log, telemetry::Metrics& metrics) {
+  const v1::ReplicaStatus status = log.Status();
+  for (const v1::ReplicaStatus::Role role :
+       {v1::ReplicaStatus::LEARNER, v1::ReplicaStatus::FOLLOWER, v1::ReplicaStatus::CANDIDATE,
+        v1::ReplicaStatus::LEADER}) {
+    metrics
+        .Gauge("onepiece_nodemanager_consensus_role", "1 for the role that this replica has",
+               {{"role", LowerCase(v1::ReplicaStatus::Role_Name(role))}})
+        .Set(status.role() == role ? 1 : 0);
+  }
+  const auto gauge = [&](const char* name, const char* help, std::uint64_t value) {
+    metrics.Gauge(name, help).Set(static_cast<double>(value));
+  };
+  gauge("onepiece_nodemanager_consensus_chosen_slot", "Last slot known to be chosen",
+        status.chosen());
+  gauge("onepiece_nodemanager_consensus_applied_slot", "Last slot that is part of the state",
+        status.applied());
+  gauge("onepiece_nodemanager_consensus_round", "Round of the ballot that was promised last",
+        status.round());
+  gauge("onepiece_nodemanager_consensus_log_slots", "Slots that are kept on disk",
+        status.last_slot() + 1 - std::min(status.first_slot(), status.last_slot() + 1));
+  gauge("onepiece_nodemanager_consensus_peers_drifting",
+        "Replicas whose clock runs too differently to count for the lease",
+        static_cast<std::uint64_t>(
+            std::count_if(status.progress().begin(), status.progress().end(),
+                          [](const v1::ReplicaProgress& peer) { return peer.drifts(); })));
+  const ReplicatedLog::Counters counters = log.counters();
+  telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_consensus_leader_changes_total",
+                                     "New leaders that this replica has followed"),
+                     static_cast<double>(counters.leader_changes));
+  telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_consensus_disk_failures_total",
+                                     "Writes that the disk refused"),
+                     static_cast<double>(counters.disk_failures));
+}
+
 }  // namespace
 
+prometheus::Histogram& CommitHistogram(telemetry::Metrics& metrics) {
+  return metrics.Histogram("onepiece_nodemanager_consensus_commit_seconds",
+                           "From a proposal to its result", telemetry::DurationBuckets());
+}
+
 void ExportMetrics(const Controller& controller, const NodeManagerService& service,
-                   telemetry::Metrics& metrics) {
-  metrics.OnScrape([&controller, &service, &metrics] {
+                   const ReplicatedLog& log, telemetry::Metrics& metrics) {
+  metrics.OnScrape([&controller, &service, &log, &metrics] {
+    ExportConsensus(log, metrics);
     controller.Read([&](const StateMachine& state) {
       ExportNodes(state, metrics);
       metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch")

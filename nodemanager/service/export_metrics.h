@@ -2,14 +2,17 @@
 #pragma once
 
 #include "cluster/telemetry/metrics.h"
+#include "nodemanager/replication/replicated_log.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/node_manager_service.h"
 
 namespace onepiece::nodemanager {
 
-/// Fills the onepiece_nodemanager_… metrics at every scrape. `controller` and `service` outlive
-/// metrics.Stop().
+/// Fills the onepiece_nodemanager_… metrics at every scrape. The others outlive metrics.Stop().
 void ExportMetrics(const Controller& controller, const NodeManagerService& service,
-                   telemetry::Metrics& metrics);
+                   const ReplicatedLog& log, telemetry::Metrics& metrics);
+
+/// onepiece_nodemanager_consensus_commit_seconds, from a proposal to its result.
+prometheus::Histogram& CommitHistogram(telemetry::Metrics& metrics);
 
 }  // namespace onepiece::nodemanager

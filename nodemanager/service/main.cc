@@ -1,5 +1,5 @@
 // onepiece-nodemanager: knows the cluster, assigns stages to instances and hands out the routing.
-#include <unistd.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <vector>
@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/clock.h"
 #include "cluster/config/yaml.h"
+#include "cluster/node/node_agent.h"
 #include "cluster/service/program.h"
 #include "cluster/workflow/workflow_check.h"
+#include "nodemanager/replication/replicated_log.h"
+#include "nodemanager/service/consensus_service.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/export_metrics.h"
 #include "nodemanager/service/node_manager_service.h"
-#include "nodemanager/state/local_log.h"
 #include "onepiece/v1/config.pb.h"
 
 namespace onepiece::nodemanager {
@@ -20,8 +22,40 @@ namespace {
 
 constexpr int kDefaultReportIntervalMs = 500;
 constexpr int kDefaultDeadAfterMs = 3000;
+constexpr auto kReadyLimit = std::chrono::seconds(10);
+constexpr auto kStepDownLimit = std::chrono::milliseconds(500);
 
-absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow>& workflows) {
+// "nodemanager-1=10.0.0.1:7400", …
+absl::StatusOr<std::vector<paxos::Seat>> ParseReplicas(const v1::NodeManagerConfig& config) {
+  std::vector<paxos::Seat> seats;
+  for (const std::string& text : config.replicas()) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos)
+      return service::BadConfig(absl::StrCat("replicas: '", text, "' is not name=host:port"));
+    paxos::Seat seat{.name = text.substr(0, equals), .address = text.substr(equals + 1)};
+    if (const absl::Status status = CheckSeat(seat.name, seat.address); !status.ok())
+      return service::BadConfig(absl::StrCat("replicas: '", text, "': ", base::Message(status)));
+    for (const paxos::Seat& other : seats) {
+      if (other.name == seat.name || other.address == seat.address)
+        return service::BadConfig(absl::StrCat("replicas: '", text, "' comes twice"));
+    }
+    seats.push_back(std::move(seat));
+  }
+  if (seats.size() > paxos::Members::kMaxSeats)
+    return service::BadConfig(
+        absl::StrCat("replicas: at most ", paxos::Members::kMaxSeats, ", best 3 or 5"));
+  const bool named = std::any_of(seats.begin(), seats.end(), [&](const paxos::Seat& seat) {
+    return seat.name == config.node().node_id();
+  });
+  if (!seats.empty() && !named) {
+    return service::BadConfig(absl::StrCat("replicas: this NodeManager, '", config.node().node_id(),
+                                           "' (node_id), is not among them"));
+  }
+  return seats;
+}
+
+absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow>& workflows,
+                         std::vector<paxos::Seat>& seats) {
   if (config.report_interval_ms() == 0) config.set_report_interval_ms(kDefaultReportIntervalMs);
   if (config.dead_after_ms() == 0) config.set_dead_after_ms(kDefaultDeadAfterMs);
   if (config.report_interval_ms() < 10 ||
@@ -33,6 +67,7 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
                                      [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
     return service::BadConfig("cluster_id: at most 63 letters, digits and '-'");
   }
+  ONEPIECE_ASSIGN_OR_RETURN(seats, ParseReplicas(config));
   for (const std::string& file : config.workflow_files()) {
     v1::Workflow& workflow = workflows.emplace_back();
     ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(file, &workflow));
@@ -42,52 +77,108 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
   return absl::OkStatus();
 }
 
-// Makes this NodeManager a node of its own cluster, for all who look at the cluster.
-absl::Status RegisterSelf(const service::Host& host, Controller& controller) {
-  const auto now = base::SystemClock().WallNow().time_since_epoch();
-  v1::Command command;
-  v1::Node& node = *command.mutable_register_node();
-  node.set_node_id(host.node().node_id());
-  node.set_role(v1::NODE_MANAGER);
-  node.set_incarnation(static_cast<std::uint64_t>(now / std::chrono::nanoseconds(1)));
-  node.set_address(host.address());
-  node.set_metrics_address(host.metrics_address());
-  node.set_pid(getpid());
-  node.set_workflow_set(host.node().workflow_set());
-  v1::Command ready;
-  v1::SetNodeState& state = *ready.mutable_set_node_state();
-  state.set_node_id(node.node_id());
-  state.set_incarnation(node.incarnation());
-  state.set_state(v1::Node::READY);
-  ONEPIECE_RETURN_IF_ERROR(controller.Propose(std::move(command)).status());
-  return controller.Propose(std::move(ready)).status();
+ReplicatedLog::Options LogOptions(const v1::NodeManagerConfig& config,
+                                  const std::vector<paxos::Seat>& seats) {
+  ReplicatedLog::Options options{.data_dir = config.node().data_dir(),
+                                 .cluster_id = config.cluster_id(),
+                                 .name = config.node().node_id(),
+                                 .seats = seats,
+                                 .bootstrap = config.bootstrap()};
+  options.paxos.version = kCommandVersion;
+  for (base::Duration* duration :
+       {&options.paxos.heartbeat, &options.paxos.election_min, &options.paxos.election_max,
+        &options.paxos.lease, &options.propose_timeout}) {
+    *duration = base::Scaled(*duration);
+  }
+  return options;
+}
+
+// Warns of what works but was hardly meant.
+void WarnOfReplicas(const std::vector<paxos::Seat>& seats, const service::Host& host) {
+  if (seats.size() > 1 && seats.size() != 3 && seats.size() != 5)
+    spdlog::warn("op=replicas detail=\"{} replicas; 3 or 5 are best\"", seats.size());
+  for (const paxos::Seat& seat : seats) {
+    if (seat.name == host.node().node_id() && seat.address != host.address()) {
+      spdlog::warn("op=replicas detail=\"replicas says {}, but this NodeManager is reached at {}\"",
+                   seat.address, host.address());
+    }
+  }
+}
+
+// A replica that leads without asking anybody is ready when it leads and is a READY node: whoever
+// waits for the ready file can work at once. Others need their peers for that, and are ready when
+// they serve.
+absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
+                            const node::NodeAgent& agent) {
+  const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kReadyLimit);
+  bool ready = !log.IsAlone();
+  while (!ready) {
+    const std::uint64_t version = controller.version();
+    controller.Read([&](const StateMachine& state) {
+      const auto self = state.nodes().find(agent.node_id());
+      ready = self != state.nodes().end() &&
+              self->second.node().incarnation() == agent.incarnation() &&
+              self->second.node().state() == v1::Node::READY;
+    });
+    if (ready) break;
+    if (base::SystemClock().Now() >= deadline) {
+      return base::MakeError(absl::StatusCode::kDeadlineExceeded, "NOT_READY",
+                             absl::StrCat("this NodeManager does not lead: ",
+                                          base::Message(controller.Term().status())));
+    }
+    controller.WaitForChange(version, {}, deadline);
+  }
+  return absl::OkStatus();
+}
+
+node::NodeAgentOptions AgentOptions(const service::Host& host, const ReplicatedLog& log) {
+  return {.role = v1::NODE_MANAGER,
+          .node_id = host.node().node_id(),
+          .nodemanagers = log.Addresses(),
+          .address = host.address(),
+          .metrics_address = host.metrics_address(),
+          .workflow_set = host.node().workflow_set()};
 }
 
 absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Workflow>& workflows,
-                 service::Host& host) {
-  ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalLog> log,
-                            LocalLog::Open(config.node().data_dir()));
+                 const std::vector<paxos::Seat>& seats, service::Host& host) {
+  ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
+                            ReplicatedLog::Open(LogOptions(config, seats)));
+  prometheus::Histogram& commits = CommitHistogram(host.metrics());
   Controller controller(
       *log, base::SystemClock(),
-      {.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms()))});
-  ONEPIECE_RETURN_IF_ERROR(controller.Initialize(config.cluster_id()));
-  for (const v1::Workflow& workflow : workflows) {
-    v1::Command command;
-    *command.mutable_apply_workflow() = workflow;
-    ONEPIECE_RETURN_IF_ERROR(controller.Propose(std::move(command)).status());
-  }
+      {.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
+       .cluster_id = [&] { return log->cluster_id(); },
+       .workflows = workflows,
+       .on_commit =
+           [&](base::Duration took) {
+             commits.Observe(std::chrono::duration<double>(took).count());
+           }});
+  log->OnRole([&](bool) { controller.OnRole(); });
   const auto report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms()));
   NodeManagerService service(
       controller, host.stopping(),
-      {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1))});
-  ExportMetrics(controller, service, host.metrics());
-  absl::Status status = host.Serve({&service});
-  if (status.ok()) status = RegisterSelf(host, controller);
+      {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
+       .addresses = [&] { return log->Addresses(); }});
+  ConsensusService consensus(*log);
+  ExportMetrics(controller, service, *log, host.metrics());
+  ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &consensus, &log->service()}));
+  WarnOfReplicas(seats, host);
+  absl::Status status = log->Start(host.address());
   controller.Start();
+  node::NodeAgent agent(AgentOptions(host, *log));
+  agent.SetState(v1::Node::READY);
+  if (status.ok()) agent.Start();
+  if (status.ok()) status = WaitUntilReady(*log, controller, agent);
   if (status.ok()) status = host.ReportReady();
-  if (status.ok()) host.WaitForShutdown();
+  if (status.ok()) {
+    host.WaitForShutdown();
+    (void)log->StepDown(kStepDownLimit);  // Alone, or not leading: nobody to hand over to.
+  }
+  agent.Stop();
   controller.Stop();
-  host.StopServing();  // No call is inside the service afterwards, whatever ended it.
+  log->Stop();
+  host.StopServing();  // No call is inside the services afterwards, whatever ended it.
   return status;
 }
 
@@ -99,6 +190,7 @@ int main(int argc, char** argv) {
   namespace service = onepiece::service;
   onepiece::v1::NodeManagerConfig config;
   std::vector<onepiece::v1::Workflow> workflows;
+  std::vector<onepiece::paxos::Seat> seats;
   service::ServiceOptions options(
       {.program = "onepiece-nodemanager",
        .role = "nodemanager",
@@ -108,10 +200,15 @@ int main(int argc, char** argv) {
   options.Bind("--cluster-id", "cluster_id", "Name of a new cluster; default: a random one");
   options.Bind("--workflow-file", "workflow_files",
                "Applications to begin with (YAML), comma separated");
+  options.Bind(
+      "--replicas", "replicas",
+      "name=host:port of every replica of a new group, this one included, comma separated");
+  options.Bind("--bootstrap", "bootstrap",
+               "Begin a new group when the data folder is empty (once, on one replica)");
   options.Bind("--dead-after-ms", "dead_after_ms",
                "A node that has not reported for so long is dead");
   return service::RunProgram(
       options, argc, argv,
-      [&](service::Host& host) { return nodemanager::Run(config, workflows, host); },
-      [&] { return nodemanager::CheckConfig(config, workflows); });
+      [&](service::Host& host) { return nodemanager::Run(config, workflows, seats, host); },
+      [&] { return nodemanager::CheckConfig(config, workflows, seats); });
 }

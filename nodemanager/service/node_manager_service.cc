@@ -24,6 +24,22 @@ absl::Status WorkflowUnknown(const std::string& app_id) {
                          absl::StrCat("there is no workflow '", app_id, "'"), {{"app_id", app_id}});
 }
 
+absl::StatusOr<v1::Assignment> FindAssignment(const StateMachine& state,
+                                              const v1::WatchAssignmentRequest& request) {
+  const auto known = state.nodes().find(request.node_id());
+  if (known == state.nodes().end()) {
+    return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
+                           absl::StrCat("node '", request.node_id(), "' is not registered"));
+  }
+  if (known->second.node().incarnation() != request.incarnation() ||
+      !IsAlive(known->second.node())) {
+    return base::MakeError(
+        absl::StatusCode::kAborted, "STALE_INCARNATION",
+        absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
+  }
+  return known->second.node().assignment();
+}
+
 class CountedStream {
  public:
   explicit CountedStream(std::atomic<int>& count) : count_(count), number_(++count) {}
@@ -66,6 +82,7 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*,
     response->set_cluster_secret(state.cluster_secret());
   });
   response->set_report_interval_ms(options_.report_interval_ms);
+  for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
   return rpc::ToGrpc(status);
 }
 
@@ -75,6 +92,7 @@ grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*,
   const auto epoch = controller_.Report(*request);
   if (!epoch.ok()) return rpc::ToGrpc(epoch.status());
   response->set_epoch(*epoch);
+  for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
   return grpc::Status::OK;
 }
 
@@ -98,6 +116,7 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context,
   }
   while (!stopping_.stop_requested()) {
     const std::uint64_t version = controller_.version();
+    ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
     ONEPIECE_RETURN_IF_ERROR(send());
     controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + kCancellationPoll);
     if (context.IsCancelled()) return ClientLeft();
@@ -106,33 +125,19 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context,
                          "the NodeManager is shutting down");
 }
 
-absl::StatusOr<v1::Assignment> NodeManagerService::FindAssignment(
-    const v1::WatchAssignmentRequest& request) const {
-  absl::StatusOr<v1::Assignment> found;
-  controller_.Read([&](const StateMachine& state) {
-    const auto known = state.nodes().find(request.node_id());
-    if (known == state.nodes().end()) {
-      found = base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
-                              absl::StrCat("node '", request.node_id(), "' is not registered"));
-    } else if (known->second.node().incarnation() != request.incarnation() ||
-               !IsAlive(known->second.node())) {
-      found = base::MakeError(
-          absl::StatusCode::kAborted, "STALE_INCARNATION",
-          absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
-    } else {
-      found = known->second.node().assignment();
-    }
-  });
-  return found;
-}
-
 grpc::Status NodeManagerService::WatchAssignment(grpc::ServerContext* context,
                                                  const v1::WatchAssignmentRequest* request,
                                                  grpc::ServerWriter<v1::Assignment>* writer) {
   std::optional<std::uint64_t> sent;
   return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
-    ONEPIECE_ASSIGN_OR_RETURN(const v1::Assignment assignment, FindAssignment(*request));
-    if (sent == assignment.epoch()) return absl::OkStatus();
+    absl::StatusOr<v1::Assignment> found;
+    bool news = false;
+    ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+      found = FindAssignment(state, *request);
+      return news = !found.ok() || sent != found->epoch();
+    }));
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::Assignment assignment, std::move(found));
+    if (!news) return absl::OkStatus();
     sent = assignment.epoch();
     return writer->Write(assignment) ? absl::OkStatus() : ClientLeft();
   }));
@@ -146,10 +151,11 @@ grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context,
   std::optional<std::uint64_t> sent;
   return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
     v1::RoutingTable table;
-    controller_.Read([&](const StateMachine& state) {
+    ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
       if (sent != state.epoch()) table = state.Routing(workflow_set);
       table.set_epoch(state.epoch());
-    });
+      return sent != state.epoch();
+    }));
     if (sent == table.epoch()) return absl::OkStatus();
     sent = table.epoch();
     return writer->Write(table) ? absl::OkStatus() : ClientLeft();
@@ -159,17 +165,20 @@ grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context,
 grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*,
                                              const v1::ListProxiesRequest* request,
                                              v1::ListProxiesResponse* response) {
-  controller_.Read([&](const StateMachine& state) {
+  return rpc::ToGrpc(controller_.ReadNewest([&](const StateMachine& state) {
     *response = MakeProxyList(state, request->workflow_set());
-  });
-  return grpc::Status::OK;
+    return true;
+  }));
 }
 
 grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                                             v1::Cluster* response) {
-  controller_.Read([&](const StateMachine& state) { *response = MakeSnapshot(state); });
+  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
+    *response = MakeSnapshot(state);
+    return true;
+  });
   for (v1::Node& node : *response->mutable_nodes()) controller_.AddTelemetry(node);
-  return grpc::Status::OK;
+  return rpc::ToGrpc(status);
 }
 
 grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
@@ -179,9 +188,11 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
   base::MonotonicTime last_sent = base::SystemClock().Now();
   return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
     std::vector<v1::ClusterEvent> events;
-    controller_.Read([&](const StateMachine& state) {
+    // A client may have seen more than this replica, when another leads by now: then this fails.
+    ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
       if (known == 0 || known != state.revision()) events = ChangesAfter(state, known);
-    });
+      return !events.empty();
+    }));
     const base::MonotonicTime now = base::SystemClock().Now();
     // Before the silence reaches the promised limit, with room for a late poll.
     if (events.empty() && now - last_sent >= options_.heartbeat - 2 * kCancellationPoll) {
@@ -201,12 +212,13 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
   }));
 }
 
-absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string& app_id) const {
+absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string& app_id) {
   absl::StatusOr<v1::Workflow> found = WorkflowUnknown(app_id);
-  controller_.Read([&](const StateMachine& state) {
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
     const auto known = state.workflows().find(app_id);
     if (known != state.workflows().end()) found = known->second.workflow();
-  });
+    return true;
+  }));
   return found;
 }
 
@@ -246,7 +258,11 @@ grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*,
                                                const v1::ListWorkflowsRequest* request,
                                                v1::ListWorkflowsResponse* response) {
   absl::StatusOr<v1::ListWorkflowsResponse> page;
-  controller_.Read([&](const StateMachine& state) { page = MakeWorkflowPage(state, *request); });
+  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
+    page = MakeWorkflowPage(state, *request);
+    return true;
+  });
+  if (!status.ok()) return rpc::ToGrpc(status);
   if (!page.ok()) return rpc::ToGrpc(page.status());
   *response = *std::move(page);
   return grpc::Status::OK;
@@ -258,6 +274,7 @@ grpc::Status NodeManagerService::DeleteWorkflow(grpc::ServerContext*,
   const auto app_id = AppIdOfName(request->name());
   if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
   v1::Command command;
+  command.set_request_id(request->request_id());
   command.set_delete_workflow(*app_id);
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
 }

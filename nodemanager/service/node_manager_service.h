@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "cluster/base/clock.h"
 #include "nodemanager/service/controller.h"
@@ -10,7 +13,8 @@
 
 namespace onepiece::nodemanager {
 
-/// Every error carries a reason (google.rpc.ErrorInfo). Streams coalesce: a slow reader gets the
+/// Every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead refuses all
+/// with UNAVAILABLE (NOT_LEADER), and streams end with it. Streams coalesce: a slow reader gets the
 /// newest state, never a backlog.
 ///
 /// Ownership  Borrows the controller.
@@ -23,9 +27,11 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
     base::Duration heartbeat = std::chrono::seconds(5);  ///< Longest silence of WatchCluster.
     int max_streams =
         192;  ///< More: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). Below the server's threads.
+    /// host:port of every NodeManager replica. REQUIRES: set.
+    std::function<std::vector<std::string>()> addresses;
   };
   NodeManagerService(Controller& controller, std::stop_token stopping, Options options)
-      : controller_(controller), stopping_(std::move(stopping)), options_(options) {}
+      : controller_(controller), stopping_(std::move(stopping)), options_(std::move(options)) {}
 
   [[nodiscard]] int streams() const { return streams_.load(); }
 
@@ -58,8 +64,7 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
                               google::protobuf::Empty* response) override;
 
  private:
-  absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id) const;
-  absl::StatusOr<v1::Assignment> FindAssignment(const v1::WatchAssignmentRequest& request) const;
+  absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id);
   // Calls `send` now and after every change until it returns an error, the client leaves or the
   // server stops.
   absl::Status Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send);

@@ -1,6 +1,7 @@
 // The seam between the NodeManager and whatever makes its commands durable and agreed on.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "cluster/base/status.h"
@@ -9,8 +10,8 @@
 
 namespace onepiece::nodemanager {
 
-/// The only way to change the state: propose(command) → applied result. Consensus comes behind this
-/// interface.
+/// The only way to change the state: propose(command) → applied result. One replica at a time
+/// leads; it alone proposes, and knows that its state is the newest.
 ///
 /// Threading  Thread-safe.
 /// Invariant  A command whose Propose() returned a result is durable and has been applied, in one
@@ -18,13 +19,21 @@ namespace onepiece::nodemanager {
 class Log {
  public:
   virtual ~Log() = default;
-  /// Makes the command durable and applies it. Blocks for the disk (later: for a quorum). The
-  /// result may itself be a refusal by the state machine (ToStatus). Errors: UNAVAILABLE
-  /// (LOG_BROKEN, DISK_FULL): not applied.
+  /// Makes the command durable and applies it. Blocks for the disks of a majority. The result may
+  /// itself be a refusal by the state machine (ToStatus). Errors: not applied: UNAVAILABLE
+  /// (NOT_LEADER; metadata "leader", host:port, when it is known), RESOURCE_EXHAUSTED (LOG_BUSY),
+  /// INVALID_ARGUMENT (COMMAND_TOO_LARGE); may still be applied, ask again with the same request
+  /// id: DEADLINE_EXCEEDED and UNAVAILABLE (OUTCOME_UNKNOWN).
   virtual absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) = 0;
   /// Calls `read` with the state after the last applied command. `read` must be short and must not
   /// propose.
   virtual void Read(const std::function<void(const StateMachine&)>& read) const = 0;
+  /// The number of this replica's present leadership; never 0, never used again. Errors:
+  /// UNAVAILABLE (NOT_LEADER).
+  [[nodiscard]] virtual absl::StatusOr<std::uint64_t> Term() const = 0;
+  /// Makes sure that what a Read() between Term() and this call saw was the newest state. Free as
+  /// long as this replica holds the lease; else waits for a majority. Errors: those of Propose().
+  virtual absl::Status Confirm(std::uint64_t term) = 0;
 };
 
 }  // namespace onepiece::nodemanager

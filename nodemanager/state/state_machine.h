@@ -16,6 +16,11 @@
 
 namespace onepiece::nodemanager {
 
+/// Of the commands' encoding and meaning. A program applies all versions up to its own; the leader
+/// proposes only what every voter can apply, so it grows with any change that an older program
+/// would not understand alike.
+inline constexpr std::uint32_t kCommandVersion = 1;
+
 /// Nodes, workflows, assignments, routing epoch and audit log.
 ///
 /// Threading   Thread-compatible: one writer, or many readers (a Log sees to it).

@@ -1,9 +1,11 @@
 // Short ways to make the NodeManager's messages in tests.
 #pragma once
 
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "onepiece/v1/node_manager_state.pb.h"
 
 namespace onepiece::nodemanager {
@@ -64,6 +66,43 @@ inline v1::Workflow MakeWorkflow(const std::string& app_id,
 inline v1::Command WorkflowCommand(const v1::Workflow& workflow) {
   v1::Command command;
   *command.mutable_apply_workflow() = workflow;
+  return command;
+}
+
+/// Any command, sensible or not, of a small world in which names collide.
+inline v1::Command RandomCommand(std::mt19937_64& random, std::uint64_t revision) {
+  const std::string id = absl::StrCat("node-", random() % 6);
+  const std::uint64_t incarnation = 1 + random() % 3;
+  v1::Command command;
+  switch (random() % 7) {
+    case 0:
+    case 1:
+      command = RegisterCommand(MakeNode(id, static_cast<v1::Role>(2 + random() % 3), incarnation));
+      break;
+    case 2:
+      command = EndCommand(id, incarnation);
+      break;
+    case 3:
+      command =
+          StateCommand(id, static_cast<v1::Node::State>(random() % 4), random() % 20, incarnation);
+      break;
+    case 4:
+      command = WorkflowCommand(MakeWorkflow(absl::StrCat("app-", random() % 3), {"a", "b"}));
+      break;
+    case 5:
+      command.set_delete_workflow(absl::StrCat("app-", random() % 3));
+      break;
+    default: {
+      command.mutable_assign()->set_base_revision(revision - random() % 2);
+      v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
+      assignment.set_node_id(id);
+      assignment.set_incarnation(incarnation);
+      assignment.mutable_stage()->set_stage("a");
+      assignment.add_app_ids("app-0");
+    }
+  }
+  if (random() % 4 == 0) command.set_request_id(std::to_string(random() % 10));
+  command.set_time_unix_ms(static_cast<std::int64_t>(random() % 1000));
   return command;
 }
 

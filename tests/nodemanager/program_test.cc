@@ -6,10 +6,14 @@
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QProcess>
+#include <QTcpServer>
 #include <QTemporaryDir>
 #include <QtTest>
+#include <algorithm>
+#include <utility>
 
 #include "cluster/rpc/channel.h"
+#include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
 namespace onepiece::nodemanager {
@@ -55,8 +59,10 @@ class ProgramTest : public QObject {
     return file.fileName();
   }
   static absl::StatusOr<v1::Cluster> GetCluster(const QJsonObject& ready) {
-    const auto stub = v1::NodeManagerService::NewStub(
-        rpc::MakeChannel(ready["address"].toString().toStdString()));
+    return GetCluster(ready["address"].toString().toStdString());
+  }
+  static absl::StatusOr<v1::Cluster> GetCluster(const std::string& address) {
+    const auto stub = v1::NodeManagerService::NewStub(rpc::MakeChannel(address));
     return rpc::Call(*stub, &Stub::GetCluster, {}, std::chrono::seconds(20));
   }
   const QString example_ = QString(ONEPIECE_SOURCE_DIR) + "/resources/workflows/tiny-wan-t2v.yaml";
@@ -152,6 +158,88 @@ class ProgramTest : public QObject {
     QCOMPARE(RunToEnd({"--check-config", "--config", config}).exit_code, 0);
     const QString bad = WriteFile("config.yaml", "dead_after_ms: 5\n");
     QCOMPARE(RunToEnd({"--check-config", "--config", bad}).exit_code, 78);
+  }
+
+  void CheckConfig_RefusesReplicasThatCannotBe_data() {
+    QTest::addColumn<QString>("replicas");
+    QTest::addColumn<QByteArray>("expected");
+    QTest::newRow("not itself") << "b=127.0.0.1:1" << QByteArray("is not among them");
+    QTest::newRow("no name") << "127.0.0.1:1" << QByteArray("is not name=host:port");
+    QTest::newRow("no port") << "nm=127.0.0.1" << QByteArray("address");
+    QTest::newRow("any port") << "nm=127.0.0.1:0" << QByteArray("the port that others dial");
+    QTest::newRow("same name") << "nm=127.0.0.1:1,nm=127.0.0.1:2" << QByteArray("comes twice");
+    QTest::newRow("same address") << "nm=127.0.0.1:1,b=127.0.0.1:1" << QByteArray("comes twice");
+  }
+  void CheckConfig_RefusesReplicasThatCannotBe() {
+    QFETCH(QString, replicas);
+    QFETCH(QByteArray, expected);
+    const Ended ended = RunToEnd({"--check-config", "--node-id", "nm", "--replicas", replicas});
+    QCOMPARE(ended.exit_code, 78);
+    QVERIFY2(ended.errors.contains("replicas") && ended.errors.contains(expected), ended.errors);
+  }
+
+  void Group_HandsOverOnSigterm() {
+    std::vector<std::string> addresses;
+    QStringList replicas;
+    {
+      std::vector<std::unique_ptr<QTcpServer>> ports;  // All at once, so that they differ.
+      for (int i = 0; i < 3; ++i) {
+        ports.push_back(std::make_unique<QTcpServer>());
+        QVERIFY(ports.back()->listen(QHostAddress::LocalHost));
+        addresses.push_back("127.0.0.1:" + std::to_string(ports.back()->serverPort()));
+        replicas << QString("nm-%1=%2").arg(i).arg(QString::fromStdString(addresses.back()));
+      }
+    }
+    std::vector<std::unique_ptr<QProcess>> processes;
+    for (int i = 0; i < 3; ++i) {
+      processes.push_back(std::make_unique<QProcess>());
+      QStringList arguments = {"--node-id",  QString("nm-%1").arg(i),
+                               "--listen",   QString::fromStdString(addresses[i]),
+                               "--data-dir", dir_.filePath(QString("group/%1").arg(i)),
+                               "--replicas", replicas.join(',')};
+      if (i == 0) arguments << "--bootstrap";
+      processes[i]->start(QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager", arguments);
+    }
+    // All of them are nodes, and READY; whoever leads says so.
+    const auto ready = [&] {
+      for (const std::string& address : addresses) {
+        const auto cluster = GetCluster(address);
+        if (!cluster.ok() || cluster->nodes_size() != 3) continue;
+        if (std::all_of(cluster->nodes().begin(), cluster->nodes().end(),
+                        [](const v1::Node& node) { return node.state() == v1::Node::READY; }))
+          return true;
+      }
+      return false;
+    };
+    QVERIFY(QTest::qWaitFor(ready, kLimitMs));
+    int leader = -1;
+    const auto occupied_and_led = [&] {
+      for (int i = 0; i < 3; ++i) {
+        const auto stub = v1::ConsensusService::NewStub(rpc::MakeChannel(addresses[i]));
+        const auto status =
+            rpc::Call(*stub, &v1::ConsensusService::Stub::GetReplica, {}, std::chrono::seconds(5));
+        if (status.ok() && status->role() == v1::ReplicaStatus::LEADER && status->lease() &&
+            status->members().warnings().empty())
+          leader = i;
+      }
+      return leader >= 0;
+    };
+    QVERIFY(QTest::qWaitFor(occupied_and_led, kLimitMs));
+    processes[leader]->terminate();
+    QVERIFY(processes[leader]->waitForFinished(kLimitMs));
+    QCOMPARE(processes[leader]->exitCode(), 0);
+    const int before = std::exchange(leader, -1);
+    const auto another_leads = [&] {
+      for (int i = 0; i < 3; ++i) {
+        if (i != before && GetCluster(addresses[i]).ok()) leader = i;
+      }
+      return leader >= 0;
+    };
+    QVERIFY(QTest::qWaitFor(another_leads, kLimitMs));
+    for (const auto& process : processes) {
+      process->terminate();
+      QVERIFY(process->waitForFinished(kLimitMs) || process->state() == QProcess::NotRunning);
+    }
   }
 
   void init() { QDir(dir_.filePath("data")).removeRecursively(); }

@@ -7,12 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/server.h"
+#include "cluster/rpc/status.h"
 #include "cluster/telemetry/metrics.h"
+#include "nodemanager/replication/replicated_log.h"
 #include "nodemanager/service/cluster_view.h"
+#include "nodemanager/service/consensus_service.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/export_metrics.h"
 #include "nodemanager/service/node_manager_service.h"
-#include "nodemanager/state/local_log.h"
+#include "tests/eventually.h"
 #include "tests/nodemanager/builders.h"
 
 namespace onepiece::nodemanager {
@@ -26,25 +29,38 @@ constexpr base::Duration kDeadAfter = std::chrono::seconds(3);
 class Server {
  public:
   explicit Server(const std::string& dir) {
-    log_ = std::move(LocalLog::Open(dir)).value();
-    controller_ =
-        std::make_unique<Controller>(*log_, clock_, Controller::Options{.dead_after = kDeadAfter});
+    log_ = std::move(ReplicatedLog::Open({.data_dir = dir, .name = "nm"})).value();
+    controller_ = std::make_unique<Controller>(
+        *log_, clock_, Controller::Options{.dead_after = kDeadAfter, .cluster_id = [&] {
+                                             return log_->cluster_id();
+                                           }});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
-        NodeManagerService::Options{.heartbeat = std::chrono::milliseconds(600), .max_streams = 8});
-    if (!controller_->Initialize("").ok()) qFatal("Initialize failed");
+        NodeManagerService::Options{.heartbeat = std::chrono::milliseconds(600),
+                                    .max_streams = 8,
+                                    .addresses = [&] { return log_->Addresses(); }});
+    log_->OnRole([&](bool) { controller_->OnRole(); });
     server_->AddService(*service_);
+    server_->AddService(log_->service());
     if (!server_->Start().ok()) qFatal("Start failed");
+    if (!log_->Start(server_->address()).ok()) qFatal("the log does not start");
     stub_ = v1::NodeManagerService::NewStub(rpc::MakeChannel(server_->address()));
+    if (!testing::Eventually(kLimit, [&] { return controller_->TakeOver().ok(); }))
+      qFatal("nobody leads");
     controller_->CheckLiveness();
   }
   ~Server() { Shutdown(); }
-  void Shutdown() { server_->Shutdown(std::chrono::seconds(5)); }
+  void Shutdown() {
+    controller_->Stop();
+    server_->Shutdown(std::chrono::seconds(5));
+    log_->Stop();
+  }
 
   Stub& stub() { return *stub_; }
   Controller& controller() { return *controller_; }
   NodeManagerService& service() { return *service_; }
+  ReplicatedLog& log() { return *log_; }
   // Lets time pass in the steps in which the failure detector looks; `alive` nodes go on reporting.
   void Pass(base::Duration time, const std::vector<v1::ReportNodeRequest>& alive = {}) {
     for (base::Duration passed{}; passed < time; passed += kDeadAfter / 10) {
@@ -73,7 +89,7 @@ class Server {
 
  private:
   base::ManualClock clock_;
-  std::unique_ptr<LocalLog> log_;
+  std::unique_ptr<ReplicatedLog> log_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<NodeManagerService> service_;
@@ -166,6 +182,7 @@ class ServiceTest : public QObject {
     QVERIFY2(registered.ok(), base::Message(registered.status()).c_str());
     QCOMPARE(registered->cluster_secret().size(), std::size_t{32});
     QVERIFY(!registered->cluster_id().empty());
+    QCOMPARE(registered->nodemanagers_size(), 1);
     QCOMPARE(registered->report_interval_ms(), 500);
 
     AssignmentReader assignments(*server_, &Stub::WatchAssignment, WatchAssignmentOf("i"));
@@ -345,6 +362,78 @@ class ServiceTest : public QObject {
     QVERIFY2(timer.elapsed() < 4000, "the server waited out its grace");
   }
 
+  void NotLeading_EndsStreamsAndRefusesAll() {
+    RoutingReader routing(*server_, &Stub::WatchRouting, {});
+    routing.Next();
+    server_->log().Stop();
+    QCOMPARE(ReasonOf(routing.Finish()), std::string("NOT_LEADER"));
+    const auto cluster = rpc::Call(server_->stub(), &Stub::GetCluster, {}, kLimit);
+    QCOMPARE(ReasonOf(cluster.status()), std::string("NOT_LEADER"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()), std::string("NOT_LEADER"));
+    QCOMPARE(ReasonOf(server_->Apply(MakeWorkflow("app", {"a"})).status()),
+             std::string("NOT_LEADER"));
+  }
+
+  void Consensus_AnswersOperators() {
+    ConsensusService service(server_->log());
+    grpc::ServerContext context;
+    v1::ReplicaStatus status;
+    QVERIFY(service.GetReplica(&context, nullptr, &status).ok());
+    QCOMPARE(status.role(), v1::ReplicaStatus::LEADER);
+    QCOMPARE(status.members().seats_size(), 1);
+    QCOMPARE(status.members().warnings_size(), 0);
+    v1::AddSeatRequest add;
+    v1::ConsensusMembers members;
+    add.set_name("nm 2");
+    add.set_address("127.0.0.1:1");
+    QCOMPARE(ReasonOf(rpc::FromGrpc(service.AddSeat(&context, &add, &members))),
+             std::string("BAD_SEAT"));
+    add.set_name("nm-2");
+    QVERIFY(service.AddSeat(&context, &add, &members).ok());
+    QCOMPARE(members.seats_size(), 2);
+    QVERIFY(members.warnings(0).find("1 of 2 seats") != std::string::npos);
+    google::protobuf::Empty empty;
+    QCOMPARE(ReasonOf(rpc::FromGrpc(service.StepDown(&context, nullptr, &empty))),
+             std::string("NO_SUCCESSOR"));
+    v1::RemoveSeatRequest remove;
+    remove.set_name("nm-2");
+    v1::ConsensusMembers fewer;
+    QVERIFY(service.RemoveSeat(&context, &remove, &fewer).ok());
+    QCOMPARE(fewer.seats_size(), 1);
+    v1::TakeSnapshotResponse snapshot;
+    QVERIFY(service.TakeSnapshot(&context, nullptr, &snapshot).ok());
+    QVERIFY(snapshot.index() > 0);
+    v1::ListLogRequest list;
+    v1::ListLogResponse log;
+    QVERIFY(service.ListLog(&context, &list, &log).ok());
+    QCOMPARE(log.lines(log.lines_size() - 1).kind(), std::string("members"));
+    list.set_limit(-1);
+    QCOMPARE(ReasonOf(rpc::FromGrpc(service.ListLog(&context, &list, &log))),
+             std::string("BAD_LIMIT"));
+  }
+
+  void Warnings_NameAnUnwiseGroup_data() {
+    QTest::addColumn<int>("seats");
+    QTest::addColumn<int>("voters");
+    QTest::addColumn<QString>("warnings");
+    QTest::newRow("alone") << 1 << 1 << "";
+    QTest::newRow("three") << 3 << 3 << "";
+    QTest::newRow("one of three") << 3 << 1
+                                  << "1 of 3 seats are occupied|with 1 voters none may fail";
+    QTest::newRow("four") << 4 << 4 << "4 voters tolerate no more failures than 3: 1";
+  }
+  void Warnings_NameAnUnwiseGroup() {
+    QFETCH(int, seats);
+    QFETCH(int, voters);
+    QFETCH(QString, warnings);
+    v1::ConsensusMembers members;
+    for (int i = 0; i < seats; ++i) members.add_seats()->set_replica(i < voters ? i + 1 : 0);
+    AddWarnings(members);
+    QStringList said;
+    for (const std::string& warning : members.warnings()) said << QString::fromStdString(warning);
+    QCOMPARE(said.join('|'), warnings);
+  }
+
   void Streams_AreBounded() {
     std::vector<std::unique_ptr<RoutingReader>> readers;
     for (int i = 0; i < 8; ++i) {
@@ -421,7 +510,6 @@ class ServiceTest : public QObject {
     const auto second = server_->Register(MakeNode("q", v1::PROXY));
     QCOMPARE(second->cluster_secret(), first->cluster_secret());
     QCOMPARE(second->cluster_id(), first->cluster_id());
-    QCOMPARE(ReasonOf(server_->controller().Initialize("another")), std::string("OTHER_CLUSTER"));
     server_->Pass(kDeadAfter + kDeadAfter / 5);
     QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()),
              std::string("STALE_INCARNATION"));
@@ -443,7 +531,7 @@ class ServiceTest : public QObject {
 
   void Metrics_CountNodesAndProposals() {
     telemetry::Metrics metrics("nodemanager", "test");
-    ExportMetrics(server_->controller(), server_->service(), metrics);
+    ExportMetrics(server_->controller(), server_->service(), server_->log(), metrics);
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
     QVERIFY(!server_->Register(MakeNode("p", v1::PROXY, 0)).ok());
     const auto address = metrics.Serve("127.0.0.1:0");
@@ -455,6 +543,8 @@ class ServiceTest : public QObject {
     // The cluster's first command and the registration.
     QVERIFY2(text.contains("onepiece_nodemanager_proposals_total{result=\"applied\"} 2\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_epoch 1\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_consensus_role{role=\"leader\"} 1\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_consensus_peers_drifting 0\n"), text);
   }
 
  private:

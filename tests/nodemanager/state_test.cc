@@ -1,12 +1,9 @@
-#include <QTemporaryDir>
 #include <QtTest>
 #include <cstdlib>
-#include <fstream>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/ids.h"
-#include "nodemanager/state/local_log.h"
 #include "nodemanager/state/state_machine.h"
 #include "tests/nodemanager/builders.h"
 
@@ -48,55 +45,6 @@ QString Routed(const StateMachine& machine) {
     if (route.instances_size() > 0) apps << QString::fromStdString(route.app_id());
   }
   return apps.join(' ');
-}
-
-// Any command, sensible or not, of a small world in which names collide.
-v1::Command RandomCommand(std::mt19937_64& random, std::uint64_t revision) {
-  const std::string id = absl::StrCat("node-", random() % 6);
-  const std::uint64_t incarnation = 1 + random() % 3;
-  v1::Command command;
-  switch (random() % 7) {
-    case 0:
-    case 1:
-      command = RegisterCommand(MakeNode(id, static_cast<v1::Role>(2 + random() % 3), incarnation));
-      break;
-    case 2:
-      command = EndCommand(id, incarnation);
-      break;
-    case 3:
-      command =
-          StateCommand(id, static_cast<v1::Node::State>(random() % 4), random() % 20, incarnation);
-      break;
-    case 4:
-      command = WorkflowCommand(MakeWorkflow(absl::StrCat("app-", random() % 3), {"a", "b"}));
-      break;
-    case 5:
-      command.set_delete_workflow(absl::StrCat("app-", random() % 3));
-      break;
-    default: {
-      command.mutable_assign()->set_base_revision(revision - random() % 2);
-      v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
-      assignment.set_node_id(id);
-      assignment.set_incarnation(incarnation);
-      assignment.mutable_stage()->set_stage("a");
-      assignment.add_app_ids("app-0");
-    }
-  }
-  if (random() % 4 == 0) command.set_request_id(std::to_string(random() % 10));
-  command.set_time_unix_ms(static_cast<std::int64_t>(random() % 1000));
-  return command;
-}
-
-void Overwrite(const std::string& path, std::size_t from, std::size_t count) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(from));
-  for (std::size_t i = 0; i < count; ++i) file.put('\x5a');
-}
-
-std::string SerializedState(const Log& log) {
-  std::string bytes;
-  log.Read([&](const StateMachine& machine) { bytes = machine.Serialize(); });
-  return bytes;
 }
 
 }  // namespace
@@ -299,68 +247,6 @@ class StateTest : public QObject {
     QCOMPARE(machine.deletions().size(), StateMachine::kMaxDeletions);
     QVERIFY(machine.history_floor() > 0);
     QVERIFY(machine.history_floor() < machine.deletions().front().revision());
-  }
-
-  void LocalLog_KeepsEverythingAcrossReopening() {
-    QTemporaryDir dir;
-    std::mt19937_64 random(3);
-    const LocalLog::Options options{.snapshot_every = 16};
-    std::string before;
-    for (int round = 0; round < 6; ++round) {
-      auto log = LocalLog::Open(dir.path().toStdString(), options);
-      QVERIFY2(log.ok(), base::Message(log.status()).c_str());
-      QCOMPARE(SerializedState(**log), before.empty() ? StateMachine().Serialize() : before);
-      for (int i = 0; i < 25; ++i) {
-        std::uint64_t revision = 0;
-        (*log)->Read([&](const StateMachine& machine) { revision = machine.revision(); });
-        QVERIFY((*log)->Propose(RandomCommand(random, revision)).ok());
-      }
-      before = SerializedState(**log);
-    }
-  }
-
-  void LocalLog_RefusesASecondOwner() {
-    QTemporaryDir dir;
-    auto first = LocalLog::Open(dir.path().toStdString());
-    QVERIFY(first.ok());
-    const auto second = LocalLog::Open(dir.path().toStdString());
-    QCOMPARE(base::GetReason(second.status()).reason, std::string("DATA_DIR_IN_USE"));
-  }
-
-  void LocalLog_RefusesADamagedDatabase_data() {
-    QTest::addColumn<bool>("header");
-    QTest::newRow("not a database any more") << true;
-    QTest::newRow("an entry changed") << false;
-  }
-  void LocalLog_RefusesADamagedDatabase() {
-    QFETCH(bool, header);
-    QTemporaryDir dir;
-    {
-      auto log = LocalLog::Open(dir.path().toStdString());
-      QVERIFY(log.ok());
-      v1::Node node = MakeNode("needle-in-the-file", v1::PROXY);
-      node.set_detail(std::string(3000, 'x'));
-      QVERIFY((*log)->Propose(RegisterCommand(node)).ok());
-    }
-    const std::string path = dir.path().toStdString() + "/nodemanager.sqlite";
-    if (header) {
-      Overwrite(path, 0, 64);
-    } else {
-      std::ifstream file(path, std::ios::binary);
-      const std::string bytes((std::istreambuf_iterator<char>(file)),
-                              std::istreambuf_iterator<char>());
-      const std::size_t place = bytes.find("needle-in-the-file");
-      QVERIFY(place != std::string::npos);
-      Overwrite(path, place, 6);
-    }
-    const auto log = LocalLog::Open(dir.path().toStdString());
-    QCOMPARE(base::GetReason(log.status()).reason, std::string("DATABASE_CORRUPT"));
-    QVERIFY(base::Message(log.status()).find(path) != std::string::npos);
-  }
-
-  void LocalLog_SaysWhyAFolderCannotBeUsed() {
-    const auto log = LocalLog::Open("/proc/nothing-can-be-made-here");
-    QCOMPARE(base::GetReason(log.status()).reason, std::string("DATABASE_FAILED"));
   }
 };
 

@@ -52,7 +52,7 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"nodemanager/service",
        {"nodemanager/paxos", "nodemanager/state", "nodemanager/replication",
         "nodemanager/assignment", "cluster/base", "cluster/config", "cluster/workflow",
-        "cluster/rpc", "cluster/telemetry", "cluster/service", "proto"}},
+        "cluster/rpc", "cluster/telemetry", "cluster/service", "cluster/node", "proto"}},
       {"stages/sdk", {"cluster/base", "cluster/message"}},
       {"stages/runtime", {"stages/sdk", "cluster/base", "cluster/message"}},
       {"stages/media", {"cluster/base"}},

@@ -1,0 +1,137 @@
+#include "nodemanager/replication/peer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "cluster/base/clock.h"
+#include "cluster/base/status.h"
+#include "cluster/rpc/channel.h"
+#include "nodemanager/replication/codec.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using std::chrono::milliseconds;
+
+// An election takes less than a second: a broken connection must be noticed, and a peer that is
+// back be reached, in less than that.
+constexpr rpc::ChannelTiming kTiming = {.backoff_min = milliseconds(20),
+                                        .backoff_max = milliseconds(200),
+                                        .connect = milliseconds(1000),
+                                        .keepalive = milliseconds(1000),
+                                        .keepalive_timeout = milliseconds(2000)};
+constexpr auto kRetry = milliseconds(50);
+// A stream that lasted so long was not refused.
+constexpr auto kSettled = milliseconds(2000);
+constexpr auto kRetryRefused = milliseconds(500);
+// Of one envelope, but for its last message.
+constexpr std::size_t kEnvelopeBytes = std::size_t{4} << 20;
+
+std::size_t BytesOf(const paxos::Message& message) {
+  std::size_t bytes = 128;
+  if (const auto* accept = std::get_if<paxos::Accept>(&message.body)) {
+    for (const paxos::Entry& entry : accept->entries) bytes += entry.bytes();
+  } else if (const auto* promise = std::get_if<paxos::Promise>(&message.body)) {
+    for (const paxos::AcceptedEntry& accepted : promise->accepted) bytes += accepted.entry.bytes();
+  } else if (const auto* install = std::get_if<paxos::InstallSnapshot>(&message.body)) {
+    bytes += install->snapshot->state->size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Peer::Peer(std::string address, v1::ReplicaHello hello)
+    : address_(std::move(address)),
+      hello_(std::move(hello)),
+      stub_(v1::ReplicaService::NewStub(rpc::MakeChannel(address_, kTiming))),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+Peer::~Peer() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void Peer::Send(paxos::Message message) {
+  const std::size_t bytes = BytesOf(message);
+  const std::lock_guard lock(mutex_);
+  if (queue_.size() >= kMaxMessages || queued_bytes_ + bytes > kMaxBytes) {
+    queue_.clear();
+    queued_bytes_ = 0;
+  }
+  queue_.push_back(std::move(message));
+  queued_bytes_ += bytes;
+  changed_.notify_one();
+}
+
+std::vector<paxos::Message> Peer::Take(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, stop, [&] { return !queue_.empty(); });
+  queued_bytes_ = 0;
+  return std::exchange(queue_, {});
+}
+
+void Peer::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return !queue_.empty(); })) return;
+    }
+    const absl::Status why = Speak(stop);
+    if (stop.stop_requested()) return;
+    Tell(why);
+    const bool refused = why.code() == absl::StatusCode::kFailedPrecondition;
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, stop, refused ? base::Duration(kRetryRefused) : base::Duration(kRetry),
+                   [] { return false; });
+  }
+}
+
+absl::Status Peer::Speak(const std::stop_token& stop) {
+  grpc::ClientContext context;
+  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+  google::protobuf::Empty response;
+  const auto writer = stub_->Exchange(&context, &response);
+  v1::ReplicaEnvelope envelope;
+  *envelope.mutable_hello() = hello_;
+  const base::MonotonicTime opened = base::SystemClock().Now();
+  bool open = writer->Write(envelope);
+  while (open && !stop.stop_requested()) {
+    std::size_t bytes = 0;
+    envelope.Clear();
+    for (const paxos::Message& message : Take(stop)) {
+      *envelope.add_messages() = EncodeMessage(message);
+      bytes += BytesOf(message);
+      if (bytes < kEnvelopeBytes) continue;
+      if (!(open = writer->Write(envelope))) break;
+      envelope.Clear();
+      bytes = 0;
+    }
+    if (open && envelope.messages_size() > 0) open = writer->Write(envelope);
+    if (open && !told_.empty() && base::SystemClock().Now() - opened > kSettled) {
+      spdlog::info("op=peer_connected address={}", address_);
+      told_.clear();
+    }
+  }
+  return rpc::FromGrpc(writer->Finish());
+}
+
+void Peer::Tell(const absl::Status& why) {
+  std::string reason = base::GetReason(why).reason;
+  if (reason.empty()) reason = why.ok() ? "ended" : "unreachable";
+  if (reason == told_) return;
+  told_ = reason;
+  if (why.code() == absl::StatusCode::kFailedPrecondition) {
+    spdlog::error("op=peer_refused address={} reason={} error=\"{}\"", address_, reason,
+                  base::Message(why));
+  } else {
+    spdlog::info("op=peer_lost address={} error=\"{}\"", address_, base::Message(why));
+  }
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,55 @@
+// The sending half of a connection to one replica. Internal to nodemanager/replication.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "nodemanager/paxos/message.h"
+#include "onepiece/v1/consensus.grpc.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Keeps a stream open to `address` while there is something to send, and opens it again when it
+/// breaks.
+///
+/// Ownership  Owns its thread and its queue of at most kMaxMessages and kMaxBytes.
+/// Threading  Thread-safe.
+/// Blocking   Send() never. The destructor joins the thread.
+class Peer {
+ public:
+  static constexpr std::size_t kMaxMessages = 4096;
+  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+
+  Peer(std::string address, v1::ReplicaHello hello);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  /// When the queue is full all of it goes: a peer that is so far behind needs the newest alone.
+  void Send(paxos::Message message);
+
+ private:
+  void Run(const std::stop_token& stop);
+  // Until the stream breaks, with the reason.
+  absl::Status Speak(const std::stop_token& stop);
+  std::vector<paxos::Message> Take(const std::stop_token& stop);
+  void Tell(const absl::Status& why);
+
+  const std::string address_;
+  const v1::ReplicaHello hello_;
+  const std::unique_ptr<v1::ReplicaService::Stub> stub_;
+  std::mutex mutex_;  // Guards the queue.
+  std::condition_variable_any changed_;
+  std::vector<paxos::Message> queue_;
+  std::size_t queued_bytes_ = 0;
+  std::string told_;  // Thread's own: the last failure in the log, so that each is told once.
+  std::jthread thread_;
+};
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,307 @@
+// The thread of a ReplicatedLog: inputs, a step, the disk, the answers.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nodemanager/replication/boot_clock.h"
+#include "nodemanager/replication/replicated_log.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr base::Duration kBackoffMin = std::chrono::milliseconds(100);
+constexpr base::Duration kBackoffMax = std::chrono::seconds(2);
+// Slots that ListLog() can show.
+constexpr std::size_t kTailSlots = 1000;
+
+absl::Status Lost(std::string_view why) {
+  return base::MakeError(absl::StatusCode::kUnavailable, "OUTCOME_UNKNOWN",
+                         absl::StrCat("the command may still be applied (", std::string(why),
+                                      "): ask again with the same request_id"));
+}
+
+void Pause(const std::stop_token& stop, base::Duration pause) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, pause, [] { return false; });
+}
+
+}  // namespace
+
+void ReplicatedLog::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    if (replica_ == nullptr) {
+      Recover(stop);
+      continue;
+    }
+    Step(WaitForInputs(stop));
+    CarryOut();
+  }
+  FailWaiting(Lost("this NodeManager ends"));
+  const Inputs rest = [this] {
+    const std::lock_guard lock(queue_mutex_);
+    return std::exchange(queue_, {});
+  }();
+  for (const auto& request : rest.requests) request->answer.set_value(NotLeader());
+  {
+    const std::lock_guard lock(replica_mutex_);
+    term_ = 0;
+    closing_ = true;
+  }
+  PublishRole();
+}
+
+ReplicatedLog::Inputs ReplicatedLog::WaitForInputs(const std::stop_token& stop) {
+  const bool at_once = !to_self_.empty() || !out_.early.empty() || !out_.late.empty() ||
+                       out_.writes.urgent() || out_.lost_leadership;
+  std::unique_lock lock(queue_mutex_);
+  if (!at_once) {
+    queued_.wait_for(lock, stop, replica_->next_deadline() - BootNow(), [this] {
+      return !queue_.messages.empty() || !queue_.requests.empty() || !queue_.invited.empty();
+    });
+  }
+  return std::exchange(queue_, {});
+}
+
+void ReplicatedLog::Step(Inputs inputs) {
+  if (!inputs.invited.empty()) JoinCluster(inputs.invited);
+  if (replica_ == nullptr) {
+    for (const auto& request : inputs.requests) request->answer.set_value(NotLeader());
+    return;
+  }
+  const std::lock_guard lock(replica_mutex_);
+  const paxos::Time now = BootNow();
+  for (const paxos::Message& message : std::exchange(to_self_, {}))
+    replica_->Receive(now, message, out_);
+  for (const paxos::Message& message : inputs.messages) replica_->Receive(now, message, out_);
+  std::vector<std::shared_ptr<Request>> requests = std::exchange(deferred_, {});
+  requests.insert(requests.end(), inputs.requests.begin(), inputs.requests.end());
+  for (std::shared_ptr<Request>& request : requests) Begin(std::move(request), now);
+  if (now >= replica_->next_deadline()) replica_->Tick(now, out_);
+  // Before anything that a new leader could do is seen here.
+  if (out_.lost_leadership || !replica_->IsReady()) term_ = 0;
+  KeepTail(out_.writes.accepted);
+  if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
+    leader_ = leader;
+    if (leader != 0) ++leader_changes_;
+  }
+}
+
+void ReplicatedLog::Begin(std::shared_ptr<Request> request, paxos::Time now) {
+  if (request->abandoned) return;
+  const absl::StatusOr<paxos::Slot> slot = request->begin(now, out_);
+  if (!slot.ok()) {
+    request->answer.set_value(
+        base::GetReason(slot.status()).reason == "NOT_LEADER" ? NotLeaderLocked() : slot.status());
+  } else if (*slot == 0) {
+    begun_.push_back(std::move(request));
+  } else {
+    waiting_.emplace(*slot, std::move(request));
+  }
+}
+
+void ReplicatedLog::KeepTail(const std::vector<paxos::AcceptedEntry>& accepted) {
+  for (const paxos::AcceptedEntry& entry : accepted) tail_[entry.slot] = entry;
+  while (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
+}
+
+void ReplicatedLog::JoinCluster(const std::string& cluster_id) {
+  if (!identity_.cluster_id.empty()) return;
+  if (const absl::Status status = store_->SetCluster(cluster_id); !status.ok())
+    return FailDisk(status);
+  {
+    const std::lock_guard lock(replica_mutex_);
+    identity_.cluster_id = cluster_id;
+  }
+  transport_.SetCluster(cluster_id);
+  spdlog::info("op=joined cluster={} replica={}", cluster_id, identity_.replica);
+}
+
+absl::Status ReplicatedLog::CommitWrites() {
+  const paxos::Writes writes = std::exchange(out_.writes, {});
+  ONEPIECE_RETURN_IF_ERROR(store_->Commit(writes));
+  if (writes.urgent()) backoff_ = kBackoffMin;
+  return absl::OkStatus();
+}
+
+void ReplicatedLog::CarryOut() {
+  if (replica_ == nullptr) return;
+  transport_.Send(std::exchange(out_.early, {}));
+  if (const absl::Status status = CommitWrites(); !status.ok()) return FailDisk(status);
+  std::vector<paxos::Message> to_others;
+  for (paxos::Message& message : out_.late) {
+    (message.to == identity_.replica ? to_self_ : to_others).push_back(std::move(message));
+  }
+  out_.late.clear();
+  transport_.Send(std::move(to_others));
+  for (const auto& request : std::exchange(begun_, {}))
+    request->answer.set_value(v1::CommandResult());
+  Apply();
+  if (std::exchange(out_.lost_leadership, false)) FailWaiting(Lost("the leadership was lost"));
+  if (const paxos::Members& members = replica_->members(); members != members_) {
+    members_ = members;
+    transport_.SetPeers(members_, OtherAddresses());
+  }
+  PublishRole();
+  const auto& snapshot = replica_->snapshot();
+  if (!halted_ && applied_ >= (snapshot ? snapshot->index : 0) + options_.snapshot_every) {
+    const std::lock_guard lock(replica_mutex_);
+    (void)SnapshotNow(out_);
+  }
+}
+
+void ReplicatedLog::Apply() {
+  if (out_.restore == nullptr && out_.chosen.empty()) return;
+  std::vector<std::pair<std::shared_ptr<Request>, v1::CommandResult>> answers;
+  std::string newer;  // What cannot be applied.
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (out_.restore != nullptr && out_.restore->index > applied_) newer = Restore(*out_.restore);
+    for (const paxos::ChosenEntry& chosen : out_.chosen) {
+      // A replica that begins again after its disk failed hands out what is applied already.
+      if (chosen.slot <= applied_) continue;
+      if (halted_ || !newer.empty()) break;
+      v1::CommandResult result;
+      if (!ApplyEntry(chosen.entry, result)) {
+        newer = absl::StrCat("slot ", chosen.slot, " (version ", chosen.entry.version, ")");
+        break;
+      }
+      applied_ = chosen.slot;
+      const auto [begin, end] = waiting_.equal_range(chosen.slot);
+      for (auto it = begin; it != end;) {
+        // After a lost leadership the slot may hold the entry of another. A command is known by its
+        // bytes, which are shared; a no-op is like any other.
+        const bool ours = it->second->payload == chosen.entry.payload &&
+                          (it->second->payload != nullptr || !out_.lost_leadership);
+        if (ours) answers.emplace_back(it->second, result);
+        it = ours ? waiting_.erase(it) : std::next(it);
+      }
+    }
+  }
+  out_.restore.reset();
+  out_.chosen.clear();
+  for (const auto& [request, result] : answers) request->answer.set_value(result);
+  if (!newer.empty()) Halt(newer);
+}
+
+std::string ReplicatedLog::Restore(const paxos::Snapshot& snapshot) {
+  if (!machine_.Restore(*snapshot.state).ok())
+    return absl::StrCat("the snapshot of slot ", snapshot.index);
+  applied_ = snapshot.index;
+  return "";
+}
+
+bool ReplicatedLog::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result) {
+  if (entry.version > options_.paxos.version) return false;
+  if (entry.kind != paxos::Entry::Kind::kCommand) return true;
+  v1::Command command;
+  if (!command.ParseFromString(*entry.payload) ||
+      command.change_case() == v1::Command::CHANGE_NOT_SET)
+    return false;
+  result = machine_.Apply(machine_.applied_index() + 1, command);
+  return true;
+}
+
+void ReplicatedLog::Halt(const std::string& what) {
+  if (std::exchange(halted_, true)) return;
+  const std::lock_guard lock(replica_mutex_);
+  health_ = v1::ReplicaStatus::NEWER_VERSION;
+  health_detail_ = absl::StrCat(what, " is newer than this program, which applies version ",
+                                options_.paxos.version, ": update it");
+  spdlog::error("op=newer_version error=\"{}\"", health_detail_);
+  replica_->RefuseToLead(BootNow(), out_);
+}
+
+void ReplicatedLog::FailDisk(const absl::Status& why) {
+  ++disk_failures_;
+  {
+    const std::lock_guard lock(replica_mutex_);
+    if (health_detail_ != base::Message(why))
+      spdlog::error("op=disk_failed error=\"{}\"", base::Message(why));
+    health_ = v1::ReplicaStatus::DISK_FAILED;
+    health_detail_ = base::Message(why);
+    term_ = 0;
+    replica_.reset();
+  }
+  store_.reset();
+  out_ = {};
+  to_self_.clear();
+  FailWaiting(Lost("the disk failed"));
+  PublishRole();
+}
+
+void ReplicatedLog::Recover(const std::stop_token& stop) {
+  Pause(stop, backoff_);
+  backoff_ = std::clamp(backoff_ * 2, kBackoffMin, kBackoffMax);
+  const Inputs missed = [this] {
+    const std::lock_guard lock(queue_mutex_);
+    return std::exchange(queue_, {});
+  }();
+  for (const auto& request : missed.requests) request->answer.set_value(NotLeader());
+  if (stop.stop_requested()) return;
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options_.data_dir);
+  if (store.ok() && (!(*store)->identity() || (*store)->identity()->replica != identity_.replica)) {
+    store =
+        base::MakeError(absl::StatusCode::kDataLoss, "OTHER_REPLICA",
+                        absl::StrCat(options_.data_dir,
+                                     " is empty, or another's, now: ", "restart this NodeManager"));
+  }
+  const std::lock_guard lock(replica_mutex_);
+  if (!store.ok()) {
+    health_detail_ = base::Message(store.status());
+    return;
+  }
+  store_ = *std::move(store);
+  paxos::DurableState state = store_->TakeState();
+  {
+    const std::lock_guard machine_lock(machine_mutex_);
+    if (state.snapshot.index > applied_ && !Restore(state.snapshot).empty()) return;
+  }
+  KeepTail(state.log);
+  replica_ = std::make_unique<paxos::Replica>(options_.paxos, std::move(state), BootNow());
+  if (halted_) replica_->RefuseToLead(BootNow(), out_);
+  health_ = halted_ ? v1::ReplicaStatus::NEWER_VERSION : v1::ReplicaStatus::OK;
+  if (!halted_) health_detail_.clear();
+  spdlog::info("op=disk_opened applied={}", applied_);
+}
+
+void ReplicatedLog::FailWaiting(const absl::Status& why) {
+  for (const auto& [slot, request] : std::exchange(waiting_, {})) request->answer.set_value(why);
+  for (const auto& request : std::exchange(begun_, {})) request->answer.set_value(why);
+  for (const auto& request : std::exchange(deferred_, {})) request->answer.set_value(NotLeader());
+}
+
+void ReplicatedLog::PublishRole() {
+  std::uint64_t term = 0;
+  {
+    const std::lock_guard lock(replica_mutex_);
+    if (term_ == 0 && replica_ != nullptr && replica_->IsReady() && !closing_) term_ = ++terms_;
+    term = term_;
+  }
+  if (term == told_term_) return;
+  if (told_term_ != 0) {
+    spdlog::info("op=follow");
+    if (on_role_) on_role_(false);
+  }
+  told_term_ = term;
+  if (term == 0) return;
+  spdlog::info("op=lead round={} applied={}", replica_->promised().round, applied_);
+  if (on_role_) on_role_(true);
+}
+
+absl::Status ReplicatedLog::SnapshotNow(paxos::Outputs& out) {
+  if (halted_) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION", health_detail_);
+  }
+  const std::lock_guard lock(machine_mutex_);
+  if (replica_->snapshot() != nullptr && replica_->snapshot()->index >= applied_)
+    return absl::OkStatus();
+  replica_->TakeSnapshot(applied_, std::make_shared<const std::string>(machine_.Serialize()), out);
+  return absl::OkStatus();
+}
+
+}  // namespace onepiece::nodemanager

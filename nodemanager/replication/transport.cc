@@ -1,0 +1,236 @@
+#include "nodemanager/replication/transport.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "cluster/rpc/status.h"
+#include "nodemanager/replication/codec.h"
+#include "nodemanager/replication/peer.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+// Replicas that are remembered although they have no seat.
+constexpr std::size_t kMaxSpeakers = 16;
+// A replica whose streams are open but silent for so long may be another process now: its host has
+// vanished. Leaders and followers speak every heartbeat, learners as often as they ask to join.
+constexpr auto kSpeakerSilent = std::chrono::seconds(2);
+
+absl::Status Refusal(std::string_view reason, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, reason, message);
+}
+
+}  // namespace
+
+Transport::Transport(Hooks hooks) : hooks_(std::move(hooks)), boot_(base::RandomU64()) {}
+
+Transport::~Transport() { Stop(); }
+
+void Transport::Start(const Self& self) {
+  const std::lock_guard lock(mutex_);
+  self_ = self;
+  started_ = true;
+}
+
+void Transport::SetPeers(const paxos::Members& members, const std::vector<std::string>& addresses) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const paxos::Seat& seat : members.seats) {
+      // A new address is newer than what its replica said when it connected.
+      const paxos::Seat* before = members_.Find(seat.replica);
+      if (before != nullptr && before->address != seat.address) found_.erase(seat.replica);
+    }
+    members_ = members;
+    addresses_ = {addresses.begin(), addresses.end()};
+    for (const paxos::Seat& seat : members.seats) addresses_.insert(seat.address);
+    addresses_.erase(self_.address);
+    addresses_.erase("");
+  }
+  EndPeers([&](const PeerKey& peer) {
+    if (peer.first == 0) return members_.Votes(self_.replica) || !addresses_.contains(peer.second);
+    return members_.Find(peer.first) == nullptr && !found_.contains(peer.first);
+  });
+}
+
+void Transport::SetCluster(const std::string& cluster_id) {
+  {
+    const std::lock_guard lock(mutex_);
+    self_.cluster_id = cluster_id;
+  }
+  EndPeers([](const PeerKey&) { return true; });  // Their hello said that we have none.
+}
+
+void Transport::EndPeers(const std::function<bool(const PeerKey&)>& ends) {
+  std::vector<std::unique_ptr<Peer>> ended;
+  const std::lock_guard lock(mutex_);
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    if (!ends(it->first)) {
+      ++it;
+      continue;
+    }
+    ended.push_back(std::move(it->second));
+    it = peers_.erase(it);
+  }
+}
+
+Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) {
+  std::unique_ptr<Peer>& peer = peers_[{replica, address}];
+  if (peer == nullptr) {
+    v1::ReplicaHello hello;
+    hello.set_cluster_id(self_.cluster_id);
+    hello.set_name(self_.name);
+    hello.set_address(self_.address);
+    hello.set_replica(self_.replica);
+    hello.set_boot(boot_);
+    hello.set_to(replica);
+    peer = std::make_unique<Peer>(address, hello);
+  }
+  return peer.get();
+}
+
+void Transport::Send(std::vector<paxos::Message> messages) {
+  const std::lock_guard lock(mutex_);
+  if (!started_ || stopped_) return;
+  for (paxos::Message& message : messages) {
+    if (message.to == 0) {
+      for (const std::string& address : addresses_) FindPeer(0, address)->Send(message);
+      continue;
+    }
+    const auto found = found_.find(message.to);
+    const paxos::Seat* seat = members_.Find(message.to);
+    if (found == found_.end() && seat == nullptr) continue;
+    const std::string& address = found != found_.end() ? found->second : seat->address;
+    FindPeer(message.to, address)->Send(std::move(message));
+  }
+}
+
+void Transport::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    for (grpc::ServerContext* stream : streams_) stream->TryCancel();
+  }
+  EndPeers([](const PeerKey&) { return true; });
+}
+
+absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
+  const std::lock_guard lock(mutex_);
+  if (!started_ || stopped_) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
+                           "this replica is starting or ending");
+  }
+  if (hello.replica() == 0 || hello.boot() == 0 || hello.address().empty() ||
+      hello.address().size() > kMaxNameBytes || hello.name().size() > kMaxNameBytes) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_HELLO",
+                           "a stream begins with who speaks");
+  }
+  if (!hello.cluster_id().empty() && !self_.cluster_id.empty() &&
+      hello.cluster_id() != self_.cluster_id) {
+    return Refusal("OTHER_CLUSTER",
+                   absl::StrCat(self_.name, " belongs to cluster '", self_.cluster_id, "', ",
+                                hello.name(), " to '", hello.cluster_id(), "'"));
+  }
+  if (hello.replica() == self_.replica) {
+    return Refusal("DUPLICATE_REPLICA",
+                   absl::StrCat(hello.name(), " at ", hello.address(), " uses the replica id of ",
+                                self_.name, " at ", self_.address,
+                                ": never copy a data folder; move it away and start again"));
+  }
+  if (hello.to() != 0 && hello.to() != self_.replica) {
+    return Refusal("WRONG_REPLICA",
+                   absl::StrCat("replica ", hello.to(), " is not at ", self_.address, " any more, ",
+                                self_.name, " is here as replica ", self_.replica));
+  }
+  const base::MonotonicTime now = base::SystemClock().Now();
+  const auto known = speakers_.find(hello.replica());
+  if (known != speakers_.end() && known->second.boot != hello.boot() && known->second.streams > 0 &&
+      now - known->second.heard < base::Scaled(kSpeakerSilent)) {
+    return Refusal("DUPLICATE_REPLICA",
+                   absl::StrCat("another process speaks as replica ", hello.replica(), " (",
+                                hello.name(), " at ", hello.address(),
+                                "): never copy a data folder; move it away and start again"));
+  }
+  if (known == speakers_.end() && speakers_.size() >= kMaxSpeakers) {
+    const auto oldest = std::min_element(
+        speakers_.begin(), speakers_.end(),
+        [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; });
+    found_.erase(oldest->first);
+    speakers_.erase(oldest);
+  }
+  Speaker& speaker = speakers_[hello.replica()];
+  if (speaker.boot != hello.boot()) speaker = {.boot = hello.boot()};
+  speaker.heard = now;
+  ++speaker.streams;
+  found_[hello.replica()] = hello.address();
+  return absl::OkStatus();
+}
+
+void Transport::Dismiss(const v1::ReplicaHello& hello) {
+  const std::lock_guard lock(mutex_);
+  const auto speaker = speakers_.find(hello.replica());
+  if (speaker != speakers_.end() && speaker->second.boot == hello.boot()) --speaker->second.streams;
+}
+
+absl::Status Transport::Listen(const v1::ReplicaHello& hello,
+                               grpc::ServerReader<v1::ReplicaEnvelope>& reader) {
+  v1::ReplicaEnvelope envelope;
+  while (reader.Read(&envelope)) {
+    paxos::ReplicaId self = 0;
+    bool strangers = false;  // One of us has no cluster yet: then nothing but Join counts.
+    bool invited = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) break;
+      self = self_.replica;
+      strangers = hello.cluster_id().empty() || self_.cluster_id.empty();
+      invited = self_.cluster_id.empty() && !hello.cluster_id().empty() && hello.to() == self;
+      if (const auto speaker = speakers_.find(hello.replica());
+          speaker != speakers_.end() && speaker->second.boot == hello.boot())
+        speaker->second.heard = base::SystemClock().Now();
+    }
+    if (invited) hooks_.invited(hello.cluster_id());
+    for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {
+      // Of a newer version: not for us.
+      if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;
+      ONEPIECE_ASSIGN_OR_RETURN(paxos::Message message,
+                                DecodeMessage(std::move(encoded), hello.replica(), self));
+      if (strangers && !std::holds_alternative<paxos::Join>(message.body)) continue;
+      hooks_.receive(std::move(message));
+    }
+  }
+  return absl::OkStatus();
+}
+
+grpc::Status Transport::Exchange(grpc::ServerContext* context,
+                                 grpc::ServerReader<v1::ReplicaEnvelope>* reader,
+                                 google::protobuf::Empty*) {
+  v1::ReplicaEnvelope first;
+  {
+    const std::lock_guard lock(mutex_);
+    streams_.insert(context);
+    if (stopped_) context->TryCancel();
+  }
+  absl::Status status;
+  if (reader->Read(&first)) {
+    const v1::ReplicaHello& hello = first.hello();
+    status = Admit(hello);
+    if (status.ok()) {
+      status = Listen(hello, *reader);
+      Dismiss(hello);
+    } else if (status.code() == absl::StatusCode::kFailedPrecondition) {
+      spdlog::debug("op=refuse_peer name={} address={} error=\"{}\"", hello.name(), hello.address(),
+                    base::Message(status));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  streams_.erase(context);
+  return rpc::ToGrpc(status);
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,129 @@
+#include "nodemanager/service/consensus_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/rpc/status.h"
+#include "cluster/service/options.h"
+#include "nodemanager/replication/codec.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+// As node ids are.
+constexpr std::size_t kMaxName = 128;
+
+bool IsNameCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
+
+absl::Status BadSeat(const char* field, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SEAT",
+                         absl::StrCat(field, ": ", message), {{"field", field}});
+}
+
+grpc::Status Answer(std::string_view change, const std::string& seat,
+                    const absl::StatusOr<paxos::Members>& members, v1::ConsensusMembers* response) {
+  if (!members.ok()) return rpc::ToGrpc(members.status());
+  spdlog::info("op={} seat={} seats={} voters={}", change, seat, members->seats.size(),
+               members->voters());
+  EncodeSeats(*members, response->mutable_seats());
+  AddWarnings(*response);
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+absl::Status CheckSeat(const std::string& name, const std::string& address) {
+  if (name.empty() || name.size() > kMaxName ||
+      !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
+    return BadSeat("name", absl::StrCat("1 to ", kMaxName, " letters, digits, '-', '_' and '.'"));
+  }
+  if (const absl::Status status = service::CheckAddress("address", address); !status.ok())
+    return BadSeat("address", base::Message(status));
+  if (address.size() > kMaxNameBytes || address.substr(address.rfind(':')) == ":0")
+    return BadSeat("address", "the port that others dial, and at most 255 bytes");
+  return absl::OkStatus();
+}
+
+void AddWarnings(v1::ConsensusMembers& members) {
+  const int seats = members.seats_size();
+  const auto voters = std::count_if(members.seats().begin(), members.seats().end(),
+                                    [](const v1::Seat& seat) { return seat.replica() != 0; });
+  if (voters < seats)
+    members.add_warnings(absl::StrCat(voters, " of ", seats, " seats are occupied"));
+  if (voters > 0 && voters % 2 == 0) {
+    members.add_warnings(absl::StrCat(voters, " voters tolerate no more failures than ", voters - 1,
+                                      ": ", (voters - 1) / 2));
+  }
+  if (seats > 1 && voters < 3)
+    members.add_warnings(absl::StrCat("with ", voters, " voters none may fail"));
+}
+
+grpc::Status ConsensusService::GetReplica(grpc::ServerContext*, const v1::GetReplicaRequest*,
+                                          v1::ReplicaStatus* response) {
+  *response = log_.Status();
+  AddWarnings(*response->mutable_members());
+  return grpc::Status::OK;
+}
+
+grpc::Status ConsensusService::AddSeat(grpc::ServerContext*, const v1::AddSeatRequest* request,
+                                       v1::ConsensusMembers* response) {
+  const absl::Status status = CheckSeat(request->name(), request->address());
+  if (!status.ok()) return rpc::ToGrpc(status);
+  return Answer("add_seat", request->name(),
+                log_.AddSeat({.name = request->name(), .address = request->address()}), response);
+}
+
+grpc::Status ConsensusService::RemoveSeat(grpc::ServerContext*,
+                                          const v1::RemoveSeatRequest* request,
+                                          v1::ConsensusMembers* response) {
+  return Answer("remove_seat", request->name(), log_.RemoveSeat(request->name()), response);
+}
+
+grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
+                                           const v1::ReplaceSeatRequest* request,
+                                           v1::ConsensusMembers* response) {
+  paxos::Seat seat{.name = request->new_name(), .address = request->new_address()};
+  const v1::ReplicaStatus now = log_.Status();
+  for (const v1::Seat& known : now.members().seats()) {
+    if (known.name() != request->name()) continue;
+    if (seat.name.empty()) seat.name = known.name();
+    if (seat.address.empty()) seat.address = known.address();
+  }
+  if (seat.name.empty()) seat.name = request->name();
+  // A name that has no seat is refused by the replica, which knows best.
+  if (!seat.address.empty()) {
+    const absl::Status status = CheckSeat(seat.name, seat.address);
+    if (!status.ok()) return rpc::ToGrpc(status);
+  }
+  return Answer("replace_seat", request->name(), log_.ReplaceSeat(request->name(), seat), response);
+}
+
+grpc::Status ConsensusService::StepDown(grpc::ServerContext*, const v1::StepDownRequest*,
+                                        google::protobuf::Empty*) {
+  return rpc::ToGrpc(log_.StepDown());
+}
+
+grpc::Status ConsensusService::TakeSnapshot(grpc::ServerContext*, const v1::TakeSnapshotRequest*,
+                                            v1::TakeSnapshotResponse* response) {
+  absl::StatusOr<v1::TakeSnapshotResponse> taken = log_.TakeSnapshot();
+  if (!taken.ok()) return rpc::ToGrpc(taken.status());
+  *response = *std::move(taken);
+  return grpc::Status::OK;
+}
+
+grpc::Status ConsensusService::ListLog(grpc::ServerContext*, const v1::ListLogRequest* request,
+                                       v1::ListLogResponse* response) {
+  if (request->limit() < 0 || request->limit() > 1000) {
+    return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_LIMIT",
+                                       "limit: 0 (50) to 1000", {{"field", "limit"}}));
+  }
+  *response = log_.ListLog(request->first(), request->limit());
+  return grpc::Status::OK;
+}
+
+}  // namespace onepiece::nodemanager
