@@ -1,5 +1,5 @@
-// bench hop, and the hidden process at its other end; bench ring, fabric and wan, which programs of
-// their own measure.
+// bench hop, and the hidden process at its other end; bench ring, fabric, consensus and wan, which
+// programs of their own measure.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +29,7 @@ struct BenchProgram {
 };
 constexpr BenchProgram kTransport = {
     "onepiece-bench", " where the packages cppzmq-dev, libucx-dev and libboost-dev are"};
+constexpr BenchProgram kConsensus = {"onepiece-bench-consensus", ""};
 constexpr BenchProgram kModels = {"onepiece-bench-wan", ""};
 
 /// Becomes that program.
@@ -81,6 +82,7 @@ void AddBenchVerbs(CLI::App& app, Context& context) {
   in_program(kTransport, "ring",
              "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits");
   in_program(kTransport, "fabric", "Single operations of a fabric, beside the machine's own");
+  in_program(kConsensus, "consensus", "Three NodeManagers beside three etcd");
   in_program(kModels, "wan", "The Wan components beside a straight port and Python torch");
 
   const auto uri = std::make_shared<std::string>();

@@ -1,0 +1,64 @@
+// Three servers that agree, ours or etcd's: started, asked who leads, killed. Internal to
+// onepiece-bench-consensus.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/local/process.h"
+#include "tests/bench/consensus/load.h"
+
+namespace onepiece::bench {
+
+/// What one server says about itself.
+struct MemberView {
+  bool leads = false;
+  std::uint64_t index = 0;  ///< How far its log is.
+};
+
+/// What the three servers are.
+struct GroupPlan {
+  std::vector<std::vector<std::string>> arguments;  ///< Of each server, its program first.
+  std::vector<std::string> addresses;               ///< Where clients reach them.
+  std::function<absl::StatusOr<MemberView>(const std::string& address)> view;
+  WriteCall write;
+};
+
+/// Three onepiece-nodemanager that keep their data under `dir`. A write of 256 bytes is an
+/// ApplyWorkflow whose workflow has so many. Errors: NOT_FOUND.
+absl::StatusOr<GroupPlan> PlanNodeManagers(const std::string& dir);
+/// Three etcd with their defaults. A write is a Put of 256 bytes. Errors: NOT_FOUND.
+absl::StatusOr<GroupPlan> PlanEtcd(const std::string& dir);
+
+/// Threading  Thread-confined; the servers end with the thread that started them.
+class Group {
+ public:
+  /// Starts the servers and waits until one leads and all have the log. Errors: DEADLINE_EXCEEDED,
+  /// those of local::Spawn.
+  static absl::StatusOr<std::unique_ptr<Group>> Start(GroupPlan plan, const std::string& dir);
+  ~Group();
+
+  absl::StatusOr<Load> Measure(int clients, base::Duration warm_up, base::Duration window);
+  /// Kills the leader (SIGKILL), measures until another one has taken a write, and starts the
+  /// killed one again. Seconds.
+  absl::StatusOr<double> FailOver();
+
+ private:
+  Group(GroupPlan plan, const std::string& dir) : plan_(std::move(plan)), dir_(dir) {}
+  absl::Status StartMember(std::size_t member);
+  void KillMember(std::size_t member);
+  /// The leader, when all three answer and are equally far.
+  [[nodiscard]] std::optional<std::size_t> SettledLeader() const;
+  absl::StatusOr<std::size_t> WaitUntilSettled() const;
+
+  const GroupPlan plan_;
+  const std::string dir_;
+  std::vector<local::ProcessId> processes_;
+};
+
+}  // namespace onepiece::bench

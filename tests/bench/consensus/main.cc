@@ -1,0 +1,191 @@
+// `onepiece-bench-consensus`: three NodeManagers beside three etcd, on this machine and one disk.
+// `onepiece bench consensus` runs it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/status.h"
+#include "cluster/cli/bench_report.h"
+#include "tests/bench/consensus/group.h"
+
+namespace onepiece::bench {
+namespace {
+
+constexpr int kUsage = 2;
+
+struct Options {
+  bool json = false;
+  std::string dir = std::filesystem::temp_directory_path().string();
+  std::vector<int> clients = {1, 16, 64, 256};
+  int main_clients = 64;  ///< Of the rows without a number of clients in their name.
+  int pairs = 5;
+  double window_s = 3;
+  std::vector<std::string> peers = {"etcd"};
+};
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// One number of both sides, pair by pair.
+struct Pairs {
+  std::vector<double> ours, theirs;
+
+  [[nodiscard]] cli::BenchResult Row(std::string name, std::string workload, std::string metric,
+                                     std::string unit, bool higher) const {
+    cli::BenchResult row{.name = std::move(name),
+                         .workload = std::move(workload),
+                         .metric = std::move(metric),
+                         .unit = std::move(unit),
+                         .better = higher ? "higher" : "lower",
+                         .ours = Median(ours),
+                         .runs = static_cast<int>(ours.size())};
+    if (theirs.empty()) return row;
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      ratios.push_back(higher ? ours[i] / theirs[i] : theirs[i] / ours[i]);
+    row.comparison = cli::Comparison{"etcd", Median(theirs), Median(ratios),
+                                     std::ranges::min(ratios), std::ranges::max(ratios)};
+    return row;
+  }
+};
+
+absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, int clients,
+                          cli::BenchReport& report) {
+  Pairs rate, p50, p99;
+  const auto window =
+      std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(options.window_s));
+  for (int i = 0; i < options.pairs; ++i) {
+    ONEPIECE_ASSIGN_OR_RETURN(const Load mine, ours.Measure(clients, window / 3, window));
+    rate.ours.push_back(mine.commits_per_s);
+    p50.ours.push_back(mine.p50_ms);
+    p99.ours.push_back(mine.p99_ms);
+    if (theirs == nullptr) continue;
+    ONEPIECE_ASSIGN_OR_RETURN(const Load other, theirs->Measure(clients, window / 3, window));
+    rate.theirs.push_back(other.commits_per_s);
+    p50.theirs.push_back(other.p50_ms);
+    p99.theirs.push_back(other.p99_ms);
+  }
+  const std::string workload =
+      absl::StrCat("three members, 256-byte writes, ", clients, " clients");
+  const auto add = [&](const std::string& prefix) {
+    report.results.push_back(
+        rate.Row(prefix + "commits_per_s.etcd", workload, "commits", "1/s", true));
+    report.results.push_back(
+        p50.Row(prefix + "write_p50.etcd", workload, "write, median", "ms", false));
+    report.results.push_back(
+        p99.Row(prefix + "write_p99.etcd", workload, "write, 99th percentile", "ms", false));
+  };
+  add(clients == options.main_clients ? "consensus." : absl::StrCat("consensus.", clients, "c."));
+  return absl::OkStatus();
+}
+
+absl::Status MeasureFailovers(const Options& options, Group& ours, Group* theirs,
+                              cli::BenchReport& report) {
+  Pairs time;
+  for (int i = 0; i < options.pairs; ++i) {
+    ONEPIECE_ASSIGN_OR_RETURN(time.ours.emplace_back(), ours.FailOver());
+    if (theirs == nullptr) continue;
+    ONEPIECE_ASSIGN_OR_RETURN(time.theirs.emplace_back(), theirs->FailOver());
+  }
+  const std::string workload = "three members, SIGKILL of the leader, until a write is answered";
+  report.results.push_back(time.Row("consensus.failover_s.etcd", workload, "failover", "s", false));
+  // The worst of each side; the ratio is of these two.
+  const Pairs worst{{std::ranges::max(time.ours)},
+                    time.theirs.empty() ? std::vector<double>()
+                                        : std::vector<double>{std::ranges::max(time.theirs)}};
+  cli::BenchResult row =
+      worst.Row("consensus.failover_max_s.etcd", workload, "longest failover", "s", false);
+  row.runs = options.pairs;
+  report.results.push_back(std::move(row));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<cli::BenchReport> RunBench(const Options& options, const std::string& dir) {
+  std::filesystem::create_directories(dir + "/ours");
+  std::filesystem::create_directories(dir + "/etcd");
+  std::unique_ptr<Group> theirs;
+  if (!options.peers.empty()) {
+    absl::StatusOr<GroupPlan> plan = PlanEtcd(dir + "/etcd");
+    if (plan.ok()) {
+      ONEPIECE_ASSIGN_OR_RETURN(theirs, Group::Start(*std::move(plan), dir + "/etcd"));
+    } else {
+      std::fprintf(stderr, "onepiece-bench-consensus: %s\n", base::Message(plan.status()).c_str());
+    }
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(GroupPlan plan, PlanNodeManagers(dir + "/ours"));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto ours, Group::Start(std::move(plan), dir + "/ours"));
+  cli::BenchReport report;
+  for (const int clients : options.clients)
+    ONEPIECE_RETURN_IF_ERROR(MeasureLoads(options, *ours, theirs.get(), clients, report));
+  ONEPIECE_RETURN_IF_ERROR(MeasureFailovers(options, *ours, theirs.get(), report));
+  return report;
+}
+
+int Run(const Options& options) {
+  std::string dir = options.dir + "/onepiece-bench-consensus-XXXXXX";
+  if (mkdtemp(dir.data()) == nullptr) {
+    std::perror(dir.c_str());
+    return EXIT_FAILURE;
+  }
+  const auto report = RunBench(options, dir);
+  if (!report.ok()) {
+    // The servers' logs stay, for whoever wants to know why.
+    std::fprintf(stderr, "onepiece-bench-consensus: %s (logs in %s)\n",
+                 report.status().ToString().c_str(), dir.c_str());
+    return EXIT_FAILURE;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(dir, ignored);
+  const std::string text =
+      options.json ? cli::ToJson(*report).dump(2) + "\n" : cli::ToText(*report);
+  std::fputs(text.c_str(), stdout);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace onepiece::bench
+
+int main(int argc, char** argv) {
+  using namespace onepiece::bench;
+  Options options;
+  CLI::App app{"OnePiece: three NodeManagers measured beside three etcd",
+               "onepiece-bench-consensus"};
+  app.require_subcommand(1);
+  app.fallthrough();
+  CLI::App* consensus =
+      app.add_subcommand("consensus", "Commits, their latency, and the time to a new leader");
+  app.add_flag("--json", options.json, "Print one JSON document");
+  consensus
+      ->add_option("--clients", options.clients, "Numbers of clients, one write in flight each")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  consensus->add_option("--pairs", options.pairs, "Measurements of each side, in turns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  consensus->add_option("--window", options.window_s, "Seconds that a measurement of commits takes")
+      ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
+  consensus->add_option("--dir", options.dir, "Folder on the disk that is measured")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+  consensus->add_option("--peers", options.peers, "Whom to compare with, or none")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"etcd", "none"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
+  }
+  std::erase(options.peers, "none");
+  return Run(options);
+}
