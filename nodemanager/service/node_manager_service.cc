@@ -1,6 +1,9 @@
 #include "nodemanager/service/node_manager_service.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/rpc/status.h"
@@ -10,6 +13,9 @@
 namespace onepiece::nodemanager {
 namespace {
 
+// A stream looks at the state so often at most: of a burst of changes every node gets the outcome,
+// not each one.
+constexpr auto kLeastInterval = std::chrono::milliseconds(5);
 // The synchronous API tells nobody that a client has left: streams look this often.
 constexpr auto kCancellationPoll = std::chrono::milliseconds(200);
 
@@ -115,11 +121,16 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context,
                            absl::StrCat("at most ", options_.max_streams, " streams at a time"));
   }
   while (!stopping_.stop_requested()) {
+    const base::MonotonicTime next = base::SystemClock().Now() + kLeastInterval;
     const std::uint64_t version = controller_.version();
     ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
     ONEPIECE_RETURN_IF_ERROR(send());
     controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + kCancellationPoll);
     if (context.IsCancelled()) return ClientLeft();
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    base::SystemClock().WaitUntil(never, lock, stopping_, next, [] { return false; });
   }
   return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",
                          "the NodeManager is shutting down");
