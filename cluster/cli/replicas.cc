@@ -37,13 +37,33 @@ void AdviseOnLeader(const Replicas& replicas, std::vector<std::string>& advice) 
   }
 }
 
-void AdviseOnReplica(const client::ReplicaAnswer& replica, std::vector<std::string>& advice) {
+const v1::Seat* FindSeat(const v1::ReplicaStatus* leader, const std::string& name) {
+  if (leader == nullptr) return nullptr;
+  const auto& seats = leader->members().seats();
+  const auto seat = std::ranges::find(seats, name, [](const auto& s) { return s.name(); });
+  return seat == seats.end() ? nullptr : &*seat;
+}
+
+void AdviseOnSilent(const std::string& name, const v1::Seat* seat,
+                    std::vector<std::string>& advice) {
+  if (seat != nullptr && seat->replica() == 0) {
+    advice.push_back(
+        name + " has a vacant seat and does not answer: start a NodeManager of this name at " +
+        seat->address());
+    return;
+  }
+  advice.push_back(absl::StrFormat(
+      "%s does not answer: start it; when it is gone for good, `onepiece cluster replace %s "
+      "--with NAME --address HOST:PORT`",
+      name, name));
+}
+
+void AdviseOnReplica(const client::ReplicaAnswer& replica, const v1::ReplicaStatus* leader,
+                     std::vector<std::string>& advice) {
   const std::string name = NameOf(replica);
+  const v1::Seat* seat = FindSeat(leader, name);
   if (!replica.status.ok()) {
-    advice.push_back(absl::StrFormat(
-        "%s does not answer: start it; when it is gone for good, `onepiece cluster replace %s "
-        "--with NAME --address HOST:PORT`",
-        name, name));
+    AdviseOnSilent(name, seat, advice);
     return;
   }
   const v1::ReplicaStatus& status = *replica.status;
@@ -52,11 +72,12 @@ void AdviseOnReplica(const client::ReplicaAnswer& replica, std::vector<std::stri
                      "): make room or replace the disk");
   } else if (status.health() == v1::ReplicaStatus::NEWER_VERSION) {
     advice.push_back(name + ": its program is too old for the log: update it");
-  }
-  if (status.role() == v1::ReplicaStatus::LEARNER && status.health() == v1::ReplicaStatus::OK) {
-    advice.push_back(name +
-                     " has no vote: it catches up, or its seat is not there (`onepiece cluster "
-                     "members`)");
+  } else if (leader != nullptr && status.cluster_id() == leader->cluster_id() && seat == nullptr) {
+    advice.push_back(absl::StrFormat(
+        "%s has no seat: stop it, or give it one with `onepiece cluster add %s --address %s`", name,
+        name, replica.address));
+  } else if (status.role() == v1::ReplicaStatus::LEARNER) {
+    advice.push_back(name + " has no vote yet: it is catching up");
   }
 }
 
@@ -126,8 +147,9 @@ const v1::ReplicaStatus* FindLeader(const Replicas& replicas) {
 std::vector<std::string> AdviceFor(const Replicas& replicas) {
   std::vector<std::string> advice;
   AdviseOnLeader(replicas, advice);
-  for (const auto& replica : replicas) AdviseOnReplica(replica, advice);
-  if (const v1::ReplicaStatus* leader = FindLeader(replicas)) AdviseOnLeaderView(*leader, advice);
+  const v1::ReplicaStatus* leader = FindLeader(replicas);
+  for (const auto& replica : replicas) AdviseOnReplica(replica, leader, advice);
+  if (leader != nullptr) AdviseOnLeaderView(*leader, advice);
   AdviseOnDisagreement(replicas, advice);
   return advice;
 }

@@ -87,7 +87,9 @@ class ReplicasTest : public QObject {
     QTest::newRow("copied folder") << 4 << "10.0.0.2:7000 and 10.0.0.3:7000 run on copies";
     QTest::newRow("disk") << 5 << "nodemanager-1: its disk refuses writes (full)";
     QTest::newRow("old program") << 6 << "nodemanager-1: its program is too old";
-    QTest::newRow("learner") << 7 << "nodemanager-1 has no vote";
+    QTest::newRow("learner") << 7 << "nodemanager-1 has no vote yet";
+    QTest::newRow("no seat") << 8 << "onepiece cluster add nodemanager-1 --address 10.0.0.1:7000";
+    QTest::newRow("vacant") << 9 << "start a NodeManager of this name at 10.0.0.1:7000";
   }
   void Trouble_IsNamed() {
     QFETCH(int, trouble);
@@ -125,8 +127,17 @@ class ReplicasTest : public QObject {
       case 6:
         first.set_health(v1::ReplicaStatus::NEWER_VERSION);
         break;
-      default:
+      case 7:
         first.set_role(v1::ReplicaStatus::LEARNER);
+        break;
+      case 8:
+        first.set_role(v1::ReplicaStatus::LEARNER);
+        leader.mutable_members()->mutable_seats(0)->set_name("nodemanager-4");
+        break;
+      default:
+        replicas[0].status = absl::UnavailableError("refused");
+        leader.mutable_members()->mutable_seats(0)->set_replica(0);
+        leader.mutable_members()->mutable_seats(0)->set_address("10.0.0.1:7000");
     }
     QVERIFY(OnlyAdvice(replicas, says.toStdString()));
   }
