@@ -87,6 +87,14 @@ void Acceptor::Learn(Slot slot, Outputs& out) {
   if (slot > chosen_) Choose(slot, out);
 }
 
+bool Acceptor::LearnFrom(Ballot promised, Slot slot, Outputs& out) {
+  Slot known = chosen_;
+  while (known < std::min(slot, log_.last()) && log_.At(known + 1).ballot >= promised) ++known;
+  if (known == chosen_) return false;
+  Choose(known, out);
+  return true;
+}
+
 void Acceptor::Choose(Slot slot, Outputs& out) {
   for (Slot s = chosen_ + 1; s <= slot; ++s) {
     const Entry& entry = log_.At(s).entry;

@@ -51,6 +51,9 @@ class Acceptor {
   void AcceptOwn(Ballot ballot, Slot slot, Entry entry, Outputs& out);
   /// Slots up to `slot`, but not after match(), are chosen.
   void Learn(Slot slot, Outputs& out);
+  /// A replica that promised `promised` knows slots up to `slot` to be chosen: then those that were
+  /// accepted here at that ballot or a later one hold what is chosen. True when that is news.
+  bool LearnFrom(Ballot promised, Slot slot, Outputs& out);
   /// Slots up to `slot` are chosen. REQUIRES: they are in the log.
   void Choose(Slot slot, Outputs& out);
   /// True when the state was replaced: the snapshot is newer than all that is known to be chosen.

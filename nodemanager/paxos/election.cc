@@ -68,10 +68,17 @@ void Replica::Impl::On(Time now, ReplicaId from, const PreVote& m, Outputs& out)
   Send(from, PreVoteReply{m.ballot, granted, acceptor.promised(), acceptor.chosen()}, out);
 }
 
+// A leader that lost its seat by a change that it recovered may be the only one that knows the
+// change to be chosen: it cannot lead any more, and those who can need its vote until they know.
+void Replica::Impl::LearnFromRefusal(Time now, Ballot promised, Slot chosen, Outputs& out) {
+  if (IsLeader() || !acceptor.LearnFrom(promised, chosen, out)) return;
+  if (role == Role::kCandidate) Become(Role::kFollower, now, out);
+}
+
 void Replica::Impl::On(Time now, ReplicaId from, const PreVoteReply& m, Outputs& out) {
   NoteRound(m.promised);
-  if (role != Role::kCandidate || candidacy.prepared || m.ballot != candidacy.ballot || !m.granted)
-    return;
+  if (!m.granted) return LearnFromRefusal(now, m.promised, m.chosen, out);
+  if (role != Role::kCandidate || candidacy.prepared || m.ballot != candidacy.ballot) return;
   auto& votes = candidacy.votes;
   if (!members().Votes(from) || std::any_of(votes.begin(), votes.end(),
                                             [&](const auto& vote) { return vote.replica == from; }))
@@ -120,8 +127,8 @@ void Replica::Impl::On(Time now, ReplicaId from, const Prepare& m, Outputs& out)
 
 void Replica::Impl::On(Time now, ReplicaId from, const paxos::Promise& m, Outputs& out) {
   NoteRound(m.promised);
-  if (role != Role::kCandidate || !candidacy.prepared || m.ballot != candidacy.ballot || !m.granted)
-    return;
+  if (!m.granted) return LearnFromRefusal(now, m.promised, m.chosen, out);
+  if (role != Role::kCandidate || !candidacy.prepared || m.ballot != candidacy.ballot) return;
   auto& votes = candidacy.votes;
   if (!members().Votes(from) || std::any_of(votes.begin(), votes.end(),
                                             [&](const auto& vote) { return vote.replica == from; }))

@@ -77,7 +77,7 @@ void Replica::Impl::On(Time now, ReplicaId from, const Accepted& m, Outputs& out
   }
   Peer* peer = FindPeer(from);
   if (peer == nullptr) return;
-  peer->heard = now;
+  peer->heard = std::max(peer->heard, m.sent);  // An answer that took long says nothing of now.
   peer->answered = true;
   peer->version = m.version;
   peer->drift.Observe(m.sent, now, m.local, options.max_drift);

@@ -114,7 +114,8 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
 bool Replica::Impl::QuorumAnswers(Time now, const Members& after) const {
   std::size_t answer = after.Votes(id()) ? 1 : 0;
   for (const Peer& peer : lead.peers) {
-    if (after.Votes(peer.id) && now - peer.heard < options.election_max) ++answer;
+    const bool answers = peer.answered && now - peer.heard < options.election_max;
+    if (after.Votes(peer.id) && answers) ++answer;
   }
   return answer >= after.quorum();
 }

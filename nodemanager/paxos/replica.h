@@ -68,7 +68,7 @@ struct Progress {
   bool votes = false;
   Slot match = 0;
   std::uint32_t version = 0;
-  std::optional<Time> heard;  ///< When its last answer came.
+  std::optional<Time> heard;  ///< When what it answered last was sent.
   bool drifts = false;        ///< Its clock is outside Options::max_drift.
 };
 

@@ -43,8 +43,8 @@ struct Peer {
   std::size_t open = 0, open_bytes = 0;  ///< Where in Outputs::early its last Accept may be.
   Slot snapshot = 0;                     ///< Index of the snapshot that is on its way; 0: none.
   Time snapshot_sent;
-  bool snapshot_missed = false;    ///< It answered something later without having it.
-  Time heard;                      ///< Of its last answer, at first when the leader began to ask.
+  bool snapshot_missed = false;  ///< It answered something later without having it.
+  Time heard;  ///< When what it answered last was sent, at first when the leader began to ask.
   bool answered = false;           ///< At this ballot.
   std::optional<Time> lease_sent;  ///< Its newest grant: our clock when we asked.
   std::uint32_t version = 0;
@@ -104,6 +104,7 @@ class Replica::Impl {
   [[nodiscard]] bool CanLead() const;
   [[nodiscard]] bool HearsLeader(Time now, ReplicaId candidate, Ballot released) const;
   [[nodiscard]] bool IsStranger(ReplicaId candidate, Slot chosen) const;
+  void LearnFromRefusal(Time now, Ballot promised, Slot chosen, Outputs& out);
   void On(Time now, ReplicaId from, const PreVote& m, Outputs& out);
   void On(Time now, ReplicaId from, const PreVoteReply& m, Outputs& out);
   void On(Time now, ReplicaId from, const Prepare& m, Outputs& out);
