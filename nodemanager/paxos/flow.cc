@@ -51,7 +51,10 @@ void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
       break;
     }
     paxos::Accept& accept = OpenAccept(peer, now, out);
-    if (accept.entries.empty()) peer.in_flight.push_back({0, accept.sent});
+    // Also when it was open before: an answer since then may have ended all that was on its way.
+    if (accept.entries.empty() || peer.in_flight.empty()) {
+      peer.in_flight.push_back({0, accept.sent});
+    }
     while (peer.next <= lead.proposed && peer.open_bytes < kAcceptBytes &&
            accept.entries.size() < kAcceptEntries) {
       accept.entries.push_back(acceptor.log().At(peer.next++).entry);

@@ -95,6 +95,7 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
     const bool close = peer.answered && now - peer.heard < options.election_min &&
                        peer.match + options.keep_slots >= lead.proposed;
     if (seat == nullptr || !close || (*seat == Seat{peer.name, peer.address, peer.id})) continue;
+    if (!CanApplyRest(peer)) continue;
     Members after = members();
     Seat& changed = *FindName(after, peer.name);
     if (seat->replica == 0 || seat->replica == peer.id) {
@@ -109,6 +110,15 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
     Change(now, std::move(after), out).IgnoreError();
     return;
   }
+}
+
+// A learner of an older version gets no vote while an entry before it is newer.
+bool Replica::Impl::CanApplyRest(const Peer& peer) const {
+  const EntryLog& log = acceptor.log();
+  for (Slot slot = std::max(peer.match + 1, log.first()); slot <= log.last(); ++slot) {
+    if (log.At(slot).entry.version > peer.version) return false;
+  }
+  return true;
 }
 
 bool Replica::Impl::QuorumAnswers(Time now, const Members& after) const {

@@ -142,6 +142,7 @@ class Replica::Impl {
   void On(Time now, ReplicaId from, const Join& m, Outputs& out);
   void SyncPeers(Time now);
   void FillSeats(Time now, Outputs& out);
+  [[nodiscard]] bool CanApplyRest(const Peer& peer) const;
   [[nodiscard]] bool QuorumAnswers(Time now, const Members& after) const;
   absl::StatusOr<Slot> Change(Time now, Members after, Outputs& out);
   absl::StatusOr<Slot> AddSeat(Time now, const Seat& seat, Outputs& out);
