@@ -19,12 +19,20 @@ void DriftMeter::Observe(Time sent, Time received, Time local, double max_drift)
   }
   if (sent <= anchor_->sent) return;  // Late.
   const double theirs = Between(anchor_->local, local);
-  const double least = Between(anchor_->received, sent) * (1 - max_drift);
-  const double most = Between(anchor_->sent, received) * (1 + max_drift);
+  const double shortest = Between(anchor_->received, sent);
+  const double longest = Between(anchor_->sent, received);
+  const double least = shortest * (1 - max_drift);
+  const double most = longest * (1 + max_drift);
   if (theirs < least || theirs > most) {
     drifts_ = true;
+    trusted_ = false;
     anchor_ = sample;
-  } else if (received - anchor_->received >= kWindow) {
+    return;
+  }
+  if (most <= shortest * (1 + 2 * max_drift) && least >= longest * (1 - 2 * max_drift)) {
+    trusted_ = true;
+  }
+  if (received - anchor_->received >= kWindow) {
     drifts_ = false;
     anchor_ = sample;
   }

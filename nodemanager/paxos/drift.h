@@ -19,6 +19,9 @@ class DriftMeter {
 
   void Observe(Time sent, Time received, Time local, double max_drift);
   [[nodiscard]] bool drifts() const { return drifts_; }
+  /// It was watched for long enough to say that its rate is within 2 max_drift of ours, as a lease
+  /// needs; until then, nobody knows. The shorter the round trips, the sooner.
+  [[nodiscard]] bool trusted() const { return trusted_ && !drifts_; }
 
  private:
   struct Sample {
@@ -26,6 +29,7 @@ class DriftMeter {
   };
   std::optional<Sample> anchor_;  // Replaced every kWindow.
   bool drifts_ = false;
+  bool trusted_ = false;
 };
 
 }  // namespace onepiece::paxos

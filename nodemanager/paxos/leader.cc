@@ -153,7 +153,7 @@ bool Replica::Impl::LeaseCovers(Time now) const {
   std::size_t count = 0;
   granted[count++] = lead.own_lease_sent;
   for (const Peer& peer : lead.peers) {
-    if (peer.votes && peer.lease_sent && !peer.drift.drifts()) granted[count++] = *peer.lease_sent;
+    if (peer.votes && peer.lease_sent && peer.drift.trusted()) granted[count++] = *peer.lease_sent;
   }
   const std::size_t quorum = Is(Mutant::kLeaseWithoutMajority) ? 1 : members().quorum();
   if (count < quorum) return false;
