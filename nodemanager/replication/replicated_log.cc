@@ -262,6 +262,7 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
     return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_TOO_LARGE",
                            absl::StrCat("a command has at most ", kMaxPayloadBytes, " bytes"));
   }
+  request->appends = true;
   request->begin = [this, payload = request->payload](paxos::Time now, paxos::Outputs& out) {
     return replica_->Propose(now, payload, replica_->common_version(), out);
   };
@@ -286,6 +287,7 @@ absl::Status ReplicatedLog::Confirm(std::uint64_t term) {
     if (replica_->LeaseCovers(BootNow())) return absl::OkStatus();
   }
   auto request = std::make_shared<Request>();
+  request->appends = true;
   request->begin = [this](paxos::Time now, paxos::Outputs& out) {
     return replica_->Propose(now, nullptr, 0, out);
   };

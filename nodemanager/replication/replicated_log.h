@@ -89,6 +89,7 @@ class ReplicatedLog final : public Log {
     // Returns the slot whose entry answers it; 0: answered when all that it did is durable.
     std::function<absl::StatusOr<paxos::Slot>(paxos::Time, paxos::Outputs&)> begin;
     std::shared_ptr<const std::string> payload;  // Of a command.
+    bool appends = false;                        // Waits while the log has no room.
     std::atomic<bool> abandoned{false};          // Nobody waits any more.
     std::promise<absl::StatusOr<v1::CommandResult>> answer;
   };

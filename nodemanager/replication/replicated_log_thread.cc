@@ -16,11 +16,18 @@ constexpr base::Duration kBackoffMin = std::chrono::milliseconds(100);
 constexpr base::Duration kBackoffMax = std::chrono::seconds(2);
 // Slots that ListLog() can show.
 constexpr std::size_t kTailSlots = 1000;
+// Requests that wait for room in the log.
+constexpr std::size_t kMaxDeferred = 4096;
 
 absl::Status Lost(std::string_view why) {
   return base::MakeError(absl::StatusCode::kUnavailable, "OUTCOME_UNKNOWN",
                          absl::StrCat("the command may still be applied (", std::string(why),
                                       "): ask again with the same request_id"));
+}
+
+absl::Status LogBusy() {
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                         "too many commands wait to be chosen: try again later");
 }
 
 void Pause(const std::stop_token& stop, base::Duration pause) {
@@ -93,8 +100,14 @@ void ReplicatedLog::Step(Inputs inputs) {
 
 void ReplicatedLog::Begin(std::shared_ptr<Request> request, paxos::Time now) {
   if (request->abandoned) return;
-  const absl::StatusOr<paxos::Slot> slot = request->begin(now, out_);
-  if (!slot.ok()) {
+  // The log is full for those that append after the first one that found no room.
+  const bool full = request->appends && !deferred_.empty();
+  const absl::StatusOr<paxos::Slot> slot = full ? LogBusy() : request->begin(now, out_);
+  if (!slot.ok() && request->appends && base::GetReason(slot.status()).reason == "LOG_BUSY" &&
+      deferred_.size() < kMaxDeferred) {
+    // What makes room is a message, after which the next step tries again.
+    deferred_.push_back(std::move(request));
+  } else if (!slot.ok()) {
     request->answer.set_value(
         base::GetReason(slot.status()).reason == "NOT_LEADER" ? NotLeaderLocked() : slot.status());
   } else if (*slot == 0) {

@@ -7,6 +7,7 @@
 #include <QDir>
 #include <QTemporaryDir>
 #include <QtTest>
+#include <future>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -203,6 +204,25 @@ class ReplicatedLogTest : public QObject {
       QVERIFY(term.ok() && node.log().Confirm(*term).ok());
       QVERIFY(!node.log().Confirm(*term + 1).ok());
       node.End();
+    }
+  }
+
+  void FullWindow_MakesProposalsWait() {
+    Node& node = Add("nm-1");
+    node.options().paxos.window_slots = 1;
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    std::vector<std::future<absl::Status>> answers;
+    for (int i = 0; i < 32; ++i) {
+      answers.push_back(std::async(std::launch::async, [&node, i] {
+        return node.log()
+            .Propose(RegisterCommand(MakeNode(absl::StrCat("p", i), v1::PROXY)))
+            .status();
+      }));
+    }
+    for (auto& answer : answers) {
+      const absl::Status status = answer.get();
+      QVERIFY2(status.ok(), status.ToString().c_str());
     }
   }
 
