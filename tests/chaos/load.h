@@ -27,7 +27,7 @@ class Load {
   struct Options {
     std::vector<std::string> addresses;  ///< Of all replicas.
     std::uint64_t seed = 1;
-    int clients = 16;
+    int clients = 32;
     double operations_per_s = 2500;  ///< Four of five are writes.
   };
   /// What became of the writes.
