@@ -9,10 +9,11 @@ set(ONEPIECE_STAGE_PLUGIN_DIR ${PROJECT_BINARY_DIR}/lib/onepiece/stages)
 
 find_program(ONEPIECE_CCACHE ccache)
 if(ONEPIECE_CCACHE)
-  # Precompiled headers carry time stamps that ccache must be told to overlook.
+  # Precompiled headers carry time stamps that ccache must be told to overlook. DEPEND: it reads the compiler's list of
+  # headers and does not run the preprocessor by itself first.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${ONEPIECE_CCACHE})
+      CCACHE_DEPEND=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${ONEPIECE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${ONEPIECE_CCACHE})
 endif()
 find_program(ONEPIECE_MOLD mold)
