@@ -35,8 +35,11 @@ std::optional<std::string> LeaderHint(const absl::Status& status) {
 
 bool IsAboutTheReplica(const absl::Status& status) {
   // A server that goes away cancels what it has begun.
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsCancelled(status);
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status))
+    return true;
+  const bool not_ours = absl::IsUnknown(status) || absl::IsInternal(status) ||
+                        absl::IsResourceExhausted(status) || absl::IsUnimplemented(status);
+  return not_ours && base::GetReason(status).reason.empty();
 }
 
 Replicas::Replicas(std::vector<std::string> configured) : configured_(std::move(configured)) {
@@ -44,24 +47,32 @@ Replicas::Replicas(std::vector<std::string> configured) : configured_(std::move(
 }
 
 void Replicas::Learn(const std::vector<std::string>& addresses) {
-  const std::scoped_lock lock(mutex_);
-  learned_.clear();
+  std::vector<std::string> learned;
   for (const std::string& address : addresses) {
-    if (learned_.size() == kMaxLearned) break;
-    if (!LooksLikeAddress(address) || Contains(configured_, address) || Contains(learned_, address))
-      continue;
-    learned_.push_back(address);
+    if (learned.size() == kMaxLearned) break;
+    if (LooksLikeAddress(address) && !Contains(learned, address)) learned.push_back(address);
   }
+  if (learned.empty()) return;
+  const std::scoped_lock lock(mutex_);
+  learned_ = std::move(learned);
   const std::vector<std::string> known = AddressesLocked();
   std::erase_if(channels_, [&](const auto& entry) {
     return entry.first != leader_ && !Contains(known, entry.first);
   });
 }
 
-std::vector<std::string> Replicas::AddressesLocked() const {
-  std::vector<std::string> all = configured_;
-  all.insert(all.end(), learned_.begin(), learned_.end());
+std::vector<std::string> Replicas::AddressesLocked(bool configured_too) const {
+  std::vector<std::string> all = learned_;
+  if (!configured_too && !all.empty()) return all;
+  for (const std::string& address : configured_) {
+    if (!Contains(all, address)) all.push_back(address);
+  }
   return all;
+}
+
+std::vector<std::string> Replicas::Asked(bool configured_too) const {
+  const std::scoped_lock lock(mutex_);
+  return AddressesLocked(configured_too);
 }
 
 std::vector<std::string> Replicas::addresses() const {
@@ -120,6 +131,7 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
   if (now_.empty()) now_ = replicas_.leader();
   asked_.push_back(now_);
   const std::optional<std::string> hint = LeaderHint(status);
+  heard_ |= hint.has_value();
   const std::string failed = now_;
   const auto fresh = [this](const std::string& address) {
     return !address.empty() && !Contains(asked_, address);
@@ -132,7 +144,7 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
   } else if (asked_.size() < kMaxAsked && fresh(believed)) {
     now_ = believed;
   }
-  const std::vector<std::string> all = replicas_.addresses();
+  const std::vector<std::string> all = replicas_.Asked(wide_);
   const auto at = std::find(all.begin(), all.end(), failed);
   const std::size_t from = at == all.end() ? 0 : static_cast<std::size_t>(at - all.begin()) + 1;
   for (std::size_t i = 0; now_.empty() && i < all.size() && asked_.size() < kMaxAsked; ++i) {
@@ -150,6 +162,8 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
                        base::RandomU64() % static_cast<std::uint64_t>(pause_.count() / 2 + 1)));
   pause_ = std::min(pause_ + pause_ / 4, base::Scaled(kMaxPause));
   asked_.clear();
+  wide_ = !heard_;
+  heard_ = false;
   return pause;
 }
 
@@ -157,11 +171,13 @@ void LeaderSearch::Restart() {
   now_.clear();
   hint_.clear();
   asked_.clear();
+  heard_ = wide_ = false;
 }
 
 void LeaderSearch::Answered() {
   replicas_.SetLeader(now_.empty() ? replicas_.leader() : now_, true);
   asked_.clear();
+  heard_ = wide_ = false;
   pause_ = base::Scaled(kFirstPause);
 }
 

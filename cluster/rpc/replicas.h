@@ -36,7 +36,8 @@ inline constexpr char kLeader[] = "leader";
 std::optional<std::string> LeaderHint(const absl::Status& status);
 
 /// The status tells of the replica or of the way to it, not of the request: another one may answer.
-/// Thread-safe.
+/// So does one that no NodeManager has made: another service listens at that address, or something
+/// on the way failed. Thread-safe.
 bool IsAboutTheReplica(const absl::Status& status);
 
 struct Replica {
@@ -47,8 +48,8 @@ struct Replica {
 /// The replicas that a process knows, and which one it takes for the leader.
 ///
 /// Threading  Thread-safe. Blocking: never.
-/// Bounds     kMaxLearned addresses besides the configured ones, one channel for each and for the
-/// leader.
+/// Bounds     The configured addresses and kMaxLearned learned ones, one channel for each and for
+/// the leader.
 class Replicas {
  public:
   static constexpr std::size_t kMaxLearned = 16;
@@ -56,8 +57,8 @@ class Replicas {
   /// Begins with one of `configured`, drawn at random, so that processes spread.
   explicit Replicas(std::vector<std::string> configured);
 
-  /// What the cluster says of itself: replaces what was learned before. What is no address is left
-  /// out.
+  /// What the cluster says of itself: replaces what was learned before, and comes before what was
+  /// configured (see LeaderSearch). What is no address is left out; an empty list is ignored.
   void Learn(const std::vector<std::string>& addresses);
   /// Configured and learned ones, each once.
   [[nodiscard]] std::vector<std::string> addresses() const;
@@ -70,7 +71,8 @@ class Replicas {
   friend class LeaderSearch;
   Replica Open(const std::string& address, bool alive);
   void SetLeader(const std::string& address, bool answers);
-  std::vector<std::string> AddressesLocked() const;
+  std::vector<std::string> AddressesLocked(bool configured_too = true) const;
+  std::vector<std::string> Asked(bool configured_too) const;
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.
@@ -82,9 +84,10 @@ class Replicas {
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 
-/// One caller's way to the leader. A round asks every replica once; hints are followed at once, to
-/// addresses outside of the list too, but nobody is asked twice in a round and no round is longer
-/// than kMaxAsked.
+/// One caller's way to the leader. A round asks every learned replica once (before any was learned,
+/// and after a round in which none of them answered: the configured ones too); hints are followed
+/// at once, to addresses outside of the list too, but nobody is asked twice in a round and no round
+/// is longer than kMaxAsked.
 ///
 /// Ownership  Borrows the replicas. Threading  Thread-confined.
 class LeaderSearch {
@@ -109,6 +112,8 @@ class LeaderSearch {
   std::string now_;
   std::string hint_;                ///< To be asked next, if not empty.
   std::vector<std::string> asked_;  ///< In this round.
+  bool heard_ = false;              ///< Somebody who follows, in this round.
+  bool wide_ = false;               ///< Ask the configured ones too.
   base::Duration pause_;
 };
 

@@ -131,10 +131,40 @@ class ReplicasTest : public QObject {
     std::vector<std::string> many = {"a:1", "nonsense", "b:1", "b:1"};
     for (int i = 0; i < 100; ++i) many.push_back("c:" + std::to_string(i));
     replicas.Learn(many);
-    QCOMPARE(replicas.addresses().size(), 1 + Replicas::kMaxLearned);
+    QCOMPARE(replicas.addresses().size(), Replicas::kMaxLearned);
     QCOMPARE(replicas.addresses()[1], std::string("b:1"));
     replicas.Learn({"d:1"});
-    QCOMPARE(replicas.addresses(), (std::vector<std::string>{"a:1", "d:1"}));
+    replicas.Learn({});
+    QCOMPARE(replicas.addresses(), (std::vector<std::string>{"d:1", "a:1"}));
+  }
+
+  void Search_AnswerOfNoNodeManager_LeadsToTheNext() {
+    for (const absl::StatusCode code :
+         {absl::StatusCode::kUnimplemented, absl::StatusCode::kUnknown, absl::StatusCode::kInternal,
+          absl::StatusCode::kResourceExhausted}) {
+      QVERIFY(IsAboutTheReplica(absl::Status(code, "whoever listens there")));
+      QVERIFY(!IsAboutTheReplica(base::MakeError(code, "LOG_BUSY", "a NodeManager says so")));
+    }
+    QVERIFY(!IsAboutTheReplica(absl::InvalidArgumentError("no such app")));
+  }
+
+  void Search_ConfiguredButNotLearned_IsAskedWhenNoneOfTheLearnedAnswers() {
+    Replicas replicas({"old:1"});
+    replicas.Learn({"a:1", "b:1"});
+    LeaderSearch search(replicas);
+    while (search.Next().address == "old:1") search.Failed(Away());
+    // Who follows is up: nobody leads now, and the old address would not know better.
+    for (int rounds = 0; rounds < 3;) {
+      const bool follows = search.Next().address == "a:1";
+      if (search.Failed(follows ? Follows("") : Away()) > kAtOnce) ++rounds;
+      QVERIFY(rounds == 0 || search.Next().address != "old:1");
+    }
+    std::set<std::string> asked;
+    for (int rounds = 0; rounds < 2;) {
+      asked.insert(search.Next().address);
+      if (search.Failed(Away()) > kAtOnce) ++rounds;
+    }
+    QVERIFY(asked.contains("old:1"));
   }
 
   void Search_LearnedReplica_IsAsked() {
