@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "cluster/base/check.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
@@ -27,6 +29,9 @@ using google::protobuf::util::MessageDifferencer;
 using Stub = v1::NodeManagerService::Stub;
 
 constexpr base::Duration kGoodbyeTimeout = std::chrono::seconds(1);
+// How long one of several replicas may take at first; doubles with every round. So short that a
+// round over five silent ones is over before the NodeManager takes this node for dead (3 s).
+constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
 // Between attempts that the leader itself refuses.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
@@ -34,6 +39,15 @@ constexpr base::Duration kMaxPause = std::chrono::seconds(2);
 std::uint64_t NextIncarnation(std::uint64_t last) {
   const auto now = base::SystemClock().WallNow().time_since_epoch().count();
   return std::max(static_cast<std::uint64_t>(now), last + 1);
+}
+
+// The incarnation that a refusal names: greater than ours when the clock was ahead then. 0: none.
+std::uint64_t KnownIncarnation(const absl::Status& stale) {
+  const auto metadata = base::GetReason(stale).metadata;
+  const auto known = metadata.find("incarnation");
+  std::uint64_t value = 0;
+  const bool good = known != metadata.end() && absl::SimpleAtoi(known->second, &value);
+  return good && value < std::numeric_limits<std::uint64_t>::max() ? value : 0;
 }
 
 }  // namespace
@@ -104,6 +118,7 @@ class NodeAgent::Impl {
   bool has_routing_ = false;
   bool other_cluster_ = false;  // The next routing stream is of another cluster than the last.
   bool any_epoch_ = true;       // The next table may be older than ours: its cluster is another.
+  bool refused_older_ = false;  // Said once until a good table comes.
   bool stopping_ = false;
   bool report_now_ = false;
   v1::Node::State state_ = v1::Node::STARTING;
@@ -194,6 +209,8 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(const std::stop_token& stop, std::
                                                                            Response*),
                                               const Request& request) {
   rpc::LeaderSearch search(replicas_);
+  base::Duration limit = options.call_timeout;
+  if (replicas_.addresses().size() > 1) limit = std::min(limit, kFirstAttempt);
   for (;;) {
     const std::uint64_t found = replicas_.found();
     const rpc::Replica replica = search.Next();
@@ -202,7 +219,7 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(const std::stop_token& stop, std::
     absl::Status status;
     {
       Call call(*this, Stream::kNone, replica.address);
-      rpc::SetTimeout(call.context, options.call_timeout);
+      rpc::SetTimeout(call.context, limit);
       status = rpc::FromGrpc((stub.*method)(&call.context, request, &response));
     }
     if (stop.stop_requested()) return absl::CancelledError("stopped");
@@ -214,6 +231,7 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(const std::stop_token& stop, std::
     }
     const base::Duration pause = search.Failed(status);
     if (pause == base::Duration::zero()) continue;
+    limit = std::min(limit * 2, options.call_timeout);
     NoteError(what, status);
     if (!Pause(stop, pause, found)) return absl::CancelledError("stopped");
   }
@@ -331,7 +349,7 @@ void NodeAgent::Impl::Unregister(const absl::Status& why) {
     const std::scoped_lock lock(mutex);
     registered_ = false;
     // An incarnation that was declared dead stays dead: what it held is being redone elsewhere.
-    if (stale) incarnation = NextIncarnation(incarnation);
+    if (stale) incarnation = NextIncarnation(std::max(incarnation, KnownIncarnation(why)));
   }
   CancelStreams(Stream::kAssignment);
 }
@@ -390,7 +408,17 @@ void NodeAgent::Impl::TakeRouting(v1::RoutingTable table) {
   {
     const std::scoped_lock lock(mutex);
     // A replica that lags behind must not bring the dead back.
-    if (!any_epoch_ && table.epoch() < routing->epoch()) return;
+    if (!any_epoch_ && table.epoch() < routing->epoch()) {
+      if (!refused_older_) {
+        spdlog::warn(
+            "routing table of epoch {} is refused, {} is known: the replica lags behind, or its "
+            "database was put back and this node must be restarted",
+            table.epoch(), routing->epoch());
+      }
+      refused_older_ = true;
+      return;
+    }
+    refused_older_ = false;
     if (has_routing_ && MessageDifferencer::Equals(table, routing->table())) return;
     any_epoch_ = false;
     has_routing_ = true;

@@ -23,7 +23,7 @@ struct NodeAgentOptions {
   std::string metrics_address;
   std::string workflow_set;
   std::string pinned_stage;                               ///< Instances only; empty: any.
-  base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one replica.
+  base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one replica; shorter at first.
 };
 
 /// Keeps one node registered. Timeouts are multiplied by $ONEPIECE_TIME_SCALE; waits are in real

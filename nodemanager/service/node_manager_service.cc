@@ -61,6 +61,21 @@ class CountedStream {
 
 }  // namespace
 
+// Added here and not by the state machine, whose answers are part of the state: replicas of an
+// older version must come to the same.
+absl::Status NodeManagerService::WithIncarnation(absl::Status status,
+                                                 const std::string& node_id) const {
+  base::ErrorReason reason = base::GetReason(status);
+  if (reason.reason != "STALE_INCARNATION") return status;
+  controller_.Read([&](const StateMachine& state) {
+    const auto known = state.nodes().find(node_id);
+    if (known == state.nodes().end()) return;
+    reason.metadata["incarnation"] = std::to_string(known->second.node().incarnation());
+  });
+  base::SetReason(status, reason);
+  return status;
+}
+
 grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*,
                                               const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
@@ -71,7 +86,7 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*,
   if (node.workflow_set().empty()) node.set_workflow_set("default");
   if (const absl::Status status = CheckNode(node); !status.ok()) return rpc::ToGrpc(status);
   const auto result = controller_.Propose(std::move(command));
-  if (!result.ok()) return rpc::ToGrpc(result.status());
+  if (!result.ok()) return rpc::ToGrpc(WithIncarnation(result.status(), request->node().node_id()));
   absl::Status status;
   controller_.Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(request->node().node_id());

@@ -65,6 +65,8 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
 
  private:
   absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id);
+  // STALE_INCARNATION gets the metadata "incarnation": the known one, which the next must exceed.
+  absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
   // Calls `send` now and after every change until it returns an error, the client leaves or the
   // server stops.
   absl::Status Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send);

@@ -1,5 +1,9 @@
 #include "cluster/node/node_agent.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <QtTest>
 #include <condition_variable>
 #include <mutex>
@@ -25,6 +29,10 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     request_ids_.push_back(request->request_id());
     changed_.notify_all();
     if (follows_) return NotLeader();
+    if (request->node().incarnation() <= at_most_) {
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "old",
+                                         {{"incarnation", std::to_string(at_most_)}}));
+    }
     *response->mutable_node() = request->node();
     response->set_cluster_id(cluster_id_);
     response->set_cluster_secret("secret");
@@ -111,6 +119,11 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     cluster_id_ = cluster_id;
     replicas_ = replicas;
   }
+  /// As one that knows this incarnation of the node.
+  void RequireAbove(std::uint64_t incarnation) {
+    const std::scoped_lock lock(mutex_);
+    at_most_ = incarnation;
+  }
   void LoseAnswers(int count) {
     const std::scoped_lock lock(mutex_);
     lost_answers_ = count;
@@ -178,7 +191,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  std::uint64_t known_incarnation_ = 0;
+  std::uint64_t known_incarnation_ = 0, at_most_ = 0;
   bool follows_ = false, stands_still_ = false, refuses_reports_ = false;
   int lost_answers_ = 0, refusals_ = 0;
   std::string leader_, cluster_id_ = "test";
@@ -198,6 +211,29 @@ struct Served {
   }
   rpc::Server server;
   bool started = false;
+};
+
+/// A port that takes connections and says nothing, as that of a process that stands still.
+class Silent {
+ public:
+  Silent() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* raw = reinterpret_cast<sockaddr*>(&address);
+    if (bind(socket_, raw, size) == 0 && listen(socket_, 16) == 0 &&
+        getsockname(socket_, raw, &size) == 0)
+      port_ = ntohs(address.sin_port);
+  }
+  ~Silent() { close(socket_); }
+  Silent(const Silent&) = delete;
+  Silent& operator=(const Silent&) = delete;
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  const int socket_;
+  int port_ = 0;
 };
 
 NodeAgentOptions Options(const std::vector<std::string>& nodemanagers) {
@@ -435,6 +471,32 @@ class NodeAgentTest : public QObject {
     other.Publish(6);
     served_.reset();  // Gone, without a word about who leads.
     QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
+  }
+
+  void Failover_TwoReplicasAreSilent_TheThirdIsFoundBeforeTheNodeIsDead() {
+    const Silent one, two;
+    FakeNodeManager third;
+    const Served third_served(third);
+    manager_->Publish(5);
+    manager_->BeOfCluster("test", {one.address(), two.address(), third_served.server.address()});
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    third.Know(agent.incarnation());
+    const auto start = base::SystemClock().Now();
+    served_.reset();
+    QVERIFY(!third.WaitReport([](const auto&) { return true; }).empty());
+    QVERIFY(base::SystemClock().Now() - start < base::Scaled(seconds(3)));
+  }
+
+  void Register_ClockWentBack_TakesMoreThanTheNodeManagerKnows() {
+    manager_->Publish(1);
+    const std::uint64_t ahead = NodeAgent(Options({"127.0.0.1:1"})).incarnation() + (1ULL << 42);
+    manager_->RequireAbove(ahead);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    QCOMPARE(agent.incarnation(), ahead + 1);
   }
 
   void Report_DeclaredDead_RegistersAGreaterIncarnation() {

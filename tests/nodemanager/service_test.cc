@@ -250,8 +250,9 @@ class ServiceTest : public QObject {
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY, 7)).ok());
     QCOMPARE(ReasonOf(server_->Report(ReadyReport("p", 0, 6)).status()),
              std::string("STALE_INCARNATION"));
-    QCOMPARE(ReasonOf(server_->Register(MakeNode("p", v1::PROXY, 6)).status()),
-             std::string("STALE_INCARNATION"));
+    const absl::Status older = server_->Register(MakeNode("p", v1::PROXY, 6)).status();
+    QCOMPARE(ReasonOf(older), std::string("STALE_INCARNATION"));
+    QCOMPARE(base::GetReason(older).metadata["incarnation"], std::string("7"));
     AssignmentReader stale(*server_, &Stub::WatchAssignment, WatchAssignmentOf("p", 6));
     QCOMPARE(ReasonOf(stale.Finish()), std::string("STALE_INCARNATION"));
     AssignmentReader unknown(*server_, &Stub::WatchAssignment, WatchAssignmentOf("q"));
