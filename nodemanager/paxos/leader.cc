@@ -172,7 +172,7 @@ absl::Status Replica::Impl::StepDown(Time now, Outputs& out) {
     if (close && (best == nullptr || peer.match > best->match)) best = &peer;
   }
   if (best == nullptr) {
-    return base::MakeError(absl::StatusCode::kUnavailable, "NO_SUCCESSOR",
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NO_SUCCESSOR",
                            "no other voter answers and has all that is chosen: look at `onepiece "
                            "cluster status` and try again");
   }

@@ -109,8 +109,8 @@ class Replica {
   absl::StatusOr<Slot> RemoveSeat(Time now, const std::string& name, Outputs& out);
   absl::StatusOr<Slot> ReplaceSeat(Time now, const std::string& name, const Seat& seat,
                                    Outputs& out);
-  /// Ends the lease and asks the follower that knows most to lead. Errors: UNAVAILABLE (NOT_LEADER,
-  /// NO_SUCCESSOR: nobody is close enough).
+  /// Ends the lease and asks the follower that knows most to lead. Errors: UNAVAILABLE
+  /// (NOT_LEADER), FAILED_PRECONDITION (NO_SUCCESSOR: nobody is close enough).
   absl::Status StepDown(Time now, Outputs& out);
   /// Stops leading and never leads again: the state machine met an entry of a newer version.
   void RefuseToLead(Time now, Outputs& out);
