@@ -27,7 +27,9 @@ void AdviseOnLeader(const Replicas& replicas, std::vector<std::string>& advice) 
     voters = std::max(voters, static_cast<std::size_t>(occupied));
     ++answering;
   }
-  if (answering > voters / 2) {
+  if (voters == 0 && answering > 0) {
+    advice.push_back("no group was begun: start one replica with --bootstrap, once");
+  } else if (answering > voters / 2) {
     advice.push_back("no replica leads: an election takes about a second; look again");
   } else {
     advice.push_back(absl::StrFormat(
@@ -98,6 +100,7 @@ void AdviseOnDisagreement(const Replicas& replicas, std::vector<std::string>& ad
   for (const auto& replica : replicas) {
     if (!replica.status.ok()) continue;
     const v1::ReplicaStatus& status = *replica.status;
+    if (status.cluster_id().empty()) continue;  // It has not joined yet.
     if (first == nullptr) first = &replica;
     if (status.cluster_id() != first->status->cluster_id()) {
       advice.push_back(

@@ -64,6 +64,25 @@ class ReplicasTest : public QObject {
     QVERIFY(FindLeader(replicas) == nullptr);
   }
 
+  void NoGroup_SaysToBeginOne() {
+    Replicas replicas = Healthy();
+    for (auto& replica : replicas) {
+      replica.status->set_role(v1::ReplicaStatus::FOLLOWER);
+      replica.status->clear_members();
+      replica.status->clear_cluster_id();
+    }
+    QVERIFY(OnlyAdvice(replicas, "start one replica with --bootstrap"));
+  }
+
+  void JoiningReplica_IsOfNoOtherCluster() {
+    Replicas replicas = Healthy();
+    replicas[0].status->clear_cluster_id();
+    replicas[0].status->clear_members();
+    replicas[0].status->set_role(v1::ReplicaStatus::LEARNER);
+    replicas[0].status->set_applied(0);
+    QVERIFY(OnlyAdvice(replicas, "nodemanager-1 has no vote yet"));
+  }
+
   void Election_SaysToLookAgain() {
     Replicas replicas = Healthy();
     replicas[1].status->set_role(v1::ReplicaStatus::CANDIDATE);
