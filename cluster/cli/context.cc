@@ -74,6 +74,21 @@ absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeClient() const {
   return std::make_unique<client::Client>(options);
 }
 
+absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeManagerClient() const {
+  if (!nodemanagers.empty() || proxies.empty()) return MakeClient();
+  const auto state = local::FindCluster(data_dir);
+  if (!state.ok()) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "NO_NODEMANAGER",
+                           "this verb asks the NodeManager, and only proxies are given: add "
+                           "--nodemanager HOST:PORT (" +
+                               base::Message(state.status()) + ")");
+  }
+  client::Options options;
+  options.nodemanagers = state->nodemanagers;
+  options.proxies = proxies;
+  return std::make_unique<client::Client>(options);
+}
+
 void Context::Print(const Json& document, std::string_view text) const {
   if (json) {
     std::cout << document.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;

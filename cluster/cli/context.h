@@ -51,6 +51,9 @@ class Context {
   /// A client of the cluster that --nodemanager, --proxy or --data-dir names. Errors: UNAVAILABLE
   /// (no cluster runs).
   [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> MakeClient() const;
+  /// The same for verbs that ask the NodeManager: --proxy alone does not name the cluster then.
+  /// Errors: INVALID_ARGUMENT (NO_NODEMANAGER: only proxies are given and no cluster runs here).
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> MakeManagerClient() const;
 
   /// stdout: a JSON document with --json, else `text`.
   void Print(const Json& document, std::string_view text) const;

@@ -1,5 +1,6 @@
 // cluster status, members, add, remove, replace, step-down, snapshot, log.
 #include <algorithm>
+#include <thread>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
@@ -14,6 +15,10 @@ struct ConsensusArguments {
   std::string name, with, address, replica;
   int limit = 20;
 };
+
+// After a step-down whose answer was lost.
+constexpr std::chrono::seconds kSuccessorLimit(10);
+constexpr std::chrono::milliseconds kSuccessorPause(200);
 
 using Replicas = std::vector<client::ReplicaAnswer>;
 using Verb = std::function<int(client::Client& client)>;
@@ -157,14 +162,33 @@ int RunReplace(const Context& context, client::Client& client,
   return Changed(context, client.ReplaceSeat(request));
 }
 
+/// After a lost answer: waits until a replica leads. `lost` again when that is the same one, or
+/// nobody leads in time.
+absl::Status AwaitSuccessor(client::Client& client, const v1::ReplicaStatus& old,
+                            const absl::Status& lost) {
+  const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kSuccessorLimit);
+  for (;;) {
+    const Replicas replicas = client.AskReplicas();
+    const v1::ReplicaStatus* leader = FindLeader(replicas);
+    if (leader != nullptr && leader->replica() != old.replica()) return absl::OkStatus();
+    if (leader != nullptr) return base::Annotate(lost, old.name() + " still leads");
+    if (base::SystemClock().Now() >= deadline) return base::Annotate(lost, "nobody leads now");
+    std::this_thread::sleep_for(kSuccessorPause);
+  }
+}
+
 int RunStepDown(const Context& context, client::Client& client) {
   const Replicas replicas = client.AskReplicas();
   const v1::ReplicaStatus* leader = FindLeader(replicas);
   if (leader == nullptr) return context.Fail(NoLeader(replicas));
-  const absl::Status status = client.StepDown();
+  const auto asked = std::ranges::find_if(
+      replicas, [&](const auto& r) { return r.status.ok() && &*r.status == leader; });
+  absl::Status status = client.StepDown(asked->address);
+  if (base::GetReason(status).reason == "OUTCOME_UNKNOWN")
+    status = AwaitSuccessor(client, *leader, status);
   if (!status.ok()) return context.Fail(status);
   context.Print({{"stepped_down", leader->name()}},
-                leader->name() + " has handed over; see `onepiece cluster status`");
+                leader->name() + " does not lead any more; see `onepiece cluster status`");
   return kOk;
 }
 
@@ -236,7 +260,7 @@ CLI::App* AddVerb(CLI::App& parent, Context& context, const std::string& name,
   CLI::App* verb = parent.add_subcommand(name, help);
   verb->callback([&context, run = std::move(run)] {
     context.action = [&context, run] {
-      const auto client = context.MakeClient();
+      const auto client = context.MakeManagerClient();
       return client.ok() ? run(**client) : context.Fail(client.status());
     };
   });

@@ -95,7 +95,7 @@ std::string RingText(const v1::Node& node, const v1::RingHealth& ring) {
 }
 
 int RunRings(const Context& context) {
-  const auto client = context.MakeClient();
+  const auto client = context.MakeManagerClient();
   if (!client.ok()) return context.Fail(client.status());
   const auto cluster = (*client)->GetCluster();
   if (!cluster.ok()) return context.Fail(cluster.status());

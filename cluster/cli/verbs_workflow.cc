@@ -31,7 +31,7 @@ int RunCheck(const Context& context, const std::string& file) {
 }
 
 int RunList(const Context& context) {
-  const auto client = context.MakeClient();
+  const auto client = context.MakeManagerClient();
   if (!client.ok()) return context.Fail(client.status());
   const auto cluster = (*client)->GetCluster();
   if (!cluster.ok()) return context.Fail(cluster.status());

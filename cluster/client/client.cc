@@ -92,11 +92,7 @@ absl::StatusOr<v1::Cluster> Client::GetCluster() {
   ONEPIECE_RETURN_IF_ERROR(impl_->proxies.CallManager([&](const auto& channel, auto& context) {
     return v1::NodeManagerService::Stub(channel).GetCluster(&context, {}, &cluster);
   }));
-  std::vector<std::string> managers;
-  for (const v1::Node& node : cluster.nodes()) {
-    if (node.role() == v1::NODE_MANAGER) managers.push_back(node.address());
-  }
-  impl_->proxies.managers().Learn(managers);
+  impl_->proxies.Learn(cluster);
   return cluster;
 }
 

@@ -120,7 +120,10 @@ class Client {
   absl::StatusOr<v1::ConsensusMembers> AddSeat(const v1::AddSeatRequest& request);
   absl::StatusOr<v1::ConsensusMembers> RemoveSeat(const v1::RemoveSeatRequest& request);
   absl::StatusOr<v1::ConsensusMembers> ReplaceSeat(const v1::ReplaceSeatRequest& request);
-  absl::Status StepDown();
+  /// Asks the replica at `address`, which leads, to hand over: once, because the same request again
+  /// would depose its successor. Errors: UNAVAILABLE (NOT_LEADER; OUTCOME_UNKNOWN: who leads
+  /// afterwards tells), FAILED_PRECONDITION (NO_SUCCESSOR).
+  absl::Status StepDown(const std::string& address);
   /// Of the replica at `address`.
   absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot(const std::string& address);
   absl::StatusOr<v1::ListLogResponse> ListLog(const std::string& address,

@@ -17,6 +17,14 @@ namespace {
 
 using Stub = v1::ConsensusService::Stub;
 
+constexpr std::chrono::seconds kStepDownTimeout(5);
+
+/// Neither the wrong service nor a replica that follows has done anything.
+bool AnswerLost(const absl::Status& status) {
+  return rpc::IsAboutTheReplica(status) && !absl::IsUnimplemented(status) &&
+         !rpc::LeaderHint(status).has_value();
+}
+
 /// Calls the leader; an error after a lost answer says that the change may have been made.
 template <typename Request, typename Response>
 absl::StatusOr<Response> AskLeader(ProxySet& managers,
@@ -28,13 +36,14 @@ absl::StatusOr<Response> AskLeader(ProxySet& managers,
   const absl::Status status = managers.CallManager([&](const auto& channel, auto& context) {
     Stub stub(channel);
     const grpc::Status answer = (stub.*method)(&context, request, &response);
-    lost |= rpc::IsAboutTheReplica(ReadAnswer(answer).status) &&
-            !rpc::LeaderHint(ReadAnswer(answer).status).has_value();
+    lost |= AnswerLost(ReadAnswer(answer).status);
     return answer;
   });
   if (status.ok()) return response;
-  if (!lost || rpc::IsAboutTheReplica(status)) return status;
-  return base::Annotate(status, "an earlier attempt, whose answer was lost, may have done it");
+  if (!lost) return status;
+  return base::Annotate(status,
+                        "an attempt was not answered and may have made the change (see `onepiece "
+                        "cluster members`)");
 }
 
 absl::StatusOr<v1::ReplicaStatus> AskOne(const std::string& address, base::Duration timeout) {
@@ -98,8 +107,14 @@ absl::StatusOr<v1::ConsensusMembers> Client::ReplaceSeat(const v1::ReplaceSeatRe
   return AskLeader(impl_->proxies, &Stub::ReplaceSeat, request);
 }
 
-absl::Status Client::StepDown() {
-  return AskLeader(impl_->proxies, &Stub::StepDown, v1::StepDownRequest()).status();
+absl::Status Client::StepDown(const std::string& address) {
+  Stub stub(rpc::MakeChannel(address));
+  const absl::Status status =
+      rpc::Call(stub, &Stub::StepDown, v1::StepDownRequest(), kStepDownTimeout).status();
+  if (!AnswerLost(status)) return status;
+  return base::MakeError(
+      absl::StatusCode::kUnavailable, "OUTCOME_UNKNOWN",
+      address + " was asked to step down, and its answer was lost (" + base::Message(status) + ")");
 }
 
 absl::StatusOr<v1::TakeSnapshotResponse> Client::TakeSnapshot(const std::string& address) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "cluster/base/ids.h"
@@ -146,6 +147,7 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
                        v1::GenerationService::NewStub(ChannelTo(proxy.endpoint().address()))});
   }
   if (!proxies.empty()) {
+    LearnManagers(deadline);
     std::vector<Proxy> ordered = Keep(std::move(proxies));
     const std::scoped_lock lock(mutex_);
     listed_ = true;
@@ -157,6 +159,11 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
 
 std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
   if (proxies.empty()) return proxies;
+  // Those that the caller named stay: the list may lack one that works.
+  for (const std::string& address : options_.proxies) {
+    if (std::ranges::find(proxies, address, &Proxy::address) == proxies.end())
+      proxies.push_back({"", address, v1::GenerationService::NewStub(ChannelTo(address)), true});
+  }
   // Clients spread over the proxies by starting at a random one and then stay where they got an
   // answer.
   std::rotate(proxies.begin(),
@@ -165,12 +172,36 @@ std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
   const std::scoped_lock lock(mutex_);
   const auto rank = [this](const Proxy& proxy) {
     if (proxy.address == preferred_address_) return 0;
+    if (proxy.unlisted) return 3;
     return proxy.workflow_set == options_.workflow_set ? 1 : 2;
   };
   std::stable_sort(proxies.begin(), proxies.end(),
                    [&rank](const Proxy& a, const Proxy& b) { return rank(a) < rank(b); });
   proxies_ = proxies;
   return proxies;
+}
+
+// Once: who gave one address shall know the others when that one is gone.
+void ProxySet::LearnManagers(base::MonotonicTime deadline) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (std::exchange(asked_managers_, true)) return;
+  }
+  v1::Cluster cluster;
+  const absl::Status status = CallManagerUntil(
+      [&cluster](const auto& channel, auto& context) {
+        return v1::NodeManagerService::Stub(channel).GetCluster(&context, {}, &cluster);
+      },
+      deadline, true);
+  if (status.ok()) Learn(cluster);
+}
+
+void ProxySet::Learn(const v1::Cluster& cluster) {
+  std::vector<std::string> managers;
+  for (const v1::Node& node : cluster.nodes()) {
+    if (node.role() == v1::NODE_MANAGER) managers.push_back(node.address());
+  }
+  managers_.Learn(managers);
 }
 
 bool ProxySet::Complete() {
@@ -212,9 +243,10 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
     }
   }
   // Every set answered NOT_FOUND: that is the answer. A set that did not answer may hold the job.
-  const bool all_answered = std::all_of(
-      proxies.begin(), proxies.end(),
-      [&answered_sets](const Proxy& proxy) { return answered_sets.contains(SetOf(proxy)); });
+  const bool all_answered =
+      std::all_of(proxies.begin(), proxies.end(), [&answered_sets](const Proxy& proxy) {
+        return proxy.unlisted || answered_sets.contains(SetOf(proxy));
+      });
   round.done = absl::IsNotFound(round.error) && all_answered;
   return round;
 }

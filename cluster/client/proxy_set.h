@@ -33,6 +33,7 @@ struct Proxy {
   std::string workflow_set;
   std::string address;
   std::shared_ptr<v1::GenerationService::Stub> stub;
+  bool unlisted = false;  ///< Configured, but the NodeManager does not list it: asked last.
 };
 
 using ProxyCall =
@@ -55,6 +56,8 @@ class ProxySet {
   /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
   rpc::Replicas& managers() { return managers_; }
+  /// Takes the replicas from what the NodeManager says of the cluster.
+  void Learn(const v1::Cluster& cluster);
 
   /// Proxies in the order in which they should be asked. Lists them at the NodeManager when none
   /// are known or `refresh`; known ones are kept when it does not answer.
@@ -77,6 +80,7 @@ class ProxySet {
   absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline,
                                 bool one_round);
   std::vector<Proxy> Keep(std::vector<Proxy> proxies);
+  void LearnManagers(base::MonotonicTime deadline);
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
   void SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
                    base::Duration limit) const;
@@ -88,6 +92,7 @@ class ProxySet {
   // Guarded by mutex_.
   std::vector<Proxy> proxies_;
   bool listed_ = false;  // By the NodeManager.
+  bool asked_managers_ = false;
   std::string preferred_address_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };

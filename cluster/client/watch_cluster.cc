@@ -73,6 +73,7 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
       status = Tell(event, observer, told);
       if (!status.ok()) break;
       search.Answered();
+      if (event.has_snapshot()) impl_->proxies.Learn(event.snapshot());
       answered = true;
       give_up = clock.Now() + impl_->options.timeout;
     }

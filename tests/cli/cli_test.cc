@@ -115,6 +115,16 @@ class CliTest : public QObject {
     QCOMPARE(Run({"cluster", "members", "--nodemanager", "127.0.0.1:1"}).exit_code, 69);
   }
 
+  void ManagerVerbs_OnlyAProxyIsGiven_AreAUsageError() {
+    for (const QStringList& verb :
+         {QStringList{"cluster", "status"}, QStringList{"cluster", "step-down"},
+          QStringList{"workflow", "list"}, QStringList{"rings"}}) {
+      const Outcome outcome = Run(verb + QStringList{"--proxy", "127.0.0.1:1", "--json"});
+      QCOMPARE(outcome.exit_code, 2);
+      QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("NO_NODEMANAGER"));
+    }
+  }
+
   void ClusterHelp_NamesEveryVerb() {
     const Outcome outcome = Run({"cluster", "--help"});
     QCOMPARE(outcome.exit_code, 0);

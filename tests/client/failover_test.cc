@@ -120,6 +120,88 @@ class FailoverTest : public QObject {
     QVERIFY2(job.ok(), job.status().ToString().c_str());
   }
 
+  void Submit_ConfiguredProxyThatIsNotListed_IsNotForgotten() {
+    FakeNodeManager manager;
+    FakeProxy known("a"), listed("b");
+    std::atomic<int> refusals = 2;  // Of the first round and of the one after the list.
+    known.submit = [&](const v1::SubmitJobRequest& request, v1::Job& job) {
+      if (refusals-- > 0) return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 5);
+      return Accept(request, job);
+    };
+    listed.submit = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 5);
+    };
+    manager.Serve({&listed});
+    const auto job = Client(To({manager.address()}, {known.address()})).Submit({});
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+  }
+
+  void Get_UnknownToTheList_ASilentProxyThatIsNotListedHoldsNothingUp() {
+    FakeNodeManager manager;
+    FakeProxy listed("b");
+    listed.get = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+    };
+    manager.Serve({&listed});
+    const auto start = base::SystemClock().Now();
+    const auto job = Client(To({manager.address()}, {kNobody})).Get("uid");
+    QCOMPARE(base::GetReason(job.status()).reason, std::string("JOB_UNKNOWN"));
+    QVERIFY(base::SystemClock().Now() - start < seconds(5));
+  }
+
+  void Manager_AddressOfAProxy_LeadsToTheNext() {
+    FakeProxy wrong("default");
+    FakeNodeManager manager;
+    for (int i = 0; i < 8; ++i) {  // Each begins with a random one.
+      const auto cluster = Client(To({wrong.address(), manager.address()})).GetCluster();
+      QVERIFY2(cluster.ok(), cluster.status().ToString().c_str());
+    }
+  }
+
+  void Manager_IsLearnedWithTheProxies_AndFromAWatch() {
+    for (const bool watch : {false, true}) {
+      FakeNodeManager first, second;
+      FakeProxy proxy("default");
+      proxy.submit = Accept;
+      first.Serve({&proxy});
+      first.ListManagers({first.address(), second.address()});
+      Client client(To({first.address()}));
+      const auto once = [](const v1::ClusterEvent&) { return false; };
+      if (watch) {
+        QVERIFY(client.WatchCluster(0, once, base::SystemClock().Now() + seconds(20)).ok());
+      } else {
+        QVERIFY(client.Submit({}).ok());
+      }
+      first.Stop();
+      const auto cluster = client.GetCluster();
+      QVERIFY2(cluster.ok(), cluster.status().ToString().c_str());
+    }
+  }
+
+  void StepDown_LostAnswer_IsNotRepeated() {
+    FakeConsensus consensus;
+    consensus.answer = {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+    Client client(To({consensus.address()}));
+    QCOMPARE(base::GetReason(client.StepDown(consensus.address())).reason,
+             std::string("OUTCOME_UNKNOWN"));
+    QCOMPARE(consensus.calls.load(), 1);
+    consensus.answer = Refusal(grpc::StatusCode::FAILED_PRECONDITION, "NO_SUCCESSOR");
+    QCOMPARE(base::GetReason(client.StepDown(consensus.address())).reason,
+             std::string("NO_SUCCESSOR"));
+    QCOMPARE(consensus.calls.load(), 2);
+  }
+
+  void AddSeat_LostAnswer_ErrorSaysThatItMayBeDone() {
+    FakeConsensus consensus;
+    consensus.answer = {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+    Options options = To({consensus.address()});
+    options.timeout = milliseconds(200);
+    const auto members = Client(options).AddSeat({});
+    QVERIFY(absl::IsUnavailable(members.status()));
+    QVERIFY2(base::Message(members.status()).find("may have made the change") != std::string::npos,
+             members.status().ToString().c_str());
+  }
+
   void Get_UnknownToTheKnownProxy_AsksThoseThatTheNodeManagerLists() {
     FakeNodeManager manager;
     FakeProxy known("a"), other("b");

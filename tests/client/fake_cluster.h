@@ -14,6 +14,7 @@
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
+#include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/eventually.h"
@@ -118,6 +119,15 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const std::scoped_lock lock(mutex_);
     return request_ids_;
   }
+  /// The replicas that its cluster names.
+  void ListManagers(const std::vector<std::string>& addresses) {
+    const std::scoped_lock lock(mutex_);
+    cluster_.Clear();
+    for (const std::string& address : addresses) {
+      cluster_.add_nodes()->set_address(address);
+      cluster_.mutable_nodes()->rbegin()->set_role(v1::NODE_MANAGER);
+    }
+  }
 
   grpc::Status ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest*,
                            v1::ListProxiesResponse* response) override {
@@ -131,6 +141,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
                           v1::Cluster* response) override {
     const std::scoped_lock lock(mutex_);
     if (follows_) return NotLeader();
+    *response = cluster_;
     response->set_cluster_id("test");
     response->set_revision(revision_);
     return grpc::Status::OK;
@@ -154,6 +165,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         if (follows_) return NotLeader();
         if (known == 0 || known > revision_) {
           known = revision_;
+          *event.mutable_snapshot() = cluster_;
           event.mutable_snapshot()->set_cluster_id("test");
         } else if (known < revision_) {
           ++known;
@@ -179,11 +191,43 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::mutex mutex_;
   // Guarded by mutex_.
   v1::ListProxiesResponse response_;
+  v1::Cluster cluster_;
   bool follows_ = false;
   std::string leader_;
   std::uint64_t revision_ = 1;
   std::vector<std::string> request_ids_;
 
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+/// A replica's service for operators, with the same answer to every change.
+class FakeConsensus final : public v1::ConsensusService::Service {
+ public:
+  FakeConsensus() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeConsensus() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  grpc::Status AddSeat(grpc::ServerContext*, const v1::AddSeatRequest*,
+                       v1::ConsensusMembers*) override {
+    ++calls;
+    return answer;
+  }
+  grpc::Status StepDown(grpc::ServerContext*, const v1::StepDownRequest*,
+                        google::protobuf::Empty*) override {
+    ++calls;
+    return answer;
+  }
+
+  grpc::Status answer;  // Set while no call is under way.
+  std::atomic<int> calls{0};
+
+ private:
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
