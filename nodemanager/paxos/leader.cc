@@ -77,6 +77,9 @@ void Replica::Impl::On(Time now, ReplicaId from, const Accepted& m, Outputs& out
   }
   Peer* peer = FindPeer(from);
   if (peer == nullptr) return;
+  // This leader has all that may be chosen, unless it recovers a change: whoever has more is of
+  // another group, and holds other entries.
+  if (m.match > lead.proposed && !lead.recovers_change) return;
   peer->heard = std::max(peer->heard, m.sent);  // An answer that took long says nothing of now.
   peer->answered = true;
   peer->version = m.version;

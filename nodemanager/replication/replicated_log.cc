@@ -93,9 +93,10 @@ ReplicatedLog::ReplicatedLog(Options options)
                         queued_.notify_one();
                       },
                   .invited =
-                      [this](const std::string& cluster_id) {
+                      [this](const std::string& cluster_id, std::uint64_t group) {
                         const std::lock_guard lock(queue_mutex_);
-                        queue_.invited = cluster_id;
+                        queue_.cluster_id = cluster_id;
+                        queue_.group = group;
                         queued_.notify_one();
                       }}) {}
 
@@ -177,9 +178,10 @@ absl::StatusOr<paxos::DurableState> ReplicatedLog::MakeNewReplica() {
     }
     if (identity.cluster_id.empty())
       identity.cluster_id = base::Uid::GenerateRandom().ToString().substr(0, 8);
+    identity.group = std::max<std::uint64_t>(1, base::RandomU64());
     state = paxos::Replica::Bootstrap(state.replica, seats, options_.name);
-    spdlog::info("op=bootstrap cluster={} replica={} seats={}", identity.cluster_id, state.replica,
-                 seats.seats.size());
+    spdlog::info("op=bootstrap cluster={} group={} replica={} seats={}", identity.cluster_id,
+                 identity.group, state.replica, seats.seats.size());
   } else {
     spdlog::info("op=join replica={} seats={}", state.replica, options_.seats.size());
   }
@@ -206,7 +208,8 @@ absl::Status ReplicatedLog::Start(const std::string& address) {
   transport_.Start({.cluster_id = identity_.cluster_id,
                     .name = options_.name,
                     .address = address_,
-                    .replica = identity_.replica});
+                    .replica = identity_.replica,
+                    .group = identity_.group});
   transport_.SetPeers({}, OtherAddresses());
   {
     const std::lock_guard lock(replica_mutex_);
@@ -376,6 +379,7 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
   status.set_name(options_.name);
   status.set_address(address_);
   status.set_replica(identity_.replica);
+  status.set_group(identity_.group);
   status.set_health(health_);
   status.set_health_detail(health_detail_);
   status.set_version(options_.paxos.version);

@@ -96,7 +96,9 @@ class ReplicatedLog final : public Log {
   struct Inputs {
     std::vector<paxos::Message> messages;
     std::vector<std::shared_ptr<Request>> requests;
-    std::string invited;  // The cluster that a new replica has been asked to join.
+    // The group that a new replica has been asked to join; 0: none.
+    std::string cluster_id;
+    std::uint64_t group = 0;
   };
 
   explicit ReplicatedLog(Options options);
@@ -119,7 +121,7 @@ class ReplicatedLog final : public Log {
   void Run(const std::stop_token& stop);
   void Recover(const std::stop_token& stop);
   Inputs WaitForInputs(const std::stop_token& stop);
-  void JoinCluster(const std::string& cluster_id);
+  void JoinGroup(const std::string& cluster_id, std::uint64_t group);
   void Step(Inputs inputs);
   void Begin(std::shared_ptr<Request> request, paxos::Time now);
   void CarryOut();

@@ -68,14 +68,14 @@ ReplicatedLog::Inputs ReplicatedLog::WaitForInputs(const std::stop_token& stop) 
   std::unique_lock lock(queue_mutex_);
   if (!at_once) {
     queued_.wait_for(lock, stop, replica_->next_deadline() - BootNow(), [this] {
-      return !queue_.messages.empty() || !queue_.requests.empty() || !queue_.invited.empty();
+      return !queue_.messages.empty() || !queue_.requests.empty() || queue_.group != 0;
     });
   }
   return std::exchange(queue_, {});
 }
 
 void ReplicatedLog::Step(Inputs inputs) {
-  if (!inputs.invited.empty()) JoinCluster(inputs.invited);
+  if (inputs.group != 0) JoinGroup(inputs.cluster_id, inputs.group);
   if (replica_ == nullptr) {
     for (const auto& request : inputs.requests) request->answer.set_value(NotLeader());
     return;
@@ -122,16 +122,17 @@ void ReplicatedLog::KeepTail(const std::vector<paxos::AcceptedEntry>& accepted) 
   while (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
 }
 
-void ReplicatedLog::JoinCluster(const std::string& cluster_id) {
-  if (!identity_.cluster_id.empty()) return;
-  if (const absl::Status status = store_->SetCluster(cluster_id); !status.ok())
+void ReplicatedLog::JoinGroup(const std::string& cluster_id, std::uint64_t group) {
+  if (identity_.group != 0) return;
+  if (const absl::Status status = store_->SetGroup(cluster_id, group); !status.ok())
     return FailDisk(status);
   {
     const std::lock_guard lock(replica_mutex_);
     identity_.cluster_id = cluster_id;
+    identity_.group = group;
   }
-  transport_.SetCluster(cluster_id);
-  spdlog::info("op=joined cluster={} replica={}", cluster_id, identity_.replica);
+  transport_.SetGroup(cluster_id, group);
+  spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group, identity_.replica);
 }
 
 absl::Status ReplicatedLog::CommitWrites() {
@@ -269,6 +270,10 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
     return;
   }
   store_ = *std::move(store);
+  if (store_->identity()->group != identity_.group) {  // The write that failed is durable.
+    identity_ = *store_->identity();
+    transport_.SetGroup(identity_.cluster_id, identity_.group);
+  }
   paxos::DurableState state = store_->TakeState();
   {
     const std::lock_guard machine_lock(machine_mutex_);

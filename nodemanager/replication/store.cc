@@ -17,14 +17,15 @@
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr std::uint64_t kFormat = 2;
+constexpr std::uint64_t kFormat = 3;
 
 constexpr const char* kTables =
     "CREATE TABLE format (version INTEGER NOT NULL);"
-    "INSERT INTO format VALUES (2);"
+    "INSERT INTO format VALUES (3);"
     "CREATE TABLE replica (id INTEGER PRIMARY KEY, cluster BLOB NOT NULL, name BLOB NOT NULL, "
-    "replica INTEGER NOT NULL, promised_round INTEGER NOT NULL, promised_replica INTEGER NOT NULL, "
-    "chosen INTEGER NOT NULL, first_slot INTEGER NOT NULL, last_slot INTEGER NOT NULL, "
+    "replica INTEGER NOT NULL, group_id INTEGER NOT NULL, promised_round INTEGER NOT NULL, "
+    "promised_replica INTEGER NOT NULL, chosen INTEGER NOT NULL, first_slot INTEGER NOT NULL, "
+    "last_slot INTEGER NOT NULL, "
     "log_digest INTEGER NOT NULL, snapshot_index INTEGER NOT NULL, "
     "snapshot_checksum INTEGER NOT NULL, checksum INTEGER NOT NULL);"
     "CREATE TABLE log (slot INTEGER PRIMARY KEY, round INTEGER NOT NULL, replica INTEGER NOT NULL, "
@@ -120,20 +121,20 @@ absl::Status Store::Load() {
 absl::Status Store::LoadHead() {
   ONEPIECE_ASSIGN_OR_RETURN(
       Statement select,
-      database_->Prepare("SELECT cluster, name, replica, promised_round, promised_replica, chosen, "
-                         "first_slot, last_slot, log_digest, snapshot_index, snapshot_checksum, "
-                         "checksum, id FROM replica"));
+      database_->Prepare("SELECT cluster, name, replica, group_id, promised_round, "
+                         "promised_replica, chosen, first_slot, last_slot, log_digest, "
+                         "snapshot_index, snapshot_checksum, checksum, id FROM replica"));
   ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
   if (!row) return database_->Corrupt("the row of the replica is missing");
-  identity_ = {select.Blob(0), select.Blob(1), select.Integer(2)};
-  head_ = {.promised = {select.Integer(3), select.Integer(4)},
-           .chosen = select.Integer(5),
-           .first = select.Integer(6),
-           .last = select.Integer(7),
-           .log_digest = select.Integer(8),
-           .snapshot_index = select.Integer(9),
-           .snapshot_checksum = select.Integer(10)};
-  if (select.Integer(11) != HeadChecksum() || select.Integer(12) != 1 || identity_->replica == 0)
+  identity_ = {select.Blob(0), select.Blob(1), select.Integer(2), select.Integer(3)};
+  head_ = {.promised = {select.Integer(4), select.Integer(5)},
+           .chosen = select.Integer(6),
+           .first = select.Integer(7),
+           .last = select.Integer(8),
+           .log_digest = select.Integer(9),
+           .snapshot_index = select.Integer(10),
+           .snapshot_checksum = select.Integer(11)};
+  if (select.Integer(12) != HeadChecksum() || select.Integer(13) != 1 || identity_->replica == 0)
     return database_->Corrupt("checksum of the replica's row");
   ONEPIECE_ASSIGN_OR_RETURN(row, select.Next());
   return row ? database_->Corrupt("two rows for one replica") : absl::OkStatus();
@@ -197,7 +198,7 @@ absl::Status Store::PrepareWrites() {
       {&drop_entries_, "DELETE FROM log WHERE slot <= ?1"},
       {&write_snapshot_, "REPLACE INTO snapshot VALUES (1, ?1)"},
       {&write_head_,
-       "REPLACE INTO replica VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"}};
+       "REPLACE INTO replica VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"}};
   for (const auto& [statement, sql] : all) {
     ONEPIECE_ASSIGN_OR_RETURN(*statement, database_->Prepare(sql));
   }
@@ -223,9 +224,10 @@ absl::Status Store::Create(const ReplicaIdentity& identity, const paxos::Durable
   return status;
 }
 
-absl::Status Store::SetCluster(const std::string& cluster_id) {
-  ONEPIECE_CHECK(identity_.has_value() && identity_->cluster_id.empty());
+absl::Status Store::SetGroup(const std::string& cluster_id, std::uint64_t group) {
+  ONEPIECE_CHECK(identity_.has_value() && identity_->group == 0 && group != 0);
   identity_->cluster_id = cluster_id;
+  identity_->group = group;
   return InTransaction([&] { return WriteHead(); });
 }
 
@@ -311,17 +313,18 @@ absl::Status Store::DropThrough(paxos::Slot slot) {
 
 absl::Status Store::WriteHead() {
   return write_head_.Run(std::string_view(identity_->cluster_id), std::string_view(identity_->name),
-                         identity_->replica, head_.promised.round, head_.promised.replica,
-                         head_.chosen, head_.first, head_.last, head_.log_digest,
-                         head_.snapshot_index, head_.snapshot_checksum, HeadChecksum());
+                         identity_->replica, identity_->group, head_.promised.round,
+                         head_.promised.replica, head_.chosen, head_.first, head_.last,
+                         head_.log_digest, head_.snapshot_index, head_.snapshot_checksum,
+                         HeadChecksum());
 }
 
 std::uint64_t Store::HeadChecksum() const {
-  return Crc(absl::StrCat(identity_->cluster_id.size(), ":", identity_->cluster_id,
-                          identity_->name.size(), ":", identity_->name, identity_->replica, ":",
-                          head_.promised.round, ":", head_.promised.replica, ":", head_.chosen, ":",
-                          head_.first, ":", head_.last, ":", head_.log_digest, ":",
-                          head_.snapshot_index, ":", head_.snapshot_checksum));
+  return Crc(absl::StrCat(
+      identity_->cluster_id.size(), ":", identity_->cluster_id, identity_->name.size(), ":",
+      identity_->name, identity_->replica, ":", identity_->group, ":", head_.promised.round, ":",
+      head_.promised.replica, ":", head_.chosen, ":", head_.first, ":", head_.last, ":",
+      head_.log_digest, ":", head_.snapshot_index, ":", head_.snapshot_checksum));
 }
 
 }  // namespace onepiece::nodemanager

@@ -16,11 +16,14 @@
 namespace onepiece::nodemanager {
 
 /// Who a data folder belongs to; written once, when it is made, and when a new replica learns its
-/// cluster.
+/// group.
 struct ReplicaIdentity {
-  std::string cluster_id;  ///< Empty: has not joined a cluster yet.
+  std::string cluster_id;  ///< Empty: not configured, and not learned yet.
   std::string name;
   paxos::ReplicaId replica = 0;
+  /// Drawn when the group began: two groups of one cluster id are not the same. 0: has not joined
+  /// one yet.
+  std::uint64_t group = 0;
 };
 
 /// DIR/nodemanager.sqlite: WAL, synchronous=FULL, every row with a CRC-32C that covers its place.
@@ -46,8 +49,8 @@ class Store {
 
   /// Fills a new folder, in one transaction. REQUIRES: no identity() yet.
   absl::Status Create(const ReplicaIdentity& identity, const paxos::DurableState& state);
-  /// The cluster that a replica with an empty cluster_id has joined.
-  absl::Status SetCluster(const std::string& cluster_id);
+  /// The group that a replica without one has joined. REQUIRES: group != 0.
+  absl::Status SetGroup(const std::string& cluster_id, std::uint64_t group);
   /// One transaction, durable when it returns OK. Writes that are not urgent() are kept for the
   /// next one that is, and are lost in a crash. After an error this store takes no more writes.
   /// INTERNAL (BAD_WRITES): they would leave a log with a gap; nothing was written.

@@ -58,10 +58,11 @@ void Transport::SetPeers(const paxos::Members& members, const std::vector<std::s
   });
 }
 
-void Transport::SetCluster(const std::string& cluster_id) {
+void Transport::SetGroup(const std::string& cluster_id, std::uint64_t group) {
   {
     const std::lock_guard lock(mutex_);
     self_.cluster_id = cluster_id;
+    self_.group = group;
   }
   EndPeers([](const PeerKey&) { return true; });  // Their hello said that we have none.
 }
@@ -89,6 +90,7 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
     hello.set_replica(self_.replica);
     hello.set_boot(boot_);
     hello.set_to(replica);
+    hello.set_group(self_.group);
     peer = std::make_unique<Peer>(address, hello);
   }
   return peer.get();
@@ -119,6 +121,24 @@ void Transport::Stop() {
   EndPeers([](const PeerKey&) { return true; });
 }
 
+absl::Status Transport::CheckGroup(const v1::ReplicaHello& hello) const {
+  if (!hello.cluster_id().empty() && !self_.cluster_id.empty() &&
+      hello.cluster_id() != self_.cluster_id) {
+    return Refusal("OTHER_CLUSTER",
+                   absl::StrCat(self_.name, " belongs to cluster '", self_.cluster_id, "', ",
+                                hello.name(), " to '", hello.cluster_id(), "'"));
+  }
+  if (hello.group() != 0 && self_.group != 0 && hello.group() != self_.group) {
+    return Refusal(
+        "OTHER_CLUSTER",
+        absl::StrCat(self_.name, " at ", self_.address, " and ", hello.name(), " at ",
+                     hello.address(), " belong to two groups of the same cluster name, '",
+                     self_.cluster_id,
+                     "': move the data folder away of the one that does not belong here"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
   const std::lock_guard lock(mutex_);
   if (!started_ || stopped_) {
@@ -130,12 +150,7 @@ absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_HELLO",
                            "a stream begins with who speaks");
   }
-  if (!hello.cluster_id().empty() && !self_.cluster_id.empty() &&
-      hello.cluster_id() != self_.cluster_id) {
-    return Refusal("OTHER_CLUSTER",
-                   absl::StrCat(self_.name, " belongs to cluster '", self_.cluster_id, "', ",
-                                hello.name(), " to '", hello.cluster_id(), "'"));
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
   if (hello.replica() == self_.replica) {
     return Refusal("DUPLICATE_REPLICA",
                    absl::StrCat(hello.name(), " at ", hello.address(), " uses the replica id of ",
@@ -182,19 +197,21 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
   v1::ReplicaEnvelope envelope;
   while (reader.Read(&envelope)) {
     paxos::ReplicaId self = 0;
-    bool strangers = false;  // One of us has no cluster yet: then nothing but Join counts.
+    bool strangers = false;  // One of us has no group yet: then nothing but Join counts.
     bool invited = false;
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) break;
       self = self_.replica;
-      strangers = hello.cluster_id().empty() || self_.cluster_id.empty();
-      invited = self_.cluster_id.empty() && !hello.cluster_id().empty() && hello.to() == self;
+      // Again: we may have joined another group since it was admitted.
+      ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
+      strangers = hello.group() == 0 || self_.group == 0;
+      invited = self_.group == 0 && hello.group() != 0 && hello.to() == self;
       if (const auto speaker = speakers_.find(hello.replica());
           speaker != speakers_.end() && speaker->second.boot == hello.boot())
         speaker->second.heard = base::SystemClock().Now();
     }
-    if (invited) hooks_.invited(hello.cluster_id());
+    if (invited) hooks_.invited(hello.cluster_id(), hello.group());
     for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {
       // Of a newer version: not for us.
       if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;

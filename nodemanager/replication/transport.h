@@ -28,15 +28,15 @@ class Peer;
 class Transport : public v1::ReplicaService::Service {
  public:
   struct Self {
-    std::string cluster_id;  ///< Empty: has not joined a cluster yet.
-    std::string name, address;
+    std::string cluster_id, name, address;
     paxos::ReplicaId replica = 0;
+    std::uint64_t group = 0;  ///< 0: has not joined one yet.
   };
   struct Hooks {
     std::function<void(paxos::Message message)> receive;
-    /// We have no cluster yet, and a replica of `cluster_id` that means us has spoken. Its messages
-    /// are dropped until SetCluster().
-    std::function<void(const std::string& cluster_id)> invited;
+    /// We have no group yet, and a replica of `group` that means us has spoken. Its messages are
+    /// dropped until SetGroup().
+    std::function<void(const std::string& cluster_id, std::uint64_t group)> invited;
   };
 
   explicit Transport(Hooks hooks);
@@ -47,8 +47,8 @@ class Transport : public v1::ReplicaService::Service {
   /// Where replicas are; `addresses` besides for messages to replica 0. Others are found by the
   /// hello that they send. Connections to replicas that are no longer named end.
   void SetPeers(const paxos::Members& members, const std::vector<std::string>& addresses);
-  /// A new replica learned its cluster.
-  void SetCluster(const std::string& cluster_id);
+  /// A new replica learned its group.
+  void SetGroup(const std::string& cluster_id, std::uint64_t group);
   void Send(std::vector<paxos::Message> messages);
   /// Ends all streams, in both directions. Idempotent.
   void Stop();
@@ -66,6 +66,7 @@ class Transport : public v1::ReplicaService::Service {
   using PeerKey = std::pair<paxos::ReplicaId, std::string>;
 
   absl::Status Admit(const v1::ReplicaHello& hello);
+  [[nodiscard]] absl::Status CheckGroup(const v1::ReplicaHello& hello) const;
   void Dismiss(const v1::ReplicaHello& hello);
   absl::Status Listen(const v1::ReplicaHello& hello,
                       grpc::ServerReader<v1::ReplicaEnvelope>& reader);

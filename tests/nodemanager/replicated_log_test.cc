@@ -351,11 +351,55 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(ReasonOf(second.Open()), std::string("DATA_DIR_IN_USE"));
   }
 
+  // A new group was begun under the old name, and a disk of the old one comes back.
+  void OldDiskOfTheSameClusterName_IsKeptOut() {
+    for (const char* name : {"nm-1", "nm-2"}) Add(name).options().cluster_id = "pirates";
+    Node &first = *nodes_[0], &old = *nodes_[1];
+    QVERIFY(first.Start().ok());
+    QVERIFY(first.WaitUntilLeading());
+    old.options().seats = {first.seat(), {.name = "nm-2"}};
+    QVERIFY(old.Open().ok());
+    QVERIFY(Join(first, old));
+    for (int i = 0; i < 50; ++i)
+      QVERIFY(Leader()->Propose(RegisterCommand(MakeNode(absl::StrCat("old", i), v1::PROXY))));
+    first.End();
+    old.End();
+    first.Wipe();
+    QVERIFY(first.Start().ok());
+    QVERIFY(first.WaitUntilLeading());
+    QVERIFY(first.Propose(RegisterCommand(MakeNode("new", v1::PROXY))));
+    QVERIFY(Eventually(kLimit, [&] { return first.log().AddSeat(old.seat()).ok(); }));
+    QVERIFY(old.Start().ok());
+    QVERIFY(old.log().Status().group() != first.log().Status().group());
+    for (const auto& [from, to] : {std::pair(&first, &old), std::pair(&old, &first)}) {
+      v1::ReplicaHello hello;
+      hello.set_cluster_id("pirates");
+      hello.set_name(from->options().name);
+      hello.set_address(from->address());
+      hello.set_replica(77);  // Not its own, which may be speaking.
+      hello.set_boot(1);
+      hello.set_group(from->log().Status().group());
+      Caller caller(to->address());
+      caller.Say(hello);
+      const absl::Status refused = caller.Finish();
+      QCOMPARE(ReasonOf(refused), std::string("OTHER_CLUSTER"));
+      QVERIFY(base::Message(refused).find("two groups of the same cluster name") !=
+              std::string::npos);
+    }
+    for (int i = 0; i < 20; ++i)
+      QVERIFY(first.Propose(RegisterCommand(MakeNode(absl::StrCat("n", i), v1::PROXY))));
+    QVERIFY(first.log().IsAlone());
+    QCOMPARE(first.log().Status().progress_size(), 1);
+    QVERIFY(first.Knows("new") && !first.Knows("old1") && !old.Knows("new"));
+  }
+
   void Hello_OfTheWrongOnesIsRefused_data() {
     QTest::addColumn<QString>("wrong");
     QTest::addColumn<QString>("reason");
     QTest::newRow("another cluster") << "cluster"
                                      << "OTHER_CLUSTER";
+    QTest::newRow("another group of our cluster") << "group"
+                                                  << "OTHER_CLUSTER";
     QTest::newRow("our own id") << "own"
                                 << "DUPLICATE_REPLICA";
     QTest::newRow("same id, another process") << "boot"
@@ -377,10 +421,13 @@ class ReplicatedLogTest : public QObject {
     good.set_replica(77);
     good.set_boot(1);
     good.set_to(node.log().Status().replica());
+    good.set_group(node.log().Status().group());
+    QVERIFY(good.group() != 0);
     Caller first(node.address());
     first.Say(good);
     v1::ReplicaHello hello = good;
     if (wrong == "cluster") hello.set_cluster_id("another");
+    if (wrong == "group") hello.set_group(good.group() + 1);
     if (wrong == "own") hello.set_replica(node.log().Status().replica());
     if (wrong == "to") hello.set_to(78);
     if (wrong == "empty") hello.Clear();

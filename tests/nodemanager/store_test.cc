@@ -115,6 +115,7 @@ class StoreTest : public QObject {
     QCOMPARE(identity.cluster_id, kIdentity.cluster_id);
     QCOMPARE(identity.name, kIdentity.name);
     QCOMPARE(identity.replica, kIdentity.replica);
+    QCOMPARE(identity.group, kIdentity.group);
   }
 
   void Create_KeepsAWholeState() {
@@ -131,15 +132,16 @@ class StoreTest : public QObject {
     QCOMPARE(Found(dir_), Describe(state));
   }
 
-  void SetCluster_IsKept() {
+  void SetGroup_IsKept() {
     {
       auto store = Store::Open(dir_);
       QVERIFY((*store)->Create({"", "nodemanager-1", 7}, NewState()).ok());
-      QVERIFY((*store)->SetCluster("joined").ok());
+      QVERIFY((*store)->SetGroup("joined", 0xfedcba9876543211).ok());
     }
     auto store = Store::Open(dir_);
     QVERIFY(store.ok());
     QCOMPARE((*store)->identity()->cluster_id, std::string("joined"));
+    QCOMPARE((*store)->identity()->group, 0xfedcba9876543211);
   }
 
   void Commit_WithoutUrgentParts_IsKeptByTheNextOne() {
@@ -232,8 +234,12 @@ class StoreTest : public QObject {
            "CREATE TABLE log (idx INTEGER PRIMARY KEY, command BLOB NOT NULL, checksum INTEGER)"
         << "DATABASE_VERSION"
         << "Move it away";
+    QTest::newRow("without a group") << "CREATE TABLE format (version INTEGER NOT NULL); "
+                                        "INSERT INTO format VALUES (2)"
+                                     << "DATABASE_VERSION"
+                                     << "Move it away";
     QTest::newRow("of a newer program")
-        << "CREATE TABLE format (version INTEGER NOT NULL); INSERT INTO format VALUES (3)"
+        << "CREATE TABLE format (version INTEGER NOT NULL); INSERT INTO format VALUES (4)"
         << "DATABASE_VERSION"
         << "Run the newer program";
     QTest::newRow("not ours") << "CREATE TABLE photos (id INTEGER)"
@@ -258,8 +264,8 @@ class StoreTest : public QObject {
   void EveryChangedRow_IsFound_data() {
     QTest::addColumn<QString>("sql");
     for (const char* column :
-         {"replica", "promised_round", "promised_replica", "chosen", "first_slot", "last_slot",
-          "log_digest", "snapshot_index", "snapshot_checksum", "checksum"}) {
+         {"replica", "group_id", "promised_round", "promised_replica", "chosen", "first_slot",
+          "last_slot", "log_digest", "snapshot_index", "snapshot_checksum", "checksum"}) {
       QTest::addRow("replica.%s", column) << QString("UPDATE replica SET %1 = %1 + 1").arg(column);
     }
     for (const char* column : {"slot", "round", "replica", "checksum"})

@@ -169,7 +169,7 @@ class HostileTest : public QObject {
   }
 
   // Nobody has answered for slots that were never proposed.
-  void MatchBeyondTheLog_CountsForWhatIsThere() {
+  void MatchBeyondTheLog_CountsForNothing() {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader(), other = leader % 3 + 1;
     group.Run(100ms);
@@ -179,6 +179,33 @@ class HostileTest : public QObject {
                            Accepted{ballot, true, ballot, kMax, group.LocalTime(leader), {}, 1}});
     QCOMPARE(group.replica(leader).chosen(), last);
     QVERIFY(group.Commit("a") != 0);
+  }
+
+  // Its slots are another group's: it would answer for entries that it never stores.
+  void LearnerThatHasMoreThanTheLeader_GetsNoSeat() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), learner = 50;
+    QVERIFY(group
+                .Step(leader,
+                      [](Replica& r, Time t, Outputs& out) {
+                        return r.AddSeat(t, {"n4", "h", 0}, out);
+                      })
+                .ok());
+    group.Run(100ms);
+    group.passes = [](const Message& m) { return m.to != 50; };
+    const auto answer = [&](Slot beyond) {
+      const Ballot ballot = group.replica(leader).promised();
+      const Time now = group.LocalTime(leader);
+      const Slot match = group.replica(leader).last_slot() + beyond;
+      group.Receive(leader, {learner, leader, Join{"n4", "h", match, 1}});
+      group.Receive(leader, {learner, leader, Accepted{ballot, true, ballot, match, now, now, 1}});
+      group.Run(50ms);
+      return group.replica(leader).members().Votes(learner);
+    };
+    for (int i = 0; i < 40; ++i) QVERIFY(!answer(5000));
+    bool votes = false;
+    for (int i = 0; i < 40 && !votes; ++i) votes = answer(0);
+    QVERIFY(votes);
   }
 };
 
