@@ -74,6 +74,8 @@ void AdviseOnReplica(const client::ReplicaAnswer& replica, const v1::ReplicaStat
                      "): make room or replace the disk");
   } else if (status.health() == v1::ReplicaStatus::NEWER_VERSION) {
     advice.push_back(name + ": its program is too old for the log: update it");
+  } else if (status.health() == v1::ReplicaStatus::WAITING) {
+    advice.push_back(name + " waits: " + status.health_detail());
   } else if (leader != nullptr && status.cluster_id() == leader->cluster_id() && seat == nullptr) {
     advice.push_back(absl::StrFormat(
         "%s has no seat: stop it, or give it one with `onepiece cluster add %s --address %s`", name,

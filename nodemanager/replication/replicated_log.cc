@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxQueuedMessages = 16384, kMaxQueuedRequests = 4096;
 constexpr auto kProbeTimeout = std::chrono::seconds(1);
+constexpr auto kAskAgain = std::chrono::milliseconds(100);
 constexpr int kDefaultLines = 50, kMaxLines = 1000;
 
 v1::ReplicaStatus::Role RoleOf(paxos::Role role) {
@@ -135,44 +136,78 @@ absl::Status ReplicatedLog::CheckIdentity() const {
   return absl::OkStatus();
 }
 
-absl::Status ReplicatedLog::FindRunningCluster(std::string& found) const {
-  std::vector<std::future<std::string>> answers;
+ReplicatedLog::Others ReplicatedLog::AskOthers() const {
+  std::vector<std::pair<const paxos::Seat*, std::future<absl::StatusOr<v1::ReplicaStatus>>>> asked;
   for (const paxos::Seat& seat : options_.seats) {
     if (seat.name == options_.name) continue;
-    answers.push_back(std::async(std::launch::async, [&seat]() -> std::string {
+    asked.emplace_back(&seat, std::async(std::launch::async, [&seat] {
       const auto stub = v1::ConsensusService::NewStub(rpc::MakeChannel(seat.address));
-      const auto status =
-          rpc::Call(*stub, &v1::ConsensusService::Stub::GetReplica, {}, kProbeTimeout);
-      return status.ok() && status->members().seats_size() > 0 ? status->cluster_id() : "";
+      return rpc::Call(*stub, &v1::ConsensusService::Stub::GetReplica, {}, kProbeTimeout);
     }));
   }
-  for (std::future<std::string>& answer : answers) {
-    if (const std::string cluster_id = answer.get(); !cluster_id.empty()) found = cluster_id;
+  Others others;
+  const auto wait_for = [&](const paxos::Seat& seat, const std::string& why) {
+    absl::StrAppend(&others.waits_for, others.waits_for.empty() ? "" : ", ", seat.name, " at ",
+                    seat.address, " ", why);
+  };
+  for (auto& [seat, answer] : asked) {
+    const absl::StatusOr<v1::ReplicaStatus> status = answer.get();
+    if (!status.ok()) {
+      wait_for(*seat, "does not answer");
+    } else if (status->name() != seat->name) {
+      wait_for(*seat, absl::StrCat("is ", status->name(), ": correct `replicas`"));
+    } else if (!options_.cluster_id.empty() && !status->cluster_id().empty() &&
+               status->cluster_id() != options_.cluster_id) {
+      wait_for(*seat, absl::StrCat("belongs to cluster '", status->cluster_id(), "', not '",
+                                   options_.cluster_id, "'"));
+    } else if (status->group() != 0) {
+      others.have_group = true;
+    } else if (status->bootstraps() && status->name() < options_.name) {
+      wait_for(*seat, "was told to begin it, too, and comes first");
+    }
   }
-  if (found.empty() || options_.cluster_id.empty() || found == options_.cluster_id)
-    return absl::OkStatus();
-  return base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
-                         absl::StrCat("the replicas that are configured belong to cluster '", found,
-                                      "', not '", options_.cluster_id, "'"));
+  return others;
 }
 
-absl::StatusOr<paxos::DurableState> ReplicatedLog::MakeNewReplica() {
+// An empty folder does not say that there is no group: it may have been moved away. Nor does
+// silence.
+bool ReplicatedLog::AwaitOthers(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const Others others = AskOthers();
+    if (others.have_group) {
+      spdlog::warn("op=join detail=\"bootstrap was asked for, but the others have a group\"");
+    }
+    if (others.have_group || others.waits_for.empty()) {
+      const absl::Status status = MakeReplica(!others.have_group, stop);
+      if (status.ok()) return true;
+      const std::lock_guard lock(replica_mutex_);
+      health_ = v1::ReplicaStatus::DISK_FAILED;
+      health_detail_ = absl::StrCat(base::Message(status), "; then restart this NodeManager");
+      spdlog::error("op=disk_failed error=\"{}\"", health_detail_);
+      return false;
+    }
+    {
+      const std::lock_guard lock(replica_mutex_);
+      std::string detail = absl::StrCat(
+          "it begins a group when all others have said that they have none: ", others.waits_for);
+      if (detail != health_detail_) spdlog::warn("op=wait_to_begin detail=\"{}\"", detail);
+      health_ = v1::ReplicaStatus::WAITING;
+      health_detail_ = std::move(detail);
+    }
+    std::unique_lock lock(queue_mutex_);
+    queued_.wait_for(lock, stop, kAskAgain, [] { return false; });
+  }
+  return false;
+}
+
+absl::StatusOr<paxos::DurableState> ReplicatedLog::MakeNewReplica(bool begins) {
   paxos::DurableState state;
   state.replica = base::RandomU64();
   ReplicaIdentity identity = {
       .cluster_id = options_.cluster_id, .name = options_.name, .replica = state.replica};
-  const bool alone = options_.seats.size() <= 1;
-  std::string running;
-  if (!alone && options_.bootstrap) ONEPIECE_RETURN_IF_ERROR(FindRunningCluster(running));
-  if (!running.empty()) {
-    spdlog::warn(
-        "op=join cluster={} detail=\"bootstrap was asked for, but the others have a "
-        "cluster already\"",
-        running);
-  }
-  if ((alone || options_.bootstrap) && running.empty()) {
+  if (begins) {
     paxos::Members seats{options_.seats};
-    if (alone) seats.seats = {{.name = options_.name, .address = address_}};
+    if (seats.seats.size() <= 1) seats.seats = {{.name = options_.name, .address = address_}};
     for (paxos::Seat& seat : seats.seats) {
       if (seat.name == options_.name) seat.address = address_;
     }
@@ -188,6 +223,8 @@ absl::StatusOr<paxos::DurableState> ReplicatedLog::MakeNewReplica() {
   ONEPIECE_RETURN_IF_ERROR(store_->Create(identity, state));
   const std::lock_guard lock(replica_mutex_);  // Status() may be asked already.
   identity_ = identity;
+  health_ = v1::ReplicaStatus::OK;
+  health_detail_.clear();
   return state;
 }
 
@@ -199,8 +236,18 @@ absl::Status ReplicatedLog::Start(const std::string& address) {
     const std::lock_guard lock(replica_mutex_);
     address_ = address;
   }
+  const bool alone = options_.seats.size() <= 1;
+  const bool asks = !state_ && !alone && options_.bootstrap;
+  if (!asks) ONEPIECE_RETURN_IF_ERROR(MakeReplica(alone, {}));
+  thread_ = std::jthread([this, asks](const std::stop_token& stop) {
+    if (!asks || AwaitOthers(stop)) Run(stop);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ReplicatedLog::MakeReplica(bool begins, const std::stop_token& stop) {
   if (!state_) {
-    ONEPIECE_ASSIGN_OR_RETURN(state_, MakeNewReplica());
+    ONEPIECE_ASSIGN_OR_RETURN(state_, MakeNewReplica(begins));
   }
   options_.paxos.name = options_.name;
   options_.paxos.address = address_;
@@ -217,11 +264,8 @@ absl::Status ReplicatedLog::Start(const std::string& address) {
     replica_ = std::make_unique<paxos::Replica>(options_.paxos, *std::move(state_), BootNow());
     state_.reset();
   }
-  {
-    const std::lock_guard lock(queue_mutex_);
-    closed_ = false;
-  }
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  const std::lock_guard lock(queue_mutex_);
+  closed_ = stop.stop_requested();
   return absl::OkStatus();
 }
 
@@ -229,8 +273,8 @@ void ReplicatedLog::Stop() {
   {
     const std::lock_guard lock(queue_mutex_);
     closed_ = true;
+    thread_.request_stop();
   }
-  thread_.request_stop();
   if (thread_.joinable()) thread_.join();
   transport_.Stop();
 }
@@ -380,6 +424,7 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
   status.set_address(address_);
   status.set_replica(identity_.replica);
   status.set_group(identity_.group);
+  status.set_bootstraps(options_.bootstrap && identity_.replica == 0);
   status.set_health(health_);
   status.set_health_detail(health_detail_);
   status.set_version(options_.paxos.version);

@@ -34,8 +34,8 @@ class ReplicatedLog final : public Log {
     std::string cluster_id;  ///< Of a new group; of an existing one it must agree. May be empty.
     std::string name;        ///< Of this replica's seat.
     std::vector<paxos::Seat> seats;  ///< Of a new group; where to Join. Empty: this replica alone.
-    bool bootstrap = false;          ///< An empty folder begins a new group.
-    paxos::Options paxos;            ///< Name, address and seed are filled in.
+    bool bootstrap = false;  ///< An empty folder begins a new group, when none of `seats` has one.
+    paxos::Options paxos;    ///< Name, address and seed are filled in.
     base::Duration propose_timeout = std::chrono::seconds(2);
     std::uint64_t snapshot_every = 1024;  ///< Slots.
   };
@@ -54,7 +54,9 @@ class ReplicatedLog final : public Log {
   void OnRole(RoleCallback callback);                            ///< REQUIRES: before Start().
   v1::ReplicaService::Service& service() { return transport_; }  ///< To be served at the address.
   /// Begins, at `address` (host:port, where the others reach service()). An empty folder becomes a
-  /// replica now: of a new group, or of the one of `seats`. Errors: as Open.
+  /// replica: of the group of `seats`, or of a new one. Before a group with several seats is begun
+  /// all others must have answered that they have none: Status() is WAITING meanwhile. Serve the
+  /// ConsensusService, which answers for this one, before. Errors: as Open.
   absl::Status Start(const std::string& address);
   /// Idempotent.
   void Stop();
@@ -103,8 +105,15 @@ class ReplicatedLog final : public Log {
 
   explicit ReplicatedLog(Options options);
   absl::Status CheckIdentity() const;
-  absl::StatusOr<paxos::DurableState> MakeNewReplica();
-  absl::Status FindRunningCluster(std::string& found) const;
+  // What the others said: that there is a group to join, else whom a new one has to wait for.
+  struct Others {
+    bool have_group = false;
+    std::string waits_for;  // Empty: for nobody.
+  };
+  [[nodiscard]] Others AskOthers() const;
+  bool AwaitOthers(const std::stop_token& stop);
+  absl::StatusOr<paxos::DurableState> MakeNewReplica(bool begins);
+  absl::Status MakeReplica(bool begins, const std::stop_token& stop);
 
   absl::StatusOr<v1::CommandResult> Ask(std::shared_ptr<Request> request) {
     return Ask(std::move(request), options_.propose_timeout);

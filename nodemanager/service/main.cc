@@ -204,7 +204,8 @@ int main(int argc, char** argv) {
       "--replicas", "replicas",
       "name=host:port of every replica of a new group, this one included, comma separated");
   options.Bind("--bootstrap", "bootstrap",
-               "Begin a new group when the data folder is empty (once, on one replica)");
+               "Begin a new group when the data folder is empty, and all other replicas say that "
+               "theirs are");
   options.Bind("--dead-after-ms", "dead_after_ms",
                "A node that has not reported for so long is dead");
   return service::RunProgram(

@@ -151,6 +151,26 @@ class ReplicatedLogTest : public QObject {
       QVERIFY(Join(first, node));
     }
   }
+  // nm-1 to nm-3 with seats that name each other, and addresses to keep; none is started.
+  void MakeConfiguredGroup() {
+    std::vector<paxos::Seat> seats;
+    for (const char* name : {"nm-1", "nm-2", "nm-3"}) {
+      Node& node = Add(name);
+      QVERIFY(node.Open().ok());  // For a port.
+      seats.push_back(node.seat());
+    }
+    for (const auto& node : nodes_) {
+      node->End();
+      node->options().seats = seats;
+    }
+  }
+  static bool WaitsFor(Node& node, const std::string& detail) {
+    return Eventually(kLimit, [&] {
+      const v1::ReplicaStatus status = node.log().Status();
+      return status.health() == v1::ReplicaStatus::WAITING &&
+             status.health_detail().find(detail) != std::string::npos;
+    });
+  }
   // A seat for an opened node; true when it occupies it.
   static bool Join(Node& leader, Node& node) {
     if (!Eventually(kLimit, [&] { return leader.log().AddSeat(node.seat()).ok(); })) return false;
@@ -349,6 +369,66 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(node.Open().ok());
     Node second(OptionsOf("nm-1"));
     QCOMPARE(ReasonOf(second.Open()), std::string("DATA_DIR_IN_USE"));
+  }
+
+  // Its folder was damaged and moved away; nobody who knows the group is up yet.
+  void EmptyFolder_DoesNotTakeSilenceForNoGroup() {
+    MakeConfiguredGroup();
+    nodes_[0]->options().bootstrap = true;
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
+    Node& leader = *Leader();
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    for (const auto& by : nodes_) {  // Whoever is left has to know it.
+      for (const auto& node : nodes_) QVERIFY(Occupies(*by, *node));
+    }
+    const std::uint64_t group = leader.log().Status().group();
+    QVERIFY(group != 0);
+    for (const auto& node : nodes_) node->End();
+    Node& lost = *nodes_[0];
+    lost.Wipe();
+    QVERIFY(lost.Start().ok());
+    QVERIFY(WaitsFor(lost, "nm-2 at ") && WaitsFor(lost, "nm-3 at "));
+    QCOMPARE(lost.log().Status().replica(), 0u);
+    QCOMPARE(ReasonOf(lost.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status()),
+             std::string("NOT_LEADER"));
+    QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
+    QVERIFY(Eventually(kLimit, [&] { return lost.Knows("p"); }));
+    QCOMPARE(lost.log().Status().group(), group);
+    QCOMPARE(lost.log().Status().health(), v1::ReplicaStatus::OK);
+  }
+
+  void SeveralToldToBegin_TheFirstByNameDoes() {
+    MakeConfiguredGroup();
+    for (const auto& node : nodes_) node->options().bootstrap = true;
+    QVERIFY(nodes_[2]->Start().ok());
+    QVERIFY(WaitsFor(*nodes_[2], "nm-1 at ") && WaitsFor(*nodes_[2], "nm-2 at "));
+    QVERIFY(nodes_[0]->Open().ok() && nodes_[1]->Open().ok());
+    QVERIFY(WaitsFor(*nodes_[2], "comes first"));
+    QVERIFY(nodes_[1]->log().Start(nodes_[1]->address()).ok());
+    QVERIFY(WaitsFor(*nodes_[1], "comes first"));
+    QVERIFY(nodes_[0]->log().Start(nodes_[0]->address()).ok());
+    for (const auto& node : nodes_) {
+      QVERIFY(Eventually(kLimit, [&] { return node->log().Status().group() != 0; }));
+      QCOMPARE(node->log().Status().group(), nodes_[0]->log().Status().group());
+    }
+  }
+
+  void WrongReplicas_AreNamedBeforeAGroupIsBegun() {
+    MakeConfiguredGroup();
+    for (const auto& node : nodes_) node->options().cluster_id = "blue";
+    nodes_[0]->options().bootstrap = true;
+    std::swap(nodes_[0]->options().seats[1].name, nodes_[0]->options().seats[2].name);
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
+    QVERIFY(WaitsFor(*nodes_[0], "is nm-3: correct"));
+    nodes_[0]->End();
+    std::swap(nodes_[0]->options().seats[1].name, nodes_[0]->options().seats[2].name);
+    nodes_[0]->options().cluster_id = "red";
+    QVERIFY(nodes_[0]->Start().ok());
+    QVERIFY(WaitsFor(*nodes_[0], "belongs to cluster 'blue'"));
+    nodes_[0]->End();  // While it waits.
+    nodes_[0]->options().cluster_id = "blue";
+    QVERIFY(nodes_[0]->Start().ok());
+    QVERIFY(nodes_[0]->WaitUntilLeading());
   }
 
   // A new group was begun under the old name, and a disk of the old one comes back.
