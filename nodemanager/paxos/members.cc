@@ -76,14 +76,31 @@ void Replica::Impl::On(Time now, ReplicaId from, const Join& m, Outputs& out) {
   SendTo(*peer, now, !peer->answered, out);
 }
 
-// Gives vacant seats to learners of their names, and vacates the seat of a replica that is gone
-// when another of its name waits.
+// A voter whose seat names an address of an earlier start tells the leader that it hears.
+void Replica::Impl::TellAddress(Time now, ReplicaId to, Outputs& out) {
+  const Seat* seat = members().Find(id());
+  if (seat == nullptr || options.address.empty() || seat->address == options.address ||
+      now < tell_address_at)
+    return;
+  tell_address_at = now + options.election_min;
+  Send(to, Join{options.name, options.address, acceptor.match(), options.version}, out);
+}
+
+// Corrects the leader's own address, gives vacant seats to learners of their names, and vacates the
+// seat of a replica that is gone when another of its name waits.
 void Replica::Impl::FillSeats(Time now, Outputs& out) {
   auto& peers = lead.peers;
   std::erase_if(peers, [&](const Peer& peer) {
     return !peer.votes && now - peer.heard > kForgetLearnerAfter * options.election_max;
   });
   if (!IsReady() || lead.change_slot != 0) return;
+  const Seat* own = members().Find(id());
+  if (own != nullptr && !options.address.empty() && own->address != options.address) {
+    Members after = members();
+    FindName(after, own->name)->address = options.address;
+    Change(now, std::move(after), out).IgnoreError();
+    return;
+  }
   // What the log holds, every voter applies: a new one must not know less.
   std::uint32_t version = options.version;
   for (const Peer& peer : peers) {

@@ -165,6 +165,7 @@ void Replica::Impl::On(Time now, ReplicaId from, const Accept& m, Outputs& out) 
     HearLeader(now, from, m.ballot, out);
     acceptor.Accept(m.ballot, m.first, m.entries, out);
     acceptor.Learn(m.chosen, out);
+    TellAddress(now, from, out);
   }
   Answer(now, from, m.ballot, m.sent, out);
 }

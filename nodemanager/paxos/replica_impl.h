@@ -141,6 +141,7 @@ class Replica::Impl {
   // members.cc
   void On(Time now, ReplicaId from, const Join& m, Outputs& out);
   void SyncPeers(Time now);
+  void TellAddress(Time now, ReplicaId to, Outputs& out);
   void FillSeats(Time now, Outputs& out);
   [[nodiscard]] bool CanApplyRest(const Peer& peer) const;
   [[nodiscard]] bool QuorumAnswers(Time now, const Members& after) const;
@@ -165,6 +166,7 @@ class Replica::Impl {
   Time heard;                     // From `leader`.
   Ballot released;                // A lease that its leader gave up, and told us.
   Time deadline;                  // Of elections; of a learner's next Join.
+  Time tell_address_at;           // Again, while its seat names another one.
   unsigned failed_campaigns = 0;  // Since a leader was heard.
   Candidacy candidacy;
   Leadership lead;

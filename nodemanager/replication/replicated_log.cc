@@ -359,8 +359,8 @@ absl::Status ReplicatedLog::NotLeaderLocked() const {
   }
   return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
                          absl::StrCat("NodeManager ", options_.name, " does not lead, ",
-                                      leader->name, " at ", leader->address, " does"),
-                         {{"leader", leader->address}});
+                                      leader->name, " at ", AddressOf(*leader), " does"),
+                         {{"leader", AddressOf(*leader)}});
 }
 
 absl::StatusOr<paxos::Members> ReplicatedLog::ChangeMembers(
@@ -485,8 +485,10 @@ v1::ListLogResponse ReplicatedLog::ListLog(std::uint64_t first, int limit) const
 }
 
 std::string ReplicatedLog::AddressOf(const paxos::Seat& seat) const {
-  // Its own seat names the address of an earlier start when the port is chosen by the system.
-  return seat.replica == identity_.replica ? address_ : seat.address;
+  // A seat names the address of an earlier start until its replica has told the leader.
+  if (seat.replica == identity_.replica) return address_;
+  const std::string found = transport_.FoundAt(seat.replica);
+  return found.empty() ? seat.address : found;
 }
 
 std::vector<std::string> ReplicatedLog::OtherAddresses() const {
@@ -499,13 +501,19 @@ std::vector<std::string> ReplicatedLog::OtherAddresses() const {
 
 std::vector<std::string> ReplicatedLog::Addresses() const {
   std::vector<std::string> addresses;
+  const auto add = [&](const std::string& address) {
+    if (!address.empty() &&
+        std::find(addresses.begin(), addresses.end(), address) == addresses.end())
+      addresses.push_back(address);
+  };
   const std::lock_guard lock(replica_mutex_);
-  if (replica_ != nullptr) {
-    for (const paxos::Seat& seat : replica_->members().seats) addresses.push_back(AddressOf(seat));
+  const paxos::Members members = replica_ != nullptr ? replica_->members() : paxos::Members{};
+  for (const paxos::Seat& seat : members.seats) add(AddressOf(seat));
+  // The configuration may know better than the seats while there is no leader to correct them.
+  if (replica_ == nullptr || replica_->leader() == 0) {
+    for (const std::string& address : OtherAddresses()) add(address);
   }
-  if (!addresses.empty()) return addresses;
-  addresses = OtherAddresses();
-  addresses.push_back(address_);
+  if (members.seats.empty()) add(address_);
   return addresses;
 }
 

@@ -77,7 +77,8 @@ class ReplicatedLog final : public Log {
   /// Without the warnings of the members.
   [[nodiscard]] v1::ReplicaStatus Status() const;
   [[nodiscard]] v1::ListLogResponse ListLog(std::uint64_t first, int limit) const;
-  [[nodiscard]] std::vector<std::string> Addresses() const;  ///< Of all seats.
+  /// Of all seats, as far as this replica knows; while it knows no leader, the configured ones too.
+  [[nodiscard]] std::vector<std::string> Addresses() const;
   /// True when this replica is the only one that votes: it leads without asking anybody.
   [[nodiscard]] bool IsAlone() const;
   /// Of a new group: the configured one, else random. Of an existing one: its own. Empty while a

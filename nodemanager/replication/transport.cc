@@ -53,8 +53,30 @@ void Transport::SetPeers(const paxos::Members& members, const std::vector<std::s
     addresses_.erase("");
   }
   EndPeers([&](const PeerKey& peer) {
-    if (peer.first == 0) return members_.Votes(self_.replica) || !addresses_.contains(peer.second);
-    return members_.Find(peer.first) == nullptr && !found_.contains(peer.first);
+    return peer.first == 0 && (members_.Votes(self_.replica) || !addresses_.contains(peer.second));
+  });
+  EndOutdatedPeers();
+}
+
+// Where messages to `replica` go; null: nowhere.
+const std::string* Transport::AddressOf(paxos::ReplicaId replica) const {
+  if (const auto found = found_.find(replica); found != found_.end()) return &found->second;
+  const paxos::Seat* seat = members_.Find(replica);
+  return seat != nullptr ? &seat->address : nullptr;
+}
+
+std::string Transport::FoundAt(paxos::ReplicaId replica) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = found_.find(replica);
+  return found != found_.end() ? found->second : "";
+}
+
+// Those to which nothing will be sent any more: their replica has gone, or is elsewhere.
+void Transport::EndOutdatedPeers() {
+  EndPeers([&](const PeerKey& peer) {
+    if (peer.first == 0) return false;
+    const std::string* address = AddressOf(peer.first);
+    return address == nullptr || *address != peer.second;
   });
 }
 
@@ -104,11 +126,10 @@ void Transport::Send(std::vector<paxos::Message> messages) {
       for (const std::string& address : addresses_) FindPeer(0, address)->Send(message);
       continue;
     }
-    const auto found = found_.find(message.to);
-    const paxos::Seat* seat = members_.Find(message.to);
-    if (found == found_.end() && seat == nullptr) continue;
-    const std::string& address = found != found_.end() ? found->second : seat->address;
-    FindPeer(message.to, address)->Send(std::move(message));
+    const std::string* address = AddressOf(message.to);
+    if (address == nullptr) continue;
+    Peer* peer = FindPeer(message.to, *address);
+    peer->Send(std::move(message));
   }
 }
 
@@ -238,6 +259,7 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
     const v1::ReplicaHello& hello = first.hello();
     status = Admit(hello);
     if (status.ok()) {
+      EndOutdatedPeers();
       status = Listen(hello, *reader);
       Dismiss(hello);
     } else if (status.code() == absl::StatusCode::kFailedPrecondition) {

@@ -24,7 +24,9 @@ class Peer;
 /// Ownership  Owns a sending thread for each peer.
 /// Threading  Thread-safe. The hooks are called on the server's threads and the senders',
 ///            concurrently; they must not call the transport.
-/// Blocking   Never, but SetPeers() and Stop(), which join the threads of peers that go.
+/// Blocking   Never, but SetPeers(), SetGroup() and Stop(), and Exchange() when it begins: they
+/// join
+///            the threads of peers that go.
 class Transport : public v1::ReplicaService::Service {
  public:
   struct Self {
@@ -50,6 +52,8 @@ class Transport : public v1::ReplicaService::Service {
   /// A new replica learned its group.
   void SetGroup(const std::string& cluster_id, std::uint64_t group);
   void Send(std::vector<paxos::Message> messages);
+  /// Where `replica` said it is when it connected last; empty: it has not, or its seat has moved.
+  [[nodiscard]] std::string FoundAt(paxos::ReplicaId replica) const;
   /// Ends all streams, in both directions. Idempotent.
   void Stop();
 
@@ -70,12 +74,14 @@ class Transport : public v1::ReplicaService::Service {
   void Dismiss(const v1::ReplicaHello& hello);
   absl::Status Listen(const v1::ReplicaHello& hello,
                       grpc::ServerReader<v1::ReplicaEnvelope>& reader);
+  [[nodiscard]] const std::string* AddressOf(paxos::ReplicaId replica) const;
+  void EndOutdatedPeers();
   Peer* FindPeer(paxos::ReplicaId replica, const std::string& address);
   void EndPeers(const std::function<bool(const PeerKey&)>& ends);
 
   const Hooks hooks_;
   const std::uint64_t boot_;
-  std::mutex mutex_;  // Guards all below.
+  mutable std::mutex mutex_;  // Guards all below.
   bool started_ = false, stopped_ = false;
   Self self_;
   paxos::Members members_;

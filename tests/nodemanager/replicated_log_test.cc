@@ -63,6 +63,7 @@ class Node {
     consensus_.reset();
     log_.reset();
   }
+  void Move() { address_ = "127.0.0.1:0"; }
   void Wipe() const { QDir(QString::fromStdString(options_.data_dir)).removeRecursively(); }
 
   ReplicatedLog& log() { return *log_; }
@@ -153,11 +154,14 @@ class ReplicatedLogTest : public QObject {
   }
   // nm-1 to nm-3 with seats that name each other, and addresses to keep; none is started.
   void MakeConfiguredGroup() {
+    for (const char* name : {"nm-1", "nm-2", "nm-3"}) Add(name);
+    MakeConfigured();
+  }
+  void MakeConfigured() {
     std::vector<paxos::Seat> seats;
-    for (const char* name : {"nm-1", "nm-2", "nm-3"}) {
-      Node& node = Add(name);
-      QVERIFY(node.Open().ok());  // For a port.
-      seats.push_back(node.seat());
+    for (const auto& node : nodes_) {
+      QVERIFY(node->Open().ok());  // For a port.
+      seats.push_back(node->seat());
     }
     for (const auto& node : nodes_) {
       node->End();
@@ -429,6 +433,44 @@ class ReplicatedLogTest : public QObject {
     nodes_[0]->options().cluster_id = "blue";
     QVERIFY(nodes_[0]->Start().ok());
     QVERIFY(nodes_[0]->WaitUntilLeading());
+  }
+
+  // Every start of an embedded cluster draws its ports anew.
+  void AllAtNewAddresses_AreFoundAndNamed() {
+    MakeConfiguredGroup();
+    nodes_[0]->options().bootstrap = true;
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
+    Node& first = *Leader();
+    QVERIFY(first.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    for (const auto& node : nodes_) QVERIFY(Occupies(first, *node));
+    for (const auto& node : nodes_) node->End();
+    for (const auto& node : nodes_) node->Move();
+    MakeConfigured();
+    std::vector<std::string> addresses;
+    for (const auto& node : nodes_) addresses.push_back(node->address());
+    // Alone, and without a leader, it knows where the others should be.
+    QVERIFY(nodes_[0]->Start().ok());
+    const auto knows = [&](Node& node) {
+      const std::vector<std::string> known = node.log().Addresses();
+      return std::all_of(addresses.begin(), addresses.end(), [&](const std::string& address) {
+        return std::find(known.begin(), known.end(), address) != known.end();
+      });
+    };
+    QVERIFY(knows(*nodes_[0]));
+    QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
+    Node& leader = *Leader();
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+    for (const auto& node : nodes_) {
+      QVERIFY(Eventually(kLimit, [&] {
+        std::vector<std::string> seats;
+        const v1::ReplicaStatus status = node->log().Status();
+        for (const v1::Seat& seat : status.members().seats()) seats.push_back(seat.address());
+        return seats == addresses && node->log().Addresses() == addresses;
+      }));
+    }
+    const absl::Status refused =
+        OtherThan(leader).log().Propose(RegisterCommand(MakeNode("r", v1::PROXY))).status();
+    QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
   }
 
   // A new group was begun under the old name, and a disk of the old one comes back.

@@ -145,6 +145,27 @@ class MembersTest : public QObject {
     }));
   }
 
+  // Nothing else is wrong with them, so nothing else tells the leader.
+  void AllMovedAtOnce_SeatsNameTheNewAddresses() {
+    Group group(3);
+    QVERIFY(group.AwaitLeader() != 0);
+    group.Run(100ms);
+    for (const ReplicaId id : {1, 2, 3}) group.Stop(id);
+    for (const ReplicaId id : {1, 2, 3}) {
+      group.node(id).options.address = "moved-" + Name(id);
+      group.Start(id);
+    }
+    QVERIFY(group.Run(10s, [&] {
+      return std::all_of(group.nodes().begin(), group.nodes().end(), [&](const auto& node) {
+        const Members& members = node.second.replica->members();
+        return members.voters() == 3 &&
+               std::all_of(members.seats.begin(), members.seats.end(),
+                           [](const Seat& seat) { return seat.address == "moved-" + seat.name; });
+      });
+    }));
+    QVERIFY(group.Commit("a") != 0);
+  }
+
   void Refusals() {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader(), other = leader % 3 + 1;

@@ -1,0 +1,102 @@
+// Streams between replicas: to whom they lead, and when they end.
+#include "nodemanager/replication/transport.h"
+
+#include <QtTest>
+#include <atomic>
+
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/server.h"
+#include "tests/eventually.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using std::chrono::seconds;
+using testing::Eventually;
+
+const base::Duration kLimit = base::Scaled(seconds(30));
+constexpr std::uint64_t kGroup = 5, kSelf = 1, kOther = 2;
+
+// An address that counts the streams it hears.
+class Listener final : public v1::ReplicaService::Service {
+ public:
+  bool Start() {
+    server_.AddService(*this);
+    return server_.Start().ok();
+  }
+  ~Listener() override { server_.Shutdown(seconds(5)); }
+  grpc::Status Exchange(grpc::ServerContext*, grpc::ServerReader<v1::ReplicaEnvelope>* reader,
+                        google::protobuf::Empty*) override {
+    ++open_;
+    v1::ReplicaEnvelope envelope;
+    while (reader->Read(&envelope)) continue;
+    --open_;
+    return grpc::Status::OK;
+  }
+  [[nodiscard]] int open() const { return open_; }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
+
+ private:
+  std::atomic<int> open_{0};
+  rpc::Server server_{rpc::ServerOptions{.listen = "127.0.0.1:0"}};
+};
+
+paxos::Message ToOther() { return {kSelf, kOther, paxos::TakeOver{{1, kSelf}}}; }
+
+}  // namespace
+
+class TransportTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  // Addresses that nobody has any more would be dialled for ever.
+  void StreamToAnOldAddress_EndsWhenItsReplicaSpeaksFromANewOne() {
+    Listener before, after;
+    QVERIFY(before.Start() && after.Start());
+    Transport transport({.receive = [](const paxos::Message&) {},
+                         .invited = [](const std::string&, std::uint64_t) {}});
+    rpc::Server server(rpc::ServerOptions{.listen = "127.0.0.1:0"});
+    server.AddService(transport);
+    QVERIFY(server.Start().ok());
+    transport.Start({"test", "nm-1", server.address(), kSelf, kGroup});
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kOther}}},
+                       {});
+    transport.Send({ToOther()});
+    QVERIFY(Eventually(kLimit, [&] { return before.open() == 1; }));
+
+    v1::ReplicaEnvelope envelope;
+    v1::ReplicaHello& hello = *envelope.mutable_hello();
+    hello.set_cluster_id("test");
+    hello.set_name("nm-2");
+    hello.set_address(after.address());
+    hello.set_replica(kOther);
+    hello.set_boot(1);
+    hello.set_group(kGroup);
+    const auto stub = v1::ReplicaService::NewStub(rpc::MakeChannel(server.address()));
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, kLimit);
+    google::protobuf::Empty response;
+    const auto writer = stub->Exchange(&context, &response);
+    QVERIFY(writer->Write(envelope));
+    QVERIFY(Eventually(kLimit, [&] { return before.open() == 0; }));
+    QCOMPARE(transport.FoundAt(kOther), after.address());
+    transport.Send({ToOther()});
+    QVERIFY(Eventually(kLimit, [&] { return after.open() == 1; }));
+    QCOMPARE(before.open(), 0);
+
+    // Its seat moves once more: the seat is newer than what it said.
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", after.address(), kOther}}},
+                       {});
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kOther}}},
+                       {});
+    QVERIFY(Eventually(kLimit, [&] { return after.open() == 0; }));
+    context.TryCancel();
+    (void)writer->Finish();
+    transport.Stop();
+    server.Shutdown(seconds(5));
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::TransportTest)
+#include "transport_test.moc"
