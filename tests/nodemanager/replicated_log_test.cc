@@ -281,10 +281,11 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(ReasonOf(refused), std::string("NOT_LEADER"));
     QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
     QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
+    // A lease comes when the followers' clocks have been watched for a while.
+    QVERIFY(Eventually(kLimit, [&] { return leader.log().Status().lease(); }));
     const v1::ReplicaStatus status = leader.log().Status();
     QCOMPARE(status.members().seats_size(), 3);
     QCOMPARE(status.role(), v1::ReplicaStatus::LEADER);
-    QVERIFY(status.lease());
     QCOMPARE(status.progress_size(), 3);
     QVERIFY(!status.cluster_id().empty());
     QCOMPARE(follower.log().cluster_id(), status.cluster_id());
