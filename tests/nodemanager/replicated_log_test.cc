@@ -386,6 +386,9 @@ class ReplicatedLogTest : public QObject {
     for (const auto& by : nodes_) {  // Whoever is left has to know it.
       for (const auto& node : nodes_) QVERIFY(Occupies(*by, *node));
     }
+    // And have it on its disk: what is chosen is written with the next batch.
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("r", v1::PROXY))));
+    QVERIFY(AllEqual());
     const std::uint64_t group = leader.log().Status().group();
     QVERIFY(group != 0);
     for (const auto& node : nodes_) node->End();
