@@ -22,6 +22,7 @@ struct Event {
     kWake,     ///< Host `node` goes on, or starts.
     kClient,   ///< Timer of client `node`.
     kFault,    ///< The next fault is due.
+    kAttack,   ///< The second half of a lease attack is; host `node` wants to lead.
     kPhase,    ///< Look whether the phase of the history is over.
   };
   Nanos at = 0;

@@ -49,6 +49,7 @@ void Host::Start() {
   options.address = name_;
   options.seed = c_.random.Next();
   options.version = version_;
+  options.lease = Duration(c_.plan.lease);
   options.keep_slots = c_.plan.keep_slots;
   options.window_slots = c_.plan.window_slots;
   replica_.emplace(std::move(options), disk_.state(), local());
@@ -81,6 +82,8 @@ void Host::Crash(Unsynced unsynced) {
   in_flight_ = {};
   reads_.clear();
   stopped_read_.reset();
+  heard_.reset();
+  lease_before_ = false;
   writing_ = written_ = paused_ = outdated_ = false;
   armed_for_ = -1;
   ++generation_;
@@ -94,6 +97,7 @@ void Host::Pause(Nanos length) {
   if (state_ != State::kRunning) return;
   Say("is paused");
   paused_ = true;
+  lease_before_ = c_.mutant == WorldMutant::kStaleLease && replica_->LeaseCovers(local());
   StartAfter(length);
 }
 
@@ -116,12 +120,10 @@ void Host::Wake(std::uint32_t generation) {
   if (stopped_read_) {
     const StoppedRead read = *stopped_read_;
     stopped_read_.reset();
-    const bool covered = c_.mutant == WorldMutant::kLeaseBeforeLook
-                             ? read.lease_before
-                             : replica_->LeaseCovers(local());
-    FinishRead(read.request, read.result, covered, carried_);
+    FinishRead(read.request, read.result, replica_->LeaseCovers(local()), carried_);
   }
   Pump();
+  lease_before_ = false;
 }
 
 void Host::Repair() {
@@ -212,14 +214,13 @@ void Host::Serve(const Request& request, Outputs& out) {
 
 void Host::Read(const Request& request, Outputs& out) {
   const Result result = toy_.Read(request.key);
-  const bool covered = replica_->LeaseCovers(local());
   if (!stopped_read_ && c_.random.Chance(c_.plan.pause_in_read)) {
     c_.tally.Count(Fault::kPauseInRead);
-    stopped_read_ = {request, result, covered};
+    stopped_read_ = {request, result};
     Pause(c_.random.Exponential(500 * kMillisecond));
     return;
   }
-  FinishRead(request, result, covered, out);
+  FinishRead(request, result, lease_before_ || replica_->LeaseCovers(local()), out);
 }
 
 void Host::FinishRead(const Request& request, const Result& result, bool covered, Outputs& out) {
@@ -315,9 +316,32 @@ void Host::ForgeClock(Message& message) const {
   if (accepted != nullptr) accepted->local = Time(Duration(c_.now));
 }
 
+// What pre-votes are for: a process that answered a leader a moment ago helps nobody else to lead.
+// No lease need forbid it, and no state is wrong; only the service would suffer. It may want to
+// lead itself, when the leader asks for a vote, and so does not lead any more.
+void Host::Vouch(const Message& message) {
+  if (const auto* accepted = std::get_if<Accepted>(&message.body)) {
+    if (accepted->granted && message.to != id()) heard_ = {accepted->ballot, accepted->local};
+  } else if (const auto* promise = std::get_if<Promise>(&message.body)) {
+    if (promise->granted) heard_.reset();
+  } else if (std::holds_alternative<PreVote>(message.body)) {
+    heard_.reset();
+  } else if (const auto* takes_over = std::get_if<TakeOver>(&message.body)) {
+    c_.invariants.GivesUp(takes_over->released);
+  } else if (const auto* vote = std::get_if<PreVoteReply>(&message.body)) {
+    if (!vote->granted || !heard_ || vote->ballot.replica == heard_->ballot.replica) return;
+    const Duration since = local() - heard_->at;
+    if (since >= Options().election_min || c_.invariants.IsGivenUp(heard_->ballot)) return;
+    c_.invariants.Fail(Invariants::kHeard,
+                       absl::StrCat(name_, " answered the leader of round ", heard_->ballot.round,
+                                    " ", since.count() / kMillisecond, " ms before"));
+  }
+}
+
 void Host::Finish(Outputs& out) {
   for (Message& message : out.late) {
     c_.invariants.Says(message, disk_.state());
+    Vouch(message);
     if (c_.mutant == WorldMutant::kDriftUnchecked) ForgeClock(message);
     if (message.to == id()) {
       inbox_.push_back(std::move(message));

@@ -88,7 +88,12 @@ class Host {
   struct StoppedRead {
     Request request;
     Result result;
-    bool lease_before = false;
+  };
+
+  /// The last answer that this process gave to a leader.
+  struct Heard {
+    Ballot ballot;
+    Time at{};
   };
 
   [[nodiscard]] bool idle() const { return state_ == State::kRunning && !paused_ && !writing_; }
@@ -109,6 +114,7 @@ class Host {
   void Save();
   void Say(std::string_view what);
   void ForgeClock(Message& message) const;
+  void Vouch(const Message& message);
 
   Context& c_;
   Network& network_;
@@ -135,6 +141,8 @@ class Host {
   std::vector<std::uint32_t> waiting_;  // By client: the number of the command to answer.
   std::deque<WaitingRead> reads_;       // By slot.
   std::optional<StoppedRead> stopped_read_;
+  std::optional<Heard> heard_;
+  bool lease_before_ = false;  // WorldMutant::kStaleLease.
 
   Nanos stalled_until_ = 0, full_until_ = 0;
   std::uint32_t generation_ = 0;  // Of its events: what an older one brings is void.

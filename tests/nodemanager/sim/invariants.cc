@@ -63,11 +63,18 @@ void Invariants::Bootstrapped(const DurableState& state) {
 
 void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
                                 const Writes& writes) {
+  // The disk may have forgotten it, and the promise binds all the same.
+  Ballot& promised = promises_[replica];
+  promised = std::max(promised, before.promised);
+  if (writes.promise && writes.promised < promised) {
+    return Fail(kPromise,
+                absl::StrCat("the promise ", Text(promised), " falls to ", Text(writes.promised)));
+  }
   for (const AcceptedEntry& accepted : writes.accepted) {
-    if (accepted.ballot < before.promised) {
+    if (accepted.ballot < promised) {
       return Fail(kPromise,
                   absl::StrCat("slot ", accepted.slot, " accepted under ", Text(accepted.ballot),
-                               " below the promise ", Text(before.promised)));
+                               " below the promise ", Text(promised)));
     }
     if (votes_.size() <= accepted.slot) votes_.resize(accepted.slot + 1);
     const std::uint64_t hash = HashOf(accepted.entry);
@@ -82,6 +89,7 @@ void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
     }
     if (!known) votes_[accepted.slot].push_back({replica, accepted.ballot, hash});
   }
+  if (writes.promise) promised = writes.promised;
 }
 
 void Invariants::Says(const Message& message, const DurableState& disk) {
@@ -112,6 +120,13 @@ void Invariants::Says(const Message& message, const DurableState& disk) {
       ++slot;
     }
   }
+}
+
+bool Invariants::HasVoted(ReplicaId replica, Slot slot, Ballot ballot) const {
+  return slot < votes_.size() &&
+         std::any_of(votes_[slot].begin(), votes_[slot].end(), [&](const Vote& vote) {
+           return vote.replica == replica && vote.ballot == ballot;
+         });
 }
 
 bool Invariants::HasMajority(Slot slot, std::uint64_t hash) const {

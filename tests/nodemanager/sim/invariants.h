@@ -2,6 +2,7 @@
 // every message, and true time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -30,6 +31,8 @@ class Invariants {
   static constexpr const char* kPromise = "a promise never falls";
   static constexpr const char* kDisk = "a disk holds a log without gaps";
   static constexpr const char* kDurable = "a reply is backed by the disk";
+  static constexpr const char* kHeard = "who hears a leader helps nobody to depose it";
+  static constexpr const char* kBelief = "a leader counts what is on its voters' disks";
   static constexpr const char* kOneLeader = "one leader per ballot";
   static constexpr const char* kOneLease = "one lease at a time";
   static constexpr const char* kFreshLease = "the holder of the lease knows all that is chosen";
@@ -54,8 +57,15 @@ class Invariants {
   void Applies(ReplicaId replica, Slot slot, const Entry& entry);
   /// A state after `slot`, reached by applying or by a snapshot.
   void HasState(ReplicaId replica, Slot slot, std::uint64_t hash);
+  /// `replica` has had slot `slot` on its disk, accepted under `ballot`.
+  [[nodiscard]] bool HasVoted(ReplicaId replica, Slot slot, Ballot ballot) const;
   /// In its life number `life`, `replica` leads under `ballot`.
   void Leads(ReplicaId replica, std::uint64_t life, Ballot ballot);
+  /// Its leader stepped down, and asked another to lead.
+  void GivesUp(Ballot ballot) { given_up_.push_back(ballot); }
+  [[nodiscard]] bool IsGivenUp(Ballot ballot) const {
+    return std::find(given_up_.begin(), given_up_.end(), ballot) != given_up_.end();
+  }
   /// A client that called when `known` was the newest epoch in any answer was answered with
   /// `epoch`.
   void Answers(std::uint64_t known, std::uint64_t epoch);
@@ -89,6 +99,8 @@ class Invariants {
   std::vector<std::pair<Slot, Members>> members_;  // By the slot that made them.
   std::vector<std::pair<Slot, Members>> proposed_;
   std::unordered_map<std::uint64_t, std::pair<ReplicaId, std::uint64_t>> leaders_;  // By ballot.
+  std::unordered_map<ReplicaId, Ballot> promises_;
+  std::vector<Ballot> given_up_;
   std::uint64_t newest_epoch_ = 0;
   Violation violation_;
 };

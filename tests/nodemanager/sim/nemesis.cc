@@ -90,6 +90,10 @@ void Nemesis::Do(Fault fault) {
       if (fault == Fault::kClog) return network_.Clog(from, to, c_.now + length);
       return network_.Slow(from, to, c_.now + length, c_.random.Exponential(150 * kMillisecond));
     }
+    case Fault::kLateAnswers:
+      return DelayAnswers();
+    case Fault::kLeaseAttack:
+      return BeginAttack();
     case Fault::kStepDown:
     case Fault::kAddSeat:
     case Fault::kRemoveSeat:
@@ -156,6 +160,49 @@ void Nemesis::CutGroups(Fault fault, Nanos until) {
   }
 }
 
+void Nemesis::DelayAnswers() {
+  const Host* leader = Leader();
+  if (leader == nullptr) return;
+  c_.tally.Count(Fault::kLateAnswers);
+  for (const Host& host : hosts_) {
+    network_.Clog(host.index(), leader->index(),
+                  c_.now + c_.random.Between(700, 1800) * kMillisecond);
+  }
+}
+
+void Nemesis::BeginAttack() {
+  const Host* leader = Leader();
+  if (leader == nullptr) return;
+  const auto candidate = static_cast<std::size_t>(c_.random.Below(hosts_.size()));
+  if (candidate == leader->index() || !leader->replica()->members().Votes(hosts_[candidate].id()))
+    return;
+  network_.Cut(leader->index(), candidate, c_.now + 1500 * kMillisecond);
+  // Elections begin 400 to 700 ms after the last word of a leader.
+  c_.events.Push(c_.now + c_.random.Between(250, 680) * kMillisecond, Event::Kind::kAttack,
+                 candidate);
+}
+
+void Nemesis::FinishAttack(std::size_t candidate) {
+  Host* leader = Leader();
+  if (stopped_ || leader == nullptr || leader->index() == candidate) return;
+  c_.tally.Count(Fault::kLeaseAttack);
+  if (!leader->paused() && c_.random.Chance(0.3)) {
+    // It wakes up after its lease, and hears its clients before it hears of another leader.
+    const Nanos length = c_.random.Between(600, 2000) * kMillisecond;
+    leader->Pause(length);
+    for (const Host& host : hosts_) network_.Cut(host.index(), leader->index(), c_.now + length);
+    return;
+  }
+  const bool restart = c_.random.Chance(0.7);
+  for (Host& host : hosts_) {
+    if (host.index() == leader->index() || host.index() == candidate) continue;
+    network_.Cut(leader->index(), host.index(), c_.now + 600 * kMillisecond);
+    if (!restart || host.state() != Host::State::kRunning) continue;
+    host.Crash(c_.random.Chance(0.5) ? Unsynced::kKept : Unsynced::kLost);
+    host.StartAfter(c_.random.Between(1, 50) * kMillisecond);
+  }
+}
+
 void Nemesis::Crash(Host& host) {
   const bool corrupt = host.disk().busy() && c_.random.Chance(c_.plan.corrupt) && MayWipe(host);
   c_.tally.Count(Fault::kCrash);
@@ -211,6 +258,10 @@ std::vector<std::size_t> Nemesis::ChooseCore() {
   std::vector<std::size_t> core;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].state() != Host::State::kOff) core.push_back(i);
+  }
+  // A change that an operator was promised comes yet, and may take the seat of any of them.
+  if (std::any_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.changing(); })) {
+    return core;
   }
   std::vector<std::size_t> order = core;
   for (std::size_t i = order.size(); i > 1; --i) {

@@ -17,6 +17,9 @@ class Nemesis {
   void Stop() { stopped_ = true; }
   /// The next fault is due.
   void Strike();
+  /// Lease attack, second half: the leader is out of reach and those who answered it start anew,
+  /// while `candidate`, which has not heard it for long, asks them for their votes.
+  void FinishAttack(std::size_t candidate);
 
   /// Chooses hosts that hold a majority of every group of voters that may be in force; all that
   /// have a disk when there is no smaller choice.
@@ -30,6 +33,8 @@ class Nemesis {
   }
   void Do(Fault fault);
   void CutGroups(Fault fault, Nanos until);
+  void BeginAttack();
+  void DelayAnswers();
   void Crash(Host& host);
   void Wipe(Host& host);
   void Operate(Fault fault);

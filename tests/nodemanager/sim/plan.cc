@@ -1,5 +1,7 @@
 #include "tests/nodemanager/sim/plan.h"
 
+#include <algorithm>
+
 namespace onepiece::paxos::sim {
 namespace {
 
@@ -34,6 +36,9 @@ void DrawTiming(Random& random, Plan& plan) {
   plan.jitter = static_cast<Nanos>(random.LogBetween(0.02, 6) * kMillisecond);
   plan.fsync = static_cast<Nanos>(random.LogBetween(0.05, 6) * kMillisecond);
   plan.fsync_jitter = static_cast<Nanos>(random.LogBetween(0.02, 6) * kMillisecond);
+  // Shorter than election_min, so that hearing a leader does not hide what a lease forbids.
+  plan.lease =
+      static_cast<Nanos>((random.Chance(0.5) ? random.LogBetween(20, 400) : 400) * kMillisecond);
   plan.drift_limit = random.Chance(0.5) ? random.Between(1, 5'000) : 0;
   if (random.Chance(0.1)) {
     plan.bad_clock =
@@ -41,15 +46,31 @@ void DrawTiming(Random& random, Plan& plan) {
   }
 }
 
+/// A lease is worth an attack when leaders are in office for long (a clock must be watched before
+/// it counts) and elections are much faster than a lease is long.
+void DrawLeaseAttack(Random& random, Plan& plan) {
+  std::erase_if(plan.faults, [&random](Fault) { return !random.Chance(0.2); });
+  plan.faults.push_back(Fault::kLeaseAttack);
+  plan.fault_gap = static_cast<Nanos>(random.LogBetween(1200, 3000) * kMillisecond);
+  for (Nanos* delay : {&plan.latency, &plan.jitter, &plan.fsync, &plan.fsync_jitter}) {
+    *delay = std::min(*delay, kMillisecond);
+  }
+  if (random.Chance(0.3)) plan.bad_clock = random.Between(500'000, 3'000'000);
+}
+
 }  // namespace
 
 const char* NameOf(Fault fault) {
   static constexpr std::array<const char*, kFaultCount> names = {
-      "loss",       "duplicate",     "reorder",       "partition",    "one-way partition",
-      "slow link",  "clog",          "crash",         "pause",        "pause in a read",
-      "upgrade",    "unsynced lost", "unsynced kept", "corrupt disk", "wiped disk",
-      "disk stall", "disk full",     "drift",         "bad clock",    "step down",
-      "add seat",   "remove seat",   "replace seat"};
+      "loss",          "duplicate",         "reorder",
+      "partition",     "one-way partition", "slow link",
+      "clog",          "late answers",      "crash",
+      "pause",         "pause in a read",   "upgrade",
+      "unsynced lost", "unsynced kept",     "corrupt disk",
+      "wiped disk",    "disk stall",        "disk full",
+      "drift",         "bad clock",         "lease attack",
+      "step down",     "add seat",          "remove seat",
+      "replace seat"};
   return names[static_cast<std::size_t>(fault)];
 }
 
@@ -60,7 +81,7 @@ const char* NameOf(WorldMutant mutant) {
       "forget-promise",
       "keep-id-after-wipe",
       "read-without-lease",
-      "lease-before-look",
+      "stale-lease",
       "read-after-loss",
       "apply-out-of-order",
       "forget-retries",
@@ -83,12 +104,13 @@ Plan Plan::Draw(std::uint64_t seed) {
   plan.fault_gap = static_cast<Nanos>(random.LogBetween(150, 1500) * kMillisecond);
   plan.fault_length = static_cast<Nanos>(random.LogBetween(50, 2500) * kMillisecond);
   plan.aim_at_leader = random.Unit();
-  for (const Fault fault :
-       {Fault::kPartition, Fault::kOneWayPartition, Fault::kSlowLink, Fault::kClog, Fault::kCrash,
-        Fault::kPause, Fault::kWipe, Fault::kStall, Fault::kDiskFull, Fault::kStepDown,
-        Fault::kAddSeat, Fault::kRemoveSeat, Fault::kReplaceSeat}) {
+  for (const Fault fault : {Fault::kPartition, Fault::kOneWayPartition, Fault::kSlowLink,
+                            Fault::kClog, Fault::kLateAnswers, Fault::kCrash, Fault::kPause,
+                            Fault::kWipe, Fault::kStall, Fault::kDiskFull, Fault::kStepDown,
+                            Fault::kAddSeat, Fault::kRemoveSeat, Fault::kReplaceSeat}) {
     if (random.Chance(0.4)) plan.faults.push_back(fault);
   }
+  if (random.Chance(0.2)) DrawLeaseAttack(random, plan);
   if (plan.drift_limit != 0) plan.faults.push_back(Fault::kDrift);
   if (plan.rolling_upgrade) plan.faults.push_back(Fault::kUpgrade);
   return plan;

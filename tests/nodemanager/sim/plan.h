@@ -22,6 +22,7 @@ enum class Fault : std::uint8_t {
   kOneWayPartition,
   kSlowLink,
   kClog,
+  kLateAnswers,  // To the leader, perhaps until it leads under another ballot.
   // Of a process or machine.
   kCrash,
   kPause,
@@ -37,6 +38,8 @@ enum class Fault : std::uint8_t {
   // Of a clock: within Options::max_drift, and not.
   kDrift,
   kBadClock,
+  // Several of these, timed so that a lease would be broken if it could be.
+  kLeaseAttack,
   // By an operator.
   kStepDown,
   kAddSeat,
@@ -54,7 +57,7 @@ enum class WorldMutant : std::uint8_t {
   kForgetPromise,     // Comes back without the promise that it wrote.
   kKeepIdAfterWipe,   // An empty disk keeps the id of the lost one.
   kReadWithoutLease,  // A leader reads, whatever its lease.
-  kLeaseBeforeLook,   // Asks for the lease first and looks afterwards.
+  kStaleLease,        // Woken from a pause, reads by the lease that it had before.
   kReadAfterLoss,     // Answers a read when its slot is chosen, though it lost the leadership.
   kApplyOutOfOrder,   // Applies two chosen commands the other way round.
   kForgetRetries,     // Executes a retried command again.
@@ -75,6 +78,7 @@ struct Plan {
   Nanos reorder_delay = 0;
 
   Nanos fsync = 0, fsync_jitter = 0;
+  Nanos lease = 0;     ///< Options::lease.
   double corrupt = 0;  ///< Of the crashes in the middle of a write.
 
   Nanos think = 0;     ///< A client's mean pause between operations.

@@ -71,6 +71,8 @@ void World::Handle(const Event& event) {
       return clients_.TimerFired(event.node, event.argument);
     case Event::Kind::kFault:
       return nemesis_.Strike();
+    case Event::Kind::kAttack:
+      return nemesis_.FinishAttack(event.node);
     case Event::Kind::kPhase:
       return NextPhase();
   }
@@ -88,18 +90,52 @@ void World::CheckLeaders() {
       c_.invariants.Leads(host.id(), host.life(), replica->promised());
       if (c_.trace.on()) c_.trace.Line(c_.now, host.name(), "is ready to lead");
     }
+    CheckBelief(host);
     if (!replica->LeaseCovers(host.local())) continue;
     if (holder != nullptr) {
       c_.invariants.Fail(Invariants::kOneLease,
                          absl::StrCat(holder->name(), " and ", host.name(), " hold it"));
     }
     holder = &host;
+    CheckPromises(host);
     if (replica->chosen() < c_.invariants.chosen()) {
       c_.invariants.Fail(Invariants::kFreshLease,
                          absl::StrCat(host.name(), " knows slot ", replica->chosen(), " of ",
                                       c_.invariants.chosen()));
     }
   }
+}
+
+// Of slots that nobody has applied: what a leader counts was accepted under its own ballot, or is
+// known to be chosen.
+void World::CheckBelief(const Host& leader) {
+  const Ballot ballot = leader.replica()->promised();
+  for (const Progress& voter : leader.replica()->progress()) {
+    if (!voter.votes || voter.match <= c_.invariants.chosen()) continue;
+    const auto host = std::find_if(hosts_.begin(), hosts_.end(),
+                                   [&](const Host& each) { return each.id() == voter.replica; });
+    if (host == hosts_.end()) continue;
+    const Slot known = std::max(c_.invariants.chosen(), host->disk().state().chosen);
+    for (Slot slot = known + 1; slot <= voter.match; ++slot) {
+      if (c_.invariants.HasVoted(voter.replica, slot, ballot)) continue;
+      return c_.invariants.Fail(Invariants::kBelief,
+                                absl::StrCat(leader.name(), " counts slot ", slot, " of ",
+                                             host->name(), ", which did not accept it"));
+    }
+  }
+}
+
+// Majorities that grant a lease and that promise another ballot have a replica in common, which may
+// not do both.
+void World::CheckPromises(const Host& holder) {
+  const Members& members = holder.replica()->members();
+  const Ballot ballot = holder.replica()->promised();
+  const auto gone = std::count_if(hosts_.begin(), hosts_.end(), [&](const Host& host) {
+    return host.disk().state().promised > ballot && members.Votes(host.id());
+  });
+  if (static_cast<std::size_t>(gone) < members.quorum()) return;
+  c_.invariants.Fail(Invariants::kOneLease, absl::StrCat(holder.name(), " holds it, and ", gone,
+                                                         " voters have promised a higher ballot"));
 }
 
 void World::NextPhase() {

@@ -33,6 +33,8 @@ class World {
   void Found();
   void Handle(const Event& event);
   void CheckLeaders();
+  void CheckBelief(const Host& leader);
+  void CheckPromises(const Host& holder);
   void NextPhase();
   void HealMajority();
   void HealAll();
