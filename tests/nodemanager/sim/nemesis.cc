@@ -32,6 +32,8 @@ bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) co
 }
 
 bool Nemesis::MayWipe(const Host& host) const {
+  // The replica that was lost last may be given a seat yet, in the belief that it is there.
+  if (c_.now < lost_disk_at_ + kBelief) return false;
   std::vector<std::size_t> others;
   for (const Host& other : hosts_) {
     if (other.changing()) return false;
