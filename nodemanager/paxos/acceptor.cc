@@ -98,7 +98,9 @@ bool Acceptor::LearnFrom(Ballot promised, Slot slot, Outputs& out) {
 void Acceptor::Choose(Slot slot, Outputs& out) {
   for (Slot s = chosen_ + 1; s <= slot; ++s) {
     const Entry& entry = log_.At(s).entry;
-    if (entry.kind == Entry::Kind::kMembers) members_ = entry.members;
+    if (entry.kind != Entry::Kind::kMembers) continue;
+    members_ = entry.members;
+    out.writes.members_changed = true;
   }
   chosen_ = slot;
   match_ = std::max(match_, slot);

@@ -100,9 +100,14 @@ struct Writes {
   std::shared_ptr<const Snapshot> install;  ///< Replaces the snapshot.
   Slot drop_through = 0;                    ///< Log slots <= this are no longer needed.
   Slot chosen = 0;                          ///< Raises DurableState::chosen.
+  /// `chosen` covers a change of members. Voters that found only the older members after a restart
+  /// would ask for the votes of replicas that have gone.
+  bool members_changed = false;
 
   /// False when there is nothing that a reply waits for (`chosen` alone may be written later).
-  [[nodiscard]] bool urgent() const { return promise || !accepted.empty() || install != nullptr; }
+  [[nodiscard]] bool urgent() const {
+    return promise || !accepted.empty() || install != nullptr || members_changed;
+  }
 };
 
 }  // namespace onepiece::paxos
