@@ -70,7 +70,7 @@ class ReplicatedLog final : public Log {
   absl::StatusOr<paxos::Members> AddSeat(const paxos::Seat& seat);
   absl::StatusOr<paxos::Members> RemoveSeat(const std::string& name);
   absl::StatusOr<paxos::Members> ReplaceSeat(const std::string& name, const paxos::Seat& seat);
-  absl::Status StepDown() { return StepDown(options_.propose_timeout); }
+  absl::Status StepDown() override { return StepDown(options_.propose_timeout); }
   absl::Status StepDown(base::Duration limit);
   /// Errors: FAILED_PRECONDITION (NEWER_VERSION), UNAVAILABLE (DISK_FAILED).
   absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot();

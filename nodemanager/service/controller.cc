@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kMaxDetailBytes = 512;
+constexpr auto kTakeOverRetry = std::chrono::milliseconds(50);
+constexpr int kMaxTakeOvers = 5;  // That fail, before another replica shall try.
 
 // At most kMaxDetailBytes, without a torn UTF-8 character at the end.
 std::string Shortened(const std::string& detail) {
@@ -22,6 +25,12 @@ std::string Shortened(const std::string& detail) {
   std::size_t size = kMaxDetailBytes;
   while (size > 0 && (static_cast<unsigned char>(detail[size]) & 0xc0) == 0x80) --size;
   return detail.substr(0, size);
+}
+
+// Else the state machine, or the size of the command, is the reason: it would be refused again.
+bool IsOfTheLog(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         base::GetReason(status).reason == "LOG_BUSY";
 }
 
 }  // namespace
@@ -46,24 +55,36 @@ void Controller::OnRole() {
 void Controller::Work(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const std::uint64_t roles = roles_.load();
-    DoDuties();
+    const base::Duration pause = DoDuties();
     std::unique_lock lock(wait_mutex_);
-    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + options_.dead_after / 10,
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + pause,
                      [&] { return roles_.load() != roles; });
   }
 }
 
-void Controller::DoDuties() {
+base::Duration Controller::DoDuties() {
+  const base::Duration period = options_.dead_after / 10;
   const absl::StatusOr<std::uint64_t> term = log_.Term();
   if (!term.ok()) {
-    const std::lock_guard lock(take_over_mutex_);
-    // Another leads: its workflows hold.
-    if (base::GetReason(term.status()).metadata.contains("leader")) workflows_due_ = false;
-  } else if (*term == serving_term_) {
-    CheckLiveness();
-  } else if (const absl::Status status = TakeOver(); !status.ok()) {
-    spdlog::warn("op=take_over error=\"{}\"", base::Message(status));
+    failed_take_overs_ = 0;
+    return period;
   }
+  if (*term == serving_term_) {
+    CheckLiveness();
+    return period;
+  }
+  const absl::Status status = TakeOver();
+  if (status.ok()) {
+    failed_take_overs_ = 0;
+    return period;
+  }
+  spdlog::warn("op=take_over error=\"{}\"", base::Message(status));
+  if (++failed_take_overs_ % kMaxTakeOvers == 0) {
+    const absl::Status left = log_.StepDown();
+    spdlog::warn("op=step_down failed_take_overs={} result=\"{}\"", failed_take_overs_,
+                 left.ok() ? "ok" : base::Message(left));
+  }
+  return std::min<base::Duration>(kTakeOverRetry, period);
 }
 
 absl::StatusOr<std::uint64_t> Controller::Term() const {
@@ -82,8 +103,7 @@ absl::Status Controller::TakeOver() {
     last_check_.reset();
   }
   ONEPIECE_RETURN_IF_ERROR(Initialize());
-  if (workflows_due_) ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
-  workflows_due_ = false;
+  ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
   serving_term_ = term;
   Reassign();
   Notify();
@@ -105,9 +125,22 @@ absl::Status Controller::Initialize() {
 
 absl::Status Controller::ApplyWorkflows() {
   for (const v1::Workflow& workflow : options_.workflows) {
-    v1::Command command;  // Changes nothing when the state has the same already.
+    bool is_new = false;
+    Read([&](const StateMachine& state) {
+      const auto is_it = [&](const auto& deletion) {
+        return deletion.app_id() == workflow.app_id();
+      };
+      // A state that has forgotten changes may have forgotten a deletion.
+      is_new = !state.workflows().contains(workflow.app_id()) && state.history_floor() == 0 &&
+               std::none_of(state.deletions().begin(), state.deletions().end(), is_it);
+    });
+    if (!is_new) continue;
+    v1::Command command;
     *command.mutable_apply_workflow() = workflow;
-    ONEPIECE_RETURN_IF_ERROR(ProposeAlone(std::move(command)).status());
+    const absl::Status status = ProposeAlone(std::move(command)).status();
+    if (status.ok()) continue;
+    if (IsOfTheLog(status)) return status;
+    spdlog::error("op=workflow_file app={} error=\"{}\"", workflow.app_id(), base::Message(status));
   }
   return absl::OkStatus();
 }

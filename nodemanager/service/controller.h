@@ -33,7 +33,8 @@ class Controller {
         std::chrono::seconds(3);  ///< Without a report for so long: dead. Not scaled here.
     /// The id that a new cluster gets. REQUIRES: set.
     std::function<std::string()> cluster_id;
-    /// Applied when this process is the first leader that it sees. Later the log knows better.
+    /// A new leader applies those whose application the state neither has nor had: what was
+    /// acknowledged since holds.
     std::vector<v1::Workflow> workflows;
     /// Told how long each proposal that succeeded took; called on the proposer's thread.
     std::function<void(base::Duration)> on_commit;
@@ -55,8 +56,9 @@ class Controller {
   /// The log began or ceased to lead: wakes the thread and all watchers. Never blocks.
   void OnRole();
   /// What a new leader does before it answers anybody; the thread calls it. Gives a new cluster its
-  /// id and secret, applies Options::workflows, and gives every node a fresh period of grace: while
-  /// nobody led, nobody could report. Errors: those of the log.
+  /// id and secret, applies Options::workflows (one that is refused is logged and left out), and
+  /// gives every node a fresh period of grace: while nobody led, nobody could report. Errors: those
+  /// of the log. The thread tries again soon, and steps down when it fails time after time.
   absl::Status TakeOver();
   /// This leadership. Errors: UNAVAILABLE (NOT_LEADER), also before TakeOver() has ended.
   [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const;
@@ -113,14 +115,14 @@ class Controller {
   bool ProposeAssignments();
   void Notify();
   void Work(const std::stop_token& stop);
-  void DoDuties();
+  base::Duration DoDuties();  // The time until they are due again.
 
   Log& log_;
   base::Clock& clock_;
   const Options options_;
   std::atomic<std::uint64_t> serving_term_{0};  // For which TakeOver() has ended.
   std::mutex take_over_mutex_;                  // Held by TakeOver().
-  bool workflows_due_ = true;                   // Guarded by take_over_mutex_.
+  int failed_take_overs_ = 0;                   // In this leadership. The worker's alone.
 
   std::mutex assign_mutex_;                      // One plan at a time.
   std::atomic<std::uint64_t> assign_wanted_{0};  // Changes that a plan must follow,

@@ -34,6 +34,9 @@ class Log {
   /// Makes sure that what a Read() between Term() and this call saw was the newest state. Free as
   /// long as this replica holds the lease; else waits for a majority. Errors: those of Propose().
   virtual absl::Status Confirm(std::uint64_t term) = 0;
+  /// Asks another replica to lead. Errors: UNAVAILABLE (NOT_LEADER, NO_SUCCESSOR),
+  /// DEADLINE_EXCEEDED.
+  virtual absl::Status StepDown() = 0;
 };
 
 }  // namespace onepiece::nodemanager

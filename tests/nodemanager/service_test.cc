@@ -28,12 +28,13 @@ constexpr base::Duration kDeadAfter = std::chrono::seconds(3);
 // A NodeManager that serves on loopback, with a clock that the test moves.
 class Server {
  public:
-  explicit Server(const std::string& dir) {
+  explicit Server(const std::string& dir, std::vector<v1::Workflow> workflows = {}) {
     log_ = std::move(ReplicatedLog::Open({.data_dir = dir, .name = "nm"})).value();
     controller_ = std::make_unique<Controller>(
-        *log_, clock_, Controller::Options{.dead_after = kDeadAfter, .cluster_id = [&] {
-                                             return log_->cluster_id();
-                                           }});
+        *log_, clock_,
+        Controller::Options{.dead_after = kDeadAfter,
+                            .cluster_id = [&] { return log_->cluster_id(); },
+                            .workflows = std::move(workflows)});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
@@ -495,6 +496,32 @@ class ServiceTest : public QObject {
     request.set_page_size(-1);
     QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
              std::string("BAD_PAGE_SIZE"));
+  }
+
+  void WorkflowFiles_BringWhatIsNewAndUndoNothing() {
+    const QTemporaryDir dir;
+    v1::Workflow changed = MakeWorkflow("changed", {"a", "b"});
+    v1::Workflow huge = MakeWorkflow("huge", {"a"});
+    huge.mutable_stages(0)->set_model(std::string(9 << 20, 'x'));  // More than a command may have.
+    const std::vector<v1::Workflow> files = {huge, MakeWorkflow("changed", {"a"}),
+                                             MakeWorkflow("deleted", {"a"})};
+    for (int start = 0; start < 2; ++start) {
+      Server server(dir.path().toStdString(), files);
+      std::map<std::string, int> stages;
+      server.controller().Read([&](const StateMachine& state) {
+        for (const auto& [id, record] : state.workflows())
+          stages[id] = record.workflow().stages_size();
+      });
+      if (start == 0) {
+        QCOMPARE(stages, (std::map<std::string, int>{{"changed", 1}, {"deleted", 1}}));
+        QVERIFY(server.Apply(changed).ok());
+        v1::DeleteWorkflowRequest remove;
+        remove.set_name("workflows/deleted");
+        QVERIFY(rpc::Call(server.stub(), &Stub::DeleteWorkflow, remove, kLimit).ok());
+      } else {
+        QCOMPARE(stages, (std::map<std::string, int>{{"changed", 2}}));
+      }
+    }
   }
 
   void Restart_KeepsWorkflowsSecretAndNodes() {
