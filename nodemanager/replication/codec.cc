@@ -193,6 +193,8 @@ void Encode(const paxos::InstallSnapshot& from, v1::ReplicaMessage& out) {
 absl::Status Decode(v1::InstallSnapshot& from, paxos::InstallSnapshot& to) {
   ONEPIECE_ASSIGN_OR_RETURN(to.ballot, DecodeBallot(from.ballot(), "install_snapshot.ballot"));
   if (!from.has_snapshot()) return Bad("install_snapshot.snapshot", "missing");
+  if (from.snapshot().state().size() > kMaxSnapshotBytes)
+    return Bad("install_snapshot.snapshot.state", "too long");
   ONEPIECE_ASSIGN_OR_RETURN(paxos::Snapshot snapshot,
                             DecodeSnapshot(std::move(*from.mutable_snapshot())));
   to.snapshot = std::make_shared<const paxos::Snapshot>(std::move(snapshot));
@@ -339,7 +341,6 @@ absl::StatusOr<paxos::Snapshot> DecodeSnapshot(v1::LogSnapshot&& snapshot) {
   paxos::Snapshot out;
   ONEPIECE_ASSIGN_OR_RETURN(out.index, DecodeSlot(snapshot.index(), "snapshot.index"));
   ONEPIECE_ASSIGN_OR_RETURN(out.members, DecodeSeats(snapshot.seats()));
-  if (snapshot.state().size() > kMaxSnapshotBytes) return Bad("snapshot.state", "too long");
   out.state = Take(snapshot.mutable_state());
   return out;
 }

@@ -17,8 +17,9 @@ namespace onepiece::nodemanager {
 
 /// Of one message; a leader's window and a recovery stay far below.
 inline constexpr int kMaxEntries = 8192;
-inline constexpr std::size_t kMaxPayloadBytes = 8 << 20;    ///< Of one command.
-inline constexpr std::size_t kMaxSnapshotBytes = 64 << 20;  ///< Below rpc::kMaxMessageBytes.
+inline constexpr std::size_t kMaxPayloadBytes = 8 << 20;  ///< Of one command.
+/// Of a state on its way, below rpc::kMaxMessageBytes. What a disk holds is read whatever its size.
+inline constexpr std::size_t kMaxSnapshotBytes = 64 << 20;
 inline constexpr std::size_t kMaxNameBytes = 255;  ///< Of a seat's name, and of its address.
 inline constexpr std::uint64_t kMaxSlot = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kMaxRound = std::uint64_t{1} << 62;

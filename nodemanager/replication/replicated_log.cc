@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -110,8 +111,13 @@ absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(Options optio
   log->state_ = log->store_->TakeState();
   const paxos::Snapshot& snapshot = log->state_->snapshot;
   if (snapshot.index == 0 || snapshot.state == nullptr || snapshot.state->empty()) return log;
-  if (const absl::Status status = log->machine_.Restore(*snapshot.state); !status.ok())
-    return base::Annotate(status, log->options_.data_dir);
+  const absl::Status status = log->machine_.Restore(*snapshot.state);
+  if (base::GetReason(status).reason == "NEWER_VERSION") {
+    const std::lock_guard lock(log->replica_mutex_);
+    log->SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index));
+    return log;
+  }
+  if (!status.ok()) return base::Annotate(status, log->options_.data_dir);
   log->applied_ = snapshot.index;
   return log;
 }
@@ -262,6 +268,7 @@ absl::Status ReplicatedLog::MakeReplica(bool begins, const std::stop_token& stop
     const std::lock_guard lock(replica_mutex_);
     KeepTail(state_->log);
     replica_ = std::make_unique<paxos::Replica>(options_.paxos, *std::move(state_), BootNow());
+    if (halted_) replica_->RefuseToLead(BootNow(), out_);
     state_.reset();
   }
   const std::lock_guard lock(queue_mutex_);
@@ -406,7 +413,12 @@ absl::StatusOr<v1::TakeSnapshotResponse> ReplicatedLog::TakeSnapshot() {
   auto response = std::make_shared<v1::TakeSnapshotResponse>();
   request->begin = [this, response](paxos::Time,
                                     paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
-    ONEPIECE_RETURN_IF_ERROR(SnapshotNow(out));
+    if (halted_) {
+      return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION",
+                             health_detail_);
+    }
+    if (replica_->snapshot() == nullptr || replica_->snapshot()->index < applied_)
+      replica_->TakeSnapshot(applied_, SerializeState(), out);
     const paxos::Snapshot& snapshot = *replica_->snapshot();
     response->set_index(snapshot.index);
     response->set_bytes(static_cast<std::int64_t>(snapshot.state ? snapshot.state->size() : 0));
@@ -431,8 +443,6 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
   {
     const std::lock_guard machine_lock(machine_mutex_);
     status.set_applied(applied_);
-    const std::string state = machine_.Serialize();
-    status.set_state_hash(base::Crc32c(std::as_bytes(std::span(state))));
   }
   if (replica_ == nullptr) return status;
   const paxos::Time now = BootNow();
@@ -464,6 +474,23 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
     line.set_drifts(progress.drifts);
     line.set_version(progress.version);
   }
+  return status;
+}
+
+v1::ReplicaStatus ReplicatedLog::StatusWithHash() const {
+  paxos::Slot applied = 0;
+  std::uint32_t hash = 0;
+  {
+    const std::lock_guard lock(machine_mutex_);
+    if (!hashed_ || hashed_->first != applied_) {
+      const std::string state = machine_.Serialize();
+      hashed_ = {applied_, base::Crc32c(std::as_bytes(std::span(state)))};
+    }
+    std::tie(applied, hash) = *hashed_;
+  }
+  v1::ReplicaStatus status = Status();
+  status.set_applied(applied);
+  status.set_state_hash(hash);
   return status;
 }
 

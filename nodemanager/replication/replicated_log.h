@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cluster/base/clock.h"
@@ -74,8 +75,11 @@ class ReplicatedLog final : public Log {
   absl::Status StepDown(base::Duration limit);
   /// Errors: FAILED_PRECONDITION (NEWER_VERSION), UNAVAILABLE (DISK_FAILED).
   absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot();
-  /// Without the warnings of the members.
+  /// Without the warnings of the members and state_hash. Cheap.
   [[nodiscard]] v1::ReplicaStatus Status() const;
+  /// With state_hash, of the state after `applied`; serialises the state when that is another than
+  /// the last time.
+  [[nodiscard]] v1::ReplicaStatus StatusWithHash() const;
   [[nodiscard]] v1::ListLogResponse ListLog(std::uint64_t first, int limit) const;
   /// Of all seats, as far as this replica knows; while it knows no leader, the configured ones too.
   [[nodiscard]] std::vector<std::string> Addresses() const;
@@ -142,10 +146,13 @@ class ReplicatedLog final : public Log {
   bool ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result);
   std::string Restore(const paxos::Snapshot& snapshot);
   void Halt(const std::string& what);
+  void SetNewerVersion(const std::string& what);  // REQUIRES: replica_mutex_ is held.
+  [[nodiscard]] bool MustIgnore(const paxos::Message& message) const;
+  void DropTooLarge(std::vector<paxos::Message>& messages) const;
   void FailDisk(const absl::Status& why);
   void FailWaiting(const absl::Status& why);
   void PublishRole();
-  absl::Status SnapshotNow(paxos::Outputs& out);
+  std::shared_ptr<const std::string> SerializeState() const;
 
   Options options_;
   RoleCallback on_role_;
@@ -170,6 +177,8 @@ class ReplicatedLog final : public Log {
   mutable std::mutex machine_mutex_;
   StateMachine machine_;
   paxos::Slot applied_ = 0;  // Last slot that is part of machine_. Guarded by machine_mutex_.
+  // Guarded by machine_mutex_: the slot after which the state had this hash.
+  mutable std::optional<std::pair<paxos::Slot, std::uint32_t>> hashed_;
 
   // The log's thread alone.
   std::unique_ptr<Store> store_;
@@ -181,7 +190,8 @@ class ReplicatedLog final : public Log {
   std::vector<std::shared_ptr<Request>> begun_;     // Answered when out_ is durable.
   paxos::Members members_;                          // As the transport knows them.
   paxos::ReplicaId leader_ = 0;                     // As it was after the last step.
-  bool halted_ = false;                             // Met an entry of a newer version.
+  bool halted_ = false;                             // Met an entry of a newer version:
+  std::string newer_;                               // this one.
   base::Duration backoff_{};
   std::uint64_t terms_ = 0, told_term_ = 0;  // Begun; what on_role_ was told of.
   bool closing_ = false;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nodemanager/replication/boot_clock.h"
+#include "nodemanager/replication/codec.h"
 #include "nodemanager/replication/replicated_log.h"
 
 namespace onepiece::nodemanager {
@@ -16,6 +17,9 @@ constexpr base::Duration kBackoffMin = std::chrono::milliseconds(100);
 constexpr base::Duration kBackoffMax = std::chrono::seconds(2);
 // Slots that ListLog() can show.
 constexpr std::size_t kTailSlots = 1000;
+// Slots that a replica which applies nothing, and so shortens nothing, stores. Then it lags until
+// the leader has shortened its own log and sends its snapshot.
+constexpr paxos::Slot kMaxHaltedSlots = 1 << 16;
 // Requests that wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
 
@@ -84,7 +88,9 @@ void ReplicatedLog::Step(Inputs inputs) {
   const paxos::Time now = BootNow();
   for (const paxos::Message& message : std::exchange(to_self_, {}))
     replica_->Receive(now, message, out_);
-  for (const paxos::Message& message : inputs.messages) replica_->Receive(now, message, out_);
+  for (const paxos::Message& message : inputs.messages) {
+    if (!MustIgnore(message)) replica_->Receive(now, message, out_);
+  }
   std::vector<std::shared_ptr<Request>> requests = std::exchange(deferred_, {});
   requests.insert(requests.end(), inputs.requests.begin(), inputs.requests.end());
   for (std::shared_ptr<Request>& request : requests) Begin(std::move(request), now);
@@ -117,6 +123,28 @@ void ReplicatedLog::Begin(std::shared_ptr<Request> request, paxos::Time now) {
   }
 }
 
+bool ReplicatedLog::MustIgnore(const paxos::Message& message) const {
+  const auto* accept = std::get_if<paxos::Accept>(&message.body);
+  return halted_ && accept != nullptr && !accept->entries.empty() &&
+         replica_->last_slot() >= replica_->first_slot() + kMaxHaltedSlots;
+}
+
+// The receiver would refuse it and break the stream; it needs what comes after, and a leader with a
+// smaller state.
+void ReplicatedLog::DropTooLarge(std::vector<paxos::Message>& messages) const {
+  std::erase_if(messages, [](const paxos::Message& message) {
+    const auto* install = std::get_if<paxos::InstallSnapshot>(&message.body);
+    if (install == nullptr || install->snapshot == nullptr || install->snapshot->state == nullptr ||
+        install->snapshot->state->size() <= kMaxSnapshotBytes)
+      return false;
+    spdlog::error(
+        "op=snapshot error=\"the state has {} bytes, more than can be sent: delete "
+        "workflows\"",
+        install->snapshot->state->size());
+    return true;
+  });
+}
+
 void ReplicatedLog::KeepTail(const std::vector<paxos::AcceptedEntry>& accepted) {
   for (const paxos::AcceptedEntry& entry : accepted) tail_[entry.slot] = entry;
   while (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
@@ -144,6 +172,7 @@ absl::Status ReplicatedLog::CommitWrites() {
 
 void ReplicatedLog::CarryOut() {
   if (replica_ == nullptr) return;
+  DropTooLarge(out_.early);
   transport_.Send(std::exchange(out_.early, {}));
   if (const absl::Status status = CommitWrites(); !status.ok()) return FailDisk(status);
   std::vector<paxos::Message> to_others;
@@ -163,8 +192,9 @@ void ReplicatedLog::CarryOut() {
   PublishRole();
   const auto& snapshot = replica_->snapshot();
   if (!halted_ && applied_ >= (snapshot ? snapshot->index : 0) + options_.snapshot_every) {
+    std::shared_ptr<const std::string> state = SerializeState();
     const std::lock_guard lock(replica_mutex_);
-    (void)SnapshotNow(out_);
+    replica_->TakeSnapshot(applied_, std::move(state), out_);
   }
 }
 
@@ -221,13 +251,19 @@ bool ReplicatedLog::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& res
 }
 
 void ReplicatedLog::Halt(const std::string& what) {
-  if (std::exchange(halted_, true)) return;
+  if (halted_) return;
   const std::lock_guard lock(replica_mutex_);
-  health_ = v1::ReplicaStatus::NEWER_VERSION;
-  health_detail_ = absl::StrCat(what, " is newer than this program, which applies version ",
-                                options_.paxos.version, ": update it");
-  spdlog::error("op=newer_version error=\"{}\"", health_detail_);
+  SetNewerVersion(what);
   replica_->RefuseToLead(BootNow(), out_);
+}
+
+void ReplicatedLog::SetNewerVersion(const std::string& what) {
+  halted_ = true;
+  newer_ = absl::StrCat(what, " is newer than this program, which applies version ",
+                        options_.paxos.version, ": update it");
+  health_ = v1::ReplicaStatus::NEWER_VERSION;
+  health_detail_ = newer_;
+  spdlog::error("op=newer_version error=\"{}\"", health_detail_);
 }
 
 void ReplicatedLog::FailDisk(const absl::Status& why) {
@@ -275,15 +311,17 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
     transport_.SetGroup(identity_.cluster_id, identity_.group);
   }
   paxos::DurableState state = store_->TakeState();
+  std::string newer;
   {
     const std::lock_guard machine_lock(machine_mutex_);
-    if (state.snapshot.index > applied_ && !Restore(state.snapshot).empty()) return;
+    if (state.snapshot.index > applied_) newer = Restore(state.snapshot);
   }
+  if (!newer.empty() && !halted_) SetNewerVersion(newer);
   KeepTail(state.log);
   replica_ = std::make_unique<paxos::Replica>(options_.paxos, std::move(state), BootNow());
   if (halted_) replica_->RefuseToLead(BootNow(), out_);
   health_ = halted_ ? v1::ReplicaStatus::NEWER_VERSION : v1::ReplicaStatus::OK;
-  if (!halted_) health_detail_.clear();
+  health_detail_ = newer_;
   spdlog::info("op=disk_opened applied={}", applied_);
 }
 
@@ -311,15 +349,9 @@ void ReplicatedLog::PublishRole() {
   if (on_role_) on_role_(true);
 }
 
-absl::Status ReplicatedLog::SnapshotNow(paxos::Outputs& out) {
-  if (halted_) {
-    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION", health_detail_);
-  }
+std::shared_ptr<const std::string> ReplicatedLog::SerializeState() const {
   const std::lock_guard lock(machine_mutex_);
-  if (replica_->snapshot() != nullptr && replica_->snapshot()->index >= applied_)
-    return absl::OkStatus();
-  replica_->TakeSnapshot(applied_, std::make_shared<const std::string>(machine_.Serialize()), out);
-  return absl::OkStatus();
+  return std::make_shared<const std::string>(machine_.Serialize());
 }
 
 }  // namespace onepiece::nodemanager

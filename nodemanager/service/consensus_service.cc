@@ -65,7 +65,7 @@ void AddWarnings(v1::ConsensusMembers& members) {
 
 grpc::Status ConsensusService::GetReplica(grpc::ServerContext*, const v1::GetReplicaRequest*,
                                           v1::ReplicaStatus* response) {
-  *response = log_.Status();
+  *response = log_.StatusWithHash();
   AddWarnings(*response->mutable_members());
   return grpc::Status::OK;
 }

@@ -7,6 +7,7 @@
 #include "cluster/base/crc32c.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -94,6 +95,22 @@ void PopToSize(std::deque<T>& queue, std::size_t size) {
   while (queue.size() > size) queue.pop_front();
 }
 
+// Keeps a sum of sizes right while the record changes.
+class Resizing {
+ public:
+  Resizing(std::size_t& sum, const google::protobuf::MessageLite& record)
+      : sum_(sum), record_(record) {
+    sum_ -= record_.ByteSizeLong();
+  }
+  ~Resizing() { sum_ += record_.ByteSizeLong(); }
+  Resizing(const Resizing&) = delete;
+  Resizing& operator=(const Resizing&) = delete;
+
+ private:
+  std::size_t& sum_;
+  const google::protobuf::MessageLite& record_;
+};
+
 // What a node says of itself, without what the NodeManager decides.
 bool SameDescription(const v1::Node& a, const v1::Node& b) {
   return a.role() == b.role() && a.address() == b.address() &&
@@ -136,11 +153,7 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
   std::uint32_t fingerprint = 0;
   if (!command.request_id().empty()) {
     fingerprint = Fingerprint(command);
-    const auto seen =
-        std::find_if(requests_.begin(), requests_.end(), [&](const v1::RememberedRequest& request) {
-          return request.request_id() == command.request_id();
-        });
-    if (seen != requests_.end()) {
+    if (const v1::RememberedRequest* seen = requests_.Find(command.request_id()); seen != nullptr) {
       if (seen->fingerprint() == fingerprint) return seen->result();
       v1::CommandResult reused;
       reused.set_code(static_cast<int>(absl::StatusCode::kAlreadyExists));
@@ -163,7 +176,14 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
     result.set_reason(base::GetReason(status).reason);
     result.set_message(base::Message(status));
   }
-  if (!command.request_id().empty()) Remember(command.request_id(), fingerprint, result);
+  if (!command.request_id().empty()) {
+    v1::RememberedRequest request;
+    request.set_request_id(command.request_id());
+    request.set_fingerprint(fingerprint);
+    *request.mutable_result() = result;
+    request.set_time_unix_ms(command.time_unix_ms());
+    requests_.Add(std::move(request));
+  }
   return result;
 }
 
@@ -209,10 +229,12 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
     if (node.incarnation() == old.incarnation() && IsAlive(old) && SameDescription(node, old)) {
       return absl::OkStatus();
     }
-  } else {
-    ONEPIECE_RETURN_IF_ERROR(MakeRoomForNode());
   }
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(known == nodes_.end() ? 0 : known->second.ByteSizeLong(),
+                                     node.ByteSizeLong(), kMaxBytes));
+  if (known == nodes_.end()) ONEPIECE_RETURN_IF_ERROR(MakeRoomForNode());
   v1::NodeRecord& record = nodes_[node.node_id()];
+  const Resizing resizing(bytes_, record);
   record.Clear();
   v1::Node& made = *record.mutable_node();
   made = node;
@@ -240,8 +262,18 @@ absl::Status StateMachine::MakeRoomForNode() {
   }
   // There is no event that says "forgotten": watchers must take a snapshot.
   history_floor_ = ++revision_;
+  bytes_ -= oldest->second.ByteSizeLong();
   nodes_.erase(oldest);
   return absl::OkStatus();
+}
+
+absl::Status StateMachine::CheckRoom(std::size_t before, std::size_t after,
+                                     std::size_t limit) const {
+  if (after <= before || bytes_ - before + after <= limit) return absl::OkStatus();
+  return base::MakeError(
+      absl::StatusCode::kResourceExhausted, "STATE_FULL",
+      absl::StrCat("nodes and workflows take ", bytes_, " bytes and would take ",
+                   bytes_ - before + after, ", at most ", limit, ": delete workflows"));
 }
 
 absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time) {
@@ -251,6 +283,7 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   if (record.node().incarnation() != change.incarnation())
     return StaleIncarnation(change.node_id(), record);
   if (!IsAlive(record.node())) return absl::OkStatus();
+  const Resizing resizing(bytes_, record);
   record.mutable_node()->set_state(v1::Node::DEAD);
   record.mutable_node()->set_detail(change.detail());
   record.mutable_node()->clear_assignment();
@@ -273,6 +306,8 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
                            "a node is STARTING or READY", {{"field", "state"}});
   }
   if (IsKnown(record, change)) return absl::OkStatus();
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(0, change.ByteSizeLong(), kMaxBytes + kMaxGrowth));
+  const Resizing resizing(bytes_, record);
   v1::Node& node = *record.mutable_node();
   node.set_state(change.state());
   node.set_detail(change.detail());
@@ -305,9 +340,12 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
     }
   }
   if (change.assignments().empty()) return absl::OkStatus();
+  // At most, as applications may be named as assigned and as served.
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(0, 2 * change.ByteSizeLong(), kMaxBytes + kMaxGrowth));
   ++epoch_;
   for (const v1::NodeAssignment& assignment : change.assignments()) {
     v1::NodeRecord& record = nodes_[assignment.node_id()];
+    const Resizing resizing(bytes_, record);
     v1::Assignment made;
     made.set_epoch(epoch_);
     if (assignment.has_stage()) *made.mutable_stage() = assignment.stage();
@@ -334,7 +372,10 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
     return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WORKFLOWS",
                            absl::StrCat("the cluster has ", kMaxWorkflows, " workflows already"));
   }
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(known == workflows_.end() ? 0 : known->second.ByteSizeLong(),
+                                     made.ByteSizeLong(), kMaxBytes));
   v1::WorkflowRecord& record = workflows_[workflow.app_id()];
+  const Resizing resizing(bytes_, record);
   *record.mutable_workflow() = std::move(made);
   record.set_revision(++revision_);
   std::erase_if(deletions_,
@@ -344,11 +385,14 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
 }
 
 absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_t time) {
-  if (workflows_.erase(app_id) == 0) {
+  const auto known = workflows_.find(app_id);
+  if (known == workflows_.end()) {
     return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
                            absl::StrCat("there is no workflow '", app_id, "'"),
                            {{"app_id", app_id}});
   }
+  bytes_ -= known->second.ByteSizeLong();
+  workflows_.erase(known);
   v1::WorkflowDeletion deletion;
   deletion.set_app_id(app_id);
   deletion.set_revision(++revision_);
@@ -370,15 +414,6 @@ void StateMachine::Audit(std::int64_t time, std::string_view action, std::string
   entry.set_subject(std::string(subject));
   entry.set_detail(std::string(detail));
   PopToSize(audit_, kMaxAudit);
-}
-
-void StateMachine::Remember(const std::string& request_id, std::uint32_t fingerprint,
-                            const v1::CommandResult& result) {
-  v1::RememberedRequest& request = requests_.emplace_back();
-  request.set_request_id(request_id);
-  request.set_fingerprint(fingerprint);
-  *request.mutable_result() = result;
-  PopToSize(requests_, kMaxRequests);
 }
 
 v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
@@ -438,14 +473,30 @@ std::string StateMachine::Serialize() const {
   for (const auto& [id, record] : workflows_) *state.add_workflows() = record;
   state.mutable_deletions()->Add(deletions_.begin(), deletions_.end());
   state.mutable_audit()->Add(audit_.begin(), audit_.end());
-  state.mutable_requests()->Add(requests_.begin(), requests_.end());
-  return SerializeDeterministically(state);
+  std::string bytes = SerializeDeterministically(state);
+  // The last field, without a copy of its many messages.
+  using Wire = google::protobuf::internal::WireFormatLite;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  for (const v1::RememberedRequest& request : requests_.all()) {
+    coded.WriteTag(
+        Wire::MakeTag(v1::NodeManagerState::kRequestsFieldNumber, Wire::WIRETYPE_LENGTH_DELIMITED));
+    coded.WriteVarint32(static_cast<std::uint32_t>(request.ByteSizeLong()));
+    request.SerializeWithCachedSizes(&coded);
+  }
+  coded.Trim();
+  return bytes;
 }
 
 absl::Status StateMachine::Restore(std::string_view bytes) {
   v1::NodeManagerState state;
-  if (!state.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
-      state.version() != kStateVersion) {
+  const bool parsed = state.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  if (parsed && state.version() > kStateVersion) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION",
+                           absl::StrCat("a state of version ", state.version(),
+                                        ", this program knows ", kStateVersion));
+  }
+  if (!parsed || state.version() != kStateVersion) {
     return base::MakeError(absl::StatusCode::kDataLoss, "BAD_SNAPSHOT",
                            absl::StrCat("not a state of version ", kStateVersion));
   }
@@ -457,14 +508,17 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
   epoch_ = state.epoch();
   history_floor_ = state.history_floor();
   for (v1::NodeRecord& record : *state.mutable_nodes()) {
+    bytes_ += record.ByteSizeLong();
     nodes_[record.node().node_id()] = std::move(record);
   }
   for (v1::WorkflowRecord& record : *state.mutable_workflows()) {
+    bytes_ += record.ByteSizeLong();
     workflows_[record.workflow().app_id()] = std::move(record);
   }
   deletions_.assign(state.deletions().begin(), state.deletions().end());
   audit_.assign(state.audit().begin(), state.audit().end());
-  requests_.assign(state.requests().begin(), state.requests().end());
+  for (v1::RememberedRequest& request : *state.mutable_requests())
+    requests_.Add(std::move(request));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "nodemanager/state/remembered_requests.h"
 #include "onepiece/v1/node_manager.pb.h"
 #include "onepiece/v1/node_manager_state.pb.h"
 
@@ -25,15 +26,21 @@ inline constexpr std::uint32_t kCommandVersion = 1;
 ///
 /// Threading   Thread-compatible: one writer, or many readers (a Log sees to it).
 /// Blocking    Never; no clock, no threads, no I/O, no randomness: time and random bytes come in
-/// commands. Invariants  Replaying the same commands gives the same Serialize() bytes. revision and
-/// epoch never fall. Bounds      kMaxNodes, kMaxWorkflows, kMaxDeletions, kMaxAudit, kMaxRequests.
+///             commands.
+/// Invariants  Replaying the same commands gives the same Serialize() bytes. revision and epoch
+///             never fall.
+/// Bounds      kMaxNodes, kMaxWorkflows, kMaxDeletions, kMaxAudit, kMaxBytes, RememberedRequests:
+///             together below what a snapshot may have on its way (kMaxSnapshotBytes).
 class StateMachine {
  public:
   static constexpr std::size_t kMaxNodes = 4096;
   static constexpr std::size_t kMaxWorkflows = 1024;
   static constexpr std::size_t kMaxDeletions = 256;
   static constexpr std::size_t kMaxAudit = 1000;
-  static constexpr std::size_t kMaxRequests = 1024;
+  /// Of nodes and workflows, serialised. More: registrations and workflows are refused,
+  /// RESOURCE_EXHAUSTED (STATE_FULL); what known nodes report and are assigned may take kMaxGrowth
+  /// beyond it.
+  static constexpr std::size_t kMaxBytes = 40 << 20, kMaxGrowth = 8 << 20;
 
   /// Applies the command at `index` of the log. A refused command changes nothing but
   /// applied_index. REQUIRES: index == applied_index() + 1.
@@ -41,8 +48,8 @@ class StateMachine {
 
   /// The state as bytes: equal states give equal bytes.
   [[nodiscard]] std::string Serialize() const;
-  /// Replaces the state with a serialised one. Errors: DATA_LOSS (BAD_SNAPSHOT), the state is
-  /// unchanged then.
+  /// Replaces the state with a serialised one. Errors, the state is unchanged then: DATA_LOSS
+  /// (BAD_SNAPSHOT), FAILED_PRECONDITION (NEWER_VERSION).
   absl::Status Restore(std::string_view bytes);
 
   [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
@@ -75,11 +82,11 @@ class StateMachine {
   absl::Status ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time);
   absl::Status DeleteWorkflow(const std::string& app_id, std::int64_t time);
   absl::Status MakeRoomForNode();
+  [[nodiscard]] absl::Status CheckRoom(std::size_t before, std::size_t after,
+                                       std::size_t limit) const;
   void Touch(v1::NodeRecord& record) { record.set_revision(++revision_); }
   void Audit(std::int64_t time, std::string_view action, std::string_view subject,
              std::string_view detail);
-  void Remember(const std::string& request_id, std::uint32_t fingerprint,
-                const v1::CommandResult& result);
   [[nodiscard]] std::string RoutingFingerprint() const;
 
   std::uint64_t applied_index_ = 0, revision_ = 0, epoch_ = 0, history_floor_ = 0;
@@ -88,7 +95,8 @@ class StateMachine {
   std::map<std::string, v1::WorkflowRecord> workflows_;
   std::deque<v1::WorkflowDeletion> deletions_;
   std::deque<v1::AuditEntry> audit_;
-  std::deque<v1::RememberedRequest> requests_;
+  RememberedRequests requests_;
+  std::size_t bytes_ = 0;  // Of nodes_ and workflows_, serialised.
 };
 
 /// True unless the node is dead.

@@ -153,7 +153,11 @@ class CodecTest : public QObject {
                        m.mutable_install_snapshot()->mutable_snapshot()->mutable_state()->resize(
                            kMaxSnapshotBytes + 1);
                      }),
-             "snapshot.state");
+             "install_snapshot.snapshot.state");
+    // The limit is that of the way: what our own disk holds can be read.
+    v1::LogSnapshot stored;
+    stored.mutable_state()->resize(kMaxSnapshotBytes + 1);
+    QVERIFY(DecodeSnapshot(std::move(stored)).ok());
     QCOMPARE(spoiled(9, [](auto& m) { m.mutable_join()->clear_name(); }), "join.name");
     QCOMPARE(spoiled(9, [](auto& m) { m.mutable_join()->mutable_address()->resize(256, 'a'); }),
              "join.address");

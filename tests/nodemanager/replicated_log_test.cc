@@ -352,6 +352,12 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(second.Open().ok());
     QVERIFY(Join(first, second));
     QVERIFY(AllEqual());
+    const v1::ReplicaStatus hashed = first.log().StatusWithHash();
+    QVERIFY(Eventually(kLimit, [&] {
+      const v1::ReplicaStatus other = second.log().StatusWithHash();
+      return other.applied() == hashed.applied() && other.state_hash() == hashed.state_hash();
+    }));
+    QVERIFY(hashed.state_hash() != 0);
     const auto taken = second.log().TakeSnapshot();
     QVERIFY(taken.ok() && taken->index() > 0 && taken->bytes() > 0);
   }
@@ -602,6 +608,34 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(node.Start().ok());
     QVERIFY(node.WaitUntilLeading());
     QVERIFY(node.Knows("before") && node.Knows("big"));
+  }
+
+  void NewerSnapshot_IsKeptAndNotApplied() {
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(node.log().TakeSnapshot().ok());
+    node.End();
+    {
+      auto store = Store::Open(node.options().data_dir);
+      QVERIFY(store.ok());
+      paxos::Snapshot snapshot = (*store)->TakeState().snapshot;
+      v1::NodeManagerState state;
+      QVERIFY(state.ParseFromString(*snapshot.state));
+      state.set_version(state.version() + 1);
+      snapshot.state = std::make_shared<const std::string>(state.SerializeAsString());
+      paxos::Writes writes;
+      writes.install = std::make_shared<const paxos::Snapshot>(std::move(snapshot));
+      writes.promise = true;
+      writes.promised = {1000, 1};
+      QVERIFY((*store)->Commit(writes).ok());
+    }
+    QVERIFY(node.Start().ok());
+    QCOMPARE(node.log().Status().health(), v1::ReplicaStatus::NEWER_VERSION);
+    QVERIFY(!node.log().TakeSnapshot().ok());
+    QVERIFY(!node.Leads());
+    QVERIFY(!node.Knows("p"));
   }
 
   void NewerEntry_IsKeptAndNotApplied() {

@@ -1,3 +1,4 @@
+#include <QElapsedTimer>
 #include <QtTest>
 #include <cstdlib>
 #include <random>
@@ -106,15 +107,88 @@ class StateTest : public QObject {
     QVERIFY(!machine.nodes().contains("q"));
   }
 
-  void Apply_ForgetsOldRequestsAndBoundsTheAudit() {
+  void Apply_BoundsTheAudit() {
     StateMachine machine;
-    for (std::size_t i = 0; i < StateMachine::kMaxRequests + 50; ++i) {
-      ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, i + 1), std::to_string(i)));
-    }
+    for (std::size_t i = 0; i < StateMachine::kMaxAudit + 50; ++i)
+      ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, i + 1)));
     QCOMPARE(machine.audit().size(), StateMachine::kMaxAudit);
-    v1::NodeManagerState state;
-    QVERIFY(state.ParseFromString(machine.Serialize()));
-    QCOMPARE(state.requests_size(), static_cast<int>(StateMachine::kMaxRequests));
+  }
+
+  void Requests_AreForgottenByAgeAndNumber() {
+    RememberedRequests requests;
+    auto add = [&, next = 0](std::int64_t time) mutable {
+      v1::RememberedRequest request;
+      request.set_request_id(absl::StrCat("00000000-0000-0000-0000-", 100000000000 + next++));
+      request.set_fingerprint(0xffffffff);
+      request.mutable_result()->set_revision(1'000'000);
+      request.mutable_result()->set_epoch(1'000'000);
+      request.set_time_unix_ms(time);
+      requests.Add(std::move(request));
+    };
+    const std::int64_t begin = 1'800'000'000'000;
+    for (std::size_t i = 0; i < RememberedRequests::kMinRequests; ++i) add(begin);
+    const std::string first = requests.all().front().request_id();
+    add(begin + RememberedRequests::kKeptMs);
+    QVERIFY(requests.Find(first) != nullptr);
+    add(begin + RememberedRequests::kKeptMs + 1);  // As if the clock had jumped.
+    QVERIFY(requests.Find(first) == nullptr);
+    QCOMPARE(requests.all().size(), RememberedRequests::kMinRequests);
+    for (std::size_t i = 0; i < RememberedRequests::kMaxRequests + 10; ++i) add(begin);
+    QCOMPARE(requests.all().size(), RememberedRequests::kMaxRequests);
+    for (const v1::RememberedRequest& request : requests.all())
+      QCOMPARE(requests.Find(request.request_id()), &request);
+  }
+
+  void Requests_AtTheirBoundCostLittle() {
+    StateMachine machine;
+    v1::Command command = RegisterCommand(MakeNode("p", v1::PROXY, 1));
+    const auto apply = [&](std::size_t i) {
+      command.set_request_id(absl::StrCat("00000000-0000-0000-0000-", 100000000000 + i));
+      command.set_time_unix_ms(1'800'000'000'000);
+      ApplyNext(machine, command);
+    };
+    QElapsedTimer timer;
+    timer.start();
+    for (std::size_t i = 0; i < 2000; ++i) apply(i);
+    const double empty_us = static_cast<double>(timer.nsecsElapsed()) / 2e6;
+    for (std::size_t i = 0; i < RememberedRequests::kMaxRequests; ++i) apply(2000 + i);
+    timer.start();
+    for (std::size_t i = 0; i < 2000; ++i) apply(100000 + i);
+    const double full_us = static_cast<double>(timer.nsecsElapsed()) / 2e6;
+    timer.start();
+    const std::string bytes = machine.Serialize();
+    qInfo("Apply: %.1f us with few remembered, %.1f us at the bound; snapshot %.1f MiB in %lld ms",
+          empty_us, full_us, static_cast<double>(bytes.size()) / (1 << 20), timer.elapsed());
+    QVERIFY(bytes.size() < std::size_t{8} << 20);
+  }
+
+  void State_RefusesMoreThanASnapshotMayHave() {
+    StateMachine machine;
+    int applied = 0;
+    const auto big = [](int i) {
+      v1::Workflow workflow = MakeWorkflow(absl::StrCat("app-", i), {"a"});
+      workflow.mutable_stages(0)->set_model(std::string(4 << 20, 'x'));
+      return WorkflowCommand(workflow);
+    };
+    while (applied < 20 && ToStatus(ApplyNext(machine, big(applied))).ok()) ++applied;
+    QCOMPARE(applied, 9);
+    const std::string full = machine.Serialize();
+    QVERIFY(full.size() < StateMachine::kMaxBytes);
+    StateMachine restored;
+    QVERIFY(restored.Restore(full).ok());
+    for (StateMachine* each : {&machine, &restored}) {
+      const v1::CommandResult refused = ApplyNext(*each, big(10));
+      QCOMPARE(refused.reason(), std::string("STATE_FULL"));
+      v1::Node node = MakeNode("p", v1::PROXY);
+      node.set_detail(std::string(4 << 20, 'x'));
+      QCOMPARE(ApplyNext(*each, RegisterCommand(node)).reason(), std::string("STATE_FULL"));
+      QVERIFY(ToStatus(ApplyNext(*each, RegisterCommand(MakeNode("q", v1::PROXY)))).ok());
+      v1::Command remove;
+      remove.set_delete_workflow("app-0");
+      QVERIFY(ToStatus(ApplyNext(*each, remove)).ok());
+      QVERIFY(ToStatus(ApplyNext(*each, big(10))).ok());
+    }
+    QCOMPARE(machine.Serialize(), restored.Serialize());
   }
 
   void RegisterNode_NewIncarnationReplacesTheOldOne() {
