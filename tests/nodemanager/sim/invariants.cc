@@ -90,6 +90,25 @@ void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
     if (!known) votes_[accepted.slot].push_back({replica, accepted.ballot, hash});
   }
   if (writes.promise) promised = writes.promised;
+  if (writes.install) CheckKept(before, writes);
+}
+
+// What stays under a snapshot is sent to peers that lag, so it must be what was chosen.
+void Invariants::CheckKept(const DurableState& before, const Writes& writes) {
+  const auto check = [&](const AcceptedEntry& kept) {
+    if (kept.slot <= writes.drop_through || kept.slot > writes.install->index) return;
+    if (kept.slot > slots_.size() || slots_[kept.slot - 1].entry == HashOf(kept.entry)) return;
+    Fail(kOneValue, absl::StrCat("slot ", kept.slot, " stays under the snapshot of ",
+                                 writes.install->index, " with what was not chosen"));
+  };
+  const auto overwritten = [&](Slot slot) {
+    return std::any_of(writes.accepted.begin(), writes.accepted.end(),
+                       [&](const AcceptedEntry& accepted) { return accepted.slot == slot; });
+  };
+  for (const AcceptedEntry& kept : before.log) {
+    if (!overwritten(kept.slot)) check(kept);
+  }
+  std::for_each(writes.accepted.begin(), writes.accepted.end(), check);
 }
 
 void Invariants::Says(const Message& message, const DurableState& disk) {

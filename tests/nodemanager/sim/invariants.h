@@ -93,6 +93,7 @@ class Invariants {
   static std::uint64_t HashOf(const Entry& entry);
   [[nodiscard]] bool HasMajority(Slot slot, std::uint64_t hash) const;
   void Choose(Slot slot, std::uint64_t hash, const Entry& entry);
+  void CheckKept(const DurableState& before, const Writes& writes);
 
   std::vector<Chosen> slots_;                      // By slot - 1.
   std::vector<std::vector<Vote>> votes_;           // By slot.

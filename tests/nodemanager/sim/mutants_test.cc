@@ -1,7 +1,5 @@
 // The simulation is worth what it finds: everything that is broken on purpose must be caught.
-// ONEPIECE_LONG=1 asks for those too that take long to find.
 #include <QtTest>
-#include <set>
 #include <thread>
 
 #include "tests/nodemanager/sim/report.h"
@@ -12,13 +10,6 @@ namespace {
 /// So many histories, from the first on, may pass before a mutant is caught.
 constexpr std::uint64_t kSeeds = 10'000;
 
-/// Found in hundreds or thousands of histories only.
-const std::set<std::string>& RareMutants() {
-  static const std::set<std::string> rare = {"count-other-ballot", "snapshot-keeps-log",
-                                             "read-after-loss"};
-  return rare;
-}
-
 }  // namespace
 
 class MutantsTest : public QObject {
@@ -26,15 +17,14 @@ class MutantsTest : public QObject {
 
  private Q_SLOTS:
   void EveryMutant_IsCaught() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ONEPIECE_SANITIZED)
     QSKIP("what is caught is the same; the other presets run it");
 #endif
     NameSeedOnAbort();
-    const bool rare_too = qEnvironmentVariableIntValue("ONEPIECE_LONG") != 0;
     QStringList survivors;
     QString table = QString("%1  seeds  invariant").arg("mutant", -26);
     for (const NamedMutant& mutant : AllMutants()) {
-      if (mutant.name == "none" || (!rare_too && RareMutants().contains(mutant.name))) continue;
+      if (mutant.name == "none") continue;
       const Report report = RunSeeds(1, kSeeds, std::thread::hardware_concurrency(), mutant);
       if (!report.failure) survivors << QString::fromStdString(mutant.name);
       table += QString("\n%1  %2  %3")

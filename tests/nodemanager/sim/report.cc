@@ -25,6 +25,11 @@ std::uint64_t Median(std::vector<std::uint64_t> values) {
   return *middle;
 }
 
+bool IsStuck(const Violation& violation) {
+  return violation.found() && (violation.invariant == Invariants::kProgress ||
+                               violation.invariant == Invariants::kConverge);
+}
+
 // Only what a signal handler may do.
 void SayAndDie(int /*signal*/) {
   char text[64] = "consensus_sim: ended by a broken check in the history of seed ";
@@ -100,6 +105,9 @@ std::string Report::Text() const {
   for (std::size_t i = 0; i < kFaultCount; ++i) {
     absl::StrAppend(&text, i == 0 ? " " : ", ", NameOf(static_cast<Fault>(i)), " ", sum.fired[i]);
   }
+  for (const Failure& history : stuck) {
+    absl::StrAppend(&text, "\nstuck: ", Explain(history, AllMutants().front()));
+  }
   return text;
 }
 
@@ -129,7 +137,9 @@ Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const Na
     for (std::uint64_t i = next++; i < end; i = next++) {
       const Outcome outcome = RunSeed(from + i, mutant, nullptr);
       const std::lock_guard lock(mutex);
-      if (outcome.violation.found()) {
+      if (IsStuck(outcome.violation)) {
+        report.stuck.push_back({from + i, outcome.violation, outcome.at});
+      } else if (outcome.violation.found()) {
         if (i < end) {
           end = i;
           report.failure = Failure{from + i, outcome.violation, outcome.at};

@@ -33,7 +33,8 @@ struct Report {
   double seconds = 0;
   Tally sum;
   std::uint64_t median_delivered = 0, median_leader_changes = 0;
-  std::optional<Failure> failure;  ///< Of the lowest seed that failed.
+  std::optional<Failure> failure;  ///< Of the lowest seed that broke a promise of safety.
+  std::vector<Failure> stuck;      ///< Histories whose last phases did not come to their end.
 
   [[nodiscard]] std::string Text() const;
   /// Faults that never happened.
@@ -42,8 +43,8 @@ struct Report {
 
 /// Tells the history of `seed` under `mutant`.
 Outcome RunSeed(std::uint64_t seed, const NamedMutant& mutant, std::ostream* story);
-/// Tells `count` histories on `jobs` threads; ends early at a failure, when all lower seeds are
-/// through.
+/// Tells `count` histories on `jobs` threads; ends early at a failure of safety, when all lower
+/// seeds are through.
 Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const NamedMutant& mutant);
 /// The command that tells a failed history again, and what was violated.
 std::string Explain(const Failure& failure, const NamedMutant& mutant);

@@ -1,5 +1,6 @@
-// Histories of the consensus core: the first 10^3, with ONEPIECE_LONG=1 10^5 fresh ones, fewer
-// under a sanitizer. ONEPIECE_SEED gives the first seed; docs/simulation.md says how to replay one.
+// Histories of the consensus core: the first 10^3, and 10^4 fresh ones (10^5 with ONEPIECE_LONG=1),
+// fewer under a sanitizer. ONEPIECE_SEED gives the first fresh seed; docs/simulation.md says how to
+// replay one.
 #include <QtTest>
 #include <sstream>
 #include <thread>
@@ -10,7 +11,7 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ONEPIECE_SANITIZED)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
@@ -18,15 +19,22 @@ constexpr bool kSanitized = false;
 
 bool LongRun() { return qEnvironmentVariableIntValue("ONEPIECE_LONG") != 0; }
 
-std::uint64_t Count() {
+std::uint64_t FreshCount() {
   if (kSanitized) return 100;
-  return LongRun() ? 100'000 : 1'000;
+  return LongRun() ? 100'000 : 10'000;
 }
 
-std::uint64_t FirstSeed() {
+std::uint64_t FreshSeed() {
   const QByteArray given = qgetenv("ONEPIECE_SEED");
-  if (!given.isEmpty()) return given.toULongLong();
-  return LongRun() ? base::RandomU64() % 1'000'000'000'000 : 1;
+  return given.isEmpty() ? base::RandomU64() % 1'000'000'000'000 : given.toULongLong();
+}
+
+Report Tell(std::uint64_t first, std::uint64_t count) {
+  const NamedMutant& none = *FindMutant("none");
+  const Report report = RunSeeds(first, count, std::thread::hardware_concurrency(), none);
+  qInfo("%s", report.Text().c_str());
+  if (report.failure) qCritical("%s", Explain(*report.failure, none).c_str());
+  return report;
 }
 
 }  // namespace
@@ -37,14 +45,23 @@ class SimulationTest : public QObject {
  private Q_SLOTS:
   void initTestCase() { NameSeedOnAbort(); }
 
-  void Seeds_KeepEveryInvariant() {
-    const std::uint64_t first = FirstSeed();
+  void FirstSeeds_KeepEveryInvariant() {
+    const std::uint64_t count = kSanitized ? 100 : 1'000;
+    const Report report = Tell(1, count);
+    QVERIFY(!report.failure);
+    QVERIFY(report.stuck.empty());
+    QCOMPARE(report.seeds, count);
+  }
+
+  void FreshSeeds_AreSafe() {
+    const std::uint64_t first = FreshSeed();
     qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(first));
-    const NamedMutant& none = *FindMutant("none");
-    const Report report = RunSeeds(first, Count(), std::thread::hardware_concurrency(), none);
-    qInfo("%s", report.Text().c_str());
-    if (report.failure) QFAIL(Explain(*report.failure, none).c_str());
-    QCOMPARE(report.seeds, Count());
+    const Report report = Tell(first, FreshCount());
+    QVERIFY(!report.failure);
+    // What destroys disks and moves members at the same time now and then leaves no majority to
+    // heal (about one history in 10^4, docs/simulation.md): more than that is a defect.
+    QVERIFY(report.stuck.size() <= 1 + FreshCount() / 2'000);
+    QCOMPARE(report.seeds, FreshCount());
     QVERIFY(report.median_delivered >= 2'000);
     QVERIFY(report.median_leader_changes >= 3);
     // Some are rare: a hundred histories do not have them all.
