@@ -7,12 +7,20 @@
 
 namespace onepiece::testing {
 
+/// Why a job that `onepiece … --json` printed failed; empty when it did not.
+inline std::string ErrorReason(const nlohmann::json& job) {
+  if (!job.is_object() || !job.contains("error") || !job["error"].is_object()) return "";
+  return job["error"].value("reason", "");
+}
+
 struct Outcome {
   int exit_code = -1;  ///< -1: it was killed, or did not end in time.
   std::string out, err;
   [[nodiscard]] nlohmann::json Document() const {
     return nlohmann::json::parse(out, nullptr, false);
   }
+  /// Of the error in the printed document; empty when there is none.
+  [[nodiscard]] std::string ErrorReason() const { return testing::ErrorReason(Document()); }
 };
 
 inline Outcome RunProgram(const QString& program, const QStringList& arguments,

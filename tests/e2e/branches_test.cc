@@ -125,7 +125,7 @@ class BranchesTest : public QObject {
     const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"});
     qInfo("ended after %lld ms: %s", since.elapsed(), watched.Document()["error"].dump().c_str());
     QCOMPARE(watched.Document().value("state", ""), std::string("FAILED"));
-    QCOMPARE(watched.Document()["error"].value("reason", ""), std::string("LOST"));
+    QCOMPARE(watched.ErrorReason(), std::string("LOST"));
     const std::string message = watched.Document()["error"].value("message", "");
     QVERIFY2(message.find("instance-left-1") != std::string::npos, message.c_str());
     QVERIFY(since.elapsed() < 20'000);  // Its deadline is 60 s away.

@@ -81,7 +81,7 @@ class ChaosTest : public QObject {
     const bool may_fail = node == "instance-diffusion-1" || node == "instance-vae_decode-1";
     QVERIFY2(state == "SUCCEEDED" || (may_fail && state == "FAILED"), watched.out.c_str());
     if (state == "FAILED") {
-      QCOMPARE(watched.Document()["error"].value("reason", ""), std::string("LOST"));
+      QCOMPARE(watched.ErrorReason(), std::string("LOST"));
     }
     QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }),
              cluster_.Status().dump(1).c_str());

@@ -41,8 +41,10 @@ class ClusterUnderTest {
   }
 
   json Status() const { return Run({"status", "--json"}).Document(); }
+  /// What `get` prints; an empty object when it has no answer.
   json Get(const std::string& uid) const {
-    return Run({"get", QString::fromStdString(uid), "--json"}).Document();
+    json job = Run({"get", QString::fromStdString(uid), "--json"}).Document();
+    return job.is_object() ? job : json::object();
   }
 
   bool EveryProcessReady() const {

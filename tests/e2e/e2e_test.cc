@@ -152,7 +152,7 @@ class E2eTest : public QObject {
     const Outcome other = cluster_.Run({"submit", "--prompt", "a blue circle", "--request-id",
                                         "7c9e6679-7425-40de-944b-e07fc1f90ae7", "--json"});
     QCOMPARE(other.exit_code, 4);
-    QCOMPARE(other.Document()["error"].value("reason", ""), std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(other.ErrorReason(), std::string("REQUEST_ID_REUSED"));
   }
 
   void Submit_BadRequests_AreRefused_data() {
@@ -175,7 +175,7 @@ class E2eTest : public QObject {
     QFETCH(int, exit_code);
     const Outcome outcome = cluster_.Run(QStringList{"submit", "--json"} + arguments);
     QVERIFY2(outcome.exit_code == exit_code, (outcome.out + outcome.err).c_str());
-    QVERIFY(!outcome.Document()["error"].value("reason", "").empty());
+    QVERIFY(!outcome.ErrorReason().empty());
   }
 
   void Submit_AnyScript_Works_data() {
@@ -210,7 +210,7 @@ class E2eTest : public QObject {
         cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "100", "--width", "256",
                       "--height", "256", "--deadline", "2", "--wait", "--json"});
     QCOMPARE(outcome.exit_code, 75);
-    QCOMPARE(outcome.Document()["error"].value("reason", ""), std::string("DEADLINE_EXCEEDED"));
+    QCOMPARE(outcome.ErrorReason(), std::string("DEADLINE_EXCEEDED"));
   }
 
   void Get_FetchesOnceAndTraces() {

@@ -100,7 +100,7 @@ class ImageToVideoTest : public QObject {
                                       "--image", QString::fromStdString(cluster_.Path("noise.png")),
                                       "--prompt", "a red circle"});
     QCOMPARE(job.exit_code, 1);
-    QCOMPARE(job.Document()["error"].value("reason", ""), std::string("BAD_IMAGE"));
+    QCOMPARE(job.ErrorReason(), std::string("BAD_IMAGE"));
     const Outcome without =
         cluster_.Run({"submit", "--app", "tiny-wan-i2v", "--prompt", "a red circle"});
     QCOMPARE(without.exit_code, 2);
@@ -126,7 +126,7 @@ class ImageToVideoTest : public QObject {
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
     }
     const json lost = Watch(doomed);
-    QVERIFY2(lost["error"].value("reason", "") == "LOST", lost.dump().c_str());
+    QVERIFY2(testing::ErrorReason(lost) == "LOST", lost.dump().c_str());
     QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
     const json after = Watch(cluster_.Submit(ImageJob("a red circle moving right", "2")));
     QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());

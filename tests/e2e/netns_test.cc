@@ -1,5 +1,7 @@
 // A cluster on two hosts: two network namespaces with one cable between them, services started by
 // hand, ring messages over ucx. The cable is cut in the middle of a job.
+#include "tests/netns.h"
+
 #include <sys/wait.h>
 
 #include <QCryptographicHash>
@@ -7,7 +9,6 @@
 #include <map>
 
 #include "tests/e2e/cluster_under_test.h"
-#include "tests/netns.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -157,9 +158,8 @@ class NetnsTest : public QObject {
   void CutLink_SubmitMeanwhile_IsAnsweredAndTheNextSucceeds() {
     QCOMPARE(hosts_.Cut(false), std::string());
     QProcess submit;
-    submit.start(FindProgram("ip"),
-                 Command({"submit", "--prompt", "a red circle", "--steps", "2", "--deadline", "30",
-                          "--wait", "--json"}));
+    submit.start(FindProgram("ip"), Command({"submit", "--prompt", "a red circle", "--steps", "2",
+                                             "--deadline", "30", "--wait", "--json"}));
     testing::Pause(std::chrono::seconds(5));
     QCOMPARE(hosts_.Mend(false), std::string());
     QVERIFY(submit.waitForFinished(60'000));

@@ -128,7 +128,11 @@ class PoolsTest : public QObject {
 
   void KilledDiffusion_OfOneLeavesTheOtherUntouched() {
     std::vector<std::string> untouched;
-    const std::string doomed = Submit("two", "100");
+    // Large and long, so that it is still computed when its instance is killed.
+    const std::string doomed =
+        cluster_.Submit({"--app", "two", "--prompt", "a red circle moving right", "--steps", "100",
+                         "--width", "128", "--height", "128", "--deadline", "150"});
+    QVERIFY(!doomed.empty());
     for (int i = 0; i < 3; ++i) untouched.push_back(Submit("one", "20"));
     QVERIFY(Eventually(std::chrono::seconds(60), [&] {
       const json job = cluster_.Get(doomed);
@@ -142,7 +146,7 @@ class PoolsTest : public QObject {
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
     }
     const json lost = Watch(doomed);
-    QVERIFY2(lost["error"].value("reason", "") == "LOST", lost.dump().c_str());
+    QVERIFY2(testing::ErrorReason(lost) == "LOST", lost.dump().c_str());
     QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
     const json after = Watch(Submit("two", "2"));
     QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());
