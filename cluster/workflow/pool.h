@@ -25,4 +25,9 @@ inline PoolKey PoolOf(const v1::StageSpec& stage) {
           .precision = stage.precision().empty() ? "f32" : stage.precision()};
 }
 
+/// The key as people and plans name it: "diffusion/wan/tiny-wan-t2v", with ";2 threads" and ";bf16"
+/// where they are not the default. Different keys have different ids.
+std::string PoolId(const PoolKey& key);
+inline std::string PoolIdOf(const v1::StageSpec& stage) { return PoolId(PoolOf(stage)); }
+
 }  // namespace onepiece::workflow

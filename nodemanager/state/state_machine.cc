@@ -204,6 +204,11 @@ absl::Status StateMachine::Change(const v1::Command& command) {
       return ApplyWorkflow(command.apply_workflow(), time);
     case v1::Command::kDeleteWorkflow:
       return DeleteWorkflow(command.delete_workflow(), time);
+    case v1::Command::kStartPlan:
+    case v1::Command::kAdvanceMove:
+    case v1::Command::kDecidePlan:
+    case v1::Command::kSetHold:
+    case v1::Command::kSetPoolLimits:
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
