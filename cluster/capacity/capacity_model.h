@@ -18,12 +18,14 @@ struct Pool {
 /// What jobs of one application take from one pool, on average.
 struct StageDemand {
   std::string stage;
-  std::string pool;                ///< Pool::id.
-  double seconds_per_job = 0;      ///< Of one worker.
-  double variation = 0;            ///< Standard deviation of that over its mean.
-  double transfer_s = 0;           ///< From the sender's encoding to arrival.
-  std::uint64_t samples = 0;       ///< Jobs measured; 0: the numbers mean nothing.
-  std::vector<std::string> after;  ///< Stages of the application before it; empty: an entrance.
+  std::string pool;            ///< Pool::id.
+  double seconds_per_job = 0;  ///< Of one worker.
+  double variation = 0;        ///< Standard deviation of that over its mean.
+  double transfer_s = 0;       ///< From the sender's encoding to arrival.
+  std::uint64_t samples = 0;   ///< Jobs measured; 0: the numbers mean nothing.
+  /// Stages of the application whose outputs it takes, which App::stages has before it; others are
+  /// ignored. Empty: an entrance.
+  std::vector<std::string> after;
 };
 
 struct App {
@@ -67,7 +69,8 @@ double WorkersFor(const Model& model, const std::string& pool, double threshold)
 
 /// Jobs that a pool's demand must rest on before anybody draws conclusions.
 inline constexpr std::uint64_t kMinSamples = 5;
-/// Pools with offered work of which fewer jobs than kMinSamples were measured.
+/// Pools with offered work of which fewer jobs than kMinSamples were measured, or less than nine
+/// tenths of what is offered: of some application nothing is known.
 std::vector<std::string> PoolsWithoutData(const Model& model);
 
 struct Estimate {
