@@ -40,7 +40,7 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
       .metrics_address = host.metrics_address(),
       .workflow_set = config.node().workflow_set()});
   agent->SetLoadSource([&database] { return database->load(); });
-  agent->SetState(v1::Node::READY);
+  agent->SetState({.state = v1::Node::READY});
   agent_now = agent.get();
   database->Start();
   agent->Start();

@@ -57,14 +57,14 @@ class NodeAgent::Impl {
   explicit Impl(NodeAgentOptions options);
   void Start();
   absl::Status WaitReady(base::Duration limit);
-  void SetState(v1::Node::State state, std::string detail, std::uint64_t assignment_epoch,
-                std::vector<std::string> served_apps);
+  void SetState(NodeStatus status);
   void Stop();
 
   const NodeAgentOptions options;
   // Constant after Start().
   RoutingCallback on_routing;
   AssignmentCallback on_assignment;
+  CapacityCallback on_capacity;
   LoadSource load_source;
 
   mutable std::mutex mutex;
@@ -103,7 +103,8 @@ class NodeAgent::Impl {
   template <typename Item, typename Open, typename Take>
   void ReadStream(const std::stop_token& stop, Stream kind, rpc::LeaderSearch& search,
                   Backoff& backoff, std::string_view what, Open open, Take take);
-  void TakeRouting(v1::RoutingTable table);
+  void TakeRouting(v1::RoutingTable table, const std::string& of_set);
+  void Follow(const std::string& workflow_set);
   void CancelStreams(Stream kind);
   void LeaveOthers(const std::string& leader);
   bool Pause(const std::stop_token& stop, base::Duration limit, std::uint64_t found);
@@ -121,10 +122,8 @@ class NodeAgent::Impl {
   bool refused_older_ = false;  // Said once until a good table comes.
   bool stopping_ = false;
   bool report_now_ = false;
-  v1::Node::State state_ = v1::Node::STARTING;
-  std::string detail_;
-  std::uint64_t assignment_epoch_ = 0;
-  std::vector<std::string> served_apps_;
+  NodeStatus status_;
+  std::string followed_set_;  // Whose routing is watched.
   base::Duration report_interval_ = std::chrono::milliseconds(500);
   absl::Status last_error_;
   std::set<Call*> calls_;
@@ -133,7 +132,9 @@ class NodeAgent::Impl {
 };
 
 NodeAgent::Impl::Impl(NodeAgentOptions given)
-    : options(std::move(given)), replicas_(options.nodemanagers) {
+    : options(std::move(given)),
+      replicas_(options.nodemanagers),
+      followed_set_(options.workflow_set) {
   ONEPIECE_CHECK(!options.nodemanagers.empty());
 }
 
@@ -175,14 +176,9 @@ absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
                          "not registered: " + cause);
 }
 
-void NodeAgent::Impl::SetState(v1::Node::State state, std::string detail,
-                               std::uint64_t assignment_epoch,
-                               std::vector<std::string> served_apps) {
+void NodeAgent::Impl::SetState(NodeStatus status) {
   const std::scoped_lock lock(mutex);
-  state_ = state;
-  detail_ = std::move(detail);
-  assignment_epoch_ = assignment_epoch;
-  served_apps_ = std::move(served_apps);
+  status_ = std::move(status);
   report_now_ = true;
   changed_.notify_all();
 }
@@ -270,8 +266,8 @@ v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
   node.set_pinned_stage(options.pinned_stage);
   const std::scoped_lock lock(mutex);
   node.set_incarnation(incarnation);
-  node.set_state(state_);
-  node.set_detail(detail_);
+  node.set_state(status_.state);
+  node.set_detail(status_.detail);
   return request;
 }
 
@@ -321,16 +317,20 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     report_now_ = false;
     request.set_node_id(options.node_id);
     request.set_incarnation(incarnation);
-    request.set_state(state_);
-    request.set_detail(detail_);
-    request.set_assignment_epoch(assignment_epoch_);
-    request.mutable_served_app_ids()->Add(served_apps_.begin(), served_apps_.end());
+    request.set_state(status_.state);
+    request.set_detail(status_.detail);
+    request.set_assignment_epoch(status_.assignment_epoch);
+    request.mutable_served_app_ids()->Add(status_.served_apps.begin(), status_.served_apps.end());
+    request.set_drained(status_.drained);
+    request.set_load_failed(status_.load_failed);
+    request.set_routing_epoch(routing->epoch());
   }
   if (load_source) *request.mutable_load() = load_source();
   const absl::StatusOr<v1::ReportNodeResponse> response =
       Ask(stop, "report", &Stub::ReportNode, request);
   if (response.ok()) {
     replicas_.Learn({response->nodemanagers().begin(), response->nodemanagers().end()});
+    if (on_capacity && response->has_capacity()) on_capacity(response->capacity());
     return absl::OkStatus();
   }
   const std::string reason = base::GetReason(response.status()).reason;
@@ -392,21 +392,41 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
   rpc::LeaderSearch search(replicas_);
   Backoff backoff(kFirstPause, kMaxPause);
   v1::WatchRoutingRequest request;
-  request.set_workflow_set(options.workflow_set);
   while (!stop.stop_requested()) {
     ReadStream<v1::RoutingTable>(
         stop, Stream::kRouting, search, backoff, "watch routing",
         [&](Stub& stub, grpc::ClientContext& context) {
+          {
+            // The call is known by now: a set followed later cancels it.
+            const std::scoped_lock lock(mutex);
+            request.set_workflow_set(followed_set_);
+          }
           return stub.WatchRouting(&context, request);
         },
-        [&](v1::RoutingTable table) { TakeRouting(std::move(table)); });
+        [&](v1::RoutingTable table) { TakeRouting(std::move(table), request.workflow_set()); });
   }
 }
 
-void NodeAgent::Impl::TakeRouting(v1::RoutingTable table) {
+// Tables of another set than the last one followed are refused.
+void NodeAgent::Impl::Follow(const std::string& workflow_set) {
+  {
+    const std::scoped_lock lock(mutex);
+    const std::string& set = workflow_set.empty() ? options.workflow_set : workflow_set;
+    if (set == followed_set_) return;
+    spdlog::info("follows the routing of workflow set '{}', not '{}' any more", set, followed_set_);
+    followed_set_ = set;
+    routing = std::make_shared<Routing>();
+    has_routing_ = false;
+    any_epoch_ = true;
+  }
+  CancelStreams(Stream::kRouting);
+}
+
+void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
   std::shared_ptr<const Routing> fresh;
   {
     const std::scoped_lock lock(mutex);
+    if (of_set != followed_set_) return;
     // A replica that lags behind must not bring the dead back.
     if (!any_epoch_ && table.epoch() < routing->epoch()) {
       if (!refused_older_) {
@@ -444,7 +464,10 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
         [&](Stub& stub, grpc::ClientContext& context) {
           return stub.WatchAssignment(&context, request);
         },
-        [&](const v1::Assignment& assignment) { on_assignment(assignment); });
+        [&](const v1::Assignment& assignment) {
+          on_assignment(assignment);
+          Follow(assignment.workflow_set());
+        });
   }
 }
 
@@ -519,16 +542,15 @@ void NodeAgent::OnAssignment(AssignmentCallback callback) {
   impl_->on_assignment = std::move(callback);
 }
 
+void NodeAgent::OnCapacity(CapacityCallback callback) { impl_->on_capacity = std::move(callback); }
+
 void NodeAgent::SetLoadSource(LoadSource source) { impl_->load_source = std::move(source); }
 
 void NodeAgent::Start() { impl_->Start(); }
 
 absl::Status NodeAgent::WaitReady(base::Duration limit) { return impl_->WaitReady(limit); }
 
-void NodeAgent::SetState(v1::Node::State state, std::string detail, std::uint64_t assignment_epoch,
-                         std::vector<std::string> served_apps) {
-  impl_->SetState(state, std::move(detail), assignment_epoch, std::move(served_apps));
-}
+void NodeAgent::SetState(NodeStatus status) { impl_->SetState(std::move(status)); }
 
 void NodeAgent::Stop() { impl_->Stop(); }
 

@@ -26,6 +26,17 @@ struct NodeAgentOptions {
   base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one replica; shorter at first.
 };
 
+/// What a node's reports say of it.
+struct NodeStatus {
+  v1::Node::State state = v1::Node::STARTING;  ///< STARTING or READY.
+  std::string detail;                          ///< Tells people why.
+  // Instances only:
+  std::uint64_t assignment_epoch = 0;    ///< Of the assignment that it serves.
+  std::vector<std::string> served_apps;  ///< Applications that it can serve; none named: all.
+  bool drained = false;      ///< That assignment is draining, and nothing of it is left.
+  bool load_failed = false;  ///< A model could not be loaded; `detail` says why.
+};
+
 /// Keeps one node registered. Timeouts are multiplied by $ONEPIECE_TIME_SCALE; waits are in real
 /// time.
 ///
@@ -35,6 +46,11 @@ struct NodeAgentOptions {
 /// incarnation; when it declared the incarnation dead, with a greater one (so incarnation() may
 /// grow during the life of a process). A routing table is never older than the one before, except
 /// that of another cluster (its id or secret differ), whose epochs begin anew.
+///
+/// The routing is that of the node's own workflow set, for an instance that of the set which its
+/// assignment names. Once the assignment callback has returned from one that names another set,
+/// routing() is empty (epoch 0) until that set's table comes, and no table of the set before is
+/// taken any more.
 ///
 /// Ownership  Owns its threads (report; routing watch; for instances, assignment watch).
 /// Threading  Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never
@@ -47,6 +63,7 @@ class NodeAgent {
  public:
   using RoutingCallback = std::function<void(const std::shared_ptr<const Routing>&)>;
   using AssignmentCallback = std::function<void(const v1::Assignment&)>;
+  using CapacityCallback = std::function<void(const v1::Capacity&)>;
   using LoadSource = std::function<v1::NodeLoad()>;
 
   explicit NodeAgent(NodeAgentOptions options);
@@ -60,6 +77,8 @@ class NodeAgent {
   /// Called with the assignment now and after every change; may repeat the same one. REQUIRES:
   /// before Start().
   void OnAssignment(AssignmentCallback callback);
+  /// Called with what the answer to a report says of the set's capacity. REQUIRES: before Start().
+  void OnCapacity(CapacityCallback callback);
   /// Asked before every report. REQUIRES: before Start().
   void SetLoadSource(LoadSource source);
 
@@ -68,11 +87,8 @@ class NodeAgent {
   /// Waits until the node is registered and has a routing table. Errors: DEADLINE_EXCEEDED with the
   /// last failure in its message, CANCELLED after Stop().
   absl::Status WaitReady(base::Duration limit);
-  /// What the next reports say; reported at once. `state` is STARTING or READY; `detail` tells
-  /// people why; `assignment_epoch` is of the assignment that an instance serves, `served_apps`
-  /// those of its applications that it can (none named: all). Callable before Start().
-  void SetState(v1::Node::State state, std::string detail = "", std::uint64_t assignment_epoch = 0,
-                std::vector<std::string> served_apps = {});
+  /// What the next reports say; reported at once. Callable before Start().
+  void SetState(NodeStatus status);
   /// Ends the threads and deregisters the node, best effort. Idempotent.
   void Stop();
 

@@ -55,7 +55,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
     load.set_running_jobs(proxy.jobs_in_flight());
     return load;
   });
-  agent->SetState(v1::Node::READY);
+  agent->SetState({.state = v1::Node::READY});
   agent_now = agent.get();
   agent->Start();
   absl::Status status = host.ReportReady();

@@ -167,7 +167,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   absl::Status status = log->Start(host.address());
   controller.Start();
   node::NodeAgent agent(AgentOptions(host, *log));
-  agent.SetState(v1::Node::READY);
+  agent.SetState({.state = v1::Node::READY});
   if (status.ok()) agent.Start();
   if (status.ok()) status = WaitUntilReady(*log, controller, agent);
   if (status.ok()) status = host.ReportReady();

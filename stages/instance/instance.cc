@@ -149,7 +149,7 @@ void Instance::Leave() {
   // What runs ends at its next step boundary, and goes on elsewhere where it can.
   std::vector<runtime::WorkItem> queued = scheduler_->Close();
   // Out of the routes, but alive: the jobs that it still holds are not lost meanwhile.
-  agent_->SetState(v1::Node::STARTING, "leaving", tasks_->status().epoch);
+  agent_->SetState({.detail = "leaving", .assignment_epoch = tasks_->status().epoch});
   AwaitUnrouted();
   pump_ = {};
   upkeep_ = {};
@@ -218,16 +218,23 @@ void Instance::StatusChanged(const runtime::TaskStatus& status) {
     failure = "loading failed: " + base::Message(status.error);
     spdlog::error("{}", failure);
   }
+  node::NodeStatus said{.detail = failure, .assignment_epoch = status.epoch};
   switch (status.state) {
     case runtime::TaskState::kServing:
-      return agent_->SetState(v1::Node::READY, failure, status.epoch, status.apps);
+      said.state = v1::Node::READY;
+      said.served_apps = status.apps;
+      break;
     case runtime::TaskState::kFailed:
-      return agent_->SetState(v1::Node::STARTING, failure, status.epoch);
+      break;
     case runtime::TaskState::kLoading:
-      return agent_->SetState(v1::Node::STARTING, "loading", status.epoch);
+      said.detail = "loading";
+      break;
     case runtime::TaskState::kIdle:
-      return agent_->SetState(v1::Node::STARTING, "idle", status.epoch);
+      said.detail = "idle";
+      break;
   }
+  said.load_failed = !status.error.ok();
+  agent_->SetState(std::move(said));
 }
 
 v1::NodeLoad Instance::Load() {

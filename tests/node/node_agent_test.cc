@@ -36,7 +36,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     *response->mutable_node() = request->node();
     response->set_cluster_id(cluster_id_);
     response->set_cluster_secret("secret");
-    response->set_report_interval_ms(20);
+    response->set_report_interval_ms(report_interval_ms_);
     for (const std::string& address : replicas_) response->add_nodemanagers(address);
     known_incarnation_ = request->node().incarnation();
     registered_.push_back(request->node());
@@ -46,7 +46,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
   grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
-                          v1::ReportNodeResponse*) override {
+                          v1::ReportNodeResponse* response) override {
     const std::scoped_lock lock(mutex_);
     if (follows_ || refuses_reports_) return NotLeader();
     if (known_incarnation_ == 0) {
@@ -56,6 +56,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "dead"));
     }
     reports_.push_back(*request);
+    if (!capacity_of_.empty()) response->mutable_capacity()->set_workflow_set(capacity_of_);
     changed_.notify_all();
     return grpc::Status::OK;
   }
@@ -67,25 +68,42 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest*,
+  grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
                             grpc::ServerWriter<v1::RoutingTable>* writer) override {
-    return Stream(context, writer, &FakeNodeManager::tables_);
+    return Stream(context, writer, &FakeNodeManager::tables_, [&](const v1::RoutingTable& table) {
+      return table.workflow_set() == request->workflow_set();
+    });
   }
 
   grpc::Status WatchAssignment(grpc::ServerContext* context, const v1::WatchAssignmentRequest*,
                                grpc::ServerWriter<v1::Assignment>* writer) override {
-    return Stream(context, writer, &FakeNodeManager::assignments_);
+    return Stream(context, writer, &FakeNodeManager::assignments_,
+                  [](const v1::Assignment&) { return true; });
   }
 
-  void Publish(std::uint64_t epoch) {
+  void Publish(std::uint64_t epoch, const std::string& workflow_set = "") {
     const std::scoped_lock lock(mutex_);
-    tables_.emplace_back().set_epoch(epoch);
+    v1::RoutingTable& table = tables_.emplace_back();
+    table.set_epoch(epoch);
+    table.set_workflow_set(workflow_set);
     changed_.notify_all();
   }
-  void Assign(std::uint64_t epoch) {
+  void Assign(std::uint64_t epoch, const std::string& workflow_set = "") {
     const std::scoped_lock lock(mutex_);
-    assignments_.emplace_back().set_epoch(epoch);
+    v1::Assignment& assignment = assignments_.emplace_back();
+    assignment.set_epoch(epoch);
+    assignment.set_workflow_set(workflow_set);
     changed_.notify_all();
+  }
+  /// For registrations from now on.
+  void WantReports(int interval_ms) {
+    const std::scoped_lock lock(mutex_);
+    report_interval_ms_ = interval_ms;
+  }
+  /// Answers to reports carry a Capacity of this set.
+  void TellCapacity(const std::string& workflow_set) {
+    const std::scoped_lock lock(mutex_);
+    capacity_of_ = workflow_set;
   }
   /// As a NodeManager that lost its state, or declared the node dead.
   void Forget() { SetKnown(0); }
@@ -173,14 +191,15 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, seconds(10), predicate) ? items : Items();
   }
-  template <typename Item>
+  template <typename Item, typename Wanted>
   grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
-                      std::vector<Item> FakeNodeManager::*items) {
+                      std::vector<Item> FakeNodeManager::*items, Wanted wanted) {
     std::unique_lock lock(mutex_);
     for (std::size_t next = 0; !context->IsCancelled();) {
       if (follows_) return NotLeader();
       if (!stands_still_ && next < (this->*items).size()) {
-        writer->Write((this->*items)[next++]);
+        const Item& item = (this->*items)[next++];
+        if (wanted(item)) writer->Write(item);
         continue;
       }
       changed_.wait_for(lock, milliseconds(10));
@@ -193,8 +212,8 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   // Guarded by mutex_.
   std::uint64_t known_incarnation_ = 0, at_most_ = 0;
   bool follows_ = false, stands_still_ = false, refuses_reports_ = false;
-  int lost_answers_ = 0, refusals_ = 0;
-  std::string leader_, cluster_id_ = "test";
+  int lost_answers_ = 0, refusals_ = 0, report_interval_ms_ = 20;
+  std::string leader_, cluster_id_ = "test", capacity_of_;
   std::vector<std::string> replicas_, request_ids_;
   std::vector<v1::Node> registered_;
   std::vector<v1::ReportNodeRequest> reports_;
@@ -319,7 +338,10 @@ class NodeAgentTest : public QObject {
       return load;
     });
     agent.Start();
-    agent.SetState(v1::Node::READY, "fine", 9, {"app"});
+    agent.SetState({.state = v1::Node::READY,
+                    .detail = "fine",
+                    .assignment_epoch = 9,
+                    .served_apps = {"app"}});
     const auto reports = manager_->WaitReport(
         [](const v1::ReportNodeRequest& report) { return report.state() == v1::Node::READY; });
     QVERIFY(!reports.empty());
@@ -328,6 +350,83 @@ class NodeAgentTest : public QObject {
     QCOMPARE(reports.back().served_app_ids_size(), 1);
     QCOMPARE(reports.back().served_app_ids(0), std::string("app"));
     QCOMPARE(reports.back().load().queued_jobs(), std::int64_t{4});
+    QVERIFY(!reports.back().drained());
+    QVERIFY(!reports.back().load_failed());
+  }
+
+  void SetState_DrainedAndLoadFailed_AreReportedAtOnce() {
+    manager_->WantReports(60000);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(!manager_->WaitReport([](const auto&) { return true; }).empty());
+    agent.SetState({.assignment_epoch = 9, .drained = true});
+    QVERIFY(!manager_->WaitReport([](const auto& report) { return report.drained(); }).empty());
+    agent.SetState({.assignment_epoch = 9});
+    QVERIFY(!manager_->WaitReport([](const auto& report) { return !report.drained(); }).empty());
+    agent.SetState({.detail = "no weights", .assignment_epoch = 10, .load_failed = true});
+    const auto reports =
+        manager_->WaitReport([](const auto& report) { return report.load_failed(); });
+    QVERIFY(!reports.empty());
+    QCOMPARE(reports.back().detail(), std::string("no weights"));
+  }
+
+  void Report_SaysWhichTableTheNodeGoesBy() {
+    manager_->Publish(7);
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.Start();
+    QVERIFY(!manager_->WaitReport([](const auto& report) { return report.routing_epoch() == 7; })
+                 .empty());
+  }
+
+  void Report_BringsCapacity() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::string came;
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.OnCapacity([&](const v1::Capacity& capacity) {
+      const std::scoped_lock lock(mutex);
+      came = capacity.workflow_set();
+      changed.notify_all();
+    });
+    agent.Start();
+    QVERIFY(!manager_->WaitReport([](const auto&) { return true; }).empty());
+    std::unique_lock lock(mutex);
+    QCOMPARE(came, std::string());  // Nothing is measured yet.
+    manager_->TellCapacity("set-2");
+    QVERIFY(changed.wait_for(lock, seconds(10), [&] { return came == "set-2"; }));
+  }
+
+  void Assignment_OfAnotherSet_TheRoutingFollowsAndNeverGoesBack() {
+    Epochs tables;
+    std::mutex mutex;
+    std::vector<std::string> routing_when_assigned;
+    NodeAgent agent(Options({served_->server.address()}));
+    agent.OnRouting(
+        [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
+    agent.OnAssignment([&](const v1::Assignment&) {
+      const std::scoped_lock lock(mutex);
+      routing_when_assigned.push_back(std::to_string(agent.routing()->epoch()));
+    });
+    manager_->Publish(8);
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    manager_->Assign(9, "set-2");
+    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{0}, 10000);
+    {
+      // What is left of the old set's work needs its table until the callback has returned.
+      const std::scoped_lock lock(mutex);
+      QCOMPARE(routing_when_assigned, std::vector<std::string>{"8"});
+    }
+    manager_->Publish(10);          // Of the old set: not for this node any more.
+    manager_->Publish(6, "set-2");  // Its history is its own.
+    manager_->Publish(11);
+    manager_->Publish(12, "set-2");
+    QCOMPARE(tables.WaitLast(12), (std::vector<std::uint64_t>{8, 6, 12}));
+    QCOMPARE(agent.routing()->table().workflow_set(), std::string("set-2"));
+    // Back to its own, as an empty name says.
+    manager_->Assign(13);
+    QCOMPARE(tables.WaitLast(11), (std::vector<std::uint64_t>{8, 6, 12, 8, 10, 11}));
+    QCOMPARE(manager_->registrations(), std::size_t{1});
   }
 
   void Callbacks_ComeInOrder() {
