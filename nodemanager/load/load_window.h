@@ -2,6 +2,9 @@
 // In the leader's memory only; rebuilt after a failover.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -19,11 +22,14 @@ namespace onepiece::nodemanager {
 ///
 /// Threading  Thread-compatible. No clock of its own: `now` comes from the caller, and the nodes'
 ///            clocks only show in Skew().
-/// Bounds     kMaxSamples per node (older ones are thinned out), nodes that are not reported for a
-///            window are forgotten.
+/// Bounds     kMaxSamples per node and pool (reports that come faster are merged), kMaxWorks and
+///            kMaxWorks applications in each of them, kMaxPools pools (the one without work for
+///            longest makes room). Nodes that have not reported for a window are forgotten.
 class LoadWindow {
  public:
   static constexpr std::size_t kMaxSamples = 128;
+  static constexpr std::size_t kMaxWorks = 256;
+  static constexpr std::size_t kMaxPools = 4096;
   explicit LoadWindow(base::Duration window) : window_(window) {}
 
   /// Takes a report. Numbers that cannot be (NaN, negative, counts that fall, utilisation
@@ -34,7 +40,8 @@ class LoadWindow {
   void Forget(const std::string& node_id);
 
   /// Mean utilisation while it served its present pool; nullopt before half a window is covered, or
-  /// when the newest report is older than a tenth of it ("missing" is not 0 %).
+  /// when the newest report is older than a tenth of it and than kFresh ("missing" is not 0 %).
+  static constexpr base::Duration kFresh = std::chrono::seconds(2);
   [[nodiscard]] std::optional<double> MeanUtilization(const std::string& node_id,
                                                       base::MonotonicTime now) const;
   struct Work {
@@ -48,20 +55,62 @@ class LoadWindow {
   /// Time to load a model of that stage, the last one told; nullopt: nobody has.
   [[nodiscard]] std::optional<double> LoadSeconds(const std::string& stage) const;
   struct Asked {
-    double jobs_per_s = 0, rejected_per_s = 0;
+    double jobs_per_s = 0;      ///< Admitted or not.
+    double rejected_per_s = 0;  ///< Of these.
   };
-  /// By app: what the given proxies were asked for, per second of the window.
+  /// By app: what the given proxies were asked for, per second of the window or, when it has not
+  /// known a proxy for so long, of that time (at least a second).
   [[nodiscard]] std::map<std::string, Asked> AskedOf(const std::vector<std::string>& proxies,
                                                      base::MonotonicTime now) const;
-  /// The newest report; nullptr: none.
+  /// The newest report, the last good numbers in the place of bad ones; nullptr: none.
   [[nodiscard]] const v1::NodeLoad* Last(const std::string& node_id) const;
   /// The node's clock minus ours, at its newest report.
   [[nodiscard]] base::Duration Skew(const std::string& node_id) const;
   [[nodiscard]] base::Duration window() const { return window_; }
 
  private:
+  using Key = std::pair<std::string, std::string>;  // Application and stage.
+  // What came in from `begin` until the next one's.
+  template <typename Sums>
+  struct Bucket {
+    base::MonotonicTime begin;
+    Sums sums;
+  };
+  using WorkBuckets = std::deque<Bucket<std::map<Key, Work>>>;
+  struct Count {
+    double jobs = 0, rejected = 0;
+  };
+  using AskedBuckets = std::deque<Bucket<std::map<std::string, Count>>>;
+  // Running sums since the node serves its pool: any of them may be left out.
+  struct Usage {
+    base::MonotonicTime at;
+    double covered_s = 0, busy_s = 0;
+  };
+  struct Node {
+    std::uint64_t incarnation = 0;
+    std::string pool;
+    base::MonotonicTime first, newest;  // Of this incarnation's reports.
+    double first_compute_s = 0;         // In the first one, of all entries.
+    std::deque<Usage> usage;
+    AskedBuckets asked;
+    v1::NodeLoad last;
+    base::Duration skew{};
+  };
+
+  [[nodiscard]] base::Duration BucketWidth() const { return window_ / 60; }
+  [[nodiscard]] base::Duration FreshFor() const { return std::max(window_ / 10, kFresh); }
+  void AddUsage(Node& node, std::optional<double> utilization, base::MonotonicTime now) const;
+  void AddWork(const std::string& pool, const v1::NodeLoad& from, const v1::NodeLoad& to,
+               base::MonotonicTime now);
+  void AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTime now) const;
+  WorkBuckets& WorkBucketsOf(const std::string& pool);
+  void ForgetSilent(base::MonotonicTime now);
+
   base::Duration window_;
-  // The owner of this module gives the members.
+  base::MonotonicTime swept_{};              // When silent nodes were last looked for.
+  std::map<std::string, Node> nodes_;        // By id.
+  std::map<std::string, WorkBuckets> work_;  // By pool; newest bucket last, none is empty.
+  std::map<std::string, double> load_s_;     // By stage.
 };
 
 }  // namespace onepiece::nodemanager

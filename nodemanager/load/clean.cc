@@ -1,0 +1,205 @@
+#include "nodemanager/load/clean.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/status.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr int kMaxEntries = 64;
+constexpr double kMaxUtilization = 1.05;  // Clocks are read one after the other.
+constexpr int kMaxWorkers = 4096;
+// Compute time counts when a job ends: it may have begun before the node was first heard of.
+constexpr double kLongestJobS = 3600;
+constexpr double kMaxJobsPerS = 1e6;
+constexpr double kCatchUpS = 60;  // Reports may be late.
+// Unix milliseconds that fit a WallTime.
+constexpr std::int64_t kMaxUnixMs = 9'000'000'000'000;
+
+double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+bool Grows(double before, double after) { return std::isfinite(after) && after >= before; }
+
+void Complain(CleanedReport& report, std::string_view what) {
+  if (report.wrong.size() > 500) return;  // One line is enough for people.
+  absl::StrAppend(&report.wrong, report.wrong.empty() ? "" : "; ", base::AbslView(what));
+}
+
+template <typename Entry, typename Entries, typename Same>
+const Entry* Find(const Entries& entries, const Same& same) {
+  const auto found = std::ranges::find_if(entries, same);
+  return found == entries.end() ? nullptr : &*found;
+}
+
+std::string NameOf(const v1::StageLoad& stage) {
+  return stage.stage().substr(0, 64) + " of " + stage.app_id().substr(0, 64);
+}
+
+// Empty: `after` can follow `before`.
+std::string WhatIsWrong(const v1::StageLoad& before, const v1::StageLoad& after,
+                        const ReportContext& context) {
+  if (after.jobs() < before.jobs() || after.failures() < before.failures())
+    return "its job count falls";
+  if (context.last != nullptr && static_cast<double>(after.jobs() - before.jobs()) >
+                                     kMaxJobsPerS * (Seconds(context.since_last) + kCatchUpS))
+    return "more jobs than there is time for";
+  if (!Grows(before.units(), after.units())) return "its units fall or are no number";
+  if (!Grows(before.compute_s(), after.compute_s()) ||
+      !Grows(before.compute_squares_s2(), after.compute_squares_s2()))
+    return "its compute time falls or is no number";
+  const double compute = after.compute_s() - before.compute_s();
+  // Rounding of the two sums grows with them, not with the difference.
+  const double rounding = 1e-9 * (1 + after.compute_squares_s2());
+  if (after.compute_squares_s2() - before.compute_squares_s2() >
+      compute * compute * (1 + 1e-6) + rounding)
+    return "its squares are more than the square of its compute time";
+  return "";
+}
+
+void CleanStage(const v1::StageLoad& given, const ReportContext& context, double& compute_left_s,
+                CleanedReport& report) {
+  const auto same = [&](const v1::StageLoad& other) {
+    return other.app_id() == given.app_id() && other.stage() == given.stage();
+  };
+  if (Find<v1::StageLoad>(report.load.stages(), same) != nullptr)
+    return Complain(report, NameOf(given) + " is there twice");
+  const v1::StageLoad* before =
+      context.last == nullptr ? nullptr : Find<v1::StageLoad>(context.last->stages(), same);
+  if (before == nullptr) before = &v1::StageLoad::default_instance();
+  std::string wrong = WhatIsWrong(*before, given, context);
+  const double compute = given.compute_s() - before->compute_s();
+  // Of the first report nobody knows how long it took.
+  if (wrong.empty() && context.last != nullptr && compute > compute_left_s)
+    wrong = "more compute time than its workers have";
+  if (!wrong.empty()) {
+    Complain(report, NameOf(given) + ": " + wrong);
+    if (before != &v1::StageLoad::default_instance()) *report.load.add_stages() = *before;
+    return;
+  }
+  compute_left_s -= compute;
+  v1::StageLoad& stage = *report.load.add_stages();
+  stage = given;
+  // Made with other nodes' clocks: no reason not to believe the rest.
+  if (!Grows(before->queued_s(), given.queued_s())) {
+    Complain(report, NameOf(given) + ": its queueing time falls or is no number");
+    stage.set_queued_s(before->queued_s());
+  }
+  if (!Grows(before->transfer_s(), given.transfer_s())) {
+    Complain(report, NameOf(given) + ": its transfer time falls or is no number");
+    stage.set_transfer_s(before->transfer_s());
+  }
+  if (!Grows(0, given.load_s())) {
+    Complain(report, NameOf(given) + ": its load time is negative or no number");
+    stage.set_load_s(before->load_s());
+  }
+}
+
+void CleanDemand(const v1::Demand& given, const ReportContext& context, CleanedReport& report) {
+  const auto same = [&](const v1::Demand& other) { return other.app_id() == given.app_id(); };
+  if (Find<v1::Demand>(report.load.demands(), same) != nullptr)
+    return Complain(report, "demand of " + given.app_id().substr(0, 64) + " is there twice");
+  const v1::Demand* before =
+      context.last == nullptr ? nullptr : Find<v1::Demand>(context.last->demands(), same);
+  if (before == nullptr) before = &v1::Demand::default_instance();
+  const double most = kMaxJobsPerS * (Seconds(context.since_last) + kCatchUpS);
+  const bool good = given.admitted() >= before->admitted() &&
+                    given.rejected() >= before->rejected() &&
+                    (context.last == nullptr ||
+                     (static_cast<double>(given.admitted() - before->admitted()) <= most &&
+                      static_cast<double>(given.rejected() - before->rejected()) <= most)) &&
+                    Grows(0, given.units());
+  if (good) {
+    *report.load.add_demands() = given;
+    return;
+  }
+  Complain(report, "demand of " + given.app_id().substr(0, 64) + " falls or is absurd");
+  if (before != &v1::Demand::default_instance()) *report.load.add_demands() = *before;
+}
+
+void CleanGauges(const v1::NodeLoad& load, const v1::NodeLoad& last, CleanedReport& report) {
+  report.utilization_is_good = load.utilization() >= 0 && load.utilization() <= kMaxUtilization;
+  if (!report.utilization_is_good)
+    Complain(report, absl::StrCat("utilisation ", load.utilization()));
+  report.load.set_utilization(report.utilization_is_good ? std::min(load.utilization(), 1.0)
+                                                         : last.utilization());
+  if (load.workers() < 0 || load.workers() > kMaxWorkers) {
+    Complain(report, absl::StrCat(load.workers(), " workers"));
+    report.load.set_workers(last.workers());
+  }
+  using Load = v1::NodeLoad;
+  const std::initializer_list<
+      std::pair<std::int64_t (Load::*)() const, void (Load::*)(std::int64_t)>>
+      counts = {{&Load::queued_jobs, &Load::set_queued_jobs},
+                {&Load::running_jobs, &Load::set_running_jobs},
+                {&Load::ring_slots, &Load::set_ring_slots},
+                {&Load::ring_slots_used, &Load::set_ring_slots_used},
+                {&Load::memory_bytes, &Load::set_memory_bytes},
+                {&Load::held_jobs, &Load::set_held_jobs},
+                {&Load::no_progress_ms, &Load::set_no_progress_ms}};
+  bool negative = false;
+  for (const auto& [get, set] : counts) {
+    if ((load.*get)() >= 0) continue;
+    negative = true;
+    (report.load.*set)((last.*get)());
+  }
+  if (negative) Complain(report, "a negative count");
+  if (load.sample_unix_ms() < 0 || load.sample_unix_ms() > kMaxUnixMs) {
+    Complain(report, absl::StrCat("sampled at ", load.sample_unix_ms(), " ms"));
+    report.load.set_sample_unix_ms(0);
+  }
+}
+
+// Entries that a report lacks would begin at zero when they come back.
+void KeepAbsent(const v1::NodeLoad& last, v1::NodeLoad& load) {
+  for (const v1::StageLoad& before : last.stages()) {
+    const auto same = [&](const v1::StageLoad& other) {
+      return other.app_id() == before.app_id() && other.stage() == before.stage();
+    };
+    if (load.stages_size() < kMaxEntries && std::ranges::none_of(load.stages(), same))
+      *load.add_stages() = before;
+  }
+  for (const v1::Demand& before : last.demands()) {
+    const auto same = [&](const v1::Demand& other) { return other.app_id() == before.app_id(); };
+    if (load.demands_size() < kMaxEntries && std::ranges::none_of(load.demands(), same))
+      *load.add_demands() = before;
+  }
+}
+
+}  // namespace
+
+CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context) {
+  const v1::NodeLoad& last =
+      context.last == nullptr ? v1::NodeLoad::default_instance() : *context.last;
+  CleanedReport report;
+  report.load = load;
+  report.load.clear_stages();
+  report.load.clear_demands();
+  CleanGauges(load, last, report);
+  double counted = 0;
+  for (const v1::StageLoad& stage : last.stages()) counted += stage.compute_s();
+  const int workers = std::max(1, report.load.workers());
+  double compute_left_s =
+      kMaxUtilization * workers * (Seconds(context.since_first) + kLongestJobS) -
+      (counted - context.compute_at_first_s);
+  for (const v1::StageLoad& stage : load.stages()) {
+    if (report.load.stages_size() >= kMaxEntries) break;
+    CleanStage(stage, context, compute_left_s, report);
+  }
+  for (const v1::Demand& demand : load.demands()) {
+    if (report.load.demands_size() >= kMaxEntries) break;
+    CleanDemand(demand, context, report);
+  }
+  if (load.stages_size() > kMaxEntries || load.demands_size() > kMaxEntries)
+    Complain(report, absl::StrCat("more than ", kMaxEntries, " stages or applications"));
+  KeepAbsent(last, report.load);
+  return report;
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,224 @@
+#include "nodemanager/load/load_window.h"
+
+#include <utility>
+
+#include "nodemanager/load/clean.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// By application and stage.
+std::map<std::pair<std::string, std::string>, const v1::StageLoad*> ByKey(
+    const v1::NodeLoad& load) {
+  std::map<std::pair<std::string, std::string>, const v1::StageLoad*> by_key;
+  for (const v1::StageLoad& stage : load.stages()) by_key[{stage.app_id(), stage.stage()}] = &stage;
+  return by_key;
+}
+
+LoadWindow::Work Between(const v1::StageLoad& from, const v1::StageLoad& to) {
+  return {.jobs = to.jobs() - from.jobs(),
+          .failures = to.failures() - from.failures(),
+          .units = to.units() - from.units(),
+          .compute_s = to.compute_s() - from.compute_s(),
+          .squares_s2 = to.compute_squares_s2() - from.compute_squares_s2(),
+          .queued_s = to.queued_s() - from.queued_s(),
+          .transfer_s = to.transfer_s() - from.transfer_s()};
+}
+
+void AddTo(LoadWindow::Work& sum, const LoadWindow::Work& more) {
+  sum.jobs += more.jobs;
+  sum.failures += more.failures;
+  sum.units += more.units;
+  sum.compute_s += more.compute_s;
+  sum.squares_s2 += more.squares_s2;
+  sum.queued_s += more.queued_s;
+  sum.transfer_s += more.transfer_s;
+}
+
+// The bucket that `now` falls into; those that ended more than a window before it go.
+template <typename Buckets>
+auto& BucketAt(Buckets& buckets, base::MonotonicTime now, base::Duration width,
+               base::Duration window) {
+  if (buckets.empty() || now - buckets.back().begin >= width) buckets.push_back({now, {}});
+  while (buckets.front().begin + width < now - window) buckets.pop_front();
+  return buckets.back().sums;
+}
+
+}  // namespace
+
+std::string LoadWindow::Add(const std::string& node_id, std::uint64_t incarnation,
+                            const std::string& pool, const v1::NodeLoad& load,
+                            base::MonotonicTime now, base::WallTime wall_now) {
+  ForgetSilent(now);
+  const auto [place, is_new] = nodes_.try_emplace(node_id);
+  Node& node = place->second;
+  if (!is_new && incarnation < node.incarnation) return "of an incarnation that has ended";
+  const bool first = is_new || incarnation != node.incarnation;
+  if (first) node = {.incarnation = incarnation, .pool = pool, .first = now, .newest = now};
+  now = std::max(now, node.newest);
+  CleanedReport report = CleanReport(load, {.last = first ? nullptr : &node.last,
+                                            .since_last = now - node.newest,
+                                            .since_first = now - node.first,
+                                            .compute_at_first_s = node.first_compute_s});
+  if (first) {
+    for (const v1::StageLoad& stage : report.load.stages())
+      node.first_compute_s += stage.compute_s();
+  } else {
+    // What has ended since the last report was most likely done where it was then.
+    AddWork(node.pool.empty() ? pool : node.pool, node.last, report.load, now);
+    AddAsked(node, report.load, now);
+  }
+  if (node.pool != pool) {
+    node.pool = pool;
+    node.usage.clear();
+  }
+  AddUsage(node,
+           report.utilization_is_good ? std::optional(report.load.utilization()) : std::nullopt,
+           now);
+  for (const v1::StageLoad& stage : report.load.stages()) {
+    if (stage.load_s() > 0 && (load_s_.size() < kMaxPools || load_s_.contains(stage.stage())))
+      load_s_[stage.stage()] = stage.load_s();
+  }
+  if (report.load.sample_unix_ms() > 0)
+    node.skew = base::FromUnixMs(report.load.sample_unix_ms()) - wall_now;
+  node.newest = now;
+  node.last = std::move(report.load);
+  return report.wrong;
+}
+
+void LoadWindow::AddUsage(Node& node, std::optional<double> utilization,
+                          base::MonotonicTime now) const {
+  std::deque<Usage>& usage = node.usage;
+  if (usage.empty()) return usage.push_back({.at = now});
+  Usage next = usage.back();
+  const base::Duration gap = now - next.at;
+  next.at = now;
+  // Nobody knows what went on in a long silence.
+  if (utilization.has_value() && gap <= FreshFor()) {
+    next.covered_s += Seconds(gap);
+    next.busy_s += *utilization * Seconds(gap);
+  }
+  // Sums stay right when those between are left out.
+  if (usage.size() >= 2 && now - usage[usage.size() - 2].at < BucketWidth()) usage.pop_back();
+  usage.push_back(next);
+  while (usage.size() >= 2 && usage[1].at <= now - window_) usage.pop_front();
+}
+
+void LoadWindow::AddWork(const std::string& pool, const v1::NodeLoad& from, const v1::NodeLoad& to,
+                         base::MonotonicTime now) {
+  const auto before = ByKey(from);
+  for (const auto& [key, stage] : ByKey(to)) {
+    const auto earlier = before.find(key);
+    const Work work = Between(
+        earlier == before.end() ? v1::StageLoad::default_instance() : *earlier->second, *stage);
+    if (work.jobs == 0 && work.failures == 0) continue;
+    auto& sums = BucketAt(WorkBucketsOf(pool), now, BucketWidth(), window_);
+    if (sums.size() < kMaxWorks || sums.contains(key)) AddTo(sums[key], work);
+  }
+}
+
+LoadWindow::WorkBuckets& LoadWindow::WorkBucketsOf(const std::string& pool) {
+  if (work_.size() >= kMaxPools && !work_.contains(pool)) {
+    work_.erase(std::ranges::min_element(
+        work_, {}, [](const auto& entry) { return entry.second.back().begin; }));
+  }
+  return work_[pool];
+}
+
+void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTime now) const {
+  std::map<std::string, const v1::Demand*> before;
+  for (const v1::Demand& demand : node.last.demands()) before[demand.app_id()] = &demand;
+  for (const v1::Demand& demand : to.demands()) {
+    const auto earlier = before.find(demand.app_id());
+    const v1::Demand& from =
+        earlier == before.end() ? v1::Demand::default_instance() : *earlier->second;
+    const auto admitted = static_cast<double>(demand.admitted() - from.admitted());
+    const auto rejected = static_cast<double>(demand.rejected() - from.rejected());
+    if (admitted + rejected == 0) continue;
+    auto& sums = BucketAt(node.asked, now, BucketWidth(), window_);
+    if (sums.size() >= kMaxWorks && !sums.contains(demand.app_id())) continue;
+    sums[demand.app_id()].jobs += admitted + rejected;
+    sums[demand.app_id()].rejected += rejected;
+  }
+}
+
+void LoadWindow::Forget(const std::string& node_id) { nodes_.erase(node_id); }
+
+void LoadWindow::ForgetSilent(base::MonotonicTime now) {
+  if (now - swept_ < window_ / 10) return;
+  swept_ = now;
+  std::erase_if(nodes_, [&](const auto& entry) { return now - entry.second.newest > window_; });
+}
+
+std::optional<double> LoadWindow::MeanUtilization(const std::string& node_id,
+                                                  base::MonotonicTime now) const {
+  const auto place = nodes_.find(node_id);
+  if (place == nodes_.end() || place->second.usage.empty()) return std::nullopt;
+  const std::deque<Usage>& usage = place->second.usage;
+  if (now - usage.back().at > FreshFor()) return std::nullopt;
+  Usage from = usage.front();
+  if (usage.size() >= 2 && from.at < now - window_) {
+    // The window begins between the two oldest.
+    const Usage& next = usage[1];
+    const double part =
+        std::min(1.0, Seconds(now - window_ - from.at) / Seconds(next.at - from.at));
+    from.covered_s += part * (next.covered_s - from.covered_s);
+    from.busy_s += part * (next.busy_s - from.busy_s);
+  }
+  const double covered = usage.back().covered_s - from.covered_s;
+  if (covered < Seconds(window_) / 2 || covered <= 0) return std::nullopt;
+  return std::clamp((usage.back().busy_s - from.busy_s) / covered, 0.0, 1.0);
+}
+
+std::map<std::pair<std::string, std::string>, LoadWindow::Work> LoadWindow::WorkOf(
+    const std::string& pool, base::MonotonicTime now) const {
+  std::map<Key, Work> sums;
+  const auto place = work_.find(pool);
+  if (place == work_.end()) return sums;
+  const WorkBuckets& buckets = place->second;
+  // Without any in this window: the window that ended with its last work.
+  const bool is_late = buckets.back().begin < now - window_;
+  const base::MonotonicTime end = is_late ? buckets.back().begin : now;
+  for (const auto& bucket : buckets) {
+    if (bucket.begin < end - window_) continue;
+    for (const auto& [key, work] : bucket.sums) AddTo(sums[key], work);
+  }
+  return sums;
+}
+
+std::optional<double> LoadWindow::LoadSeconds(const std::string& stage) const {
+  const auto place = load_s_.find(stage);
+  return place == load_s_.end() ? std::nullopt : std::optional(place->second);
+}
+
+std::map<std::string, LoadWindow::Asked> LoadWindow::AskedOf(
+    const std::vector<std::string>& proxies, base::MonotonicTime now) const {
+  std::map<std::string, Asked> asked;
+  for (const std::string& proxy : proxies) {
+    const auto place = nodes_.find(proxy);
+    if (place == nodes_.end()) continue;
+    const double seconds = std::max(1.0, Seconds(std::min(window_, now - place->second.first)));
+    for (const auto& bucket : place->second.asked) {
+      if (bucket.begin < now - window_) continue;
+      for (const auto& [app, count] : bucket.sums) {
+        asked[app].jobs_per_s += count.jobs / seconds;
+        asked[app].rejected_per_s += count.rejected / seconds;
+      }
+    }
+  }
+  return asked;
+}
+
+const v1::NodeLoad* LoadWindow::Last(const std::string& node_id) const {
+  const auto place = nodes_.find(node_id);
+  return place == nodes_.end() ? nullptr : &place->second.last;
+}
+
+base::Duration LoadWindow::Skew(const std::string& node_id) const {
+  const auto place = nodes_.find(node_id);
+  return place == nodes_.end() ? base::Duration{} : place->second.skew;
+}
+
+}  // namespace onepiece::nodemanager

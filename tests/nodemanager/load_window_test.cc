@@ -1,0 +1,427 @@
+// What the leader makes of reports that come late, twice, never, or with nonsense in them.
+#include "nodemanager/load/load_window.h"
+
+#include <QtTest>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+namespace onepiece::nodemanager {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr base::Duration kWindow = seconds(60);
+const std::string kPool = "vae/wan/tiny";
+
+bool Near(double actual, double expected, double tolerance) {
+  const bool near = std::abs(actual - expected) <= tolerance;
+  if (!near) qWarning("%g is not near %g", actual, expected);
+  return near;
+}
+
+// A node that reports, and a window that it reports to.
+struct Reporter {
+  LoadWindow window{kWindow};
+  base::ManualClock clock;
+  v1::NodeLoad load;
+  std::string node = "instance-1", pool = kPool;
+  std::uint64_t incarnation = 1;
+
+  Reporter() { load.set_workers(1); }
+
+  v1::StageLoad& Stage(const std::string& app = "a", const std::string& stage = "vae") {
+    for (v1::StageLoad& known : *load.mutable_stages()) {
+      if (known.app_id() == app && known.stage() == stage) return known;
+    }
+    load.add_stages()->set_app_id(app);
+    load.mutable_stages(load.stages_size() - 1)->set_stage(stage);
+    return *load.mutable_stages(load.stages_size() - 1);
+  }
+  // Jobs that have ended since the last report, of `each` seconds.
+  void Work(int jobs, double each, const std::string& app = "a") {
+    v1::StageLoad& stage = Stage(app);
+    stage.set_jobs(stage.jobs() + static_cast<std::uint64_t>(jobs));
+    stage.set_units(stage.units() + 2.0 * jobs);
+    stage.set_compute_s(stage.compute_s() + jobs * each);
+    stage.set_compute_squares_s2(stage.compute_squares_s2() + jobs * each * each);
+  }
+  void Ask(const std::string& app, std::uint64_t admitted, std::uint64_t rejected) {
+    v1::Demand* demand = nullptr;
+    for (v1::Demand& known : *load.mutable_demands()) {
+      if (known.app_id() == app) demand = &known;
+    }
+    if (demand == nullptr) demand = load.add_demands();
+    demand->set_app_id(app);
+    demand->set_admitted(demand->admitted() + admitted);
+    demand->set_rejected(demand->rejected() + rejected);
+  }
+  std::string Report() {
+    load.set_sample_unix_ms(base::ToUnixMs(clock.WallNow()));
+    return window.Add(node, incarnation, pool, load, clock.Now(), clock.WallNow());
+  }
+  // Reports of that utilisation, twice a second.
+  void Run(base::Duration time, double utilization) {
+    load.set_utilization(utilization);
+    for (base::Duration at{}; at < time; at += milliseconds(500)) {
+      clock.Advance(milliseconds(500));
+      const std::string wrong = Report();
+      if (!wrong.empty()) qFatal("%s", wrong.c_str());
+    }
+  }
+  std::optional<double> Utilization() { return window.MeanUtilization(node, clock.Now()); }
+  LoadWindow::Work WorkOf(const std::string& app = "a") {
+    return window.WorkOf(kPool, clock.Now())[{app, "vae"}];
+  }
+};
+
+}  // namespace
+
+class LoadWindowTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void meansNeedHalfAWindow() {
+    Reporter reporter;
+    QVERIFY(!reporter.Utilization().has_value());
+    reporter.Run(seconds(29), 0.8);
+    QVERIFY(!reporter.Utilization().has_value());
+    reporter.Run(seconds(2), 0.8);
+    QVERIFY(Near(reporter.Utilization().value(), 0.8, 1e-9));
+  }
+
+  void theWindowSlides() {
+    Reporter reporter;
+    reporter.Run(seconds(600), 0.2);
+    reporter.Run(seconds(30), 1.0);
+    QVERIFY(Near(reporter.Utilization().value(), 0.6, 0.01));
+    reporter.Run(seconds(30), 1.0);
+    QVERIFY(Near(reporter.Utilization().value(), 1.0, 0.01));
+  }
+
+  void thinnedReportsHaveTheSameMean() {
+    Reporter reporter;
+    reporter.load.set_utilization(0);
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < 60'000; ++i) {  // A thousand reports per second.
+      const double utilization = (i * 7919 % 1000) / 999.0;
+      reporter.load.set_utilization(utilization);
+      reporter.clock.Advance(milliseconds(1));
+      QCOMPARE(reporter.Report(), std::string());
+      if (i > 0) sum += utilization, ++count;
+    }
+    QVERIFY(Near(reporter.Utilization().value(), sum / count, 1e-6));
+  }
+
+  void silenceIsNotZero() {
+    Reporter reporter;
+    reporter.Run(seconds(60), 0.9);
+    reporter.clock.Advance(seconds(7));
+    QVERIFY(!reporter.Utilization().has_value());
+    // The silence is not part of the mean when it is heard of again.
+    reporter.Run(seconds(10), 0.9);
+    QVERIFY(Near(reporter.Utilization().value(), 0.9, 1e-9));
+    reporter.clock.Advance(seconds(61));
+    reporter.Run(seconds(20), 0.9);
+    QVERIFY(!reporter.Utilization().has_value());
+  }
+
+  void lostAndRepeatedReportsChangeNothing() {
+    Reporter all, some;
+    for (int i = 0; i < 100; ++i) {
+      all.Work(1, 0.25);
+      some.Work(1, 0.25);
+      all.Run(milliseconds(500), 0.5);
+      some.load.set_utilization(0.5);
+      some.clock.Advance(milliseconds(500));
+      for (int copy = i % 3; copy > 0; --copy) QCOMPARE(some.Report(), std::string());
+    }
+    const LoadWindow::Work expected = all.WorkOf(), actual = some.WorkOf();
+    QCOMPARE(expected.jobs, 99u);  // The first report is where counting begins.
+    QVERIFY(Near(static_cast<double>(actual.jobs), 99, 3));
+    QVERIFY(Near(actual.compute_s / static_cast<double>(actual.jobs), 0.25, 1e-9));
+    QVERIFY(Near(actual.units / static_cast<double>(actual.jobs), 2, 1e-9));
+    QVERIFY(Near(some.Utilization().value(), all.Utilization().value(), 1e-9));
+  }
+
+  void workLeavesTheWindowAndTheLastStays() {
+    Reporter reporter;
+    reporter.Run(seconds(1), 0.5);
+    for (int i = 0; i < 100; ++i) {
+      reporter.Work(1, 0.5);
+      reporter.Run(seconds(1), 0.5);
+    }
+    QVERIFY(Near(static_cast<double>(reporter.WorkOf().jobs), 60, 2));
+    reporter.Run(seconds(30), 0);
+    QVERIFY(Near(static_cast<double>(reporter.WorkOf().jobs), 30, 2));
+    reporter.Run(seconds(300), 0);  // None in the window: what there was last.
+    QVERIFY(Near(static_cast<double>(reporter.WorkOf().jobs), 60, 2));
+    QVERIFY(Near(reporter.WorkOf().squares_s2, 15, 1));
+    QVERIFY(reporter.window.WorkOf("another", reporter.clock.Now()).empty());
+  }
+
+  void instancesOfAPoolAddUp() {
+    Reporter reporter;
+    v1::NodeLoad other;
+    reporter.Run(seconds(1), 0.5);
+    reporter.window.Add("instance-2", 9, kPool, reporter.load, reporter.clock.Now(), {});
+    reporter.Work(3, 0.1);
+    reporter.Work(2, 0.2, "b");
+    reporter.Run(seconds(1), 0.5);
+    reporter.window.Add("instance-2", 9, kPool, reporter.load, reporter.clock.Now(), {});
+    QCOMPARE(reporter.WorkOf("a").jobs, 6u);
+    QCOMPARE(reporter.WorkOf("b").jobs, 4u);
+    // What it has done stays, wherever it goes.
+    reporter.window.Forget("instance-2");
+    QCOMPARE(reporter.WorkOf("a").jobs, 6u);
+  }
+
+  void aNewIncarnationBeginsAnew() {
+    Reporter reporter;
+    reporter.Work(10, 0.1);
+    reporter.Run(seconds(60), 0.9);
+    reporter.incarnation = 2;
+    reporter.load.clear_stages();
+    reporter.Work(3, 0.1);
+    reporter.Run(seconds(20), 0.1);
+    QVERIFY(!reporter.Utilization().has_value());
+    QCOMPARE(reporter.WorkOf().jobs, 0u);
+    reporter.Work(2, 0.1);
+    reporter.Run(seconds(20), 0.1);
+    QCOMPARE(reporter.WorkOf().jobs, 2u);
+    QVERIFY(Near(reporter.Utilization().value(), 0.1, 1e-9));
+    reporter.incarnation = 1;  // A late report of the dead one.
+    reporter.Work(100, 0.1);
+    QVERIFY(!reporter.Report().empty());
+    QCOMPARE(reporter.WorkOf().jobs, 2u);
+  }
+
+  void anotherPoolBeginsAnew() {
+    Reporter reporter;
+    reporter.Run(seconds(60), 0.9);
+    reporter.pool = "diffusion/wan/tiny";
+    reporter.Work(4, 0.1);  // Ended before it moved.
+    reporter.Run(seconds(20), 0.1);
+    QVERIFY(!reporter.Utilization().has_value());
+    QCOMPARE(reporter.WorkOf().jobs, 4u);
+    QVERIFY(reporter.window.WorkOf(reporter.pool, reporter.clock.Now()).empty());
+    reporter.Run(seconds(15), 0.1);
+    QVERIFY(Near(reporter.Utilization().value(), 0.1, 1e-9));
+  }
+
+  void nonsenseIsLeftOutAndNamed_data() {
+    QTest::addColumn<std::function<void(Reporter&)>>("spoil");
+    QTest::addColumn<QString>("complaint");
+    const auto row = [](const char* name, std::function<void(Reporter&)> spoil, QString what) {
+      QTest::newRow(name) << spoil << what;
+    };
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double infinite = std::numeric_limits<double>::infinity();
+    for (const double bad : {nan, -0.1, 1.2, infinite, 1e300}) {
+      row(
+          qPrintable(QString("utilisation %1").arg(bad)),
+          [bad](Reporter& r) { r.load.set_utilization(bad); }, "utilisation");
+    }
+    for (const double bad : {nan, -1.0, infinite}) {
+      row(
+          qPrintable(QString("compute %1").arg(bad)),
+          [bad](Reporter& r) { r.Stage().set_compute_s(bad); }, "compute time falls");
+      row(
+          qPrintable(QString("squares %1").arg(bad)),
+          [bad](Reporter& r) { r.Stage().set_compute_squares_s2(bad); }, "compute time falls");
+      row(
+          qPrintable(QString("units %1").arg(bad)),
+          [bad](Reporter& r) { r.Stage().set_units(bad); }, "units");
+      row(
+          qPrintable(QString("queued %1").arg(bad)),
+          [bad](Reporter& r) { r.Stage().set_queued_s(bad); }, "queueing");
+      row(
+          qPrintable(QString("transfer %1").arg(bad)),
+          [bad](Reporter& r) { r.Stage().set_transfer_s(bad); }, "transfer");
+      row(
+          qPrintable(QString("load %1").arg(bad)),
+          [bad](Reporter& r) { r.Stage().set_load_s(bad); }, "load time");
+    }
+    row(
+        "fewer jobs", [](Reporter& r) { r.Stage().set_jobs(1); }, "job count falls");
+    row(
+        "fewer failures", [](Reporter& r) { r.Stage().set_failures(r.Stage().failures() - 1); },
+        "job count falls");
+    row(
+        "many jobs", [](Reporter& r) { r.Stage().set_jobs(1ULL << 60); }, "more jobs");
+    row(
+        "much time", [](Reporter& r) { r.Stage().set_compute_s(1e6); }, "more compute time");
+    row(
+        "large squares", [](Reporter& r) { r.Stage().set_compute_squares_s2(1e9); }, "squares");
+    row(
+        "workers", [](Reporter& r) { r.load.set_workers(-4); }, "workers");
+    row(
+        "too many workers", [](Reporter& r) { r.load.set_workers(1 << 30); }, "workers");
+    row(
+        "negative queue", [](Reporter& r) { r.load.set_queued_jobs(-1); }, "negative count");
+    row(
+        "an entry twice", [](Reporter& r) { *r.load.add_stages() = r.Stage(); }, "twice");
+    row(
+        "demand falls", [](Reporter& r) { r.load.mutable_demands(0)->set_admitted(0); }, "demand");
+    row(
+        "many entries",
+        [](Reporter& r) {
+          for (int i = 0; i < 100; ++i) r.load.add_stages()->set_app_id(std::to_string(i));
+        },
+        "more than 64");
+  }
+  void nonsenseIsLeftOutAndNamed() {
+    QFETCH(std::function<void(Reporter&)>, spoil);
+    QFETCH(QString, complaint);
+    Reporter reporter;
+    reporter.load.set_queued_jobs(3);
+    reporter.Stage().set_failures(2);
+    reporter.Ask("a", 5, 0);
+    reporter.Run(seconds(40), 0.4);
+    reporter.Work(8, 0.25);
+    reporter.Run(seconds(1), 0.4);
+    const v1::NodeLoad good = reporter.load;
+    spoil(reporter);
+    reporter.clock.Advance(milliseconds(500));
+    const std::string wrong = reporter.Report();
+    QVERIFY2(QString::fromStdString(wrong).contains(complaint), wrong.c_str());
+    reporter.load = good;
+    reporter.Work(2, 0.25);
+    reporter.Run(seconds(1), 0.4);  // And it is believed again.
+    QVERIFY(Near(reporter.Utilization().value(), 0.4, 1e-9));
+    const LoadWindow::Work work = reporter.WorkOf();
+    QCOMPARE(work.jobs, 10u);
+    QVERIFY(Near(work.compute_s, 2.5, 1e-9));
+    QVERIFY(Near(work.squares_s2, 0.625, 1e-9));
+    QVERIFY(Near(work.units, 20, 1e-9));
+    QCOMPARE(work.queued_s, 0.0);
+    QCOMPARE(work.transfer_s, 0.0);
+    const v1::NodeLoad& last = *reporter.window.Last(reporter.node);
+    QCOMPARE(last.workers(), 1);
+    QCOMPARE(last.queued_jobs(), 3);
+    QVERIFY(Near(last.utilization(), 0.4, 1e-9));
+  }
+
+  void aLongJobIsNoNonsense() {
+    Reporter reporter;
+    reporter.Run(seconds(1), 1);
+    reporter.Work(1, 208);  // Began before the first report.
+    reporter.Run(seconds(1), 1);
+    QCOMPARE(reporter.WorkOf().jobs, 1u);
+    Reporter failed_over;  // Counts of hours, when a new leader hears of the node.
+    failed_over.Work(100'000'000, 0.1);
+    failed_over.Run(seconds(1), 1);
+    QCOMPARE(failed_over.WorkOf().jobs, 0u);
+  }
+
+  void entriesThatAreLeftOutDoNotBeginAtZero() {
+    Reporter reporter;
+    reporter.Work(10, 0.1);
+    reporter.Run(seconds(1), 0.5);
+    const v1::NodeLoad complete = reporter.load;
+    reporter.load.clear_stages();
+    reporter.Run(seconds(1), 0.5);
+    reporter.load = complete;
+    reporter.Run(seconds(1), 0.5);
+    QCOMPARE(reporter.WorkOf().jobs, 0u);
+  }
+
+  void clockSkewShowsAndHarmsNothing() {
+    Reporter reporter;
+    reporter.Run(seconds(40), 0.5);
+    QCOMPARE(reporter.window.Skew(reporter.node), base::Duration{});
+    const auto add = [&](std::int64_t sample_ms) {
+      reporter.clock.Advance(milliseconds(500));
+      reporter.load.set_sample_unix_ms(base::ToUnixMs(reporter.clock.WallNow()) + sample_ms);
+      return reporter.window.Add(reporter.node, 1, kPool, reporter.load, reporter.clock.Now(),
+                                 reporter.clock.WallNow());
+    };
+    QCOMPARE(add(-7'200'000), std::string());
+    QCOMPARE(reporter.window.Skew(reporter.node), base::Duration(-std::chrono::hours(2)));
+    QCOMPARE(add(86'400'000), std::string());
+    QCOMPARE(reporter.window.Skew(reporter.node), base::Duration(std::chrono::hours(24)));
+    QVERIFY(!add(std::numeric_limits<std::int64_t>::max() / 2).empty());
+    QCOMPARE(reporter.window.Skew(reporter.node), base::Duration(std::chrono::hours(24)));
+    QVERIFY(Near(reporter.Utilization().value(), 0.5, 1e-9));
+    QCOMPARE(reporter.window.Skew("nobody"), base::Duration{});
+  }
+
+  void timeThatStandsStillOrFallsEndsNothing() {
+    Reporter reporter;
+    reporter.Run(seconds(40), 0.5);
+    for (int i = 0; i < 3; ++i) QCOMPARE(reporter.Report(), std::string());
+    QCOMPARE(reporter.window.Add(reporter.node, 1, kPool, reporter.load,
+                                 reporter.clock.Now() - seconds(30), {}),
+             std::string());
+    QVERIFY(Near(reporter.Utilization().value(), 0.5, 1e-9));
+  }
+
+  void proxiesTellWhatTheyAreAskedFor() {
+    Reporter proxy;
+    proxy.node = "proxy-1";
+    proxy.pool = "";
+    proxy.Ask("a", 1000, 50);  // Before anybody listened.
+    proxy.Run(milliseconds(500), 0);
+    for (int i = 0; i < 60; ++i) {
+      proxy.Ask("a", 2, 3);
+      if (i % 2 == 0) proxy.Ask("b", 0, 1);
+      proxy.Run(seconds(1), 0);
+    }
+    auto asked = proxy.window.AskedOf({"proxy-1", "nobody"}, proxy.clock.Now());
+    QVERIFY(Near(asked["a"].jobs_per_s, 5, 0.2));
+    QVERIFY(Near(asked["a"].rejected_per_s, 3, 0.1));
+    QVERIFY(Near(asked["b"].jobs_per_s, 0.5, 0.05));
+    QVERIFY(proxy.window.AskedOf({}, proxy.clock.Now()).empty());
+    proxy.Run(seconds(62), 0);  // Nobody asks any more.
+    QVERIFY(proxy.window.AskedOf({"proxy-1"}, proxy.clock.Now()).empty());
+  }
+
+  void aProxyThatIsNewIsNotDividedByAWindow() {
+    Reporter proxy;
+    proxy.Run(milliseconds(500), 0);
+    for (int i = 0; i < 10; ++i) {
+      proxy.Ask("a", 4, 0);
+      proxy.Run(seconds(1), 0);
+    }
+    const auto asked = proxy.window.AskedOf({proxy.node}, proxy.clock.Now());
+    QVERIFY(Near(asked.at("a").jobs_per_s, 4, 0.1));
+  }
+
+  void loadTimesAreOfTheStage() {
+    Reporter reporter;
+    QVERIFY(!reporter.window.LoadSeconds("vae").has_value());
+    reporter.Stage().set_load_s(12);
+    reporter.Run(seconds(1), 0);
+    reporter.Stage().set_load_s(8);
+    reporter.Run(seconds(1), 0);
+    QVERIFY(Near(reporter.window.LoadSeconds("vae").value(), 8, 0));
+  }
+
+  void silentNodesAndFloodsAreForgotten() {
+    Reporter reporter;
+    reporter.Run(seconds(10), 0.5);
+    QVERIFY(reporter.window.Last("instance-1") != nullptr);
+    reporter.clock.Advance(seconds(61));
+    reporter.node = "instance-2";
+    reporter.Run(seconds(1), 0.5);
+    QVERIFY(reporter.window.Last("instance-1") == nullptr);
+    reporter.window.Forget("instance-2");
+    QVERIFY(reporter.window.Last("instance-2") == nullptr);
+    // A node that names another stage every time.
+    for (int i = 0; i < 2000; ++i) {
+      reporter.load.clear_stages();
+      reporter.Stage("a", "stage" + std::to_string(i)).set_jobs(1);
+      reporter.clock.Advance(milliseconds(1));
+      (void)reporter.Report();
+    }
+    QVERIFY(reporter.window.Last("instance-2")->stages_size() <= 64);
+    QVERIFY(reporter.window.WorkOf(kPool, reporter.clock.Now()).size() <=
+            LoadWindow::kMaxWorks * LoadWindow::kMaxSamples);
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::LoadWindowTest)
+#include "load_window_test.moc"
