@@ -150,6 +150,18 @@ Interrupt::Interrupt()
         }
       }) {}
 
+CLI::App* AddManagerVerb(CLI::App& parent, Context& context, const std::string& name,
+                         const std::string& help, std::function<int(client::Client& client)> run) {
+  CLI::App* verb = parent.add_subcommand(name, help);
+  verb->callback([&context, run = std::move(run)] {
+    context.action = [&context, run] {
+      const auto client = context.MakeManagerClient();
+      return client.ok() ? run(**client) : context.Fail(client.status());
+    };
+  });
+  return verb;
+}
+
 std::string HumanBytes(std::int64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

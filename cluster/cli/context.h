@@ -95,6 +95,10 @@ class Interrupt {
   std::jthread thread_;
 };
 
+/// Adds a verb that talks to the NodeManager.
+CLI::App* AddManagerVerb(CLI::App& parent, Context& context, const std::string& name,
+                         const std::string& help, std::function<int(client::Client& client)> run);
+
 /// "1.5 MiB"
 std::string HumanBytes(std::int64_t bytes);
 

@@ -34,6 +34,8 @@ int main(int argc, char** argv) {
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
   cli::AddClusterVerbs(app, context);
   cli::AddConsensusVerbs(app, context);
+  cli::AddRebalanceVerbs(app, context);
+  cli::AddDrainVerbs(app, context);
   cli::AddRingVerbs(app, context);
   cli::AddSubmitVerb(app, context);
   cli::AddJobVerbs(app, context);

@@ -12,6 +12,10 @@ namespace onepiece::cli {
 void AddClusterVerbs(CLI::App& app, Context& context);
 /// cluster status, members, add, remove, replace, step-down, snapshot, log.
 void AddConsensusVerbs(CLI::App& app, Context& context);
+/// rebalance plan, apply, status, list, show, undo, confirm, hold, limits, audit.
+void AddRebalanceVerbs(CLI::App& app, Context& context);
+/// drain, pin, unpin.
+void AddDrainVerbs(CLI::App& app, Context& context);
 /// rings.
 void AddRingVerbs(CLI::App& app, Context& context);
 /// submit.

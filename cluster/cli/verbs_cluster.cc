@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cluster/base/logging.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/plan_output.h"
 #include "cluster/cli/replicas.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/local/control.h"
@@ -18,7 +20,7 @@ namespace {
 struct UpArguments {
   std::string config_file;
   std::string fabric;
-  int nodemanagers = 0;
+  int nodemanagers = 0, workflow_sets = 0;
   bool foreground = false;
   int lock_fd = -1;
   int report_fd = -1;
@@ -51,6 +53,7 @@ int RunUp(const Context& context, const UpArguments& arguments) {
   options.config_file = arguments.config_file;
   options.fabric = arguments.fabric;
   options.nodemanagers = arguments.nodemanagers;
+  options.workflow_sets = arguments.workflow_sets;
   options.on_progress = [&bar](const local::Progress& progress) {
     bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total,
              progress.what);
@@ -79,6 +82,7 @@ int RunSupervise(const Context& context, const UpArguments& arguments) {
   options.config_file = arguments.config_file;
   options.fabric = arguments.fabric;
   options.nodemanagers = arguments.nodemanagers;
+  options.workflow_sets = arguments.workflow_sets;
   const absl::Status status = local::Supervise(options, arguments.lock_fd, arguments.report_fd);
   return status.ok() ? kOk : context.Fail(status);
 }
@@ -110,13 +114,19 @@ std::string RoleName(v1::Role role) {
 
 /// One row of `status`.
 struct Row {
-  std::string node_id, role, address, metrics_address, state, stage, detail;
-  std::string replica_role;          ///< Of NodeManagers: "leader", "follower" …
-  std::vector<std::string> app_ids;  ///< Whose jobs pass through it.
+  std::string node_id, role, address, metrics_address, state, stage, detail, workflow_set;
+  v1::Activity activity = v1::ACTIVITY_UNSPECIFIED;  ///< Of instances.
+  std::optional<v1::Placement> placement;            ///< Of instances that plans have placed.
+  std::string replica_role;                          ///< Of NodeManagers: "leader", "follower" …
+  std::vector<std::string> app_ids;                  ///< Whose jobs pass through it.
   std::int32_t pid = 0;
   int restarts = 0;
   v1::NodeLoad load;
 };
+
+std::string ActivityName(v1::Activity activity) {
+  return activity == v1::ACTIVITY_UNSPECIFIED ? "" : v1::Activity_Name(activity);
+}
 
 Json RowDocument(const Row& row) {
   return {{"node_id", row.node_id},
@@ -125,6 +135,9 @@ Json RowDocument(const Row& row) {
           {"address", row.address},
           {"metrics_address", row.metrics_address},
           {"state", row.state},
+          {"workflow_set", row.workflow_set},
+          {"activity", ActivityName(row.activity)},
+          {"placement", row.placement ? PlacementDocument(*row.placement) : Json(nullptr)},
           {"stage", row.stage},
           {"replica_role", row.replica_role},
           {"app_ids", row.app_ids},
@@ -134,6 +147,18 @@ Json RowDocument(const Row& row) {
           {"queued_jobs", row.load.queued_jobs()},
           {"running_jobs", row.load.running_jobs()},
           {"memory_bytes", row.load.memory_bytes()}};
+}
+
+std::string RowText(const Row& row) {
+  std::string text = absl::StrFormat(
+      "%-24s %-12s %8d  %-10s %-11s %-14s %-22s %s\n", row.node_id, row.role, row.pid, row.state,
+      ActivityName(row.activity), row.stage + row.replica_role, row.address, row.metrics_address);
+  if (row.placement) text += "    placed: " + PlaceName(*row.placement) + "\n";
+  if (row.activity == v1::DRAINED && row.placement && row.placement->removed())
+    text += "    holds no work: safe to remove\n";
+  if (!row.app_ids.empty()) text += "    serves " + absl::StrJoin(row.app_ids, ", ") + "\n";
+  if (!row.detail.empty()) text += "    " + row.detail + "\n";
+  return text;
 }
 
 Row RowFrom(const v1::Node& node) {
@@ -146,6 +171,9 @@ Row RowFrom(const v1::Node& node) {
   row.stage = node.assignment().stage().stage();
   row.app_ids = {node.assignment().app_ids().begin(), node.assignment().app_ids().end()};
   row.detail = node.detail();
+  row.workflow_set = node.workflow_set();
+  row.activity = node.activity();
+  if (node.has_placement()) row.placement = node.placement();
   row.pid = node.pid();
   row.load = node.load();
   return row;
@@ -240,17 +268,14 @@ int RunStatus(const Context& context) {
   }
   if (cluster.ok()) document["epoch"] = cluster->epoch();
   document["processes"] = Json::array();
-  std::string text = absl::StrFormat("%-24s %-12s %8s  %-10s %-14s %-22s %s\n", "NODE", "ROLE",
-                                     "PID", "STATE", "STAGE", "ADDRESS", "METRICS");
+  std::string text =
+      absl::StrFormat("%-24s %-12s %8s  %-10s %-11s %-14s %-22s %s\n", "NODE", "ROLE", "PID",
+                      "STATE", "ACTIVITY", "STAGE", "ADDRESS", "METRICS");
   std::vector<Row> rows = MakeRows(state.processes, cluster);
   AddReplicas(client, rows);
   for (const Row& row : rows) {
     document["processes"].push_back(RowDocument(row));
-    text +=
-        absl::StrFormat("%-24s %-12s %8d  %-10s %-14s %-22s %s\n", row.node_id, row.role, row.pid,
-                        row.state, row.stage + row.replica_role, row.address, row.metrics_address);
-    if (!row.app_ids.empty()) text += "    serves " + absl::StrJoin(row.app_ids, ", ") + "\n";
-    if (!row.detail.empty()) text += "    " + row.detail + "\n";
+    text += RowText(row);
   }
   if (!state.fabric.empty()) text += "fabric " + state.fabric + "\n";
   context.Print(document, text);
@@ -272,6 +297,9 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
   up->add_option("--nodemanagers", arguments->nodemanagers,
                  "Replicas of the NodeManager: 1 (default), 3 or 5")
       ->check(CLI::IsMember({1, 3, 5}));
+  up->add_option("--sets", arguments->workflow_sets,
+                 "Workflow sets, each with its own proxies, databases and instances (default 1)")
+      ->check(CLI::Range(1, 16));
   up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
   up->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunUp(context, *arguments); };
@@ -281,6 +309,7 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
   supervise->add_option("--config", arguments->config_file);
   supervise->add_option("--fabric", arguments->fabric);
   supervise->add_option("--nodemanagers", arguments->nodemanagers);
+  supervise->add_option("--sets", arguments->workflow_sets);
   supervise->add_option("--lock-fd", arguments->lock_fd)->required();
   supervise->add_option("--report-fd", arguments->report_fd)->required();
   supervise->callback([&context, arguments] {

@@ -21,7 +21,6 @@ constexpr std::chrono::seconds kSuccessorLimit(10);
 constexpr std::chrono::milliseconds kSuccessorPause(200);
 
 using Replicas = std::vector<client::ReplicaAnswer>;
-using Verb = std::function<int(client::Client& client)>;
 
 Json ReplicaDocument(const client::ReplicaAnswer& replica, std::uint64_t chosen) {
   Json document = {{"name", replica.name}, {"address", replica.address}};
@@ -255,18 +254,6 @@ int RunLog(const Context& context, client::Client& client, const ConsensusArgume
   return kOk;
 }
 
-CLI::App* AddVerb(CLI::App& parent, Context& context, const std::string& name,
-                  const std::string& help, Verb run) {
-  CLI::App* verb = parent.add_subcommand(name, help);
-  verb->callback([&context, run = std::move(run)] {
-    context.action = [&context, run] {
-      const auto client = context.MakeManagerClient();
-      return client.ok() ? run(**client) : context.Fail(client.status());
-    };
-  });
-  return verb;
-}
-
 }  // namespace
 
 void AddConsensusVerbs(CLI::App& app, Context& context) {
@@ -283,30 +270,32 @@ void AddConsensusVerbs(CLI::App& app, Context& context) {
       return run(context, client, *arguments);
     };
   };
-  AddVerb(*cluster, context, "status", "How every replica is; exit code 69 when none leads",
-          [&context](auto& client) { return RunStatus(context, client); });
-  AddVerb(*cluster, context, "members", "The seats of the group and who occupies them",
-          [&context](auto& client) { return RunMembers(context, client); });
-  CLI::App* add =
-      AddVerb(*cluster, context, "add", "Add a vacant seat, for a new replica", with(RunAdd));
+  AddManagerVerb(*cluster, context, "status", "How every replica is; exit code 69 when none leads",
+                 [&context](auto& client) { return RunStatus(context, client); });
+  AddManagerVerb(*cluster, context, "members", "The seats of the group and who occupies them",
+                 [&context](auto& client) { return RunMembers(context, client); });
+  CLI::App* add = AddManagerVerb(*cluster, context, "add", "Add a vacant seat, for a new replica",
+                                 with(RunAdd));
   add->add_option("name", arguments->name, "Node id of the new replica")->required();
   add->add_option("--address", arguments->address, "host:port where it will listen")->required();
-  AddVerb(*cluster, context, "remove", "Remove a seat; its replica votes no more", with(RunRemove))
+  AddManagerVerb(*cluster, context, "remove", "Remove a seat; its replica votes no more",
+                 with(RunRemove))
       ->add_option("name", arguments->name, "Node id of the replica")
       ->required();
-  CLI::App* replace =
-      AddVerb(*cluster, context, "replace",
-              "Give a seat to another replica (or to the same, empty one)", with(RunReplace));
+  CLI::App* replace = AddManagerVerb(*cluster, context, "replace",
+                                     "Give a seat to another replica (or to the same, empty one)",
+                                     with(RunReplace));
   replace->add_option("name", arguments->name, "Node id of the replica that goes")->required();
   replace->add_option("--with", arguments->with,
                       "Node id of the one that comes (default: the same)");
   replace->add_option("--address", arguments->address, "host:port where it will listen");
-  AddVerb(*cluster, context, "step-down", "Make the leader hand over to another replica",
-          [&context](auto& client) { return RunStepDown(context, client); });
-  AddVerb(*cluster, context, "snapshot", "Make a replica write a snapshot and shorten its log",
-          with(RunSnapshot))
+  AddManagerVerb(*cluster, context, "step-down", "Make the leader hand over to another replica",
+                 [&context](auto& client) { return RunStepDown(context, client); });
+  AddManagerVerb(*cluster, context, "snapshot",
+                 "Make a replica write a snapshot and shorten its log", with(RunSnapshot))
       ->add_option("name", arguments->name, "Node id of the replica (default: the leader)");
-  CLI::App* log = AddVerb(*cluster, context, "log", "The end of a replica's log", with(RunLog));
+  CLI::App* log =
+      AddManagerVerb(*cluster, context, "log", "The end of a replica's log", with(RunLog));
   log->add_option("--replica", arguments->replica, "Node id of the replica (default: the leader)");
   log->add_option("--limit", arguments->limit, "Lines at most")
       ->check(CLI::Range(1, 1000))

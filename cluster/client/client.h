@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "onepiece/v1/consensus.pb.h"
+#include "onepiece/v1/elasticity.pb.h"
 #include "onepiece/v1/generation.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -52,6 +53,8 @@ using ChunkSink = std::function<absl::Status(std::string_view chunk)>;
 using JobObserver = std::function<bool(const v1::Job& job)>;
 /// Called with every event of the cluster; false ends the watch.
 using ClusterObserver = std::function<bool(const v1::ClusterEvent& event)>;
+/// Called with a plan every time it was asked for.
+using PlanObserver = std::function<void(const v1::Plan& plan)>;
 
 /// What a replica of the NodeManager says of itself, or why it does not.
 struct ReplicaAnswer {
@@ -112,6 +115,27 @@ class Client {
   /// Creates, replaces or (validate_only) checks an application.
   absl::StatusOr<v1::Workflow> ApplyWorkflow(const v1::ApplyWorkflowRequest& request);
 
+  /// Pools, limits, hold and plans under way.
+  absl::StatusOr<v1::Elasticity> GetElasticity();
+  /// What moves would do, or which moves the policy would make now; changes nothing. Errors: those
+  /// of ElasticityService, also below.
+  absl::StatusOr<v1::Plan> ProposePlan(const v1::ProposePlanRequest& request);
+  absl::StatusOr<v1::Plan> ApplyPlan(v1::ApplyPlanRequest request);
+  /// Errors: NOT_FOUND (PLAN_UNKNOWN).
+  absl::StatusOr<v1::Plan> GetPlan(std::string_view plan_id);
+  /// One page, newest first.
+  absl::StatusOr<v1::ListPlansResponse> ListPlans(const v1::ListPlansRequest& request);
+  absl::StatusOr<v1::Plan> ConfirmPlan(v1::DecidePlanRequest request);
+  absl::StatusOr<v1::Plan> UndoPlan(v1::DecidePlanRequest request);
+  absl::StatusOr<v1::Hold> SetHold(v1::SetHoldRequest request);
+  absl::StatusOr<v1::PoolLimits> SetPoolLimits(v1::SetPoolLimitsRequest request);
+  /// One page, newest first.
+  absl::StatusOr<v1::ListAuditResponse> ListAudit(const v1::ListAuditRequest& request);
+  /// Asks for a plan until it has settled, `deadline` passes (DEADLINE_EXCEEDED) or `stop` is
+  /// requested (CANCELLED, INTERRUPTED); the plan goes on either way.
+  absl::StatusOr<v1::Plan> AwaitPlan(std::string_view plan_id, const PlanObserver& observer,
+                                     base::MonotonicTime deadline, std::stop_token stop = {});
+
   /// Asks every replica of the NodeManager that is configured, known, or has a seat; by name. Each
   /// gets Options::attempt_timeout, all at the same time.
   std::vector<ReplicaAnswer> AskReplicas();
@@ -138,5 +162,7 @@ class Client {
 std::string JobName(std::string_view uid);
 /// The job has ended: its state will not change except to EXPIRED.
 bool IsTerminal(v1::Job::State state);
+/// No move of the plan is under way. It has ended, or (UNCONFIRMED) waits to be confirmed.
+bool HasSettled(const v1::Plan& plan);
 
 }  // namespace onepiece::client

@@ -101,6 +101,7 @@ absl::StatusOr<SupervisorOptions> Plan(const UpOptions& options, const DataDir& 
   ONEPIECE_ASSIGN_OR_RETURN(v1::LocalClusterConfig config, LoadConfig(options.config_file));
   if (!options.fabric.empty()) config.set_fabric(options.fabric);
   if (options.nodemanagers != 0) config.set_nodemanagers(options.nodemanagers);
+  if (options.workflow_sets != 0) config.set_workflow_sets(options.workflow_sets);
   ONEPIECE_ASSIGN_OR_RETURN(const std::string cluster_id, ClusterId(dir));
   ONEPIECE_ASSIGN_OR_RETURN(supervisor.plan, MakePlan(config, dir, cluster_id));
   return supervisor;
@@ -140,6 +141,10 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   if (options.nodemanagers != 0) {
     spawn.arguments.insert(spawn.arguments.end(),
                            {"--nodemanagers", std::to_string(options.nodemanagers)});
+  }
+  if (options.workflow_sets != 0) {
+    spawn.arguments.insert(spawn.arguments.end(),
+                           {"--sets", std::to_string(options.workflow_sets)});
   }
   spawn.output_path = dir.LogFile("supervisor");
   spawn.keep_fds = {lock.fd(), report[1]};

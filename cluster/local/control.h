@@ -22,6 +22,7 @@ struct UpOptions {
   std::string config_file;  ///< Empty: the default cluster.
   std::string fabric;       ///< Before the configuration's, if not empty.
   int nodemanagers = 0;     ///< Before the configuration's, if not 0.
+  int workflow_sets = 0;    ///< Before the configuration's, if not 0.
   std::function<void(const Progress&)> on_progress;
 };
 

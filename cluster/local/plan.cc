@@ -62,22 +62,36 @@ class Planner {
   absl::StatusOr<ClusterPlan> Make() {
     ONEPIECE_RETURN_IF_ERROR(fabric::Fabric::Open(plan_.fabric).status());
     ONEPIECE_RETURN_IF_ERROR(AddNodeManagers());
-    for (int i = 1; i <= std::max(1, config_.databases()); ++i) {
-      auto database = std::make_shared<v1::DatabaseConfig>();
-      *database->mutable_ring() = config_.ring();
-      database->set_budget_bytes(config_.database_budget_bytes());
-      ONEPIECE_RETURN_IF_ERROR(Add("database", "database-" + std::to_string(i), database, ""));
+    if (config_.workflow_sets() < 0) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+                             "workflow_sets: at least 1");
     }
-    for (int i = 1; i <= std::max(1, config_.proxies()); ++i) {
-      const std::string listen = i == 1 ? config_.proxy_listen() : "";
-      ONEPIECE_RETURN_IF_ERROR(
-          Add("proxy", "proxy-" + std::to_string(i), std::make_shared<v1::ProxyConfig>(), listen));
-    }
-    ONEPIECE_RETURN_IF_ERROR(AddInstances());
+    for (int set = 1; set <= std::max(1, config_.workflow_sets()); ++set)
+      ONEPIECE_RETURN_IF_ERROR(AddSet(set));
     return std::move(plan_);
   }
 
  private:
+  /// The first set is "default", and its nodes have plain names; set 2 is "set-2" with
+  /// "set-2-proxy-1" and so on.
+  absl::Status AddSet(int number) {
+    set_ = number == 1 ? "default" : "set-" + std::to_string(number);
+    prefix_ = number == 1 ? "" : set_ + "-";
+    for (int i = 1; i <= std::max(1, config_.databases()); ++i) {
+      auto database = std::make_shared<v1::DatabaseConfig>();
+      *database->mutable_ring() = config_.ring();
+      database->set_budget_bytes(config_.database_budget_bytes());
+      ONEPIECE_RETURN_IF_ERROR(
+          Add("database", prefix_ + "database-" + std::to_string(i), database, ""));
+    }
+    for (int i = 1; i <= std::max(1, config_.proxies()); ++i) {
+      const std::string listen = number == 1 && i == 1 ? config_.proxy_listen() : "";
+      ONEPIECE_RETURN_IF_ERROR(Add("proxy", prefix_ + "proxy-" + std::to_string(i),
+                                   std::make_shared<v1::ProxyConfig>(), listen));
+    }
+    return AddInstances();
+  }
+
   absl::Status AddNodeManagers() {
     const int count = config_.nodemanagers() == 0 ? 1 : config_.nodemanagers();
     if (count != 1 && count != 3 && count != 5) {
@@ -98,6 +112,7 @@ class Planner {
       auto manager = std::make_shared<v1::NodeManagerConfig>();
       manager->set_cluster_id(plan_.cluster_id);
       *manager->mutable_workflow_files() = config_.workflow_files();
+      if (config_.has_elasticity()) *manager->mutable_elasticity() = config_.elasticity();
       for (int j = 0; count > 1 && j < count; ++j) {
         manager->add_replicas("nodemanager-" + std::to_string(j + 1) + "=" +
                               addresses[static_cast<std::size_t>(j)]);
@@ -121,8 +136,11 @@ class Planner {
         instance->set_pinned_stage(group.stage());
         instance->set_model_root(config_.model_root());
         instance->set_plugin_dir(plugin_dir);
-        ONEPIECE_RETURN_IF_ERROR(Add(
-            "instance", "instance-" + what + "-" + std::to_string(++numbers[what]), instance, ""));
+        instance->set_parked_bytes(config_.parked_bytes());
+        *instance->mutable_idle_work() = config_.idle_work();
+        ONEPIECE_RETURN_IF_ERROR(
+            Add("instance", prefix_ + "instance-" + what + "-" + std::to_string(++numbers[what]),
+                instance, ""));
       }
     }
     return absl::OkStatus();
@@ -142,7 +160,7 @@ class Planner {
     node.set_listen(listen.empty() ? "127.0.0.1:0" : listen);
     node.set_metrics_address("127.0.0.1:0");
     node.set_fabric(plan_.fabric);
-    node.set_workflow_set("default");
+    node.set_workflow_set(set_);
     node.set_data_dir(dir_.path + "/" + node_id);
     node.set_ready_file(dir_.ReadyFile(node_id));
     plan_.nodes.push_back({node_id, role, program, config, &node});
@@ -152,6 +170,7 @@ class Planner {
   const v1::LocalClusterConfig& config_;
   const DataDir& dir_;
   ClusterPlan plan_;
+  std::string set_ = "default", prefix_;  // Of the set that is being planned.
 };
 
 void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out);
@@ -182,6 +201,9 @@ void EmitScalar(const google::protobuf::Message& message,
       break;
     case FieldDescriptor::CPPTYPE_INT64:
       out << get(&R::GetInt64, &R::GetRepeatedInt64);
+      break;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      out << get(&R::GetDouble, &R::GetRepeatedDouble);
       break;
     default:
       ONEPIECE_CHECK(false && "a configuration field of a type that ToYaml does not write");

@@ -32,16 +32,23 @@ constexpr std::uintmax_t kMaxLogBytes = std::uintmax_t{16} << 20;
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
 
+/// In every workflow set that has a proxy.
 bool EveryStageServed(const v1::Cluster& cluster) {
-  std::set<std::pair<std::string, std::string>> served;  // Application and stage.
+  std::set<std::string> sets;
+  std::set<std::tuple<std::string, std::string, std::string>> served;  // Set, application, stage.
   for (const auto& node : cluster.nodes()) {
+    if (node.role() == v1::PROXY) sets.insert(node.workflow_set());
     if (node.state() != v1::Node::READY) continue;
-    for (const auto& app_id : node.assignment().app_ids())
-      served.emplace(app_id, node.assignment().stage().stage());
+    const v1::Assignment& does = node.assignment();
+    const std::string& set =
+        does.workflow_set().empty() ? node.workflow_set() : does.workflow_set();
+    for (const auto& app_id : does.app_ids()) served.emplace(set, app_id, does.stage().stage());
   }
-  for (const auto& workflow : cluster.workflows()) {
-    for (const auto& stage : workflow.stages()) {
-      if (!served.contains({workflow.app_id(), stage.stage()})) return false;
+  for (const std::string& set : sets) {
+    for (const auto& workflow : cluster.workflows()) {
+      for (const auto& stage : workflow.stages()) {
+        if (!served.contains({set, workflow.app_id(), stage.stage()})) return false;
+      }
     }
   }
   return true;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cluster/base/status.h"
+#include "cluster/config/yaml.h"
 #include "cluster/local/ports.h"
 
 namespace onepiece::local {
@@ -71,6 +72,60 @@ class PlanTest : public QObject {
     }
   }
 
+  void MakePlan_Sets_AreAlikeAndTheFirstKeepsPlainNames() {
+    v1::LocalClusterConfig config = Config();
+    config.set_workflow_sets(2);
+    config.set_databases(1);
+    config.set_proxy_listen("127.0.0.1:7001");
+    config.add_instances()->set_count(2);  // Idle ones.
+    const auto plan = MakePlan(config, Dir(), "test");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    std::map<std::string, std::string> sets;  // Of every node.
+    for (const NodePlan& node : plan->nodes) sets[node.node_id] = node.node->workflow_set();
+    const std::map<std::string, std::string> expected = {{"nodemanager-1", "default"},
+                                                         {"database-1", "default"},
+                                                         {"proxy-1", "default"},
+                                                         {"instance-decode-1", "default"},
+                                                         {"instance-any-1", "default"},
+                                                         {"instance-any-2", "default"},
+                                                         {"set-2-database-1", "set-2"},
+                                                         {"set-2-proxy-1", "set-2"},
+                                                         {"set-2-instance-decode-1", "set-2"},
+                                                         {"set-2-instance-any-1", "set-2"},
+                                                         {"set-2-instance-any-2", "set-2"}};
+    QVERIFY(sets == expected);
+    for (const NodePlan& node : plan->nodes) {
+      QVERIFY(node.node->data_dir().ends_with("/" + node.node_id));
+      if (node.node_id == "set-2-proxy-1")
+        QCOMPARE(node.node->listen(), std::string("127.0.0.1:0"));
+    }
+    config.set_workflow_sets(-1);
+    QCOMPARE(base::GetReason(MakePlan(config, Dir(), "test").status()).reason,
+             std::string("BAD_CONFIG"));
+  }
+
+  void MakePlan_HandsElasticityDown_AndTheFileSaysIt() {
+    v1::LocalClusterConfig config = Config();
+    config.mutable_elasticity()->set_policy("static");
+    config.mutable_elasticity()->set_window_s(2.5);
+    config.set_parked_bytes(1 << 20);
+    config.add_idle_work("train");
+    config.add_idle_work("--slowly");
+    const auto plan = MakePlan(config, Dir(), "test");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    const std::string file = temp_.path().toStdString() + "/nodemanager.yaml";
+    std::ofstream(file) << ToYaml(*plan->nodes.front().config);
+    v1::NodeManagerConfig manager;
+    const absl::Status loaded = config::LoadYamlFile(file, &manager);
+    QVERIFY2(loaded.ok(), loaded.ToString().c_str());
+    QCOMPARE(manager.elasticity().policy(), std::string("static"));
+    QCOMPARE(manager.elasticity().window_s(), 2.5);
+    const auto& instance = dynamic_cast<v1::InstanceConfig&>(*plan->nodes.back().config);
+    QCOMPARE(instance.parked_bytes(), std::int64_t{1 << 20});
+    QCOMPARE(instance.idle_work_size(), 2);
+    QCOMPARE(instance.idle_work(1), std::string("--slowly"));
+  }
+
   void FreePorts_AreDifferentAndCanBeUsed() {
     const auto ports = FreePorts(5);
     QVERIFY2(ports.ok(), ports.status().ToString().c_str());
@@ -106,14 +161,19 @@ class PlanTest : public QObject {
 
  private:
   absl::StatusOr<ClusterPlan> PlanOf(int nodemanagers, const std::string& listen) {
-    v1::LocalClusterConfig config;
+    v1::LocalClusterConfig config = Config();
     config.set_nodemanagers(nodemanagers);
     config.set_nodemanager_listen(listen);
+    return MakePlan(config, Dir(), "test");
+  }
+  static v1::LocalClusterConfig Config() {
+    v1::LocalClusterConfig config;
     config.add_workflow_files("unused.yaml");
     config.set_model_root("models");
     config.add_instances()->set_stage("decode");
-    return MakePlan(config, DataDir{temp_.path().toStdString() + "/data"}, "test");
+    return config;
   }
+  DataDir Dir() const { return DataDir{temp_.path().toStdString() + "/data"}; }
 
   QTemporaryDir temp_;
 };
