@@ -317,8 +317,16 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
                            absl::StrCat("a command has at most ", kMaxPayloadBytes, " bytes"));
   }
   request->appends = true;
-  request->begin = [this, payload = request->payload](paxos::Time now, paxos::Outputs& out) {
-    return replica_->Propose(now, payload, replica_->common_version(), out);
+  request->begin = [this, payload = request->payload, needed = VersionOf(command)](
+                       paxos::Time now, paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
+    const std::uint32_t common = replica_->common_version();
+    if (needed > common) {
+      return base::MakeError(
+          absl::StatusCode::kUnavailable, "OLD_REPLICA",
+          absl::StrCat("not every NodeManager is known to apply version ", needed, " (yet ", common,
+                       "): update them, or try again"));
+    }
+    return replica_->Propose(now, payload, common, out);
   };
   return Ask(std::move(request));
 }

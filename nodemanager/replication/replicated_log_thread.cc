@@ -246,7 +246,7 @@ bool ReplicatedLog::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& res
   if (!command.ParseFromString(*entry.payload) ||
       command.change_case() == v1::Command::CHANGE_NOT_SET)
     return false;
-  result = machine_.Apply(machine_.applied_index() + 1, command);
+  result = machine_.Apply(machine_.applied_index() + 1, command, entry.version);
   return true;
 }
 

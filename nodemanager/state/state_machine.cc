@@ -8,11 +8,10 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
+#include "nodemanager/state/resizing.h"
 
 namespace onepiece::nodemanager {
 namespace {
-
-constexpr std::uint32_t kStateVersion = 1;
 
 std::uint32_t Fingerprint(v1::Command command) {
   command.clear_request_id();
@@ -47,16 +46,6 @@ using Names = google::protobuf::RepeatedPtrField<std::string>;
 
 bool Contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// The applications that messages may be sent to it for.
-Names ServedApps(const v1::NodeRecord& record) {
-  const v1::Assignment& assignment = record.node().assignment();
-  if (record.node().role() != v1::INSTANCE || record.node().state() != v1::Node::READY ||
-      !assignment.has_stage())
-    return {};
-  const bool all = record.served_app_ids().empty() && record.served_epoch() == assignment.epoch();
-  return all ? assignment.app_ids() : record.served_app_ids();
 }
 
 // The model of the application's stage; assignments of before there were several models name one.
@@ -95,27 +84,23 @@ void PopToSize(std::deque<T>& queue, std::size_t size) {
   while (queue.size() > size) queue.pop_front();
 }
 
-// Keeps a sum of sizes right while the record changes.
-class Resizing {
- public:
-  Resizing(std::size_t& sum, const google::protobuf::MessageLite& record)
-      : sum_(sum), record_(record) {
-    sum_ -= record_.ByteSizeLong();
-  }
-  ~Resizing() { sum_ += record_.ByteSizeLong(); }
-  Resizing(const Resizing&) = delete;
-  Resizing& operator=(const Resizing&) = delete;
-
- private:
-  std::size_t& sum_;
-  const google::protobuf::MessageLite& record_;
-};
-
 // What a node says of itself, without what the NodeManager decides.
-bool SameDescription(const v1::Node& a, const v1::Node& b) {
+bool SameDescription(const v1::Node& a, const v1::NodeRecord& known) {
+  const v1::Node& b = known.node();
   return a.role() == b.role() && a.address() == b.address() &&
          a.metrics_address() == b.metrics_address() && a.pid() == b.pid() &&
-         a.workflow_set() == b.workflow_set() && a.pinned_stage() == b.pinned_stage();
+         a.workflow_set() == DescribedSet(known) && a.pinned_stage() == b.pinned_stage();
+}
+
+// Reports of an earlier assignment say nothing about the present one.
+bool IsDrained(const v1::Node& node, const v1::SetNodeState& change) {
+  return change.drained() && node.assignment().draining() &&
+         change.assignment_epoch() == node.assignment().epoch();
+}
+
+bool HasFailedToLoad(const v1::Node& node, const v1::SetNodeState& change) {
+  return change.load_failed() && node.assignment().has_stage() &&
+         change.assignment_epoch() == node.assignment().epoch();
 }
 
 }  // namespace
@@ -131,6 +116,28 @@ std::string SerializeDeterministically(const google::protobuf::MessageLite& mess
   return bytes;
 }
 
+google::protobuf::RepeatedPtrField<std::string> ServedApps(const v1::NodeRecord& record) {
+  const v1::Assignment& assignment = record.node().assignment();
+  if (record.node().role() != v1::INSTANCE || record.node().state() != v1::Node::READY ||
+      !assignment.has_stage() || assignment.draining())
+    return {};
+  const bool all = record.served_app_ids().empty() && record.served_epoch() == assignment.epoch();
+  return all ? assignment.app_ids() : record.served_app_ids();
+}
+
+std::uint32_t VersionOf(const v1::Command& command) {
+  switch (command.change_case()) {
+    case v1::Command::kStartPlan:
+    case v1::Command::kAdvanceMove:
+    case v1::Command::kDecidePlan:
+    case v1::Command::kSetHold:
+    case v1::Command::kSetPoolLimits:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 absl::Status ToStatus(const v1::CommandResult& result) {
   if (result.code() == 0) return absl::OkStatus();
   return base::MakeError(static_cast<absl::StatusCode>(result.code()), result.reason(),
@@ -142,14 +149,19 @@ bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) {
   const bool served_here = change.assignment_epoch() == node.assignment().epoch();
   return node.state() == change.state() && node.detail() == change.detail() &&
          record.served_epoch() == change.assignment_epoch() &&
+         record.drained() == IsDrained(node, change) &&
+         record.load_failed() == HasFailedToLoad(node, change) &&
          (!served_here || change.state() != v1::Node::READY ||
           std::equal(record.served_app_ids().begin(), record.served_app_ids().end(),
                      change.served_app_ids().begin(), change.served_app_ids().end()));
 }
 
-v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& command) {
+v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& command,
+                                      std::uint32_t version) {
   ONEPIECE_CHECK(index == applied_index_ + 1);
   applied_index_ = index;
+  version_ = std::max(version_, std::min(version, kCommandVersion));
+  if (version_ >= 2 && plan_revision_ == 0) plan_revision_ = 1;
   std::uint32_t fingerprint = 0;
   if (!command.request_id().empty()) {
     fingerprint = Fingerprint(command);
@@ -205,10 +217,15 @@ absl::Status StateMachine::Change(const v1::Command& command) {
     case v1::Command::kDeleteWorkflow:
       return DeleteWorkflow(command.delete_workflow(), time);
     case v1::Command::kStartPlan:
+      return StartPlan(command.start_plan().plan(), time);
     case v1::Command::kAdvanceMove:
+      return AdvanceMove(command.advance_move(), time);
     case v1::Command::kDecidePlan:
+      return DecidePlan(command.decide_plan(), time);
     case v1::Command::kSetHold:
+      return SetHold(command.set_hold(), time);
     case v1::Command::kSetPoolLimits:
+      return SetPoolLimits(command.set_pool_limits(), time);
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
@@ -231,7 +248,8 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
     const bool ended = node.incarnation() == old.incarnation() && !IsAlive(old);
     if (node.incarnation() < old.incarnation() || ended)
       return StaleIncarnation(node.node_id(), known->second);
-    if (node.incarnation() == old.incarnation() && IsAlive(old) && SameDescription(node, old)) {
+    if (node.incarnation() == old.incarnation() && IsAlive(old) &&
+        SameDescription(node, known->second)) {
       return absl::OkStatus();
     }
   }
@@ -240,15 +258,21 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
   if (known == nodes_.end()) ONEPIECE_RETURN_IF_ERROR(MakeRoomForNode());
   v1::NodeRecord& record = nodes_[node.node_id()];
   const Resizing resizing(bytes_, record);
+  const bool placed = record.node().has_placement();
+  const v1::Placement placement = record.node().placement();
   record.Clear();
   v1::Node& made = *record.mutable_node();
   made = node;
+  made.clear_placement();
+  made.clear_activity();
+  if (placed) Place(record, placement);
   made.set_name("nodes/" + node.node_id());
   made.set_state(v1::Node::STARTING);
   made.clear_assignment();
   made.clear_last_report_time();
   made.clear_load();
   Touch(record);
+  PlanInputChanged();
   Audit(time, "register_node", node.node_id(),
         absl::StrCat(v1::Role_Name(node.role()), " incarnation ", node.incarnation()));
   return absl::OkStatus();
@@ -294,7 +318,10 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   record.mutable_node()->clear_assignment();
   record.clear_served_epoch();
   record.clear_served_app_ids();
+  record.clear_drained();
+  record.clear_load_failed();
   Touch(record);
+  PlanInputChanged();
   Audit(time, "end_node", change.node_id(), change.detail());
   return absl::OkStatus();
 }
@@ -322,6 +349,10 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
   } else if (change.assignment_epoch() == node.assignment().epoch()) {
     *record.mutable_served_app_ids() = change.served_app_ids();
   }  // Else said before it knew its assignment, which has settled already what it goes on serving.
+  if (version_ >= 2) {
+    record.set_drained(IsDrained(node, change));
+    record.set_load_failed(HasFailedToLoad(node, change));
+  }
   Touch(record);
   return absl::OkStatus();
 }
@@ -356,8 +387,17 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
     if (assignment.has_stage()) *made.mutable_stage() = assignment.stage();
     *made.mutable_app_ids() = assignment.app_ids();
     *made.mutable_models() = assignment.models();
+    made.set_workflow_set(assignment.workflow_set());
+    made.set_draining(assignment.draining());
+    made.set_removed(assignment.removed());
     *record.mutable_served_app_ids() = KeptApps(record, made);
     *record.mutable_node()->mutable_assignment() = std::move(made);
+    record.clear_drained();
+    record.clear_load_failed();
+    if (assignment.has_placement()) {
+      Place(record, assignment.placement());
+      PlanInputChanged();
+    }
     Touch(record);
     Audit(time, "assign", assignment.node_id(),
           assignment.has_stage() ? assignment.stage().stage() : "idle");
@@ -383,6 +423,7 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
   const Resizing resizing(bytes_, record);
   *record.mutable_workflow() = std::move(made);
   record.set_revision(++revision_);
+  PlanInputChanged();
   std::erase_if(deletions_,
                 [&](const v1::WorkflowDeletion& d) { return d.app_id() == workflow.app_id(); });
   Audit(time, "apply_workflow", workflow.app_id(), "");
@@ -406,6 +447,7 @@ absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_
     history_floor_ = std::max(history_floor_, deletions_.front().revision());
     deletions_.pop_front();
   }
+  PlanInputChanged();
   Audit(time, "delete_workflow", app_id, "");
   return absl::OkStatus();
 }
@@ -467,7 +509,7 @@ std::string StateMachine::RoutingFingerprint() const {
 
 std::string StateMachine::Serialize() const {
   v1::NodeManagerState state;
-  state.set_version(kStateVersion);
+  state.set_version(version_);
   state.set_applied_index(applied_index_);
   state.set_cluster_id(cluster_id_);
   state.set_cluster_secret(cluster_secret_);
@@ -478,8 +520,12 @@ std::string StateMachine::Serialize() const {
   for (const auto& [id, record] : workflows_) *state.add_workflows() = record;
   state.mutable_deletions()->Add(deletions_.begin(), deletions_.end());
   state.mutable_audit()->Add(audit_.begin(), audit_.end());
+  state.mutable_plans()->Add(plans_.begin(), plans_.end());
+  state.set_plan_revision(plan_revision_);
+  if (hold_.ByteSizeLong() > 0) *state.mutable_hold() = hold_;
+  for (const auto& [key, limits] : pool_limits_) *state.add_pool_limits() = limits;
   std::string bytes = SerializeDeterministically(state);
-  // The last field, without a copy of its many messages.
+  // Requests last, without a copy of its many messages.
   using Wire = google::protobuf::internal::WireFormatLite;
   google::protobuf::io::StringOutputStream stream(&bytes);
   google::protobuf::io::CodedOutputStream coded(&stream);
@@ -496,16 +542,17 @@ std::string StateMachine::Serialize() const {
 absl::Status StateMachine::Restore(std::string_view bytes) {
   v1::NodeManagerState state;
   const bool parsed = state.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  if (parsed && state.version() > kStateVersion) {
+  if (parsed && state.version() > kCommandVersion) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION",
                            absl::StrCat("a state of version ", state.version(),
-                                        ", this program knows ", kStateVersion));
+                                        ", this program knows ", kCommandVersion));
   }
-  if (!parsed || state.version() != kStateVersion) {
+  if (!parsed || state.version() == 0) {
     return base::MakeError(absl::StatusCode::kDataLoss, "BAD_SNAPSHOT",
-                           absl::StrCat("not a state of version ", kStateVersion));
+                           "these bytes are not a NodeManager's state");
   }
   *this = StateMachine();
+  version_ = state.version();
   applied_index_ = state.applied_index();
   cluster_id_ = state.cluster_id();
   cluster_secret_ = state.cluster_secret();
@@ -522,6 +569,11 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
   }
   deletions_.assign(state.deletions().begin(), state.deletions().end());
   audit_.assign(state.audit().begin(), state.audit().end());
+  plans_.assign(state.plans().begin(), state.plans().end());
+  plan_revision_ = state.plan_revision();
+  hold_ = state.hold();
+  for (const v1::PoolLimits& limits : state.pool_limits())
+    pool_limits_[{limits.workflow_set(), limits.pool()}] = limits;
   for (v1::RememberedRequest& request : *state.mutable_requests())
     requests_.Add(std::move(request));
   return absl::OkStatus();

@@ -623,7 +623,7 @@ class ReplicatedLogTest : public QObject {
       paxos::Snapshot snapshot = (*store)->TakeState().snapshot;
       v1::NodeManagerState state;
       QVERIFY(state.ParseFromString(*snapshot.state));
-      state.set_version(state.version() + 1);
+      state.set_version(kCommandVersion + 1);
       snapshot.state = std::make_shared<const std::string>(state.SerializeAsString());
       paxos::Writes writes;
       writes.install = std::make_shared<const paxos::Snapshot>(std::move(snapshot));
