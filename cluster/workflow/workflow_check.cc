@@ -21,7 +21,9 @@ constexpr int kMaxEdges = 128;
 constexpr int kMaxParameters = 256;
 constexpr int kMaxMediaTypes = 32;
 constexpr int kMaxThreads = 1024;
-constexpr int kMaxMinInstances = 4096;
+constexpr int kMaxInstances = 4096;
+// Factors of StageSpec.cost.
+constexpr int kMaxFactors = 16;
 constexpr int kMaxSeconds = 30 * 24 * 3600;
 constexpr std::int64_t kMaxStringBytes = 65536;
 // Parameters travel as doubles (google.protobuf.Struct): whole numbers are exact up to here.
@@ -53,8 +55,14 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   }
   if (stage.model().size() > 4096) return Bad(field + ".model", "at most 4096 bytes");
   if (!v1::Mode_IsValid(stage.mode())) return Bad(field + ".mode", "unknown value");
-  if (stage.min_instances() < 0 || stage.min_instances() > kMaxMinInstances) {
-    return Bad(field + ".min_instances", absl::StrCat("0 to ", kMaxMinInstances));
+  if (stage.min_instances() < 0 || stage.min_instances() > kMaxInstances) {
+    return Bad(field + ".min_instances", absl::StrCat("0 to ", kMaxInstances));
+  }
+  if (stage.max_instances() < 0 || stage.max_instances() > kMaxInstances) {
+    return Bad(field + ".max_instances", absl::StrCat("0 to ", kMaxInstances));
+  }
+  if (stage.max_instances() != 0 && stage.max_instances() < stage.min_instances()) {
+    return Bad(field + ".max_instances", "below min_instances");
   }
   if (!stage.pool().empty() && !IsName(stage.pool(), "_-.")) {
     return Bad(field + ".pool", "1 to 63 lower-case letters, digits, '_', '-' or '.'");
@@ -246,6 +254,27 @@ absl::Status CheckOrder(const v1::Workflow& workflow) {
   return absl::OkStatus();
 }
 
+// That `cost` counts by numbers. REQUIRES: the parameters are good.
+absl::Status CheckCosts(const v1::Workflow& workflow) {
+  const auto is_number = [&](const std::string& name) {
+    return std::ranges::any_of(workflow.parameters(), [&](const v1::ParameterSpec& spec) {
+      return spec.name() == name && (spec.type() == v1::ParameterSpec::INTEGER ||
+                                     spec.type() == v1::ParameterSpec::NUMBER);
+    });
+  };
+  for (int i = 0; i < workflow.stages_size(); ++i) {
+    const v1::StageSpec& stage = workflow.stages(i);
+    const std::string field = absl::StrCat("stages[", i, "].cost");
+    if (stage.cost_size() > kMaxFactors) return Bad(field, absl::StrCat("at most ", kMaxFactors));
+    for (int k = 0; k < stage.cost_size(); ++k) {
+      if (is_number(stage.cost(k))) continue;
+      return Bad(absl::StrCat(field, "[", k, "]"),
+                 absl::StrCat("'", stage.cost(k), "' is not an INTEGER or NUMBER parameter"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckWorkflow(const v1::Workflow& workflow) {
@@ -282,6 +311,7 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
                  absl::StrCat("'", workflow.parameters(i).name(), "' is there twice"));
     }
   }
+  ONEPIECE_RETURN_IF_ERROR(CheckCosts(workflow));
   return CheckInputSpecs(workflow);
 }
 

@@ -37,7 +37,12 @@ class WorkflowCheckTest : public QObject {
                               "inputs[0].media_types",
                               "inputs",
                               "stages[0].pool",
-                              "stages[1].precision"}) {
+                              "stages[1].precision",
+                              "stages[1].cost[1]",
+                              "stages[0].cost[0]",
+                              "stages[1].cost",
+                              "stages[0].max_instances",
+                              "stages[0].max_instances"}) {
       QTest::addRow("%d %s", change, field) << field << change;
       ++change;
     }
@@ -63,6 +68,9 @@ class WorkflowCheckTest : public QObject {
     image.set_max_bytes(64 << 20);
     workflow.mutable_stages(0)->set_pool("text-v1.0");
     workflow.mutable_stages(1)->set_precision("bf16");
+    workflow.mutable_stages(1)->add_cost("steps");
+    workflow.mutable_stages(1)->set_min_instances(2);
+    workflow.mutable_stages(1)->set_max_instances(2);
     QVERIFY(CheckWorkflow(workflow).ok());
     switch (change) {
       case 0:
@@ -146,6 +154,24 @@ class WorkflowCheckTest : public QObject {
         break;
       case 26:
         workflow.mutable_stages(1)->set_precision("fp8");
+        break;
+      case 27:
+        workflow.mutable_stages(1)->add_cost("width");
+        break;
+      case 28:
+        workflow.add_parameters()->set_name("prompt");
+        workflow.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
+        workflow.mutable_stages(0)->add_cost("prompt");
+        break;
+      case 29:
+        for (int i = 0; i < 16; ++i) workflow.mutable_stages(1)->add_cost("steps");
+        break;
+      case 30:
+        workflow.mutable_stages(0)->set_max_instances(-1);
+        break;
+      case 31:
+        workflow.mutable_stages(0)->set_min_instances(3);
+        workflow.mutable_stages(0)->set_max_instances(2);
         break;
       default:
         QFAIL("no such change");

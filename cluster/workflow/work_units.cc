@@ -1,0 +1,66 @@
+#include "cluster/workflow/work_units.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace onepiece::workflow {
+namespace {
+
+constexpr double kMinUnits = 1e-9;
+constexpr double kMaxUnits = 1e18;
+
+double DefaultOf(const v1::ParameterSpec& spec) {
+  const std::string& text = spec.default_value();
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return std::isfinite(value) ? value : 0;
+}
+
+double Bounded(const v1::ParameterSpec& spec, double value) {
+  const bool bounded = spec.minimum() != 0 || spec.maximum() != 0;
+  return bounded ? std::min(std::max(value, spec.minimum()), spec.maximum()) : value;
+}
+
+// `given` returns the number that the job has for a parameter.
+template <typename Given>
+double Product(const v1::Workflow& workflow, const v1::StageSpec& stage, const Given& given) {
+  double product = 1;
+  for (const std::string& name : stage.cost()) {
+    const auto& specs = workflow.parameters();
+    const auto spec = std::ranges::find(specs, name, &v1::ParameterSpec::name);
+    if (spec == specs.end()) continue;  // CheckWorkflow refuses it.
+    const std::optional<double> value = given(name);
+    product *= Bounded(*spec, value && std::isfinite(*value) ? *value : DefaultOf(*spec));
+  }
+  // Not a number is an overflow times zero: no work.
+  return product > kMinUnits ? std::min(product, kMaxUnits) : kMinUnits;
+}
+
+}  // namespace
+
+double WorkUnits(const v1::Workflow& workflow, const v1::StageSpec& stage,
+                 const google::protobuf::Struct& given) {
+  return Product(workflow, stage, [&](const std::string& name) -> std::optional<double> {
+    const auto found = given.fields().find(name);
+    if (found == given.fields().end() || !found->second.has_number_value()) return std::nullopt;
+    return found->second.number_value();
+  });
+}
+
+double WorkUnits(const v1::Workflow& workflow, const v1::StageSpec& stage,
+                 const message::Parameters& parameters) {
+  return Product(workflow, stage, [&](const std::string& name) -> std::optional<double> {
+    const auto found = parameters.find(name);
+    if (found == parameters.end()) return std::nullopt;
+    if (const auto* whole = std::get_if<std::int64_t>(&found->second))
+      return static_cast<double>(*whole);
+    const auto* number = std::get_if<double>(&found->second);
+    return number == nullptr ? std::nullopt : std::optional(*number);
+  });
+}
+
+}  // namespace onepiece::workflow
