@@ -2,117 +2,151 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "cluster/workflow/pool.h"
+#include "nodemanager/assignment/pools.h"
+#include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
-// Stages of several workflows that one instance can serve.
+constexpr int kEnoughFailed = 2;
+
 struct Group {
-  v1::StageSpec spec;                // Of the first workflow that names it.
-  std::vector<std::string> app_ids;  // In order.
-  std::vector<std::string> models;   // Of each application.
-  int min_instances = 1;
-  int count = 0;
+  Pool pool;
+  int serving = 0;  // Or about to.
+  int failed = 0;   // Could not load its model.
+
+  [[nodiscard]] int Count() const { return serving + (failed >= kEnoughFailed ? failed : 0); }
+  [[nodiscard]] bool IsFull() const {
+    return pool.max_instances > 0 && serving + failed >= pool.max_instances;
+  }
+};
+
+enum class Standing {
+  kFree,     // Goes where it is needed.
+  kSettled,  // Has a group; may be taken from it.
+  kSpare,    // Idle by its placement; may be taken.
+  kFixed,    // Stays as it is, with a group or idle.
 };
 
 struct Instance {
-  const v1::Node* node;
+  const v1::NodeRecord* record;
+  Standing standing = Standing::kFree;
   Group* group = nullptr;
+
+  [[nodiscard]] const v1::Node& node() const { return record->node(); }
 };
 
-// In workflow order. The vector is complete when it is returned: pointers into it stay good.
-std::vector<Group> MakeGroups(const StateMachine& state) {
+// Count() / min_instances of a below that of b, without rounding.
+bool NeedsMore(const Group& a, const Group& b) {
+  return static_cast<std::int64_t>(a.Count()) * b.pool.min_instances <
+         static_cast<std::int64_t>(b.Count()) * a.pool.min_instances;
+}
+
+// The vector is complete when it is returned: pointers into it stay good.
+std::vector<Group> MakeGroups(const StateMachine& state, const std::string& workflow_set) {
   std::vector<Group> groups;
-  std::map<workflow::PoolKey, std::size_t> places;
-  for (const auto& [app_id, record] : state.workflows()) {
-    for (const v1::StageSpec& spec : record.workflow().stages()) {
-      const auto [place, is_new] = places.try_emplace(workflow::PoolOf(spec), groups.size());
-      if (is_new) {
-        groups.push_back({.spec = spec});
-        groups.back().spec.clear_after();  // A matter of the workflow, not of who serves it.
-      }
-      Group& group = groups[place->second];
-      group.app_ids.push_back(app_id);
-      group.models.push_back(spec.model());
-      group.min_instances = std::max(group.min_instances, spec.min_instances());
-    }
-  }
+  for (Pool& pool : PoolsOf(state, workflow_set)) groups.push_back({.pool = std::move(pool)});
   return groups;
 }
 
-bool MayServe(const v1::Node& node, const Group& group) {
-  return node.pinned_stage().empty() || node.pinned_stage() == group.spec.stage();
-}
-
-// count / min_instances of a below that of b, without rounding.
-bool NeedsMore(const Group& a, const Group& b) {
-  return static_cast<std::int64_t>(a.count) * b.min_instances <
-         static_cast<std::int64_t>(b.count) * a.min_instances;
-}
-
-void KeepWhatHolds(std::vector<Instance>& instances, std::vector<Group>& groups) {
-  for (Instance& instance : instances) {
-    if (!instance.node->assignment().has_stage()) continue;
-    const workflow::PoolKey key = workflow::PoolOf(instance.node->assignment().stage());
+// Before any free one is placed.
+void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
+  const v1::Node& node = instance.node();
+  const v1::Placement& placement = node.placement();
+  const bool idle = placement.removed() || (node.has_placement() && placement.pool().empty());
+  const std::string pool = node.has_placement() ? placement.pool() : AssignedPool(node);
+  if (!idle) {
     for (Group& group : groups) {
-      if (workflow::PoolOf(group.spec) != key || !MayServe(*instance.node, group)) continue;
-      instance.group = &group;
-      ++group.count;
+      if (group.pool.id == pool && MayServe(node, group.pool)) instance.group = &group;
     }
   }
+  const bool kept = moving || placement.pinned() || placement.removed();
+  if (instance.group == nullptr) {
+    instance.standing = kept ? Standing::kFixed : idle ? Standing::kSpare : Standing::kFree;
+    return;
+  }
+  const bool failed = instance.record->load_failed() && AssignedPool(node) == pool;
+  ++(failed ? instance.group->failed : instance.group->serving);
+  instance.standing = kept || failed ? Standing::kFixed : Standing::kSettled;
+}
+
+// The neediest group that may have it; null: none.
+template <typename May>
+void PlaceWhere(Instance& instance, std::vector<Group>& groups, const May& may) {
+  for (Group& group : groups) {
+    if (!MayServe(instance.node(), group.pool) || !may(group)) continue;
+    if (instance.group == nullptr || NeedsMore(group, *instance.group)) instance.group = &group;
+  }
+  if (instance.group != nullptr) ++instance.group->serving;
 }
 
 void PlaceFree(std::vector<Instance>& instances, std::vector<Group>& groups, bool pinned) {
   for (Instance& instance : instances) {
-    if (instance.group != nullptr || instance.node->pinned_stage().empty() == pinned) continue;
-    for (Group& group : groups) {
-      if (!MayServe(*instance.node, group)) continue;
-      if (instance.group == nullptr || NeedsMore(group, *instance.group)) instance.group = &group;
-    }
-    if (instance.group != nullptr) ++instance.group->count;
+    if (instance.standing != Standing::kFree || instance.node().pinned_stage().empty() == pinned)
+      continue;
+    PlaceWhere(instance, groups, [](const Group& group) { return !group.IsFull(); });
+    if (instance.group != nullptr) instance.standing = Standing::kSettled;
+  }
+}
+
+void TakeSpare(std::vector<Instance>& instances, std::vector<Group>& groups) {
+  for (Instance& instance : instances) {
+    if (instance.standing != Standing::kSpare) continue;
+    PlaceWhere(instance, groups,
+               [](const Group& group) { return group.Count() < group.pool.min_instances; });
   }
 }
 
 void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& groups) {
   for (Group& empty : groups) {
-    if (empty.count > 0) continue;
+    if (empty.Count() > 0) continue;
     Instance* donor = nullptr;
     for (Instance& instance : instances) {
-      if (instance.group == nullptr || instance.group->count < 2 ||
-          !MayServe(*instance.node, empty))
+      if (instance.standing != Standing::kSettled || instance.group->serving < 2 ||
+          !MayServe(instance.node(), empty.pool))
         continue;
       if (donor == nullptr || NeedsMore(*donor->group, *instance.group)) donor = &instance;
     }
     if (donor == nullptr) continue;
-    --donor->group->count;
+    --donor->group->serving;
     donor->group = &empty;
-    ++empty.count;
+    ++empty.serving;
   }
 }
 
+bool IsSame(const v1::NodeAssignment& wanted, const v1::Assignment& now) {
+  return wanted.has_stage() == now.has_stage() && wanted.draining() == now.draining() &&
+         wanted.removed() == now.removed() && wanted.workflow_set() == now.workflow_set() &&
+         SerializeDeterministically(wanted.stage()) == SerializeDeterministically(now.stage()) &&
+         std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
+                    now.app_ids().end()) &&
+         std::equal(wanted.models().begin(), wanted.models().end(), now.models().begin(),
+                    now.models().end());
+}
+
 void AddIfChanged(const Instance& instance, v1::Assign& plan) {
+  const v1::Node& node = instance.node();
   v1::NodeAssignment wanted;
-  wanted.set_node_id(instance.node->node_id());
-  wanted.set_incarnation(instance.node->incarnation());
+  wanted.set_node_id(node.node_id());
+  wanted.set_incarnation(node.incarnation());
+  if (node.workflow_set() != DescribedSet(*instance.record))
+    wanted.set_workflow_set(node.workflow_set());
+  wanted.set_removed(node.placement().removed());
   if (instance.group != nullptr) {
-    *wanted.mutable_stage() = instance.group->spec;
-    wanted.mutable_app_ids()->Add(instance.group->app_ids.begin(), instance.group->app_ids.end());
-    wanted.mutable_models()->Add(instance.group->models.begin(), instance.group->models.end());
+    const Pool& pool = instance.group->pool;
+    *wanted.mutable_stage() = pool.spec;
+    wanted.mutable_app_ids()->Add(pool.app_ids.begin(), pool.app_ids.end());
+    wanted.mutable_models()->Add(pool.models.begin(), pool.models.end());
+    if (node.has_placement() && node.placement().pool() != pool.id) {
+      *wanted.mutable_placement() = node.placement();
+      wanted.mutable_placement()->set_pool(pool.id);
+    }
   }
-  const v1::Assignment& now = instance.node->assignment();
-  const bool same =
-      wanted.has_stage() == now.has_stage() &&
-      SerializeDeterministically(wanted.stage()) == SerializeDeterministically(now.stage()) &&
-      std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
-                 now.app_ids().end()) &&
-      std::equal(wanted.models().begin(), wanted.models().end(), now.models().begin(),
-                 now.models().end());
-  if (!same) *plan.add_assignments() = std::move(wanted);
+  if (wanted.has_placement() || !IsSame(wanted, node.assignment()))
+    *plan.add_assignments() = std::move(wanted);
 }
 
 }  // namespace
@@ -120,17 +154,26 @@ void AddIfChanged(const Instance& instance, v1::Assign& plan) {
 v1::Assign PlanAssignments(const StateMachine& state) {
   v1::Assign plan;
   plan.set_base_revision(state.revision());
+  std::map<std::string, v1::Move::Phase> moving;
+  for (const v1::Plan& each : state.plans()) {
+    if (HasEnded(each)) continue;
+    for (const v1::Move& move : each.moves()) moving[move.node_id()] = move.phase();
+  }
   std::map<std::string, std::vector<Instance>> sets;
   for (const auto& [node_id, record] : state.nodes()) {
     const v1::Node& node = record.node();
-    if (node.role() == v1::INSTANCE && IsAlive(node))
-      sets[node.workflow_set()].push_back({.node = &node});
+    if (node.role() != v1::INSTANCE || !IsAlive(node)) continue;
+    const auto move = moving.find(node_id);
+    if (move != moving.end() && move->second == v1::Move::DRAINING) continue;
+    sets[node.workflow_set()].push_back({.record = &record});
   }
   for (auto& [workflow_set, instances] : sets) {
-    std::vector<Group> groups = MakeGroups(state);
-    KeepWhatHolds(instances, groups);
+    std::vector<Group> groups = MakeGroups(state, workflow_set);
+    for (Instance& instance : instances)
+      Settle(instance, moving.contains(instance.node().node_id()), groups);
     PlaceFree(instances, groups, /*pinned=*/true);
     PlaceFree(instances, groups, /*pinned=*/false);
+    TakeSpare(instances, groups);
     FillEmptyStages(instances, groups);
     for (const Instance& instance : instances) AddIfChanged(instance, plan);
   }
