@@ -1,0 +1,85 @@
+#include "cluster/admission/bucket.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace onepiece::admission {
+namespace {
+
+// When a pool has no workers, or an instance may come.
+constexpr double kNobodyWorksWait = 1;
+// Below a nanosecond of a worker nothing is left to share out.
+constexpr double kNothing = 1e-9;
+
+double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Bucket::Bucket(std::string pool, const Size& size, base::MonotonicTime now)
+    : pool_(std::move(pool)),
+      rate_(size.rate),
+      depth_(size.depth),
+      job_(size.job),
+      level_(size.depth),
+      filled_at_(now),
+      closed_until_(now) {}
+
+void Bucket::Resize(const Size& size, base::MonotonicTime now) {
+  Refill(now);
+  rate_ = size.rate;
+  depth_ = size.depth;
+  job_ = size.job;
+  level_ = std::min(level_, depth_);
+}
+
+void Bucket::Refill(base::MonotonicTime now) {
+  level_ = std::min(depth_, level_ + rate_ * Seconds(now - filled_at_));
+  filled_at_ = now;
+}
+
+void Bucket::Share(std::span<const Place> tenants) {
+  const double most = std::max(depth_ / static_cast<double>(tenants.size()), job_);
+  double spare = level_;
+  for (const Place place : tenants) {
+    accounts_[place] = std::min(accounts_[place], most);
+    spare -= accounts_[place];
+  }
+  // Each round shares out everything or fills an account.
+  while (spare > kNothing) {
+    const auto open =
+        std::ranges::count_if(tenants, [&](const Place place) { return accounts_[place] < most; });
+    if (open == 0) return;
+    const double part = spare / static_cast<double>(open);
+    for (const Place place : tenants) {
+      if (accounts_[place] >= most) continue;
+      const double given = std::min(part, most - accounts_[place]);
+      accounts_[place] = given < part ? most : accounts_[place] + given;
+      spare -= given;
+    }
+  }
+}
+
+Bucket::Answer Bucket::Ask(Place place, std::span<const Place> tenants, int priority,
+                           base::MonotonicTime now) {
+  Refill(now);
+  Share(tenants);
+  if (rate_ <= 0) return {Verdict::kEmpty, kNobodyWorksWait};
+  if (now < closed_until_) return {Verdict::kEmpty, Seconds(closed_until_ - now)};
+  const double floor = priority > 0 ? -depth_ : priority < 0 ? depth_ / 2 : 0;
+  if (level_ <= floor) return {Verdict::kEmpty, (floor - level_) / rate_};
+  // Tokens are lost when the bucket is full: then it is nobody's turn.
+  const double own_floor = std::min(floor, 0.0);
+  const double own = accounts_[place];
+  if (own > own_floor || tenants.size() < 2 || IsFull()) return {};
+  const double own_wait = (own_floor - own) * static_cast<double>(tenants.size());
+  return {Verdict::kShare, std::min(own_wait, depth_ - level_) / rate_};
+}
+
+void Bucket::Take(Place place, double seconds) {
+  level_ -= seconds;
+  accounts_[place] -= seconds;
+}
+
+void Bucket::GiveBack(double seconds) { level_ = std::min(depth_, level_ + seconds); }
+
+}  // namespace onepiece::admission

@@ -1,0 +1,494 @@
+#include "cluster/admission/request_monitor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cluster/admission/bucket.h"
+#include "cluster/base/status.h"
+#include "cluster/capacity/capacity_model.h"
+
+namespace onepiece::admission {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+/// A tenant that has not asked for so long, and owes nothing, has no share; longer when it was told
+/// to come back later.
+constexpr base::Duration kTenantMemory = std::chrono::seconds(10);
+constexpr double kMinRetryS = 0.01;
+constexpr double kMaxRetryS = 600;
+constexpr double kQuotaRetryS = 1;
+constexpr base::Duration kMinBurst = std::chrono::milliseconds(1);
+constexpr double kMaxClosedS = 3600;
+/// Of the other sets, in the metadata.
+constexpr std::size_t kMaxHeadroomBytes = 400;
+
+double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
+base::Duration Time(double seconds) {
+  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
+}
+double OrZero(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
+
+/// What one stage of an application costs; only those that are known.
+struct Cost {
+  std::string stage;
+  std::shared_ptr<Bucket> bucket;  ///< nullptr: the capacity does not name its pool.
+  double seconds_per_unit = 0;
+  double transfer_s = 0;
+};
+
+struct Charge {
+  std::shared_ptr<Bucket> bucket;
+  double seconds = 0;
+};
+
+/// What a job would take.
+struct Bill {
+  std::vector<Charge> charges;  ///< One for each pool.
+  double work_s = 0;            ///< Of all stages, with transfers: no way through them is longer.
+};
+
+struct Tenant {
+  Place place = 0;
+  base::MonotonicTime until;
+};
+
+struct Job {
+  base::WallTime deadline;
+  std::uint64_t turn = 0;  ///< Key in State::turns.
+  std::vector<Charge> charges;
+};
+
+/// Mean jobs of one pool.
+struct PoolJobs {
+  std::map<std::string, double> seconds_by_app;  ///< A job's, over its stages in the pool.
+  double weighted_s = 0, weight = 0;             ///< Of single visits, by samples.
+  [[nodiscard]] double Mean() const { return weight > 0 ? weighted_s / weight : 0; }
+  [[nodiscard]] double Largest() const {
+    double largest = 0;
+    for (const auto& [app, seconds] : seconds_by_app) largest = std::max(largest, seconds);
+    return largest;
+  }
+};
+
+bool IsKnown(const v1::StageCost& cost) {
+  return cost.samples() > 0 && std::isfinite(cost.seconds_per_unit()) &&
+         cost.seconds_per_unit() >= 0;
+}
+
+std::map<std::string, PoolJobs> JobsByPool(const v1::Capacity& capacity) {
+  std::map<std::string, PoolJobs> jobs;
+  for (const v1::StageCost& cost : capacity.costs()) {
+    if (!IsKnown(cost)) continue;
+    const double seconds = OrZero(cost.seconds_per_unit() * OrZero(cost.units_per_job()));
+    PoolJobs& pool = jobs[cost.pool()];
+    pool.seconds_by_app[cost.app_id()] += seconds;
+    pool.weighted_s += seconds * static_cast<double>(cost.samples());
+    pool.weight += static_cast<double>(cost.samples());
+  }
+  return jobs;
+}
+
+/// The other sets, the one with most room first.
+std::string HeadroomText(const v1::Capacity& capacity) {
+  std::vector<std::pair<double, std::string>> sets;
+  for (const v1::SetHeadroom& set : capacity.sets()) {
+    if (set.workflow_set() != capacity.workflow_set())
+      sets.emplace_back(std::min(1.0, OrZero(set.headroom())), set.workflow_set());
+  }
+  std::ranges::sort(sets, std::greater<>());
+  std::string text;
+  for (const auto& [headroom, set] : sets) {
+    const std::string one =
+        absl::StrFormat("%s%s=%.2f", text.empty() ? "" : ",", set.c_str(), headroom);
+    if (text.size() + one.size() > kMaxHeadroomBytes) break;
+    text += one;
+  }
+  return text;
+}
+
+}  // namespace
+
+// What everything below shares. Guarded by `mutex`.
+struct RequestMonitor::State {
+  State(Options given, base::Clock& given_clock)
+      : options(given),
+        max_jobs(static_cast<std::size_t>(std::max(1, given.max_jobs_in_flight))),
+        clock(given_clock) {}
+
+  const Options options;
+  const std::size_t max_jobs;
+  base::Clock& clock;
+  mutable std::mutex mutex;
+  // Those that the capacity names, and those that it no longer names but that are not full yet:
+  // they may come back.
+  std::map<std::string, std::shared_ptr<Bucket>> buckets;
+  std::set<std::string> named;
+  std::map<std::string, std::vector<Cost>> costs;  // By application.
+  std::string headroom;
+  std::map<std::string, Tenant, std::less<>> tenants;
+  base::MonotonicTime others_until;  // Of those beyond kMaxTenants.
+  std::vector<Place> places;         // Of the tenants that have an account.
+  std::unordered_map<base::Uid, Job> jobs;
+  std::map<std::uint64_t, base::Uid> turns;
+  std::set<std::pair<base::WallTime, base::Uid>> deadlines;
+  std::uint64_t next_turn = 0;
+  std::map<std::string, v1::Demand> demands;
+
+  void SetPool(const v1::PoolCapacity& pool, double share, const PoolJobs& mean,
+               base::MonotonicTime now);
+  void SetCosts(const v1::Capacity& capacity);
+  Place Enter(const std::string& tenant, base::MonotonicTime now);
+  void Remember(const std::string& tenant, base::MonotonicTime until);
+  void ForgetTenants(base::MonotonicTime now);
+  void ForgetOverdue();
+  void Remove(const base::Uid& uid);
+  const Cost* CostOf(const std::string& app, const std::string& stage) const;
+  Bill BillFor(const Request& request) const;
+  double UnloadedLatency(const Request& request) const;
+  absl::Status CheckDeadline(const Request& request, const Bill& bill, base::MonotonicTime now);
+  absl::Status CheckBuckets(const Request& request, const Bill& bill, Place place,
+                            base::MonotonicTime now);
+  absl::Status CheckQuota();
+  absl::Status Refuse(absl::StatusCode code, std::string_view reason, const std::string& message,
+                      const std::string& pool, double retry_s, Metadata metadata = {}) const;
+  void Count(const Request& request, bool admitted);
+};
+
+// --- What the capacity says.
+
+void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
+                                    const PoolJobs& mean, base::MonotonicTime now) {
+  const double workers = std::max(0, pool.workers());
+  Bucket::Size size;
+  size.rate = workers * options.admission_share * share;
+  size.depth = size.rate * Seconds(std::max(options.burst, kMinBurst));
+  size.job = mean.Largest();
+  auto& bucket = buckets[pool.pool()];
+  if (bucket == nullptr) {
+    bucket = std::make_shared<Bucket>(pool.pool(), size, now);
+  } else {
+    bucket->Resize(size, now);
+  }
+  named.insert(pool.pool());
+  // The backlog is worked off whether somebody tells us or not.
+  double closed_s = 0;
+  if (workers > 0) {
+    const double backlog = OrZero(static_cast<double>(pool.queued_jobs())) * mean.Mean() / workers;
+    closed_s = OrZero(backlog - std::max(Seconds(options.max_backlog), mean.Mean()));
+  }
+  bucket->CloseUntil(now + Time(std::min(closed_s, kMaxClosedS)));
+}
+
+void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
+  costs.clear();
+  for (const v1::StageCost& cost : capacity.costs()) {
+    if (!IsKnown(cost)) continue;
+    const auto bucket = named.contains(cost.pool()) ? buckets.at(cost.pool()) : nullptr;
+    costs[cost.app_id()].push_back(
+        {cost.stage(), bucket, cost.seconds_per_unit(), OrZero(cost.transfer_s())});
+  }
+}
+
+void RequestMonitor::Update(const v1::Capacity& capacity) {
+  const std::map<std::string, PoolJobs> jobs = JobsByPool(capacity);
+  const bool shared = std::isfinite(capacity.share()) && capacity.share() > 0;
+  const double share = shared ? std::min(1.0, capacity.share()) : 1;
+  std::string headroom = HeadroomText(capacity);
+  const std::lock_guard lock(state_->mutex);
+  const base::MonotonicTime now = state_->clock.Now();
+  state_->headroom = std::move(headroom);
+  state_->named.clear();
+  for (const v1::PoolCapacity& pool : capacity.pools()) {
+    const auto mean = jobs.find(pool.pool());
+    state_->SetPool(pool, share, mean == jobs.end() ? PoolJobs() : mean->second, now);
+  }
+  std::erase_if(state_->buckets, [&](const auto& entry) {
+    if (state_->named.contains(entry.first)) return false;
+    entry.second->Refill(now);
+    return entry.second->IsFull();
+  });
+  state_->SetCosts(capacity);
+  state_->ForgetTenants(now);
+}
+
+// --- Tenants.
+
+Place RequestMonitor::State::Enter(const std::string& tenant, base::MonotonicTime now) {
+  const base::MonotonicTime until = now + kTenantMemory;
+  if (const auto known = tenants.find(tenant); known != tenants.end()) {
+    known->second.until = std::max(known->second.until, until);
+    return known->second.place;
+  }
+  ForgetTenants(now);
+  if (tenants.size() >= kMaxTenants) {
+    if (std::ranges::find(places, kMaxTenants) == places.end()) places.push_back(kMaxTenants);
+    others_until = until;
+    return kMaxTenants;
+  }
+  Place place = 0;
+  while (std::ranges::find(places, place) != places.end()) ++place;
+  tenants.emplace(tenant, Tenant{place, until});
+  places.push_back(place);
+  return place;
+}
+
+void RequestMonitor::State::Remember(const std::string& tenant, base::MonotonicTime until) {
+  const auto known = tenants.find(tenant);
+  base::MonotonicTime& kept = known == tenants.end() ? others_until : known->second.until;
+  kept = std::max(kept, until);
+}
+
+void RequestMonitor::State::ForgetTenants(base::MonotonicTime now) {
+  // Who owes stays: or a tenant would be rid of its debt by a pause.
+  const auto over = [&](Place place, base::MonotonicTime until) {
+    return until <= now && std::ranges::none_of(buckets, [&](const auto& entry) {
+             return entry.second->Owes(place);
+           });
+  };
+  const auto forget = [&](Place place) {
+    for (const auto& [pool, bucket] : buckets) bucket->ForgetTenant(place);
+    std::erase(places, place);
+  };
+  for (auto tenant = tenants.begin(); tenant != tenants.end();) {
+    const auto [place, until] = tenant->second;
+    if (over(place, until)) {
+      forget(place);
+      tenant = tenants.erase(tenant);
+    } else {
+      ++tenant;
+    }
+  }
+  if (over(kMaxTenants, others_until)) forget(kMaxTenants);
+}
+
+// --- One job.
+
+const Cost* RequestMonitor::State::CostOf(const std::string& app, const std::string& stage) const {
+  const auto known = costs.find(app);
+  if (known == costs.end()) return nullptr;
+  const auto cost = std::ranges::find(known->second, stage, &Cost::stage);
+  return cost == known->second.end() ? nullptr : &*cost;
+}
+
+Bill RequestMonitor::State::BillFor(const Request& request) const {
+  Bill bill;
+  for (const Request::Stage& stage : request.stages) {
+    const Cost* cost = CostOf(request.app_id, stage.stage);
+    if (cost == nullptr) continue;
+    const double seconds = OrZero(cost->seconds_per_unit * OrZero(stage.units));
+    bill.work_s += seconds + cost->transfer_s;
+    if (cost->bucket == nullptr || seconds == 0) continue;
+    const auto charge = std::ranges::find(bill.charges, cost->bucket, &Charge::bucket);
+    if (charge == bill.charges.end()) {
+      bill.charges.push_back({cost->bucket, seconds});
+    } else {
+      charge->seconds += seconds;
+    }
+  }
+  return bill;
+}
+
+double RequestMonitor::State::UnloadedLatency(const Request& request) const {
+  capacity::App app;
+  for (const Request::Stage& stage : request.stages) {
+    capacity::StageDemand demand{.stage = stage.stage, .after = stage.after};
+    if (const Cost* cost = CostOf(request.app_id, stage.stage); cost != nullptr) {
+      demand.seconds_per_job = OrZero(cost->seconds_per_unit * OrZero(stage.units));
+      demand.transfer_s = cost->transfer_s;
+      demand.samples = 1;
+    }
+    app.stages.push_back(std::move(demand));
+  }
+  return capacity::UnloadedLatency(app);
+}
+
+absl::Status RequestMonitor::State::Refuse(absl::StatusCode code, std::string_view reason,
+                                           const std::string& message, const std::string& pool,
+                                           double retry_s, Metadata metadata) const {
+  if (!pool.empty()) metadata["pool"] = pool;
+  if (!headroom.empty()) metadata["headroom"] = headroom;
+  if (retry_s > 0) {
+    const double bounded = std::clamp(retry_s, kMinRetryS, kMaxRetryS);
+    metadata["retry_after_ms"] = absl::StrCat(static_cast<std::int64_t>(std::ceil(bounded * 1e3)));
+  }
+  return base::MakeError(code, reason, message, std::move(metadata));
+}
+
+absl::Status RequestMonitor::State::CheckDeadline(const Request& request, const Bill& bill,
+                                                  base::MonotonicTime now) {
+  double debt_s = 0;
+  const Charge* narrowest = nullptr;
+  for (const Charge& charge : bill.charges) {
+    charge.bucket->Refill(now);
+    const double wait = charge.bucket->DebtWait();
+    const bool narrower = narrowest == nullptr || wait > debt_s ||
+                          (wait == debt_s && charge.seconds > narrowest->seconds);
+    if (narrower) narrowest = &charge;
+    debt_s = std::max(debt_s, wait);
+  }
+  const double left_s = Seconds(request.deadline - clock.WallNow());
+  if (debt_s + bill.work_s <= left_s) return absl::OkStatus();  // Whatever the order of its stages.
+  const double estimate_s = debt_s + UnloadedLatency(request);
+  if (estimate_s <= left_s) return absl::OkStatus();
+  const std::string message = absl::StrFormat(
+      "the job would take %.3f s, its deadline is in %.3f s: give it more time, or "
+      "ask for less work",
+      estimate_s, std::max(0.0, left_s));
+  const std::string estimate_ms =
+      absl::StrCat(static_cast<std::int64_t>(std::ceil(std::min(estimate_s, 1e9) * 1e3)));
+  const bool waiting_helps = estimate_s - debt_s <= left_s;
+  return Refuse(absl::StatusCode::kFailedPrecondition, "DEADLINE_TOO_SHORT", message,
+                narrowest == nullptr ? "" : narrowest->bucket->pool(), waiting_helps ? debt_s : 0,
+                {{"estimate_ms", estimate_ms}});
+}
+
+absl::Status RequestMonitor::State::CheckBuckets(const Request& request, const Bill& bill,
+                                                 Place place, base::MonotonicTime now) {
+  Bucket::Answer worst;
+  const Bucket* narrowest = nullptr;
+  for (const Charge& charge : bill.charges) {
+    const Bucket::Answer answer = charge.bucket->Ask(place, places, request.priority, now);
+    if (answer.verdict == Bucket::Verdict::kTake) continue;
+    if (narrowest != nullptr && answer.wait_s <= worst.wait_s) continue;
+    worst = answer;
+    narrowest = charge.bucket.get();
+  }
+  if (narrowest == nullptr) return absl::OkStatus();
+  // Its share of what comes in until then is kept for it.
+  const double retry_s = std::clamp(worst.wait_s, kMinRetryS, kMaxRetryS);
+  Remember(request.tenant, now + Time(2 * retry_s));
+  const bool share = worst.verdict == Bucket::Verdict::kShare;
+  return Refuse(absl::StatusCode::kResourceExhausted, share ? "TENANT_SHARE" : "OVERLOADED",
+                absl::StrCat(share ? "this tenant has had its share of " : "no room in ",
+                             narrowest->pool(), " now"),
+                narrowest->pool(), retry_s);
+}
+
+absl::Status RequestMonitor::State::CheckQuota() {
+  if (jobs.size() >= max_jobs) ForgetOverdue();
+  if (jobs.size() < max_jobs) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kResourceExhausted, "QUOTA",
+                absl::StrCat("this proxy has ", max_jobs, " jobs in flight, its limit"), "",
+                kQuotaRetryS, {{"limit", absl::StrCat(max_jobs)}});
+}
+
+void RequestMonitor::State::Count(const Request& request, bool admitted) {
+  auto demand = demands.find(request.app_id);
+  if (demand == demands.end()) {
+    if (demands.size() >= kMaxApps) return;
+    demand = demands.emplace(request.app_id, v1::Demand()).first;
+    demand->second.set_app_id(request.app_id);
+  }
+  double units = 0;
+  for (const Request::Stage& stage : request.stages) units = std::max(units, OrZero(stage.units));
+  v1::Demand& counts = demand->second;
+  admitted ? counts.set_admitted(counts.admitted() + 1)
+           : counts.set_rejected(counts.rejected() + 1);
+  counts.set_units(counts.units() + units);
+}
+
+absl::Status RequestMonitor::Admit(const Request& request) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->jobs.contains(request.uid)) return absl::OkStatus();
+  const base::MonotonicTime now = state_->clock.Now();
+  const Place place = state_->Enter(request.tenant, now);
+  Bill bill = state_->BillFor(request);
+  absl::Status status = state_->CheckDeadline(request, bill, now);
+  if (status.ok()) status = state_->CheckBuckets(request, bill, place, now);
+  if (status.ok()) status = state_->CheckQuota();
+  state_->Count(request, status.ok());
+  if (!status.ok()) return status;
+  for (const Charge& charge : bill.charges) charge.bucket->Take(place, charge.seconds);
+  const std::uint64_t turn = state_->next_turn++;
+  state_->jobs.emplace(request.uid, Job{request.deadline, turn, std::move(bill.charges)});
+  state_->turns.emplace(turn, request.uid);
+  state_->deadlines.emplace(request.deadline, request.uid);
+  return status;
+}
+
+// --- Jobs that are in.
+
+RequestMonitor::RequestMonitor(Options options, base::Clock& clock)
+    : state_(std::make_unique<State>(options, clock)) {}
+
+RequestMonitor::~RequestMonitor() = default;
+
+void RequestMonitor::State::Remove(const base::Uid& uid) {
+  const auto job = jobs.find(uid);
+  turns.erase(job->second.turn);
+  deadlines.erase({job->second.deadline, uid});
+  jobs.erase(job);
+}
+
+void RequestMonitor::State::ForgetOverdue() {
+  const base::WallTime now = clock.WallNow();
+  while (!deadlines.empty() && deadlines.begin()->first <= now) {
+    const base::Uid uid = deadlines.begin()->second;
+    Remove(uid);
+  }
+}
+
+void RequestMonitor::End(const base::Uid& uid, bool refund) {
+  const std::lock_guard lock(state_->mutex);
+  const auto job = state_->jobs.find(uid);
+  if (job == state_->jobs.end()) return;
+  if (refund) {
+    for (const Charge& charge : job->second.charges) charge.bucket->GiveBack(charge.seconds);
+  }
+  state_->Remove(uid);
+}
+
+std::vector<base::Uid> RequestMonitor::NextToCheck(std::size_t count) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ForgetOverdue();
+  auto& turns = state_->turns;
+  std::vector<base::Uid> uids;
+  for (count = std::min(count, turns.size()); count > 0; --count) {
+    const base::Uid uid = turns.begin()->second;
+    turns.erase(turns.begin());
+    state_->jobs.at(uid).turn = state_->next_turn;
+    turns.emplace(state_->next_turn++, uid);
+    uids.push_back(uid);
+  }
+  return uids;
+}
+
+bool RequestMonitor::Contains(const base::Uid& uid) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->jobs.contains(uid);
+}
+
+int RequestMonitor::in_flight() const {
+  const std::lock_guard lock(state_->mutex);
+  return static_cast<int>(state_->jobs.size());
+}
+
+std::vector<PoolLevel> RequestMonitor::levels() const {
+  const std::lock_guard lock(state_->mutex);
+  const base::MonotonicTime now = state_->clock.Now();
+  std::vector<PoolLevel> levels;
+  for (const std::string& pool : state_->named) {
+    Bucket& bucket = *state_->buckets.at(pool);
+    bucket.Refill(now);
+    levels.push_back({pool, bucket.level()});
+  }
+  return levels;
+}
+
+std::vector<v1::Demand> RequestMonitor::demands() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<v1::Demand> demands;
+  for (const auto& [app, demand] : state_->demands) demands.push_back(demand);
+  return demands;
+}
+
+}  // namespace onepiece::admission

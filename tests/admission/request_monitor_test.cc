@@ -1,0 +1,602 @@
+#include "cluster/admission/request_monitor.h"
+
+#include <QtTest>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::admission {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+std::string Metadata(const absl::Status& status, const std::string& key) {
+  const auto metadata = base::GetReason(status).metadata;
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+double RetryS(const absl::Status& status) {
+  const std::string text = Metadata(status, "retry_after_ms");
+  return text.empty() ? -1 : std::stod(text) / 1000;
+}
+base::Duration Time(double seconds) {
+  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
+}
+
+void AddPool(v1::Capacity& capacity, const std::string& pool, int workers,
+             std::int64_t queued = 0) {
+  v1::PoolCapacity& added = *capacity.add_pools();
+  added.set_pool(pool);
+  added.set_instances(workers);
+  added.set_workers(workers);
+  added.set_queued_jobs(queued);
+}
+void AddCost(v1::Capacity& capacity, const std::string& app, const std::string& stage,
+             double seconds, const std::string& pool = "") {
+  v1::StageCost& cost = *capacity.add_costs();
+  cost.set_app_id(app);
+  cost.set_stage(stage);
+  cost.set_pool(pool.empty() ? stage : pool);
+  cost.set_seconds_per_unit(seconds);
+  cost.set_units_per_job(1);
+  cost.set_samples(100);
+}
+/// The application "app" of stages x and y, each with a pool of its own.
+v1::Capacity TwoStages(double x, double y, int x_workers = 1, int y_workers = 1) {
+  v1::Capacity capacity;
+  capacity.set_workflow_set("default");
+  capacity.set_share(1);
+  AddPool(capacity, "x", x_workers);
+  AddPool(capacity, "y", y_workers);
+  AddCost(capacity, "app", "x", x);
+  AddCost(capacity, "app", "y", y);
+  return capacity;
+}
+v1::Capacity OnePool(double seconds, int workers = 1) {
+  v1::Capacity capacity;
+  capacity.set_share(1);
+  AddPool(capacity, "x", workers);
+  AddCost(capacity, "app", "x", seconds);
+  return capacity;
+}
+
+/// A monitor on a clock that stands still, and what it has admitted.
+struct Gate {
+  explicit Gate(const v1::Capacity& capacity, double share = 1, int max_jobs = 1 << 20)
+      : monitor({.max_jobs_in_flight = max_jobs, .admission_share = share}, clock) {
+    monitor.Update(capacity);
+  }
+  Request Job(const std::string& tenant = "", double units = 1) {
+    Request request;
+    request.uid = base::Uid::GenerateRandom();
+    request.app_id = "app";
+    request.tenant = tenant;
+    request.deadline = clock.WallNow() + 24h;
+    request.stages = {{"x", units, {}}, {"y", units, {"x"}}};
+    return request;
+  }
+  bool Ask(const std::string& tenant = "", int priority = 0, double units = 1) {
+    Request request = Job(tenant, units);
+    request.priority = priority;
+    return monitor.Admit(request).ok();
+  }
+  /// Asks all the time; returns how many were let in.
+  int Press(base::Duration time, base::Duration step = 10ms) {
+    int admitted = 0;
+    for (base::Duration past{}; past < time; past += step) {
+      admitted += Ask();
+      clock.Advance(step);
+    }
+    return admitted;
+  }
+  base::ManualClock clock;
+  RequestMonitor monitor;
+};
+
+}  // namespace
+
+class RequestMonitorTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Admit_RefusesAtTheLimitAndSaysWhenToRetry() {
+    Gate gate({}, 1, 2);
+    const Request first = gate.Job();
+    QVERIFY(gate.monitor.Admit(first).ok());
+    QVERIFY(gate.Ask());
+    const absl::Status refused = gate.monitor.Admit(gate.Job());
+    QCOMPARE(refused.code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(refused), std::string("QUOTA"));
+    QVERIFY(RetryS(refused) > 0);
+    QVERIFY(gate.monitor.Admit(first).ok());
+    QCOMPARE(gate.monitor.in_flight(), 2);
+    gate.monitor.End(first.uid);
+    gate.monitor.End(first.uid);
+    QCOMPARE(gate.monitor.in_flight(), 1);
+    QVERIFY(!gate.monitor.Contains(first.uid));
+    QVERIFY(gate.Ask());
+  }
+
+  void Admit_ForgetsJobsPastTheirDeadline() {
+    Gate gate({}, 1, 1);
+    Request request = gate.Job();
+    request.deadline = gate.clock.WallNow() + 10s;
+    QVERIFY(gate.monitor.Admit(request).ok());
+    gate.clock.Advance(9s);
+    QVERIFY(!gate.Ask());
+    gate.clock.Advance(1s);
+    QVERIFY(gate.Ask());
+    QCOMPARE(gate.monitor.in_flight(), 1);
+  }
+
+  void NextToCheck_GoesRound() {
+    Gate gate({}, 1, 10);
+    std::vector<base::Uid> uids;
+    for (int i = 0; i < 5; ++i) {
+      Request request = gate.Job();
+      request.deadline = gate.clock.WallNow() + 10s;
+      uids.push_back(request.uid);
+      QVERIFY(gate.monitor.Admit(request).ok());
+    }
+    QVERIFY((gate.monitor.NextToCheck(3) == std::vector{uids[0], uids[1], uids[2]}));
+    gate.monitor.End(uids[3]);
+    QVERIFY((gate.monitor.NextToCheck(3) == std::vector{uids[4], uids[0], uids[1]}));
+    QCOMPARE(gate.monitor.NextToCheck(100).size(), std::size_t{4});
+    gate.clock.Advance(10s);
+    QVERIFY(gate.monitor.NextToCheck(100).empty());
+  }
+
+  void Rate_IsThatOfTheNarrowestStage_data() {
+    QTest::addColumn<double>("x");
+    QTest::addColumn<double>("y");
+    QTest::addColumn<int>("x_workers");
+    QTest::addColumn<int>("y_workers");
+    QTest::addColumn<double>("share");
+    QTest::addColumn<double>("rate");
+    QTest::newRow("1 and 3 s") << 1.0 << 3.0 << 1 << 1 << 1.0 << 1.0 / 3;
+    QTest::newRow("3 and 1 s") << 3.0 << 1.0 << 1 << 1 << 1.0 << 1.0 / 3;
+    QTest::newRow("three workers for y") << 1.0 << 3.0 << 1 << 3 << 1.0 << 1.0;
+    QTest::newRow("6 and 4 workers") << 1.0 << 3.0 << 6 << 4 << 1.0 << 4.0 / 3;
+    QTest::newRow("two thirds of it") << 1.0 << 3.0 << 1 << 3 << 2.0 / 3 << 2.0 / 3;
+    QTest::newRow("short jobs") << 0.01 << 0.02 << 1 << 1 << 1.0 << 50.0;
+  }
+  void Rate_IsThatOfTheNarrowestStage() {
+    QFETCH(double, x);
+    QFETCH(double, y);
+    QFETCH(int, x_workers);
+    QFETCH(int, y_workers);
+    QFETCH(double, share);
+    QFETCH(double, rate);
+    Gate gate(TwoStages(x, y, x_workers, y_workers), share);
+    gate.Press(60s);  // What an idle pool had saved up is gone.
+    const double admitted = gate.Press(600s);
+    QVERIFY2(std::abs(admitted / 600 / rate - 1) < 0.02, std::to_string(admitted).c_str());
+  }
+
+  void Rate_OfAPoolThatStagesShareIsThatOfTheirSum() {
+    v1::Capacity capacity;
+    AddPool(capacity, "both", 2);
+    AddCost(capacity, "app", "x", 1, "both");
+    AddCost(capacity, "app", "y", 3, "both");
+    Gate gate(capacity);
+    gate.Press(60s);
+    QVERIFY(std::abs(gate.Press(600s) - 300) <= 3);
+  }
+
+  void Rate_OfAPoolThatApplicationsShareIsDividedByWork() {
+    v1::Capacity capacity = OnePool(1);
+    AddCost(capacity, "other", "x", 3);
+    Gate gate(capacity);
+    int own = 0, others = 0;
+    for (int i = 0; i < 60'000; ++i) {
+      own += gate.Ask("a");
+      Request other = gate.Job("b");
+      other.app_id = "other";
+      others += gate.monitor.Admit(other).ok();
+      gate.clock.Advance(10ms);
+    }
+    // Worker seconds are shared, not jobs.
+    QVERIFY2(std::abs(own + 3 * others - 600) < 8, std::to_string(own + 3 * others).c_str());
+    QVERIFY2(std::abs(own - 300) < 12, std::to_string(own).c_str());
+  }
+
+  void Rate_IsDividedByTheProxiesShare() {
+    v1::Capacity capacity = OnePool(0.1);
+    capacity.set_share(0.25);
+    Gate gate(capacity);
+    gate.Press(60s);
+    QVERIFY(std::abs(gate.Press(400s) - 1000) < 10);
+    for (const double nonsense : {0.0, -1.0, 7.0, kNan}) {
+      capacity.set_share(nonsense);
+      gate.monitor.Update(capacity);
+      gate.Press(20s);
+      QVERIFY(std::abs(gate.Press(100s) - 1000) < 10);
+    }
+  }
+
+  void Cost_GrowsWithUnits() {
+    Gate gate(OnePool(0.1));
+    gate.Press(60s);
+    int admitted = 0;
+    for (int i = 0; i < 60'000; ++i) {
+      admitted += gate.Ask("", 0, 20);
+      gate.clock.Advance(10ms);
+    }
+    QVERIFY(std::abs(admitted - 300) <= 3);
+  }
+
+  // Over any interval: rate × time + burst + one job. The burst is a second of the pool.
+  void Admit_NeverExceedsTheRate() {
+    const unsigned seed = std::random_device()();
+    qInfo("seed %u", seed);
+    std::mt19937_64 random(seed);
+    const auto uniform = [&](double low, double high) {
+      return std::uniform_real_distribution(low, high)(random);
+    };
+    for (int round = 0; round < 30; ++round) {
+      const double x = uniform(0.01, 2), y = uniform(0.01, 2);
+      const int x_workers = 1 + static_cast<int>(random() % 4);
+      const int y_workers = 1 + static_cast<int>(random() % 4);
+      Gate gate(TwoStages(x, y, x_workers, y_workers));
+      const int tenants = 1 + static_cast<int>(random() % 5);
+      // By pool: how far the work admitted so far is ahead of rate × time, and the least so far.
+      double ahead_x = 0, least_x = 0, ahead_y = 0, least_y = 0, largest = 0;
+      for (int i = 0; i < 3000; ++i) {
+        const double step = uniform(0, 1) < 0.01 ? uniform(0, 30) : uniform(0, 0.1);
+        gate.clock.Advance(Time(step));
+        ahead_x -= step * x_workers;
+        ahead_y -= step * y_workers;
+        least_x = std::min(least_x, ahead_x);
+        least_y = std::min(least_y, ahead_y);
+        const double units = std::exp(uniform(-2, 2));
+        largest = std::max(largest, units);
+        if (random() % 100 == 0) gate.monitor.Update(TwoStages(x, y, x_workers, y_workers));
+        const std::string tenant(1, static_cast<char>('a' + random() % tenants));
+        const int priority = random() % 4 == 0 ? -1 : 0;
+        if (!gate.Ask(tenant, priority, units)) continue;
+        ahead_x += x * units;
+        ahead_y += y * units;
+        QVERIFY2(ahead_x - least_x <= x_workers + x * largest + 1e-6, std::to_string(i).c_str());
+        QVERIFY2(ahead_y - least_y <= y_workers + y * largest + 1e-6, std::to_string(i).c_str());
+      }
+    }
+  }
+
+  void Overload_KeepsTheFullRate() {
+    for (const int overload : {1, 2, 10, 100}) {
+      Gate gate(OnePool(0.1));  // 10 jobs a second.
+      std::mt19937_64 random(7);
+      std::exponential_distribution gap(10.0 * overload);
+      double past = 0;
+      int admitted = 0;
+      while (past < 300) {
+        const double step = gap(random);
+        past += step;
+        gate.clock.Advance(Time(step));
+        admitted += gate.Ask();
+      }
+      // At 1× chance leaves some seconds idle and others full.
+      const int least = overload == 1 ? 2700 : 2950;
+      QVERIFY2(admitted >= least && admitted < 3020, std::to_string(admitted).c_str());
+    }
+  }
+
+  void Refusal_SaysWhereWhenAndWhoHasRoom() {
+    v1::Capacity capacity = TwoStages(1, 3);
+    const auto add = [&](const char* set, double headroom) {
+      capacity.add_sets()->set_workflow_set(set);
+      capacity.mutable_sets()->rbegin()->set_headroom(headroom);
+    };
+    add("default", 0);
+    add("set-2", 0.1);
+    add("set-3", 0.756);
+    add("set-4", kNan);
+    Gate gate(capacity);
+    QVERIFY(gate.Ask());  // Of the second that was saved up, 2 s of debt at y are left.
+    const absl::Status refused = gate.monitor.Admit(gate.Job());
+    QCOMPARE(refused.code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(refused), std::string("OVERLOADED"));
+    QCOMPARE(Metadata(refused, "pool"), std::string("y"));
+    QCOMPARE(Metadata(refused, "headroom"), std::string("set-3=0.76,set-2=0.10,set-4=0.00"));
+    QCOMPARE(RetryS(refused), 2.0);
+    gate.clock.Advance(1999ms);
+    QVERIFY(!gate.Ask());
+    gate.clock.Advance(2ms);
+    QVERIFY(gate.Ask());
+  }
+
+  void Tenants_ThatAskMuchMoreGetNoMore_data() {
+    QTest::addColumn<double>("seconds");  // Of a job.
+    QTest::addColumn<double>("modest");   // Requests a second.
+    QTest::addColumn<double>("greedy");
+    QTest::addColumn<double>("share");  // What the modest one gets of the pool, at least.
+    QTest::newRow("short jobs") << 0.1 << 10.0 << 1000.0 << 0.48;
+    QTest::newRow("jobs of a second") << 1.0 << 2.0 << 200.0 << 0.45;
+    QTest::newRow("jobs longer than the burst") << 5.0 << 2.0 << 200.0 << 0.45;
+    QTest::newRow("one that wants less than half") << 0.1 << 2.0 << 200.0 << 0.19;
+  }
+  void Tenants_ThatAskMuchMoreGetNoMore() {
+    QFETCH(double, seconds);
+    QFETCH(double, modest);
+    QFETCH(double, greedy);
+    QFETCH(double, share);
+    Gate gate(OnePool(seconds));
+    std::mt19937_64 random(11);
+    std::exponential_distribution gap(modest + greedy);
+    std::bernoulli_distribution is_modest(modest / (modest + greedy));
+    double past = 0;
+    double of_modest = 0, of_greedy = 0;
+    while (past < 1000) {
+      const double step = gap(random);
+      past += step;
+      gate.clock.Advance(Time(step));
+      if (is_modest(random)) {
+        of_modest += gate.Ask("modest") ? seconds : 0;
+      } else {
+        of_greedy += gate.Ask("greedy") ? seconds : 0;
+      }
+    }
+    const std::string shown = std::to_string(of_modest) + " " + std::to_string(of_greedy);
+    QVERIFY2(of_modest / 1000 >= share, shown.c_str());
+    // Nothing is kept from the greedy one that nobody else wants.
+    QVERIFY2((of_modest + of_greedy) / 1000 > 0.97, shown.c_str());
+    QVERIFY2(of_modest / 1000 < 0.53, shown.c_str());
+  }
+
+  void Tenants_ThreeOfThemShareByWaterFilling() {
+    Gate gate(OnePool(0.1));  // 10 a second: 1 wants 1, the others 10 and 100.
+    std::mt19937_64 random(13);
+    const std::vector<std::pair<std::string, double>> offers = {{"a", 1}, {"b", 10}, {"c", 100}};
+    std::discrete_distribution<std::size_t> who({1, 10, 100});
+    std::exponential_distribution gap(111.0);
+    std::map<std::string, int> admitted;
+    for (double past = 0; past < 1000;) {
+      const double step = gap(random);
+      past += step;
+      gate.clock.Advance(Time(step));
+      const std::string& tenant = offers[who(random)].first;
+      admitted[tenant] += gate.Ask(tenant);
+    }
+    QVERIFY2(admitted["a"] > 900, std::to_string(admitted["a"]).c_str());
+    QVERIFY2(std::abs(admitted["b"] - 4500) < 250, std::to_string(admitted["b"]).c_str());
+    QVERIFY2(std::abs(admitted["c"] - 4500) < 250, std::to_string(admitted["c"]).c_str());
+  }
+
+  void Tenants_ReasonTellsAShareFromAnEmptyPool() {
+    Gate gate(OnePool(0.4));
+    QVERIFY(gate.Ask("a"));
+    QVERIFY(gate.Ask("a"));
+    QVERIFY(gate.Ask("a"));  // 0.2 s of debt.
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job("b"))), std::string("OVERLOADED"));
+    gate.clock.Advance(300ms);
+    const absl::Status share = gate.monitor.Admit(gate.Job("a"));
+    QCOMPARE(Reason(share), std::string("TENANT_SHARE"));
+    QVERIFY(RetryS(share) > 0);
+    QVERIFY(gate.Ask("b"));
+  }
+
+  void Tenants_APauseDoesNotPayADebt() {
+    Gate gate(OnePool(100));
+    QVERIFY(gate.Ask("a"));
+    gate.clock.Advance(20s);
+    gate.monitor.Update(OnePool(100));
+    QVERIFY(!gate.Ask("b"));
+    gate.clock.Advance(79500ms);  // The pool is free again, and "a" has had all of it.
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job("a"))), std::string("TENANT_SHARE"));
+    QVERIFY(gate.Ask("b"));
+  }
+
+  void Tenants_AreBounded() {
+    Gate gate(OnePool(0.001));
+    int admitted = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      admitted += gate.Ask("tenant-" + std::to_string(i));
+      gate.clock.Advance(1ms);
+    }
+    QVERIFY2(admitted > 19'900, std::to_string(admitted).c_str());
+  }
+
+  void Priority_LowTakesWhatIsLeftHighMayGoIntoDebt() {
+    Gate gate(OnePool(0.15));
+    int low = 0, normal = 0, high = 0;
+    while (gate.Ask("", -1)) ++low;
+    while (gate.Ask("", 0)) ++normal;
+    while (gate.Ask("", 50)) ++high;
+    QCOMPARE(low, 4);     // To 0.4 s.
+    QCOMPARE(normal, 3);  // To −0.05 s.
+    QCOMPARE(high, 7);    // To −1.1 s.
+    gate.clock.Advance(150ms);
+    QVERIFY(!gate.Ask("", 0));
+    QVERIFY(gate.Ask("", 1));
+  }
+
+  void Deadline_ThatCannotBeMetIsRefusedWithTheEstimate() {
+    v1::Capacity capacity = TwoStages(1, 3, 10, 10);
+    for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_transfer_s(0.25);
+    Gate gate(capacity);
+    Request request = gate.Job();
+    request.deadline = gate.clock.WallNow() + 4400ms;
+    const absl::Status refused = gate.monitor.Admit(request);
+    QCOMPARE(refused.code(), absl::StatusCode::kFailedPrecondition);
+    QCOMPARE(Reason(refused), std::string("DEADLINE_TOO_SHORT"));
+    QCOMPARE(Metadata(refused, "estimate_ms"), std::string("4500"));
+    QCOMPARE(Metadata(refused, "pool"), std::string("y"));
+    QCOMPARE(RetryS(refused), -1.0);
+    request.deadline = gate.clock.WallNow() + 4600ms;
+    QVERIFY(gate.monitor.Admit(request).ok());
+    // Stages at the same time: the longest way counts.
+    Request branched = gate.Job();
+    branched.stages[1].after.clear();
+    branched.deadline = gate.clock.WallNow() + 3300ms;
+    QVERIFY(gate.monitor.Admit(branched).ok());
+    branched.uid = base::Uid::GenerateRandom();
+    branched.deadline = gate.clock.WallNow() + 3200ms;
+    QVERIFY(!gate.monitor.Admit(branched).ok());
+  }
+
+  void Deadline_CountsTheDebt() {
+    Gate gate(OnePool(3));
+    QVERIFY(gate.Ask());
+    Request request = gate.Job();
+    request.deadline = gate.clock.WallNow() + 4s;
+    const absl::Status refused = gate.monitor.Admit(request);  // 2 s of debt, 3 s of work.
+    QCOMPARE(Reason(refused), std::string("DEADLINE_TOO_SHORT"));
+    QCOMPARE(Metadata(refused, "estimate_ms"), std::string("5000"));
+    QCOMPARE(RetryS(refused), 2.0);
+    request.deadline = gate.clock.WallNow() + 6s;
+    QCOMPARE(Reason(gate.monitor.Admit(request)), std::string("OVERLOADED"));
+  }
+
+  void Deadline_BoundsWhatOneJobMayTake() {
+    Gate gate(OnePool(1));
+    for (const double units : {1e9, 1e18, std::numeric_limits<double>::infinity(), kNan, -1.0}) {
+      Request request = gate.Job("", units);
+      const bool known = std::isfinite(units) && units > 0;
+      QCOMPARE(gate.monitor.Admit(request).ok(), !known);
+      gate.monitor.End(request.uid, true);
+    }
+    QVERIFY(gate.Ask());
+  }
+
+  void End_RefundsOnlyWhatNeverBegan() {
+    Gate gate(OnePool(10));
+    const Request first = gate.Job();
+    QVERIFY(gate.monitor.Admit(first).ok());
+    gate.monitor.End(first.uid, true);
+    gate.monitor.End(first.uid, true);
+    const Request second = gate.Job();
+    QVERIFY(gate.monitor.Admit(second).ok());
+    gate.monitor.End(second.uid);
+    gate.monitor.End(second.uid, true);
+    QVERIFY(!gate.Ask());
+    QCOMPARE(gate.monitor.levels().size(), std::size_t{1});
+    QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+  }
+
+  void Admit_AJobThatIsInCostsNothing() {
+    Gate gate(OnePool(10));
+    const Request request = gate.Job();
+    QVERIFY(gate.monitor.Admit(request).ok());
+    for (int i = 0; i < 3; ++i) QVERIFY(gate.monitor.Admit(request).ok());
+    QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+    QCOMPARE(gate.monitor.demands()[0].admitted(), std::uint64_t{1});
+  }
+
+  void Capacity_BucketsKeepTheirLevel() {
+    Gate gate(OnePool(10));
+    QVERIFY(gate.Ask());
+    gate.monitor.Update(OnePool(10, 9));  // Shrinks and grows; then the pool is gone, and back.
+    gate.monitor.Update(OnePool(10, 1));
+    QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+    gate.monitor.Update({});
+    QVERIFY(gate.monitor.levels().empty());
+    QVERIFY(gate.Ask());  // Nothing is known.
+    gate.monitor.Update(OnePool(10, 1));
+    QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+    QVERIFY(!gate.Ask());
+    gate.clock.Advance(100s);
+    QCOMPARE(gate.monitor.levels()[0].seconds, 1.0);
+    gate.monitor.Update(OnePool(0.1, 10));
+    gate.clock.Advance(1s);
+    QCOMPARE(gate.monitor.levels()[0].seconds, 10.0);
+    gate.monitor.Update(OnePool(0.1, 2));
+    QCOMPARE(gate.monitor.levels()[0].seconds, 2.0);
+  }
+
+  void Capacity_WithoutWorkersTakesNothing() {
+    Gate gate(OnePool(1, 0));
+    const absl::Status refused = gate.monitor.Admit(gate.Job());
+    QCOMPARE(Reason(refused), std::string("OVERLOADED"));
+    QCOMPARE(Metadata(refused, "pool"), std::string("x"));
+    QCOMPARE(RetryS(refused), 1.0);
+    gate.monitor.Update(OnePool(1, 1));
+    gate.clock.Advance(1ms);
+    QVERIFY(gate.Ask());
+    gate.monitor.Update(OnePool(1, -5));
+    gate.clock.Advance(100s);
+    QVERIFY(!gate.Ask());
+  }
+
+  void Capacity_ThatMakesNoSenseIsNotKnown() {
+    v1::Capacity capacity = OnePool(kNan);
+    AddCost(capacity, "app", "y", 5, "nowhere");
+    AddCost(capacity, "app", "z", -5, "x");
+    AddCost(capacity, "app", "u", std::numeric_limits<double>::infinity(), "x");
+    capacity.mutable_costs(1)->set_units_per_job(kNan);
+    Gate gate(capacity, 1, 50);
+    for (int i = 0; i < 50; ++i) {
+      Request request = gate.Job();
+      request.stages.push_back({"z", 1, {}});
+      request.stages.push_back({"u", 1, {}});
+      request.stages.push_back({"nobody measured it", 1, {}});
+      QVERIFY(gate.monitor.Admit(request).ok());
+    }
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job())), std::string("QUOTA"));
+    QCOMPARE(gate.monitor.levels()[0].seconds, 1.0);
+    Gate unmeasured([] {
+      v1::Capacity fresh = OnePool(5);
+      fresh.mutable_costs(0)->set_samples(0);
+      return fresh;
+    }());
+    QVERIFY(unmeasured.Ask() && unmeasured.Ask() && unmeasured.Ask());
+  }
+
+  void Backlog_ClosesThePoolUntilItIsWorkedOff() {
+    v1::Capacity capacity = OnePool(1, 2);
+    capacity.mutable_pools(0)->set_queued_jobs(20);  // 10 s for two workers: allowed.
+    Gate gate(capacity);
+    QVERIFY(gate.Ask());
+    capacity.mutable_pools(0)->set_queued_jobs(26);
+    gate.monitor.Update(capacity);
+    const absl::Status refused = gate.monitor.Admit(gate.Job());
+    QCOMPARE(Reason(refused), std::string("OVERLOADED"));
+    QCOMPARE(RetryS(refused), 3.0);
+    gate.clock.Advance(2900ms);
+    QVERIFY(!gate.Ask());
+    gate.clock.Advance(200ms);
+    QVERIFY(gate.Ask());  // Nobody said more: three seconds of it are done.
+    capacity.mutable_pools(0)->set_queued_jobs(100);
+    gate.monitor.Update(capacity);
+    QVERIFY(!gate.Ask());
+    capacity.mutable_pools(0)->set_queued_jobs(-3);
+    gate.monitor.Update(capacity);
+    QVERIFY(gate.Ask());
+    // One long job for each worker is no backlog.
+    v1::Capacity slow = OnePool(200, 2);
+    slow.mutable_pools(0)->set_queued_jobs(2);
+    QVERIFY(Gate(slow).Ask());
+    slow.mutable_pools(0)->set_queued_jobs(3);
+    QVERIFY(!Gate(slow).Ask());
+  }
+
+  void Demands_CountWhatWasAskedFor() {
+    Gate gate(OnePool(10));
+    QVERIFY(gate.Ask());
+    QVERIFY(!gate.Ask("", 0, 5));
+    Request other = gate.Job();
+    other.app_id = "other";
+    QVERIFY(gate.monitor.Admit(other).ok());
+    const auto demands = gate.monitor.demands();
+    QCOMPARE(demands.size(), std::size_t{2});
+    QCOMPARE(demands[0].app_id(), std::string("app"));
+    QCOMPARE(demands[0].admitted(), std::uint64_t{1});
+    QCOMPARE(demands[0].rejected(), std::uint64_t{1});
+    QCOMPARE(demands[0].units(), 6.0);
+    QCOMPARE(demands[1].admitted(), std::uint64_t{1});
+    for (std::size_t i = 0; i < 2 * RequestMonitor::kMaxApps; ++i) {
+      other.uid = base::Uid::GenerateRandom();
+      other.app_id = "app-" + std::to_string(i);
+      QVERIFY(gate.monitor.Admit(other).ok());
+    }
+    QCOMPARE(gate.monitor.demands().size(), RequestMonitor::kMaxApps);
+  }
+};
+
+}  // namespace onepiece::admission
+
+QTEST_GUILESS_MAIN(onepiece::admission::RequestMonitorTest)
+#include "request_monitor_test.moc"
