@@ -23,7 +23,7 @@ struct InstanceView {
   /// False: pinned, removed, quarantined, or part of a plan that has not ended.
   bool movable = true;
   std::string pinned_stage;  ///< Serves pools of this stage only; empty: any.
-  int workers = 1;
+  int workers = 1;           ///< 0: it serves nobody (quarantined, stuck); not counted anywhere.
   std::optional<double>
       utilization;  ///< Mean over the window; nullopt: not measured for long enough.
   /// When it last began to be where it is; nullopt: longer ago than anybody remembers.
@@ -35,8 +35,12 @@ struct PoolView {
   std::string id, stage;
   int min_instances = 1;
   int max_instances = 0;  ///< 0: no limit.
-  int resource = 1;       ///< Devices that one instance takes; above 1 in the simulator only.
-  double load_s = 0;      ///< Measured, or 0: not known.
+  /// Devices that one instance takes; above 1 in the simulator only. An idle instance is one
+  /// device. A move of an idle one takes `resource` − 1 others with it, idle in the same set; from
+  /// a pool of larger instances, the devices left over become idle. For a pool of smaller ones,
+  /// enough of them are made idle at once, and used when they are.
+  int resource = 1;
+  double load_s = 0;                           ///< Measured, or 0: not known.
   std::optional<base::MonotonicTime> changed;  ///< Its last change of size.
 };
 
@@ -46,9 +50,14 @@ struct SetView {
   capacity::Model model;  ///< Pools by PoolView::id, demand as measured over the window.
 };
 
+/// For so many windows back policies want to know moves: a pool that gives an instance to another
+/// and takes one back within them is flapping: it gives none then, and takes idle ones only.
+inline constexpr int kFlappingWindows = 4;
+
 struct PastMove {
   base::MonotonicTime at;
-  std::string node_id, from_pool, to_pool;
+  std::string node_id, from_pool, to_pool;  ///< Empty: idle.
+  std::string from_set, to_set;
 };
 
 /// Everything that a policy may look at.

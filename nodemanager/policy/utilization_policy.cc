@@ -1,0 +1,443 @@
+#include "nodemanager/policy/utilization_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cluster/base/status.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// A donor stays so far below the threshold, or so much less busy (relatively) than who gets its
+// instance: what is measured a little differently next time does not bring the instance back.
+constexpr double kHysteresis = 0.05;
+// A pool that gives to the idle ones stays so far below the threshold.
+constexpr double kScaleInMargin = 0.15;
+constexpr std::size_t kMaxDetail = 2000;
+
+base::Duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
+}
+
+struct Instance {
+  const InstanceView* view;
+  bool used = false;  // In a move of this decision, or promised to one.
+};
+
+// A pool as this decision leaves it.
+struct PoolState {
+  const PoolView* view = nullptr;
+  int instances = 0;  // That count.
+  double workers = 0;
+  double load = 0;           // Workers that what is offered keeps busy.
+  double drain_s = 0;        // What an instance computes when it is told to stop.
+  int unmeasured = 0;        // Instances.
+  bool unknown = false;      // Too few jobs measured.
+  bool turned_away = false;  // All of its applications have a pool on their way that is over 100 %.
+  bool flapping = false, cooling = false;
+  bool gave = false, received = false;  // In this decision.
+  bool given_up = false;
+
+  [[nodiscard]] double BusyWith(double other_workers) const {
+    if (load <= 0) return 0;
+    return other_workers > 0 ? load / other_workers : kInfinity;
+  }
+  [[nodiscard]] double Busy() const { return BusyWith(workers); }
+  // With contradictory limits the maximum counts: nothing ever moves against one.
+  [[nodiscard]] bool AtMaximum() const {
+    return view->max_instances > 0 && instances >= view->max_instances;
+  }
+  [[nodiscard]] bool BelowMinimum() const {
+    return instances < view->min_instances && !AtMaximum();
+  }
+  [[nodiscard]] bool Known() const {
+    return !unknown && (instances == 0 || unmeasured < instances);
+  }
+};
+
+std::string Percent(double busy) {
+  return std::isinf(busy) ? "100 % without instances" : absl::StrFormat("%.0f %%", 100 * busy);
+}
+
+class Decider {
+ public:
+  Decider(const PolicyView& view, const v1::ElasticityConfig& config);
+  PolicyDecision Run();
+
+ private:
+  void ReadInstances();
+  void ReadLoads();
+  void ReadLoadsOf(const SetView& set);
+  static void ReadLoadOf(const capacity::Model& model, PoolState& pool);
+  void ReadPast();
+
+  PoolState* Neediest();
+  bool Grow(PoolState& pool);
+  bool TakeIdle(PoolState& pool, bool same_set);
+  bool TakeFromDonor(PoolState& pool, bool same_set);
+  bool ScaleIn();
+
+  int InstancesToGive(const PoolState& from, const PoolState& to);
+  [[nodiscard]] bool MayGive(const PoolState& from) const;
+  // How busy `from` is after giving `to` what it needs; nullopt: it can't or shall not.
+  [[nodiscard]] std::optional<double> BusyAfterGiving(const PoolState& from, const PoolState& to);
+  [[nodiscard]] bool PaysOff(const PoolState& from, const PoolState& to, double moved_workers,
+                             double busy_after) const;
+  std::vector<Instance*> Movable(const PoolState& from, std::string_view stage);
+  std::vector<Instance*> Pick(const std::string& workflow_set, const std::string& pool,
+                              std::string_view stage);
+  void Move(Instance& instance, PoolState* from, PoolState* to, std::string reason);
+  [[nodiscard]] int Budget() const {
+    return config_.max_moves() - view_.moves_under_way - static_cast<int>(decision_.moves.size());
+  }
+  [[nodiscard]] std::string Name(const PoolState& pool) const;
+  void Note(const std::string& text);
+
+  const PolicyView& view_;
+  const v1::ElasticityConfig& config_;
+  std::vector<Instance> instances_;
+  std::map<std::pair<std::string, std::string>, PoolState> pools_;  // By set and id.
+  std::set<std::string> sets_;                                      // Where instances are.
+  PolicyDecision decision_;
+};
+
+Decider::Decider(const PolicyView& view, const v1::ElasticityConfig& config)
+    : view_(view), config_(config) {
+  for (const PoolView& pool : view.pools) {
+    PoolState state{.view = &pool};
+    state.cooling =
+        pool.changed.has_value() && view.now - *pool.changed < FromSeconds(config.cooldown_s());
+    pools_.try_emplace({pool.workflow_set, pool.id}, state);
+  }
+  ReadInstances();
+  ReadLoads();
+  ReadPast();
+}
+
+void Decider::ReadInstances() {
+  for (const InstanceView& instance : view_.instances) {
+    instances_.push_back({.view = &instance});
+    sets_.insert(instance.workflow_set);
+    const auto place = pools_.find({instance.workflow_set, instance.pool});
+    if (place == pools_.end() || instance.workers <= 0) continue;
+    PoolState& pool = place->second;
+    ++pool.instances;
+    pool.workers += instance.workers;
+    if (instance.utilization.has_value() && std::isfinite(*instance.utilization)) {
+      pool.load += std::clamp(*instance.utilization, 0.0, 1.0) * instance.workers;
+    } else {
+      ++pool.unmeasured;
+    }
+  }
+}
+
+void Decider::ReadLoads() {
+  for (const SetView& set : view_.sets) ReadLoadsOf(set);
+}
+
+void Decider::ReadLoadsOf(const SetView& set) {
+  capacity::Model model = set.model;
+  for (capacity::Pool& pool : model.pools) {
+    const auto place = pools_.find({set.workflow_set, pool.id});
+    pool.workers = place == pools_.end() ? 0 : place->second.workers;
+  }
+  for (const std::string& id : capacity::PoolsWithoutData(model)) {
+    if (const auto place = pools_.find({set.workflow_set, id}); place != pools_.end())
+      place->second.unknown = true;
+  }
+  // What a pool that must not grow lets through is all that reaches the others.
+  for (std::size_t round = 0; round < model.pools.size(); ++round) {
+    const PoolState* worst = nullptr;
+    double busiest = 1 + 1e-9;
+    for (const capacity::Pool& pool : model.pools) {
+      const auto place = pools_.find({set.workflow_set, pool.id});
+      if (place == pools_.end() || !place->second.AtMaximum()) continue;
+      const double busy = capacity::Utilization(model, pool.id);
+      if (busy <= busiest) continue;
+      worst = &place->second;
+      busiest = busy;
+    }
+    if (worst == nullptr) break;
+    for (capacity::App& app : model.apps) {
+      if (std::ranges::any_of(app.stages, [&](const capacity::StageDemand& demand) {
+            return demand.pool == worst->view->id;
+          }))
+        app.arrivals_per_s /= busiest;
+    }
+  }
+  for (auto& [key, pool] : pools_) {
+    if (key.first == set.workflow_set) ReadLoadOf(model, pool);
+  }
+}
+
+void Decider::ReadLoadOf(const capacity::Model& model, PoolState& pool) {
+  const std::string& id = pool.view->id;
+  pool.load = std::max(pool.load, capacity::WorkersFor(model, id, 1));
+  bool served = false, turned_away = false;
+  for (const capacity::App& app : model.apps) {
+    bool is_here = false, is_limited = false;
+    for (const capacity::StageDemand& demand : app.stages) {
+      is_limited = is_limited || capacity::Utilization(model, demand.pool) > 1;
+      if (demand.pool != id || demand.samples == 0 || !(app.arrivals_per_s > 0)) continue;
+      is_here = true;
+      if (std::isfinite(demand.seconds_per_job))
+        pool.drain_s = std::max(pool.drain_s, demand.seconds_per_job);
+    }
+    if (is_here) (is_limited ? turned_away : served) = true;
+  }
+  pool.turned_away = turned_away && !served;
+}
+
+void Decider::ReadPast() {
+  using Place = std::pair<std::string, std::string>;
+  std::set<std::pair<Place, Place>> seen;
+  for (const PastMove& move : view_.past) {
+    if (view_.now - move.at > FromSeconds(kFlappingWindows * config_.window_s())) continue;
+    // Idle is the same place everywhere.
+    const Place from = {move.from_pool.empty() ? "" : move.from_set, move.from_pool};
+    const Place to = {move.to_pool.empty() ? "" : move.to_set, move.to_pool};
+    seen.insert({from, to});
+    if (from == to || !seen.contains({to, from})) continue;
+    for (const Place& place : {from, to}) {
+      const auto pool = pools_.find(place);
+      if (pool == pools_.end() || pool->second.flapping) continue;
+      pool->second.flapping = true;
+      Note(absl::StrCat("flapping: ", Name(pool->second),
+                        " gave and took an instance within the last ", kFlappingWindows,
+                        " windows; it gives none and takes idle ones only"));
+    }
+  }
+}
+
+PolicyDecision Decider::Run() {
+  if (Budget() <= 0) {
+    Note(absl::StrCat(view_.moves_under_way, " moves are under way, elasticity.max_moves is ",
+                      config_.max_moves()));
+    return std::move(decision_);
+  }
+  for (const auto& [key, pool] : pools_) {
+    if (!pool.Known()) Note(Name(pool) + ": not measured for long enough");
+    if (pool.view->max_instances > 0 && pool.view->min_instances > pool.view->max_instances)
+      Note(absl::StrCat(Name(pool), ": its minimum of ", pool.view->min_instances,
+                        " is above its maximum of ", pool.view->max_instances));
+  }
+  bool needed = false;
+  // Every round uses up budget, or gives up a pool.
+  while (Budget() > 0) {
+    PoolState* pool = Neediest();
+    if (pool == nullptr) break;
+    needed = true;
+    if (!Grow(*pool)) pool->given_up = true;
+  }
+  while (Budget() > 0 && ScaleIn()) {
+  }
+  if (!needed && decision_.moves.empty()) Note("no pool is above " + Percent(config_.threshold()));
+  return std::move(decision_);
+}
+
+// Those below their minimum first, then the busiest.
+PoolState* Decider::Neediest() {
+  PoolState* neediest = nullptr;
+  for (auto& [key, pool] : pools_) {
+    if (pool.given_up || pool.gave) continue;
+    if (!pool.BelowMinimum() && !(pool.Known() && pool.Busy() > config_.threshold())) continue;
+    if (neediest == nullptr || std::pair(pool.BelowMinimum(), pool.Busy()) >
+                                   std::pair(neediest->BelowMinimum(), neediest->Busy()))
+      neediest = &pool;
+  }
+  return neediest;
+}
+
+bool Decider::Grow(PoolState& pool) {
+  const std::string what =
+      Name(pool) + (pool.BelowMinimum() ? absl::StrCat(" has ", pool.instances, " of at least ",
+                                                       pool.view->min_instances, " instances")
+                                        : " is at " + Percent(pool.Busy()));
+  if (pool.AtMaximum()) {
+    Note(absl::StrCat(what, ": it has its maximum of ", pool.view->max_instances));
+    return false;
+  }
+  if (!pool.BelowMinimum() && pool.cooling) {
+    Note(what + ": it has changed less than a cooldown ago");
+    return false;
+  }
+  if (TakeIdle(pool, /*same_set=*/true) || TakeIdle(pool, /*same_set=*/false)) return true;
+  // A pool that flaps takes idle ones only: that harms nobody.
+  if (pool.flapping && !pool.BelowMinimum()) return false;
+  if (TakeFromDonor(pool, /*same_set=*/true) || TakeFromDonor(pool, /*same_set=*/false))
+    return true;
+  Note(what + ": no instance is idle, and no pool can spare one");
+  return false;
+}
+
+bool Decider::TakeIdle(PoolState& pool, bool same_set) {
+  const auto needed = static_cast<std::size_t>(std::max(1, pool.view->resource));
+  for (const std::string& set : sets_) {
+    if ((set == pool.view->workflow_set) != same_set) continue;
+    const std::vector<Instance*> idle = Pick(set, "", pool.view->stage);
+    if (idle.size() < needed) continue;
+    const std::string busy = Percent(pool.Busy());
+    for (std::size_t i = 1; i < needed; ++i) idle[i]->used = true;
+    Move(*idle[0], nullptr, &pool,
+         absl::StrFormat("%s at %s over %.0f s; was idle", Name(pool), busy, config_.window_s()));
+    return true;
+  }
+  return false;
+}
+
+bool Decider::TakeFromDonor(PoolState& pool, bool same_set) {
+  PoolState* donor = nullptr;
+  double least = kInfinity;
+  for (auto& [key, other] : pools_) {
+    if (&other == &pool || (key.first == pool.view->workflow_set) != same_set) continue;
+    const std::optional<double> after = BusyAfterGiving(other, pool);
+    if (!after.has_value() || (donor != nullptr && *after >= least)) continue;
+    donor = &other;
+    least = *after;
+  }
+  if (donor == nullptr) return false;
+  const int count = InstancesToGive(*donor, pool);
+  const std::string reason =
+      absl::StrFormat("%s at %s over %.0f s; %s keeps %s", Name(pool), Percent(pool.Busy()),
+                      config_.window_s(), Name(*donor), Percent(least));
+  const std::vector<Instance*> given = Movable(*donor, pool.view->stage);
+  const bool directly = std::max(1, donor->view->resource) >= std::max(1, pool.view->resource);
+  for (int i = 0; i < count; ++i)
+    Move(*given[static_cast<std::size_t>(i)], donor, directly ? &pool : nullptr, reason);
+  // Until they are idle, there is no more to do for it.
+  if (!directly) pool.given_up = true;
+  return true;
+}
+
+int Decider::InstancesToGive(const PoolState& from, const PoolState& to) {
+  const int given = std::max(1, from.view->resource), needed = std::max(1, to.view->resource);
+  if (given >= needed) return 1;
+  const auto idle = static_cast<int>(Pick(from.view->workflow_set, "", to.view->stage).size());
+  return (std::max(1, needed - idle) + given - 1) / given;
+}
+
+bool Decider::MayGive(const PoolState& from) const {
+  return !from.unknown && from.unmeasured == 0 && !from.flapping && !from.cooling && !from.received;
+}
+
+std::optional<double> Decider::BusyAfterGiving(const PoolState& from, const PoolState& to) {
+  const int count = InstancesToGive(from, to);
+  if (!MayGive(from) || count > Budget() || from.instances - count < from.view->min_instances)
+    return std::nullopt;
+  const std::vector<Instance*> given = Movable(from, to.view->stage);
+  if (given.size() < static_cast<std::size_t>(count)) return std::nullopt;
+  double workers = 0;
+  for (int i = 0; i < count; ++i) workers += given[static_cast<std::size_t>(i)]->view->workers;
+  const double after = from.BusyWith(from.workers - workers);
+  // Where all jobs of the donor meet a pool that turns jobs away, being less busy than the one
+  // that gets its instance is good enough: so the most that the instances can serve is found.
+  double limit = config_.threshold() - kHysteresis;
+  if (to.Busy() > 1 && from.turned_away) limit = std::max(limit, to.Busy() * (1 - kHysteresis));
+  if (std::isinf(after) || after > limit) return std::nullopt;
+  if (!to.BelowMinimum() && !PaysOff(from, to, workers, after)) return std::nullopt;
+  return after;
+}
+
+// What the instance will do there in a window against what it does not do on the way.
+bool Decider::PaysOff(const PoolState& from, const PoolState& to, double moved_workers,
+                      double busy_after) const {
+  double gain = std::min(moved_workers, to.load / config_.threshold() - to.workers);
+  if (busy_after > config_.threshold()) gain *= 1 - busy_after / to.Busy();
+  const double load_s = std::isfinite(to.view->load_s) ? std::max(0.0, to.view->load_s) : 0;
+  return gain * config_.window_s() >= moved_workers * (load_s + from.drain_s);
+}
+
+bool Decider::ScaleIn() {
+  PoolState* least = nullptr;
+  std::vector<Instance*> given;
+  for (auto& [key, pool] : pools_) {
+    if (!MayGive(pool) || pool.instances <= pool.view->min_instances ||
+        pool.Busy() >= config_.low_threshold() ||
+        (least != nullptr && pool.Busy() >= least->Busy()))
+      continue;
+    const std::vector<Instance*> movable = Movable(pool, "");
+    if (movable.empty() || pool.BusyWith(pool.workers - movable[0]->view->workers) >
+                               config_.threshold() - kScaleInMargin)
+      continue;
+    least = &pool;
+    given = movable;
+  }
+  if (least == nullptr) return false;
+  const double after = least->BusyWith(least->workers - given[0]->view->workers);
+  Move(*given[0], least, nullptr,
+       absl::StrFormat("%s at %s over %.0f s; keeps %s", Name(*least), Percent(least->Busy()),
+                       config_.window_s(), Percent(after)));
+  return true;
+}
+
+// Movable instances there that may serve `stage` (empty: none, they become idle), the ones that
+// have been there for longest first.
+std::vector<Instance*> Decider::Pick(const std::string& workflow_set, const std::string& pool,
+                                     std::string_view stage) {
+  std::vector<Instance*> found;
+  for (Instance& instance : instances_) {
+    const InstanceView& view = *instance.view;
+    if (instance.used || !view.movable || view.workers <= 0 || view.workflow_set != workflow_set ||
+        view.pool != pool)
+      continue;
+    if (!stage.empty() && !view.pinned_stage.empty() && view.pinned_stage != stage) continue;
+    found.push_back(&instance);
+  }
+  std::ranges::stable_sort(found, [](const Instance* a, const Instance* b) {
+    return a->view->since.value_or(base::MonotonicTime::min()) <
+           b->view->since.value_or(base::MonotonicTime::min());
+  });
+  return found;
+}
+
+std::vector<Instance*> Decider::Movable(const PoolState& from, std::string_view stage) {
+  std::vector<Instance*> found = Pick(from.view->workflow_set, from.view->id, stage);
+  std::erase_if(found, [&](const Instance* instance) {
+    return instance->view->since.has_value() &&
+           view_.now - *instance->view->since < FromSeconds(2 * config_.cooldown_s());
+  });
+  return found;
+}
+
+void Decider::Move(Instance& instance, PoolState* from, PoolState* to, std::string reason) {
+  const InstanceView& view = *instance.view;
+  instance.used = true;
+  decision_.moves.push_back({.node_id = view.node_id,
+                             .to_set = to == nullptr ? view.workflow_set : to->view->workflow_set,
+                             .to_pool = to == nullptr ? "" : to->view->id,
+                             .reason = std::move(reason)});
+  if (from != nullptr) {
+    --from->instances;
+    from->workers -= view.workers;
+    from->gave = true;
+  }
+  if (to != nullptr) {
+    ++to->instances;
+    to->workers += view.workers;
+    to->received = true;
+  }
+}
+
+std::string Decider::Name(const PoolState& pool) const {
+  return sets_.size() < 2 ? pool.view->id
+                          : absl::StrCat(pool.view->id, " of ", pool.view->workflow_set);
+}
+
+void Decider::Note(const std::string& text) {
+  if (decision_.detail.size() + text.size() > kMaxDetail) return;
+  absl::StrAppend(&decision_.detail, decision_.detail.empty() ? "" : "; ", text);
+}
+
+}  // namespace
+
+PolicyDecision UtilizationPolicy::Decide(const PolicyView& view) const {
+  return Decider(view, config_).Run();
+}
+
+}  // namespace onepiece::nodemanager

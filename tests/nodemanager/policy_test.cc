@@ -1,0 +1,606 @@
+// Rules of the policies, one by one, and what comes of them when they rule a cluster.
+#include "nodemanager/policy/policy.h"
+
+#include <QtTest>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr double kWindow = 300;
+
+v1::ElasticityConfig Config(int max_moves = 1) {
+  v1::ElasticityConfig config;
+  config.set_window_s(kWindow);
+  config.set_max_moves(max_moves);
+  return *CompleteElasticity(config);
+}
+
+// A view that holds what the test names, with everything measured and long ago.
+struct Cluster {
+  PolicyView view;
+  int names = 0;
+
+  Cluster() { view.now = base::MonotonicTime(seconds(1'000'000)); }
+
+  SetView& Set(const std::string& name) {
+    for (SetView& set : view.sets) {
+      if (set.workflow_set == name) return set;
+    }
+    view.sets.push_back({.workflow_set = name});
+    return view.sets.back();
+  }
+  PoolView& Pool(const std::string& id, const std::string& set = "s") {
+    for (PoolView& pool : view.pools) {
+      if (pool.id == id && pool.workflow_set == set) return pool;
+    }
+    view.pools.push_back({.workflow_set = set, .id = id, .stage = id});
+    Set(set).model.pools.push_back({id, 0});
+    return view.pools.back();
+  }
+  // `count` instances of `pool` (empty: idle), with that utilisation.
+  Cluster& Instances(const std::string& pool, int count, double utilization,
+                     const std::string& set = "s") {
+    if (!pool.empty()) Pool(pool, set);
+    for (int i = 0; i < count; ++i) {
+      InstanceView instance;
+      instance.node_id = QString("i%1").arg(++names, 3, 10, QChar('0')).toStdString();
+      instance.workflow_set = set;
+      instance.pool = pool;
+      instance.utilization = utilization;
+      view.instances.push_back(instance);
+    }
+    return *this;
+  }
+  // An application that keeps `load` workers of each pool busy, if all its jobs were taken.
+  Cluster& App(const std::string& id, std::vector<std::pair<std::string, double>> loads,
+               const std::string& set = "s") {
+    capacity::App app{.id = id, .arrivals_per_s = 1};
+    for (const auto& [pool, load] : loads) {
+      Pool(pool, set);
+      app.stages.push_back({.stage = pool, .pool = pool, .seconds_per_job = load, .samples = 1000});
+    }
+    Set(set).model.apps.push_back(app);
+    return *this;
+  }
+  Cluster& Past(int seconds_ago, const std::string& from, const std::string& to) {
+    view.past.push_back({.at = view.now - seconds(seconds_ago),
+                         .node_id = "x",
+                         .from_pool = from,
+                         .to_pool = to,
+                         .from_set = "s",
+                         .to_set = "s"});
+    return *this;
+  }
+  [[nodiscard]] InstanceView& First(const std::string& pool) {
+    for (InstanceView& instance : view.instances) {
+      if (instance.pool == pool) return instance;
+    }
+    qFatal("no such instance");
+  }
+  [[nodiscard]] std::string PoolOf(const std::string& node) const {
+    for (const InstanceView& instance : view.instances) {
+      if (instance.node_id == node) return instance.pool;
+    }
+    return "?";
+  }
+  [[nodiscard]] PolicyDecision Decide(const v1::ElasticityConfig& config = Config()) const {
+    return (*MakePolicy(config))->Decide(view);
+  }
+  // "x>y" for every move, in order; with sets where they differ from "s".
+  [[nodiscard]] QString Moves(const v1::ElasticityConfig& config = Config()) const {
+    QStringList moves;
+    for (const WantedMove& move : Decide(config).moves) {
+      moves.append(QString::fromStdString(PoolOf(move.node_id) + ">" + move.to_pool +
+                                          (move.to_set == "s" ? "" : "@" + move.to_set)));
+    }
+    return moves.join(" ");
+  }
+};
+
+// x is over the threshold with one instance, y has three that do little, but are not nearly idle.
+Cluster BusyAndSpare() {
+  Cluster cluster;
+  cluster.Instances("x", 1, 0.95).Instances("y", 3, 0.31).App("a", {{"x", 0.95}, {"y", 0.93}});
+  cluster.Pool("y").min_instances = 1;
+  return cluster;
+}
+
+bool Says(const PolicyDecision& decision, const char* words) {
+  const bool says = QString::fromStdString(decision.detail).contains(words);
+  if (!says) qWarning("detail: %s", decision.detail.c_str());
+  return says;
+}
+
+}  // namespace
+
+class PolicyTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void defaultsAreTheDocumentedOnes() {
+    const v1::ElasticityConfig config = *CompleteElasticity({});
+    QCOMPARE(config.policy(), std::string("utilization"));
+    QCOMPARE(config.window_s(), 300.0);
+    QCOMPARE(config.threshold(), 0.85);
+    QCOMPARE(config.low_threshold(), 0.3);
+    QCOMPARE(config.cooldown_s(), 300.0);
+    QCOMPARE(config.max_moves(), 1);
+    QCOMPARE(config.interval_s(), 10.0);
+    QCOMPARE(config.move_timeout_s(), 300.0);
+    v1::ElasticityConfig small;
+    small.set_window_s(5);
+    QCOMPARE(CompleteElasticity(small)->cooldown_s(), 5.0);
+    QCOMPARE(CompleteElasticity(small)->interval_s(), 0.5);
+  }
+
+  void badConfigurationIsNamed_data() {
+    QTest::addColumn<QString>("field");
+    QTest::addColumn<std::function<void(v1::ElasticityConfig&)>>("spoil");
+    using Config = v1::ElasticityConfig;
+    const std::vector<std::pair<QString, void (Config::*)(double)>> fields = {
+        {"window_s", &Config::set_window_s},
+        {"threshold", &Config::set_threshold},
+        {"low_threshold", &Config::set_low_threshold},
+        {"cooldown_s", &Config::set_cooldown_s},
+        {"interval_s", &Config::set_interval_s},
+        {"move_timeout_s", &Config::set_move_timeout_s}};
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (const auto& [field, set] : fields) {
+      for (const double bad : {-1.0, nan, 1e300}) {
+        QTest::newRow(qPrintable(QString("%1 %2").arg(field).arg(bad)))
+            << field
+            << std::function<void(Config&)>([set = set, bad](Config& c) { (c.*set)(bad); });
+      }
+    }
+    QTest::newRow("max_moves -1") << QString("max_moves")
+                                  << std::function<void(Config&)>(
+                                         [](Config& c) { c.set_max_moves(-1); });
+    QTest::newRow("low above high")
+        << QString("low_threshold")
+        << std::function<void(Config&)>([](Config& c) { c.set_low_threshold(0.9); });
+  }
+  void badConfigurationIsNamed() {
+    QFETCH(QString, field);
+    QFETCH(std::function<void(v1::ElasticityConfig&)>, spoil);
+    v1::ElasticityConfig config;
+    spoil(config);
+    const auto completed = CompleteElasticity(config);
+    QVERIFY(!completed.ok());
+    QCOMPARE(base::GetReason(completed.status()).reason, std::string("BAD_ELASTICITY"));
+    QCOMPARE(base::GetReason(completed.status()).metadata["field"], field.toStdString());
+  }
+
+  void policiesHaveNames() {
+    v1::ElasticityConfig config = Config();
+    QCOMPARE((*MakePolicy(config))->name(), std::string_view("utilization"));
+    config.set_policy("static");
+    QCOMPARE((*MakePolicy(config))->name(), std::string_view("static"));
+    QCOMPARE(BusyAndSpare().Moves(config), QString());
+    config.set_policy("magic");
+    QCOMPARE(base::GetReason(MakePolicy(config).status()).reason, std::string("POLICY_UNKNOWN"));
+  }
+
+  void nothingHappensBelowTheThreshold() {
+    Cluster cluster;
+    cluster.Instances("x", 1, 0.8).Instances("y", 3, 0.5).App("a", {{"x", 0.8}, {"y", 1.5}});
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "no pool is above 85 %"));
+    QCOMPARE(Cluster().Moves(), QString());
+  }
+
+  void idleOnesOfTheSetGoFirst() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Instances("", 1, 0, "other").Instances("", 1, 0);
+    QCOMPARE(cluster.Moves(), QString(">x"));
+    QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i006"));
+    cluster.view.instances.back().movable = false;
+    QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i005"));  // Of the other set.
+    cluster.view.instances[4].movable = false;
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+  }
+
+  void donorsOfTheSetGoFirst() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Instances("z", 9, 0.31, "other").App("b", {{"z", 2.8}}, "other");
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    cluster.Pool("y").min_instances = 3;
+    QCOMPARE(cluster.Moves(), QString("z>x"));
+    QCOMPARE(cluster.Decide().moves[0].to_set, std::string("s"));
+    QVERIFY(!cluster.Decide().moves[0].reason.empty());
+  }
+
+  void theBestDonorGives() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Instances("z", 6, 0.4).App("b", {{"z", 2.4}});
+    QCOMPARE(cluster.Moves(), QString("y>x"));  // Keeps 47 %; z would keep 48 %.
+    cluster.Instances("z", 1, 0.0);
+    QCOMPARE(cluster.Moves(), QString("z>x"));
+  }
+
+  void aDonorStaysBelowTheThreshold() {
+    Cluster cluster;
+    cluster.Instances("x", 1, 0.95).Instances("y", 2, 0.45).App("a", {{"x", 0.95}, {"y", 0.9}});
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "no pool can spare one"));
+    Cluster spare;
+    spare.Instances("x", 1, 0.95).Instances("y", 2, 0.35).App("a", {{"x", 0.95}, {"y", 0.7}});
+    QCOMPARE(spare.Moves(), QString("y>x"));
+    // What it measures counts, when that is more than what is asked for.
+    for (InstanceView& instance : spare.view.instances) {
+      if (instance.pool == "y") instance.utilization = 0.6;
+    }
+    QCOMPARE(spare.Moves(), QString());
+  }
+
+  void minimumMaximumAndPins() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Pool("y").min_instances = 3;
+    QCOMPARE(cluster.Moves(), QString());
+    cluster = BusyAndSpare();
+    cluster.Pool("x").max_instances = 1;
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "maximum of 1"));
+    cluster = BusyAndSpare();
+    for (InstanceView& instance : cluster.view.instances) instance.pinned_stage = instance.pool;
+    QCOMPARE(cluster.Moves(), QString());
+    for (InstanceView& instance : cluster.view.instances) instance.pinned_stage = "x";
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    for (InstanceView& instance : cluster.view.instances) instance.movable = false;
+    QCOMPARE(cluster.Moves(), QString());
+  }
+
+  void aPoolBelowItsMinimumComesFirst() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Pool("w").min_instances = 1;
+    cluster.Instances("", 1, 0);
+    QCOMPARE(cluster.Moves(), QString(">w"));
+    cluster.view.instances.pop_back();
+    QCOMPARE(cluster.Moves(), QString("y>w"));
+  }
+
+  void contradictoryLimitsEnd() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Pool("x").min_instances = 1000;  // More than there are.
+    cluster.Pool("y").min_instances = 1000;
+    QCOMPARE(cluster.Moves(Config(100)), QString());
+    QVERIFY(Says(cluster.Decide(), "1 of at least 1000 instances"));
+    cluster.Pool("x").max_instances = 1;  // Minimum above maximum: the maximum counts.
+    cluster.Pool("y").max_instances = 2;
+    cluster.Instances("", 2, 0);
+    QCOMPARE(cluster.Moves(Config(100)), QString());
+    QVERIFY(Says(cluster.Decide(), "is above its maximum"));
+    cluster.Pool("x").max_instances = -5;
+    cluster.Pool("y").min_instances = -5;
+    (void)cluster.Moves(Config(100));
+  }
+
+  void offeredWorkRanksSaturatedPools() {
+    // Both at 100 %, but y is asked for three times as much.
+    Cluster cluster;
+    cluster.Instances("x", 1, 1.0).Instances("y", 1, 1.0).Instances("", 1, 0);
+    cluster.App("a", {{"x", 1.3}}).App("b", {{"y", 3.9}});
+    QCOMPARE(cluster.Moves(), QString(">y"));
+    // It gets as many as are needed for what is offered, no more.
+    cluster.Instances("", 9, 0);
+    QCOMPARE(cluster.Moves(Config(100)), QString(">y >y >x >y >y"));
+  }
+
+  void measuredWorkCountsWithoutDemand() {
+    Cluster cluster;
+    cluster.Instances("x", 2, 0.97).Instances("", 1, 0);
+    QCOMPARE(cluster.Moves(), QString(">x"));
+  }
+
+  void inOverloadTheNarrowestIsWidened() {
+    // Nothing is below the threshold by what is offered, but y lets through twice what x does.
+    Cluster cluster;
+    cluster.Instances("x", 2, 1).Instances("y", 6, 0.5).App("a", {{"x", 8}, {"y", 12}});
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    // An application that gets all it asks for does not pay for others.
+    Cluster served;
+    served.Instances("x", 2, 1).Instances("y", 2, 0.6).App("a", {{"x", 8}}).App("b", {{"y", 1.2}});
+    QCOMPARE(served.Moves(), QString());
+  }
+
+  void whatAPoolAtItsMaximumStopsReachesNobody() {
+    // x may not grow and lets a quarter through: y has enough for that.
+    Cluster cluster;
+    cluster.Instances("x", 1, 1).Instances("y", 1, 0.3).Instances("", 3, 0);
+    cluster.App("a", {{"x", 4}, {"y", 1.2}});
+    cluster.Pool("x").max_instances = 1;
+    QCOMPARE(cluster.Moves(), QString());
+    cluster.Pool("x").max_instances = 0;
+    QCOMPARE(cluster.Moves(Config(4)), QString(">x >x >x"));
+  }
+
+  void aMoveMustPay() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Pool("x").load_s = 30;  // Gains 0.12 workers: 35 s in a window.
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    cluster.Pool("x").load_s = 60;
+    QCOMPARE(cluster.Moves(), QString());
+    cluster.Instances("", 1, 0);  // An idle one loses nothing.
+    QCOMPARE(cluster.Moves(), QString(">x"));
+    cluster.view.instances.pop_back();
+    cluster.Pool("x").load_s = std::numeric_limits<double>::quiet_NaN();
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    // Long jobs have to be finished first.
+    Cluster slow = BusyAndSpare();
+    slow.Set("s").model.apps[0].arrivals_per_s = 0.01;
+    for (capacity::StageDemand& demand : slow.Set("s").model.apps[0].stages)
+      demand.seconds_per_job *= 100;
+    QCOMPARE(slow.Moves(), QString());
+  }
+
+  void cooldownHoldsPoolsAndInstances() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Pool("x").changed = cluster.view.now - seconds(299);
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "less than a cooldown ago"));
+    cluster.Pool("y").changed = cluster.view.now - seconds(299);
+    QCOMPARE(cluster.Moves(), QString());
+    cluster.Pool("x").changed = cluster.Pool("y").changed = cluster.view.now - seconds(300);
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    for (InstanceView& instance : cluster.view.instances)
+      instance.since = cluster.view.now - seconds(599);
+    QCOMPARE(cluster.Moves(), QString());
+    cluster.view.instances.back().since = cluster.view.now - seconds(600);
+    QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i004"));
+  }
+
+  void atMostSoManyMoves() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Instances("z", 1, 1).App("b", {{"z", 3}}).Instances("", 5, 0);
+    QCOMPARE(cluster.Decide(Config(1)).moves.size(), 1u);
+    QCOMPARE(cluster.Decide(Config(2)).moves.size(), 2u);
+    cluster.view.moves_under_way = 2;
+    QCOMPARE(cluster.Moves(Config(2)), QString());
+    QVERIFY(Says(cluster.Decide(Config(2)), "under way"));
+  }
+
+  void whatIsNotMeasuredIsLeftAlone() {
+    Cluster cluster = BusyAndSpare();
+    cluster.First("y").utilization = std::nullopt;  // A donor is measured as a whole.
+    QCOMPARE(cluster.Moves(), QString());
+    cluster = BusyAndSpare();
+    cluster.First("x").utilization = std::numeric_limits<double>::quiet_NaN();
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "x: not measured for long enough"));
+    cluster = BusyAndSpare();
+    cluster.Set("s").model.apps[0].stages[0].samples = 2;
+    cluster.Pool("y").min_instances = 3;
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "x: not measured for long enough"));
+  }
+
+  void flappingPoolsAreHeld() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Past(700, "x", "y").Past(350, "y", "x");
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "flapping: x"));
+    QVERIFY(Says(cluster.Decide(), "flapping: y"));
+    cluster.Instances("", 1, 0);  // Idle ones may still come.
+    QCOMPARE(cluster.Moves(), QString(">x"));
+    cluster = BusyAndSpare();
+    cluster.Past(700, "y", "x").Past(350, "y", "x");  // The same way: no flapping.
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    cluster = BusyAndSpare();
+    cluster.Past(1300, "x", "y").Past(350, "y", "x");  // Too long ago.
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    cluster = BusyAndSpare();
+    cluster.Past(700, "y", "").Past(350, "", "y");
+    QCOMPARE(cluster.Moves(), QString());
+  }
+
+  void nearlyIdlePoolsGiveTheirInstancesBack() {
+    Cluster cluster;
+    cluster.Instances("x", 3, 0.13).App("a", {{"x", 0.4}});
+    QCOMPARE(cluster.Moves(), QString("x>"));
+    // One stays by the minimum.
+    QCOMPARE(cluster.Moves(Config(10)), QString("x> x>"));
+    cluster.Set("s").model.apps[0].stages[0].seconds_per_job = 0.8;
+    QCOMPARE(cluster.Moves(Config(10)), QString("x>"));
+    cluster.Set("s").model.apps[0].stages[0].seconds_per_job = 1.0;
+    QCOMPARE(cluster.Moves(Config(10)), QString());
+    cluster.Pool("x").min_instances = 3;
+    cluster.Set("s").model.apps[0].stages[0].seconds_per_job = 0;
+    QCOMPARE(cluster.Moves(Config(10)), QString());
+  }
+
+  void largeInstancesTakeSeveralDevices() {
+    Cluster cluster;
+    cluster.Instances("dit", 1, 1).Instances("enc", 12, 0.1).Instances("", 3, 0);
+    cluster.App("a", {{"dit", 1.2}, {"enc", 1.2}});
+    cluster.Pool("dit").resource = 8;
+    // Five more devices are needed: all at once, or none.
+    QCOMPARE(cluster.Moves(Config(4)), QString("enc> enc> enc> enc>"));  // Nearly idle: scale-in.
+    QCOMPARE(cluster.Moves(Config(5)), QString("enc> enc> enc> enc> enc>"));
+    cluster.Pool("enc").min_instances = 12;
+    QCOMPARE(cluster.Moves(Config(9)), QString());
+    cluster.Instances("", 5, 0);
+    QCOMPARE(cluster.Moves(Config(9)), QString(">dit"));
+    // A large instance makes a small one, the rest becomes idle.
+    Cluster large;
+    large.Instances("dit", 3, 0.35).Instances("enc", 1, 1);
+    large.App("a", {{"dit", 1}, {"enc", 1.2}});
+    large.Pool("dit").resource = 8;
+    QCOMPARE(large.Moves(), QString("dit>enc"));
+  }
+
+  void viewsThatMakeNoSenseEnd() {
+    Cluster cluster = BusyAndSpare();
+    cluster.view.pools.push_back(cluster.view.pools[0]);
+    cluster.view.instances[0].workers = -3;
+    cluster.view.instances[1].pool = "nowhere";
+    cluster.view.instances[2].workflow_set = "nowhere";
+    cluster.Pool("x").resource = -1;
+    cluster.Set("s").model.apps[0].arrivals_per_s = std::numeric_limits<double>::infinity();
+    cluster.Set("s").model.pools[0].workers = std::numeric_limits<double>::quiet_NaN();
+    (void)cluster.Decide(Config(1000));
+  }
+
+  void onePolicyRulesACluster_data();
+  void onePolicyRulesACluster();
+};
+
+namespace {
+
+// A cluster whose jobs flow like water: what the pools let through is what they compute, at once.
+struct Fluid {
+  Cluster cluster;
+  std::vector<base::MonotonicTime> arrived;  // Of each instance, where it is.
+  int moves = 0;
+
+  explicit Fluid(std::mt19937& random) {
+    const auto draw = [&](int least, int most) {
+      return std::uniform_int_distribution<int>(least, most)(random);
+    };
+    std::vector<std::pair<std::string, double>> loads;
+    const int pools = draw(2, 4);
+    int most = 0;
+    for (int i = 0; i < pools; ++i) {
+      const std::string id(1, static_cast<char>('p' + i));
+      const int count = draw(1, 4);
+      cluster.Instances(id, count, 0);
+      PoolView& pool = cluster.Pool(id);
+      pool.min_instances = draw(0, count);
+      pool.max_instances = draw(0, 2) == 0 ? count + draw(0, 3) : 0;
+      pool.load_s = 0.1;
+      loads.emplace_back(id, draw(1, 500) / 100.0);
+      most += count;
+    }
+    cluster.Instances("", draw(0, 3), 0);
+    cluster.App("a", loads);
+    cluster.Set("s").model.apps[0].arrivals_per_s = 1000;  // Short jobs: a drain takes no time.
+    for (capacity::StageDemand& demand : cluster.Set("s").model.apps[0].stages)
+      demand.seconds_per_job /= 1000;
+    arrived.assign(cluster.view.instances.size(), base::MonotonicTime::min());
+  }
+  [[nodiscard]] int Count(const std::string& pool) const {
+    return static_cast<int>(std::ranges::count_if(
+        cluster.view.instances, [&](const InstanceView& i) { return i.pool == pool; }));
+  }
+  // Share of what is offered that gets through, with so many instances in each pool.
+  [[nodiscard]] double Through(const std::function<int(std::size_t)>& count) const {
+    const capacity::App& app = cluster.view.sets[0].model.apps[0];
+    double through = 1;
+    for (std::size_t i = 0; i < app.stages.size(); ++i)
+      through = std::min(through, count(i) / (app.arrivals_per_s * app.stages[i].seconds_per_job));
+    return through;
+  }
+  [[nodiscard]] double ThroughNow() const {
+    return Through([&](std::size_t i) { return Count(cluster.view.pools[i].id); });
+  }
+  // The best of all ways to place the instances within the limits.
+  [[nodiscard]] double Best() const {
+    std::vector<int> counts(cluster.view.pools.size());
+    double best = 0;
+    const std::function<void(std::size_t, int)> place = [&](std::size_t i, int left) {
+      if (i == counts.size()) {
+        best = std::max(best, Through([&](std::size_t pool) { return counts[pool]; }));
+        return;
+      }
+      const PoolView& pool = cluster.view.pools[i];
+      const int most = pool.max_instances > 0 ? std::min(left, pool.max_instances) : left;
+      for (counts[i] = pool.min_instances; counts[i] <= most; ++counts[i])
+        place(i + 1, left - counts[i]);
+    };
+    place(0, static_cast<int>(cluster.view.instances.size()));
+    return best;
+  }
+  void Measure(double window) {
+    const double through = ThroughNow();
+    const capacity::App& app = cluster.view.sets[0].model.apps[0];
+    for (std::size_t i = 0; i < cluster.view.instances.size(); ++i) {
+      InstanceView& instance = cluster.view.instances[i];
+      instance.utilization = 0;
+      for (const capacity::StageDemand& demand : app.stages) {
+        if (demand.pool != instance.pool) continue;
+        const double load = app.arrivals_per_s * demand.seconds_per_job * through;
+        instance.utilization = std::min(1.0, load / Count(instance.pool));
+      }
+      if (arrived[i] != base::MonotonicTime::min()) {
+        instance.since = arrived[i];
+        if (cluster.view.now - arrived[i] < std::chrono::duration<double>(window / 2))
+          instance.utilization = std::nullopt;
+      }
+    }
+  }
+  void Apply(const WantedMove& move) {
+    for (std::size_t i = 0; i < cluster.view.instances.size(); ++i) {
+      InstanceView& instance = cluster.view.instances[i];
+      if (instance.node_id != move.node_id) continue;
+      for (PoolView& pool : cluster.view.pools) {
+        if (pool.id == instance.pool || pool.id == move.to_pool) pool.changed = cluster.view.now;
+      }
+      cluster.view.past.push_back(
+          {cluster.view.now, move.node_id, instance.pool, move.to_pool, "s", "s"});
+      instance.pool = move.to_pool;
+      arrived[i] = cluster.view.now;
+      ++moves;
+    }
+  }
+};
+
+}  // namespace
+
+void PolicyTest::onePolicyRulesACluster_data() {
+  QTest::addColumn<int>("max_moves");
+  QTest::newRow("one move at a time") << 1;
+  QTest::newRow("three moves at a time") << 3;
+}
+
+// Constant load, from any beginning: within the limits always, quiet in the end, and then no
+// placement lets through more than a twentieth more.
+void PolicyTest::onePolicyRulesACluster() {
+  QFETCH(int, max_moves);
+  const v1::ElasticityConfig config = Config(max_moves);
+  const auto policy = *MakePolicy(config);
+  double worst = 1;
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    std::mt19937 random(seed);
+    Fluid fluid(random);
+    const auto instances = static_cast<int>(fluid.cluster.view.instances.size());
+    int late_moves = 0;
+    for (int step = 0; step < 1200; ++step) {
+      fluid.cluster.view.now += seconds(30);
+      std::erase_if(fluid.cluster.view.past, [&](const PastMove& move) {
+        return fluid.cluster.view.now - move.at >
+               seconds(static_cast<int>(kWindow) * kFlappingWindows);
+      });
+      fluid.Measure(kWindow);
+      const PolicyDecision decision = policy->Decide(fluid.cluster.view);
+      QVERIFY(static_cast<int>(decision.moves.size()) <= max_moves);
+      QVERIFY2(!QString::fromStdString(decision.detail).contains("flapping"),
+               qPrintable(QString("seed %1: ").arg(seed) + decision.detail.c_str()));
+      for (const WantedMove& move : decision.moves) fluid.Apply(move);
+      if (step > 900) late_moves += static_cast<int>(decision.moves.size());
+      for (const PoolView& pool : fluid.cluster.view.pools) {
+        QVERIFY(fluid.Count(pool.id) >= pool.min_instances);
+        QVERIFY(pool.max_instances == 0 || fluid.Count(pool.id) <= pool.max_instances);
+      }
+    }
+    QVERIFY2(late_moves == 0, qPrintable(QString("seed %1 never rests").arg(seed)));
+    QVERIFY2(
+        fluid.moves <= 2 * instances,
+        qPrintable(QString("seed %1: %2 moves of %3").arg(seed).arg(fluid.moves).arg(instances)));
+    const double best = fluid.Best(), found = fluid.ThroughNow();
+    worst = std::min(worst, found / best);
+    QVERIFY2(found >= 0.95 * best - 1e-9,
+             qPrintable(QString("seed %1: %2 of %3").arg(seed).arg(found).arg(best)));
+  }
+  qInfo("worst share of the best throughput: %.3f", worst);
+}
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::PolicyTest)
+#include "policy_test.moc"
