@@ -1,0 +1,208 @@
+// How plans under way go on. Stateless: whoever leads sees the same and goes on from there.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nodemanager/assignment/pools.h"
+#include "nodemanager/plans/plans.h"
+#include "nodemanager/state/plan_state.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+class Steps {
+ public:
+  Steps(const StateMachine& state, const Telemetry& telemetry, const v1::ElasticityConfig& config)
+      : state_(state),
+        telemetry_(telemetry),
+        pools_(PoolsOf(state, "")),  // Which there are; the limits do not matter here.
+        max_moves_(std::max(1, config.max_moves())),
+        timeout_ms_(static_cast<std::int64_t>(config.move_timeout_s() * 1000)),
+        now_ms_(base::ToUnixMs(telemetry.wall_now)) {}
+
+  std::vector<v1::Command> Make() {
+    for (const v1::Plan& plan : state_.plans()) {
+      if (HasEnded(plan)) continue;
+      under_way_ += static_cast<int>(
+          std::count_if(plan.moves().begin(), plan.moves().end(),
+                        [](const v1::Move& move) { return IsUnderWay(move.phase()); }));
+    }
+    for (const v1::Plan& plan : state_.plans()) Step(plan);
+    return std::move(commands_);
+  }
+
+ private:
+  void Step(const v1::Plan& plan) {
+    if (plan.state() == v1::Plan::UNCONFIRMED && now_ms_ >= plan.confirm_by_unix_ms())
+      Revert(plan, "nobody has confirmed it in time");
+    if (plan.state() == v1::Plan::REVERTING) {
+      for (const v1::Move& move : plan.moves()) StepBack(plan, move);
+    }
+    if (plan.state() != v1::Plan::RUNNING) return;
+    for (const v1::Move& move : plan.moves()) {
+      const std::string trouble = Trouble(move);
+      if (trouble.empty()) continue;
+      return Revert(plan, absl::StrCat("node ", move.node_id(), ": ", trouble));
+    }
+    for (const v1::Move& move : plan.moves()) StepForward(plan, move);
+  }
+
+  void StepForward(const v1::Plan& plan, const v1::Move& move) {
+    const v1::NodeRecord* node = Alive(move);
+    switch (move.phase()) {
+      case v1::Move::PENDING:
+        // One that is dead does not hold up the others.
+        if (node == nullptr || under_way_ >= max_moves_) return;
+        ++under_way_;
+        return Advance(plan, move,
+                       NeedsDrain(*node, move.to()) ? v1::Move::DRAINING : v1::Move::SWITCHING);
+      case v1::Move::DRAINING:
+        if (node == nullptr) return Advance(plan, move, v1::Move::SWITCHING, "it has died");
+        if (!node->node().assignment().draining())
+          return Advance(plan, move, v1::Move::SWITCHING, "it has started anew");
+        if (WaitsFor(*node).empty()) Advance(plan, move, v1::Move::SWITCHING);
+        return;
+      case v1::Move::SWITCHING:
+        if (HasArrived(node, move.to())) Advance(plan, move, v1::Move::DONE);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void StepBack(const v1::Plan& plan, const v1::Move& move) {
+    if (move.phase() != v1::Move::REVERTING) return;
+    const v1::NodeRecord* node = Alive(move);
+    if (node == nullptr)
+      return Advance(plan, move, v1::Move::REVERTED, "it is dead; it comes back where it was");
+    if (HasArrived(node, move.from()))
+      return Advance(plan, move, v1::Move::REVERTED, move.detail());
+    if (IsGone(move.from()) && !node->node().assignment().has_stage())
+      return Advance(plan, move, v1::Move::REVERTED, GoneText(move.from()));
+    if (const std::string failure = LoadFailure(*node, move.from()); !failure.empty())
+      return Advance(plan, move, v1::Move::FAILED, failure);
+    if (TakesTooLong(move))
+      Advance(plan, move, v1::Move::FAILED, TooLongText("it does not serve again"));
+  }
+
+  // Why the move cannot go on; empty: it can.
+  [[nodiscard]] std::string Trouble(const v1::Move& move) const {
+    if (move.phase() != v1::Move::PENDING && !IsUnderWay(move.phase())) return "";
+    if (IsGone(move.to())) return GoneText(move.to());
+    const v1::NodeRecord* node = Alive(move);
+    const bool switching = move.phase() == v1::Move::SWITCHING;
+    if (switching && node != nullptr) {
+      if (std::string failure = LoadFailure(*node, move.to()); !failure.empty()) return failure;
+    }
+    if (!TakesTooLong(move)) return "";
+    if (switching)
+      return HasArrived(node, move.to())
+                 ? ""
+                 : TooLongText(node == nullptr ? "it is dead" : "it does not serve");
+    if (node == nullptr) return move.phase() == v1::Move::PENDING ? "it is dead" : "";
+    if (move.phase() == v1::Move::PENDING || !node->node().assignment().draining()) return "";
+    const std::string missing = WaitsFor(*node);
+    return missing.empty() ? "" : TooLongText(missing);
+  }
+
+  // Null: dead, or forgotten.
+  [[nodiscard]] const v1::NodeRecord* Alive(const v1::Move& move) const {
+    const auto known = state_.nodes().find(move.node_id());
+    return known == state_.nodes().end() || !IsAlive(known->second.node()) ? nullptr
+                                                                           : &known->second;
+  }
+
+  // It serves something that it shall not serve any more.
+  static bool NeedsDrain(const v1::NodeRecord& record, const v1::Placement& to) {
+    const v1::Node& node = record.node();
+    const std::string& to_set =
+        to.workflow_set().empty() ? DescribedSet(record) : to.workflow_set();
+    return node.assignment().has_stage() &&
+           (AssignedPool(node) != to.pool() || node.workflow_set() != to_set);
+  }
+
+  // Who may still send to a draining node, or what it says; empty: nothing.
+  [[nodiscard]] std::string WaitsFor(const v1::NodeRecord& record) const {
+    const v1::Node& node = record.node();
+    for (const auto& [id, other] : state_.nodes()) {
+      const v1::Role role = other.node().role();
+      const bool sends = role == v1::PROXY || role == v1::INSTANCE || role == v1::DATABASE;
+      if (id == node.node_id() || !sends || !IsAlive(other.node()) ||
+          other.node().workflow_set() != node.workflow_set())
+        continue;
+      const std::uint64_t epoch = telemetry_.routing_epoch ? telemetry_.routing_epoch(id) : 0;
+      if (epoch < node.assignment().epoch())
+        return absl::StrCat("node ", id, " has not said that it goes by routing epoch ",
+                            node.assignment().epoch());
+    }
+    return record.drained() ? "" : "it still holds work";
+  }
+
+  static bool HasArrived(const v1::NodeRecord* record, const v1::Placement& place) {
+    if (record == nullptr) return place.pool().empty();
+    const v1::Node& node = record->node();
+    const v1::Assignment& assignment = node.assignment();
+    if (assignment.draining() || assignment.removed() != place.removed()) return false;
+    if (place.pool().empty()) return !assignment.has_stage();
+    return AssignedPool(node) == place.pool() && !record->load_failed() &&
+           ServedApps(*record).size() == assignment.app_ids_size();
+  }
+
+  static std::string LoadFailure(const v1::NodeRecord& record, const v1::Placement& place) {
+    if (!record.load_failed() || AssignedPool(record.node()) != place.pool()) return "";
+    constexpr std::size_t kRoomForText = 200;
+    return absl::StrCat("a model does not load: ",
+                        record.node().detail().substr(0, kMaxPlanTextBytes - kRoomForText));
+  }
+
+  [[nodiscard]] bool IsGone(const v1::Placement& place) const {
+    return !place.pool().empty() && FindPool(pools_, place.pool()) == nullptr;
+  }
+  static std::string GoneText(const v1::Placement& place) {
+    return absl::StrCat("no workflow has pool '", place.pool().substr(0, kMaxPlanTextBytes / 2),
+                        "' any more");
+  }
+
+  [[nodiscard]] bool TakesTooLong(const v1::Move& move) const {
+    return now_ms_ - move.phase_since_unix_ms() > timeout_ms_;
+  }
+  [[nodiscard]] std::string TooLongText(const std::string& what) const {
+    return absl::StrCat(what, " after ", timeout_ms_ / 1000, " s");
+  }
+
+  void Advance(const v1::Plan& plan, const v1::Move& move, v1::Move::Phase to,
+               const std::string& detail = "") {
+    v1::AdvanceMove& change = *commands_.emplace_back().mutable_advance_move();
+    change.set_plan_id(plan.plan_id());
+    change.set_node_id(move.node_id());
+    change.set_from(move.phase());
+    change.set_to(to);
+    change.set_detail(detail);
+  }
+
+  void Revert(const v1::Plan& plan, const std::string& reason) {
+    v1::DecidePlan& change = *commands_.emplace_back().mutable_decide_plan();
+    change.set_plan_id(plan.plan_id());
+    change.set_decision(v1::DecidePlan::REVERT);
+    change.set_actor("timer");
+    change.set_reason(reason);
+  }
+
+  const StateMachine& state_;
+  const Telemetry& telemetry_;
+  const std::vector<Pool> pools_;
+  const int max_moves_;
+  const std::int64_t timeout_ms_, now_ms_;
+  int under_way_ = 0;
+  std::vector<v1::Command> commands_;
+};
+
+}  // namespace
+
+std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& telemetry,
+                                   const v1::ElasticityConfig& config) {
+  return Steps(state, telemetry, config).Make();
+}
+
+}  // namespace onepiece::nodemanager
