@@ -33,6 +33,12 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   options.workflow_set = config.node().workflow_set();
   options.max_jobs_in_flight =
       config.max_jobs_in_flight() > 0 ? config.max_jobs_in_flight() : kDefaultMaxJobsInFlight;
+  const double share = config.admission_share();
+  if (!(share >= 0 && share <= 1)) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+                           "admission_share: 0 (default) to 1", {{"field", "admission_share"}});
+  }
+  if (share > 0) options.admission_share = share;
   options.routing = routing;
   options.cluster_secret = [&agent_now] {
     const node::NodeAgent* known = agent_now;
@@ -53,8 +59,10 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   agent->SetLoadSource([&proxy] {
     v1::NodeLoad load;
     load.set_running_jobs(proxy.jobs_in_flight());
+    for (v1::Demand& demand : proxy.demands()) *load.add_demands() = std::move(demand);
     return load;
   });
+  agent->OnCapacity([&proxy](const v1::Capacity& capacity) { proxy.UpdateCapacity(capacity); });
   agent->SetState({.state = v1::Node::READY});
   agent_now = agent.get();
   agent->Start();

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/proxy/submission.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/repeat.h"
 #include "cluster/rpc/status.h"
 #include "cluster/workflow/input_check.h"
 #include "cluster/workflow/parameter_check.h"
@@ -94,6 +96,24 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
   return grpc::Status::OK;
 }
 
+absl::Status RequestIdReused(const v1::SubmitJobRequest& request) {
+  return base::MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                         "another job was submitted under this request_id",
+                         {{"request_id", request.request_id()}});
+}
+
+void CountAnswer(telemetry::Metrics& metrics, const std::string& result) {
+  metrics.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", result}}).Increment();
+}
+
+/// Bounds in seconds: a rejection takes microseconds, an admission some round trips.
+const prometheus::Histogram::BucketBoundaries& DecisionBuckets() {
+  static const prometheus::Histogram::BucketBoundaries buckets = {
+      1e-5, 2e-5, 3e-5, 5e-5, 7.5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4,
+      1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1,  0.25,   0.5,  1,    2.5};
+  return buckets;
+}
+
 absl::Status NotRegistered() {
   return base::MakeError(absl::StatusCode::kUnavailable, "NOT_REGISTERED",
                          "this proxy has not joined its cluster yet",
@@ -110,11 +130,14 @@ ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node
       metrics_(metrics),
       spans_(spans),
       clock_(clock),
-      monitor_(options_.max_jobs_in_flight, clock),
+      monitor_({.max_jobs_in_flight = options_.max_jobs_in_flight,
+                .admission_share = options_.admission_share},
+               clock),
       inputs_(options_.max_input_bytes) {
   metrics_.OnScrape([this] {
     metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
         .Set(monitor_.in_flight());
+    ShowLevels();
   });
   follower_ = std::jthread([this](const std::stop_token& stop) { FollowJobs(stop); });
 }
@@ -129,19 +152,18 @@ void ProxyService::Stop() {
   }
 }
 
-grpc::Status ProxyService::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
-                                     v1::Job* response) {
+grpc::Status ProxyService::SubmitJob(grpc::ServerContext* context,
+                                     const v1::SubmitJobRequest* request, v1::Job* response) {
   const base::MonotonicTime start = clock_.Now();
-  absl::StatusOr<v1::Job> job = Submit(*request);
-  metrics_
-      .Histogram("onepiece_admission_seconds", "Time to admit or reject a job",
-                 telemetry::DurationBuckets())
-      .Observe(std::chrono::duration<double>(clock_.Now() - start).count());
-  if (!job.ok()) CountRejection(job.status());
-  return Answer(std::move(job), response);
+  const bool repeated = context->client_metadata().contains(rpc::kRepeated);
+  absl::StatusOr<v1::Job> job = Submit(*request, repeated);
+  const absl::Status decision = job.status();
+  grpc::Status answer = Answer(std::move(job), response);
+  CountDecision(decision, clock_.Now() - start);
+  return answer;
 }
 
-absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request) {
+absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request, bool repeated) {
   const base::WallTime start = clock_.WallNow();
   const std::shared_ptr<const node::Routing> routing = options_.routing();
   const v1::Workflow* workflow = routing->FindWorkflow(request.app_id());
@@ -152,44 +174,49 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
                            {{"app_id", request.app_id()}});
   }
   ONEPIECE_RETURN_IF_ERROR(CheckEnvelope(request));
-  ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(*workflow, request.inputs()));
-  const InputBudget::Share share(inputs_, InputBytes(request));
-  ONEPIECE_RETURN_IF_ERROR(share.status());
-  if (request.validate_only()) {
-    const auto checked = workflow::CheckParameters(*workflow, request.parameters());
-    if (!checked.ok()) return checked.status();
-    v1::Job job = MakeRecord(request, *workflow, base::Uid(), start, options_.workflow_set).job();
-    job.clear_uid();
-    job.clear_name();
-    return job;
-  }
+  if (request.validate_only()) return Validate(request, *workflow, start);
   const std::string secret = options_.cluster_secret();
   if (secret.empty()) return NotRegistered();
   const base::Uid uid = MakeUid(secret, request.request_id(), start);
-  // From here on the job has a price; its inputs are still untouched.
-  ONEPIECE_RETURN_IF_ERROR(monitor_.Admit(uid, start + DeadlineOf(request, *workflow)));
-  const absl::Status ready = CheckEntrances(*routing, workflow->app_id());
-  absl::StatusOr<v1::Job> job = ready.ok() ? Admit(request, *workflow, uid, start) : ready;
-  if (!job.ok() || job::IsTerminal(job->state())) monitor_.End(uid);
-  if (!job.ok()) return job;
-  return Present(*std::move(job));
+  const bool is_in = monitor_.Contains(uid);
+  // The job's inputs are still untouched, its parameters unchecked.
+  const absl::Status admitted = monitor_.Admit(
+      AdmissionOf(request, *workflow, routing->GraphOf(workflow->app_id()), uid, start));
+  if (!admitted.ok()) return repeated ? FindKnown(request, uid, admitted) : admitted;
+  absl::StatusOr<v1::Job> job = Admit(request, *workflow, uid, start, !is_in);
+  if (job.ok()) return Present(*std::move(job));
+  if (!is_in) monitor_.End(uid, /*refund=*/true);
+  return job;
 }
 
+absl::StatusOr<v1::Job> ProxyService::Validate(const v1::SubmitJobRequest& request,
+                                               const v1::Workflow& workflow, base::WallTime start) {
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(workflow, request.inputs()));
+  const InputBudget::Share share(inputs_, InputBytes(request));
+  ONEPIECE_RETURN_IF_ERROR(share.status());
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckParameters(workflow, request.parameters()).status());
+  v1::Job job = MakeRecord(request, workflow, base::Uid(), start, options_.workflow_set).job();
+  job.clear_uid();
+  job.clear_name();
+  return job;
+}
+
+/// `charged`: the monitor has taken tokens for this call, not for an earlier one.
 absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
                                             const v1::Workflow& workflow, const base::Uid& uid,
-                                            base::WallTime start) {
+                                            base::WallTime start, bool charged) {
   telemetry::ScopedSpan span(spans_, uid, "admit");
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(workflow, request.inputs()));
+  const InputBudget::Share share(inputs_, InputBytes(request));
+  ONEPIECE_RETURN_IF_ERROR(share.status());
+  ONEPIECE_RETURN_IF_ERROR(CheckEntrances(*options_.routing(), workflow.app_id()));
   ONEPIECE_ASSIGN_OR_RETURN(message::Parameters parameters,
                             workflow::CheckParameters(workflow, request.parameters()));
   const v1::JobRecord wanted = MakeRecord(request, workflow, uid, start, options_.workflow_set);
   ONEPIECE_ASSIGN_OR_RETURN(v1::CreateJobResponse created, records_.Create(wanted));
   v1::JobRecord record = std::move(*created.mutable_record());
   if (!created.created()) {
-    if (record.fingerprint() != wanted.fingerprint()) {
-      return base::MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
-                             "another job was submitted under this request_id",
-                             {{"request_id", request.request_id()}});
-    }
+    if (record.fingerprint() != wanted.fingerprint()) return RequestIdReused(request);
     ONEPIECE_ASSIGN_OR_RETURN(record, AwaitHolder(std::move(record)));
     if (record.deleted()) {
       return base::MakeError(absl::StatusCode::kFailedPrecondition, "JOB_DELETED",
@@ -198,8 +225,9 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
     }
     span.Set("known", "true");
     if (Unplaced(*options_.routing(), record).empty()) {
-      metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", "known"}})
-          .Increment();
+      // It has been paid for where it was admitted.
+      if (charged) monitor_.End(uid, /*refund=*/true);
+      CountAnswer(metrics_, "known");
       return job::PublicJob(record);
     }
   }
@@ -212,9 +240,22 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
     if (hopeless || request.request_id().empty()) (void)records_.Delete(uid);
     return started.status();
   }
-  metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", "admitted"}})
-      .Increment();
+  CountAnswer(metrics_, "admitted");
   return job::PublicJob(*started);
+}
+
+/// A job that was refused may be one that another proxy, or an earlier life of this one, has let
+/// in. Asks a database: only for calls that say that they are repeated.
+absl::StatusOr<v1::Job> ProxyService::FindKnown(const v1::SubmitJobRequest& request,
+                                                const base::Uid& uid, const absl::Status& refused) {
+  if (request.request_id().empty()) return refused;
+  const absl::StatusOr<v1::JobRecord> record = records_.Get(uid);
+  if (!record.ok() || record->deleted()) return refused;
+  if (!Unplaced(*options_.routing(), *record).empty()) return refused;  // Nobody computes it yet.
+  if (record->fingerprint() != Fingerprint(request, DigestInputs(request)))
+    return RequestIdReused(request);
+  CountAnswer(metrics_, "known");
+  return Present(job::PublicJob(*record));
 }
 
 absl::StatusOr<v1::JobRecord> ProxyService::Start(const v1::JobRecord& record,
@@ -451,10 +492,34 @@ v1::Job ProxyService::Present(v1::Job job) {
   return job;
 }
 
-void ProxyService::CountRejection(const absl::Status& status) {
-  std::string reason = base::GetReason(status).reason;
-  if (reason.empty()) reason = absl::StatusCodeToString(status.code());
-  metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", reason}}).Increment();
+void ProxyService::CountDecision(const absl::Status& status, base::Duration taken) {
+  const bool rejected = absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status);
+  const char* outcome = status.ok() ? "admitted" : rejected ? "rejected" : "failed";
+  if (!status.ok()) {
+    const std::string reason = base::GetReason(status).reason;
+    CountAnswer(metrics_, reason.empty() ? absl::StatusCodeToString(status.code()) : reason);
+  }
+  metrics_
+      .Histogram("onepiece_admission_seconds", "Time to admit or reject a job", DecisionBuckets(),
+                 {{"outcome", outcome}})
+      .Observe(std::chrono::duration<double>(taken).count());
+}
+
+void ProxyService::ShowLevels() {
+  const auto show = [this](const std::string& pool, double seconds) {
+    metrics_
+        .Gauge("onepiece_admission_bucket_seconds",
+               "Worker seconds that jobs may take at once; below 0 is debt", {{"pool", pool}})
+        .Set(seconds);
+  };
+  std::set<std::string> gone = std::move(shown_pools_);
+  shown_pools_.clear();
+  for (const admission::PoolLevel& level : monitor_.levels()) {
+    show(level.pool, level.seconds);
+    gone.erase(level.pool);
+    shown_pools_.insert(level.pool);
+  }
+  for (const std::string& pool : gone) show(pool, std::numeric_limits<double>::quiet_NaN());
 }
 
 void ProxyService::FollowJobs(const std::stop_token& stop) {

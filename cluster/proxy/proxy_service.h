@@ -4,11 +4,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cluster/admission/request_monitor.h"
 #include "cluster/base/clock.h"
 #include "cluster/message/artifact.h"
 #include "cluster/node/job_records.h"
@@ -16,7 +18,6 @@
 #include "cluster/node/routing.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/input_budget.h"
-#include "cluster/proxy/request_monitor.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -26,6 +27,7 @@ namespace onepiece::proxy {
 struct ProxyOptions {
   std::string workflow_set;
   int max_jobs_in_flight = 256;
+  double admission_share = 0.95;  ///< RequestMonitor::Options.
   /// Of inputs, in all submissions at work together; at least what one job may bring.
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
   std::function<std::shared_ptr<const node::Routing>()> routing;
@@ -50,8 +52,11 @@ class ProxyService final : public v1::GenerationService::Service {
 
   /// Ends streams and the service's thread; then the gRPC server can be shut down. Idempotent.
   void Stop();
-  /// Jobs in flight, for the load report.
+  /// What the workflow set can do from now on.
+  void UpdateCapacity(const v1::Capacity& capacity) { monitor_.Update(capacity); }
+  /// For the load report.
   [[nodiscard]] int jobs_in_flight() const { return monitor_.in_flight(); }
+  [[nodiscard]] std::vector<v1::Demand> demands() const { return monitor_.demands(); }
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
                          v1::Job* response) override;
@@ -74,9 +79,13 @@ class ProxyService final : public v1::GenerationService::Service {
                            v1::GetJobTraceResponse* response) override;
 
  private:
-  absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request);
+  absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request, bool repeated);
+  absl::StatusOr<v1::Job> Validate(const v1::SubmitJobRequest& request,
+                                   const v1::Workflow& workflow, base::WallTime start);
   absl::StatusOr<v1::Job> Admit(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                                const base::Uid& uid, base::WallTime start);
+                                const base::Uid& uid, base::WallTime start, bool charged);
+  absl::StatusOr<v1::Job> FindKnown(const v1::SubmitJobRequest& request, const base::Uid& uid,
+                                    const absl::Status& refused);
   absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters,
                                       const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing,
@@ -88,7 +97,8 @@ class ProxyService final : public v1::GenerationService::Service {
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
   void CancelWork(const v1::Job& job);
   v1::Job Present(v1::Job job);
-  void CountRejection(const absl::Status& status);
+  void CountDecision(const absl::Status& status, base::Duration taken);
+  void ShowLevels();
   void FollowJobs(const std::stop_token& stop);
   [[nodiscard]] std::function<bool()> WhileWanted(grpc::ServerContext* context) const;
 
@@ -98,7 +108,8 @@ class ProxyService final : public v1::GenerationService::Service {
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
-  RequestMonitor monitor_;
+  admission::RequestMonitor monitor_;
+  std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
   InputBudget inputs_;
   ChannelCache channels_;
   std::stop_source stopping_;

@@ -14,6 +14,7 @@
 #include "cluster/job/sha256.h"
 #include "cluster/rpc/server.h"
 #include "cluster/workflow/input_check.h"
+#include "cluster/workflow/work_units.h"
 
 namespace onepiece::proxy {
 namespace {
@@ -103,6 +104,26 @@ base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflo
   if (asked > 0ns) return asked;
   return std::chrono::seconds(workflow.default_deadline_s() > 0 ? workflow.default_deadline_s()
                                                                 : kDefaultDeadlineS);
+}
+
+admission::Request AdmissionOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
+                               const workflow::Graph& graph, const base::Uid& uid,
+                               base::WallTime now) {
+  admission::Request asked;
+  asked.uid = uid;
+  asked.app_id = workflow.app_id();
+  if (const auto tenant = request.labels().find(kTenantLabel); tenant != request.labels().end())
+    asked.tenant = tenant->second;
+  asked.priority = request.priority();
+  asked.deadline = now + DeadlineOf(request, workflow);
+  asked.stages.reserve(static_cast<std::size_t>(workflow.stages_size()));
+  for (const v1::StageSpec& stage : workflow.stages()) {
+    const auto after = graph.Predecessors(stage.stage());
+    asked.stages.push_back({.stage = stage.stage(),
+                            .units = workflow::WorkUnits(workflow, stage, request.parameters()),
+                            .after = {after.begin(), after.end()}});
+  }
+  return asked;
 }
 
 InputDigests DigestInputs(const v1::SubmitJobRequest& request) {

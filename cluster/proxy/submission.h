@@ -6,9 +6,11 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "cluster/admission/request_monitor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/message/message.h"
+#include "cluster/workflow/graph.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "onepiece/v1/database.pb.h"
 #include "onepiece/v1/generation.pb.h"
@@ -28,6 +30,13 @@ absl::Status CheckEnvelope(const v1::SubmitJobRequest& request);
 
 /// How long the job may take: what the request says, or the application's default.
 base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow);
+
+/// What the request monitor judges by: parameters unchecked, inputs untouched. The tenant is the
+/// request's label "tenant". REQUIRES: CheckEnvelope passed.
+inline constexpr char kTenantLabel[] = "tenant";
+admission::Request AdmissionOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
+                               const workflow::Graph& graph, const base::Uid& uid,
+                               base::WallTime now);
 
 using InputDigests = google::protobuf::RepeatedPtrField<v1::InputDigest>;
 

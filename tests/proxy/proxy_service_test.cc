@@ -6,6 +6,7 @@
 #include "cluster/base/status.h"
 #include "cluster/node/inbox.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/repeat.h"
 #include "onepiece/v1/instance.grpc.pb.h"
 #include "tests/database/database_cluster.h"
 
@@ -128,6 +129,16 @@ struct Proxy {
   absl::StatusOr<Job> Submit(const v1::SubmitJobRequest& request) {
     return Call(&v1::GenerationService::Stub::SubmitJob, request);
   }
+  /// As a client that may have asked before.
+  absl::StatusOr<Job> SubmitAgain(const v1::SubmitJobRequest& request) {
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, 15s);
+    context.AddMetadata(rpc::kRepeated, "1");
+    Job job;
+    const grpc::Status status = stub->SubmitJob(&context, request, &job);
+    if (!status.ok()) return rpc::FromGrpc(status);
+    return job;
+  }
   absl::StatusOr<Job> Get(const std::string& name) {
     v1::GetJobRequest request;
     request.set_name(name);
@@ -211,6 +222,25 @@ v1::SubmitJobRequest RequestWithId(const std::string& prompt = "a red ball") {
   v1::SubmitJobRequest request = Request(prompt);
   request.set_request_id(base::Uid::GenerateRandom().ToString());
   return request;
+}
+
+/// A job of "app" costs `seconds` in a pool of one worker, which saves up a second.
+v1::Capacity Costs(double seconds) {
+  v1::Capacity capacity;
+  capacity.set_share(1);
+  capacity.add_pools()->set_pool("encode/wan/");
+  capacity.mutable_pools(0)->set_workers(1);
+  v1::StageCost& cost = *capacity.add_costs();
+  cost.set_app_id("app");
+  cost.set_stage("encode");
+  cost.set_pool("encode/wan/");
+  cost.set_seconds_per_unit(seconds);
+  cost.set_units_per_job(1);
+  cost.set_samples(10);
+  v1::SetHeadroom& other = *capacity.add_sets();
+  other.set_workflow_set("set-2");
+  other.set_headroom(0.5);
+  return capacity;
 }
 
 }  // namespace
@@ -542,6 +572,94 @@ class ProxyServiceTest : public QObject {
     QVERIFY(cluster.records().Update(failed).ok());
     QVERIFY(Eventually([&] { return proxy.service.jobs_in_flight() == 0; }));
     QVERIFY(proxy.Submit(Request()).ok());
+  }
+
+  void Overload_IsRefusedWithAdviceBeforeAnythingIsTouched() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(5));
+    QVERIFY(proxy.Submit(Request()).ok());
+    v1::SubmitJobRequest broken = Request("");  // Would be INVALID_ARGUMENT.
+    broken.add_inputs()->set_name("mask");
+    for (const auto& request : {Request(), broken}) {
+      const auto refused = proxy.Submit(request);
+      QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
+      QCOMPARE(Reason(refused.status()), std::string("OVERLOADED"));
+      auto metadata = base::GetReason(refused.status()).metadata;
+      QCOMPARE(metadata["pool"], std::string("encode/wan/"));
+      QCOMPARE(metadata["headroom"], std::string("set-2=0.50"));
+      const int retry_ms = std::stoi(metadata[rpc::kRetryAfterMs]);
+      QVERIFY2(retry_ms > 1000 && retry_ms < 4500, metadata[rpc::kRetryAfterMs].c_str());
+    }
+    v1::SubmitJobRequest hasty = Request();
+    hasty.mutable_deadline()->set_seconds(1);
+    const auto refused = proxy.Submit(hasty);
+    QCOMPARE(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    QCOMPARE(Reason(refused.status()), std::string("DEADLINE_TOO_SHORT"));
+    QVERIFY(base::GetReason(refused.status()).metadata.contains("estimate_ms"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 1);
+    QCOMPARE(cluster.records().List({})->jobs_size(), 1);
+    const auto demands = proxy.service.demands();
+    QCOMPARE(demands.size(), std::size_t{1});
+    QCOMPARE(demands[0].admitted(), std::uint64_t{1});
+    QCOMPARE(demands[0].rejected(), std::uint64_t{3});
+  }
+
+  void Overload_ARepeatedSubmitFindsItsJob() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1");
+    Proxy full(cluster, "proxy-2");
+    full.service.UpdateCapacity(Costs(20));
+    const v1::SubmitJobRequest request = RequestWithId();
+    const auto job = first.Submit(request);
+    QVERIFY(job.ok());
+    // It is known, and costs nothing where it was not let in.
+    const auto known = full.Submit(request);
+    QVERIFY2(known.ok(), known.status().ToString().c_str());
+    QCOMPARE(known->uid(), job->uid());
+    QCOMPARE(full.service.jobs_in_flight(), 0);
+    QVERIFY(full.Submit(Request()).ok());
+    QCOMPARE(Reason(full.Submit(request).status()), std::string("OVERLOADED"));
+    const auto found = full.SubmitAgain(request);
+    QVERIFY2(found.ok(), found.status().ToString().c_str());
+    QCOMPARE(found->uid(), job->uid());
+    v1::SubmitJobRequest other = request;
+    (*other.mutable_parameters()->mutable_fields())["prompt"].set_string_value("another");
+    QCOMPARE(Reason(full.SubmitAgain(other).status()), std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(Reason(full.SubmitAgain(RequestWithId()).status()), std::string("OVERLOADED"));
+  }
+
+  void Overload_WhatNeverBeganIsRefunded() {
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(20));
+    v1::SubmitJobRequest request = RequestWithId();
+    for (int i = 0; i < 3; ++i)
+      QCOMPARE(Reason(proxy.Submit(request).status()), std::string("NO_INSTANCE"));
+    FakeInstance instance(cluster);
+    QCOMPARE(Reason(proxy.Submit(Request("")).status()), std::string("INVALID_PARAMETERS"));
+    QVERIFY(proxy.Submit(request).ok());
+    // A failed attempt to use the id of a job that runs does not give its tokens back.
+    (*request.mutable_parameters()->mutable_fields())["prompt"].set_string_value("another");
+    QCOMPARE(Reason(proxy.Submit(request).status()), std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 1);
+    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+  }
+
+  void Overload_TheTenantIsALabel() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(0.4));
+    v1::SubmitJobRequest greedy = Request(), modest = Request();
+    (*greedy.mutable_labels())["tenant"] = "greedy";
+    (*modest.mutable_labels())["tenant"] = "modest";
+    QVERIFY(Eventually([&] { return !proxy.Submit(greedy).ok(); }));
+    QCOMPARE(Reason(proxy.Submit(modest).status()), std::string("OVERLOADED"));
+    QVERIFY(Eventually([&] { return Reason(proxy.Submit(greedy).status()) == "TENANT_SHARE"; }));
+    QVERIFY(proxy.Submit(modest).ok());
   }
 
   void Submit_WithoutInstanceIsUnavailable() {
