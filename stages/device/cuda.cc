@@ -39,6 +39,13 @@ absl::StatusOr<std::shared_ptr<const void>> PinHostMemory(int device, std::span<
   });
 }
 
+absl::StatusOr<std::string> PciBusId(int device) {
+  char bus_id[64] = {};
+  ONEPIECE_RETURN_IF_ERROR(Check(device, "asking for its bus id",
+                                 cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), device)));
+  return std::string(bus_id);
+}
+
 absl::StatusOr<MemoryUse> DeviceMemory(int device) {
   ONEPIECE_RETURN_IF_ERROR(Use(device));
   std::size_t free = 0, total = 0;

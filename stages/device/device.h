@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 
@@ -19,6 +20,10 @@ namespace onepiece::device {
 /// again and again. Errors: UNIMPLEMENTED NO_CUDA; FAILED_PRECONDITION CUDA_FAILED (no driver, no
 /// such device, the limit of locked memory).
 absl::StatusOr<std::shared_ptr<const void>> PinHostMemory(int device, std::span<std::byte> memory);
+
+/// Where `device` sits ("0000:65:00.0"): its name outside of CUDA, whose numbers depend on the
+/// process. Errors: as PinHostMemory's.
+absl::StatusOr<std::string> PciBusId(int device);
 
 struct MemoryUse {
   std::int64_t used_bytes = 0;  ///< By all processes.

@@ -17,6 +17,8 @@ absl::StatusOr<std::shared_ptr<const void>> PinHostMemory(int /*device*/,
   return NoCuda();
 }
 
+absl::StatusOr<std::string> PciBusId(int /*device*/) { return NoCuda(); }
+
 absl::StatusOr<MemoryUse> DeviceMemory(int /*device*/) { return NoCuda(); }
 
 }  // namespace onepiece::device

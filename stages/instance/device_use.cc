@@ -35,6 +35,18 @@ absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device) {
       .total_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)};
 }
 
+std::unique_ptr<device::UtilizationMeter> MeterOf(const std::string& device) {
+  const auto index = sdk::CudaIndex(device);
+  if (!index) return nullptr;
+  const auto bus_id = device::PciBusId(*index);
+  if (!bus_id.ok()) {
+    spdlog::warn("the use of {} is not measured, that of the workers is: {}", device,
+                 base::Message(bus_id.status()));
+    return nullptr;
+  }
+  return std::make_unique<device::UtilizationMeter>(*bus_id);
+}
+
 void ExportDeviceMemory(const std::string& device, telemetry::Metrics& metrics) {
   const auto memory = MemoryOf(device);
   const auto set = [&](const char* kind, std::int64_t device::MemoryUse::*bytes) {

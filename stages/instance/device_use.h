@@ -2,12 +2,14 @@
 // how full the device is.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "cluster/node/block_pool.h"
 #include "cluster/telemetry/metrics.h"
 #include "stages/device/device.h"
+#include "stages/device/utilization.h"
 
 namespace onepiece::instance {
 
@@ -18,6 +20,9 @@ node::BlockHook PinBlocks(const std::string& device);
 /// Of "cuda:N" the device's memory (all processes'), else this process's resident memory in that of
 /// the host. Errors: those of device::DeviceMemory.
 absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device);
+
+/// For "cuda:N"; nullptr for cpu, and when the device does not say where it sits.
+std::unique_ptr<device::UtilizationMeter> MeterOf(const std::string& device);
 
 /// Sets onepiece_device_memory_bytes{device,kind}: used and total; NaN when the device does not
 /// answer.

@@ -28,6 +28,8 @@ constexpr auto kSendLeftLimit = std::chrono::seconds(2);
 // How long it waits to be gone from its own routing table then, and how often it looks.
 constexpr auto kUnroutedLimit = std::chrono::milliseconds(500);
 constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
+// How long what it holds may take when it leaves a workflow set without having been drained.
+constexpr auto kLeaveSetLimit = std::chrono::seconds(60);
 
 runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
   runtime::RequestScheduler::Options options;
@@ -43,6 +45,16 @@ bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
+void ExportParked(const runtime::ModelStore::Stats& stats, telemetry::Metrics& metrics) {
+  metrics
+      .Gauge("onepiece_instance_parked_bytes", "Weights of earlier roles that are kept in memory",
+             {})
+      .Set(static_cast<double>(stats.parked_bytes));
+  telemetry::RaiseTo(metrics.Counter("onepiece_instance_parked_hits_total",
+                                     "Models that were still in memory when they were wanted", {}),
+                     static_cast<double>(stats.hits));
+}
+
 void SetDuration(google::protobuf::Duration* out, base::Duration value) {
   const auto ns = std::max<std::int64_t>(0, value.count());
   out->set_seconds(ns / 1'000'000'000);
@@ -51,12 +63,11 @@ void SetDuration(google::protobuf::Duration* out, base::Duration value) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfig& config,
-                                                         fabric::Fabric& fabric,
-                                                         telemetry::Metrics& metrics,
-                                                         telemetry::Spans& spans,
-                                                         base::Clock& clock) {
-  std::unique_ptr<Instance> instance(new Instance(config, fabric, metrics, spans, clock));
+absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(
+    const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
+    telemetry::Spans& spans, base::Clock& clock, base::Duration hand_over_after) {
+  std::unique_ptr<Instance> instance(
+      new Instance(config, fabric, metrics, spans, clock, hand_over_after));
   node::InboxOptions options;
   options.label = config.node().node_id();
   node::ApplyRingConfig(config.ring(), options);
@@ -72,8 +83,14 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(const v1::InstanceConfi
 }
 
 Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric,
-                   telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
-    : config_(config), fabric_(fabric), metrics_(metrics), spans_(spans), clock_(clock) {}
+                   telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock,
+                   base::Duration hand_over_after)
+    : config_(config),
+      fabric_(fabric),
+      metrics_(metrics),
+      spans_(spans),
+      clock_(clock),
+      drain_(clock, hand_over_after) {}
 
 Instance::~Instance() { Leave(); }
 
@@ -87,6 +104,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   agent.address = address;
   agent.metrics_address = metrics_address;
   agent.workflow_set = config_.node().workflow_set();
+  workflow_set_ = agent.workflow_set;
   agent.pinned_stage = config_.pinned_stage();
   agent_ = std::make_unique<node::NodeAgent>(agent);
 
@@ -109,12 +127,17 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
       2, [this](runtime::FinishedWork work) { return Deliver(std::move(work)); }, clock_);
   tasks_ = std::make_unique<runtime::TaskManager>(
       runtime::StagesFromPlugins(config_.plugin_dir()), *scheduler_, *this,
-      [this](const runtime::TaskStatus& status) { StatusChanged(status); }, clock_);
-  metrics_.OnScrape(
-      [this] { stage_metrics_.Export(tasks_->assignment().stage, tasks_->Metrics(), metrics_); });
+      [this](const runtime::TaskStatus& status) { StatusChanged(status); }, clock_,
+      config_.parked_bytes());
+  metrics_.OnScrape([this] {
+    stage_metrics_.Export(tasks_->assignment().stage, tasks_->Metrics(), metrics_);
+    ExportParked(tasks_->parked(), metrics_);
+  });
 
+  meter_ = MeterOf(DeviceName());
   load_since_ = clock_.Now();
   agent_->SetLoadSource([this] { return Load(); });
+  agent_->OnRouting([this](const std::shared_ptr<const node::Routing>&) { Publish(); });
   agent_->OnAssignment([this](const v1::Assignment& assignment) { Assign(assignment); });
   joined_ = true;  // From here on other threads look at what was made above.
   agent_->Start();
@@ -169,6 +192,7 @@ void Instance::Leave() {
       outbox_->Close();
     });
     SendLeft();
+    const std::lock_guard lock(assign_mutex_);
     tasks_->Assign({});
     deliver_.reset();
   }
@@ -190,9 +214,7 @@ void Instance::SendLeft() {
   left_.clear();
 }
 
-void Instance::Assign(const v1::Assignment& assignment) {
-  const std::lock_guard lock(assign_mutex_);
-  if (leaving_) return;
+runtime::StageAssignment Instance::StageOf(const v1::Assignment& assignment) const {
   const auto& spec = assignment.stage();
   runtime::StageAssignment next;
   next.stage = spec.stage();
@@ -208,21 +230,100 @@ void Instance::Assign(const v1::Assignment& assignment) {
   }
   next.workers = Workers(config_);
   next.epoch = assignment.epoch();
-  tasks_->Assign(next);
+  return next;
+}
+
+void Instance::Assign(const v1::Assignment& assignment) {
+  const std::lock_guard lock(assign_mutex_);
+  if (leaving_) return;
+  const std::string& set =
+      assignment.workflow_set().empty() ? config_.node().workflow_set() : assignment.workflow_set();
+  // Only this thread changes it. The routing stays the old set's until this call returns.
+  if (set != workflow_set_) LeaveSet(assignment.epoch());
+  {
+    const std::lock_guard publish(publish_mutex_);
+    workflow_set_ = set;
+  }
+  if (assignment.draining()) {
+    drain_.Begin(assignment.epoch());
+  } else {
+    drain_.End();
+    scheduler_->HandOver(false);
+  }
+  tasks_->Assign(StageOf(assignment));
+  if (assignment.removed()) tasks_->DropParked();
+  Publish();
+}
+
+void Instance::LeaveSet(std::uint64_t epoch) {
+  drain_.Begin(epoch);
+  const auto until = clock_.Now() + base::Scaled(kLeaveSetLimit);
+  while (!leaving_ && clock_.Now() < until && (!drain_.drained() || reporter_->pending() > 0))
+    Rest({}, kUnroutedPoll);
+  std::vector<runtime::WorkItem> late =
+      scheduler_->TakeJoins([](const message::Header&) { return true; });
+  while (auto item = scheduler_->Take()) late.push_back(*std::move(item));
+  auto former = std::make_shared<FormerSet>(routing(), clock_);
+  for (const auto& item : late) former->Fail(item.message.header, agent_->node_id());
+  const std::lock_guard lock(former_mutex_);
+  former_ = std::move(former);
+}
+
+bool Instance::OthersServe() const {
+  const auto table = routing();
+  const auto assignment = tasks_->assignment();
+  return std::ranges::all_of(assignment.models, [&](const runtime::AppModel& model) {
+    return std::ranges::any_of(
+        table->Instances(model.app, assignment.stage),
+        [&](const v1::Endpoint& endpoint) { return endpoint.node_id() != agent_->node_id(); });
+  });
+}
+
+// In the order in which a message passes them, so that none slips through.
+std::size_t Instance::Held() const {
+  const std::size_t arriving = inbox_->stats().slots_used + (pump_idle_ ? 0 : 1);
+  const std::size_t here = scheduler_->held();
+  return arriving + here + deliver_->held();
+}
+
+void Instance::LookAfterDrain() {
+  if (!drain_.active()) return;
+  const bool changed = drain_.Look(Held(), OthersServe());
+  scheduler_->HandOver(drain_.orders().hand_over);
+  while (drain_.orders().pass_on) {
+    auto item = scheduler_->Take();
+    if (!item) break;
+    deliver_->Submit({*std::move(item), {}, runtime::WrongStage(), {}});
+  }
+  if (changed) Publish();
+}
+
+void Instance::RetryFailedModels() {
+  const std::unique_lock lock(assign_mutex_, std::try_to_lock);
+  if (lock.owns_lock()) tasks_->RetryFailed();
 }
 
 void Instance::StatusChanged(const runtime::TaskStatus& status) {
+  if (!status.error.ok()) spdlog::error("loading failed: {}", base::Message(status.error));
+  Publish();
+}
+
+void Instance::Publish() {
+  const std::lock_guard lock(publish_mutex_);
   if (leaving_) return;
-  std::string failure;
-  if (!status.error.ok()) {
-    failure = "loading failed: " + base::Message(status.error);
-    spdlog::error("{}", failure);
-  }
-  node::NodeStatus said{.detail = failure, .assignment_epoch = status.epoch};
+  const runtime::TaskStatus status = tasks_->status();
+  node::NodeStatus said{.assignment_epoch = status.epoch};
+  if (!status.error.ok()) said.detail = "loading failed: " + base::Message(status.error);
+  said.load_failed = !status.error.ok();
   switch (status.state) {
     case runtime::TaskState::kServing:
-      said.state = v1::Node::READY;
-      said.served_apps = status.apps;
+      // Before it knows where results go it must get no work.
+      if (routing()->table().workflow_set() == workflow_set_) {
+        said.state = v1::Node::READY;
+        said.served_apps = status.apps;
+      } else if (said.detail.empty()) {
+        said.detail = "waits for the routing of workflow set " + workflow_set_;
+      }
       break;
     case runtime::TaskState::kFailed:
       break;
@@ -233,7 +334,10 @@ void Instance::StatusChanged(const runtime::TaskStatus& status) {
       said.detail = "idle";
       break;
   }
-  said.load_failed = !status.error.ok();
+  if (const auto drained = drain_.drained()) {
+    said.drained = true;
+    said.assignment_epoch = *drained;
+  }
   agent_->SetState(std::move(said));
 }
 
@@ -245,16 +349,30 @@ v1::NodeLoad Instance::Load() {
     const double share = static_cast<double>((busy - load_busy_).count()) /
                          (static_cast<double>((now - load_since_).count()) * Workers(config_));
     load.set_utilization(std::clamp(share, 0.0, 1.0));
+    load.set_utilization_source(v1::WORKERS);
   }
   load_since_ = now;
   load_busy_ = busy;
+  if (const auto of_device = meter_ ? meter_->Take() : std::nullopt) {
+    load.set_utilization(of_device->share);
+    load.set_utilization_source(of_device->coarse ? v1::GPU_COARSE : v1::SM_ACTIVE);
+  }
+  load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow()));
+  load.set_workers(Workers(config_));
   const auto ring = inbox_->stats();
-  load.set_queued_jobs(static_cast<std::int64_t>(scheduler_->queued()));
-  load.set_running_jobs(static_cast<std::int64_t>(tasks_->running().size()));
-  load.set_ring_slots(static_cast<std::int64_t>(ring.slots));
-  load.set_ring_slots_used(static_cast<std::int64_t>(ring.slots_used));
+  const auto count = [](std::size_t value) { return static_cast<std::int64_t>(value); };
+  const std::size_t running = tasks_->running().size();
+  load.set_queued_jobs(count(scheduler_->queued()));
+  load.set_running_jobs(count(running));
+  load.set_held_jobs(
+      count(scheduler_->queued() + scheduler_->joins() + running + deliver_->held()));
+  load.set_no_progress_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(tasks_->no_progress()).count());
+  load.set_ring_slots(count(ring.slots));
+  load.set_ring_slots_used(count(ring.slots_used));
   if (const auto memory = MemoryOf(DeviceName()); memory.ok())
     load.set_memory_bytes(memory->used_bytes);
+  counts_.AddTo(load);
   return load;
 }
 
@@ -262,6 +380,7 @@ void Instance::Pump(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     if (!scheduler_->WaitForRoom(stop, clock_.Now() + kPumpWait)) continue;
     auto received = inbox_->Receive(clock_.Now() + kPumpWait);
+    pump_idle_ = !received.ok();
     if (received.ok()) {
       TakeIn(std::move(*received));
     } else if (absl::IsCancelled(received.status())) {
@@ -277,8 +396,14 @@ void Instance::TakeIn(node::Received received) {
                  header.uid.ToString(), static_cast<int>(header.kind), header.sender);
     return;
   }
+  {
+    const std::lock_guard lock(former_mutex_);
+    if (former_ && former_->Sent(header, *routing()))
+      return former_->Fail(header, agent_->node_id());
+  }
   runtime::WorkItem item{std::move(received.message), received.arrival_wall, {}};
-  if (!tasks_->IsAssigned(item.message.header.stage, item.message.header.app)) {
+  if (!tasks_->IsAssigned(item.message.header.stage, item.message.header.app) ||
+      drain_.orders().pass_on) {
     // Sent by a routing table that is no longer true.
     return deliver_->Submit({std::move(item), {}, runtime::WrongStage(), {}});
   }
@@ -303,6 +428,8 @@ void Instance::Upkeep(const std::stop_token& stop) {
     for (const auto& join : scheduler_->ExpireJoins())
       Fail(join.header.uid, join.why, join.header.stage);
     SendPartsElsewhere();
+    LookAfterDrain();
+    RetryFailedModels();
   }
 }
 
@@ -348,9 +475,26 @@ void Instance::Finished(runtime::FinishedWork work) {
   deliver_->Submit(std::move(work));
 }
 
+void Instance::ModelLoaded(const std::string& stage, const std::string& model_dir,
+                           base::Duration time) {
+  for (const auto& model : tasks_->assignment().models) {
+    if (model.model_dir == model_dir) counts_.Loaded(stage, model.app, time);
+  }
+  metrics_
+      .Histogram("onepiece_stage_load_seconds", "Time to load a stage with a model",
+                 telemetry::DurationBuckets(), {{"stage", stage}})
+      .Observe(std::chrono::duration<double>(time).count());
+}
+
 void Instance::Observe(const runtime::FinishedWork& work) {
   const auto& header = work.item.message.header;
   const bool ok = work.outputs.ok();
+  const bool not_ended = absl::IsCancelled(work.outputs.status()) ||
+                         base::GetReason(work.outputs.status()).reason == runtime::kHandedOver;
+  counts_.Count(header, UnitsOf(*routing(), work.item.message), work.timing,
+                ok          ? WorkCounts::Outcome::kDone
+                : not_ended ? WorkCounts::Outcome::kNotEnded
+                            : WorkCounts::Outcome::kFailed);
   const telemetry::Labels labels = {{"stage", header.stage}};
   const auto seconds = [](base::Duration d) { return std::chrono::duration<double>(d).count(); };
   metrics_
@@ -392,11 +536,12 @@ std::optional<runtime::FinishedWork> Instance::Deliver(runtime::FinishedWork wor
     Fail(header.uid, work.outputs.status(), header.stage);
     return std::nullopt;
   }
+  if (elsewhere && StaysHere(header) && scheduler_->Return(work.item)) return std::nullopt;
   const absl::Status sent = elsewhere ? Forward(work.item) : HandOn(work);
   if (sent.ok() && handed_over)
     spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
   if (sent.ok()) return std::nullopt;
-  if (handed_over) {
+  if (handed_over && leaving_) {
     FailStopped(header);
     return std::nullopt;
   }
@@ -411,6 +556,14 @@ absl::Status Instance::CheckStage(const node::Routing& table, const message::Hea
   if (table.StageIndex(header.app, header.stage)) return absl::OkStatus();
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_APP",
                          "application " + header.app + " with this stage no longer exists");
+}
+
+// Nobody else takes it any more, but this instance still can.
+bool Instance::StaysHere(const message::Header& header) const {
+  if (!drain_.active() || drain_.orders().pass_on) return false;
+  const auto apps = tasks_->status().apps;
+  return tasks_->IsAssigned(header.stage, header.app) &&
+         std::find(apps.begin(), apps.end(), header.app) != apps.end();
 }
 
 absl::Status Instance::Forward(const runtime::WorkItem& item) {
@@ -470,7 +623,8 @@ absl::Status Instance::HandOn(runtime::FinishedWork& work) {
 absl::StatusOr<v1::WorkHolder> Instance::SendToStage(const message::Message& message) {
   const message::Header& header = message.header;
   node::Target target =
-      node::Target::Stage(header.app, header.stage, header.uid, leaving_ ? agent_->node_id() : "");
+      node::Target::Stage(header.app, header.stage, header.uid,
+                          leaving_ || drain_.orders().pass_on ? agent_->node_id() : "");
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             outbox_->Deliver(message, target, DeadlineOf(header)));

@@ -21,8 +21,12 @@
 #include "cluster/telemetry/spans.h"
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/instance.grpc.pb.h"
+#include "stages/device/utilization.h"
+#include "stages/instance/drain.h"
+#include "stages/instance/former_set.h"
 #include "stages/instance/job_reporter.h"
 #include "stages/instance/stage_metrics.h"
+#include "stages/instance/work_counts.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/result_deliver.h"
 #include "stages/runtime/task_manager.h"
@@ -36,13 +40,13 @@ namespace onepiece::instance {
 /// Threading  Open, Join and Leave on one thread; everything else happens on its own threads.
 class Instance final : public runtime::WorkEvents, public v1::InstanceService::Service {
  public:
-  /// Opens the ring. Errors: RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later
-  /// show in the instance's state.
-  static absl::StatusOr<std::unique_ptr<Instance>> Open(const v1::InstanceConfig& config,
-                                                        fabric::Fabric& fabric,
-                                                        telemetry::Metrics& metrics,
-                                                        telemetry::Spans& spans,
-                                                        base::Clock& clock);
+  /// Opens the ring. A drain hands over what is still computed after `hand_over_after`. Errors:
+  /// RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later show in the instance's
+  /// state.
+  static absl::StatusOr<std::unique_ptr<Instance>> Open(
+      const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
+      telemetry::Spans& spans, base::Clock& clock,
+      base::Duration hand_over_after = base::Scaled(kHandOverAfter));
   ~Instance() override;
 
   /// RingService of the inbox; serve it together with this object (InstanceService).
@@ -60,16 +64,18 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
 
  private:
   Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
-           telemetry::Spans& spans, base::Clock& clock);
+           telemetry::Spans& spans, base::Clock& clock, base::Duration hand_over_after);
 
   // WorkEvents, on worker threads.
   void Started(const runtime::WorkItem& item) override;
   void Progressed(const runtime::WorkItem& item, int step, int steps) override;
   void Finished(runtime::FinishedWork work) override;
+  void ModelLoaded(const std::string& stage, const std::string& model_dir,
+                   base::Duration time) override;
 
   void Pump(const std::stop_token& stop);
   void TakeIn(node::Received received);
-  // Looks after jobs that wait for a branch.
+  // Looks after jobs that wait for a branch, drains and models that could not be loaded.
   void Upkeep(const std::stop_token& stop);
   // Parts of joins that complete elsewhere are sent there.
   void SendPartsElsewhere();
@@ -77,7 +83,18 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void AwaitUnrouted();
   void SendLeft();
   void Assign(const v1::Assignment& assignment);
+  runtime::StageAssignment StageOf(const v1::Assignment& assignment) const;
+  // Waits until nothing of the workflow set is left, fails the rest, and remembers the set.
+  void LeaveSet(std::uint64_t epoch);
+  void LookAfterDrain();
+  // Messages and items in any form.
+  std::size_t Held() const;
+  // Whether other instances are routed to for all that this one serves.
+  bool OthersServe() const;
+  void RetryFailedModels();
   void StatusChanged(const runtime::TaskStatus& status);
+  // Lets the agent report how things are.
+  void Publish();
   v1::NodeLoad Load();
   // "cpu" or "cuda:N".
   std::string DeviceName() const { return config_.device().empty() ? "cpu" : config_.device(); }
@@ -86,6 +103,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   // The item, when nobody took it yet.
   std::optional<runtime::FinishedWork> Deliver(runtime::FinishedWork work);
   // An item that belongs elsewhere goes to who serves its stage now.
+  bool StaysHere(const message::Header& header) const;
   absl::Status Forward(const runtime::WorkItem& item);
   // A result goes to every next stage, or after the last one to a database.
   absl::Status HandOn(runtime::FinishedWork& work);
@@ -116,9 +134,18 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<runtime::ResultDeliver> deliver_;
   std::unique_ptr<runtime::TaskManager> tasks_;
   StageMetrics stage_metrics_;
-  std::mutex assign_mutex_;
-  base::MonotonicTime load_since_{};     // Agent's report thread only.
-  base::Duration load_busy_{};           // Likewise.
+  WorkCounts counts_;
+  Drain drain_;
+  // The pump has waited for a message in vain since the last one: none is between ring and queue.
+  std::atomic<bool> pump_idle_ = false;
+  std::mutex assign_mutex_;   // Held while an assignment is taken on.
+  std::mutex publish_mutex_;  // Held while the agent is told, so that it hears the latest last.
+  std::string workflow_set_;  // Of the assignment. Guarded by publish_mutex_.
+  mutable std::mutex former_mutex_;
+  std::shared_ptr<FormerSet> former_;                // Guarded by former_mutex_; null: none.
+  std::unique_ptr<device::UtilizationMeter> meter_;  // Null: of the cpu. Report thread only.
+  base::MonotonicTime load_since_{};                 // Agent's report thread only.
+  base::Duration load_busy_{};                       // Likewise.
   std::vector<runtime::WorkItem> left_;  // Came while leaving: the pump's, then Leave's.
   std::jthread pump_;
   std::jthread upkeep_;

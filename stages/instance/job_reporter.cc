@@ -54,6 +54,11 @@ void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
   changed_.notify_all();
 }
 
+std::size_t JobReporter::pending() const {
+  const std::lock_guard lock(mutex_);
+  return pending_count_;
+}
+
 void JobReporter::Main(const std::stop_token& stop) {
   while (true) {
     std::unique_lock lock(mutex_);

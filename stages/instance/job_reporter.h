@@ -41,6 +41,8 @@ class JobReporter {
   void ReportProgress(const base::Uid& uid, v1::JobProgress progress);
   /// Everything but progress. `request.uid` is filled in here.
   void Report(const base::Uid& uid, v1::UpdateJobRequest request);
+  /// Updates that no database has yet.
+  [[nodiscard]] std::size_t pending() const;
 
  private:
   struct Pending {
@@ -59,7 +61,7 @@ class JobReporter {
   const Update update_;
   const Ended ended_;
   base::Clock& clock_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::map<base::Uid, std::deque<Pending>> pending_;  // Guarded by mutex_.
   std::size_t pending_count_ = 0;                     // Guarded by mutex_.

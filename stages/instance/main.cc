@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
   options.Bind("--model-root", "model_root", "Folder that relative model paths start from");
   options.Bind("--plugin-dir", "plugin_dir",
                "Folder of stage plug-ins (default: beside the program)");
+  options.Bind("--parked-bytes", "parked_bytes",
+               "Models of earlier roles that stay in memory, in bytes (default 0: none)");
   return service::RunProgram(options, argc, argv, [&](service::Host& host) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(auto fabric, fabric::Fabric::Open(config.node().fabric()));
     ONEPIECE_ASSIGN_OR_RETURN(

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kMaxRefused = 64;
 constexpr std::size_t kMaxNameBytes = 100;
 // Histograms and counters of stages/instance/instance.cc.
-constexpr std::array<std::string_view, 4> kTaken = {"compute_seconds", "queue_seconds",
-                                                    "busy_seconds_total", "jobs_total"};
+constexpr std::array<std::string_view, 5> kTaken = {
+    "compute_seconds", "queue_seconds", "load_seconds", "busy_seconds_total", "jobs_total"};
 
 bool IsGood(const sdk::StageMetric& number) {
   const std::string_view name = number.name;

@@ -1,5 +1,6 @@
 #include "stages/runtime/request_scheduler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cluster/base/status.h"
@@ -21,25 +22,94 @@ bool Remember(std::set<Key>& set, std::deque<Key>& order, const Key& key, std::s
 
 }  // namespace
 
+// What an application that comes now is level with.
+base::Duration IndividualMode::Least() const {
+  base::Duration least{};
+  bool first = true;
+  for (const auto& [name, app] : apps_) {
+    least = first ? app.Expected() : std::min(least, app.Expected());
+    first = false;
+  }
+  return least;
+}
+
+void IndividualMode::Forget(const std::string& name) {
+  const auto app = apps_.find(name);
+  if (app->second.queued > 0 || app->second.running > 0) return;
+  // Ahead of the others it must not get level by being away for a moment.
+  const base::Duration spent = app->second.spent;
+  const bool ahead = std::ranges::any_of(apps_, [&](const auto& other) {
+    return other.second.queued + static_cast<std::size_t>(other.second.running) > 0 &&
+           other.second.Expected() < spent;
+  });
+  if (!ahead) apps_.erase(app);
+}
+
 void IndividualMode::Push(WorkItem item) {
-  const std::int64_t rank = -static_cast<std::int64_t>(item.message.header.priority);
-  queue_.emplace(Key(rank, next_number_++), std::move(item));
+  const message::Header& header = item.message.header;
+  const std::string name = header.app;
+  const std::int64_t rank = -static_cast<std::int64_t>(header.priority);
+  for (auto app = apps_.begin(); app != apps_.end();) Forget((app++)->first);
+  const base::Duration least = Least();
+  App& app = apps_[name];
+  if (app.queued == 0) app.spent += std::max(base::Duration::zero(), least - app.Expected());
+  ++app.queued;
+  ++size_;
+  queue_[rank][name].emplace(next_number_++, std::move(item));
 }
 
 std::optional<WorkItem> IndividualMode::Pop() {
   if (queue_.empty()) return std::nullopt;
-  auto node = queue_.extract(queue_.begin());
+  auto& fifos = queue_.begin()->second;
+  const auto key = [this](const auto& entry) {
+    return std::pair(apps_.at(entry.first).Expected(), entry.second.begin()->first);
+  };
+  const auto next = std::ranges::min_element(fifos, {}, key);
+  App& app = apps_.at(next->first);
+  ++app.running;
+  --app.queued;
+  --size_;
+  auto node = next->second.extract(next->second.begin());
+  if (next->second.empty()) fifos.erase(next);
+  if (fifos.empty()) queue_.erase(queue_.begin());
   return std::move(node.mapped());
 }
 
+void IndividualMode::Done(const std::string& name, std::optional<base::Duration> compute) {
+  const auto app = apps_.find(name);
+  if (app == apps_.end()) return;
+  --app->second.running;
+  if (compute) {
+    app->second.spent += *compute;
+    app->second.computed += *compute;
+    ++app->second.jobs;
+  }
+  Forget(name);
+}
+
 std::size_t IndividualMode::Remove(const base::Uid& uid) {
-  return std::erase_if(queue_,
-                       [&](const auto& entry) { return entry.second.message.header.uid == uid; });
+  std::size_t removed = 0;
+  for (auto& [rank, fifos] : queue_) {
+    for (auto& [name, fifo] : fifos) {
+      const std::size_t of_app = std::erase_if(
+          fifo, [&](const auto& entry) { return entry.second.message.header.uid == uid; });
+      apps_.at(name).queued -= of_app;
+      removed += of_app;
+    }
+    std::erase_if(fifos, [](const auto& entry) { return entry.second.empty(); });
+  }
+  std::erase_if(queue_, [](const auto& entry) { return entry.second.empty(); });
+  size_ -= removed;
+  return removed;
 }
 
 std::size_t IndividualMode::bytes() const {
   std::size_t sum = 0;
-  for (const auto& [key, item] : queue_) sum += BytesOf(item);
+  for (const auto& [rank, fifos] : queue_) {
+    for (const auto& [name, fifo] : fifos) {
+      for (const auto& [number, item] : fifo) sum += BytesOf(item);
+    }
+  }
   return sum;
 }
 
@@ -83,8 +153,36 @@ std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
     return std::nullopt;
   }
   auto item = strategy_->Pop();
+  ++given_out_;
   changed_.notify_all();
   return item;
+}
+
+void RequestScheduler::Done(const std::string& app, std::optional<base::Duration> compute) {
+  const std::lock_guard lock(mutex_);
+  --given_out_;
+  strategy_->Done(app, compute);
+}
+
+std::optional<WorkItem> RequestScheduler::Take() {
+  const std::lock_guard lock(mutex_);
+  auto item = strategy_->Pop();
+  if (item) strategy_->Done(item->message.header.app, std::nullopt);
+  changed_.notify_all();
+  return item;
+}
+
+bool RequestScheduler::Return(WorkItem item) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  if (!cancelled_.contains(item.message.header.uid)) strategy_->Push(std::move(item));
+  changed_.notify_all();
+  return true;
+}
+
+void RequestScheduler::HandOver(bool wanted) {
+  const std::lock_guard lock(mutex_);
+  hand_over_ = wanted;
 }
 
 std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
@@ -102,7 +200,10 @@ std::vector<WorkItem> RequestScheduler::Close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   std::vector<WorkItem> left;
-  while (auto item = strategy_->Pop()) left.push_back(*std::move(item));
+  while (auto item = strategy_->Pop()) {
+    strategy_->Done(item->message.header.app, std::nullopt);
+    left.push_back(*std::move(item));
+  }
   changed_.notify_all();
   return left;
 }
@@ -122,12 +223,17 @@ bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
 
 bool RequestScheduler::HandsOver(const base::Uid& uid) const {
   const std::lock_guard lock(mutex_);
-  return closed_ && !cancelled_.contains(uid);
+  return (closed_ || hand_over_) && !cancelled_.contains(uid);
 }
 
 std::size_t RequestScheduler::queued() const {
   const std::lock_guard lock(mutex_);
   return strategy_->size();
+}
+
+std::size_t RequestScheduler::held() const {
+  const std::lock_guard lock(mutex_);
+  return strategy_->size() + joins_.joins() + given_out_;
 }
 
 std::size_t RequestScheduler::joins() const {

@@ -6,6 +6,7 @@
 // what they wait for must still get in.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -35,6 +36,8 @@ class SchedulingStrategy {
   virtual void Push(WorkItem item) = 0;
   /// The next item, or nullopt when there is none.
   virtual std::optional<WorkItem> Pop() = 0;
+  /// An item of this application that Pop gave out was computed for so long; nullopt: not at all.
+  virtual void Done(const std::string& app, std::optional<base::Duration> compute) = 0;
   /// Removes the job's items and returns how many there were.
   virtual std::size_t Remove(const base::Uid& uid) = 0;
   [[nodiscard]] virtual std::size_t size() const = 0;
@@ -42,19 +45,40 @@ class SchedulingStrategy {
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
-/// Individual mode: one shared queue that idle workers pull from; higher priority first, then
-/// arrival order.
+/// Individual mode: one shared queue that idle workers pull from. Higher priority first; among
+/// equals the application that has had least compute time, and its items in arrival order (virtual
+/// time fair queueing). An application that had nothing here begins level with the one that has had
+/// least: time in which it was idle gives it no credit.
 class IndividualMode final : public SchedulingStrategy {
  public:
   void Push(WorkItem item) override;
   std::optional<WorkItem> Pop() override;
   std::size_t Remove(const base::Uid& uid) override;
-  [[nodiscard]] std::size_t size() const override { return queue_.size(); }
+  void Done(const std::string& app, std::optional<base::Duration> compute) override;
+  [[nodiscard]] std::size_t size() const override { return size_; }
   [[nodiscard]] std::size_t bytes() const override;
 
  private:
-  using Key = std::pair<std::int64_t, std::uint64_t>;  // −priority, arrival number.
-  std::map<Key, WorkItem> queue_;
+  using Fifo = std::map<std::uint64_t, WorkItem>;  // By arrival number.
+  // An application that has items here, or being computed.
+  struct App {
+    base::Duration spent{};  // Virtual: the compute time that it is taken to have had.
+    base::Duration computed{};
+    std::int64_t jobs = 0;  // That `computed` is of.
+    std::int64_t running = 0;
+    std::size_t queued = 0;
+    // With what runs counted at the mean of what has ended.
+    base::Duration Expected() const {
+      return spent + computed / std::max<std::int64_t>(jobs, 1) * running;
+    }
+  };
+
+  base::Duration Least() const;
+  void Forget(const std::string& name);
+
+  std::map<std::int64_t, std::map<std::string, Fifo>> queue_;  // By −priority and application.
+  std::map<std::string, App> apps_;
+  std::size_t size_ = 0;
   std::uint64_t next_number_ = 0;
 };
 
@@ -84,8 +108,16 @@ class RequestScheduler {
   /// jobs are dropped and counted. With several `predecessors` of its stage the item is one branch,
   /// and what is queued is the join of all. Errors, of the job: those of JoinTable::Add.
   absl::StatusOr<Admission> Push(WorkItem item, std::span<const std::string> predecessors = {});
-  /// Waits for an item.
+  /// Waits for an item; whoever gets it says Done when he has let go of it.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
+  /// An item of this application was computed for so long; nullopt: not at all.
+  void Done(const std::string& app, std::optional<base::Duration> compute);
+  /// The next item, to be sent elsewhere; nullopt when nothing is queued.
+  std::optional<WorkItem> Take();
+  /// Queues an item again that was here before. False after Close: not taken.
+  bool Return(WorkItem item);
+  /// From now on, or no longer, work shall end at its next step boundary and go on elsewhere.
+  void HandOver(bool wanted);
   /// Joins that will not be complete in time (JoinTable::Expire).
   std::vector<JoinTable::Lost> ExpireJoins();
   /// Takes out the parts of joins that are wanted elsewhere (JoinTable::Take).
@@ -96,9 +128,12 @@ class RequestScheduler {
   /// Drops the job's queued items and parts and lets IsCancelled answer true from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
-  /// After Close, of a job that nobody cancelled: its work shall go on elsewhere if it can.
+  /// After Close or HandOver, of a job that nobody cancelled: its work shall go on elsewhere if it
+  /// can.
   [[nodiscard]] bool HandsOver(const base::Uid& uid) const;
   [[nodiscard]] std::size_t queued() const;
+  /// Items queued, or given out and not yet done, and jobs that wait for a branch.
+  [[nodiscard]] std::size_t held() const;
   /// Jobs that wait for a branch.
   [[nodiscard]] std::size_t joins() const;
   [[nodiscard]] std::uint64_t duplicates() const;
@@ -118,7 +153,9 @@ class RequestScheduler {
   std::set<base::Uid> cancelled_;
   std::deque<base::Uid> cancelled_order_;
   std::uint64_t duplicates_ = 0;
+  std::size_t given_out_ = 0;
   bool closed_ = false;
+  bool hand_over_ = false;
 };
 
 }  // namespace onepiece::runtime

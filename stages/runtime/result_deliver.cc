@@ -19,15 +19,16 @@ ResultDeliver::~ResultDeliver() = default;
 
 void ResultDeliver::Submit(FinishedWork work) {
   std::unique_lock lock(mutex_);
+  ++held_;
   clock_.WaitUntil(changed_, lock, thread_.get_stop_token(), clock_.Now() + kForever,
                    [this] { return queue_.size() < max_queued_; });
   queue_.push_back(std::move(work));
   changed_.notify_all();
 }
 
-std::size_t ResultDeliver::queued() const {
+std::size_t ResultDeliver::held() const {
   const std::lock_guard lock(mutex_);
-  return queue_.size();
+  return held_;
 }
 
 void ResultDeliver::Main(const std::stop_token& stop) {
@@ -42,7 +43,11 @@ void ResultDeliver::Main(const std::stop_token& stop) {
     lock.unlock();
     auto again = deliver_(std::move(work));
     lock.lock();
-    if (again) queue_.push_back(*std::move(again));
+    if (again) {
+      queue_.push_back(*std::move(again));
+    } else {
+      --held_;
+    }
   }
 }
 

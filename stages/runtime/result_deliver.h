@@ -31,7 +31,8 @@ class ResultDeliver {
 
   /// Queues an item; waits for room, which is the backpressure on the worker. Never drops.
   void Submit(FinishedWork work);
-  [[nodiscard]] std::size_t queued() const;
+  /// Items that are queued, being delivered, or waiting for room.
+  [[nodiscard]] std::size_t held() const;
 
  private:
   void Main(const std::stop_token& stop);
@@ -42,6 +43,7 @@ class ResultDeliver {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<FinishedWork> queue_;  // Guarded by mutex_.
+  std::size_t held_ = 0;            // Likewise.
   std::jthread thread_;
 };
 

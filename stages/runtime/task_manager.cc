@@ -5,6 +5,9 @@
 namespace onepiece::runtime {
 namespace {
 
+constexpr base::Duration kFirstRetry = std::chrono::seconds(1);
+constexpr base::Duration kLastRetry = std::chrono::minutes(1);
+
 bool SameWorkers(const StageAssignment& a, const StageAssignment& b) {
   return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
          a.load.threads == b.load.threads && a.load.precision == b.load.precision &&
@@ -25,12 +28,12 @@ bool Contains(const std::vector<std::string>& apps, const std::string& app) {
 }  // namespace
 
 TaskManager::TaskManager(StageSource source, RequestScheduler& scheduler, WorkEvents& events,
-                         StatusChanged changed, base::Clock& clock)
-    : source_(std::move(source)),
-      scheduler_(scheduler),
+                         StatusChanged changed, base::Clock& clock, std::int64_t parked_bytes)
+    : scheduler_(scheduler),
       events_(events),
       changed_(std::move(changed)),
-      clock_(clock) {}
+      clock_(clock),
+      store_(std::move(source), parked_bytes, clock) {}
 
 TaskManager::~TaskManager() { Assign({}); }
 
@@ -68,6 +71,7 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
       status_ = {.state = TaskState::kLoading, .epoch = assignment.epoch, .apps = {}, .error = {}};
     assignment_ = assignment;
     generation = ++generation_;
+    failures_ = 0;
     pending_ = assignment.workers;
   }
   Report();
@@ -88,12 +92,13 @@ void TaskManager::Restart(const StageAssignment& assignment) {
   for (auto& worker : old) {
     const TaskWorker& ended = *worker;
     busy += ended.busy();
-    worker.reset();  // Joins: the old weights are gone before the new ones are loaded.
+    worker.reset();  // Joins: the old weights are gone, or parked, before new ones are loaded.
   }
   const bool idle = assignment.stage.empty();
   {
     const std::lock_guard lock(mutex_);
     past_busy_ += busy;
+    failures_ = 0;
     assignment_ = assignment;
     status_ = {.state = idle ? TaskState::kIdle : TaskState::kLoading,
                .epoch = assignment.epoch,
@@ -106,14 +111,25 @@ void TaskManager::Restart(const StageAssignment& assignment) {
   std::vector<std::unique_ptr<TaskWorker>> workers;
   for (int i = 0; i < assignment.workers; ++i) {
     workers.push_back(std::make_unique<TaskWorker>(
-        assignment.stage,
-        [this, assignment] { return source_(assignment.plugin, assignment.stage); },
-        assignment.load, scheduler_, events_,
+        ModelKey{assignment.plugin, assignment.stage, assignment.load}, store_, scheduler_, events_,
         [this](const TaskWorker::Outcome& outcome) { WorkerLoaded(outcome); }, clock_));
     workers.back()->Serve(assignment.models, generation);
   }
   const std::lock_guard lock(mutex_);
   workers_ = std::move(workers);
+}
+
+void TaskManager::RetryFailed() {
+  std::vector<AppModel> models;
+  std::uint64_t generation = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.error.ok() || pending_ > 0 || clock_.Now() < retry_at_) return;
+    models = assignment_.models;
+    generation = ++generation_;
+    pending_ = assignment_.workers;
+  }
+  for (const auto& worker : workers_) worker->Serve(models, generation);
 }
 
 void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
@@ -132,6 +148,10 @@ void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
                .epoch = assignment_.epoch,
                .apps = gathered_.apps,
                .error = gathered_.error};
+    failures_ = status_.error.ok() ? 0 : std::min(failures_ + 1, 8);
+    if (failures_ > 0)
+      retry_at_ =
+          clock_.Now() + base::Scaled(std::min(kLastRetry, kFirstRetry * (1 << (failures_ - 1))));
   }
   Report();
 }
@@ -163,6 +183,13 @@ std::vector<base::Uid> TaskManager::running() const {
     if (const auto uid = worker->running()) uids.push_back(*uid);
   }
   return uids;
+}
+
+base::Duration TaskManager::no_progress() const {
+  const std::lock_guard lock(mutex_);
+  base::Duration longest{};
+  for (const auto& worker : workers_) longest = std::max(longest, worker->no_progress());
+  return longest;
 }
 
 base::Duration TaskManager::busy() const {

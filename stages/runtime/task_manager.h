@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "stages/runtime/model_store.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/task_worker.h"
 
@@ -39,17 +40,16 @@ struct TaskStatus {
   absl::Status error;             ///< Why applications are missing, or kFailed.
 };
 
-/// Thread-safe; Assign calls must not overlap.
+/// Thread-safe; calls of Assign and RetryFailed must not overlap.
 class TaskManager {
  public:
-  /// Finds a plug-in's stage.
-  using StageSource = std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>(
-      const std::string& plugin, const std::string& stage)>;
+  using StageSource = ModelStore::StageSource;
   /// Told the latest status after every change, on the thread that made it, one call at a time.
   using StatusChanged = std::function<void(const TaskStatus& status)>;
 
+  /// Models of earlier assignments stay in memory up to `parked_bytes` (ModelStore).
   TaskManager(StageSource source, RequestScheduler& scheduler, WorkEvents& events,
-              StatusChanged changed, base::Clock& clock);
+              StatusChanged changed, base::Clock& clock, std::int64_t parked_bytes = 0);
   ~TaskManager();
 
   /// Serves `assignment` from now on. Another stage, or other ways to load it: waits for items
@@ -59,11 +59,20 @@ class TaskManager {
   /// changes nothing but its epoch, unless loading some of it had failed.
   void Assign(const StageAssignment& assignment);
 
+  /// Tries again to load what could not be loaded, once its time has come: a second after the first
+  /// failure, doubled with every other up to a minute. Cheap otherwise: call it now and then.
+  void RetryFailed();
+  /// Unloads the models of earlier assignments.
+  void DropParked() { store_.DropParked(); }
+  [[nodiscard]] ModelStore::Stats parked() const { return store_.stats(); }
+
   [[nodiscard]] TaskStatus status() const;
   [[nodiscard]] StageAssignment assignment() const;
   /// Whether the assignment names this stage for this application.
   [[nodiscard]] bool IsAssigned(const std::string& stage, const std::string& app) const;
   [[nodiscard]] std::vector<base::Uid> running() const;
+  /// How long the work being computed has finished no step, at most.
+  [[nodiscard]] base::Duration no_progress() const;
   /// Total computing time of all workers, past assignments included.
   [[nodiscard]] base::Duration busy() const;
   /// The numbers that the loaded stages export: those of the process as they are, the others added
@@ -81,20 +90,22 @@ class TaskManager {
   void WorkerLoaded(const TaskWorker::Outcome& outcome);
   void Report();
 
-  const StageSource source_;
   RequestScheduler& scheduler_;
   WorkEvents& events_;
   const StatusChanged changed_;
   base::Clock& clock_;
+  ModelStore store_;
   std::mutex
       report_mutex_;  // Held while changed_ is told, so that the last it hears is the latest.
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   TaskStatus status_;
   StageAssignment assignment_;
-  std::uint64_t generation_ = 0;  // Of the assignment: late reports of workers are ignored.
-  int pending_ = 0;               // Workers that have not said how loading went.
-  TaskWorker::Outcome gathered_;  // What those that have said can all serve.
+  std::uint64_t generation_ = 0;    // Of the assignment: late reports of workers are ignored.
+  int pending_ = 0;                 // Workers that have not said how loading went.
+  TaskWorker::Outcome gathered_;    // What those that have said can all serve.
+  int failures_ = 0;                // Of loading this assignment, one after the other.
+  base::MonotonicTime retry_at_{};  // After the last of them.
   base::Duration past_busy_{};
   std::vector<std::unique_ptr<TaskWorker>> workers_;
   std::map<std::pair<std::string, std::string>, Counted> counted_;  // By stage and metric.

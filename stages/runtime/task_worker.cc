@@ -1,7 +1,7 @@
 #include "stages/runtime/task_worker.h"
 
 #include <algorithm>
-#include <exception>
+#include <utility>
 
 #include "cluster/base/status.h"
 #include "stages/runtime/stage_runner.h"
@@ -20,12 +20,10 @@ bool Names(const std::vector<AppModel>& models, const std::string& model_dir) {
 
 }  // namespace
 
-TaskWorker::TaskWorker(std::string stage, StageFactory factory, sdk::LoadOptions load,
-                       RequestScheduler& scheduler, WorkEvents& events, Loaded loaded,
-                       base::Clock& clock)
-    : stage_(std::move(stage)),
-      factory_(std::move(factory)),
-      load_(std::move(load)),
+TaskWorker::TaskWorker(ModelKey key, ModelStore& store, RequestScheduler& scheduler,
+                       WorkEvents& events, Loaded loaded, base::Clock& clock)
+    : key_(std::move(key)),
+      store_(store),
       scheduler_(scheduler),
       events_(events),
       loaded_(std::move(loaded)),
@@ -33,27 +31,56 @@ TaskWorker::TaskWorker(std::string stage, StageFactory factory, sdk::LoadOptions
       loader_([this](const std::stop_token& stop) { LoadMain(stop); }),
       computer_([this](const std::stop_token& stop) { ComputeMain(stop); }) {}
 
+TaskWorker::~TaskWorker() {
+  RequestStop();
+  loader_ = {};  // Joins.
+  computer_ = {};
+  for (auto& [model_dir, stage] : stages_) store_.Release(KeyOf(model_dir), std::move(stage));
+}
+
+ModelKey TaskWorker::KeyOf(const std::string& model_dir) const {
+  ModelKey key = key_;
+  key.load.model_dir = model_dir;
+  return key;
+}
+
 void TaskWorker::RequestStop() {
   loader_.request_stop();
   computer_.request_stop();
 }
 
 void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
-  Stages dropped;  // Unloaded outside of the lock.
-  const std::lock_guard lock(mutex_);
-  for (auto it = stages_.begin(); it != stages_.end();) {
-    const auto next = std::next(it);
-    if (!Names(models, it->first)) dropped.insert(stages_.extract(it));
-    it = next;
+  Stages dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = stages_.begin(); it != stages_.end();) {
+      const auto next = std::next(it);
+      if (!Names(models, it->first)) {
+        // Runs of one stage must not overlap, and another worker could get it: End releases it.
+        if (running_ && running_->stage == it->second.get()) {
+          stages_.erase(it);
+        } else {
+          dropped.insert(stages_.extract(it));
+        }
+      }
+      it = next;
+    }
+    wanted_ = std::move(models);
+    wanted_revision_ = revision;
+    changed_.notify_all();
   }
-  wanted_ = std::move(models);
-  wanted_revision_ = revision;
-  changed_.notify_all();
+  for (auto& [model_dir, stage] : dropped) store_.Release(KeyOf(model_dir), std::move(stage));
 }
 
 std::optional<base::Uid> TaskWorker::running() const {
   const std::lock_guard lock(mutex_);
-  return running_;
+  if (!running_) return std::nullopt;
+  return running_->uid;
+}
+
+base::Duration TaskWorker::no_progress() const {
+  const std::lock_guard lock(mutex_);
+  return running_ ? clock_.Now() - running_->progressed : base::Duration::zero();
 }
 
 TaskWorker::Stages TaskWorker::stages() const {
@@ -84,14 +111,9 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
   std::map<std::string, absl::Status> failed;
   for (const auto& [app, model_dir] : models) {
     if (!stages().contains(model_dir) && !failed.contains(model_dir)) {
-      auto stage = LoadModel(model_dir);
+      if (absl::Status status = LoadModel(model_dir); !status.ok())
+        failed.emplace(model_dir, std::move(status));
       const std::lock_guard lock(mutex_);
-      if (!stage.ok()) {
-        failed.emplace(model_dir, stage.status());
-      } else if (Names(wanted_, model_dir)) {
-        stages_.emplace(model_dir, *std::move(stage));
-        changed_.notify_all();
-      }
       if (wanted_revision_ != revision || stop.stop_requested()) return std::nullopt;
     }
     const auto failure = failed.find(model_dir);
@@ -107,21 +129,19 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
   return outcome;
 }
 
-absl::StatusOr<std::shared_ptr<sdk::Stage>> TaskWorker::LoadModel(
-    const std::string& model_dir) const {
-  std::unique_ptr<sdk::Stage> stage;
-  sdk::LoadOptions options = load_;
-  options.model_dir = model_dir;
-  try {
-    ONEPIECE_ASSIGN_OR_RETURN(stage, factory_());
-    ONEPIECE_RETURN_IF_ERROR(stage->Load(options));
-  } catch (const std::exception& error) {
-    return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED", error.what());
+absl::Status TaskWorker::LoadModel(const std::string& model_dir) {
+  ONEPIECE_ASSIGN_OR_RETURN(LoadedModel model, store_.Get(KeyOf(model_dir)));
+  if (model.load_time) events_.ModelLoaded(key_.stage, model_dir, *model.load_time);
+  {
+    const std::lock_guard lock(mutex_);
+    if (Names(wanted_, model_dir)) {
+      stages_.emplace(model_dir, std::move(model.stage));
+      changed_.notify_all();
+      return absl::OkStatus();
+    }
   }
-  return std::shared_ptr<sdk::Stage>(stage.release(), [](sdk::Stage* loaded) {
-    loaded->Unload();
-    delete loaded;
-  });
+  store_.Release(KeyOf(model_dir), std::move(model.stage));
+  return absl::OkStatus();
 }
 
 void TaskWorker::ComputeMain(const std::stop_token& stop) {
@@ -137,20 +157,33 @@ void TaskWorker::ComputeMain(const std::stop_token& stop) {
 
 std::shared_ptr<sdk::Stage> TaskWorker::Begin(const message::Header& header) {
   const std::lock_guard lock(mutex_);
-  if (header.stage != stage_) return nullptr;
+  if (header.stage != key_.stage) return nullptr;
   const auto wanted = std::find_if(wanted_.begin(), wanted_.end(),
                                    [&](const AppModel& model) { return model.app == header.app; });
   const auto found = wanted == wanted_.end() ? stages_.end() : stages_.find(wanted->model_dir);
   if (found == stages_.end()) return nullptr;
-  running_ = header.uid;
+  running_ = {header.uid, found->second.get(), found->first, clock_.Now()};
   return found->second;
 }
 
+void TaskWorker::End(std::shared_ptr<sdk::Stage> stage) {
+  Running ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = *std::exchange(running_, std::nullopt);
+    const auto kept = stages_.find(ended.model_dir);
+    if (kept != stages_.end() && kept->second == stage) return;
+  }
+  store_.Release(KeyOf(ended.model_dir), std::move(stage));
+}
+
 void TaskWorker::Compute(WorkItem item) {
+  const std::string app = item.message.header.app;
   std::shared_ptr<sdk::Stage> stage = Begin(item.message.header);
   if (stage == nullptr) {
     // Queued before the instance was given this stage, or before the application's model is here.
-    return events_.Finished({std::move(item), {}, WrongStage(), {}});
+    events_.Finished({std::move(item), {}, WrongStage(), {}});
+    return scheduler_.Done(app, std::nullopt);
   }
   events_.Started(item);
   const auto start_wall = clock_.WallNow();
@@ -159,7 +192,14 @@ void TaskWorker::Compute(WorkItem item) {
   const RunOptions options = {
       .clock = &clock_,
       .cancelled = [&] { return scheduler_.IsCancelled(item.message.header.uid); },
-      .progress = [&](int step, int steps) { events_.Progressed(item, step, steps); },
+      .progress =
+          [&](int step, int steps) {
+            {
+              const std::lock_guard lock(mutex_);
+              running_->progressed = clock_.Now();
+            }
+            events_.Progressed(item, step, steps);
+          },
       .hand_over = [&](int) { return scheduler_.HandsOver(item.message.header.uid); },
       .saved = &saved};
   auto outputs = RunStage(*stage, item.message, options);
@@ -168,12 +208,9 @@ void TaskWorker::Compute(WorkItem item) {
                              .compute = clock_.Now() - start};
   if (!saved.empty()) AddSaved(item, saved);
   busy_ns_ += timing.compute.count();
-  stage.reset();  // Unloads a model that is no longer wanted.
-  {
-    const std::lock_guard lock(mutex_);
-    running_.reset();
-  }
+  End(std::move(stage));
   events_.Finished({std::move(item), timing, std::move(outputs), {}});
+  scheduler_.Done(app, timing.compute);
 }
 
 }  // namespace onepiece::runtime

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "stages/runtime/model_store.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/work_item.h"
 #include "stages/sdk/stage.h"
@@ -33,10 +34,9 @@ struct AppModel {
 
 /// Two threads: one computes, one loads. There is one loaded sdk::Stage for every distinct model
 /// folder. Destruction waits for the item that is being computed (it sees no cancellation, only its
-/// end) and for a model that is being loaded, then unloads.
+/// end) and for a model that is being loaded, then releases its models to the store.
 class TaskWorker {
  public:
-  using StageFactory = std::function<absl::StatusOr<std::unique_ptr<sdk::Stage>>()>;
   struct Outcome {
     std::uint64_t revision = 0;     ///< As Serve was told.
     std::vector<std::string> apps;  ///< Those that can be served.
@@ -47,40 +47,53 @@ class TaskWorker {
   /// Loaded stages by model folder.
   using Stages = std::map<std::string, std::shared_ptr<sdk::Stage>>;
 
-  /// `load` says everything but the model folder. `scheduler` and `events` outlive the worker.
-  TaskWorker(std::string stage, StageFactory factory, sdk::LoadOptions load,
-             RequestScheduler& scheduler, WorkEvents& events, Loaded loaded, base::Clock& clock);
-  ~TaskWorker() = default;
+  /// `key` says everything but the model folder. `store`, `scheduler` and `events` outlive the
+  /// worker.
+  TaskWorker(ModelKey key, ModelStore& store, RequestScheduler& scheduler, WorkEvents& events,
+             Loaded loaded, base::Clock& clock);
+  ~TaskWorker();
   TaskWorker(const TaskWorker&) = delete;
   TaskWorker& operator=(const TaskWorker&) = delete;
 
-  /// Serves these applications from now on: models that none of them has are unloaded (when the
-  /// item being computed with one is done), those that are missing are loaded; the others go on
-  /// being served. Never waits for loading.
+  /// Serves these applications from now on: models that none of them has go to the store
+  /// (the item being computed with one is finished), those that are missing are loaded; the others
+  /// go on being served. Never waits for loading.
   void Serve(std::vector<AppModel> models, std::uint64_t revision);
   /// Asks both threads to end after what they are doing; the destructor joins.
   void RequestStop();
   /// The job being computed now.
   [[nodiscard]] std::optional<base::Uid> running() const;
+  /// How long the job being computed has finished no step; zero when there is none.
+  [[nodiscard]] base::Duration no_progress() const;
   /// Total time spent in Stage::Run by finished items.
   [[nodiscard]] base::Duration busy() const { return base::Duration(busy_ns_.load()); }
-  /// The last owner of a stage unloads it.
+  /// A stage that is held here is not unloaded, and not handed out again from the store.
   [[nodiscard]] Stages stages() const;
 
  private:
+  struct Running {
+    base::Uid uid;
+    const sdk::Stage* stage = nullptr;
+    std::string model_dir;
+    base::MonotonicTime progressed{};  // When it began or finished its last step.
+  };
+
   void LoadMain(const std::stop_token& stop);
   // One round over what is wanted; nullopt when something else is wanted before the end.
   std::optional<Outcome> LoadMissing(const std::vector<AppModel>& models, std::uint64_t revision,
                                      const std::stop_token& stop);
-  absl::StatusOr<std::shared_ptr<sdk::Stage>> LoadModel(const std::string& model_dir) const;
+  // Its status. The loaded model is kept when it is still wanted.
+  absl::Status LoadModel(const std::string& model_dir);
+  ModelKey KeyOf(const std::string& model_dir) const;
   void ComputeMain(const std::stop_token& stop);
   void Compute(WorkItem item);
   // The stage for an item, marked as running; nullptr when this is not the place for it.
   std::shared_ptr<sdk::Stage> Begin(const message::Header& header);
+  // The computation with it is over: what Serve could not release goes now.
+  void End(std::shared_ptr<sdk::Stage> stage);
 
-  const std::string stage_;
-  const StageFactory factory_;
-  const sdk::LoadOptions load_;
+  const ModelKey key_;
+  ModelStore& store_;
   RequestScheduler& scheduler_;
   WorkEvents& events_;
   const Loaded loaded_;
@@ -92,7 +105,7 @@ class TaskWorker {
   std::vector<AppModel> wanted_;
   std::uint64_t wanted_revision_ = 0, done_revision_ = 0;
   Stages stages_;
-  std::optional<base::Uid> running_;
+  std::optional<Running> running_;
   // Last: they start when everything else is there.
   std::jthread loader_;
   std::jthread computer_;

@@ -75,6 +75,9 @@ class WorkEvents {
   virtual void Progressed(const WorkItem& item, int step, int steps) = 0;
   /// Takes the item over. May wait for room downstream: that is the backpressure on the worker.
   virtual void Finished(FinishedWork work) = 0;
+  /// A worker has loaded the stage with this model in `time`.
+  virtual void ModelLoaded(const std::string& stage, const std::string& model_dir,
+                           base::Duration time) = 0;
 };
 
 }  // namespace onepiece::runtime

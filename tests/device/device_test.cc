@@ -44,10 +44,18 @@ class DeviceTest : public QObject {
     QVERIFY(memory->used_bytes <= memory->total_bytes);
   }
 
+  void PciBusId_NamesTheDevice() {
+    const auto bus_id = PciBusId(0);
+    if (!DeviceMemory(0).ok()) return CheckRefusal(bus_id.status());
+    QVERIFY2(bus_id.ok(), base::Message(bus_id.status()).c_str());
+    QVERIFY(QString::fromStdString(*bus_id).contains(":"));
+  }
+
   void NoSuchDevice_IsAnError() {
     std::vector<std::byte> memory(4096);
     CheckRefusal(PinHostMemory(127, memory).status());
     CheckRefusal(DeviceMemory(127).status());
+    CheckRefusal(PciBusId(127).status());
   }
 };
 

@@ -1,6 +1,8 @@
 #include "stages/runtime/request_scheduler.h"
 
 #include <QtTest>
+#include <cstdlib>
+#include <map>
 #include <thread>
 
 namespace onepiece::runtime {
@@ -44,6 +46,105 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(f.Pop()->message.header.uid == first);
     QVERIFY(f.Pop()->message.header.uid == second);
     QVERIFY(!f.Pop().has_value());
+  }
+
+  void Pop_AnAppThatFloodsLeavesTheOtherItsShare() {
+    Fixture f(1000);
+    const auto push = [&](const std::string& app) {
+      WorkItem item = Item(base::Uid::GenerateRandom());
+      item.message.header.app = app;
+      (void)f.scheduler.Push(std::move(item));
+    };
+    for (int i = 0; i < 100; ++i) push("flood");
+    for (int i = 0; i < 10; ++i) push("steady");
+    // Jobs of the steady one take three times as long: equal time is a job for every three.
+    std::map<std::string, int> jobs;
+    for (int i = 0; i < 24; ++i) {
+      const std::string app = f.Pop()->message.header.app;
+      ++jobs[app];
+      f.scheduler.Done(app, std::chrono::seconds(app == "steady" ? 3 : 1));
+    }
+    QVERIFY(std::abs(jobs["steady"] - 6) <= 1);
+    QVERIFY(std::abs(jobs["flood"] - 18) <= 1);
+  }
+
+  void Pop_SeveralWorkers_ShareBeforeAnythingHasEnded() {
+    Fixture f(1000);
+    const auto push = [&](const std::string& app) {
+      WorkItem item = Item(base::Uid::GenerateRandom());
+      item.message.header.app = app;
+      (void)f.scheduler.Push(std::move(item));
+    };
+    for (int i = 0; i < 20; ++i) push("a");
+    for (int i = 0; i < 20; ++i) push("b");
+    for (int i = 0; i < 2; ++i) QCOMPARE(f.Pop()->message.header.app, std::string("a"));
+    f.scheduler.Done("a", std::chrono::seconds(1));
+    f.scheduler.Done("a", std::chrono::seconds(1));
+    // b has had nothing: two jobs of it before a is level again, and then they take turns.
+    std::map<std::string, int> jobs;
+    for (int i = 0; i < 2; ++i) {
+      const std::string app = f.Pop()->message.header.app;
+      ++jobs[app];
+      f.scheduler.Done(app, std::chrono::seconds(1));
+    }
+    QCOMPARE(jobs["b"], 2);
+    for (int i = 0; i < 6; ++i) ++jobs[f.Pop()->message.header.app];  // Six workers at once.
+    QCOMPARE(jobs["b"], 5);
+  }
+
+  void Pop_IdleTimeGivesNoCredit() {
+    Fixture f(1000);
+    const auto push = [&](const std::string& app) {
+      WorkItem item = Item(base::Uid::GenerateRandom());
+      item.message.header.app = app;
+      (void)f.scheduler.Push(std::move(item));
+    };
+    for (int i = 0; i < 100; ++i) push("busy");
+    for (int i = 0; i < 50; ++i) {
+      QCOMPARE(f.Pop()->message.header.app, std::string("busy"));
+      f.scheduler.Done("busy", std::chrono::seconds(1));
+    }
+    for (int i = 0; i < 20; ++i) push("late");
+    std::map<std::string, int> jobs;
+    for (int i = 0; i < 20; ++i) {
+      const std::string app = f.Pop()->message.header.app;
+      ++jobs[app];
+      f.scheduler.Done(app, std::chrono::seconds(1));
+    }
+    QCOMPARE(jobs["late"], 10);
+  }
+
+  void Take_AndReturn_ForWorkThatMayGoElsewhere() {
+    Fixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    (void)f.scheduler.Push(Item(uid));
+    auto taken = f.scheduler.Take();
+    QVERIFY(taken.has_value());
+    QVERIFY(!f.scheduler.Take().has_value());
+    QCOMPARE(f.scheduler.held(), std::size_t{0});
+    // It has been here, and still it is no second copy.
+    QVERIFY(f.scheduler.Return(*std::move(taken)));
+    auto popped = f.Pop();
+    QVERIFY(popped->message.header.uid == uid);
+    QCOMPARE(f.scheduler.queued(), std::size_t{0});
+    QCOMPARE(f.scheduler.held(), std::size_t{1});
+    f.scheduler.Done("", std::nullopt);
+    QCOMPARE(f.scheduler.held(), std::size_t{0});
+    (void)f.scheduler.Close();
+    QVERIFY(!f.scheduler.Return(*std::move(popped)));
+  }
+
+  void HandOver_CancelsNothing() {
+    Fixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    const auto cancelled = base::Uid::GenerateRandom();
+    f.scheduler.Cancel(cancelled);
+    f.scheduler.HandOver(true);
+    QVERIFY(f.scheduler.HandsOver(uid));
+    QVERIFY(!f.scheduler.IsCancelled(uid));
+    QVERIFY(!f.scheduler.HandsOver(cancelled));
+    f.scheduler.HandOver(false);
+    QVERIFY(!f.scheduler.HandsOver(uid));
   }
 
   void Push_DropsASecondCopyEvenAfterTheFirstWasTaken() {

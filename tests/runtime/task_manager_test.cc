@@ -50,7 +50,8 @@ class ScriptedStage final : public sdk::Stage {
          .help = "",
          .counter = true,
          .of_process = true,
-         .value = script_.process_hits}};
+         .value = script_.process_hits},
+        {.name = "weight_bytes", .help = "", .value = 100}};
   }
 
  private:
@@ -91,6 +92,7 @@ class Recorder final : public WorkEvents {
     finished_.push_back(std::move(work));
     changed_.notify_all();
   }
+  void ModelLoaded(const std::string&, const std::string&, base::Duration) override {}
   FinishedWork Next() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kSoon, [this] { return !finished_.empty(); })) {
@@ -111,6 +113,7 @@ class Recorder final : public WorkEvents {
 };
 
 struct Fixture {
+  explicit Fixture(std::int64_t parked_bytes = 0) : budget(parked_bytes) {}
   TaskManager::StageSource Source() {
     return [this](const std::string& plugin,
                   const std::string&) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
@@ -124,6 +127,10 @@ struct Fixture {
       return !states.empty() && states.back().state == state && states.back().epoch == epoch;
     });
   }
+  std::size_t Reports() {
+    const std::lock_guard lock(mutex);
+    return states.size();
+  }
   WorkItem Item(bool with_input = true, const std::string& app = "app") {
     WorkItem item;
     item.message.header.app = app;
@@ -134,6 +141,7 @@ struct Fixture {
     return item;
   }
 
+  const std::int64_t budget;
   base::ManualClock clock;
   Script script;
   Recorder events;
@@ -141,13 +149,16 @@ struct Fixture {
   std::condition_variable changed;
   std::vector<TaskStatus> states;
   RequestScheduler scheduler{{}, std::make_unique<IndividualMode>(), clock};
-  TaskManager manager{Source(), scheduler, events,
+  TaskManager manager{Source(),
+                      scheduler,
+                      events,
                       [this](const TaskStatus& status) {
                         const std::lock_guard lock(mutex);
                         states.push_back(status);
                         changed.notify_all();
                       },
-                      clock};
+                      clock,
+                      budget};
 };
 
 StageAssignment Echo(std::string plugin = "p", int workers = 1) {
@@ -213,6 +224,99 @@ class TaskManagerTest : public QObject {
     f.manager.Assign(Echo(plugin.toStdString()));
     QVERIFY(f.WaitFor(TaskState::kFailed));
     QCOMPARE(base::Message(f.states.back().error), message.toStdString());
+  }
+
+  void Assign_FailedLoad_IsTriedAgainLaterAndLater() {
+    Fixture f;
+    std::atomic<bool> good = false;
+    f.script.load = [&](const auto&) {
+      return good ? absl::OkStatus() : absl::UnavailableError("no such disk");
+    };
+    f.manager.Assign(Echo());
+    QVERIFY(f.WaitFor(TaskState::kFailed));
+    const auto again = [&](base::Duration later) {
+      f.clock.Advance(base::Scaled(later));
+      f.manager.RetryFailed();
+    };
+    again(std::chrono::milliseconds(999));
+    QCOMPARE(f.script.loads.load(), 1);
+    again(std::chrono::milliseconds(1));
+    QTRY_COMPARE(f.Reports(), std::size_t{3});  // Loading, failed, failed: never serving between.
+    QVERIFY(f.manager.status().state == TaskState::kFailed);
+    QCOMPARE(f.script.loads.load(), 2);
+    again(std::chrono::milliseconds(1999));
+    QCOMPARE(f.script.loads.load(), 2);
+    good = true;
+    again(std::chrono::milliseconds(1));
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    again(std::chrono::hours(1));
+    QCOMPARE(f.script.loads.load(), 3);
+  }
+
+  void Assign_BackToAnEarlierStage_NeedsNoLoad() {
+    Fixture f(250);
+    const auto serve = [&](const std::string& model, std::uint64_t epoch) {
+      StageAssignment next = Pool(epoch, {{"app", model}});
+      next.load.threads = epoch % 2 == 1 ? 1 : 2;  // Another role: all workers end.
+      f.manager.Assign(next);
+      return f.WaitFor(TaskState::kServing, epoch);
+    };
+    QVERIFY(serve("a", 1));
+    QVERIFY(serve("b", 2));
+    QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{100});
+    QVERIFY(serve("a", 3));
+    QCOMPARE(f.script.loads.load(), 2);
+    QCOMPARE(f.script.unloads.load(), 0);
+    QCOMPARE(f.manager.parked().hits, std::uint64_t{1});
+    (void)f.scheduler.Push(f.Item());
+    QCOMPARE(TextOf(f.events.Next()), std::string("hi!a"));
+    // The one that was used longest ago goes when the budget is full.
+    QVERIFY(serve("c", 4));
+    QVERIFY(serve("d", 5));
+    QCOMPARE(f.script.unloads.load(), 1);
+    QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{200});
+    f.manager.DropParked();
+    QCOMPARE(f.script.unloads.load(), 3);
+    QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{0});
+  }
+
+  void Assign_NoMemory_ParkedModelsMakeRoom() {
+    Fixture f(1000);
+    std::atomic<int> refusals = 1;
+    f.script.load = [&](const sdk::LoadOptions& options) {
+      const bool refused = options.model_dir == "b" && refusals-- > 0;
+      return refused ? absl::ResourceExhaustedError("memory") : absl::OkStatus();
+    };
+    f.manager.Assign(Pool(1, {{"app", "a"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    f.manager.Assign(Pool(2, {{"app", "b"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QCOMPARE(f.script.unloads.load(), 1);  // The parked one.
+    QCOMPARE(f.manager.parked().parked, std::size_t{0});
+  }
+
+  void NoProgress_IsTheTimeSinceTheLastStep() {
+    Fixture f;
+    std::promise<void> stepped, go_on;
+    f.script.run =
+        [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
+      f.clock.Advance(std::chrono::seconds(5));
+      ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 2));
+      stepped.set_value();
+      go_on.get_future().wait();
+      return absl::InternalError("enough");
+    };
+    f.manager.Assign(Echo());
+    QVERIFY(f.manager.no_progress() == base::Duration::zero());
+    (void)f.scheduler.Push(f.Item());
+    stepped.get_future().wait();
+    QVERIFY(f.manager.no_progress() == base::Duration::zero());
+    f.clock.Advance(std::chrono::seconds(7));
+    QVERIFY(f.manager.no_progress() == std::chrono::seconds(7));
+    go_on.set_value();
+    (void)f.events.Next();
+    QVERIFY(f.manager.no_progress() == base::Duration::zero());
+    QTRY_COMPARE(f.scheduler.held(), std::size_t{0});
   }
 
   void Run_StopsAtAStepBoundaryWhenCancelled() {

@@ -1,0 +1,46 @@
+#include "stages/instance/former_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::instance {
+namespace {
+
+bool Knows(const node::Routing& table, const std::string& node_id) {
+  return std::ranges::any_of(table.table().alive(),
+                             [&](const v1::Endpoint& node) { return node.node_id() == node_id; });
+}
+
+}  // namespace
+
+absl::Status WorkflowSetLeft(const std::string& workflow_set) {
+  return base::MakeError(
+      absl::StatusCode::kAborted, kWorkflowSetLeft,
+      "the instance has left workflow set '" + workflow_set + "'; submit the job again");
+}
+
+FormerSet::FormerSet(std::shared_ptr<const node::Routing> table, base::Clock& clock)
+    : table_(std::move(table)),
+      records_({.routing = [this] { return table_; }}),
+      reporter_([this](const v1::UpdateJobRequest& request) { return records_.Update(request); },
+                [](const base::Uid&) {}, clock) {}
+
+bool FormerSet::Sent(const message::Header& header, const node::Routing& now) const {
+  return Knows(*table_, header.sender) && !Knows(now, header.sender);
+}
+
+void FormerSet::Fail(const message::Header& header, const std::string& node_id) {
+  const absl::Status why = WorkflowSetLeft(table_->table().workflow_set());
+  spdlog::warn("uid={} stage={} from {} failed: {}", header.uid.ToString(), header.stage,
+               header.sender, base::Message(why));
+  v1::UpdateJobRequest request;
+  request.mutable_failed()->set_reason(kWorkflowSetLeft);
+  request.mutable_failed()->set_message("stage " + header.stage + " on " + node_id + ": " +
+                                        base::Message(why));
+  reporter_.Report(header.uid, std::move(request));
+}
+
+}  // namespace onepiece::instance

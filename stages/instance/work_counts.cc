@@ -1,0 +1,70 @@
+#include "stages/instance/work_counts.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "cluster/workflow/work_units.h"
+
+namespace onepiece::instance {
+namespace {
+
+double Seconds(base::Duration time) {
+  return std::max(0.0, std::chrono::duration<double>(time).count());
+}
+
+int Bucket(double seconds) {
+  int bucket = 0;
+  for (double bound = 0.001; bucket < WorkCounts::kBuckets - 1 && seconds >= bound; bound *= 2)
+    ++bucket;
+  return bucket;
+}
+
+}  // namespace
+
+double UnitsOf(const node::Routing& table, const message::Message& message) {
+  const v1::Workflow* workflow = table.FindWorkflow(message.header.app);
+  const auto index = table.StageIndex(message.header.app, message.header.stage);
+  if (workflow == nullptr || !index) return 1;
+  return workflow::WorkUnits(*workflow, workflow->stages(*index), message.parameters);
+}
+
+v1::StageLoad* WorkCounts::Entry(const std::string& stage, const std::string& app) {
+  const auto found = entries_.find({stage, app});
+  if (found != entries_.end()) return &found->second;
+  if (entries_.size() >= kMaxEntries) return nullptr;
+  v1::StageLoad& entry = entries_[{stage, app}];
+  entry.set_stage(stage);
+  entry.set_app_id(app);
+  entry.mutable_compute_buckets()->Resize(kBuckets, 0);
+  return &entry;
+}
+
+void WorkCounts::Count(const message::Header& header, double units,
+                       const runtime::WorkTiming& timing, Outcome outcome) {
+  const double compute = Seconds(timing.compute);
+  const std::lock_guard lock(mutex_);
+  v1::StageLoad* entry = Entry(header.stage, header.app);
+  if (entry == nullptr) return;
+  entry->set_compute_s(entry->compute_s() + compute);
+  if (outcome == Outcome::kFailed) entry->set_failures(entry->failures() + 1);
+  if (outcome != Outcome::kDone) return;
+  entry->set_jobs(entry->jobs() + 1);
+  entry->set_units(entry->units() + units);
+  entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);
+  entry->set_queued_s(entry->queued_s() + Seconds(timing.queued));
+  entry->set_transfer_s(entry->transfer_s() + Seconds(timing.transfer));
+  std::uint64_t& bucket = *entry->mutable_compute_buckets()->Mutable(Bucket(compute));
+  ++bucket;
+}
+
+void WorkCounts::Loaded(const std::string& stage, const std::string& app, base::Duration time) {
+  const std::lock_guard lock(mutex_);
+  if (v1::StageLoad* entry = Entry(stage, app)) entry->set_load_s(Seconds(time));
+}
+
+void WorkCounts::AddTo(v1::NodeLoad& load) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, entry] : entries_) *load.add_stages() = entry;
+}
+
+}  // namespace onepiece::instance

@@ -1,0 +1,48 @@
+// What an instance has done since its process began, for the NodeManager's window
+// (docs/elasticity.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "cluster/base/clock.h"
+#include "cluster/node/routing.h"
+#include "onepiece/v1/node_manager.pb.h"
+#include "stages/runtime/work_item.h"
+
+namespace onepiece::instance {
+
+/// How much work the job is in the stage that its header names; 1 when the table does not know it.
+double UnitsOf(const node::Routing& table, const message::Message& message);
+
+/// Counts by stage and application. They only grow, and at most kMaxEntries are kept: beyond that
+/// nothing new is counted, so that no number ever falls.
+/// Threading  Thread-safe.
+class WorkCounts {
+ public:
+  static constexpr std::size_t kMaxEntries = 64;
+  /// Of StageLoad.compute_buckets.
+  static constexpr int kBuckets = 21;
+
+  /// The job ended here, well or not, or was cancelled or handed over: then only the time that it
+  /// took counts.
+  enum class Outcome : std::uint8_t { kDone, kFailed, kNotEnded };
+  void Count(const message::Header& header, double units, const runtime::WorkTiming& timing,
+             Outcome outcome);
+  /// The stage's model for this application was loaded.
+  void Loaded(const std::string& stage, const std::string& app, base::Duration time);
+  void AddTo(v1::NodeLoad& load) const;
+
+ private:
+  // nullptr: too many.
+  v1::StageLoad* Entry(const std::string& stage, const std::string& app);
+
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, v1::StageLoad> entries_;  // Guarded by mutex_.
+};
+
+}  // namespace onepiece::instance

@@ -1,0 +1,68 @@
+// A library with the part of NVML that the product uses: one device, whose numbers the test sets.
+#include <cstring>
+
+namespace {
+
+struct Numbers {
+  unsigned counts_multiprocessors = 0;
+  double active_percent = 0;  // Of the multiprocessors, between any two samples.
+  unsigned kernel_percent = 0;
+  int sessions = 0;
+  int samples = 0;
+} numbers;
+
+struct Metric {
+  unsigned id;
+  int result;
+  double value;
+  const char* names[3];
+};
+struct Metrics {
+  unsigned version, count;
+  void *before, *after;
+  Metric metrics[1];
+};
+
+int the_device;
+
+}  // namespace
+
+extern "C" {
+
+void* fake_nvml_numbers() { return &numbers; }
+
+int nvmlInit_v2() { return ++numbers.sessions, 0; }
+int nvmlShutdown() { return --numbers.sessions, 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
+  *device = &the_device;
+  return std::strcmp(bus_id, "0000:65:00.0") == 0 ? 0 : 6;  // NVML_ERROR_NOT_FOUND
+}
+int nvmlDeviceGetUtilizationRates(void*, unsigned* rates) {
+  rates[0] = numbers.kernel_percent;
+  rates[1] = 99;
+  return 0;
+}
+int nvmlGpmQueryDeviceSupport(void*, unsigned* support) {
+  support[1] = numbers.counts_multiprocessors;
+  return support[0] == 1 ? 0 : 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+}
+int nvmlGpmSampleAlloc(void** sample) {
+  *sample = new int(0);
+  return ++numbers.samples, 0;
+}
+int nvmlGpmSampleFree(void* sample) {
+  delete static_cast<int*>(sample);
+  return --numbers.samples, 0;
+}
+int nvmlGpmSampleGet(void*, void* sample) {
+  static int taken = 0;
+  *static_cast<int*>(sample) = ++taken;
+  return 0;
+}
+int nvmlGpmMetricsGet(Metrics* metrics) {
+  const bool good = metrics->version == 1 && metrics->count == 1 && metrics->metrics[0].id == 2 &&
+                    *static_cast<int*>(metrics->before) < *static_cast<int*>(metrics->after);
+  metrics->metrics[0].value = numbers.active_percent;
+  return good ? 0 : 2;  // NVML_ERROR_INVALID_ARGUMENT
+}
+}

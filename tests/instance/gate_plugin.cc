@@ -1,0 +1,59 @@
+// A plug-in with one stage, "gate": a job goes on step by step until the test opens the gate.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "stages/sdk/stage.h"
+
+namespace {
+
+namespace sdk = onepiece::sdk;
+
+std::mutex mutex;
+std::condition_variable changed;
+bool is_open = false;  // Guarded by mutex.
+std::atomic<int> loads = 0;
+
+class GateStage final : public sdk::Stage {
+ public:
+  sdk::StageInfo Info() const override { return {.name = "gate"}; }
+  absl::Status Load(const sdk::LoadOptions&) override {
+    ++loads;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext& context,
+                                                 const std::vector<sdk::Artifact>&) override {
+    std::unique_lock lock(mutex);
+    // A step takes a millisecond. Until the job's deadline at the latest.
+    for (int step = 1;
+         !changed.wait_for(lock, std::chrono::milliseconds(1), [] { return is_open; }); ++step) {
+      const auto save = [step] {
+        return std::vector{onepiece::message::BytesArtifact("saved", "", std::to_string(step))};
+      };
+      if (absl::Status status = context.Checkpoint(step, 1 << 20, save); !status.ok())
+        return status;
+    }
+    return std::vector{onepiece::message::BytesArtifact("out", "", "done")};
+  }
+  void Unload() override {}
+};
+
+class GatePlugin final : public sdk::Plugin {
+ public:
+  std::vector<sdk::StageInfo> Stages() const override { return {GateStage().Info()}; }
+  std::unique_ptr<sdk::Stage> Create(std::string_view stage) const override {
+    return stage == "gate" ? std::make_unique<GateStage>() : nullptr;
+  }
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void gate_open(bool open) {
+  const std::scoped_lock lock(mutex);
+  is_open = open;
+  changed.notify_all();
+}
+extern "C" __attribute__((visibility("default"))) int gate_loads() { return loads; }
+
+ONEPIECE_STAGE_PLUGIN(GatePlugin)

@@ -1,0 +1,367 @@
+// One real instance between a NodeManager, a database and another instance that the test plays.
+#include "stages/instance/instance.h"
+
+#include <dlfcn.h>
+
+#include <QtTest>
+#include <algorithm>
+#include <condition_variable>
+
+#include "cluster/base/status.h"
+#include "cluster/rpc/server.h"
+#include "onepiece/v1/database.grpc.pb.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+
+namespace onepiece::instance {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kSoon = seconds(30);  // Only reached when a test fails.
+
+/// NodeManager and database in one; thread-safe.
+class Cluster final : public v1::NodeManagerService::Service, public v1::DatabaseService::Service {
+ public:
+  grpc::Status RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
+                            v1::RegisterNodeResponse* response) override {
+    *response->mutable_node() = request->node();
+    response->set_cluster_id("test");
+    response->set_report_interval_ms(50);
+    return grpc::Status::OK;
+  }
+  grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
+                          v1::ReportNodeResponse*) override {
+    const std::scoped_lock lock(mutex_);
+    report_ = *request;
+    changed_.notify_all();
+    return grpc::Status::OK;
+  }
+  grpc::Status DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest*,
+                              google::protobuf::Empty*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
+                            grpc::ServerWriter<v1::RoutingTable>* writer) override {
+    return Stream(context, writer, tables_, [&](const v1::RoutingTable& table) {
+      return table.workflow_set() == request->workflow_set();
+    });
+  }
+  grpc::Status WatchAssignment(grpc::ServerContext* context, const v1::WatchAssignmentRequest*,
+                               grpc::ServerWriter<v1::Assignment>* writer) override {
+    return Stream(context, writer, assignments_, [](const auto&) { return true; });
+  }
+  grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
+                         v1::JobRecord* response) override {
+    response->mutable_job()->set_state(v1::Job::RUNNING);
+    const std::scoped_lock lock(mutex_);
+    if (request->has_failed()) failures_.push_back(request->failed().reason());
+    changed_.notify_all();
+    return grpc::Status::OK;
+  }
+
+  void Publish(v1::RoutingTable table) {
+    const std::scoped_lock lock(mutex_);
+    tables_.push_back(std::move(table));
+    changed_.notify_all();
+  }
+  void Assign(v1::Assignment assignment) {
+    const std::scoped_lock lock(mutex_);
+    assignments_.push_back(std::move(assignment));
+    changed_.notify_all();
+  }
+  template <typename Predicate>
+  bool WaitReport(Predicate predicate) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kSoon, [&] { return predicate(report_); });
+  }
+  bool WaitFailure(const std::string& reason) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kSoon,
+                             [&] { return std::ranges::count(failures_, reason) == 1; });
+  }
+  std::size_t failures() {
+    const std::scoped_lock lock(mutex_);
+    return failures_.size();
+  }
+
+ private:
+  template <typename Item, typename Wanted>
+  grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
+                      const std::vector<Item>& items, Wanted wanted) {
+    std::unique_lock lock(mutex_);
+    for (std::size_t next = 0; !context->IsCancelled();) {
+      if (next < items.size()) {
+        const Item& item = items[next++];
+        if (wanted(item)) writer->Write(item);
+        continue;
+      }
+      changed_.wait_for(lock, milliseconds(10));
+    }
+    return grpc::Status::OK;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  v1::ReportNodeRequest report_;
+  std::vector<v1::RoutingTable> tables_;
+  std::vector<v1::Assignment> assignments_;
+  std::vector<std::string> failures_;
+};
+
+std::unique_ptr<fabric::Fabric> OpenFabric(const std::string& cluster_id) {
+  auto fabric = fabric::Fabric::Open("shm://" + cluster_id);
+  if (!fabric.ok()) qFatal("%s", base::Message(fabric.status()).c_str());
+  return *std::move(fabric);
+}
+
+template <typename T>
+std::unique_ptr<T> Must(absl::StatusOr<std::unique_ptr<T>> made) {
+  if (!made.ok()) qFatal("%s", base::Message(made.status()).c_str());
+  return *std::move(made);
+}
+
+struct Fixture {
+  explicit Fixture(base::Duration hand_over_after = std::chrono::hours(1)) {
+    cluster_server.AddService(static_cast<v1::NodeManagerService::Service&>(cluster));
+    cluster_server.AddService(static_cast<v1::DatabaseService::Service&>(cluster));
+    other_server.AddService(*other->service());
+    if (!cluster_server.Start().ok() || !other_server.Start().ok()) qFatal("no server");
+    v1::InstanceConfig config;
+    config.mutable_node()->set_node_id("i1");
+    config.mutable_node()->set_workflow_set("set-1");
+    config.mutable_node()->add_nodemanagers(cluster_server.address());
+    config.set_plugin_dir(ONEPIECE_TEST_PLUGINS);
+    config.mutable_ring()->set_capacity_bytes(1 << 20);
+    config.mutable_ring()->set_slots(64);
+    instance =
+        Must(Instance::Open(config, *fabric, metrics, spans, base::SystemClock(), hand_over_after));
+    server.AddService(*instance);
+    server.AddService(*instance->ring_service());
+    if (!server.Start().ok()) qFatal("no server");
+    instance->Join(server.address(), "");
+  }
+  ~Fixture() {
+    instance->Leave();
+    server.Shutdown(base::Duration(0));
+    other_server.Shutdown(base::Duration(0));
+    cluster_server.Shutdown(base::Duration(0));
+  }
+
+  v1::Endpoint Self() { return Endpoint("i1", server.address(), incarnation); }
+  v1::Endpoint Other() { return Endpoint("i2", other_server.address(), 1); }
+  static v1::Endpoint Endpoint(const std::string& id, const std::string& address,
+                               std::uint64_t incarnation) {
+    v1::Endpoint endpoint;
+    endpoint.set_node_id(id);
+    endpoint.set_address(address);
+    endpoint.set_incarnation(incarnation);
+    return endpoint;
+  }
+  /// Application "app": stage "gate" by `gates`, then "next" by the other instance.
+  v1::RoutingTable Table(std::uint64_t epoch, const std::vector<v1::Endpoint>& gates,
+                         const std::string& set = "set-1") {
+    v1::RoutingTable table;
+    table.set_epoch(epoch);
+    table.set_workflow_set(set);
+    v1::Workflow& workflow = *table.add_workflows();
+    workflow.set_app_id("app");
+    for (const char* stage : {"gate", "next"}) {
+      workflow.add_stages()->set_stage(stage);
+      v1::Route& route = *table.add_routes();
+      route.set_app_id("app");
+      route.set_stage(stage);
+      if (stage == std::string("next")) *route.add_instances() = Other();
+    }
+    for (const v1::Endpoint& gate : gates) *table.mutable_routes(0)->add_instances() = gate;
+    *table.add_databases() = Endpoint("db", cluster_server.address(), 1);
+    *table.add_alive() = Self();
+    if (set == "set-1") *table.add_alive() = Other();
+    if (set == "set-1") *table.add_alive() = Endpoint("sender", "127.0.0.1:1", 1);
+    return table;
+  }
+  static v1::Assignment Gate(std::uint64_t epoch, bool draining, const std::string& set = "") {
+    v1::Assignment assignment;
+    assignment.set_epoch(epoch);
+    assignment.set_draining(draining);
+    assignment.set_workflow_set(set);
+    assignment.mutable_stage()->set_stage("gate");
+    assignment.mutable_stage()->set_plugin("instance_gate_plugin");
+    assignment.add_app_ids("app");
+    assignment.add_models("");
+    return assignment;
+  }
+  bool Serve() {
+    if (!cluster.WaitReport([&](const auto& report) {
+          incarnation = report.incarnation();
+          return incarnation != 0;
+        }))
+      return false;
+    cluster.Assign(Gate(1, false));
+    cluster.Publish(Table(2, {Self()}));
+    return cluster.WaitReport([](const auto& report) {
+      return report.state() == v1::Node::READY && report.routing_epoch() == 2;
+    });
+  }
+  base::Uid Send() {
+    message::Message message;
+    message.header.uid = base::Uid::GenerateRandom();
+    message.header.app = "app";
+    message.header.stage = "gate";
+    message.header.deadline = base::SystemClock().WallNow() + kSoon;
+    const auto sent =
+        sender->Deliver(message, node::Target::Nodes({Self()}), base::SystemClock().Now() + kSoon);
+    if (!sent.ok()) qFatal("%s", base::Message(sent.status()).c_str());
+    return message.header.uid;
+  }
+  /// Header of what comes to the other instance next.
+  message::Header Came() {
+    const auto received = other->Receive(base::SystemClock().Now() + kSoon);
+    return received.ok() ? received->message.header : message::Header();
+  }
+
+  const std::string cluster_id = base::Uid::GenerateRandom().ToString().substr(0, 12);
+  Cluster cluster;
+  rpc::Server cluster_server{{.listen = "127.0.0.1:0"}};
+  std::unique_ptr<fabric::Fabric> fabric = OpenFabric(cluster_id);
+  std::unique_ptr<node::Inbox> other = Must(node::Inbox::Open(
+      *fabric, {.label = "i2", .capacity_bytes = 1 << 20, .slots = 64, .incarnation = [] {
+                  return std::uint64_t{1};
+                }}));
+  rpc::Server other_server{{.listen = "127.0.0.1:0"}};
+  std::unique_ptr<node::Outbox> sender = node::Outbox::Create(
+      *fabric, {.node_id = "sender",
+                .routing = [this] { return std::make_shared<node::Routing>(Table(1, {Self()})); }});
+  telemetry::Metrics metrics{"instance", "i1"};
+  telemetry::Spans spans{"i1"};
+  std::uint64_t incarnation = 0;
+  std::unique_ptr<Instance> instance;
+  rpc::Server server{{.listen = "127.0.0.1:0"}};
+};
+
+}  // namespace
+
+class InstanceTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    library_ = dlopen(ONEPIECE_TEST_PLUGINS "/instance_gate_plugin.so", RTLD_NOW);
+    QVERIFY2(library_ != nullptr, dlerror());
+    open_ = reinterpret_cast<void (*)(bool)>(dlsym(library_, "gate_open"));
+    loads_ = reinterpret_cast<int (*)()>(dlsym(library_, "gate_loads"));
+    QVERIFY(open_ != nullptr && loads_ != nullptr);
+  }
+  void init() { open_(false); }
+  void cleanup() { open_(true); }
+
+  void Drain_PassesOnWhatIsQueuedAndFinishesWhatIsComputed() {
+    Fixture f;
+    QVERIFY(f.Serve());
+    const base::Uid computed = f.Send();
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().running_jobs() == 1; }));
+    const base::Uid queued = f.Send();
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().held_jobs() == 2; }));
+    f.cluster.Publish(f.Table(3, {f.Other()}));
+    f.cluster.Assign(f.Gate(3, true));
+    const message::Header passed = f.Came();
+    QVERIFY(passed.uid == queued);
+    QCOMPARE(passed.stage, std::string("gate"));
+    QCOMPARE(passed.attempt, std::uint32_t{1});
+    // What comes by an old table follows, and the instance says that it is not done.
+    const base::Uid late = f.Send();
+    QVERIFY(f.Came().uid == late);
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.assignment_epoch() == 3 && !report.drained() && report.load().held_jobs() == 1;
+    }));
+    open_(true);
+    const message::Header done = f.Came();
+    QVERIFY(done.uid == computed);
+    QCOMPARE(done.stage, std::string("next"));
+    QVERIFY(f.cluster.WaitReport(
+        [](const auto& report) { return report.drained() && report.assignment_epoch() == 3; }));
+    QCOMPARE(f.cluster.failures(), std::size_t{0});
+  }
+
+  void Drain_TakesTooLong_HandsOverWhatIsComputed() {
+    Fixture f(milliseconds(0));
+    QVERIFY(f.Serve());
+    const base::Uid uid = f.Send();
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().running_jobs() == 1; }));
+    f.cluster.Publish(f.Table(3, {f.Other()}));
+    f.cluster.Assign(f.Gate(3, true));
+    const auto received = f.other->Receive(base::SystemClock().Now() + kSoon);
+    QVERIFY2(received.ok(), base::Message(received.status()).c_str());
+    QVERIFY(received->message.header.uid == uid);
+    QCOMPARE(received->message.header.stage, std::string("gate"));
+    QCOMPARE(received->message.header.attempt, std::uint32_t{1});
+    QVERIFY(message::FindArtifact(received->message.artifacts, "saved") != nullptr);
+    QVERIFY(f.cluster.WaitReport([](const auto& report) { return report.drained(); }));
+    QCOMPARE(f.cluster.failures(), std::size_t{0});
+  }
+
+  void Drain_NobodyElseServes_ComputesWhatItHas() {
+    Fixture f;
+    QVERIFY(f.Serve());
+    f.Send();
+    f.Send();
+    f.cluster.Publish(f.Table(3, {}));
+    f.cluster.Assign(f.Gate(3, true));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.assignment_epoch() == 3 && report.load().held_jobs() == 2;
+    }));
+    open_(true);
+    QCOMPARE(f.Came().stage, std::string("next"));
+    QCOMPARE(f.Came().stage, std::string("next"));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) { return report.drained(); }));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.load().stages_size() == 1 && report.load().stages(0).jobs() == 2;
+    }));
+  }
+
+  void Drain_TakenBack_ServesAgainWithoutALoad() {
+    Fixture f;
+    open_(true);
+    QVERIFY(f.Serve());
+    const int loads = loads_();
+    f.cluster.Publish(f.Table(3, {f.Other()}));
+    f.cluster.Assign(f.Gate(3, true));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) { return report.drained(); }));
+    f.cluster.Assign(f.Gate(4, false));
+    f.cluster.Publish(f.Table(4, {f.Self(), f.Other()}));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return !report.drained() && report.assignment_epoch() == 4 &&
+             report.state() == v1::Node::READY && report.routing_epoch() == 4;
+    }));
+    f.Send();
+    QCOMPARE(f.Came().stage, std::string("next"));
+    QCOMPARE(loads_(), loads);
+  }
+
+  void AnotherSet_TheOldSetsLateWorkFailsThere() {
+    Fixture f;
+    open_(true);
+    QVERIFY(f.Serve());
+    f.cluster.Assign(f.Gate(5, false, "set-2"));
+    f.cluster.Publish(f.Table(5, {f.Self()}, "set-2"));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.state() == v1::Node::READY && report.assignment_epoch() == 5 &&
+             report.routing_epoch() == 5;
+    }));
+    f.Send();
+    QVERIFY(f.cluster.WaitFailure(kWorkflowSetLeft));
+  }
+
+ private:
+  void* library_ = nullptr;
+  void (*open_)(bool) = nullptr;
+  int (*loads_)() = nullptr;
+};
+
+}  // namespace onepiece::instance
+
+QTEST_GUILESS_MAIN(onepiece::instance::InstanceTest)
+#include "instance_test.moc"
