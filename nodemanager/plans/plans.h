@@ -15,7 +15,7 @@
 
 namespace onepiece::nodemanager {
 
-/// What the state does not say of nodes.
+/// What the state does not say of nodes. What reads loads (all but NextSteps) needs `window`.
 struct Telemetry {
   const LoadWindow* window = nullptr;
   /// Routing epoch that the node goes by, of its present incarnation; 0: not known.

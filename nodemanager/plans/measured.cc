@@ -1,0 +1,153 @@
+#include "nodemanager/plans/measured.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "cluster/workflow/graph.h"
+#include "cluster/workflow/pool.h"
+#include "nodemanager/state/plan_state.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+// Where the node counts: by the plan under way, its placement, or what it has been assigned.
+void Place(const v1::NodeRecord& record, const v1::Move* move, InstanceView& view) {
+  const v1::Node& node = record.node();
+  view.workflow_set = node.workflow_set();
+  const v1::Placement* placement = node.has_placement() ? &node.placement() : nullptr;
+  if (move != nullptr &&
+      (move->phase() == v1::Move::PENDING || move->phase() == v1::Move::DRAINING))
+    placement = &move->to();
+  if (placement == nullptr) {
+    view.pool = AssignedPool(node);
+    return;
+  }
+  view.pool = placement->pool();
+  view.workflow_set =
+      placement->workflow_set().empty() ? DescribedSet(record) : placement->workflow_set();
+}
+
+// When the node last moved, by the plans that are remembered.
+std::map<std::string, std::int64_t> LastMoves(const StateMachine& state) {
+  std::map<std::string, std::int64_t> last;
+  for (const v1::Plan& plan : state.plans()) {
+    for (const v1::Move& move : plan.moves())
+      last[move.node_id()] = std::max(last[move.node_id()], move.phase_since_unix_ms());
+  }
+  return last;
+}
+
+void SetDemand(const LoadWindow::Work& work, capacity::StageDemand& demand) {
+  if (work.jobs == 0) return;
+  const auto jobs = static_cast<double>(work.jobs);
+  demand.samples = work.jobs;
+  demand.seconds_per_job = work.compute_s / jobs;
+  demand.transfer_s = work.transfer_s / jobs;
+  const double variance = work.squares_s2 / jobs - demand.seconds_per_job * demand.seconds_per_job;
+  if (demand.seconds_per_job > 0 && variance > 0)
+    demand.variation = std::sqrt(variance) / demand.seconds_per_job;
+}
+
+}  // namespace
+
+std::vector<std::string> WorkflowSets(const StateMachine& state) {
+  std::set<std::string> sets;
+  for (const auto& [id, record] : state.nodes()) {
+    const v1::Node& node = record.node();
+    if (IsAlive(node) && (node.role() == v1::PROXY || node.role() == v1::INSTANCE))
+      sets.insert(node.workflow_set());
+  }
+  return {sets.begin(), sets.end()};
+}
+
+std::vector<std::string> ReadyProxies(const StateMachine& state, const std::string& workflow_set) {
+  std::vector<std::string> proxies;
+  for (const auto& [id, record] : state.nodes()) {
+    const v1::Node& node = record.node();
+    if (node.role() == v1::PROXY && node.state() == v1::Node::READY &&
+        node.workflow_set() == workflow_set)
+      proxies.push_back(id);
+  }
+  return proxies;
+}
+
+int WorkersOf(const Telemetry& telemetry, const std::string& node_id) {
+  const v1::NodeLoad* load = telemetry.window->Last(node_id);
+  return load == nullptr ? 1 : std::max(1, load->workers());
+}
+
+std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry) {
+  const std::map<std::string, std::int64_t> moved = LastMoves(state);
+  std::vector<InstanceView> instances;
+  for (const auto& [id, record] : state.nodes()) {
+    const v1::Node& node = record.node();
+    if (node.role() != v1::INSTANCE || !IsAlive(node)) continue;
+    const v1::Move* move = FindMove(state.plans(), id);
+    const v1::Activity activity = ActivityOf(record, telemetry.window->Last(id));
+    const bool serves_nobody = activity == v1::QUARANTINED || activity == v1::STUCK;
+    InstanceView view{.node_id = id, .pinned_stage = node.pinned_stage()};
+    Place(record, move, view);
+    view.movable = move == nullptr && !serves_nobody && !node.placement().pinned() &&
+                   !node.placement().removed();
+    view.workers = serves_nobody ? 0 : WorkersOf(telemetry, id);
+    view.utilization = telemetry.window->MeanUtilization(id, telemetry.now);
+    if (const auto last = moved.find(id); last != moved.end())
+      view.since = telemetry.now - (telemetry.wall_now - base::FromUnixMs(last->second));
+    instances.push_back(std::move(view));
+  }
+  return instances;
+}
+
+capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& telemetry,
+                              const std::string& workflow_set, const std::vector<Pool>& pools) {
+  capacity::Model model;
+  std::map<std::string, decltype(telemetry.window->WorkOf("", {}))> work;
+  for (const Pool& pool : pools) {
+    model.pools.push_back({.id = pool.id, .workers = 0});
+    work[pool.id] = telemetry.window->WorkOf(pool.id, telemetry.now);
+  }
+  const auto asked = telemetry.window->AskedOf(ReadyProxies(state, workflow_set), telemetry.now);
+  for (const auto& [app_id, record] : state.workflows()) {
+    capacity::App app{.id = app_id};
+    if (const auto demand = asked.find(app_id); demand != asked.end())
+      app.arrivals_per_s = demand->second.jobs_per_s;
+    const workflow::Graph graph(record.workflow());
+    for (const v1::StageSpec& spec : record.workflow().stages()) {
+      capacity::StageDemand demand{.stage = spec.stage(), .pool = workflow::PoolIdOf(spec)};
+      const auto after = graph.Predecessors(spec.stage());
+      demand.after.assign(after.begin(), after.end());
+      const auto& measured = work[demand.pool];
+      if (const auto done = measured.find({app_id, spec.stage()}); done != measured.end())
+        SetDemand(done->second, demand);
+      app.stages.push_back(std::move(demand));
+    }
+    model.apps.push_back(std::move(app));
+  }
+  return model;
+}
+
+void SetWorkers(capacity::Model& model, const std::string& workflow_set,
+                const std::vector<InstanceView>& instances) {
+  std::map<std::string, double> workers;
+  for (const InstanceView& instance : instances) {
+    if (instance.workflow_set == workflow_set) workers[instance.pool] += instance.workers;
+  }
+  for (capacity::Pool& pool : model.pools) pool.workers = workers[pool.id];
+}
+
+std::optional<double> MeanUtilization(const std::vector<InstanceView>& instances,
+                                      const std::string& workflow_set, const std::string& pool) {
+  double busy = 0, workers = 0;
+  for (const InstanceView& instance : instances) {
+    if (instance.workflow_set != workflow_set || instance.pool != pool || instance.workers <= 0 ||
+        !instance.utilization.has_value())
+      continue;
+    busy += *instance.utilization * instance.workers;
+    workers += instance.workers;
+  }
+  return workers > 0 ? std::optional(busy / workers) : std::nullopt;
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <map>
+
+#include "nodemanager/plans/measured.h"
+#include "nodemanager/state/plan_state.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using Place = std::pair<std::string, std::string>;  // Workflow set and pool; empty: idle.
+
+Place PlaceOf(const StateMachine& state, const std::string& node_id,
+              const v1::Placement& placement) {
+  if (!placement.workflow_set().empty()) return {placement.workflow_set(), placement.pool()};
+  const auto record = state.nodes().find(node_id);
+  return {record == state.nodes().end() ? "" : DescribedSet(record->second), placement.pool()};
+}
+
+base::MonotonicTime ToMonotonic(const Telemetry& telemetry, std::int64_t unix_ms) {
+  return telemetry.now - (telemetry.wall_now - base::FromUnixMs(unix_ms));
+}
+
+void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::string& set,
+              const std::vector<Pool>& pools, PolicyView& view) {
+  for (const Pool& pool : pools) {
+    PoolView& added = view.pools.emplace_back();
+    added.workflow_set = set;
+    added.id = pool.id;
+    added.stage = pool.spec.stage();
+    added.min_instances = pool.min_instances;
+    added.max_instances = pool.max_instances;
+    added.load_s = telemetry.window->LoadSeconds(added.stage).value_or(0);
+  }
+  SetView& added = view.sets.emplace_back();
+  added.workflow_set = set;
+  added.model = MeasuredModel(state, telemetry, set, pools);
+  SetWorkers(added.model, set, view.instances);
+}
+
+// What plans of all kinds have done to pools, and those of policies of late.
+void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Duration memory,
+                PolicyView& view) {
+  std::map<Place, std::int64_t> changed;
+  for (const v1::Plan& plan : state.plans()) {
+    for (const v1::Move& move : plan.moves()) {
+      if (move.phase() == v1::Move::PENDING) continue;
+      const Place from = PlaceOf(state, move.node_id(), move.from());
+      const Place to = PlaceOf(state, move.node_id(), move.to());
+      for (const Place& place : {from, to})
+        changed[place] = std::max(changed[place], move.phase_since_unix_ms());
+      const base::MonotonicTime at = ToMonotonic(telemetry, plan.create_unix_ms());
+      if (!plan.actor().starts_with("policy:") || telemetry.now - at > memory ||
+          move.phase() == v1::Move::REVERTED || move.phase() == v1::Move::FAILED)
+        continue;
+      view.past.push_back({.at = at,
+                           .node_id = move.node_id(),
+                           .from_pool = from.second,
+                           .to_pool = to.second,
+                           .from_set = from.first,
+                           .to_set = to.first});
+    }
+  }
+  for (PoolView& pool : view.pools) {
+    if (const auto last = changed.find({pool.workflow_set, pool.id}); last != changed.end())
+      pool.changed = ToMonotonic(telemetry, last->second);
+  }
+}
+
+}  // namespace
+
+PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
+                          const v1::ElasticityConfig& config) {
+  PolicyView view;
+  view.now = telemetry.now;
+  view.instances = PlacedInstances(state, telemetry);
+  for (const std::string& set : WorkflowSets(state))
+    AddPools(state, telemetry, set, PoolsOf(state, set), view);
+  const auto memory = std::chrono::duration_cast<base::Duration>(
+      std::chrono::duration<double>(kFlappingWindows * config.window_s()));
+  AddHistory(state, telemetry, memory, view);
+  for (const v1::Plan& plan : state.plans()) {
+    if (HasEnded(plan)) continue;
+    for (const v1::Move& move : plan.moves())
+      view.moves_under_way += move.phase() == v1::Move::PENDING || IsUnderWay(move.phase());
+  }
+  return view;
+}
+
+}  // namespace onepiece::nodemanager

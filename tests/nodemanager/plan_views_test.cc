@@ -1,0 +1,288 @@
+// What the leader makes of its state and of what has been measured: what policies look at, what
+// proxies admit by, what a plan would do.
+#include <QtTest>
+#include <cmath>
+
+#include "nodemanager/assignment/assigner.h"
+#include "nodemanager/plans/plans.h"
+#include "tests/nodemanager/builders.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using std::chrono::seconds;
+
+const std::string kEncode = "encode/wan/tiny", kDecode = "decode/wan/tiny";
+
+bool Near(double actual, double expected, double relative = 0.05) {
+  const bool near = std::abs(actual - expected) <= relative * std::abs(expected) + 1e-9;
+  if (!near) qWarning("%g is not near %g", actual, expected);
+  return near;
+}
+
+v1::ElasticityConfig Config() {
+  v1::ElasticityConfig config;
+  config.set_window_s(60);
+  return *CompleteElasticity(config);
+}
+
+// Two proxies and four instances, two of each stage: 5 jobs/s, four of them by proxy-1, of 0.1 s
+// of encoding and 0.3 s of decoding.
+struct Cluster {
+  StateMachine state;
+  LoadWindow window{seconds(60)};
+  base::ManualClock clock;
+  std::uint64_t index = 0, jobs = 0;
+
+  Cluster() {
+    Apply(WorkflowCommand(MakeWorkflow("app", {"encode", "decode"})));
+    for (const char* id : {"instance-1", "instance-2", "instance-3", "instance-4"})
+      Apply(RegisterCommand(MakeNode(id, v1::INSTANCE)));
+    for (const char* id : {"proxy-1", "proxy-2"}) {
+      Apply(RegisterCommand(MakeNode(id, v1::PROXY)));
+      Apply(StateCommand(id, v1::Node::READY));
+    }
+    v1::Command assign;
+    *assign.mutable_assign() = PlanAssignments(state);
+    Apply(assign);
+    for (const auto& [id, record] : std::map(state.nodes())) {
+      if (record.node().role() == v1::INSTANCE)
+        Apply(StateCommand(id, v1::Node::READY, record.node().assignment().epoch()));
+    }
+  }
+  void Apply(v1::Command command) {
+    command.set_time_unix_ms(base::ToUnixMs(clock.WallNow()));
+    const v1::CommandResult result = state.Apply(++index, command);
+    if (result.code() != 0) qFatal("%s", result.message().c_str());
+  }
+  [[nodiscard]] Telemetry telemetry() const {
+    return {.window = &window,
+            .routing_epoch = [](const std::string&) { return 0; },
+            .now = clock.Now(),
+            .wall_now = clock.WallNow()};
+  }
+  void Run(int count) {
+    for (int i = 0; i < count; ++i) {
+      clock.Advance(seconds(1));
+      ++jobs;
+      for (const auto& [id, record] : state.nodes()) Report(record.node());
+    }
+  }
+  void Report(const v1::Node& node) {
+    v1::NodeLoad load;
+    std::string pool;
+    const auto done = static_cast<double>(jobs);
+    if (node.role() == v1::PROXY) {
+      v1::Demand& demand = *load.add_demands();
+      demand.set_app_id("app");
+      demand.set_admitted(node.node_id() == "proxy-1" ? 4 * jobs : jobs / 2);
+      demand.set_rejected(node.node_id() == "proxy-1" ? 0 : jobs - jobs / 2);
+    } else if (node.assignment().has_stage()) {
+      const bool encodes = node.assignment().stage().stage() == "encode";
+      pool = encodes ? kEncode : kDecode;
+      const double each = encodes ? 0.1 : 0.3;
+      v1::StageLoad& stage = *load.add_stages();
+      stage.set_app_id("app");
+      stage.set_stage(node.assignment().stage().stage());
+      stage.set_jobs(2 * jobs);
+      stage.set_units(20 * done);
+      stage.set_compute_s(2 * done * each);
+      stage.set_compute_squares_s2(2 * done * each * each);
+      stage.set_transfer_s(2 * done * 0.01);
+      stage.set_load_s(7);
+      load.set_workers(1);
+      load.set_queued_jobs(1);
+      load.set_utilization(2.5 * each);
+    }
+    const std::string wrong =
+        window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now(), clock.WallNow());
+    if (!wrong.empty()) qFatal("%s", wrong.c_str());
+  }
+  [[nodiscard]] std::string InstanceOf(const std::string& pool) const {
+    for (const InstanceView& view : MakePolicyView(state, telemetry(), Config()).instances) {
+      if (view.pool == pool) return view.node_id;
+    }
+    return "";
+  }
+  // One encoder to the decoders.
+  [[nodiscard]] v1::Plan MovePlan() const {
+    v1::Plan plan;
+    plan.set_plan_id("plan-1");
+    plan.set_actor("policy:utilization");
+    plan.set_reason("test");
+    v1::Move& move = *plan.add_moves();
+    move.set_node_id(InstanceOf(kEncode));
+    move.mutable_to()->set_pool(kDecode);
+    return *CompletePlan(state, plan);
+  }
+};
+
+const PoolView& PoolOf(const PolicyView& view, const std::string& id) {
+  return *std::ranges::find(view.pools, id, &PoolView::id);
+}
+
+}  // namespace
+
+class PlanViewsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void policiesSeeWhatIsMeasured() {
+    Cluster cluster;
+    PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    QCOMPARE(view.instances.size(), 4u);
+    QVERIFY(!view.instances[0].utilization.has_value());
+    cluster.Run(60);
+    view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    QCOMPARE(view.pools.size(), 2u);
+    QCOMPARE(view.sets.size(), 1u);
+    QVERIFY(Near(capacity::Utilization(view.sets[0].model, kEncode), 0.25));
+    QVERIFY(Near(capacity::Utilization(view.sets[0].model, kDecode), 0.75));
+    QCOMPARE(view.sets[0].model.apps[0].stages[1].after, std::vector<std::string>{"encode"});
+    QVERIFY(Near(PoolOf(view, kDecode).load_s, 7));
+    QVERIFY(!PoolOf(view, kDecode).changed.has_value());
+    QCOMPARE(view.moves_under_way, 0);
+    for (const InstanceView& instance : view.instances) {
+      QVERIFY(instance.movable);
+      QVERIFY(Near(instance.utilization.value(), instance.pool == kEncode ? 0.25 : 0.75));
+    }
+  }
+
+  void whatMovesCountsWhereItGoes() {
+    Cluster cluster;
+    cluster.Run(60);
+    v1::Command start;
+    *start.mutable_start_plan()->mutable_plan() = cluster.MovePlan();
+    const std::string mover = start.start_plan().plan().moves(0).node_id();
+    cluster.Apply(start);
+    v1::Command drain;
+    drain.mutable_advance_move()->set_plan_id("plan-1");
+    drain.mutable_advance_move()->set_node_id(mover);
+    drain.mutable_advance_move()->set_from(v1::Move::PENDING);
+    drain.mutable_advance_move()->set_to(v1::Move::DRAINING);
+    cluster.Apply(drain);
+    cluster.clock.Advance(seconds(3));
+    const PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    const auto instance = std::ranges::find(view.instances, mover, &InstanceView::node_id);
+    QCOMPARE(instance->pool, kDecode);
+    QVERIFY(!instance->movable);
+    QCOMPARE(view.moves_under_way, 1);
+    QCOMPARE(view.now - PoolOf(view, kEncode).changed.value(), base::Duration(seconds(3)));
+    QCOMPARE(view.past.size(), 1u);
+    QCOMPARE(view.past[0].from_pool, kEncode);
+    QCOMPARE(view.past[0].to_pool, kDecode);
+    QCOMPARE(view.past[0].to_set, std::string("default"));
+    // It serves nobody while it drains.
+    const v1::Capacity capacity =
+        MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
+    QCOMPARE(capacity.pools(0).workers() + capacity.pools(1).workers(), 3);
+    QCOMPARE(MakeElasticity(cluster.state, cluster.telemetry(), Config()).plans_size(), 1);
+  }
+
+  void proxiesShareTheCapacityByDemand() {
+    Cluster cluster;
+    const auto of = [&](const std::string& proxy) {
+      return MakeCapacity(cluster.state, cluster.telemetry(), "default", proxy);
+    };
+    QVERIFY(Near(of("proxy-1").share(), 0.5));  // Nobody has asked yet.
+    QCOMPARE(of("proxy-1").costs(0).samples(), 0u);
+    cluster.Run(60);
+    const v1::Capacity capacity = of("proxy-1");
+    QVERIFY(Near(capacity.share(), 0.2 / 2 + 0.8 * 4 / 5));
+    QVERIFY(Near(capacity.share() + of("proxy-2").share(), 1, 1e-9));
+    QCOMPARE(capacity.pools_size(), 2);
+    QCOMPARE(capacity.pools(1).pool(), kDecode);
+    QCOMPARE(capacity.pools(1).workers(), 2);
+    QCOMPARE(capacity.pools(1).queued_jobs(), 2);
+    QVERIFY(Near(capacity.pools(1).utilization(), 0.75));
+    QCOMPARE(capacity.costs(1).stage(), std::string("decode"));
+    QVERIFY(Near(capacity.costs(1).seconds_per_unit(), 0.03));
+    QVERIFY(Near(capacity.costs(1).units_per_job(), 10));
+    QVERIFY(Near(capacity.costs(1).transfer_s(), 0.01));
+    QCOMPARE(capacity.sets_size(), 1);
+    QVERIFY(Near(capacity.sets(0).headroom(), 0.25, 0.1));
+    // A proxy that is gone gives its share back.
+    cluster.Apply(EndCommand("proxy-2"));
+    QVERIFY(Near(of("proxy-1").share(), 1, 1e-9));
+    // Nodes of no set see the sets.
+    const v1::Capacity outside = MakeCapacity(cluster.state, cluster.telemetry(), "", "database-1");
+    QCOMPARE(outside.pools_size(), 0);
+    QCOMPARE(outside.sets_size(), 1);
+  }
+
+  void aPoolThatNobodyServesLeavesNoHeadroom() {
+    Cluster cluster;
+    cluster.Run(60);
+    const std::string first = cluster.InstanceOf(kDecode);
+    cluster.Apply(EndCommand(first));
+    cluster.Apply(EndCommand(cluster.InstanceOf(kDecode)));
+    const v1::Capacity capacity =
+        MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
+    QCOMPARE(capacity.pools(1).workers(), 0);
+    QCOMPARE(capacity.sets(0).headroom(), 0.0);
+  }
+
+  void predictionsNeedData() {
+    Cluster cluster;
+    v1::Prediction prediction = Predict(cluster.state, cluster.telemetry(), cluster.MovePlan());
+    QVERIFY(!prediction.insufficient_data().empty());
+    QCOMPARE(prediction.pools_size(), 0);
+    cluster.Run(2);  // Two jobs by each instance; the first report only begins.
+    prediction = Predict(cluster.state, cluster.telemetry(), cluster.MovePlan());
+    QVERIFY(QString::fromStdString(prediction.insufficient_data()).contains(kDecode.c_str()));
+    QVERIFY(Predict(cluster.state, cluster.telemetry(), v1::Plan()).insufficient_data() != "");
+  }
+
+  void predictionsFollowTheModel() {
+    Cluster cluster;
+    cluster.Run(60);
+    const v1::Prediction prediction =
+        Predict(cluster.state, cluster.telemetry(), cluster.MovePlan());
+    QCOMPARE(prediction.insufficient_data(), std::string());
+    QVERIFY(QString::fromStdString(prediction.basis()).startsWith("60 s window, "));
+    QCOMPARE(prediction.bottleneck_before(), kDecode);
+    QCOMPARE(prediction.pools_size(), 2);
+    const v1::PoolPrediction& decode = prediction.pools(1);
+    QCOMPARE(decode.instances_before(), 2);
+    QCOMPARE(decode.instances_after(), 3);
+    QVERIFY(Near(decode.utilization_before().value(), 0.75));
+    QVERIFY(Near(decode.utilization_after().value(), 0.5));
+    QVERIFY(decode.wait_after().value() > 0);
+    QVERIFY(decode.wait_after().value() < decode.wait_before().value() / 3);
+    QVERIFY(decode.utilization_after().low() <= decode.utilization_after().value());
+    QCOMPARE(prediction.apps_size(), 1);
+    QVERIFY(Near(prediction.apps(0).throughput_before().value(), 2 / 0.3));
+    QVERIFY(Near(prediction.apps(0).throughput_after().value(), 10));
+    QVERIFY(Near(prediction.transient_loss_s(), 0.1 + 7));
+  }
+
+  void peopleSeePoolsAndWhatHoldsThePolicy() {
+    Cluster cluster;
+    cluster.Run(60);
+    v1::Elasticity elasticity = MakeElasticity(cluster.state, cluster.telemetry(), Config());
+    QCOMPARE(elasticity.plan_revision(), cluster.state.plan_revision());
+    QCOMPARE(elasticity.policy(), std::string("utilization"));
+    QCOMPARE(elasticity.pools_size(), 2);
+    QVERIFY(Near(elasticity.pools(1).utilization(), 0.75));
+    QVERIFY(Near(elasticity.pools(1).shares(0).utilization(), 0.75));
+    QCOMPARE(elasticity.pools(1).shares(0).app_id(), std::string("app"));
+    QVERIFY(!elasticity.policy_detail().empty());
+    v1::Command hold;
+    hold.mutable_set_hold()->set_active(true);
+    hold.mutable_set_hold()->set_actor("operator:test");
+    hold.mutable_set_hold()->set_until_unix_ms(base::ToUnixMs(cluster.clock.WallNow()) + 5000);
+    cluster.Apply(hold);
+    elasticity = MakeElasticity(cluster.state, cluster.telemetry(), Config());
+    QCOMPARE(elasticity.policy_detail(), std::string("on hold by operator:test"));
+    cluster.clock.Advance(seconds(5));
+    QVERIFY(!MakeElasticity(cluster.state, cluster.telemetry(), Config()).hold().active());
+    // Silence is not zero.
+    cluster.clock.Advance(seconds(30));
+    QVERIFY(
+        !MakeElasticity(cluster.state, cluster.telemetry(), Config()).pools(0).has_utilization());
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::PlanViewsTest)
+#include "plan_views_test.moc"
