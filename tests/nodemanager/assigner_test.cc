@@ -221,6 +221,140 @@ class AssignerTest : public QObject {
     QVERIFY(app("i1") != app("i2"));
   }
 
+  // As a plan under way would place it, at once.
+  static void Place(World& world, const std::string& id, const v1::Placement& to) {
+    v1::Command start;
+    v1::Move& move = *start.mutable_start_plan()->mutable_plan()->add_moves();
+    move.set_node_id(id);
+    if (world.machine.nodes().at(id).node().has_placement())
+      *move.mutable_from() = world.machine.nodes().at(id).node().placement();
+    *move.mutable_to() = to;
+    world.Do(start);
+    for (const auto& [from, next] : {std::pair(v1::Move::PENDING, v1::Move::SWITCHING),
+                                     std::pair(v1::Move::SWITCHING, v1::Move::DONE)}) {
+      v1::Command advance;
+      advance.mutable_advance_move()->set_plan_id(world.machine.plans().back().plan_id());
+      advance.mutable_advance_move()->set_node_id(id);
+      advance.mutable_advance_move()->set_from(from);
+      advance.mutable_advance_move()->set_to(next);
+      world.Do(advance);
+    }
+  }
+  static v1::Placement InPool(const std::string& pool) {
+    v1::Placement placement;
+    placement.set_pool(pool);
+    return placement;
+  }
+  static v1::Command LimitsCommand(const std::string& pool, int least, int most) {
+    v1::Command command;
+    v1::PoolLimits& limits = *command.mutable_set_pool_limits()->mutable_limits();
+    limits.set_workflow_set("default");
+    limits.set_pool(pool);
+    limits.set_min_instances(least);
+    limits.set_max_instances(most);
+    return command;
+  }
+
+  void Placement_HoldsOverANewIncarnation() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a"));
+    Place(world, "i0", InPool("b/wan/tiny"));
+    QCOMPARE(world.Stages(), QString("b b a"));
+    world.Do(RegisterCommand(MakeNode("i0", v1::INSTANCE, 2)));
+    QCOMPARE(world.Stages(), QString("b b a"));
+    world.Do(EndCommand("i2"));  // An empty stage takes one that a plan has placed, for good.
+    QCOMPARE(world.Stages().count('a'), 1);
+    world.AddInstance("i3");
+    QCOMPARE(world.Stages().count('a'), 1 + world.StageOf("i3").count('a'));
+  }
+
+  void Placement_IdleServesOnlyBelowTheMinimumAndRemovedNever() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a b"));
+    v1::Placement removed;
+    removed.set_removed(true);
+    Place(world, "i0", removed);
+    Place(world, "i1", InPool(""));
+    QCOMPARE(world.Stages(), QString("- - a b"));
+    QVERIFY(world.machine.nodes().at("i0").node().assignment().removed());
+    world.Do(EndCommand("i2"));
+    QCOMPARE(world.Stages(), QString("- a b"));
+    world.Do(EndCommand("i3"));
+    QCOMPARE(world.Stages(), QString("- a"));
+  }
+
+  void Placement_PinnedIsNotTaken() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    v1::Placement pinned = InPool("a/wan/tiny");
+    pinned.set_pinned(true);
+    Place(world, "i0", pinned);
+    Place(world, "i2", pinned);
+    world.Do(EndCommand("i1"));
+    QCOMPARE(world.Stages(), QString("a a"));
+  }
+
+  void Placement_AgainstTheConfigurationsPinOrOfNoPoolMeansNothing() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    Place(world, "i2", InPool("b/wan/tiny"));
+    world.Do(RegisterCommand(MakeNode("i2", v1::INSTANCE, 2, "a")));
+    QCOMPARE(world.StageOf("i2"), QString("a"));
+    Place(world, "i0", InPool("gone/wan/tiny"));
+    QVERIFY(!world.StageOf("i0").isEmpty());
+  }
+
+  void Limits_BoundWhereFreeInstancesGo() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.Do(LimitsCommand("a/wan/tiny", 0, 1));
+    world.Do(LimitsCommand("b/wan/tiny", 0, 2));
+    for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b b -"));
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    workflow.mutable_stages(0)->set_min_instances(2);  // Above the limit: the minimum holds.
+    world.Do(WorkflowCommand(workflow));
+    QCOMPARE(world.Stages(), QString("a b b a"));
+    world.AddInstance("i4");
+    QCOMPARE(world.StageOf("i4"), QString());
+  }
+
+  void Limits_MinimumBeyondWhatExistsTakesWhatThereIs() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.Do(LimitsCommand("b/wan/tiny", 100, 0));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b b"));
+  }
+
+  void LoadFailure_CostsTwoInstancesAtMost() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    const auto fail = [&] {
+      for (const auto& [id, record] : std::map(world.machine.nodes())) {
+        const v1::Assignment& assignment = record.node().assignment();
+        if (assignment.stage().stage() != "b") continue;
+        v1::Command report = StateCommand(id, v1::Node::STARTING, assignment.epoch());
+        report.mutable_set_node_state()->set_load_failed(true);
+        world.Do(report);
+      }
+    };
+    for (const char* id : {"i0", "i1", "i2", "i3", "i4"}) {
+      world.AddInstance(id);
+      fail();
+    }
+    QVERIFY(world.Stages().count('b') <= 3);
+    const QString settled = world.Stages();
+    for (int i = 0; i < 5; ++i) fail();
+    QCOMPARE(world.Stages(), settled);
+  }
+
   void Plan_WorkflowSetsDoNotShareInstances() {
     World world;
     world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
