@@ -21,7 +21,8 @@ Client::Client(Options options) : impl_(std::make_unique<Impl>(std::move(options
 Client::~Client() = default;
 
 absl::StatusOr<v1::Job> Client::Submit(v1::SubmitJobRequest request) {
-  if (request.request_id().empty()) request.set_request_id(base::Uid::GenerateRandom().ToString());
+  const bool fresh = request.request_id().empty();
+  if (fresh) request.set_request_id(base::Uid::GenerateRandom().ToString());
   const std::size_t bytes = request.ByteSizeLong();
   if (bytes > static_cast<std::size_t>(rpc::kMaxMessageBytes)) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "REQUEST_TOO_LARGE",
@@ -32,7 +33,7 @@ absl::StatusOr<v1::Job> Client::Submit(v1::SubmitJobRequest request) {
   v1::Job job;
   ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
       [&](auto& stub, auto& context) { return stub.SubmitJob(&context, request, &job); },
-      UploadTime(bytes)));
+      {.upload = UploadTime(bytes), .spread = true, .repeated = !fresh}));
   return job;
 }
 

@@ -3,13 +3,18 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/repeat.h"
 #include "cluster/rpc/status.h"
 
 namespace onepiece::client {
@@ -19,6 +24,8 @@ namespace {
 constexpr std::size_t kMaxChannels = 256;
 // How long one of several NodeManager replicas may take at first; doubles with every round.
 constexpr std::chrono::seconds kFirstAttempt(1);
+// How long a proxy that did not answer is asked last.
+constexpr std::chrono::seconds kLeftOut(10);
 
 bool TryElsewhere(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
@@ -36,13 +43,36 @@ absl::Status NobodyLeads() {
       "the NodeManager's replicas have no leader now: see `onepiece cluster status`");
 }
 
-/// Proxies that say "full" or "not here" for each other. A proxy of an unknown set speaks for
-/// itself alone.
-const std::string& SetOf(const Proxy& proxy) {
-  return proxy.workflow_set.empty() ? proxy.address : proxy.workflow_set;
+bool DeadlineTooShort(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) &&
+         base::GetReason(status).reason == "DEADLINE_TOO_SHORT";
+}
+
+/// Puts the sets with most room first, as a refusal tells it: "set-2=0.40,set-3=0.10".
+void OrderByRoom(std::span<Proxy> proxies, const absl::Status& refusal) {
+  const auto metadata = base::GetReason(refusal).metadata;
+  const auto told = metadata.find("headroom");
+  if (told == metadata.end()) return;
+  std::map<std::string, double> rooms;
+  for (const absl::string_view one : absl::StrSplit(told->second, ',')) {
+    const std::pair<std::string, std::string> set = absl::StrSplit(one, absl::MaxSplits('=', 1));
+    if (double room = 0; absl::SimpleAtod(set.second, &room) && room >= 0) rooms[set.first] = room;
+  }
+  const auto room_of = [&](const Proxy& proxy) {
+    const auto room = rooms.find(SetOf(proxy));
+    return room == rooms.end() ? 0 : room->second;
+  };
+  std::ranges::stable_sort(proxies, [&](const Proxy& a, const Proxy& b) {
+    if (a.away != b.away) return b.away;
+    return room_of(a) > room_of(b);
+  });
 }
 
 }  // namespace
+
+const std::string& SetOf(const Proxy& proxy) {
+  return proxy.workflow_set.empty() ? proxy.address : proxy.workflow_set;
+}
 
 Answer ReadAnswer(const grpc::Status& status) {
   Answer answer;
@@ -129,6 +159,36 @@ void ProxySet::Prefer(const Proxy& proxy) {
 }
 
 absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::MonotonicTime deadline) {
+  absl::StatusOr<std::vector<Proxy>> proxies = Find(refresh, deadline);
+  if (!proxies.ok()) return proxies;
+  const std::scoped_lock lock(mutex_);
+  const base::MonotonicTime now = options_.clock->Now();
+  std::erase_if(away_until_, [now](const auto& entry) { return entry.second <= now; });
+  for (Proxy& proxy : *proxies) proxy.away = away_until_.contains(proxy.address);
+  std::ranges::stable_partition(*proxies, [](const Proxy& proxy) { return !proxy.away; });
+  return proxies;
+}
+
+void ProxySet::LeaveOut(const Proxy& proxy) {
+  const std::scoped_lock lock(mutex_);
+  if (away_until_.size() >= kMaxChannels) away_until_.clear();
+  away_until_[proxy.address] = options_.clock->Now() + base::Scaled(kLeftOut);
+}
+
+// One set at a time, so that a second attempt after a lost answer meets the same databases.
+std::vector<Proxy> ProxySet::Spread(std::vector<Proxy> proxies) {
+  std::map<std::string, std::uint64_t> turns;
+  for (const Proxy& proxy : proxies) turns.emplace(SetOf(proxy), base::RandomU64());
+  const auto rank = [&](const Proxy& proxy) {
+    const bool asked_for =
+        !options_.workflow_set.empty() && proxy.workflow_set == options_.workflow_set;
+    return std::tuple(proxy.away, proxy.unlisted, !asked_for, turns.at(SetOf(proxy)));
+  };
+  std::ranges::stable_sort(proxies, std::less<>(), rank);
+  return proxies;
+}
+
+absl::StatusOr<std::vector<Proxy>> ProxySet::Find(bool refresh, base::MonotonicTime deadline) {
   std::vector<Proxy> known;
   {
     const std::scoped_lock lock(mutex_);
@@ -209,16 +269,20 @@ bool ProxySet::Complete() {
   return listed_ || options_.nodemanagers.empty();
 }
 
-ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
-                                        base::Duration upload, base::MonotonicTime deadline) {
-  Round round;
-  std::set<std::string> answered_sets;  // Said "full" or "not here" for the whole set.
-  for (const Proxy& proxy : proxies) {
+ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call,
+                                        const CallOptions& how, base::MonotonicTime deadline,
+                                        Past& past) {
+  Round round{.error = past.refusal, .retry_delay = std::nullopt, .done = false};
+  std::set<std::string> answered_sets = past.refused;  // Spoke for the whole set.
+  for (std::size_t i = 0; i < proxies.size(); ++i) {
+    const Proxy proxy = proxies[i];
     if (answered_sets.contains(SetOf(proxy))) continue;
     if (options_.clock->Now() >= deadline) break;
     grpc::ClientContext context;
-    SetDeadline(context, deadline, options_.attempt_timeout + upload);
+    SetDeadline(context, deadline, options_.attempt_timeout + how.upload);
+    if (past.repeated) context.AddMetadata(rpc::kRepeated, "1");
     const Answer answer = ReadAnswer(call(*proxy.stub, context));
+    const std::span<Proxy> rest = std::span(proxies).subspan(i + 1);
     if (answer.status.ok()) {
       Prefer(proxy);
       round.done = true;
@@ -230,11 +294,19 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
       const base::Duration delay = answer.retry_delay.value_or(options_.first_pause);
       round.retry_delay = std::min(delay, round.retry_delay.value_or(delay));
       round.error = answer.status;
-    } else if (absl::IsNotFound(answer.status)) {
+      OrderByRoom(rest, answer.status);
+    } else if (absl::IsNotFound(answer.status) || DeadlineTooShort(answer.status)) {
       answered_sets.insert(SetOf(proxy));
+      if (DeadlineTooShort(answer.status)) {
+        past.refused.insert(SetOf(proxy));
+        past.refusal = answer.status;
+        OrderByRoom(rest, answer.status);
+      }
       // "Full" elsewhere may change, so it outweighs "not here".
       if (!absl::IsResourceExhausted(round.error)) round.error = answer.status;
     } else if (TryElsewhere(answer.status)) {
+      LeaveOut(proxy);
+      past.repeated = true;
       if (round.error.ok()) round.error = answer.status;
     } else {
       round.error = answer.status;
@@ -242,28 +314,31 @@ ProxySet::Round ProxySet::CallEachProxy(const std::vector<Proxy>& proxies, const
       return round;
     }
   }
-  // Every set answered NOT_FOUND: that is the answer. A set that did not answer may hold the job.
+  // Every set answered so: that is the answer. A set that did not answer may hold the job.
   const bool all_answered =
       std::all_of(proxies.begin(), proxies.end(), [&answered_sets](const Proxy& proxy) {
         return proxy.unlisted || answered_sets.contains(SetOf(proxy));
       });
-  round.done = absl::IsNotFound(round.error) && all_answered;
+  const bool final = absl::IsNotFound(round.error) || DeadlineTooShort(round.error);
+  round.done = final && all_answered;
   return round;
 }
 
-absl::Status ProxySet::Call(const ProxyCall& call, base::Duration upload) {
-  const base::MonotonicTime deadline = options_.clock->Now() + options_.timeout + upload;
+absl::Status ProxySet::Call(const ProxyCall& call, const CallOptions& how) {
+  const base::MonotonicTime deadline = options_.clock->Now() + options_.timeout + how.upload;
   base::Duration pause = options_.first_pause;
   absl::Status last;
+  Past past{.repeated = how.repeated, .refused = {}, .refusal = {}};
   for (bool refresh = false;; refresh = true) {
     auto proxies = Proxies(refresh, deadline);
     std::optional<base::Duration> retry_delay;
     if (proxies.ok()) {
-      const Round round = CallEachProxy(*proxies, call, upload, deadline);
+      if (how.spread) proxies = Spread(*std::move(proxies));
+      const Round round = CallEachProxy(*std::move(proxies), call, how, deadline, past);
       // A job that the known proxies do not know may be with others.
       if (round.done && absl::IsNotFound(round.error) && !refresh && !Complete()) continue;
       if (round.done) return round.error;
-      last = round.error;
+      if (!round.error.ok()) last = round.error;
       retry_delay = round.retry_delay;
     } else if (!absl::IsUnavailable(proxies.status())) {
       return proxies.status();
@@ -272,9 +347,8 @@ absl::Status ProxySet::Call(const ProxyCall& call, base::Duration upload) {
     }
     const base::Duration wait = std::max(pause, retry_delay.value_or(base::Duration{}));
     if (options_.clock->Now() + wait >= deadline) {
-      return TryElsewhere(last) && base::GetReason(last).reason.empty()
-                 ? NobodyAnswered("proxy", last)
-                 : last;
+      const bool nobody = TryElsewhere(last) && base::GetReason(last).reason.empty();
+      return last.ok() || nobody ? NobodyAnswered("proxy", last) : last;
     }
     Pause(wait, deadline);
     pause = std::min(pause * 2, options_.max_pause);

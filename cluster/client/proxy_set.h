@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -34,6 +35,18 @@ struct Proxy {
   std::string address;
   std::shared_ptr<v1::GenerationService::Stub> stub;
   bool unlisted = false;  ///< Configured, but the NodeManager does not list it: asked last.
+  bool away = false;      ///< Did not answer lately: asked when nobody else is left.
+};
+
+/// Proxies that say "full" or "not here" for each other. A proxy of an unknown set speaks for
+/// itself alone.
+const std::string& SetOf(const Proxy& proxy);
+
+/// How a call is spread and repeated.
+struct CallOptions {
+  base::Duration upload{};  ///< Each attempt and the whole may take so much longer than usual.
+  bool spread = false;      ///< Begin with a set chosen at random.
+  bool repeated = false;    ///< The same request may have been made before (rpc::kRepeated).
 };
 
 using ProxyCall =
@@ -49,10 +62,11 @@ class ProxySet {
   explicit ProxySet(const Options& options);
 
   /// Calls proxies until one answers: UNAVAILABLE and a silent proxy lead to the next proxy,
-  /// RESOURCE_EXHAUSTED to the next workflow set, NOT_FOUND to one proxy of each other set; after a
-  /// round without success, pauses (as long as RetryInfo asks) and begins again with a fresh list
-  /// of proxies. Each attempt and the whole may take `upload` longer than usual.
-  absl::Status Call(const ProxyCall& call, base::Duration upload = {});
+  /// RESOURCE_EXHAUSTED to the next workflow set (the one with most room, when the refusal says),
+  /// NOT_FOUND to one proxy of each other set, DEADLINE_TOO_SHORT to the next set and never back;
+  /// after a round without success, pauses (as long as RetryInfo asks) and begins again with a
+  /// fresh list of proxies. Who did not answer is asked last for a while.
+  absl::Status Call(const ProxyCall& call, const CallOptions& how = {});
   /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
   rpc::Replicas& managers() { return managers_; }
@@ -75,8 +89,17 @@ class ProxySet {
     std::optional<base::Duration> retry_delay;
     bool done = false;
   };
-  Round CallEachProxy(const std::vector<Proxy>& proxies, const ProxyCall& call,
-                      base::Duration upload, base::MonotonicTime deadline);
+  /// What a call has met with, over all rounds.
+  struct Past {
+    bool repeated = false;          ///< An attempt may have reached somebody.
+    std::set<std::string> refused;  ///< Sets that cannot do it in time;
+    absl::Status refusal;           ///< what the last of them said.
+  };
+  Round CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call, const CallOptions& how,
+                      base::MonotonicTime deadline, Past& past);
+  absl::StatusOr<std::vector<Proxy>> Find(bool refresh, base::MonotonicTime deadline);
+  void LeaveOut(const Proxy& proxy);
+  std::vector<Proxy> Spread(std::vector<Proxy> proxies);
   absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline,
                                 bool one_round);
   std::vector<Proxy> Keep(std::vector<Proxy> proxies);
@@ -94,6 +117,7 @@ class ProxySet {
   bool listed_ = false;  // By the NodeManager.
   bool asked_managers_ = false;
   std::string preferred_address_;
+  std::map<std::string, base::MonotonicTime> away_until_;  // By address.
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 

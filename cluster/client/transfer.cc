@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
@@ -81,6 +82,7 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
     absl::Status status;
     const auto proxies = impl_->proxies.Proxies(refresh, std::min(deadline, give_up));
     if (!proxies.ok()) status = proxies.status();
+    std::set<std::string> strangers;  // Sets that do not know the job.
     for (std::size_t i = 0; proxies.ok() && i < proxies->size(); ++i) {
       grpc::ClientContext context;
       const auto turn = std::min<base::Duration>(kStreamTurn, deadline - clock.Now());
@@ -107,9 +109,13 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
       }
       // Too many watch: the job goes on meanwhile, and so does asking.
       if (status.ok() || Reconnect(status) || absl::IsResourceExhausted(status)) continue;
-      // Another set may know the job; the last word counts when there is nobody else to ask.
-      const bool last = i + 1 == proxies->size() && (refresh || impl_->proxies.Complete());
-      if (!absl::IsNotFound(status) || last) return status;
+      if (!absl::IsNotFound(status)) return status;
+      // A set that has not answered may know the job, and so may one that is not known yet.
+      strangers.insert(SetOf((*proxies)[i]));
+      const bool all = std::ranges::all_of(*proxies, [&](const Proxy& proxy) {
+        return proxy.unlisted || strangers.contains(SetOf(proxy));
+      });
+      if (all && (refresh || impl_->proxies.Complete())) return status;
     }
     if (clock.Now() >= give_up) {
       return base::MakeError(

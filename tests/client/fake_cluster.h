@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cluster/client/sha256.h"
+#include "cluster/rpc/repeat.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
@@ -22,8 +23,8 @@
 namespace onepiece::client {
 
 /// A status with ErrorInfo, and RetryInfo when `retry_ms` is not negative.
-inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, int retry_ms = -1) {
-  std::map<std::string, std::string> metadata;
+inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, int retry_ms = -1,
+                            std::map<std::string, std::string> metadata = {}) {
   if (retry_ms >= 0) metadata[rpc::kRetryAfterMs] = std::to_string(retry_ms);
   return rpc::ToGrpc(
       base::MakeError(static_cast<absl::StatusCode>(code), reason, reason, metadata));
@@ -43,11 +44,12 @@ class FakeProxy final : public v1::GenerationService::Service {
   void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
                          v1::Job* job) override {
     {
       const std::scoped_lock lock(mutex);
       request_ids.push_back(request->request_id());
+      repeated.push_back(context->client_metadata().contains(rpc::kRepeated));
     }
     return submit ? submit(*request, *job) : grpc::Status::OK;
   }
@@ -72,7 +74,8 @@ class FakeProxy final : public v1::GenerationService::Service {
                              grpc::ServerWriter<v1::FetchResultResponse>&)>
       fetch;
   std::mutex mutex;
-  std::vector<std::string> request_ids;  // Guarded by mutex.
+  std::vector<std::string> request_ids;  // Guarded by mutex, as is the next.
+  std::vector<bool> repeated;            // Whether the client said so.
 
  private:
   int port_ = 0;

@@ -1,0 +1,249 @@
+// The client library in a cluster of several workflow sets.
+#include <QtTest>
+#include <atomic>
+#include <map>
+
+#include "cluster/base/status.h"
+#include "cluster/client/client.h"
+#include "tests/client/fake_cluster.h"
+
+namespace onepiece::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Options To(const FakeNodeManager& manager) {
+  Options options;
+  options.nodemanagers = {manager.address()};
+  options.timeout = seconds(10);
+  options.first_pause = milliseconds(5);
+  options.max_pause = milliseconds(50);
+  return options;
+}
+
+grpc::Status Accept(const v1::SubmitJobRequest&, v1::Job& job) {
+  job.set_uid("uid");
+  return grpc::Status::OK;
+}
+grpc::Status Full(std::map<std::string, std::string> metadata = {}) {
+  return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "OVERLOADED", 20, std::move(metadata));
+}
+grpc::Status TooShort() {
+  return Refusal(grpc::StatusCode::FAILED_PRECONDITION, "DEADLINE_TOO_SHORT");
+}
+grpc::Status Gone() { return {grpc::StatusCode::UNAVAILABLE, "going away"}; }
+
+std::size_t Calls(FakeProxy& proxy) {
+  const std::scoped_lock lock(proxy.mutex);
+  return proxy.request_ids.size();
+}
+
+}  // namespace
+
+class SetsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Submit_SpreadsJobsOverSetsEqually() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b1("b"), b2("b"), b3("b");  // By set, not by proxy.
+    for (FakeProxy* proxy : {&a, &b1, &b2, &b3}) proxy->submit = Accept;
+    manager.Serve({&a, &b1, &b2, &b3});
+    Client client(To(manager));
+    for (int i = 0; i < 200; ++i) QVERIFY(client.Submit({}).ok());
+    const auto of_a = Calls(a);
+    QVERIFY2(of_a > 60 && of_a < 140, std::to_string(of_a).c_str());  // 5.6 σ.
+    QCOMPARE(of_a + Calls(b1) + Calls(b2) + Calls(b3), std::size_t{200});
+  }
+
+  void Submit_NamedSet_IsAskedFirst() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.submit = b.submit = Accept;
+    manager.Serve({&a, &b});
+    Options options = To(manager);
+    options.workflow_set = "b";
+    Client client(options);
+    for (int i = 0; i < 20; ++i) QVERIFY(client.Submit({}).ok());
+    QCOMPARE(Calls(b), std::size_t{20});
+  }
+
+  void Submit_Refused_GoesWhereThereIsRoom() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b"), c("c");
+    a.submit = [](const auto&, auto&) { return Full({{"headroom", "c=0.90,b=0.10,nonsense"}}); };
+    b.submit = c.submit = Accept;
+    manager.Serve({&a, &b, &c});
+    Options options = To(manager);
+    options.workflow_set = "a";
+    Client client(options);
+    for (int i = 0; i < 20; ++i) QVERIFY(client.Submit({}).ok());
+    QCOMPARE(Calls(a), std::size_t{20});
+    QCOMPARE(Calls(c), std::size_t{20});
+  }
+
+  void Submit_DeadSet_IsLeftOutForAWhile() {
+    FakeNodeManager manager;
+    FakeProxy dead1("a"), dead2("a"), good("b");
+    dead1.submit = dead2.submit = [](const auto&, auto&) { return Gone(); };
+    good.submit = Accept;
+    manager.Serve({&dead1, &dead2, &good});
+    Client client(To(manager));
+    for (int i = 0; i < 50; ++i) QVERIFY(client.Submit({}).ok());
+    QCOMPARE(Calls(good), std::size_t{50});
+    QVERIFY(Calls(dead1) <= 1 && Calls(dead2) <= 1);
+    // When nobody else takes the job, it is asked all the same.
+    std::atomic<bool> back{false};
+    dead1.submit = dead2.submit = [&](const auto& request, auto& job) {
+      back = true;
+      return Accept(request, job);
+    };
+    good.submit = [](const auto&, auto&) { return Full(); };
+    QVERIFY(client.Submit({}).ok());
+    QVERIFY(back);
+  }
+
+  void Submit_DeadlineTooShort_IsAskedOfEverySetOnce() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.submit = b.submit = [](const auto&, auto&) { return TooShort(); };
+    manager.Serve({&a, &b});
+    Client client(To(manager));
+    const auto refused = client.Submit({});
+    QCOMPARE(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    QCOMPARE(base::GetReason(refused.status()).reason, std::string("DEADLINE_TOO_SHORT"));
+    QCOMPARE(Calls(a), std::size_t{1});
+    QCOMPARE(Calls(b), std::size_t{1});
+    // Another set may be able to, though not at once.
+    std::atomic<int> asked{0};
+    b.submit = [&](const auto& request, auto& job) {
+      return ++asked < 3 ? Full() : Accept(request, job);
+    };
+    QVERIFY(client.Submit({}).ok());
+    QCOMPARE(asked.load(), 3);
+    QVERIFY(Calls(a) <= 2);
+  }
+
+  void Submit_DeadlineTooShort_IsNotSuccessWhenTheOthersVanish() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.submit = [](const auto&, auto&) { return TooShort(); };
+    b.submit = [&](const auto&, auto&) {
+      manager.Serve({&a});
+      return Gone();
+    };
+    manager.Serve({&a, &b});
+    Client client(To(manager));
+    const auto refused = client.Submit({});
+    QCOMPARE(base::GetReason(refused.status()).reason, std::string("DEADLINE_TOO_SHORT"));
+    QCOMPARE(Calls(a), std::size_t{1});
+  }
+
+  void Submit_SaysWhenItMayBeRepeated() {
+    FakeNodeManager manager;
+    FakeProxy proxy("a");
+    std::atomic<int> calls{0};
+    proxy.submit = [&](const auto& request, auto& job) {
+      switch (++calls) {
+        case 1:
+          return Full();
+        case 2:
+          return Gone();
+        case 3:
+          return Full();
+        default:
+          return Accept(request, job);
+      }
+    };
+    manager.Serve({&proxy});
+    Client client(To(manager));
+    QVERIFY(client.Submit({}).ok());
+    QVERIFY((proxy.repeated == std::vector<bool>{false, false, true, true}));
+    v1::SubmitJobRequest own;
+    own.set_request_id("5f0c2a1e-0000-4000-8000-000000000001");
+    QVERIFY(client.Submit(own).ok());
+    QVERIFY(proxy.repeated.back());
+  }
+
+  void Get_FindsTheJobInWhicheverSetItIs() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b"), c("c");
+    const auto knows = [](const std::string& own) {
+      return [own](const std::string& name, v1::Job& job) {
+        if (name != "jobs/" + own) return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+        job.set_uid(own);
+        return grpc::Status::OK;
+      };
+    };
+    a.get = knows("1");
+    b.get = knows("2");
+    c.get = knows("3");
+    manager.Serve({&a, &b, &c});
+    Client client(To(manager));
+    for (const char* uid : {"1", "2", "3", "1", "3", "2"}) {
+      const auto job = client.Get(uid);
+      QVERIFY2(job.ok(), job.status().ToString().c_str());
+      QCOMPARE(job->uid(), std::string(uid));
+    }
+    QVERIFY(absl::IsNotFound(client.Get("4").status()));
+  }
+
+  void Watch_WaitsForASetThatDoesNotAnswer() {
+    FakeNodeManager manager;
+    FakeProxy stranger("a"), owner("b");
+    stranger.watch = [](auto&, auto&) {
+      return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+    };
+    std::atomic<int> calls{0};
+    owner.watch = [&](auto&, grpc::ServerWriter<v1::Job>& writer) {
+      if (++calls < 4) return Gone();
+      v1::Job job;
+      job.set_state(v1::Job::SUCCEEDED);
+      writer.Write(job);
+      return grpc::Status::OK;
+    };
+    manager.Serve({&owner, &stranger});
+    for (const char* first : {"a", "b"}) {
+      calls = 0;
+      Options options = To(manager);
+      options.workflow_set = first;
+      Client client(options);
+      const auto job = client.Watch(
+          "uid", [](const v1::Job&) { return true; }, base::SystemClock().Now() + seconds(10));
+      QVERIFY2(job.ok(), job.status().ToString().c_str());
+      QCOMPARE(job->state(), v1::Job::SUCCEEDED);
+    }
+  }
+
+  void Fetch_FindsTheResultInWhicheverSetItIs() {
+    FakeNodeManager manager;
+    FakeProxy stranger("a"), owner("b");
+    const std::string bytes = "the video";
+    stranger.fetch = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+    };
+    owner.fetch = [&](const auto&, grpc::ServerWriter<v1::FetchResultResponse>& writer) {
+      v1::FetchResultResponse response;
+      *response.mutable_artifact() = Describe(bytes);
+      response.set_chunk(bytes);
+      writer.Write(response);
+      return grpc::Status::OK;
+    };
+    manager.Serve({&stranger, &owner});
+    Options options = To(manager);
+    options.workflow_set = "a";
+    Client client(options);
+    std::string received;
+    const auto artifact = client.Fetch("uid", "", [&](std::string_view chunk) {
+      received += chunk;
+      return absl::OkStatus();
+    });
+    QVERIFY2(artifact.ok(), artifact.status().ToString().c_str());
+    QCOMPARE(received, bytes);
+  }
+};
+
+}  // namespace onepiece::client
+
+QTEST_GUILESS_MAIN(onepiece::client::SetsTest)
+#include "sets_test.moc"
