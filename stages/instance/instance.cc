@@ -396,11 +396,7 @@ void Instance::TakeIn(node::Received received) {
                  header.uid.ToString(), static_cast<int>(header.kind), header.sender);
     return;
   }
-  {
-    const std::lock_guard lock(former_mutex_);
-    if (former_ && former_->Sent(header, *routing()))
-      return former_->Fail(header, agent_->node_id());
-  }
+  if (FailedForFormerSet(header)) return;
   runtime::WorkItem item{std::move(received.message), received.arrival_wall, {}};
   if (!tasks_->IsAssigned(item.message.header.stage, item.message.header.app) ||
       drain_.orders().pass_on) {
@@ -420,6 +416,13 @@ void Instance::TakeIn(node::Received received) {
   } else if (*admission == runtime::RequestScheduler::Admission::kClosed) {
     left_.push_back(std::move(item));
   }
+}
+
+bool Instance::FailedForFormerSet(const message::Header& header) {
+  const std::lock_guard lock(former_mutex_);
+  if (!former_ || !former_->Sent(header, *routing())) return false;
+  former_->Fail(header, agent_->node_id());
+  return true;
 }
 
 void Instance::Upkeep(const std::stop_token& stop) {
@@ -529,6 +532,7 @@ void Instance::Observe(const runtime::FinishedWork& work) {
 
 std::optional<runtime::FinishedWork> Instance::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
+  if (FailedForFormerSet(header)) return std::nullopt;
   const std::string reason = base::GetReason(work.outputs.status()).reason;
   const bool handed_over = reason == runtime::kHandedOver;
   const bool elsewhere = handed_over || reason == runtime::kWrongStage;

@@ -75,6 +75,9 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
 
   void Pump(const std::stop_token& stop);
   void TakeIn(node::Received received);
+  // The job came from a workflow set that this instance has left: no message goes from one to the
+  // other.
+  bool FailedForFormerSet(const message::Header& header);
   // Looks after jobs that wait for a branch, drains and models that could not be loaded.
   void Upkeep(const std::stop_token& stop);
   // Parts of joins that complete elsewhere are sent there.

@@ -341,6 +341,24 @@ class InstanceTest : public QObject {
     QCOMPARE(loads_(), loads);
   }
 
+  void LoadFailure_IsReportedWithItsReason() {
+    Fixture f;
+    QVERIFY(f.Serve());
+    v1::Assignment broken = f.Gate(3, false);
+    broken.mutable_stage()->set_plugin("no_such_plugin");
+    f.cluster.Assign(broken);
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.load_failed() && report.assignment_epoch() == 3 &&
+             report.state() == v1::Node::STARTING &&
+             report.detail().find("no_such_plugin") != std::string::npos;
+    }));
+    f.cluster.Assign(f.Gate(4, false));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return !report.load_failed() && report.assignment_epoch() == 4 &&
+             report.state() == v1::Node::READY;
+    }));
+  }
+
   void AnotherSet_TheOldSetsLateWorkFailsThere() {
     Fixture f;
     open_(true);
