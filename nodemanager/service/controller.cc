@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/ids.h"
 #include "nodemanager/assignment/assigner.h"
+#include "nodemanager/assignment/pools.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kMaxDetailBytes = 512;
 constexpr auto kTakeOverRetry = std::chrono::milliseconds(50);
+constexpr auto kPlanPeriod = std::chrono::milliseconds(300);  // Between two looks at plans.
 constexpr int kMaxTakeOvers = 5;  // That fail, before another replica shall try.
 
 // At most kMaxDetailBytes, without a torn UTF-8 character at the end.
@@ -33,10 +35,18 @@ bool IsOfTheLog(const absl::Status& status) {
          base::GetReason(status).reason == "LOG_BUSY";
 }
 
+base::Duration Seconds(double seconds) {
+  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 Controller::Controller(Log& log, base::Clock& clock, Options options)
-    : log_(log), clock_(clock), options_(std::move(options)) {}
+    : log_(log),
+      clock_(clock),
+      options_(std::move(options)),
+      elastic_(CompleteElasticity(options_.elasticity).value()),
+      reports_(clock, options_.dead_after, Seconds(elastic_.config().window_s())) {}
 
 void Controller::Start() {
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
@@ -63,7 +73,7 @@ void Controller::Work(const std::stop_token& stop) {
 }
 
 base::Duration Controller::DoDuties() {
-  const base::Duration period = options_.dead_after / 10;
+  const base::Duration period = std::min<base::Duration>(options_.dead_after / 10, kPlanPeriod);
   const absl::StatusOr<std::uint64_t> term = log_.Term();
   if (!term.ok()) {
     failed_take_overs_ = 0;
@@ -71,6 +81,7 @@ base::Duration Controller::DoDuties() {
   }
   if (*term == serving_term_) {
     CheckLiveness();
+    StepPlans();
     return period;
   }
   const absl::Status status = TakeOver();
@@ -97,11 +108,8 @@ absl::StatusOr<std::uint64_t> Controller::Term() const {
 absl::Status Controller::TakeOver() {
   const std::lock_guard lock(take_over_mutex_);
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, log_.Term());
-  {
-    const std::lock_guard reports_lock(reports_mutex_);
-    reports_.clear();
-    last_check_.reset();
-  }
+  reports_.Clear();
+  elastic_.Restart(clock_.Now());
   ONEPIECE_RETURN_IF_ERROR(Initialize());
   ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
   serving_term_ = term;
@@ -218,8 +226,11 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
   change.set_detail(Shortened(request.detail()));
   change.set_assignment_epoch(request.assignment_epoch());
   *change.mutable_served_app_ids() = request.served_app_ids();
+  change.set_drained(request.drained());
+  change.set_load_failed(request.load_failed());
   bool is_current = false, is_news = true;
   std::uint64_t epoch = 0;
+  std::string pool;
   ONEPIECE_RETURN_IF_ERROR(Term().status());
   Read([&](const StateMachine& state) {
     epoch = state.epoch();
@@ -228,8 +239,12 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
     const v1::Node& node = known->second.node();
     is_current = node.incarnation() == change.incarnation() && IsAlive(node);
     is_news = !is_current || !IsKnown(known->second, change);
+    pool = AssignedPool(node);
   });
-  if (is_current) TakeHeartbeat(request);
+  if (is_current) {
+    ++reports_taken_;
+    reports_.Take(request, pool);
+  }
   // An unknown or stale node is refused by the state machine.
   if (is_news) {
     ONEPIECE_ASSIGN_OR_RETURN(const v1::CommandResult result, Propose(std::move(command)));
@@ -238,53 +253,23 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
   return epoch;
 }
 
-void Controller::TakeHeartbeat(const v1::ReportNodeRequest& request) {
-  ++reports_taken_;
-  const std::lock_guard lock(reports_mutex_);
-  LastReport& report = reports_[request.node_id()];
-  report.incarnation = request.incarnation();
-  report.at = clock_.Now();
-  report.wall = clock_.WallNow();
-  report.load = request.load();
-}
-
-std::vector<Controller::DeadNode> Controller::FindDead() {
+std::vector<NodeReports::DeadNode> Controller::FindDead() {
   std::map<std::string, std::uint64_t> live;  // Incarnations.
   Read([&](const StateMachine& state) {
     for (const auto& [id, record] : state.nodes()) {
       if (IsAlive(record.node())) live[id] = record.node().incarnation();
     }
   });
-  std::vector<DeadNode> dead;
-  const std::lock_guard lock(reports_mutex_);
-  const base::MonotonicTime now = clock_.Now();
-  const bool stood_still = !last_check_ || now - *last_check_ > options_.dead_after / 2;
-  last_check_ = now;
-  std::map<std::string, LastReport> kept;
-  for (const auto& [node_id, incarnation] : live) {
-    LastReport& report = kept[node_id];
-    if (const auto known = reports_.find(node_id);
-        known != reports_.end() && known->second.incarnation == incarnation) {
-      report = std::move(known->second);
-    } else {
-      report.incarnation = incarnation;
-      report.at = now;
-    }
-    if (stood_still) report.at = now;
-    if (now - report.at >= options_.dead_after)
-      dead.push_back({.node_id = node_id, .incarnation = incarnation, .silent = now - report.at});
-  }
-  reports_ = std::move(kept);
-  return dead;
+  return reports_.FindDead(live);
 }
 
 void Controller::CheckLiveness() {
   const absl::StatusOr<std::uint64_t> term = Term();
   if (!term.ok()) return;
-  const std::vector<DeadNode> dead = FindDead();
+  const std::vector<NodeReports::DeadNode> dead = FindDead();
   // Nodes that report to another leader by now are not silent.
   if (!dead.empty() && !log_.Confirm(*term).ok()) return;
-  for (const DeadNode& node : dead) {
+  for (const NodeReports::DeadNode& node : dead) {
     v1::Command command;
     v1::EndNode& end = *command.mutable_end_node();
     end.set_node_id(node.node_id);
@@ -301,16 +286,60 @@ void Controller::CheckLiveness() {
   if (applied_.load() != before) Notify();
 }
 
-void Controller::AddTelemetry(v1::Node& node) const {
-  const std::lock_guard lock(reports_mutex_);
-  const auto known = reports_.find(node.node_id());
-  if (known == reports_.end() || known->second.incarnation != node.incarnation() ||
-      !known->second.wall)
-    return;
-  const std::int64_t unix_ms = base::ToUnixMs(*known->second.wall);
-  node.mutable_last_report_time()->set_seconds(unix_ms / 1000);
-  node.mutable_last_report_time()->set_nanos(static_cast<std::int32_t>(unix_ms % 1000) * 1'000'000);
-  *node.mutable_load() = known->second.load;
+void Controller::StepPlans() {
+  if (!Term().ok()) return;
+  std::vector<v1::Command> due;
+  Read([&](const StateMachine& state) {
+    ReadTelemetry([&](const Telemetry& telemetry) { due = elastic_.Due(state, telemetry); });
+  });
+  for (const v1::Command& command : due) {
+    const absl::Status status = Propose(command).status();
+    const std::string result = status.ok() ? "ok" : base::Message(status);
+    if (command.has_start_plan()) {
+      const v1::Plan& plan = command.start_plan().plan();
+      for (const v1::Move& move : plan.moves()) {
+        spdlog::info("op=start_plan actor={} node={} set={} pool={} reason=\"{}\" proposed=\"{}\"",
+                     plan.actor(), move.node_id(), move.to().workflow_set(),
+                     move.to().pool().empty() ? "idle" : move.to().pool(), plan.reason(), result);
+      }
+    } else if (command.has_advance_move()) {
+      const v1::AdvanceMove& step = command.advance_move();
+      spdlog::info("op=advance_move plan={} node={} phase={} detail=\"{}\" proposed=\"{}\"",
+                   step.plan_id(), step.node_id(), v1::Move::Phase_Name(step.to()), step.detail(),
+                   result);
+      if (status.ok()) CountEnd(step);
+    } else if (command.has_decide_plan()) {
+      spdlog::warn("op=revert_plan plan={} reason=\"{}\" proposed=\"{}\"",
+                   command.decide_plan().plan_id(), command.decide_plan().reason(), result);
+    }
+    if (!status.ok() && IsOfTheLog(status)) return;
+  }
+}
+
+void Controller::CountEnd(const v1::AdvanceMove& step) {
+  if (step.to() == v1::Move::DONE) ++moves_done_;
+  if (step.to() == v1::Move::REVERTED) ++moves_reverted_;
+  if (step.to() == v1::Move::FAILED) ++moves_failed_;
+}
+
+void Controller::AddTelemetry(const StateMachine& state, v1::Node& node) const {
+  const auto known = state.nodes().find(node.node_id());
+  if (known != state.nodes().end()) reports_.AddTo(node, known->second);
+}
+
+std::optional<v1::Capacity> Controller::CapacityFor(const std::string& node_id) const {
+  std::optional<v1::Capacity> capacity;
+  Read([&](const StateMachine& state) {
+    const auto known = state.nodes().find(node_id);
+    if (known == state.nodes().end() || known->second.node().role() != v1::PROXY) return;
+    ReadTelemetry([&](const Telemetry& telemetry) {
+      capacity = MakeCapacity(state, telemetry, known->second.node().workflow_set(), node_id);
+    });
+    if (std::none_of(capacity->costs().begin(), capacity->costs().end(),
+                     [](const v1::StageCost& cost) { return cost.samples() > 0; }))
+      capacity.reset();
+  });
+  return capacity;
 }
 
 void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop,
@@ -320,7 +349,8 @@ void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop,
 }
 
 Controller::Counters Controller::counters() const {
-  return {applied_.load(), refused_.load(), failed_.load(), reports_taken_.load()};
+  return {applied_.load(),    refused_.load(),        failed_.load(),      reports_taken_.load(),
+          moves_done_.load(), moves_reverted_.load(), moves_failed_.load()};
 }
 
 }  // namespace onepiece::nodemanager

@@ -1,5 +1,4 @@
-// The NodeManager's decisions around its log: liveness, assignment, telemetry and waking of
-// watchers.
+// The NodeManager's decisions around its log: liveness, assignment, plans and waking of watchers.
 #pragma once
 
 #include <array>
@@ -16,7 +15,11 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
+#include "nodemanager/service/elastic_controller.h"
+#include "nodemanager/service/node_reports.h"
 #include "nodemanager/state/log.h"
+#include "onepiece/v1/config.pb.h"
+#include "onepiece/v1/elasticity.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::nodemanager {
@@ -36,12 +39,16 @@ class Controller {
     /// A new leader applies those whose application the state neither has nor had: what was
     /// acknowledged since holds.
     std::vector<v1::Workflow> workflows;
+    /// When instances move by themselves. REQUIRES: CompleteElasticity and MakePolicy take it.
+    v1::ElasticityConfig elasticity;
     /// Told how long each proposal that succeeded took; called on the proposer's thread.
     std::function<void(base::Duration)> on_commit;
   };
   /// What happened to proposals since the start.
   struct Counters {
     std::uint64_t applied = 0, refused = 0, failed = 0, reports = 0;
+    /// Moves whose end this replica has proposed.
+    std::uint64_t moves_done = 0, moves_reverted = 0, moves_failed = 0;
   };
 
   Controller(Log& log, base::Clock& clock, Options options);
@@ -75,14 +82,27 @@ class Controller {
   /// gets fresh grace instead. Does nothing unless this replica leads.
   void CheckLiveness();
 
+  /// Brings plans under way further, and starts those that the policy wants; the thread calls it
+  /// ten times in dead_after, and at least three times a second. Does nothing unless this replica
+  /// leads.
+  void StepPlans();
+
   /// The state as this replica knows it, be it old.
   void Read(const std::function<void(const StateMachine&)>& read) const { log_.Read(read); }
   /// OK: what `read` saw was the newest state at a moment during this call. A `read` that returns
   /// false found nothing that it will use; then nothing is asked. Errors: those of Term() and
   /// Log::Confirm().
   absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
-  /// Adds what the last report said. Takes no lock of the log.
-  void AddTelemetry(v1::Node& node) const;
+  /// Adds to a node of `state` what its last report said, and what it is about.
+  void AddTelemetry(const StateMachine& state, v1::Node& node) const;
+  /// Calls `read` with what is known beside `state`; valid during the call, and inside of Read().
+  void ReadTelemetry(const std::function<void(const Telemetry&)>& read) const {
+    reports_.Read(read);
+  }
+  [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
+  /// What the proxy admits by; empty for nodes that are none, and before anything was measured.
+  [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
+  [[nodiscard]] const base::Clock& clock() const { return clock_; }
 
   /// Grows with every applied change.
   [[nodiscard]] std::uint64_t version() const { return version_.load(); }
@@ -93,24 +113,11 @@ class Controller {
   [[nodiscard]] Counters counters() const;
 
  private:
-  struct LastReport {
-    std::uint64_t incarnation = 0;
-    base::MonotonicTime at{};
-    std::optional<base::WallTime> wall;  // None before the first report.
-    v1::NodeLoad load;
-  };
-
-  struct DeadNode {
-    std::string node_id;
-    std::uint64_t incarnation = 0;
-    base::Duration silent{};
-  };
-
   absl::StatusOr<v1::CommandResult> ProposeAlone(v1::Command command);
   absl::Status Initialize();
   absl::Status ApplyWorkflows();
-  void TakeHeartbeat(const v1::ReportNodeRequest& request);
-  std::vector<DeadNode> FindDead();
+  std::vector<NodeReports::DeadNode> FindDead();
+  void CountEnd(const v1::AdvanceMove& step);
   void Reassign();
   bool ProposeAssignments();
   void Notify();
@@ -127,15 +134,15 @@ class Controller {
   std::mutex assign_mutex_;                      // One plan at a time.
   std::atomic<std::uint64_t> assign_wanted_{0};  // Changes that a plan must follow,
   std::uint64_t assign_done_ = 0;                // and has. Guarded by assign_mutex_.
-  mutable std::mutex reports_mutex_;
-  std::map<std::string, LastReport> reports_;      // Live nodes only. Guarded by reports_mutex_.
-  std::optional<base::MonotonicTime> last_check_;  // Guarded by reports_mutex_.
+  ElasticController elastic_;
+  NodeReports reports_;
 
   mutable std::mutex wait_mutex_;
   mutable std::condition_variable_any changed_;
   std::atomic<std::uint64_t> version_{1};
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
   std::atomic<std::uint64_t> applied_{0}, refused_{0}, failed_{0}, reports_taken_{0};
+  std::atomic<std::uint64_t> moves_done_{0}, moves_reverted_{0}, moves_failed_{0};
   std::jthread worker_;
 };
 

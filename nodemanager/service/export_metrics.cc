@@ -1,7 +1,10 @@
 #include "nodemanager/service/export_metrics.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -31,6 +34,42 @@ void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
                 {"state", LowerCase(v1::Node::State_Name(key.second))}})
         .Set(count);
   }
+}
+
+// Of the leader; those of pools that are gone or not measured are NaN.
+class ElasticityGauges {
+ public:
+  explicit ElasticityGauges(telemetry::Metrics& metrics) : metrics_(metrics) {}
+
+  void Set(const v1::Elasticity& elasticity) {
+    for (prometheus::Gauge* gauge : pools_) gauge->Set(std::numeric_limits<double>::quiet_NaN());
+    for (const v1::PoolStatus& pool : elasticity.pools()) {
+      prometheus::Gauge& gauge = metrics_.Gauge(
+          "onepiece_nodemanager_pool_utilization", "Mean busy share of a pool over the window",
+          {{"workflow_set", pool.workflow_set()}, {"pool", pool.pool()}});
+      pools_.insert(&gauge);
+      if (pool.has_utilization()) gauge.Set(pool.utilization());
+    }
+    metrics_.Gauge("onepiece_nodemanager_plans", "Plans that have not ended")
+        .Set(elasticity.plans_size());
+    metrics_.Gauge("onepiece_nodemanager_hold", "1 while automatic moves are on hold")
+        .Set(elasticity.hold().active() ? 1 : 0);
+  }
+
+ private:
+  telemetry::Metrics& metrics_;
+  std::set<prometheus::Gauge*> pools_;
+};
+
+v1::Elasticity Describe(const Controller& controller) {
+  v1::Elasticity elasticity;
+  if (!controller.Term().ok()) return elasticity;
+  controller.Read([&](const StateMachine& state) {
+    controller.ReadTelemetry([&](const Telemetry& telemetry) {
+      elasticity = controller.elastic().Describe(state, telemetry);
+    });
+  });
+  return elasticity;
 }
 
 void ExportConsensus(const ReplicatedLog& log, telemetry::Metrics& metrics) {
@@ -77,8 +116,10 @@ prometheus::Histogram& CommitHistogram(telemetry::Metrics& metrics) {
 
 void ExportMetrics(const Controller& controller, const NodeManagerService& service,
                    const ReplicatedLog& log, telemetry::Metrics& metrics) {
-  metrics.OnScrape([&controller, &service, &log, &metrics] {
+  const auto elasticity = std::make_shared<ElasticityGauges>(metrics);
+  metrics.OnScrape([&controller, &service, &log, &metrics, elasticity] {
     ExportConsensus(log, metrics);
+    elasticity->Set(Describe(controller));
     controller.Read([&](const StateMachine& state) {
       ExportNodes(state, metrics);
       metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch")
@@ -99,6 +140,15 @@ void ExportMetrics(const Controller& controller, const NodeManagerService& servi
       telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_proposals_total",
                                          "Commands proposed to the log", {{"result", result}}),
                          static_cast<double>(count));
+    }
+    const std::pair<const char*, std::uint64_t> moves[] = {{"done", counters.moves_done},
+                                                           {"reverted", counters.moves_reverted},
+                                                           {"failed", counters.moves_failed}};
+    for (const auto& [result, count] : moves) {
+      telemetry::RaiseTo(
+          metrics.Counter("onepiece_nodemanager_moves_total",
+                          "Moves that have ended while this replica led", {{"result", result}}),
+          static_cast<double>(count));
     }
     telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_reports_total", "Heartbeats taken"),
                        static_cast<double>(counters.reports));

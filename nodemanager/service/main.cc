@@ -13,6 +13,7 @@
 #include "nodemanager/replication/replicated_log.h"
 #include "nodemanager/service/consensus_service.h"
 #include "nodemanager/service/controller.h"
+#include "nodemanager/service/elasticity_service.h"
 #include "nodemanager/service/export_metrics.h"
 #include "nodemanager/service/node_manager_service.h"
 #include "onepiece/v1/config.pb.h"
@@ -54,6 +55,12 @@ absl::StatusOr<std::vector<paxos::Seat>> ParseReplicas(const v1::NodeManagerConf
   return seats;
 }
 
+// Fills in the defaults.
+absl::Status CheckElasticity(v1::ElasticityConfig& config) {
+  ONEPIECE_ASSIGN_OR_RETURN(config, CompleteElasticity(config));
+  return MakePolicy(config).status();
+}
+
 absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow>& workflows,
                          std::vector<paxos::Seat>& seats) {
   if (config.report_interval_ms() == 0) config.set_report_interval_ms(kDefaultReportIntervalMs);
@@ -68,6 +75,8 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
     return service::BadConfig("cluster_id: at most 63 letters, digits and '-'");
   }
   ONEPIECE_ASSIGN_OR_RETURN(seats, ParseReplicas(config));
+  if (const absl::Status status = CheckElasticity(*config.mutable_elasticity()); !status.ok())
+    return service::BadConfig(absl::StrCat("elasticity: ", base::Message(status)));
   for (const std::string& file : config.workflow_files()) {
     v1::Workflow& workflow = workflows.emplace_back();
     ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(file, &workflow));
@@ -150,6 +159,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
       {.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
        .cluster_id = [&] { return log->cluster_id(); },
        .workflows = workflows,
+       .elasticity = config.elasticity(),
        .on_commit =
            [&](base::Duration took) {
              commits.Observe(std::chrono::duration<double>(took).count());
@@ -160,9 +170,10 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
       controller, host.stopping(),
       {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
        .addresses = [&] { return log->Addresses(); }});
+  ElasticityService elasticity(controller);
   ConsensusService consensus(*log);
   ExportMetrics(controller, service, *log, host.metrics());
-  ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &consensus, &log->service()}));
+  ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &elasticity, &consensus, &log->service()}));
   WarnOfReplicas(seats, host);
   absl::Status status = log->Start(host.address());
   controller.Start();

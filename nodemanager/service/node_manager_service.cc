@@ -113,6 +113,8 @@ grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*,
   const auto epoch = controller_.Report(*request);
   if (!epoch.ok()) return rpc::ToGrpc(epoch.status());
   response->set_epoch(*epoch);
+  if (auto capacity = controller_.CapacityFor(request->node_id()); capacity)
+    *response->mutable_capacity() = *std::move(capacity);
   for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
   return grpc::Status::OK;
 }
@@ -201,9 +203,9 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
                                             v1::Cluster* response) {
   const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
     *response = MakeSnapshot(state);
+    for (v1::Node& node : *response->mutable_nodes()) controller_.AddTelemetry(state, node);
     return true;
   });
-  for (v1::Node& node : *response->mutable_nodes()) controller_.AddTelemetry(node);
   return rpc::ToGrpc(status);
 }
 
@@ -217,6 +219,12 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
     // A client may have seen more than this replica, when another leads by now: then this fails.
     ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
       if (known == 0 || known != state.revision()) events = ChangesAfter(state, known);
+      for (v1::ClusterEvent& event : events) {
+        if (event.has_node()) controller_.AddTelemetry(state, *event.mutable_node());
+        if (!event.has_snapshot()) continue;
+        for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes())
+          controller_.AddTelemetry(state, node);
+      }
       return !events.empty();
     }));
     const base::MonotonicTime now = base::SystemClock().Now();
@@ -225,11 +233,6 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
       events.emplace_back().set_revision(known);
     }
     for (v1::ClusterEvent& event : events) {
-      if (event.has_node()) controller_.AddTelemetry(*event.mutable_node());
-      if (event.has_snapshot()) {
-        for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes())
-          controller_.AddTelemetry(node);
-      }
       if (!writer->Write(event)) return ClientLeft();
       known = event.revision();
       last_sent = now;

@@ -1,0 +1,54 @@
+// Decides when instances move: brings plans further, and asks the policy for new ones.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nodemanager/plans/plans.h"
+#include "nodemanager/policy/policy.h"
+#include "nodemanager/state/state_machine.h"
+#include "onepiece/v1/elasticity.pb.h"
+#include "onepiece/v1/node_manager_state.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Changes nothing itself: the Controller proposes what Due() returns. What must survive a failover
+/// is in the state.
+///
+/// Threading  Thread-safe; holds its lock only for its own members.
+class ElasticController {
+ public:
+  /// REQUIRES: `config` is complete (CompleteElasticity) and names a policy.
+  explicit ElasticController(v1::ElasticityConfig config);
+
+  /// A new leadership: the policy waits a whole interval, in which nodes report.
+  void Restart(base::MonotonicTime now);
+  /// The commands that are due: steps of plans under way, the reverts of unconfirmed ones, and,
+  /// every interval_s unless there is a hold, a plan of the policy's.
+  std::vector<v1::Command> Due(const StateMachine& state, const Telemetry& telemetry);
+
+  /// What the policy would do now, as a plan that is not kept: without moves, `reason` says why.
+  [[nodiscard]] v1::Plan Propose(const StateMachine& state, const Telemetry& telemetry) const;
+  /// The given moves, completed, with their predicted effect. Errors: those of CompletePlan.
+  [[nodiscard]] absl::StatusOr<v1::Plan> Propose(const StateMachine& state,
+                                                 const Telemetry& telemetry, v1::Plan plan) const;
+  [[nodiscard]] v1::Elasticity Describe(const StateMachine& state,
+                                        const Telemetry& telemetry) const;
+  [[nodiscard]] const v1::ElasticityConfig& config() const { return config_; }
+
+ private:
+  const v1::ElasticityConfig config_;
+  const std::unique_ptr<Policy> policy_;
+  mutable std::mutex mutex_;
+  base::MonotonicTime next_look_{};  // Of the policy. Guarded by mutex_.
+  std::string detail_;               // Why the policy moved nothing, last time. Guarded by mutex_.
+};
+
+/// There is a hold at `now`: it has not run out.
+bool IsHeld(const v1::Hold& hold, base::WallTime now);
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,370 @@
+#include "nodemanager/service/elasticity_service.h"
+
+#include <algorithm>
+#include <span>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/rpc/status.h"
+#include "nodemanager/assignment/pools.h"
+#include "nodemanager/state/plan_state.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr int kDefaultPageSize = 50;
+constexpr int kMaxPageSize = 1000;
+constexpr int kMaxConfirmS = 7 * 24 * 3600;
+
+absl::Status Bad(const char* reason, const std::string& field, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, reason,
+                         absl::StrCat(field, ": ", message), {{"field", field}});
+}
+
+absl::Status PlanUnknown(const std::string& plan_id) {
+  return base::MakeError(absl::StatusCode::kNotFound, "PLAN_UNKNOWN",
+                         absl::StrCat("there is no plan '", plan_id, "', or none any more"),
+                         {{"plan_id", plan_id}});
+}
+
+absl::Status CheckActor(const std::string& actor) {
+  return actor.empty() ? Bad("NO_ACTOR", "actor", "who does this? \"operator:NAME\"")
+                       : absl::OkStatus();
+}
+
+absl::StatusOr<int> PageSize(int wanted) {
+  if (wanted < 0) return Bad("BAD_PAGE_SIZE", "page_size", "not negative");
+  return wanted == 0 ? kDefaultPageSize : std::min(wanted, kMaxPageSize);
+}
+
+// The same request gives the same id; empty without a request id: the state machine names it then.
+std::string PlanIdFor(const std::string& request_id) {
+  if (request_id.empty()) return "";
+  return absl::StrFormat("plan-%08x",
+                         base::Crc32c(std::as_bytes(std::span<const char>(request_id))));
+}
+
+template <typename Response>
+grpc::Status Answer(absl::StatusOr<Response> result, Response* response) {
+  if (!result.ok()) return rpc::ToGrpc(result.status());
+  *response = *std::move(result);
+  return grpc::Status::OK;
+}
+
+// A page goes on behind the plan that its token names: what is older than a plan that has been
+// forgotten has been forgotten too.
+absl::StatusOr<v1::ListPlansResponse> MakePlanPage(const StateMachine& state,
+                                                   const v1::ListPlansRequest& request) {
+  ONEPIECE_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  const std::deque<v1::Plan>& plans = state.plans();
+  auto next = plans.rbegin();
+  if (!request.page_token().empty()) {
+    next = std::find_if(plans.rbegin(), plans.rend(), [&](const v1::Plan& plan) {
+      return plan.plan_id() == request.page_token();
+    });
+    if (next != plans.rend()) ++next;
+  }
+  v1::ListPlansResponse response;
+  for (; next != plans.rend() && response.plans_size() < size; ++next)
+    *response.add_plans() = *next;
+  if (next != plans.rend())
+    response.set_next_page_token(response.plans(response.plans_size() - 1).plan_id());
+  return response;
+}
+
+// Several entries may have one revision: a token is the revision of the last entry told, and how
+// many of that revision were.
+absl::StatusOr<v1::ListAuditResponse> MakeAuditPage(const StateMachine& state,
+                                                    const v1::ListAuditRequest& request) {
+  ONEPIECE_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  std::uint64_t revision = ~std::uint64_t{0}, told = 0;
+  if (!request.page_token().empty()) {
+    const std::vector<std::string> parts = absl::StrSplit(request.page_token(), '/');
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &revision) ||
+        !absl::SimpleAtoi(parts[1], &told)) {
+      return Bad("BAD_PAGE_TOKEN", "page_token", "not a token that ListAudit gave");
+    }
+  }
+  v1::ListAuditResponse response;
+  std::uint64_t skip = told;
+  for (auto entry = state.audit().rbegin(); entry != state.audit().rend(); ++entry) {
+    if (entry->revision() > revision) continue;
+    if (entry->revision() == revision && skip > 0) {
+      --skip;
+      continue;
+    }
+    if (response.entries_size() == size) {
+      response.set_next_page_token(absl::StrCat(revision, "/", told));
+      break;
+    }
+    *response.add_entries() = *entry;
+    told = entry->revision() == revision ? told + 1 : 1;
+    revision = entry->revision();
+    skip = 0;
+  }
+  return response;
+}
+
+// The pool that the limits mean, by id or, where only one matches, by stage. Errors: NOT_FOUND
+// (POOL_UNKNOWN, WORKFLOW_SET_UNKNOWN), INVALID_ARGUMENT (POOL_AMBIGUOUS).
+absl::StatusOr<std::string> ResolvePool(const StateMachine& state, const v1::PoolLimits& limits) {
+  const std::string& set = limits.workflow_set();
+  if (std::none_of(state.nodes().begin(), state.nodes().end(),
+                   [&](const auto& node) { return node.second.node().workflow_set() == set; })) {
+    return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_SET_UNKNOWN",
+                           absl::StrCat("no node is of workflow set '", set, "'"));
+  }
+  const std::vector<Pool> pools = PoolsOf(state, set);
+  if (FindPool(pools, limits.pool()) != nullptr) return limits.pool();
+  std::string found;
+  for (const Pool& pool : pools) {
+    if (pool.spec.stage() != limits.pool()) continue;
+    if (!found.empty()) {
+      return Bad("POOL_AMBIGUOUS", "limits.pool",
+                 absl::StrCat("'", limits.pool(), "' may be ", found, " or ", pool.id));
+    }
+    found = pool.id;
+  }
+  if (!found.empty()) return found;
+  return base::MakeError(absl::StatusCode::kNotFound, "POOL_UNKNOWN",
+                         absl::StrCat("no workflow has a pool or stage '", limits.pool(), "'"));
+}
+
+}  // namespace
+
+grpc::Status ElasticityService::GetElasticity(grpc::ServerContext*, const v1::GetElasticityRequest*,
+                                              v1::Elasticity* response) {
+  return rpc::ToGrpc(controller_.ReadNewest([&](const StateMachine& state) {
+    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
+      *response = controller_.elastic().Describe(state, telemetry);
+    });
+    return true;
+  }));
+}
+
+grpc::Status ElasticityService::ProposePlan(grpc::ServerContext*,
+                                            const v1::ProposePlanRequest* request,
+                                            v1::Plan* response) {
+  absl::StatusOr<v1::Plan> plan;
+  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
+    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
+      v1::Plan wanted;
+      *wanted.mutable_moves() = request->moves();
+      plan = request->moves().empty()
+                 ? absl::StatusOr<v1::Plan>(controller_.elastic().Propose(state, telemetry))
+                 : controller_.elastic().Propose(state, telemetry, std::move(wanted));
+    });
+    return true;
+  });
+  if (!status.ok()) return rpc::ToGrpc(status);
+  return Answer(std::move(plan), response);
+}
+
+absl::StatusOr<v1::Plan> ElasticityService::FindPlan(const std::string& plan_id) {
+  absl::StatusOr<v1::Plan> found = PlanUnknown(plan_id);
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+    if (const v1::Plan* plan = nodemanager::FindPlan(state.plans(), plan_id); plan != nullptr)
+      found = *plan;
+    return true;
+  }));
+  return found;
+}
+
+absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Plan plan) {
+  v1::Command command;
+  *command.mutable_start_plan()->mutable_plan() = plan;
+  const auto result = controller_.Propose(std::move(command));
+  if (!result.ok()) {
+    // An earlier attempt of the same request may have been the reason.
+    if (auto made = FindPlan(plan.plan_id()); !plan.plan_id().empty() && made.ok()) return made;
+    return result.status();
+  }
+  if (plan.plan_id().empty()) plan.set_plan_id(absl::StrCat("plan-", result->revision()));
+  return FindPlan(plan.plan_id());
+}
+
+absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
+  if (request.moves().empty()) return Bad("NO_MOVES", "moves", "a plan has at least one move");
+  if (request.confirm_within_s() < 0 || request.confirm_within_s() > kMaxConfirmS) {
+    return Bad("BAD_CONFIRM_WITHIN", "confirm_within_s",
+               absl::StrCat("0 to ", kMaxConfirmS, ", not ", request.confirm_within_s()));
+  }
+  absl::StatusOr<v1::Plan> plan;
+  std::optional<v1::Plan> known;
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+    v1::Plan wanted;
+    wanted.set_plan_id(PlanIdFor(request.request_id()));
+    *wanted.mutable_moves() = request.moves();
+    wanted.set_actor(request.actor());
+    wanted.set_reason(request.reason());
+    if (const v1::Plan* same = nodemanager::FindPlan(state.plans(), wanted.plan_id());
+        same != nullptr && !wanted.plan_id().empty()) {
+      known = *same;
+      return true;
+    }
+    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
+      plan = controller_.elastic().Propose(state, telemetry, std::move(wanted));
+    });
+    return true;
+  }));
+  if (known) return *std::move(known);
+  ONEPIECE_RETURN_IF_ERROR(plan.status());
+  if (request.base_revision() != 0) plan->set_base_revision(request.base_revision());
+  if (request.confirm_within_s() > 0) {
+    plan->set_confirm_by_unix_ms(base::ToUnixMs(controller_.clock().WallNow()) +
+                                 std::int64_t{1000} * request.confirm_within_s());
+  }
+  return Start(*std::move(plan));
+}
+
+grpc::Status ElasticityService::ApplyPlan(grpc::ServerContext*, const v1::ApplyPlanRequest* request,
+                                          v1::Plan* response) {
+  // The cluster may change between the look at it and the command; without a revision of the
+  // caller's that is no reason to fail.
+  absl::StatusOr<v1::Plan> plan = Apply(*request);
+  for (int again = 0; again < 3 && request->base_revision() == 0 &&
+                      base::GetReason(plan.status()).reason == "STALE_REVISION";
+       ++again) {
+    plan = Apply(*request);
+  }
+  return Answer(std::move(plan), response);
+}
+
+grpc::Status ElasticityService::GetPlan(grpc::ServerContext*, const v1::GetPlanRequest* request,
+                                        v1::Plan* response) {
+  return Answer(FindPlan(request->plan_id()), response);
+}
+
+grpc::Status ElasticityService::ListPlans(grpc::ServerContext*, const v1::ListPlansRequest* request,
+                                          v1::ListPlansResponse* response) {
+  absl::StatusOr<v1::ListPlansResponse> page;
+  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
+    page = MakePlanPage(state, *request);
+    return true;
+  });
+  if (!status.ok()) return rpc::ToGrpc(status);
+  return Answer(std::move(page), response);
+}
+
+absl::StatusOr<v1::Plan> ElasticityService::Decide(const v1::DecidePlanRequest& request,
+                                                   v1::DecidePlan::Decision decision) {
+  v1::Command command;
+  command.set_request_id(request.request_id());
+  v1::DecidePlan& change = *command.mutable_decide_plan();
+  change.set_plan_id(request.plan_id());
+  change.set_decision(decision);
+  change.set_actor(request.actor());
+  change.set_reason(request.reason());
+  ONEPIECE_RETURN_IF_ERROR(controller_.Propose(std::move(command)).status());
+  return FindPlan(request.plan_id());
+}
+
+grpc::Status ElasticityService::ConfirmPlan(grpc::ServerContext*,
+                                            const v1::DecidePlanRequest* request,
+                                            v1::Plan* response) {
+  if (const absl::Status status = CheckActor(request->actor()); !status.ok())
+    return rpc::ToGrpc(status);
+  return Answer(Decide(*request, v1::DecidePlan::CONFIRM), response);
+}
+
+absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
+  absl::StatusOr<v1::Plan> plan, inverse;
+  const std::string inverse_id = PlanIdFor(request.request_id());
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+    const v1::Plan* known = nodemanager::FindPlan(state.plans(), request.plan_id());
+    const v1::Plan* made =
+        inverse_id.empty() ? nullptr : nodemanager::FindPlan(state.plans(), inverse_id);
+    if (made != nullptr && made->undo_of() == request.plan_id()) known = made;
+    plan = known == nullptr ? absl::StatusOr<v1::Plan>(PlanUnknown(request.plan_id())) : *known;
+    if (!plan.ok() || known == made) return true;
+    if (plan->state() != v1::Plan::DONE && plan->state() != v1::Plan::FAILED) return true;
+    inverse = InversePlan(state, *plan);
+    if (!inverse.ok()) return true;
+    inverse->set_base_revision(state.plan_revision());
+    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
+      *inverse->mutable_prediction() = Predict(state, telemetry, *inverse);
+    });
+    return true;
+  }));
+  ONEPIECE_RETURN_IF_ERROR(plan.status());
+  // Asked again: it is undone already.
+  if (plan->plan_id() != request.plan_id()) return plan;
+  if (plan->state() == v1::Plan::REVERTING || plan->state() == v1::Plan::REVERTED) return plan;
+  if (plan->state() == v1::Plan::RUNNING || plan->state() == v1::Plan::UNCONFIRMED)
+    return Decide(request, v1::DecidePlan::REVERT);
+  ONEPIECE_RETURN_IF_ERROR(inverse.status());
+  inverse->set_plan_id(inverse_id);
+  inverse->set_actor(request.actor());
+  inverse->set_reason(request.reason());
+  return Start(*std::move(inverse));
+}
+
+grpc::Status ElasticityService::UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,
+                                         v1::Plan* response) {
+  return Answer(Undo(*request), response);
+}
+
+grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldRequest* request,
+                                        v1::Hold* response) {
+  absl::Status status = CheckActor(request->actor());
+  if (status.ok() && request->for_s() < 0)
+    status = Bad("BAD_HOLD", "for_s", "not negative; 0 is until it is taken back");
+  if (!status.ok()) return rpc::ToGrpc(status);
+  // Without the request id: a repeated hold begins anew, which is what it says.
+  v1::Command command;
+  v1::Hold& hold = *command.mutable_set_hold();
+  hold.set_active(request->active());
+  hold.set_actor(request->actor());
+  hold.set_reason(request->reason());
+  if (request->active() && request->for_s() > 0) {
+    hold.set_until_unix_ms(base::ToUnixMs(controller_.clock().WallNow()) +
+                           std::int64_t{1000} * request->for_s());
+  }
+  *response = hold;
+  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+}
+
+absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(const v1::SetPoolLimitsRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
+  v1::PoolLimits limits = request.limits();
+  if (limits.workflow_set().empty()) limits.set_workflow_set("default");
+  absl::StatusOr<std::string> pool;
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+    pool = ResolvePool(state, limits);
+    return true;
+  }));
+  ONEPIECE_ASSIGN_OR_RETURN(*limits.mutable_pool(), std::move(pool));
+  v1::Command command;
+  command.set_request_id(request.request_id());
+  v1::SetPoolLimits& change = *command.mutable_set_pool_limits();
+  *change.mutable_limits() = limits;
+  change.set_actor(request.actor());
+  change.set_reason(request.reason());
+  ONEPIECE_RETURN_IF_ERROR(controller_.Propose(std::move(command)).status());
+  return limits;
+}
+
+grpc::Status ElasticityService::SetPoolLimits(grpc::ServerContext*,
+                                              const v1::SetPoolLimitsRequest* request,
+                                              v1::PoolLimits* response) {
+  return Answer(Limit(*request), response);
+}
+
+grpc::Status ElasticityService::ListAudit(grpc::ServerContext*, const v1::ListAuditRequest* request,
+                                          v1::ListAuditResponse* response) {
+  absl::StatusOr<v1::ListAuditResponse> page;
+  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
+    page = MakeAuditPage(state, *request);
+    return true;
+  });
+  if (!status.ok()) return rpc::ToGrpc(status);
+  return Answer(std::move(page), response);
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,55 @@
+// ElasticityService over gRPC.
+#pragma once
+
+#include <string>
+
+#include "nodemanager/service/controller.h"
+#include "onepiece/v1/elasticity.grpc.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead refuses all
+/// with UNAVAILABLE (NOT_LEADER). The same change asked for twice with one request id is made once:
+/// a plan's id follows from the request id.
+///
+/// Ownership  Borrows the controller.
+/// Threading  Thread-safe. Changes wait for the log.
+class ElasticityService final : public v1::ElasticityService::Service {
+ public:
+  explicit ElasticityService(Controller& controller) : controller_(controller) {}
+
+  grpc::Status GetElasticity(grpc::ServerContext* context, const v1::GetElasticityRequest* request,
+                             v1::Elasticity* response) override;
+  grpc::Status ProposePlan(grpc::ServerContext* context, const v1::ProposePlanRequest* request,
+                           v1::Plan* response) override;
+  grpc::Status ApplyPlan(grpc::ServerContext* context, const v1::ApplyPlanRequest* request,
+                         v1::Plan* response) override;
+  grpc::Status GetPlan(grpc::ServerContext* context, const v1::GetPlanRequest* request,
+                       v1::Plan* response) override;
+  grpc::Status ListPlans(grpc::ServerContext* context, const v1::ListPlansRequest* request,
+                         v1::ListPlansResponse* response) override;
+  grpc::Status ConfirmPlan(grpc::ServerContext* context, const v1::DecidePlanRequest* request,
+                           v1::Plan* response) override;
+  grpc::Status UndoPlan(grpc::ServerContext* context, const v1::DecidePlanRequest* request,
+                        v1::Plan* response) override;
+  grpc::Status SetHold(grpc::ServerContext* context, const v1::SetHoldRequest* request,
+                       v1::Hold* response) override;
+  grpc::Status SetPoolLimits(grpc::ServerContext* context, const v1::SetPoolLimitsRequest* request,
+                             v1::PoolLimits* response) override;
+  grpc::Status ListAudit(grpc::ServerContext* context, const v1::ListAuditRequest* request,
+                         v1::ListAuditResponse* response) override;
+
+ private:
+  absl::StatusOr<v1::Plan> FindPlan(const std::string& plan_id);
+  absl::StatusOr<v1::Plan> Apply(const v1::ApplyPlanRequest& request);
+  absl::StatusOr<v1::Plan> Undo(const v1::DecidePlanRequest& request);
+  absl::StatusOr<v1::Plan> Decide(const v1::DecidePlanRequest& request,
+                                  v1::DecidePlan::Decision decision);
+  // Proposes the plan; one with this id that is there already is taken for the same.
+  absl::StatusOr<v1::Plan> Start(v1::Plan plan);
+  absl::StatusOr<v1::PoolLimits> Limit(const v1::SetPoolLimitsRequest& request);
+
+  Controller& controller_;
+};
+
+}  // namespace onepiece::nodemanager

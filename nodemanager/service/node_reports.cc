@@ -1,0 +1,91 @@
+#include "nodemanager/service/node_reports.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace onepiece::nodemanager {
+
+void NodeReports::Clear() {
+  const std::lock_guard lock(mutex_);
+  reports_.clear();
+  window_ = LoadWindow(window_length_);
+  last_check_.reset();
+}
+
+void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& pool) {
+  const std::lock_guard lock(mutex_);
+  LastReport& report = reports_[request.node_id()];
+  if (report.incarnation != request.incarnation()) report = {.incarnation = request.incarnation()};
+  report.at = clock_.Now();
+  report.wall = clock_.WallNow();
+  report.routing_epoch = request.routing_epoch();
+  report.complaint = window_.Add(request.node_id(), request.incarnation(), pool, request.load(),
+                                 report.at, *report.wall);
+  if (report.complaint.empty() || report.logged) return;
+  report.logged = true;
+  spdlog::warn("op=report node={} incarnation={} left_out=\"{}\"", request.node_id(),
+               request.incarnation(), report.complaint);
+}
+
+std::vector<NodeReports::DeadNode> NodeReports::FindDead(
+    const std::map<std::string, std::uint64_t>& live) {
+  std::vector<DeadNode> dead;
+  const std::lock_guard lock(mutex_);
+  const base::MonotonicTime now = clock_.Now();
+  const bool stood_still = !last_check_ || now - *last_check_ > dead_after_ / 2;
+  last_check_ = now;
+  std::map<std::string, LastReport> kept;
+  for (const auto& [node_id, incarnation] : live) {
+    LastReport& report = kept[node_id];
+    if (const auto known = reports_.find(node_id);
+        known != reports_.end() && known->second.incarnation == incarnation) {
+      report = std::move(known->second);
+    } else {
+      report.incarnation = incarnation;
+      report.at = now;
+    }
+    if (stood_still) report.at = now;
+    if (now - report.at >= dead_after_)
+      dead.push_back({.node_id = node_id, .incarnation = incarnation, .silent = now - report.at});
+  }
+  for (const auto& [node_id, report] : reports_) {
+    if (!live.contains(node_id)) window_.Forget(node_id);
+  }
+  reports_ = std::move(kept);
+  return dead;
+}
+
+void NodeReports::AddTo(v1::Node& node, const v1::NodeRecord& record) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = reports_.find(node.node_id());
+  const bool reported = known != reports_.end() &&
+                        known->second.incarnation == node.incarnation() && known->second.wall;
+  const v1::NodeLoad* load = reported ? window_.Last(node.node_id()) : nullptr;
+  if (node.role() == v1::INSTANCE && IsAlive(node)) node.set_activity(ActivityOf(record, load));
+  if (!reported) return;
+  const std::int64_t unix_ms = base::ToUnixMs(*known->second.wall);
+  node.mutable_last_report_time()->set_seconds(unix_ms / 1000);
+  node.mutable_last_report_time()->set_nanos(static_cast<std::int32_t>(unix_ms % 1000) * 1'000'000);
+  if (load != nullptr) *node.mutable_load() = *load;
+  if (!known->second.complaint.empty()) {
+    node.set_detail(absl::StrCat(node.detail(), node.detail().empty() ? "" : "; ",
+                                 "its report: ", known->second.complaint));
+  }
+}
+
+void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const {
+  const std::lock_guard lock(mutex_);
+  read({.window = &window_,
+        .routing_epoch =
+            [this](const std::string& node_id) {
+              const auto known = reports_.find(node_id);
+              return known == reports_.end() ? std::uint64_t{0} : known->second.routing_epoch;
+            },
+        .now = clock_.Now(),
+        .wall_now = clock_.WallNow()});
+}
+
+}  // namespace onepiece::nodemanager
