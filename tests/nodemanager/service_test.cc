@@ -573,6 +573,9 @@ class ServiceTest : public QObject {
     QVERIFY2(text.contains("onepiece_nodemanager_epoch 1\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_consensus_role{role=\"leader\"} 1\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_consensus_peers_drifting 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_moves_total{result=\"done\"} 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_plans 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_hold 0\n"), text);
   }
 
  private:
