@@ -1,0 +1,277 @@
+// `onepiece-bench-admission`: a proxy's refusals and goodput at 1 × and 10 × the load that its set
+// can take. The proxy, its gRPC server, the databases and the entrance ring are the real ones; the
+// instance takes jobs out of its ring and computes nothing, and the capacity is given.
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/cli/bench_report.h"
+#include "cluster/node/inbox.h"
+#include "cluster/proxy/proxy_service.h"
+#include "cluster/rpc/channel.h"
+#include "tests/database/database_cluster.h"
+
+namespace onepiece::bench {
+namespace {
+
+using namespace std::chrono_literals;
+using database::Require;
+
+constexpr double kJobSeconds = 0.02;  // Of the pool's one worker.
+constexpr double kShare = 0.95;
+constexpr double kCapacity = kShare / kJobSeconds;  // Jobs a second.
+constexpr int kSenders = 8;
+constexpr int kPairs = 5;
+constexpr auto kWarmUp = 2s;
+constexpr auto kWindow = 4s;
+
+double Micros(base::Duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+base::Duration ThreadCpu() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+/// The proxy, and how long its refusals take from the handler's entry to its end.
+class TimedProxy final : public v1::GenerationService::Service {
+ public:
+  explicit TimedProxy(proxy::ProxyService& proxy) : proxy_(proxy) {}
+  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
+                         v1::Job* response) override {
+    const base::MonotonicTime start = base::SystemClock().Now();
+    const base::Duration cpu = ThreadCpu();
+    grpc::Status status = proxy_.SubmitJob(context, request, response);
+    const double micros = Micros(base::SystemClock().Now() - start);
+    const double cpu_micros = Micros(ThreadCpu() - cpu);
+    if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+      const std::lock_guard lock(mutex_);
+      refusals_.push_back(micros);
+      cpu_.push_back(cpu_micros);
+    }
+    return status;
+  }
+  /// Of the refusals so far, which are then forgotten: wall time and processor time.
+  std::pair<std::vector<double>, std::vector<double>> Take() {
+    const std::lock_guard lock(mutex_);
+    return {std::exchange(refusals_, {}), std::exchange(cpu_, {})};
+  }
+
+ private:
+  proxy::ProxyService& proxy_;
+  std::mutex mutex_;
+  std::vector<double> refusals_, cpu_;  // Guarded by mutex_, µs.
+};
+
+v1::SubmitJobRequest Job() {
+  v1::SubmitJobRequest request;
+  request.set_app_id("app");
+  (*request.mutable_parameters()->mutable_fields())["prompt"].set_string_value("a red ball");
+  request.add_inputs()->set_name("image");
+  request.mutable_inputs(0)->set_media_type("image/png");
+  request.mutable_inputs(0)->set_data(std::string(100'000, 'x'));
+  return request;
+}
+
+/// An entrance instance that only takes jobs out of its ring.
+class Sink {
+ public:
+  explicit Sink(database::DatabaseCluster& cluster) {
+    auto inbox = node::Inbox::Open(
+        cluster.fabric(),
+        {.label = "inst", .capacity_bytes = 16 << 20, .slots = 256, .incarnation = [] {
+           return std::uint64_t{77};
+         }});
+    Require(inbox.status());
+    inbox_ = *std::move(inbox);
+    server_.AddService(*inbox_->service());
+    Require(server_.Start().status());
+    cluster.ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint self;
+      self.set_node_id("inst-1");
+      self.set_incarnation(77);
+      self.set_address(server_.address());
+      *table.add_alive() = self;
+      v1::Route& route = *table.add_routes();
+      route.set_app_id("app");
+      route.set_stage("encode");
+      *route.add_instances() = self;
+      v1::Workflow& workflow = *table.add_workflows();
+      workflow.set_app_id("app");
+      workflow.add_stages()->set_stage("encode");
+      workflow.add_inputs()->set_name("image");
+      workflow.add_parameters()->set_name("prompt");
+      workflow.mutable_parameters(0)->set_type(v1::ParameterSpec::STRING);
+      workflow.mutable_parameters(0)->set_required(true);
+    });
+    taker_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested())
+        jobs_ += inbox_->Receive(base::SystemClock().Now() + 50ms).ok();
+    });
+  }
+  ~Sink() {
+    taker_.request_stop();
+    taker_.join();
+    inbox_->Close();
+    server_.Shutdown(base::Duration::zero());
+  }
+  [[nodiscard]] int jobs() const { return jobs_; }
+
+ private:
+  std::unique_ptr<node::Inbox> inbox_;
+  rpc::Server server_{rpc::ServerOptions{}};
+  std::atomic<int> jobs_{0};
+  std::jthread taker_;
+};
+
+v1::Capacity Capacity() {
+  v1::Capacity capacity;
+  capacity.set_share(1);
+  capacity.add_pools()->set_pool("encode");
+  capacity.mutable_pools(0)->set_workers(1);
+  v1::StageCost& cost = *capacity.add_costs();
+  cost.set_app_id("app");
+  cost.set_stage("encode");
+  cost.set_pool("encode");
+  cost.set_seconds_per_unit(kJobSeconds);
+  cost.set_units_per_job(1);
+  cost.set_samples(100);
+  return capacity;
+}
+
+/// Offers `rate` jobs a second, evenly, while it lives.
+class Offer {
+ public:
+  Offer(const std::string& address, double rate) {
+    for (int i = 0; i < kSenders; ++i) {
+      senders_.emplace_back([this, address, rate, i](const std::stop_token& stop) {
+        v1::GenerationService::Stub stub(rpc::MakeChannel(address));
+        const v1::SubmitJobRequest request = Job();
+        const auto gap = std::chrono::duration_cast<base::Duration>(
+            std::chrono::duration<double>(kSenders / rate));
+        auto next = std::chrono::steady_clock::now() + gap * i / kSenders;
+        while (!stop.stop_requested()) {
+          std::this_thread::sleep_until(next);
+          next += gap;
+          (void)rpc::Call(stub, &v1::GenerationService::Stub::SubmitJob, request, 10s);
+          ++sent_;
+        }
+      });
+    }
+  }
+  [[nodiscard]] int sent() const { return sent_; }
+
+ private:
+  std::atomic<int> sent_{0};
+  std::vector<std::jthread> senders_;
+};
+
+struct Window {
+  double goodput = 0, offered = 0;  ///< Jobs a second.
+  std::vector<double> refusals, cpu;
+};
+
+Window Run(const std::string& address, double rate, Sink& sink, TimedProxy& proxy) {
+  const Offer offer(address, rate);
+  std::this_thread::sleep_for(kWarmUp);  // What the bucket had saved up is spent.
+  (void)proxy.Take();
+  const auto start = std::chrono::steady_clock::now();
+  const int jobs = sink.jobs(), sent = offer.sent();
+  std::this_thread::sleep_for(kWindow);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  Window window;
+  window.goodput = (sink.jobs() - jobs) / seconds;
+  window.offered = (offer.sent() - sent) / seconds;
+  std::tie(window.refusals, window.cpu) = proxy.Take();
+  return window;
+}
+
+double Quantile(std::vector<double> values, double quantile) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1))];
+}
+
+cli::BenchReport Measure() {
+  database::DatabaseCluster cluster;
+  cluster.AddDatabase("db-1");
+  cluster.AddDatabase("db-2");
+  Sink sink(cluster);
+  telemetry::Metrics metrics("proxy", "proxy-1");
+  telemetry::Spans spans("proxy-1");
+  node::JobRecords records({.routing = cluster.RoutingSource()});
+  const auto outbox = node::Outbox::Create(
+      cluster.fabric(), {.node_id = "proxy-1", .routing = cluster.RoutingSource()});
+  proxy::ProxyService service({.workflow_set = "default",
+                               .max_jobs_in_flight = 1'000'000,
+                               .admission_share = kShare,
+                               .routing = cluster.RoutingSource(),
+                               .cluster_secret = [] { return std::string("secret"); }},
+                              records, *outbox, metrics, spans);
+  service.UpdateCapacity(Capacity());
+  TimedProxy timed(service);
+  rpc::Server server{rpc::ServerOptions{}};
+  server.AddService(timed);
+  Require(server.Start().status());
+
+  std::vector<double> refusals, cpu, ratios, offered;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const Window once = Run(server.address(), kCapacity, sink, timed);
+    const Window tenfold = Run(server.address(), 10 * kCapacity, sink, timed);
+    refusals.insert(refusals.end(), tenfold.refusals.begin(), tenfold.refusals.end());
+    cpu.insert(cpu.end(), tenfold.cpu.begin(), tenfold.cpu.end());
+    offered.push_back(tenfold.offered);
+    ratios.push_back(once.goodput > 0 ? tenfold.goodput / once.goodput : 0);
+  }
+  outbox->Close();
+  service.Stop();
+  server.Shutdown(base::Duration::zero());
+
+  char workload[160];
+  std::snprintf(workload, sizeof(workload),
+                "capacity %.1f jobs/s, offered %.0f jobs/s with 100 kB of inputs, %zu refusals",
+                kCapacity, Quantile(offered, 0.5), refusals.size());
+  cli::BenchReport report;
+  const auto add = [&](const char* name, const char* metric, const char* unit, double value) {
+    cli::BenchResult result;
+    result.name = name;
+    result.workload = workload;
+    result.metric = metric;
+    result.unit = unit;
+    result.ours = value;
+    result.runs = kPairs;
+    report.results.push_back(result);
+  };
+  add("reject.p50", "handler entry to finish", "us", Quantile(refusals, 0.5));
+  add("reject.p99", "handler entry to finish", "us", Quantile(refusals, 0.99));
+  add("reject.cpu_p99", "processor time of the handler", "us", Quantile(cpu, 0.99));
+  add("reject.goodput_ratio", "jobs in the ring at 10x over 1x", "ratio", Quantile(ratios, 0.5));
+  report.results.back().better = "higher";
+  return report;
+}
+
+}  // namespace
+}  // namespace onepiece::bench
+
+int main(int argc, char** argv) {
+  const bool json = argc == 2 && std::string(argv[1]) == "--json";
+  if (argc > 1 && !json) {
+    std::fputs("usage: onepiece-bench-admission [--json]\n", stderr);
+    return 2;
+  }
+  const onepiece::cli::BenchReport report = onepiece::bench::Measure();
+  const std::string text =
+      json ? onepiece::cli::ToJson(report).dump(2) + "\n" : onepiece::cli::ToText(report);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
