@@ -106,12 +106,12 @@ void CountAnswer(telemetry::Metrics& metrics, const std::string& result) {
   metrics.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", result}}).Increment();
 }
 
-/// Bounds in seconds: a rejection takes microseconds, an admission some round trips.
-const prometheus::Histogram::BucketBoundaries& DecisionBuckets() {
-  static const prometheus::Histogram::BucketBoundaries buckets = {
-      1e-5, 2e-5, 3e-5, 5e-5, 7.5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4,
-      1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1,  0.25,   0.5,  1,    2.5};
-  return buckets;
+prometheus::Histogram& DecisionSeconds(telemetry::Metrics& metrics, const char* outcome) {
+  // A rejection takes microseconds, an admission some round trips.
+  return metrics.Histogram("onepiece_admission_seconds", "Time to admit or reject a job",
+                           {1e-5, 2e-5, 3e-5, 5e-5, 7.5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4,
+                            1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1,  0.25,   0.5,  1,    2.5},
+                           {{"outcome", outcome}});
 }
 
 absl::Status NotRegistered() {
@@ -133,6 +133,9 @@ ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node
       monitor_({.max_jobs_in_flight = options_.max_jobs_in_flight,
                 .admission_share = options_.admission_share},
                clock),
+      admitted_seconds_(DecisionSeconds(metrics, "admitted")),
+      rejected_seconds_(DecisionSeconds(metrics, "rejected")),
+      failed_seconds_(DecisionSeconds(metrics, "failed")),
       inputs_(options_.max_input_bytes) {
   metrics_.OnScrape([this] {
     metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
@@ -494,14 +497,13 @@ v1::Job ProxyService::Present(v1::Job job) {
 
 void ProxyService::CountDecision(const absl::Status& status, base::Duration taken) {
   const bool rejected = absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status);
-  const char* outcome = status.ok() ? "admitted" : rejected ? "rejected" : "failed";
   if (!status.ok()) {
     const std::string reason = base::GetReason(status).reason;
     CountAnswer(metrics_, reason.empty() ? absl::StatusCodeToString(status.code()) : reason);
   }
-  metrics_
-      .Histogram("onepiece_admission_seconds", "Time to admit or reject a job", DecisionBuckets(),
-                 {{"outcome", outcome}})
+  (status.ok() ? admitted_seconds_
+   : rejected  ? rejected_seconds_
+               : failed_seconds_)
       .Observe(std::chrono::duration<double>(taken).count());
 }
 

@@ -109,6 +109,10 @@ class ProxyService final : public v1::GenerationService::Service {
   telemetry::Spans& spans_;
   base::Clock& clock_;
   admission::RequestMonitor monitor_;
+  // Looked up once: the way to a rejection is short.
+  prometheus::Histogram& admitted_seconds_;
+  prometheus::Histogram& rejected_seconds_;
+  prometheus::Histogram& failed_seconds_;
   std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
   InputBudget inputs_;
   ChannelCache channels_;
