@@ -17,6 +17,7 @@
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/eventually.h"
 
 namespace onepiece::bench {
 namespace {
@@ -160,7 +161,7 @@ class Offer {
             std::chrono::duration<double>(kSenders / rate));
         auto next = std::chrono::steady_clock::now() + gap * i / kSenders;
         while (!stop.stop_requested()) {
-          std::this_thread::sleep_until(next);
+          testing::Pause(next - std::chrono::steady_clock::now());
           next += gap;
           (void)rpc::Call(stub, &v1::GenerationService::Stub::SubmitJob, request, 10s);
           ++sent_;
@@ -182,11 +183,11 @@ struct Window {
 
 Window Run(const std::string& address, double rate, Sink& sink, TimedProxy& proxy) {
   const Offer offer(address, rate);
-  std::this_thread::sleep_for(kWarmUp);  // What the bucket had saved up is spent.
+  testing::Pause(kWarmUp);  // What the bucket had saved up is spent.
   (void)proxy.Take();
   const auto start = std::chrono::steady_clock::now();
   const int jobs = sink.jobs(), sent = offer.sent();
-  std::this_thread::sleep_for(kWindow);
+  testing::Pause(kWindow);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   Window window;
