@@ -39,9 +39,10 @@ class WanModelTools final : public sdk::ModelTools {
 class WanPlugin final : public sdk::Plugin {
  public:
   std::vector<sdk::StageInfo> Stages() const override {
-    return {wan::MakeTextEncodeStage()->Info(), wan::MakeVaeEncodeStage()->Info(),
-            wan::MakeDiffusionStage()->Info(), wan::MakeVaeDecodeStage()->Info(),
-            wan::MakeMediaEncodeStage()->Info()};
+    return {wan::MakeTextEncodeStage()->Info(),  wan::MakeVaeEncodeStage()->Info(),
+            wan::MakeDiffusionStage()->Info(),   wan::MakeVaeDecodeStage()->Info(),
+            wan::MakeMediaEncodeStage()->Info(), wan::MakeTextToVideoStage()->Info(),
+            wan::MakeImageToVideoStage()->Info()};
   }
   std::unique_ptr<sdk::Stage> Create(std::string_view stage) const override {
     if (stage == "text_encode") return wan::MakeTextEncodeStage();
@@ -49,6 +50,8 @@ class WanPlugin final : public sdk::Plugin {
     if (stage == "diffusion") return wan::MakeDiffusionStage();
     if (stage == "vae_decode") return wan::MakeVaeDecodeStage();
     if (stage == "media_encode") return wan::MakeMediaEncodeStage();
+    if (stage == "text_to_video") return wan::MakeTextToVideoStage();
+    if (stage == "image_to_video") return wan::MakeImageToVideoStage();
     return nullptr;
   }
   const sdk::ModelTools* model_tools() const override { return &tools_; }

@@ -44,4 +44,11 @@ std::unique_ptr<sdk::Stage> MakeVaeDecodeStage();
 /// and fps → what vae_decode makes in these formats. Needs no model.
 std::unique_ptr<sdk::Stage> MakeMediaEncodeStage();
 
+/// A whole workflow in one instance, with all its weights: text_encode, diffusion and vae_decode;
+/// and with vae_encode for image to video. Takes what the first of them take and makes what
+/// vae_decode makes, the same bytes. The diffusion's state is saved and gone on with as above; the
+/// other parts are computed again then.
+std::unique_ptr<sdk::Stage> MakeTextToVideoStage();
+std::unique_ptr<sdk::Stage> MakeImageToVideoStage();
+
 }  // namespace onepiece::wan

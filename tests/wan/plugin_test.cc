@@ -23,7 +23,7 @@ class WanPluginTest : public QObject {
 
   void Create_MakesEveryStageItLists() {
     const auto infos = loader_.plugins().front().plugin->Stages();
-    QCOMPARE(infos.size(), std::size_t{5});
+    QCOMPARE(infos.size(), std::size_t{7});
     for (const StageInfo& info : infos) {
       const auto stage = loader_.Create(info.name);
       QVERIFY2(stage.ok(), stage.status().ToString().c_str());
