@@ -6,13 +6,15 @@
 #include <array>
 #include <cmath>
 
+#include "stages/wan/layers.h"
+
 namespace onepiece::wan {
 namespace {
 
 constexpr std::int64_t kGrain = 16'384;  // Values that are worth a thread.
 
 bool OnCpu(const at::Tensor& x) {
-  return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(-1) == 1;
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(-1) == 1 && !Recorded(x);
 }
 
 /// Sixteen partial sums: what the compiler can add side by side, in an order of our own.
@@ -104,7 +106,12 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon
 void RmsNormRotate(at::Tensor& x, const at::Tensor& weight, double epsilon, const Rotary* rotary) {
   if (!OnCpu(x) || !OnCpu(weight)) {
     const at::Tensor normed = RmsNorm(x, weight, epsilon);
-    x.copy_(rotary != nullptr ? Rotated(normed, *rotary) : normed);
+    const at::Tensor result = rotary != nullptr ? Rotated(normed, *rotary) : normed;
+    if (Recorded(x)) {
+      x = result;
+    } else {
+      x.copy_(result);
+    }
     return;
   }
   const std::int64_t tokens = x.size(1), count = x.size(2);

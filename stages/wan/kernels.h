@@ -1,6 +1,6 @@
 // Single passes over memory where LibTorch 1.13 would take many. On the CPU in F32; any other
-// tensor takes LibTorch's own operations. Results do not depend on the number of threads. Private
-// to stages/wan.
+// tensor, and one that autograd records, takes LibTorch's own operations. Results do not depend on
+// the number of threads. Private to stages/wan.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,8 @@ struct Rotary {
 };
 
 /// RmsNorm in place over the last dimension of x, [batch, tokens, heads · head_dim], and then, when
-/// `rotary` is given, the rotation of every head's pairs of neighbouring values.
+/// `rotary` is given, the rotation of every head's pairs of neighbouring values. Where autograd
+/// records x (Recorded), x becomes a new tensor.
 void RmsNormRotate(at::Tensor& x, const at::Tensor& weight, double epsilon, const Rotary* rotary);
 
 /// x / max(‖x‖, 1e-12) · sqrt(channels) · gamma over the channels of [batch, channels, frames, h,

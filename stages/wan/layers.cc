@@ -1,5 +1,6 @@
 #include "stages/wan/layers.h"
 
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ at::Tensor AttendSlice(const at::Tensor& q, const at::Tensor& k, const at::Tenso
     scores.view({-1, bias.size(1), q.size(1), k.size(1)}).add_(bias);
   }
   // LibTorch's softmax on the CPU reads a row before it writes it.
-  if (q.device().is_cpu()) {
+  if (q.device().is_cpu() && !Recorded(scores)) {
     at::_softmax_out(scores, scores, -1, false);
   } else {
     scores = at::softmax(scores, -1);
@@ -44,6 +45,8 @@ at::Tensor Laid(const at::Tensor& weight, const std::vector<std::int64_t>& strid
 }
 
 }  // namespace
+
+bool Recorded(const at::Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
 
 at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                      const at::Tensor& bias) {

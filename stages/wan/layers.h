@@ -8,6 +8,10 @@
 
 namespace onepiece::wan {
 
+/// Whether autograd records what is made of x. Then nothing may be computed in place, or past
+/// LibTorch's own operations.
+bool Recorded(const at::Tensor& x);
+
 /// softmax(q kᵀ · scale + bias) v, worked off over slices of heads and queries so that the scores
 /// stay small. q, k, v are [batch, heads, tokens, dim]; `bias`, when defined, broadcasts to [batch,
 /// heads, queries, keys] and spans all queries.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
@@ -25,6 +26,36 @@ at::Tensor LayerNorm(const at::Tensor& x, double epsilon, const at::Tensor& weig
                      const at::Tensor& bias = {}) {
   return at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
 }
+
+/// `compute` in inference mode, unless `weight` is to get a gradient: then as the caller has it.
+template <typename Compute>
+auto Computed(const at::Tensor& weight, Compute&& compute) -> decltype(compute()) {
+  if (!Recorded(weight)) return tensor::Guarded(compute);
+  try {
+    return compute();
+  } catch (const std::exception& error) {
+    return tensor::FromException(error);
+  }
+}
+
+/// to += x · scale: in place, which autograd does not bear where it has kept `to`.
+void AddScaled(at::Tensor& to, const at::Tensor& x, const at::Tensor& scale) {
+  if (Recorded(x)) {
+    to = at::addcmul(to, x, scale);
+  } else {
+    to.addcmul_(x, scale);
+  }
+}
+
+void Add(at::Tensor& to, const at::Tensor& x) {
+  if (Recorded(x)) {
+    to = to + x;
+  } else {
+    to.add_(x);
+  }
+}
+
+at::Tensor Gelu(at::Tensor x) { return Recorded(x) ? at::gelu(x, "tanh") : at::gelu_(x, "tanh"); }
 
 /// Angles of `count` positions for `pairs` pairs, F64 [count, pairs].
 at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
@@ -215,7 +246,7 @@ absl::StatusOr<at::Tensor> WanTransformer::EmbedImage(const at::Tensor& image) c
 
 absl::StatusOr<WanTransformer::Context> WanTransformer::Prepare(const at::Tensor& text,
                                                                 const at::Tensor& image) const {
-  return tensor::Guarded([&]() -> absl::StatusOr<Context> {
+  return Computed(patch_.weight, [&]() -> absl::StatusOr<Context> {
     ONEPIECE_ASSIGN_OR_RETURN(at::Tensor text_tokens, EmbedText(text));
     at::Tensor image_tokens;
     if (config_.image_dim > 0) {
@@ -307,7 +338,7 @@ at::Tensor WanTransformer::CrossAttention(const Block& block, const at::Tensor& 
   const at::Tensor q = Heads(projected);
   at::Tensor attended = Attention(q, context.text.keys[layer], context.text.values[layer], scale);
   if (!context.image.keys.empty()) {
-    attended.add_(Attention(q, context.image.keys[layer], context.image.values[layer], scale));
+    Add(attended, Attention(q, context.image.keys[layer], context.image.values[layer], scale));
   }
   return cross.out.Apply(attended.transpose(1, 2).flatten(2));
 }
@@ -332,15 +363,15 @@ void WanTransformer::RunBlock(const Block& block, at::Tensor& hidden, const at::
   const auto modulated = [&](std::int64_t first) {
     return LayerNorm(hidden, config_.epsilon, 1 + modulation[first + 1], modulation[first]);
   };
-  hidden.addcmul_(SelfAttention(block, modulated(0), rotary).to(at::kFloat), modulation[2]);
-  hidden.add_(
+  AddScaled(hidden, SelfAttention(block, modulated(0), rotary).to(at::kFloat), modulation[2]);
+  Add(hidden,
       CrossAttention(block,
                      config_.cross_attn_norm
                          ? LayerNorm(hidden, config_.epsilon, block.norm2.weight, block.norm2.bias)
                          : hidden,
                      context, layer));
-  at::Tensor inner = block.ffn_in.Apply(modulated(3));
-  hidden.addcmul_(block.ffn_out.Apply(at::gelu_(inner, "tanh")).to(at::kFloat), modulation[5]);
+  const at::Tensor inner = Gelu(block.ffn_in.Apply(modulated(3)));
+  AddScaled(hidden, block.ffn_out.Apply(inner).to(at::kFloat), modulation[5]);
 }
 
 at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t batch,
@@ -355,7 +386,7 @@ at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t ba
 
 absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, double timestep,
                                                    const Context& context) const {
-  return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {
+  return Computed(patch_.weight, [&]() -> absl::StatusOr<at::Tensor> {
     ONEPIECE_RETURN_IF_ERROR(CheckInput(hidden, context));
     const TransformerConfig& c = config_;
     const std::int64_t frames = hidden.size(2) / c.patch_t, height = hidden.size(3) / c.patch_h,

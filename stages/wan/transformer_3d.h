@@ -32,6 +32,10 @@ struct TransformerConfig {
 
 /// Immutable after Load; the other methods may be called from many threads. Products are
 /// computed in the precision of Load, everything else in F32.
+///
+/// Made for inference; to train it, let the WeightChange of Load make weights that require
+/// gradients. Prepare and Forward then record for autograd (outside of inference mode), and whoever
+/// changes the weights in place has the model to himself.
 class WanTransformer {
  public:
   /// Keys and values of every layer: [batch, heads, tokens, head_dim] each.
