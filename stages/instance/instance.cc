@@ -129,6 +129,10 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
       runtime::StagesFromPlugins(config_.plugin_dir()), *scheduler_, *this,
       [this](const runtime::TaskStatus& status) { StatusChanged(status); }, clock_,
       config_.parked_bytes());
+  idle_work_ = std::make_unique<IdleWork>(
+      IdleWorkOptions{{config_.idle_work().begin(), config_.idle_work().end()},
+                      config_.node().data_dir()},
+      clock_);
   metrics_.OnScrape([this] {
     stage_metrics_.Export(tasks_->assignment().stage, tasks_->Metrics(), metrics_);
     ExportParked(tasks_->parked(), metrics_);
@@ -193,6 +197,7 @@ void Instance::Leave() {
     });
     SendLeft();
     const std::lock_guard lock(assign_mutex_);
+    idle_work_->Stop();
     tasks_->Assign({});
     deliver_.reset();
   }
@@ -236,6 +241,9 @@ runtime::StageAssignment Instance::StageOf(const v1::Assignment& assignment) con
 void Instance::Assign(const v1::Assignment& assignment) {
   const std::lock_guard lock(assign_mutex_);
   if (leaving_) return;
+  const bool idle =
+      assignment.stage().stage().empty() && !assignment.draining() && !assignment.removed();
+  if (!idle) idle_work_->Stop();
   const std::string& set =
       assignment.workflow_set().empty() ? config_.node().workflow_set() : assignment.workflow_set();
   // Only this thread changes it. The routing stays the old set's until this call returns.
@@ -252,6 +260,7 @@ void Instance::Assign(const v1::Assignment& assignment) {
   }
   tasks_->Assign(StageOf(assignment));
   if (assignment.removed()) tasks_->DropParked();
+  if (idle) idle_work_->Start();
   Publish();
 }
 
@@ -357,6 +366,7 @@ v1::NodeLoad Instance::Load() {
     load.set_utilization(of_device->share);
     load.set_utilization_source(of_device->coarse ? v1::GPU_COARSE : v1::SM_ACTIVE);
   }
+  load.set_idle_work(idle_work_->status());
   load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow()));
   load.set_workers(Workers(config_));
   const auto ring = inbox_->stats();

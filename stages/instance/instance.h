@@ -24,6 +24,7 @@
 #include "stages/device/utilization.h"
 #include "stages/instance/drain.h"
 #include "stages/instance/former_set.h"
+#include "stages/instance/idle_work.h"
 #include "stages/instance/job_reporter.h"
 #include "stages/instance/stage_metrics.h"
 #include "stages/instance/work_counts.h"
@@ -136,6 +137,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<runtime::RequestScheduler> scheduler_;
   std::unique_ptr<runtime::ResultDeliver> deliver_;
   std::unique_ptr<runtime::TaskManager> tasks_;
+  std::unique_ptr<IdleWork> idle_work_;
   StageMetrics stage_metrics_;
   WorkCounts counts_;
   Drain drain_;

@@ -135,6 +135,8 @@ struct Fixture {
     config.set_plugin_dir(ONEPIECE_TEST_PLUGINS);
     config.mutable_ring()->set_capacity_bytes(1 << 20);
     config.mutable_ring()->set_slots(64);
+    config.mutable_node()->set_data_dir(folder.path().toStdString());
+    for (const char* word : {"sleep", "1000"}) config.add_idle_work(word);
     instance =
         Must(Instance::Open(config, *fabric, metrics, spans, base::SystemClock(), hand_over_after));
     server.AddService(*instance);
@@ -221,6 +223,7 @@ struct Fixture {
     return received.ok() ? received->message.header : message::Header();
   }
 
+  const QTemporaryDir folder;
   const std::string cluster_id = base::Uid::GenerateRandom().ToString().substr(0, 12);
   Cluster cluster;
   rpc::Server cluster_server{{.listen = "127.0.0.1:0"}};
@@ -357,6 +360,31 @@ class InstanceTest : public QObject {
       return !report.load_failed() && report.assignment_epoch() == 4 &&
              report.state() == v1::Node::READY;
     }));
+  }
+
+  void IdleWork_RunsAsLongAsNothingIsAssigned() {
+    Fixture f;
+    open_(true);
+    const auto lends = [](const auto& report) {
+      return report.load().idle_work().starts_with("sleep, pid ");
+    };
+    f.cluster.Assign({});
+    QVERIFY(f.cluster.WaitReport(lends));
+    QVERIFY(f.Serve());
+    const auto rests = [](std::uint64_t epoch) {
+      return [epoch](const auto& report) {
+        return report.assignment_epoch() == epoch && report.load().idle_work().empty();
+      };
+    };
+    QVERIFY(f.cluster.WaitReport(rests(1)));
+    v1::Assignment nothing;
+    nothing.set_epoch(3);
+    f.cluster.Assign(nothing);
+    QVERIFY(f.cluster.WaitReport(lends));
+    nothing.set_epoch(4);
+    nothing.set_removed(true);
+    f.cluster.Assign(nothing);
+    QVERIFY(f.cluster.WaitReport(rests(4)));
   }
 
   void AnotherSet_TheOldSetsLateWorkFailsThere() {

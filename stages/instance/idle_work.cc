@@ -1,0 +1,145 @@
+#include "stages/instance/idle_work.h"
+
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
+#include "stages/instance/low_priority_child.h"
+
+namespace onepiece::instance {
+namespace {
+
+constexpr base::Duration kFirstBackoff = std::chrono::seconds(1);
+constexpr base::Duration kLongestBackoff = std::chrono::seconds(60);
+constexpr base::Duration kLookAgain = std::chrono::hours(1);  // Nothing is missed by waiting.
+
+std::string HowItEnded(int wait_status) {
+  if (WIFSIGNALED(wait_status)) return "ended by signal " + std::to_string(WTERMSIG(wait_status));
+  return "ended with code " + std::to_string(WEXITSTATUS(wait_status));
+}
+
+}  // namespace
+
+IdleWork::IdleWork(IdleWorkOptions options, base::Clock& clock)
+    : options_(std::move(options)),
+      name_(options_.command.empty()
+                ? ""
+                : std::filesystem::path(options_.command.front()).filename().string()),
+      clock_(clock),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (options_.command.empty()) return;
+  thread_ = std::jthread([this](const std::stop_token& stop) { Loop(stop); });
+}
+
+IdleWork::~IdleWork() {
+  Stop();
+  thread_ = {};
+  ::close(wake_fd_);
+}
+
+void IdleWork::Start() {
+  const std::lock_guard lock(mutex_);
+  wanted_ = !options_.command.empty();
+  changed_.notify_all();
+}
+
+void IdleWork::Stop() {
+  std::unique_lock lock(mutex_);
+  wanted_ = false;
+  if (phase_ != Phase::kRunning) phase_ = Phase::kStopped;
+  backoff_ = {};
+  Wake();
+  changed_.notify_all();
+  if (options_.command.empty()) return;
+  base::Clock& clock = base::SystemClock();  // A process takes real time to end.
+  const bool gone = clock.WaitUntil(changed_, lock, {}, clock.Now() + kGiveBackLimit,
+                                    [this] { return phase_ != Phase::kRunning; });
+  if (!gone) spdlog::warn("idle work {}, pid {}, was killed but is not gone yet", name_, pid_);
+}
+
+void IdleWork::Wake() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
+}
+
+std::string IdleWork::status() const {
+  const std::lock_guard lock(mutex_);
+  if (!wanted_) return "";
+  switch (phase_) {
+    case Phase::kRunning:
+      return name_ + ", pid " + std::to_string(pid_);
+    case Phase::kWaiting:
+      return name_ + " " + why_;
+    case Phase::kDone:
+      return name_ + " is done";
+    case Phase::kStopped:
+      break;
+  }
+  return name_ + " starts";
+}
+
+void IdleWork::Loop(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    const bool due =
+        phase_ == Phase::kStopped || (phase_ == Phase::kWaiting && clock_.Now() >= due_);
+    if (wanted_ && due) {
+      Run(lock);
+      continue;
+    }
+    const Phase seen = phase_;
+    const auto until = phase_ == Phase::kWaiting ? due_ : clock_.Now() + kLookAgain;
+    clock_.WaitUntil(changed_, lock, stop, until,
+                     [&] { return phase_ != seen || (wanted_ && phase_ == Phase::kStopped); });
+  }
+}
+
+void IdleWork::Run(std::unique_lock<std::mutex>& lock) {
+  std::uint64_t former = 0;
+  [[maybe_unused]] const auto cleared = ::read(wake_fd_, &former, sizeof former);
+  if (options_.data_dir.empty()) {
+    WaitForNextTime("needs a data directory (data_dir)");
+    return;
+  }
+  auto child = LowPriorityChild::Spawn(options_.command, options_.data_dir + "/idle-work");
+  if (!child.ok()) {
+    WaitForNextTime("cannot start: " + base::Message(child.status()));
+    return;
+  }
+  phase_ = Phase::kRunning;
+  pid_ = child->pid();
+  spdlog::info("idle work {} runs as pid {}", name_, pid_);
+  lock.unlock();
+  const auto started = clock_.Now();
+  const int status = child->Tend(wake_fd_);
+  const auto took = clock_.Now() - started;
+  lock.lock();
+  if (took > kLongestBackoff) backoff_ = {};
+  if (!wanted_) {
+    phase_ = Phase::kStopped;
+  } else if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    phase_ = Phase::kDone;
+    spdlog::info("idle work {} is done", name_);
+  } else {
+    WaitForNextTime(HowItEnded(status));
+  }
+  changed_.notify_all();
+}
+
+void IdleWork::WaitForNextTime(const std::string& why) {
+  backoff_ = std::clamp(2 * backoff_, kFirstBackoff, kLongestBackoff);
+  due_ = clock_.Now() + backoff_;
+  phase_ = Phase::kWaiting;
+  why_ = why;
+  spdlog::warn("idle work {} {}; again in {} s, see idle-work/log in the data directory", name_,
+               why, std::chrono::duration_cast<std::chrono::seconds>(backoff_).count());
+}
+
+}  // namespace onepiece::instance
