@@ -73,6 +73,7 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"stages/device", {"cluster/base"}},
       {"stages/wan",
        {"stages/sdk", "stages/tensor", "stages/media", "cluster/base", "cluster/message"}},
+      {"stages/finetune", {"stages/wan", "stages/tensor", "cluster/base"}},
       {"stages/instance",
        {"stages/sdk", "stages/runtime", "stages/device", "cluster/base", "cluster/fabric",
         "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
@@ -84,9 +85,9 @@ const QMap<QString, QStringList>& AllowedIncludes() {
 // Vendor headers stay behind these doors.
 const QMap<QString, QStringList>& VendorDoors() {
   static const QMap<QString, QStringList> doors = {
-      {"ATen/", {"stages/tensor", "stages/wan"}},
-      {"torch/", {"stages/tensor", "stages/wan"}},
-      {"c10/", {"stages/tensor", "stages/wan"}},
+      {"ATen/", {"stages/tensor", "stages/wan", "stages/finetune"}},
+      {"torch/", {"stages/tensor", "stages/wan", "stages/finetune"}},
+      {"c10/", {"stages/tensor", "stages/wan", "stages/finetune"}},
       {"cuda", {"stages/device"}},
       {"infiniband/", {"cluster/fabric/verbs"}},
       {"ucp/", {"cluster/fabric/ucx"}},

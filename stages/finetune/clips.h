@@ -1,0 +1,22 @@
+// What the fine-tuning shows the model: clips that are made in code, no data from outside.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+
+namespace onepiece::finetune {
+
+struct Clip {
+  std::string caption;  ///< "a cyan square moving diagonally down"
+  at::Tensor video;     ///< F32 [1, 3, 9, 64, 64] in [-1, 1].
+};
+
+/// Circles and squares in colours and on paths that tiny-wan has not seen: every combination once.
+inline constexpr std::int64_t kClips = 32;
+
+/// REQUIRES: 0 <= index < kClips. The same index is the same clip.
+Clip MakeClip(std::int64_t index);
+
+}  // namespace onepiece::finetune

@@ -1,0 +1,83 @@
+// Fine-tunes a text-to-video transformer on clips made in code (clips.h): flow matching as Wan has
+// it (arXiv:2503.20314, diffusers' flow-match training), AdamW (arXiv:1711.05101).
+//
+//   x_t = (1 - σ) x0 + σ noise,   the model predicts noise - x0 at timestep 1000 σ,   loss: MSE
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "stages/finetune/checkpoint.h"
+#include "stages/wan/autoencoder.h"
+#include "stages/wan/tokenizer.h"
+#include "stages/wan/transformer_3d.h"
+#include "stages/wan/umt5_encoder.h"
+
+namespace onepiece::finetune {
+
+struct TrainerOptions {
+  std::string model_dir;   ///< A text-to-video model in the diffusers folder layout.
+  std::string checkpoint;  ///< Folder of a checkpoint to go on from; empty: from the model.
+  std::int64_t seed = 0;   ///< >= 0.
+  int threads = 1;         ///< Sums differ with the count: the same losses need the same one.
+};
+
+/// Thread-confined; computes on the CPU in F32 on the calling thread's LibTorch settings.
+class Trainer {
+ public:
+  /// Loads the model. Errors: those of the components' Load and of ReadCheckpoint;
+  /// FAILED_PRECONDITION OTHER_RUN (a checkpoint of another seed or model); UNIMPLEMENTED (an
+  /// image-to-video model).
+  static absl::StatusOr<std::unique_ptr<Trainer>> Open(const TrainerOptions& options);
+
+  /// One step of AdamW over kBatch clips; returns their mean loss. The same seed, model and threads
+  /// give the same losses bit for bit, whether or not the run was interrupted. When `stop` (asked
+  /// between clips) says so, CANCELLED: the step has not happened. Errors: RESOURCE_EXHAUSTED,
+  /// INTERNAL.
+  absl::StatusOr<double> Step(const std::function<bool()>& stop);
+
+  /// Steps done, those of earlier runs included.
+  [[nodiscard]] std::int64_t steps() const { return state_.step; }
+  absl::Status Save(const CheckpointFolder& folder) const;
+
+  /// Noise levels of a step are spread over so many clips.
+  static constexpr int kBatch = 8;
+
+ private:
+  struct Example {
+    at::Tensor latents;  // Normalised, F32 [1, channels, frames, height, width].
+    at::Tensor text;     // Padded, F32 [1, tokens, text_dim].
+  };
+
+  explicit Trainer(const TrainerOptions& options) : options_(options) {}
+  absl::Status Load();
+  absl::StatusOr<Example> Encode(std::int64_t clip) const;
+  absl::StatusOr<at::Tensor> EmbedText(const std::string& text) const;
+  absl::StatusOr<const Example*> Find(std::int64_t clip);
+  absl::StatusOr<double> StepUnguarded(const std::function<bool()>& stop);
+  /// Loss of one clip at `level` (0 to 1, before the shift); its gradient is added up.
+  absl::StatusOr<double> Learn(const at::Generator& generator, double level);
+  void Update();
+  void DropGradients();
+
+  const TrainerOptions options_;
+  double shift_ = 1;    // Of the scheduler: σ = shift u / (1 + (shift - 1) u).
+  std::string config_;  // The transformer's config.json.
+  Tensors weights_;     // Of transformer_, changed in place.
+  Checkpoint state_;
+  std::unique_ptr<wan::WanTransformer> transformer_;
+  std::unique_ptr<wan::WanVae> vae_;
+  std::unique_ptr<wan::Tokenizer> tokenizer_;
+  std::unique_ptr<wan::UMT5Encoder> encoder_;
+  std::map<std::int64_t, Example> examples_;  // By clip; at most kClips.
+  at::Tensor no_text_;
+};
+
+}  // namespace onepiece::finetune
