@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   cli::AddGenerateVerb(app, context);
   cli::AddModelVerbs(app, context);
   cli::AddWorkflowVerbs(app, context);
+  cli::AddSimulateVerb(app, context);
   cli::AddBenchVerbs(app, context);
   try {
     app.parse(argc, argv);

@@ -28,6 +28,8 @@ void AddGenerateVerb(CLI::App& app, Context& context);
 void AddModelVerbs(CLI::App& app, Context& context);
 /// workflow check, workflow list.
 void AddWorkflowVerbs(CLI::App& app, Context& context);
+/// simulate.
+void AddSimulateVerb(CLI::App& app, Context& context);
 /// bench hop, bench ring, bench fabric.
 void AddBenchVerbs(CLI::App& app, Context& context);
 

@@ -1,5 +1,5 @@
-// bench hop, and the hidden process at its other end; bench ring, fabric, consensus and wan, which
-// programs of their own measure.
+// bench hop, and the hidden process at its other end; bench elastic; bench ring, fabric, consensus
+// and wan, which programs of their own measure.
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,8 +8,10 @@
 #include <system_error>
 
 #include "cluster/base/status.h"
+#include "cluster/cli/bench_elastic.h"
 #include "cluster/cli/bench_hop.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"
 
 namespace onepiece::cli {
@@ -17,6 +19,19 @@ namespace {
 
 int RunHop(const Context& context, const HopBenchOptions& options) {
   const auto report = RunHopBench(options);
+  if (!report.ok()) return context.Fail(report.status());
+  context.Print(ToJson(*report), ToText(*report));
+  return kOk;
+}
+
+int RunElastic(const Context& context) {
+  const auto path = local::ResourcePath("profiles/wan21-i2v-14b.yaml");
+  if (!path.ok()) return context.Fail(path.status());
+  v1::SimulationProfile profile;
+  const absl::Status read = config::LoadYamlFile(*path, &profile);
+  if (!read.ok()) return context.Fail(read);
+  const auto report =
+      RunSimulatedElasticBench(profile, [&context](const std::string& what) { context.Say(what); });
   if (!report.ok()) return context.Fail(report.status());
   context.Print(ToJson(*report), ToText(*report));
   return kOk;
@@ -65,6 +80,12 @@ void AddBenchVerbs(CLI::App& app, Context& context) {
   hop->callback([&context, options] {
     context.action = [&context, options] { return RunHop(context, *options); };
   });
+
+  bench
+      ->add_subcommand("elastic",
+                       "GPU seconds reserved per job: stages on instances that move, against the "
+                       "fused pipeline and stages that stay; simulated, takes minutes")
+      ->callback([&context] { context.action = [&context] { return RunElastic(context); }; });
 
   const auto in_program = [&](const BenchProgram& program, const char* name,
                               const char* description) {
