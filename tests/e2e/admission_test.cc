@@ -1,0 +1,144 @@
+// Theorem 1 on a real cluster: jobs enter at the rate that the slowest stage takes them, and none
+// queues inside. The stages compute for a known time.
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
+#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/job_load.h"
+
+namespace onepiece::e2e {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// Costs are known after a few seconds; nothing moves.
+constexpr char kCluster[] =
+    "workflow_files: [chain.yaml]\n"
+    "instances:\n"
+    "  - {stage: x}\n"
+    "  - {stage: y}\n"
+    "elasticity: {policy: static, window_s: 10}\n";
+
+constexpr char kWorkflow[] =
+    "app_id: chain\n"
+    "stages:\n"
+    "  - {stage: x, plugin: calibrated, cost: [seconds_x]}\n"
+    "  - {stage: y, plugin: calibrated, cost: [seconds_y]}\n"
+    "parameters:\n"
+    "  - {name: seconds_x, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n"
+    "  - {name: seconds_y, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n";
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::nth_element(values, values.begin() + static_cast<long>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+class AdmissionTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
+    std::ofstream(cluster_.Path("chain.yaml")) << kWorkflow;
+    std::ofstream(cluster_.Path("cluster.yaml")) << kCluster;
+    const Outcome up =
+        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    for (const auto& process : cluster_.Status()["processes"]) {
+      if (process.value("role", "") == "proxy") proxy_ = process.value("address", "");
+    }
+    QVERIFY(!proxy_.empty());
+    QVERIFY(LearnCosts());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void Theorem1_JobsEnterAtTheRateOfTheSlowestStage_data() {
+    QTest::addColumn<double>("x");
+    QTest::addColumn<double>("y");
+    QTest::newRow("T_X = 1, T_Y = 3") << 0.1 << 0.3;
+    QTest::newRow("T_X = 3, T_Y = 1") << 0.3 << 0.1;
+    QTest::newRow("T_X = T_Y") << 0.2 << 0.2;
+  }
+  void Theorem1_JobsEnterAtTheRateOfTheSlowestStage() {
+    QFETCH(double, x);
+    QFETCH(double, y);
+    const bool full = qEnvironmentVariableIsSet("ONEPIECE_LONG");
+    const seconds duration(full ? 60 : 15);
+    const double slowest = std::max(x, y);
+    JobLoad load(proxy_);
+    // Three times what it can take, at an even pace.
+    load.OfferFor(duration, milliseconds(static_cast<int>(slowest * 1000 / 3)), "chain",
+                  {{"seconds_x", x}, {"seconds_y", y}});
+    QVERIFY(load.Await(seconds(60)));
+    std::vector<double> latency, queued;
+    int refused = 0;
+    for (const OfferedJob& job : load.jobs()) {
+      if (job.uid.empty()) {
+        ++refused;
+        QCOMPARE(job.reason, std::string("OVERLOADED"));
+        continue;
+      }
+      QVERIFY2(job.job.state() == v1::Job::SUCCEEDED, job.job.DebugString().c_str());
+      latency.push_back(LatencyOf(job.job));
+      queued.push_back(QueuedOf(job.job));
+    }
+    const double rate = static_cast<double>(latency.size()) / static_cast<double>(duration.count());
+    const double theorem = kShare / slowest;
+    // The last quarter waits no longer than the first: nothing grows inside.
+    const auto quarter = static_cast<long>(queued.size() / 4);
+    const double early = Median({queued.begin(), queued.begin() + quarter});
+    const double late = Median({queued.end() - quarter, queued.end()});
+    qInfo(
+        "rate %.3f/s of %.3f/s (%.1f %%), refused %d, latency %.1f ms for %.1f ms of computing,"
+        " queued %.1f ms at first, %.1f ms at last",
+        rate, theorem, 100 * rate / theorem, refused, 1e3 * Median(latency), 1e3 * (x + y),
+        1e3 * early, 1e3 * late);
+    QVERIFY(refused > 0);
+    // A short run counts whole jobs: one more or less is its resolution.
+    const double tolerance = 0.05 + 1 / (theorem * static_cast<double>(duration.count()));
+    QVERIFY2(std::abs(rate / theorem - 1) <= tolerance, "the rate is not theorem 1's");
+    QVERIFY2(late <= early + 0.5 * slowest, "jobs queue inside");
+    // Transfers and records take some milliseconds of every job.
+    QVERIFY2(Median(latency) <= 1.05 * (x + y) + 0.02, "a job waits");
+  }
+
+  void HopelessDeadline_IsRefusedAtOnceWithTheEstimate() {
+    JobLoad load(proxy_);
+    const OfferedJob& job = load.Offer("chain", {{"seconds_x", 2}, {"seconds_y", 3}}, seconds(1));
+    QCOMPARE(job.uid, std::string());
+    QCOMPARE(job.reason, std::string("DEADLINE_TOO_SHORT"));
+  }
+
+ private:
+  static constexpr double kShare = 0.95;
+
+  /// A few jobs, one after the other, until the proxy knows what they cost and refuses what is
+  /// hopeless.
+  bool LearnCosts() {
+    return Eventually(seconds(30), [&] {
+      JobLoad load(proxy_);
+      load.Offer("chain", {{"seconds_x", 0.05}, {"seconds_y", 0.05}});
+      if (!load.Await(seconds(20))) return false;
+      load.Offer("chain", {{"seconds_x", 2}, {"seconds_y", 3}}, seconds(1));
+      return load.jobs().back().reason == "DEADLINE_TOO_SHORT";
+    });
+  }
+
+  ClusterUnderTest cluster_;
+  std::string proxy_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::AdmissionTest)
+#include "admission_test.moc"

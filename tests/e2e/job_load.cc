@@ -1,0 +1,100 @@
+#include "tests/e2e/job_load.h"
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "cluster/client/client.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/status.h"
+#include "tests/eventually.h"
+
+namespace onepiece::e2e {
+namespace {
+
+constexpr auto kCallLimit = std::chrono::seconds(10);
+
+double Seconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;
+}
+
+double Seconds(const google::protobuf::Timestamp& time) {
+  return static_cast<double>(time.seconds()) + time.nanos() * 1e-9;
+}
+
+}  // namespace
+
+JobLoad::JobLoad(const std::string& proxy)
+    : stub_(v1::GenerationService::NewStub(rpc::MakeChannel(proxy))) {}
+
+const OfferedJob& JobLoad::Offer(const std::string& app,
+                                 const std::map<std::string, double>& numbers,
+                                 std::chrono::seconds deadline, const std::string& tenant) {
+  v1::SubmitJobRequest request;
+  request.set_app_id(app);
+  request.mutable_deadline()->set_seconds(deadline.count());
+  if (!tenant.empty()) (*request.mutable_labels())["tenant"] = tenant;
+  for (const auto& [name, value] : numbers)
+    (*request.mutable_parameters()->mutable_fields())[name].set_number_value(value);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  v1::Job job;
+  OfferedJob offered{.at = std::chrono::steady_clock::now(), .app = app};
+  const absl::Status status = rpc::FromGrpc(stub_->SubmitJob(&context, request, &job));
+  if (status.ok()) {
+    offered.uid = job.uid();
+  } else {
+    offered.reason = base::GetReason(status).reason;
+    if (offered.reason.empty()) offered.reason = status.ToString();
+  }
+  jobs_.push_back(std::move(offered));
+  return jobs_.back();
+}
+
+void JobLoad::OfferFor(std::chrono::milliseconds duration, std::chrono::microseconds interval,
+                       const std::string& app, const std::map<std::string, double>& numbers) {
+  const auto begun = std::chrono::steady_clock::now();
+  for (auto next = begun; next < begun + duration; next += interval) {
+    testing::Pause(std::max(base::Duration::zero(), base::Duration(next - std::chrono::steady_clock::now())));
+    Offer(app, numbers);
+  }
+}
+
+bool JobLoad::Await(std::chrono::seconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  for (OfferedJob& offered : jobs_) {
+    while (!offered.uid.empty() && !client::IsTerminal(offered.job.state())) {
+      if (std::chrono::steady_clock::now() >= until) return false;
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+      v1::WatchJobRequest request;
+      request.set_name(client::JobName(offered.uid));
+      const auto stream = stub_->WatchJob(&context, request);
+      while (stream->Read(&offered.job)) {
+      }
+    }
+  }
+  return true;
+}
+
+std::map<std::string, int> JobLoad::Counts() const {
+  std::map<std::string, int> counts;
+  for (const OfferedJob& offered : jobs_) {
+    if (offered.uid.empty()) continue;
+    std::string state = v1::Job::State_Name(offered.job.state());
+    if (offered.job.has_error()) state += "(" + offered.job.error().reason() + ")";
+    ++counts[state];
+  }
+  return counts;
+}
+
+double LatencyOf(const v1::Job& job) {
+  return Seconds(job.end_time()) - Seconds(job.create_time());
+}
+
+double QueuedOf(const v1::Job& job) {
+  double sum = 0;
+  for (const v1::StageTiming& timing : job.timings()) sum += Seconds(timing.queued());
+  return sum;
+}
+
+}  // namespace onepiece::e2e
