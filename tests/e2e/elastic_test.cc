@@ -1,0 +1,251 @@
+// Instances on the move in a real cluster: by hand, by the policy, and while instances are killed.
+// Every accepted job is followed to its end.
+#include <signal.h>
+
+#include <fstream>
+#include <random>
+
+#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/job_load.h"
+
+namespace onepiece::e2e {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kWorkflow[] =
+    "app_id: only-STAGE\n"
+    "stages:\n"
+    "  - {stage: STAGE, plugin: calibrated, cost: [seconds_STAGE]}\n"
+    "parameters:\n"
+    "  - {name: seconds_STAGE, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: "
+    "100}\n";
+
+/// Three instances that serve x or y; windows of seconds, so that a test sees what else takes
+/// minutes.
+constexpr char kCluster[] =
+    "workflow_files: [x.yaml, y.yaml]\n"
+    "instances:\n"
+    "  - {count: 3}\n"
+    "elasticity: {window_s: 5, cooldown_s: 4, interval_s: 0.5, low_threshold: 0.001}\n";
+
+std::string WorkflowOf(const std::string& stage) {
+  std::string text = kWorkflow;
+  for (auto at = text.find("STAGE"); at != std::string::npos; at = text.find("STAGE", at))
+    text.replace(at, 5, stage);
+  return text;
+}
+
+std::string AppOf(const std::string& stage) { return "only-" + stage; }
+
+bool IsLong() { return qEnvironmentVariableIsSet("ONEPIECE_LONG"); }
+
+}  // namespace
+
+class ElasticTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
+    for (const char* stage : {"x", "y"})
+      std::ofstream(cluster_.Path(std::string(stage) + ".yaml")) << WorkflowOf(stage);
+    std::ofstream(cluster_.Path("cluster.yaml")) << kCluster;
+    const Outcome up =
+        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    for (const auto& process : cluster_.Status()["processes"]) {
+      if (process.value("role", "") == "proxy") proxy_ = process.value("address", "");
+    }
+    QVERIFY(!proxy_.empty());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void init() {
+    QVERIFY(Eventually(seconds(60), [&] { return cluster_.EveryProcessReady(); }));
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void ManualMove_UnderLoad_LosesNothingAndIsUndone() {
+    Hold(true);
+    const auto [from, node] = Donor();
+    const std::string to = from == "x" ? "y" : "x";
+    JobLoad load(proxy_);
+    Offer(load, seconds(2));
+    const Outcome begun = cluster_.Run(
+        {"rebalance", "apply", QString::fromStdString(node + "=" + to), "--yes", "--json"});
+    QVERIFY2(begun.exit_code == 0, (begun.out + begun.err).c_str());
+    const std::string plan = begun.Document().value("plan_id", "");
+    QVERIFY(OfferUntilEnded(load, plan, "DONE"));
+    QCOMPARE(Count(to), 2);
+    // The first half of a move is not its end: it serves.
+    QVERIFY(Eventually(seconds(10), [&] { return StageOf(node) == to; }));
+    const Outcome undo =
+        cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--yes", "--json"});
+    QVERIFY2(undo.exit_code == 0, (undo.out + undo.err).c_str());
+    QVERIFY(OfferUntilEnded(load, undo.Document().value("plan_id", ""), "DONE"));
+    QCOMPARE(Count(from), 2);
+    QVERIFY2(AllSucceeded(load), Told(load).c_str());
+    // What has been undone is not undone again.
+    QCOMPARE(cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--yes"}).exit_code,
+             4);
+    Hold(false);
+  }
+
+  void Drained_CanBeRemovedAndComesBack() {
+    Hold(true);
+    const auto [stage, node] = Donor();
+    JobLoad load(proxy_);
+    Offer(load, seconds(2));
+    const Outcome drained =
+        cluster_.Run({"drain", QString::fromStdString(node), "--yes", "--wait", "--json"});
+    QVERIFY2(drained.exit_code == 0, (drained.out + drained.err).c_str());
+    Offer(load, seconds(1));
+    QCOMPARE(kill(cluster_.PidOf(node), SIGKILL), 0);
+    Offer(load, seconds(1));
+    // Its next process stays out too.
+    QVERIFY(Eventually(seconds(30), [&] { return cluster_.EveryProcessReady(); }));
+    QCOMPARE(Count(stage), 1);
+    const Outcome back =
+        cluster_.Run({"drain", QString::fromStdString(node), "--cancel", "--yes", "--wait"});
+    QVERIFY2(back.exit_code == 0, (back.out + back.err).c_str());
+    QVERIFY(Eventually(seconds(30), [&] { return Count(stage) == 2; }));
+    QVERIFY2(AllSucceeded(load), Told(load).c_str());
+    Hold(false);
+  }
+
+  void ShiftingLoad_InstancesFollowAndNoJobIsLost() {
+    JobLoad load(proxy_);
+    for (const std::string stage : {"x", "y", "x"}) {
+      bool followed = false;
+      for (int second = 0; second < 60 && !followed; ++second) {
+        load.OfferFor(seconds(1), milliseconds(40), AppOf(stage), {{"seconds_" + stage, 0.1}});
+        followed = Count(stage) == 2;
+      }
+      QVERIFY2(followed, cluster_.Run({"rebalance", "status"}).out.c_str());
+    }
+    QVERIFY2(AllSucceeded(load), Told(load).c_str());
+    // Three shifts: each instance moves for a reason.
+    const json plans = cluster_.Run({"rebalance", "list", "--json"}).Document()["plans"];
+    int automatic = 0;
+    for (const auto& plan : plans) automatic += plan.value("actor", "").starts_with("policy:");
+    qInfo("%d automatic plans for 3 shifts; %s", automatic, Told(load).c_str());
+    QVERIFY(automatic >= 2 && automatic <= 4);
+  }
+
+  void ShiftingLoad_WithKilledInstances_AccountsForEveryJob() {
+    const unsigned seed = std::random_device()();
+    qInfo("seed %u", seed);
+    std::mt19937 random(seed);
+    const seconds whole = IsLong() ? seconds(1800) : seconds(20);
+    const seconds shift = IsLong() ? seconds(60) : seconds(10);
+    const seconds between_kills = IsLong() ? seconds(20) : seconds(8);
+    JobLoad load(proxy_);
+    std::map<std::string, int> killed;  // By node.
+    for (seconds at{0}; at < whole; ++at) {
+      const std::string stage = at / shift % 2 == 0 ? "x" : "y";
+      load.OfferFor(seconds(1), milliseconds(50), AppOf(stage), {{"seconds_" + stage, 0.1}});
+      if (at.count() == 0 || at % between_kills != seconds(0)) continue;
+      const std::vector<json> instances = Instances();
+      const json& victim = instances[random() % instances.size()];
+      if (kill(victim.value("pid", 0), SIGKILL) == 0) ++killed[victim.value("node_id", "")];
+    }
+    QVERIFY(load.Await(seconds(180)));
+    int accepted = 0, told = 0;
+    for (const OfferedJob& job : load.jobs()) {
+      if (job.uid.empty()) continue;
+      ++accepted;
+      if (IsLong()) qInfo("%s %s", job.uid.c_str(), v1::Job::State_Name(job.job.state()).c_str());
+      if (job.job.state() == v1::Job::SUCCEEDED) continue;
+      // A lost job says whose death it was.
+      QVERIFY2(job.job.error().reason() == "LOST", job.job.DebugString().c_str());
+      const bool names_killed = std::any_of(killed.begin(), killed.end(), [&](const auto& node) {
+        return job.job.error().message().find(node.first) != std::string::npos;
+      });
+      QVERIFY2(names_killed, job.job.DebugString().c_str());
+    }
+    for (const auto& [state, count] : load.Counts()) told += count;
+    QCOMPARE(told, accepted);
+    qInfo("%zu offered, %d accepted, %s", load.jobs().size(), accepted, Told(load).c_str());
+  }
+
+ private:
+  std::vector<json> Instances() const {
+    std::vector<json> instances;
+    const json status = cluster_.Status();
+    for (const auto& process : status["processes"]) {
+      if (process.value("role", "") == "instance") instances.push_back(process);
+    }
+    return instances;
+  }
+  std::string StageOf(const std::string& node) const {
+    for (const auto& instance : Instances()) {
+      if (instance.value("node_id", "") == node && instance.value("state", "") == "READY")
+        return instance.value("stage", "");
+    }
+    return "";
+  }
+  int Count(const std::string& stage) const {
+    int count = 0;
+    for (const auto& instance : Instances()) {
+      count += instance.value("stage", "") == stage && instance.value("state", "") == "READY";
+    }
+    return count;
+  }
+  /// The stage that has two instances, and one of them.
+  std::pair<std::string, std::string> Donor() const {
+    const std::string stage = Count("x") == 2 ? "x" : "y";
+    for (const auto& instance : Instances()) {
+      if (instance.value("stage", "") == stage) return {stage, instance.value("node_id", "")};
+    }
+    return {stage, ""};
+  }
+  void Hold(bool active) const {
+    const QStringList release = active ? QStringList{} : QStringList{"--release"};
+    const Outcome held = cluster_.Run(QStringList{"rebalance", "hold"} + release);
+    QVERIFY2(held.exit_code == 0, held.err.c_str());
+  }
+  /// A little of both, below what one instance of each can take.
+  static void Offer(JobLoad& load, seconds duration) {
+    const auto until = std::chrono::steady_clock::now() + duration;
+    while (std::chrono::steady_clock::now() < until) {
+      for (const std::string stage : {"x", "y"})
+        load.OfferFor(milliseconds(100), milliseconds(100), AppOf(stage),
+                      {{"seconds_" + stage, 0.05}});
+    }
+  }
+  bool OfferUntilEnded(JobLoad& load, const std::string& plan, const std::string& state) const {
+    json shown;
+    for (int second = 0; second < 60; ++second) {
+      Offer(load, seconds(1));
+      shown =
+          cluster_.Run({"rebalance", "show", QString::fromStdString(plan), "--json"}).Document();
+      if (shown.is_object() && shown.value("state", "") == state) return true;
+    }
+    qWarning("%s", shown.dump(1).c_str());
+    return false;
+  }
+  static bool AllSucceeded(JobLoad& load) {
+    if (!load.Await(seconds(120))) return false;
+    const auto counts = load.Counts();
+    return counts.size() == 1 && counts.contains("SUCCEEDED");
+  }
+  static std::string Told(const JobLoad& load) {
+    std::string text;
+    for (const auto& [state, count] : load.Counts())
+      text += state + " " + std::to_string(count) + " ";
+    return text;
+  }
+
+  ClusterUnderTest cluster_;
+  std::string proxy_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::ElasticTest)
+#include "elastic_test.moc"
