@@ -54,7 +54,8 @@ class ElasticTest : public QObject {
     const Outcome up =
         cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-    for (const auto& process : cluster_.Status()["processes"]) {
+    const json status = cluster_.Status();
+    for (const auto& process : status["processes"]) {
       if (process.value("role", "") == "proxy") proxy_ = process.value("address", "");
     }
     QVERIFY(!proxy_.empty());
@@ -85,14 +86,13 @@ class ElasticTest : public QObject {
     // The first half of a move is not its end: it serves.
     QVERIFY(Eventually(seconds(10), [&] { return StageOf(node) == to; }));
     const Outcome undo =
-        cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--yes", "--json"});
+        cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--json"});
     QVERIFY2(undo.exit_code == 0, (undo.out + undo.err).c_str());
     QVERIFY(OfferUntilEnded(load, undo.Document().value("plan_id", ""), "DONE"));
     QCOMPARE(Count(from), 2);
     QVERIFY2(AllSucceeded(load), Told(load).c_str());
     // What has been undone is not undone again.
-    QCOMPARE(cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--yes"}).exit_code,
-             4);
+    QCOMPARE(cluster_.Run({"rebalance", "undo", QString::fromStdString(plan)}).exit_code, 4);
     Hold(false);
   }
 
@@ -105,10 +105,14 @@ class ElasticTest : public QObject {
         cluster_.Run({"drain", QString::fromStdString(node), "--yes", "--wait", "--json"});
     QVERIFY2(drained.exit_code == 0, (drained.out + drained.err).c_str());
     Offer(load, seconds(1));
-    QCOMPARE(kill(cluster_.PidOf(node), SIGKILL), 0);
+    const int pid = cluster_.PidOf(node);
+    QCOMPARE(kill(pid, SIGKILL), 0);
     Offer(load, seconds(1));
     // Its next process stays out too.
-    QVERIFY(Eventually(seconds(30), [&] { return cluster_.EveryProcessReady(); }));
+    QVERIFY(Eventually(seconds(30), [&] {
+      const json shown = Instance(node);
+      return shown.value("pid", 0) != pid && shown.value("activity", "") == "DRAINED";
+    }));
     QCOMPARE(Count(stage), 1);
     const Outcome back =
         cluster_.Run({"drain", QString::fromStdString(node), "--cancel", "--yes", "--wait"});
@@ -182,12 +186,23 @@ class ElasticTest : public QObject {
     }
     return instances;
   }
-  std::string StageOf(const std::string& node) const {
+  json Instance(const std::string& node) const {
     for (const auto& instance : Instances()) {
-      if (instance.value("node_id", "") == node && instance.value("state", "") == "READY")
-        return instance.value("stage", "");
+      if (instance.value("node_id", "") == node) return instance;
     }
-    return "";
+    return json::object();
+  }
+  std::string StageOf(const std::string& node) const {
+    const json instance = Instance(node);
+    return instance.value("state", "") == "READY" ? instance.value("stage", "") : "";
+  }
+  /// Every instance serves, or is out of the way for good.
+  bool Settled() const {
+    const std::vector<json> instances = Instances();
+    return !instances.empty() && std::ranges::all_of(instances, [](const json& instance) {
+      const std::string activity = instance.value("activity", "");
+      return activity == "SERVING" || activity == "IDLE" || activity == "DRAINED";
+    });
   }
   int Count(const std::string& stage) const {
     int count = 0;

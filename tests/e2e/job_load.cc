@@ -54,7 +54,8 @@ void JobLoad::OfferFor(std::chrono::milliseconds duration, std::chrono::microsec
                        const std::string& app, const std::map<std::string, double>& numbers) {
   const auto begun = std::chrono::steady_clock::now();
   for (auto next = begun; next < begun + duration; next += interval) {
-    testing::Pause(std::max(base::Duration::zero(), base::Duration(next - std::chrono::steady_clock::now())));
+    testing::Pause(
+        std::max(base::Duration::zero(), base::Duration(next - std::chrono::steady_clock::now())));
     Offer(app, numbers);
   }
 }
@@ -94,6 +95,19 @@ double LatencyOf(const v1::Job& job) {
 double QueuedOf(const v1::Job& job) {
   double sum = 0;
   for (const v1::StageTiming& timing : job.timings()) sum += Seconds(timing.queued());
+  return sum;
+}
+
+double ComputedOf(const v1::Job& job, const std::string& stage) {
+  double sum = 0;
+  for (const v1::StageTiming& timing : job.timings())
+    sum += timing.stage() == stage ? Seconds(timing.compute()) : 0;
+  return sum;
+}
+
+double TransferOf(const v1::Job& job) {
+  double sum = 0;
+  for (const v1::StageTiming& timing : job.timings()) sum += Seconds(timing.transfer());
   return sum;
 }
 

@@ -46,7 +46,9 @@ class JobLoad {
 
 /// Creation to end, s.
 double LatencyOf(const v1::Job& job);
-/// Waiting in front of all its stages, s.
+/// Waiting in front of all its stages, computing in one of them, and on the way between them, s.
 double QueuedOf(const v1::Job& job);
+double ComputedOf(const v1::Job& job, const std::string& stage);
+double TransferOf(const v1::Job& job);
 
 }  // namespace onepiece::e2e
