@@ -170,6 +170,10 @@ bool LowPriorityChild::WaitAndLog(int wake_fd, std::optional<base::MonotonicTime
 
 int LowPriorityChild::Tend(int wake_fd) {
   if (!WaitAndLog(wake_fd, std::nullopt)) {
+    // To end takes processor time, too, which the lowest may wait long for. Not everybody may ask.
+    const sched_param parameters{};
+    ::sched_setscheduler(pid_, SCHED_OTHER, &parameters);
+    ::setpriority(PRIO_PGRP, static_cast<id_t>(pid_), 0);
     ::kill(-pid_, SIGTERM);
     if (!WaitAndLog(-1, base::SystemClock().Now() + kTermLimit)) {
       ::kill(-pid_, SIGKILL);
