@@ -175,8 +175,11 @@ void Instance::Leave() {
   if (!joined_ || leaving_.exchange(true)) return;
   // What runs ends at its next step boundary, and goes on elsewhere where it can.
   std::vector<runtime::WorkItem> queued = scheduler_->Close();
-  // Out of the routes, but alive: the jobs that it still holds are not lost meanwhile.
-  agent_->SetState({.detail = "leaving", .assignment_epoch = tasks_->status().epoch});
+  {
+    // Out of the routes, but alive: the jobs that it still holds are not lost meanwhile.
+    const std::lock_guard lock(publish_mutex_);
+    agent_->SetState({.detail = "leaving", .assignment_epoch = tasks_->status().epoch});
+  }
   AwaitUnrouted();
   pump_ = {};
   upkeep_ = {};
@@ -199,7 +202,7 @@ void Instance::Leave() {
     const std::lock_guard lock(assign_mutex_);
     idle_work_->Stop();
     tasks_->Assign({});
-    deliver_.reset();
+    deliver_->Close();  // It stays: reports go on saying what is held.
   }
   agent_->Stop();
   reporter_.reset();

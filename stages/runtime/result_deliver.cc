@@ -15,7 +15,12 @@ ResultDeliver::ResultDeliver(std::size_t max_queued, Deliver deliver, base::Cloc
       clock_(clock),
       thread_([this](const std::stop_token& stop) { Main(stop); }) {}
 
-ResultDeliver::~ResultDeliver() = default;
+ResultDeliver::~ResultDeliver() { Close(); }
+
+void ResultDeliver::Close() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
 
 void ResultDeliver::Submit(FinishedWork work) {
   std::unique_lock lock(mutex_);

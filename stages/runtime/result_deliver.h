@@ -24,13 +24,16 @@ class ResultDeliver {
   using Deliver = std::function<std::optional<FinishedWork>(FinishedWork)>;
 
   ResultDeliver(std::size_t max_queued, Deliver deliver, base::Clock& clock);
-  /// Delivers what is queued, then ends the thread.
+  /// Close().
   ~ResultDeliver();
   ResultDeliver(const ResultDeliver&) = delete;
   ResultDeliver& operator=(const ResultDeliver&) = delete;
 
   /// Queues an item; waits for room, which is the backpressure on the worker. Never drops.
   void Submit(FinishedWork work);
+  /// Delivers what is queued, then ends the thread. Nothing may be submitted from then on.
+  /// Idempotent; from one thread.
+  void Close();
   /// Items that are queued, being delivered, or waiting for room.
   [[nodiscard]] std::size_t held() const;
 

@@ -217,6 +217,18 @@ struct Fixture {
     if (!sent.ok()) qFatal("%s", base::Message(sent.status()).c_str());
     return message.header.uid;
   }
+  /// Until the other instance's ring takes nothing more.
+  void FillOther() {
+    message::Message message;
+    message.header.deadline = base::SystemClock().WallNow() + kSoon;
+    absl::Status sent;
+    while (sent.ok()) {
+      message.header.uid = base::Uid::GenerateRandom();
+      node::Target target = node::Target::Nodes({Other()});
+      target.patience = milliseconds(50);
+      sent = sender->Deliver(message, target, base::SystemClock().Now() + kSoon).status();
+    }
+  }
   /// Header of what comes to the other instance next.
   message::Header Came() {
     const auto received = other->Receive(base::SystemClock().Now() + kSoon);
@@ -342,6 +354,20 @@ class InstanceTest : public QObject {
     f.Send();
     QCOMPARE(f.Came().stage, std::string("next"));
     QCOMPARE(loads_(), loads);
+  }
+
+  // The successor's ring is full, so that what is delivered takes a second; reports go on.
+  void Leave_WhileAResultFindsNoTaker_ReportsUntilTheEnd() {
+    Fixture f;
+    open_(true);
+    QVERIFY(f.Serve());
+    f.FillOther();
+    f.Send();
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.load().held_jobs() == 1 && report.load().running_jobs() == 0;
+    }));
+    f.instance->Leave();
+    QCOMPARE(f.cluster.failures(), std::size_t{1});
   }
 
   void LoadFailure_IsReportedWithItsReason() {
