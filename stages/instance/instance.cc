@@ -281,13 +281,18 @@ void Instance::LeaveSet(std::uint64_t epoch) {
   former_ = std::move(former);
 }
 
-bool Instance::OthersServe() const {
+bool Instance::OthersServe(const node::Routing& table, const std::string& app,
+                           const std::string& stage) const {
+  return std::ranges::any_of(table.Instances(app, stage), [&](const v1::Endpoint& endpoint) {
+    return endpoint.node_id() != agent_->node_id();
+  });
+}
+
+bool Instance::OthersServeAll() const {
   const auto table = routing();
   const auto assignment = tasks_->assignment();
   return std::ranges::all_of(assignment.models, [&](const runtime::AppModel& model) {
-    return std::ranges::any_of(
-        table->Instances(model.app, assignment.stage),
-        [&](const v1::Endpoint& endpoint) { return endpoint.node_id() != agent_->node_id(); });
+    return OthersServe(*table, model.app, assignment.stage);
   });
 }
 
@@ -300,7 +305,7 @@ std::size_t Instance::Held() const {
 
 void Instance::LookAfterDrain() {
   if (!drain_.active()) return;
-  const bool changed = drain_.Look(Held(), OthersServe());
+  const bool changed = drain_.Look(Held(), OthersServeAll());
   scheduler_->HandOver(drain_.orders().hand_over);
   while (drain_.orders().pass_on) {
     auto item = scheduler_->Take();
@@ -553,7 +558,12 @@ std::optional<runtime::FinishedWork> Instance::Deliver(runtime::FinishedWork wor
     Fail(header.uid, work.outputs.status(), header.stage);
     return std::nullopt;
   }
-  if (elsewhere && StaysHere(header) && scheduler_->Return(work.item)) return std::nullopt;
+  if (elsewhere && StaysHere(header)) {
+    const auto returned =
+        scheduler_->Return(work.item, routing()->GraphOf(header.app).Predecessors(header.stage));
+    if (!returned.ok()) Fail(header.uid, returned.status(), header.stage);
+    if (!returned.ok() || *returned) return std::nullopt;
+  }
   const absl::Status sent = elsewhere ? Forward(work.item) : HandOn(work);
   if (sent.ok() && handed_over)
     spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
@@ -575,9 +585,10 @@ absl::Status Instance::CheckStage(const node::Routing& table, const message::Hea
                          "application " + header.app + " with this stage no longer exists");
 }
 
-// Nobody else takes it any more, but this instance still can.
+// Nobody else takes it any more, but this instance still can. What the drain was told of others may
+// be out of date by now.
 bool Instance::StaysHere(const message::Header& header) const {
-  if (!drain_.active() || drain_.orders().pass_on) return false;
+  if (!drain_.active() || OthersServe(*routing(), header.app, header.stage)) return false;
   const auto apps = tasks_->status().apps;
   return tasks_->IsAssigned(header.stage, header.app) &&
          std::find(apps.begin(), apps.end(), header.app) != apps.end();

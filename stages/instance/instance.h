@@ -93,8 +93,10 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void LookAfterDrain();
   // Messages and items in any form.
   std::size_t Held() const;
-  // Whether other instances are routed to for all that this one serves.
-  bool OthersServe() const;
+  bool OthersServe(const node::Routing& table, const std::string& app,
+                   const std::string& stage) const;
+  // For all that this instance serves others are routed to.
+  bool OthersServeAll() const;
   void RetryFailedModels();
   void StatusChanged(const runtime::TaskStatus& status);
   // Lets the agent report how things are.

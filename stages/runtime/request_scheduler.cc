@@ -136,7 +136,12 @@ absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Push(
     return Admission::kDuplicate;
   }
   if (closed_) return Admission::kClosed;
-  if (predecessors.size() > 1) {
+  return Enqueue(std::move(item), predecessors);
+}
+
+absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Enqueue(
+    WorkItem item, std::span<const std::string> predecessors) {
+  if (predecessors.size() > 1 && item.parts.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(auto joined, joins_.Add(std::move(item), predecessors));
     if (!joined.has_value()) return Admission::kHeld;
     item = *std::move(joined);
@@ -172,11 +177,12 @@ std::optional<WorkItem> RequestScheduler::Take() {
   return item;
 }
 
-bool RequestScheduler::Return(WorkItem item) {
+absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
+                                              std::span<const std::string> predecessors) {
   const std::lock_guard lock(mutex_);
   if (closed_) return false;
-  if (!cancelled_.contains(item.message.header.uid)) strategy_->Push(std::move(item));
-  changed_.notify_all();
+  if (cancelled_.contains(item.message.header.uid)) return true;
+  ONEPIECE_RETURN_IF_ERROR(Enqueue(std::move(item), predecessors).status());
   return true;
 }
 

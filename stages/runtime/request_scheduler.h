@@ -114,8 +114,9 @@ class RequestScheduler {
   void Done(const std::string& app, std::optional<base::Duration> compute);
   /// The next item, to be sent elsewhere; nullopt when nothing is queued.
   std::optional<WorkItem> Take();
-  /// Queues an item again that was here before. False after Close: not taken.
-  bool Return(WorkItem item);
+  /// Takes an item again that was here before; with several `predecessors` of its stage one that is
+  /// a single branch waits for the others. False after Close: not taken. Errors: as Push.
+  absl::StatusOr<bool> Return(WorkItem item, std::span<const std::string> predecessors = {});
   /// From now on, or no longer, work shall end at its next step boundary and go on elsewhere.
   void HandOver(bool wanted);
   /// Joins that will not be complete in time (JoinTable::Expire).
@@ -140,6 +141,9 @@ class RequestScheduler {
 
  private:
   using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
+
+  // Into the queue, or to the other branches. REQUIRES: mutex_ is held.
+  absl::StatusOr<Admission> Enqueue(WorkItem item, std::span<const std::string> predecessors);
 
   const Options options_;
   base::Clock& clock_;

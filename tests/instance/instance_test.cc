@@ -206,11 +206,13 @@ struct Fixture {
       return report.state() == v1::Node::READY && report.routing_epoch() == 2;
     });
   }
-  base::Uid Send() {
+  /// A job of the stage, or what stage `from` has made for it.
+  base::Uid Send(const std::string& from = "") {
     message::Message message;
     message.header.uid = base::Uid::GenerateRandom();
     message.header.app = "app";
     message.header.stage = "gate";
+    message.header.from = from;
     message.header.deadline = base::SystemClock().WallNow() + kSoon;
     const auto sent =
         sender->Deliver(message, node::Target::Nodes({Self()}), base::SystemClock().Now() + kSoon);
@@ -354,6 +356,47 @@ class InstanceTest : public QObject {
     f.Send();
     QCOMPARE(f.Came().stage, std::string("next"));
     QCOMPARE(loads_(), loads);
+  }
+
+  // The pool of the stage serves two applications, and another instance only one of them.
+  void Drain_OthersServeOneAppOnly_ABranchOfItGoesThere() {
+    Fixture f;
+    open_(true);
+    QVERIFY(f.Serve());
+    const auto table = [&](std::uint64_t epoch, const v1::Endpoint& gate) {
+      v1::RoutingTable made = f.Table(epoch, {gate});
+      made.mutable_workflows(0)->clear_stages();
+      for (const char* stage : {"first", "left", "right", "gate", "next"})
+        made.mutable_workflows(0)->add_stages()->set_stage(stage);
+      made.mutable_workflows(0)->mutable_stages(1)->add_after("first");
+      made.mutable_workflows(0)->mutable_stages(2)->add_after("first");
+      made.mutable_workflows(0)->mutable_stages(3)->add_after("left");
+      made.mutable_workflows(0)->mutable_stages(3)->add_after("right");
+      made.add_workflows()->set_app_id("lone");
+      made.mutable_workflows(1)->add_stages()->set_stage("gate");
+      return made;
+    };
+    v1::Assignment both = f.Gate(3, false);
+    both.add_app_ids("lone");
+    both.add_models("");
+    f.cluster.Assign(both);
+    f.cluster.Publish(table(3, f.Self()));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.assignment_epoch() == 3 && report.routing_epoch() == 3 &&
+             report.served_app_ids_size() == 2;
+    }));
+    const base::Uid uid = f.Send("left");
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().held_jobs() == 1; }));
+    both.set_epoch(4);
+    both.set_draining(true);
+    f.cluster.Assign(both);
+    f.cluster.Publish(table(4, f.Other()));
+    const message::Header passed = f.Came();
+    QVERIFY(passed.uid == uid);
+    QCOMPARE(passed.stage, std::string("gate"));
+    QCOMPARE(passed.from, std::string("left"));
+    QCOMPARE(f.cluster.failures(), std::size_t{0});
   }
 
   // The successor's ring is full, so that what is delivered takes a second; reports go on.

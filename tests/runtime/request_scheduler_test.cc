@@ -123,7 +123,7 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(!f.scheduler.Take().has_value());
     QCOMPARE(f.scheduler.held(), std::size_t{0});
     // It has been here, and still it is no second copy.
-    QVERIFY(f.scheduler.Return(*std::move(taken)));
+    QVERIFY(*f.scheduler.Return(*std::move(taken)));
     auto popped = f.Pop();
     QVERIFY(popped->message.header.uid == uid);
     QCOMPARE(f.scheduler.queued(), std::size_t{0});
@@ -131,7 +131,31 @@ class RequestSchedulerTest : public QObject {
     f.scheduler.Done("", std::nullopt);
     QCOMPARE(f.scheduler.held(), std::size_t{0});
     (void)f.scheduler.Close();
-    QVERIFY(!f.scheduler.Return(*std::move(popped)));
+    QVERIFY(!*f.scheduler.Return(*std::move(popped)));
+  }
+
+  void Return_ASingleBranchWaitsForTheOthers() {
+    Fixture f;
+    const std::vector<std::string> both = {"text", "image"};
+    const auto uid = base::Uid::GenerateRandom();
+    const auto part = [&](const std::string& from) {
+      WorkItem item = Item(uid);
+      item.message.header.from = from;
+      item.message.header.deadline = base::WallTime(std::chrono::hours(24 * 365 * 100));
+      return item;
+    };
+    QVERIFY(*f.scheduler.Push(part("text"), both) == RequestScheduler::Admission::kHeld);
+    auto parts = f.scheduler.TakeJoins([](const message::Header&) { return true; });
+    QVERIFY(*f.scheduler.Return(std::move(parts.at(0)), both));
+    QCOMPARE(f.scheduler.joins(), std::size_t{1});
+    QVERIFY(!f.Pop().has_value());
+    QVERIFY(*f.scheduler.Push(part("image"), both) == RequestScheduler::Admission::kQueued);
+    auto whole = f.Pop();
+    QCOMPARE(whole->parts.size(), std::size_t{2});
+    // What has been joined is work as it is.
+    QVERIFY(*f.scheduler.Return(*std::move(whole), both));
+    QCOMPARE(f.scheduler.joins(), std::size_t{0});
+    QCOMPARE(f.Pop()->parts.size(), std::size_t{2});
   }
 
   void HandOver_CancelsNothing() {
