@@ -21,6 +21,8 @@ constexpr auto kPumpWait = std::chrono::milliseconds(500);
 constexpr auto kDeliverTurn = std::chrono::seconds(1);
 // How often jobs that wait for a branch are looked after.
 constexpr auto kUpkeepInterval = std::chrono::milliseconds(100);
+// While so many wait to be delivered no more of the queue is passed on: results take turns with it.
+constexpr std::size_t kPassedOnAtOnce = 8;
 // How long what the instance has begun may take to find another place when it leaves; below the
 // time after which a supervisor kills it. And the share of it for what nobody has begun.
 constexpr auto kLeaveLimit = std::chrono::seconds(8);
@@ -307,10 +309,12 @@ void Instance::LookAfterDrain() {
   if (!drain_.active()) return;
   const bool changed = drain_.Look(Held(), OthersServeAll());
   scheduler_->HandOver(drain_.orders().hand_over);
-  while (drain_.orders().pass_on) {
+  // Never waits for a taker: this thread has other duties.
+  for (std::size_t left = drain_.orders().pass_on ? scheduler_->queued() : 0;
+       left > 0 && deliver_->held() < kPassedOnAtOnce; --left) {
     auto item = scheduler_->Take();
     if (!item) break;
-    deliver_->Submit({*std::move(item), {}, runtime::WrongStage(), {}});
+    deliver_->Add({*std::move(item), {}, runtime::WrongStage(), {}});
   }
   if (changed) Publish();
 }
@@ -462,7 +466,7 @@ void Instance::SendPartsElsewhere() {
     const auto point = table->MeetingPoint(header.app, header.stage, header.uid);
     return point.has_value() && point->node_id() != agent_->node_id();
   });
-  for (auto& part : parts) deliver_->Submit({std::move(part), {}, runtime::WrongStage(), {}});
+  for (auto& part : parts) deliver_->Add({std::move(part), {}, runtime::WrongStage(), {}});
 }
 
 v1::WorkHolder Instance::Holder(const node::Routing& table, const message::Header& header,

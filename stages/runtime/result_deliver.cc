@@ -31,6 +31,13 @@ void ResultDeliver::Submit(FinishedWork work) {
   changed_.notify_all();
 }
 
+void ResultDeliver::Add(FinishedWork work) {
+  const std::lock_guard lock(mutex_);
+  ++held_;
+  queue_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
 std::size_t ResultDeliver::held() const {
   const std::lock_guard lock(mutex_);
   return held_;

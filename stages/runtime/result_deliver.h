@@ -31,6 +31,9 @@ class ResultDeliver {
 
   /// Queues an item; waits for room, which is the backpressure on the worker. Never drops.
   void Submit(FinishedWork work);
+  /// Queues an item without waiting: one that the caller has held till now, so that no more is held
+  /// than before. Never drops.
+  void Add(FinishedWork work);
   /// Delivers what is queued, then ends the thread. Nothing may be submitted from then on.
   /// Idempotent; from one thread.
   void Close();

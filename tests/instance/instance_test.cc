@@ -339,6 +339,25 @@ class InstanceTest : public QObject {
     }));
   }
 
+  void Drain_TheOnlyOtherDies_ComputesWhatItHas() {
+    Fixture f;
+    QVERIFY(f.Serve());
+    constexpr int kJobs = 7;
+    for (int i = 0; i < kJobs; ++i) f.Send();
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.load().running_jobs() == 1 && report.load().queued_jobs() == kJobs - 1;
+    }));
+    f.cluster.Publish(f.Table(3, {f.Endpoint("dead", "127.0.0.1:1", 1)}));
+    f.cluster.Assign(f.Gate(3, true));
+    QVERIFY(f.cluster.WaitReport(
+        [](const auto& report) { return report.load().queued_jobs() < kJobs - 1; }));
+    f.cluster.Publish(f.Table(4, {}));
+    open_(true);
+    for (int i = 0; i < kJobs; ++i) QCOMPARE(f.Came().stage, std::string("next"));
+    QVERIFY(f.cluster.WaitReport([](const auto& report) { return report.drained(); }));
+    QCOMPARE(f.cluster.failures(), std::size_t{0});
+  }
+
   void Drain_TakenBack_ServesAgainWithoutALoad() {
     Fixture f;
     open_(true);
