@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/plans/plans.h"
 #include "nodemanager/state/plan_state.h"
@@ -151,17 +152,14 @@ class Steps {
 
   static std::string LoadFailure(const v1::NodeRecord& record, const v1::Placement& place) {
     if (!record.load_failed() || AssignedPool(record.node()) != place.pool()) return "";
-    constexpr std::size_t kRoomForText = 200;
-    return absl::StrCat("a model does not load: ",
-                        record.node().detail().substr(0, kMaxPlanTextBytes - kRoomForText));
+    return absl::StrCat("a model does not load: ", record.node().detail());
   }
 
   [[nodiscard]] bool IsGone(const v1::Placement& place) const {
     return !place.pool().empty() && FindPool(pools_, place.pool()) == nullptr;
   }
   static std::string GoneText(const v1::Placement& place) {
-    return absl::StrCat("no workflow has pool '", place.pool().substr(0, kMaxPlanTextBytes / 2),
-                        "' any more");
+    return absl::StrCat("no workflow has pool '", place.pool(), "' any more");
   }
 
   [[nodiscard]] bool TakesTooLong(const v1::Move& move) const {
@@ -178,7 +176,7 @@ class Steps {
     change.set_node_id(move.node_id());
     change.set_from(move.phase());
     change.set_to(to);
-    change.set_detail(detail);
+    change.set_detail(base::ToUtf8(detail, kMaxPlanTextBytes));
   }
 
   void Revert(const v1::Plan& plan, const std::string& reason) {
@@ -186,7 +184,7 @@ class Steps {
     change.set_plan_id(plan.plan_id());
     change.set_decision(v1::DecidePlan::REVERT);
     change.set_actor("timer");
-    change.set_reason(reason);
+    change.set_reason(base::ToUtf8(reason, kMaxPlanTextBytes));
   }
 
   const StateMachine& state_;

@@ -316,6 +316,11 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
     return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_TOO_LARGE",
                            absl::StrCat("a command has at most ", kMaxPayloadBytes, " bytes"));
   }
+  // What is chosen must be applied: an entry that cannot be read would stop every replica for good.
+  if (v1::Command read; !ReadCommand(*request->payload, read)) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_UNREADABLE",
+                           "the command changes nothing, or a text in it is not UTF-8");
+  }
   request->appends = true;
   request->begin = [this, payload = request->payload, needed = VersionOf(command)](
                        paxos::Time now, paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {

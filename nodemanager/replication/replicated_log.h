@@ -142,6 +142,8 @@ class ReplicatedLog final : public Log {
   absl::Status CommitWrites();
   void KeepTail(const std::vector<paxos::AcceptedEntry>& accepted);
   void Apply();
+  // False: no program of this version or before can apply it.
+  static bool ReadCommand(const std::string& payload, v1::Command& command);
   // False, or what it was: of a version that this program does not know.
   bool ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result);
   std::string Restore(const paxos::Snapshot& snapshot);

@@ -239,13 +239,15 @@ std::string ReplicatedLog::Restore(const paxos::Snapshot& snapshot) {
   return "";
 }
 
+bool ReplicatedLog::ReadCommand(const std::string& payload, v1::Command& command) {
+  return command.ParseFromString(payload) && command.change_case() != v1::Command::CHANGE_NOT_SET;
+}
+
 bool ReplicatedLog::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result) {
   if (entry.version > options_.paxos.version) return false;
   if (entry.kind != paxos::Entry::Kind::kCommand) return true;
   v1::Command command;
-  if (!command.ParseFromString(*entry.payload) ||
-      command.change_case() == v1::Command::CHANGE_NOT_SET)
-    return false;
+  if (!ReadCommand(*entry.payload, command)) return false;
   result = machine_.Apply(machine_.applied_index() + 1, command, entry.version);
   return true;
 }

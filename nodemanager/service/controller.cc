@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/utf8.h"
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/assignment/pools.h"
 
@@ -20,14 +21,6 @@ constexpr std::size_t kMaxDetailBytes = 512;
 constexpr auto kTakeOverRetry = std::chrono::milliseconds(50);
 constexpr auto kPlanPeriod = std::chrono::milliseconds(300);  // Between two looks at plans.
 constexpr int kMaxTakeOvers = 5;  // That fail, before another replica shall try.
-
-// At most kMaxDetailBytes, without a torn UTF-8 character at the end.
-std::string Shortened(const std::string& detail) {
-  if (detail.size() <= kMaxDetailBytes) return detail;
-  std::size_t size = kMaxDetailBytes;
-  while (size > 0 && (static_cast<unsigned char>(detail[size]) & 0xc0) == 0x80) --size;
-  return detail.substr(0, size);
-}
 
 // Else the state machine, or the size of the command, is the reason: it would be refused again.
 bool IsOfTheLog(const absl::Status& status) {
@@ -223,7 +216,7 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
   change.set_node_id(request.node_id());
   change.set_incarnation(request.incarnation());
   change.set_state(request.state());
-  change.set_detail(Shortened(request.detail()));
+  change.set_detail(base::ToUtf8(request.detail(), kMaxDetailBytes));
   change.set_assignment_epoch(request.assignment_epoch());
   *change.mutable_served_app_ids() = request.served_app_ids();
   change.set_drained(request.drained());

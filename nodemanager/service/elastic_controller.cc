@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
+#include "cluster/base/utf8.h"
+#include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
-
-constexpr std::size_t kMaxReasonBytes = 500;  // Of what the state machine takes.
 
 base::Duration Interval(const v1::ElasticityConfig& config) {
   return std::chrono::duration_cast<base::Duration>(
@@ -61,7 +61,8 @@ v1::Plan ElasticController::Propose(const StateMachine& state, const Telemetry& 
     made.mutable_to()->set_pool(move.to_pool);
     absl::StrAppend(&reason, reason.empty() ? "" : "; ", move.reason);
   }
-  wanted.set_reason((decision.moves.empty() ? decision.detail : reason).substr(0, kMaxReasonBytes));
+  wanted.set_reason(
+      base::ToUtf8(decision.moves.empty() ? decision.detail : reason, kMaxPlanTextBytes));
   wanted.set_state(v1::Plan::PROPOSED);
   wanted.set_base_revision(state.plan_revision());
   if (decision.moves.empty()) return wanted;

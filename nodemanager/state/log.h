@@ -23,8 +23,8 @@ class Log {
   /// itself be a refusal by the state machine (ToStatus). Errors: not applied: UNAVAILABLE
   /// (NOT_LEADER; metadata "leader", host:port, when it is known; OLD_REPLICA: a voter may not know
   /// this kind of command), RESOURCE_EXHAUSTED (LOG_BUSY),
-  /// INVALID_ARGUMENT (COMMAND_TOO_LARGE); may still be applied, ask again with the same request
-  /// id: DEADLINE_EXCEEDED and UNAVAILABLE (OUTCOME_UNKNOWN).
+  /// INVALID_ARGUMENT (COMMAND_TOO_LARGE, COMMAND_UNREADABLE); may still be applied, ask again with
+  /// the same request id: DEADLINE_EXCEEDED and UNAVAILABLE (OUTCOME_UNKNOWN).
   virtual absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) = 0;
   /// Calls `read` with the state after the last applied command. `read` must be short and must not
   /// propose.

@@ -140,6 +140,26 @@ class PlanStepsTest : public QObject {
     QVERIFY(ends[v1::Plan::REVERTED] > 50);
   }
 
+  // What nodes say is cut between characters: a torn one could not be read back by any replica.
+  void Plan_IsToldInWholeCharacters() {
+    PlanWorld world;
+    FillWorld(world);
+    world.broken_pools.insert("b/wan/tiny");
+    world.load_error = "x";
+    for (int i = 0; i < 255; ++i) world.load_error += "\xc3\xa9";
+    QCOMPARE(world.Begin({PlanWorld::MoveOf("i0", "b")}), std::string());
+    QVERIFY(world.RunToTheEnd());
+    QCOMPARE(Text(world.wrong), QString());
+    QCOMPARE(world.Last().state(), v1::Plan::REVERTED);
+    QVERIFY(world.Last().moves(0).detail().find("does not load: x\xc3\xa9") != std::string::npos);
+    // An undo of what does not come back either.
+    world.broken_pools = {"a/wan/tiny"};
+    QCOMPARE(world.Begin({PlanWorld::MoveOf("i2", "b")}, 5), std::string());
+    QVERIFY(world.RunToTheEnd());
+    QCOMPARE(Text(world.wrong), QString());
+    QCOMPARE(world.Last().state(), v1::Plan::FAILED);
+  }
+
   void Plan_MovesAtMostSoManyAtATime() {
     PlanWorld world;
     FillWorld(world);

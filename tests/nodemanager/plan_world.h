@@ -25,6 +25,7 @@ struct PlanWorld {
   std::map<std::string, std::uint64_t> incarnations, told_epochs;  // What the leader was told.
   std::set<std::string> silent;        // Alive, but learn and say nothing.
   std::set<std::string> broken_pools;  // Whose model does not load.
+  std::string load_error;              // What their instances say.
   std::map<std::string, std::uint64_t> assignment_epochs;
   std::string wrong;
   v1::ElasticityConfig config;
@@ -37,6 +38,8 @@ struct PlanWorld {
   v1::CommandResult Apply(v1::Command command) {
     command.set_time_unix_ms(now_ms);
     log.push_back(command);
+    if (v1::Command read; !read.ParseFromString(SerializeDeterministically(command)))
+      wrong = "a command cannot be read back";
     const std::uint64_t revision = machine.revision(), epoch = machine.epoch();
     const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command);
     if (machine.revision() < revision || machine.epoch() < epoch) wrong = "a counter has fallen";
@@ -104,6 +107,7 @@ struct PlanWorld {
                                         assignment.epoch(), node.incarnation());
       report.mutable_set_node_state()->set_drained(assignment.draining());
       report.mutable_set_node_state()->set_load_failed(broken);
+      if (broken) report.mutable_set_node_state()->set_detail(load_error);
       if (!IsKnown(record, report.set_node_state())) reports.push_back(report);
     }
     for (const v1::Command& report : reports) Do(report);

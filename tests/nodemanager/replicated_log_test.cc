@@ -638,6 +638,21 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(!node.Knows("p"));
   }
 
+  // Once chosen, such an entry would stop every replica at it.
+  void UnreadableCommand_IsRefused() {
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    for (const v1::Command& command :
+         {RegisterCommand(MakeNode("torn \xc3", v1::PROXY)), v1::Command()}) {
+      const absl::Status refused = node.log().Propose(command).status();
+      QCOMPARE(refused.code(), absl::StatusCode::kInvalidArgument);
+      QCOMPARE(ReasonOf(refused), std::string("COMMAND_UNREADABLE"));
+    }
+    QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(node.Knows("p"));
+  }
+
   void NewerEntry_IsKeptAndNotApplied() {
     Node& newer = Add("nm-1");
     newer.options().paxos.version = kCommandVersion + 1;
