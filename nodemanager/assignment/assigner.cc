@@ -154,17 +154,17 @@ void AddIfChanged(const Instance& instance, v1::Assign& plan) {
 v1::Assign PlanAssignments(const StateMachine& state) {
   v1::Assign plan;
   plan.set_base_revision(state.revision());
-  std::map<std::string, v1::Move::Phase> moving;
+  std::map<std::string, const v1::Move*> moving;
   for (const v1::Plan& each : state.plans()) {
     if (HasEnded(each)) continue;
-    for (const v1::Move& move : each.moves()) moving[move.node_id()] = move.phase();
+    for (const v1::Move& move : each.moves()) moving[move.node_id()] = &move;
   }
   std::map<std::string, std::vector<Instance>> sets;
   for (const auto& [node_id, record] : state.nodes()) {
     const v1::Node& node = record.node();
     if (node.role() != v1::INSTANCE || !IsAlive(node)) continue;
     const auto move = moving.find(node_id);
-    if (move != moving.end() && move->second == v1::Move::DRAINING) continue;
+    if (move != moving.end() && DrainsFirst(*move->second, node)) continue;
     sets[node.workflow_set()].push_back({.record = &record});
   }
   for (auto& [workflow_set, instances] : sets) {

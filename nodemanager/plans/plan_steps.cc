@@ -75,6 +75,14 @@ class Steps {
   void StepBack(const v1::Plan& plan, const v1::Move& move) {
     if (move.phase() != v1::Move::REVERTING) return;
     const v1::NodeRecord* node = Alive(move);
+    const auto known = state_.nodes().find(move.node_id());
+    if (known != state_.nodes().end() && DrainsFirst(move, known->second.node())) {
+      // What takes too long gets the time that the instance gives it when it leaves a set.
+      if (node == nullptr || !node->node().assignment().draining() || TakesTooLong(move) ||
+          WaitsFor(*node).empty())
+        Advance(plan, move, v1::Move::REVERTING, move.detail());
+      return;
+    }
     if (node == nullptr)
       return Advance(plan, move, v1::Move::REVERTED, "it is dead; it comes back where it was");
     if (HasArrived(node, move.from()))

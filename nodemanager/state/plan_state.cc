@@ -17,6 +17,11 @@ bool IsUnderWay(v1::Move::Phase phase) {
          phase == v1::Move::REVERTING;
 }
 
+bool DrainsFirst(const v1::Move& move, const v1::Node& node) {
+  return move.phase() == v1::Move::DRAINING ||
+         (move.phase() == v1::Move::REVERTING && !SamePlacement(node.placement(), move.from()));
+}
+
 bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to) {
   switch (from) {
     case v1::Move::PENDING:
@@ -26,7 +31,8 @@ bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to) {
     case v1::Move::SWITCHING:
       return to == v1::Move::DONE;
     case v1::Move::REVERTING:
-      return to == v1::Move::REVERTED || to == v1::Move::FAILED;
+      // Again: it has drained, and goes back now.
+      return to == v1::Move::REVERTING || to == v1::Move::REVERTED || to == v1::Move::FAILED;
     default:
       return false;
   }

@@ -21,6 +21,9 @@ inline constexpr std::size_t kMaxPlanTextBytes = 512;
 bool HasEnded(const v1::Plan& plan);
 /// DRAINING, SWITCHING and REVERTING: counts against the moves at a time.
 bool IsUnderWay(v1::Move::Phase phase);
+/// The node's placement is still the one that the move takes it away from, and it finishes what it
+/// holds there: nothing is assigned to it meanwhile.
+bool DrainsFirst(const v1::Move& move, const v1::Node& node);
 /// AdvanceMove may take a move from `from` to `to`; all else is up to DecidePlan.
 bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to);
 /// The plan's state, which follows from its moves' phases and from confirm_by_unix_ms alone.

@@ -23,6 +23,15 @@ std::string Who(const std::string& actor, const std::string& reason) {
   return absl::StrCat(actor, reason.empty() ? "" : ": ", reason);
 }
 
+// It holds work of a workflow set that it has to leave: no message goes from one set to another, so
+// what it holds cannot follow it, nor be passed on from there.
+bool HoldsWorkOfAnotherSet(const v1::NodeRecord& record, const v1::Placement& to) {
+  const v1::Node& node = record.node();
+  const std::string& set = to.workflow_set().empty() ? DescribedSet(record) : to.workflow_set();
+  return IsAlive(node) && node.assignment().has_stage() && !node.assignment().draining() &&
+         node.workflow_set() != set;
+}
+
 void SetPhase(v1::Move& move, v1::Move::Phase phase, std::int64_t time, const std::string& detail) {
   move.set_phase(phase);
   move.set_phase_since_unix_ms(time);
@@ -120,16 +129,18 @@ void StateMachine::EnterPhase(v1::Move& move, v1::Move::Phase phase, std::int64_
   if (known == nodes_.end()) return;  // Forgotten since it died.
   v1::NodeRecord& record = known->second;
   const Resizing resizing(bytes_, record);
-  if (phase == v1::Move::DRAINING && IsAlive(record.node())) {
+  const bool back = phase == v1::Move::REVERTING;
+  if ((phase == v1::Move::DRAINING && IsAlive(record.node())) ||
+      (back && HoldsWorkOfAnotherSet(record, move.from()))) {
     v1::Assignment& assignment = *record.mutable_node()->mutable_assignment();
     assignment.set_draining(true);
     assignment.set_epoch(++epoch_);
     record.clear_served_app_ids();
     record.clear_drained();
     record.clear_load_failed();
-  } else if (phase == v1::Move::SWITCHING || phase == v1::Move::REVERTING) {
+  } else if (phase == v1::Move::SWITCHING || back) {
     // The assignment follows with the assigner's next; until then it stays out of the routes.
-    Place(record, phase == v1::Move::SWITCHING ? move.to() : move.from());
+    Place(record, back ? move.from() : move.to());
     ++plan_revision_;
   } else {
     return;

@@ -192,6 +192,38 @@ class PlanStepsTest : public QObject {
     }
   }
 
+  // What it holds of the other set can be finished only there.
+  void Plan_ComesBackFromAnotherSet_DrainsFirst() {
+    for (const char* fate : {"", "it dies", "it starts anew", "it never ends"}) {
+      PlanWorld world;
+      FillWorld(world);
+      QCOMPARE(world.Begin({PlanWorld::MoveOf("i2", "a", "far")}, 10), std::string());
+      for (int i = 0; i < 8; ++i) world.Tick();
+      QCOMPARE(world.Last().state(), v1::Plan::UNCONFIRMED);
+      QCOMPARE(world.At("i2"), std::string("far a"));
+      world.holding.insert("i2");
+      for (int i = 0; i < 20; ++i) world.Tick();
+      QCOMPARE(world.Last().moves(0).phase(), v1::Move::REVERTING);
+      QCOMPARE(world.At("i2"), std::string("far a"));
+      QVERIFY(world.NodeOf("i2").assignment().draining());
+      const v1::RoutingTable table = world.machine.Routing("far");
+      QCOMPARE(std::count_if(table.alive().begin(), table.alive().end(),
+                             [](const v1::Endpoint& node) { return node.node_id() == "i2"; }),
+               std::ptrdiff_t{1});
+      for (const v1::Route& route : table.routes()) QCOMPARE(route.instances_size(), 1);
+      const QString how(fate);
+      if (how.isEmpty()) world.holding.clear();
+      if (how == "it dies") world.Kill("i2");
+      if (how == "it starts anew") world.Restart("i2");
+      QVERIFY2(world.RunToTheEnd(), fate);
+      QCOMPARE(world.Last().state(), v1::Plan::REVERTED);
+      QVERIFY2(SamePlacement(world.NodeOf("i2").placement(), world.Last().moves(0).from()), fate);
+      if (how != "it dies") QCOMPARE(world.At("i2"), std::string("a"));
+      QCOMPARE(Text(world.wrong), QString());
+      QVERIFY(world.ReplaysAlike());
+    }
+  }
+
   void Undo_IsTheInverseUnlessSomethingHasMovedSince() {
     PlanWorld world;
     FillWorld(world);

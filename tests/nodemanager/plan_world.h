@@ -24,6 +24,7 @@ struct PlanWorld {
   std::int64_t now_ms = 1'000'000;
   std::map<std::string, std::uint64_t> incarnations, told_epochs;  // What the leader was told.
   std::set<std::string> silent;        // Alive, but learn and say nothing.
+  std::set<std::string> holding;       // Do not say that they are drained.
   std::set<std::string> broken_pools;  // Whose model does not load.
   std::string load_error;              // What their instances say.
   std::map<std::string, std::uint64_t> assignment_epochs;
@@ -105,7 +106,7 @@ struct PlanWorld {
       const bool serves = node.role() != v1::INSTANCE || (assignment.has_stage() && !broken);
       v1::Command report = StateCommand(id, serves ? v1::Node::READY : v1::Node::STARTING,
                                         assignment.epoch(), node.incarnation());
-      report.mutable_set_node_state()->set_drained(assignment.draining());
+      report.mutable_set_node_state()->set_drained(assignment.draining() && !holding.contains(id));
       report.mutable_set_node_state()->set_load_failed(broken);
       if (broken) report.mutable_set_node_state()->set_detail(load_error);
       if (!IsKnown(record, report.set_node_state())) reports.push_back(report);
