@@ -266,10 +266,13 @@ void Instance::Assign(const v1::Assignment& assignment) {
   tasks_->Assign(StageOf(assignment));
   if (assignment.removed()) tasks_->DropParked();
   if (idle) idle_work_->Start();
+  leaving_set_ = false;
   Publish();
 }
 
 void Instance::LeaveSet(std::uint64_t epoch) {
+  leaving_set_ = true;
+  Publish();
   drain_.Begin(epoch);
   const auto until = clock_.Now() + base::Scaled(kLeaveSetLimit);
   while (!leaving_ && clock_.Now() < until && (!drain_.drained() || reporter_->pending() > 0))
@@ -336,6 +339,11 @@ void Instance::Publish() {
   node::NodeStatus said{.assignment_epoch = status.epoch};
   if (!status.error.ok()) said.detail = "loading failed: " + base::Message(status.error);
   said.load_failed = !status.error.ok();
+  if (leaving_set_) {
+    // Neither assignment is served now, and that it is done here does not mean the new one's drain.
+    said.detail = "leaves workflow set " + workflow_set_;
+    return agent_->SetState(std::move(said));
+  }
   switch (status.state) {
     case runtime::TaskState::kServing:
       // Before it knows where results go it must get no work.

@@ -148,6 +148,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::mutex assign_mutex_;   // Held while an assignment is taken on.
   std::mutex publish_mutex_;  // Held while the agent is told, so that it hears the latest last.
   std::string workflow_set_;  // Of the assignment. Guarded by publish_mutex_.
+  // An assignment of another set has come and is not taken on yet.
+  std::atomic<bool> leaving_set_ = false;
   mutable std::mutex former_mutex_;
   std::shared_ptr<FormerSet> former_;                // Guarded by former_mutex_; null: none.
   std::unique_ptr<device::UtilizationMeter> meter_;  // Null: of the cpu. Report thread only.

@@ -6,6 +6,7 @@
 #include <QtTest>
 #include <algorithm>
 #include <condition_variable>
+#include <set>
 
 #include "cluster/base/status.h"
 #include "cluster/rpc/server.h"
@@ -34,6 +35,7 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
                           v1::ReportNodeResponse*) override {
     const std::scoped_lock lock(mutex_);
     report_ = *request;
+    reports_.push_back(*request);
     changed_.notify_all();
     return grpc::Status::OK;
   }
@@ -54,7 +56,8 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
                          v1::JobRecord* response) override {
     response->mutable_job()->set_state(v1::Job::RUNNING);
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kSoon, [&] { return !updates_wait_; });
     if (request->has_failed()) failures_.push_back(request->failed().reason());
     changed_.notify_all();
     return grpc::Status::OK;
@@ -79,6 +82,16 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kSoon,
                              [&] { return std::ranges::count(failures_, reason) == 1; });
+  }
+  /// Job records take nothing until it is told otherwise.
+  void HoldUpdates(bool hold) {
+    const std::scoped_lock lock(mutex_);
+    updates_wait_ = hold;
+    changed_.notify_all();
+  }
+  std::vector<v1::ReportNodeRequest> reports() {
+    const std::scoped_lock lock(mutex_);
+    return reports_;
   }
   std::size_t failures() {
     const std::scoped_lock lock(mutex_);
@@ -105,6 +118,8 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   std::condition_variable changed_;
   // Guarded by mutex_.
   v1::ReportNodeRequest report_;
+  std::vector<v1::ReportNodeRequest> reports_;  // All of them.
+  bool updates_wait_ = false;
   std::vector<v1::RoutingTable> tables_;
   std::vector<v1::Assignment> assignments_;
   std::vector<std::string> failures_;
@@ -473,6 +488,35 @@ class InstanceTest : public QObject {
     nothing.set_removed(true);
     f.cluster.Assign(nothing);
     QVERIFY(f.cluster.WaitReport(rests(4)));
+  }
+
+  // The old set's records are slow: it has nothing left, and cannot go yet.
+  void AnotherSet_IsNotSaidToBeServedBeforeItIs() {
+    Fixture f;
+    QVERIFY(f.Serve());
+    f.Send();
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().running_jobs() == 1; }));
+    f.cluster.HoldUpdates(true);
+    f.cluster.Assign(f.Gate(5, false, "set-2"));
+    f.cluster.Publish(f.Table(5, {f.Self()}, "set-2"));
+    open_(true);
+    QCOMPARE(f.Came().stage, std::string("next"));
+    std::set<std::int64_t> empty;  // When it held nothing.
+    QVERIFY(f.cluster.WaitReport([&](const auto& report) {
+      if (report.load().held_jobs() == 0) empty.insert(report.load().sample_unix_ms());
+      return empty.size() >= 10;  // Half a second: it has looked several times.
+    }));
+    f.cluster.HoldUpdates(false);
+    QVERIFY(f.cluster.WaitReport([](const auto& report) {
+      return report.state() == v1::Node::READY && report.assignment_epoch() == 5 &&
+             report.routing_epoch() == 5;
+    }));
+    for (const auto& report : f.cluster.reports()) {
+      if (report.assignment_epoch() != 5) continue;
+      QVERIFY(report.routing_epoch() == 5 || report.state() == v1::Node::STARTING);
+      QVERIFY(!report.drained());
+    }
   }
 
   void AnotherSet_TheOldSetsLateWorkFailsThere() {
