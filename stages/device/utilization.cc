@@ -20,6 +20,8 @@ constexpr unsigned kGpmVersion = 1;
 constexpr unsigned kSmUtilization = 2;  // Percentage of multiprocessors that were busy.
 // At least as many as the library's structure has; it looks at the first numMetrics only.
 constexpr int kMaxMetrics = 512;
+// After so many answers in a row that say nothing the last one is out of date.
+constexpr int kMaxSilent = 5;
 
 struct Utilization {
   unsigned gpu = 0, memory = 0;  // Percent.
@@ -134,8 +136,11 @@ class UtilizationMeter::Session {
     const int result = metrics_get_(&metrics_);
     const GpmMetric& active = metrics_.metrics[0];
     // Two samples too close to each other say nothing: the older one stays.
-    if (result != kSuccess || active.result != kSuccess || !std::isfinite(active.value))
+    if (result != kSuccess || active.result != kSuccess || !std::isfinite(active.value)) {
+      if (++silent_ >= kMaxSilent) last_.reset();
       return last_;
+    }
+    silent_ = 0;
     std::swap(before_, after_);
     last_ = BusyShare{std::clamp(active.value / 100, 0.0, 1.0), false};
     return last_;
@@ -151,6 +156,7 @@ class UtilizationMeter::Session {
   Sample before_ = nullptr, after_ = nullptr;  // Null: no such counters.
   GpmMetrics metrics_;
   std::optional<BusyShare> last_;
+  int silent_ = 0;
 };
 
 UtilizationMeter::UtilizationMeter(const std::string& pci_bus_id, const std::string& library) {

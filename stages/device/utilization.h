@@ -27,7 +27,7 @@ class UtilizationMeter {
   UtilizationMeter& operator=(const UtilizationMeter&) = delete;
 
   /// The share since the last call. nullopt at the first one where it is counted between two, and
-  /// when the device does not answer.
+  /// when the device does not answer, or has said nothing for several calls.
   std::optional<BusyShare> Take();
 
  private:

@@ -50,6 +50,8 @@ class UtilizationTest : public QObject {
     // What could not be told of two samples stays as it was.
     numbers_->active_percent = std::numeric_limits<double>::quiet_NaN();
     QCOMPARE(meter.Take()->share, 0.375);
+    for (int i = 0; i < 10; ++i) (void)meter.Take();
+    QVERIFY(!meter.Take().has_value());
     numbers_->active_percent = 250;
     QCOMPARE(meter.Take()->share, 1.0);
   }
