@@ -12,6 +12,13 @@ double Seconds(base::Duration time) {
   return std::max(0.0, std::chrono::duration<double>(time).count());
 }
 
+// By the clocks of two hosts: what takes longer than anything does is their difference.
+double TransferSeconds(base::Duration time) {
+  constexpr double kMost = 10;
+  const double seconds = Seconds(time);
+  return seconds > kMost ? 0 : seconds;
+}
+
 int Bucket(double seconds) {
   int bucket = 0;
   for (double bound = 0.001; bucket < WorkCounts::kBuckets - 1 && seconds >= bound; bound *= 2)
@@ -52,7 +59,7 @@ void WorkCounts::Count(const message::Header& header, double units,
   entry->set_units(entry->units() + units);
   entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);
   entry->set_queued_s(entry->queued_s() + Seconds(timing.queued));
-  entry->set_transfer_s(entry->transfer_s() + Seconds(timing.transfer));
+  entry->set_transfer_s(entry->transfer_s() + TransferSeconds(timing.transfer));
   std::uint64_t& bucket = *entry->mutable_compute_buckets()->Mutable(Bucket(compute));
   ++bucket;
 }

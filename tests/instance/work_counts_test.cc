@@ -72,6 +72,18 @@ class WorkCountsTest : public QObject {
     QCOMPARE(load.stages(1).failures(), std::uint64_t{0});
   }
 
+  void Count_ClocksOfTwoHostsDiffer_NoTransferIsCounted() {
+    WorkCounts counts;
+    runtime::WorkTiming timing = Timing(std::chrono::seconds(2));
+    for (const int minutes : {-3, 3}) {
+      timing.transfer = std::chrono::minutes(minutes);
+      counts.Count(Header("s", "a"), 1, timing, WorkCounts::Outcome::kDone);
+    }
+    v1::NodeLoad load;
+    counts.AddTo(load);
+    QCOMPARE(load.stages(0).transfer_s(), 0.0);
+  }
+
   void Buckets_HoldWhatIsBelowTheirBound_data() {
     QTest::addColumn<qlonglong>("compute_us");
     QTest::addColumn<int>("bucket");
