@@ -55,10 +55,11 @@ struct NodeStatus {
 /// Ownership  Owns its threads (report; routing watch; for instances, assignment watch).
 /// Threading  Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never
 /// after Stop()
-///            returned; they must not call Stop() and should be short (they delay the next update,
-///            nothing else).
-/// Blocking   Start never blocks. WaitReady until its deadline. Stop at most about one second (the
-/// goodbye).
+///            returned; they must not call Stop(). They delay the next update of their kind, and
+///            Stop(): an instance's assignment callback may take a minute (it finishes what it has
+///            of a workflow set that it leaves), and ends when the instance leaves.
+/// Blocking   Start never blocks. WaitReady until its deadline. Stop until callbacks have returned,
+/// and then at most about one second (the goodbye).
 class NodeAgent {
  public:
   using RoutingCallback = std::function<void(const std::shared_ptr<const Routing>&)>;
