@@ -1,7 +1,9 @@
 #include "stages/runtime/model_store.h"
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <system_error>
 #include <tuple>
@@ -17,25 +19,48 @@ auto Fields(const ModelKey& key) {
                   key.load.precision);
 }
 
-std::int64_t FileBytes(const std::string& folder) {
+struct Files {
   std::int64_t bytes = 0;
+  std::size_t stamp = 0;  // Another one when a file has been replaced, added or taken away.
+};
+
+Files FilesOf(const std::string& folder) {
+  Files all;
   std::error_code error;
   std::filesystem::recursive_directory_iterator files(folder, error), end;
   for (; !error && files != end; files.increment(error)) {
     std::error_code unreadable;
-    const auto size = files->is_regular_file(unreadable) ? files->file_size(unreadable) : 0;
-    if (!unreadable) bytes += static_cast<std::int64_t>(size);
+    if (!files->is_regular_file(unreadable)) continue;
+    const auto size = static_cast<std::int64_t>(files->file_size(unreadable));
+    const auto written = files->last_write_time(unreadable).time_since_epoch().count();
+    if (unreadable) continue;
+    all.bytes += size;
+    // A sum: the order in which they are found does not matter.
+    all.stamp += std::hash<std::string>()(files->path().string() + "|" + std::to_string(size) +
+                                          "|" + std::to_string(written));
   }
-  return bytes;
+  return all;
 }
 
-std::int64_t WeightBytes(const ModelKey& key, const sdk::Stage& stage) {
-  for (const sdk::StageMetric& metric : stage.Metrics()) {
-    if (metric.name == "weight_bytes" && !metric.of_process && metric.value >= 0 &&
-        metric.value < 1e18)
-      return static_cast<std::int64_t>(metric.value);
+// Unloads, and remembers what was loaded.
+struct Unload {
+  std::size_t stamp = 0;
+  void operator()(sdk::Stage* loaded) const {
+    loaded->Unload();
+    delete loaded;
   }
-  return key.load.model_dir.empty() ? 0 : FileBytes(key.load.model_dir);
+};
+
+// What the stage adds to the `parked` bytes.
+std::int64_t WeightBytes(const Files& files, const sdk::Stage& stage, std::int64_t parked) {
+  for (const sdk::StageMetric& metric : stage.Metrics()) {
+    if (metric.name != "weight_bytes" || !(metric.value >= 0 && metric.value < 1e18)) continue;
+    const auto bytes = static_cast<std::int64_t>(metric.value);
+    // Stages of the process share weights: what is parked already counts there, this does not.
+    return metric.of_process ? std::min(files.bytes, std::max<std::int64_t>(0, bytes - parked))
+                             : bytes;
+  }
+  return files.bytes;
 }
 
 }  // namespace
@@ -56,12 +81,20 @@ absl::StatusOr<LoadedModel> ModelStore::Get(const ModelKey& key) {
 }
 
 std::shared_ptr<sdk::Stage> ModelStore::TakeParked(const ModelKey& key) {
+  if (stats().parked == 0) return nullptr;
+  const std::size_t stamp = FilesOf(key.load.model_dir).stamp;
+  std::list<Parked> replaced;  // Unloaded outside of the lock.
   const std::lock_guard lock(mutex_);
-  for (auto parked = parked_.begin(); parked != parked_.end(); ++parked) {
-    if (Fields(parked->key) != Fields(key)) continue;
-    std::shared_ptr<sdk::Stage> stage = std::move(parked->stage);
-    parked_bytes_ -= parked->bytes;
-    parked_.erase(parked);
+  for (auto parked = parked_.begin(); parked != parked_.end();) {
+    const auto here = parked++;
+    if (Fields(here->key) != Fields(key)) continue;
+    parked_bytes_ -= here->bytes;
+    if (here->stamp != stamp) {
+      replaced.splice(replaced.end(), parked_, here);
+      continue;
+    }
+    std::shared_ptr<sdk::Stage> stage = std::move(here->stage);
+    parked_.erase(here);
     ++hits_;
     return stage;
   }
@@ -70,21 +103,23 @@ std::shared_ptr<sdk::Stage> ModelStore::TakeParked(const ModelKey& key) {
 
 absl::StatusOr<std::shared_ptr<sdk::Stage>> ModelStore::Load(const ModelKey& key) const {
   std::unique_ptr<sdk::Stage> stage;
+  // Before they are read: what is replaced meanwhile is another one.
+  const std::size_t stamp = FilesOf(key.load.model_dir).stamp;
   try {
     ONEPIECE_ASSIGN_OR_RETURN(stage, source_(key.plugin, key.stage));
     ONEPIECE_RETURN_IF_ERROR(stage->Load(key.load));
   } catch (const std::exception& error) {
     return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED", error.what());
   }
-  return std::shared_ptr<sdk::Stage>(stage.release(), [](sdk::Stage* loaded) {
-    loaded->Unload();
-    delete loaded;
-  });
+  return std::shared_ptr<sdk::Stage>(stage.release(), Unload{stamp});
 }
 
 void ModelStore::Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage) {
   if (budget_ <= 0) return;
-  const std::int64_t bytes = WeightBytes(key, *stage);
+  const auto* loaded = std::get_deleter<Unload>(stage);
+  const Files files = FilesOf(key.load.model_dir);
+  if (loaded == nullptr || loaded->stamp != files.stamp) return;  // Nobody would get it again.
+  const std::int64_t bytes = WeightBytes(files, *stage, stats().parked_bytes);
   if (bytes > budget_) return;
   std::list<Parked> gone;  // Unloaded outside of the lock.
   const std::lock_guard lock(mutex_);
@@ -92,7 +127,7 @@ void ModelStore::Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage)
     parked_bytes_ -= parked_.back().bytes;
     gone.splice(gone.end(), parked_, std::prev(parked_.end()));
   }
-  parked_.push_front({key, std::move(stage), bytes});
+  parked_.push_front({key, std::move(stage), bytes, files.stamp});
   parked_bytes_ += bytes;
 }
 

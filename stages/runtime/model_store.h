@@ -47,13 +47,15 @@ class ModelStore {
   ModelStore(StageSource source, std::int64_t parked_bytes, base::Clock& clock);
   static constexpr std::size_t kMaxParked = 64;
 
-  /// A parked stage, else one that is loaded now. When there is no memory
-  /// for it, everything parked goes and it is tried once more. Blocks while loading. Errors: those
-  /// of the source and of Stage::Load; INTERNAL (STAGE_FAILED) when it throws.
+  /// A parked stage whose files have not been replaced since, else one that is loaded now. When
+  /// there is no memory for it, everything parked goes and it is tried once more. Blocks while
+  /// loading. Errors: those of the source and of Stage::Load; INTERNAL (STAGE_FAILED) when it
+  /// throws.
   absl::StatusOr<LoadedModel> Get(const ModelKey& key);
   /// Parks the stage if it fits, for which the ones unused longest go. Nobody computes with it any
-  /// more, since it may be handed out again at once. Its size is what it exports as `weight_bytes`,
-  /// else that of the files in its model folder.
+  /// more, since it may be handed out again at once. Its size is what it exports as `weight_bytes`;
+  /// where that is of the process, what is not parked already, at most the files in its model
+  /// folder; else those files'. REQUIRES: it comes from Get.
   void Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage);
   /// Unloads everything that is parked.
   void DropParked();
@@ -64,6 +66,7 @@ class ModelStore {
     ModelKey key;
     std::shared_ptr<sdk::Stage> stage;
     std::int64_t bytes = 0;
+    std::size_t stamp = 0;  // Of the model folder's files as they were loaded.
   };
 
   std::shared_ptr<sdk::Stage> TakeParked(const ModelKey& key);
