@@ -33,8 +33,10 @@ constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
 // How long what it holds may take when it leaves a workflow set without having been drained.
 constexpr auto kLeaveSetLimit = std::chrono::seconds(60);
 
-runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config) {
+runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config,
+                                                    const Drain& drain) {
   runtime::RequestScheduler::Options options;
+  options.hand_over = [&drain] { return drain.orders().hand_over; };
   if (config.max_queued_jobs() > 0)
     options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
   return options;
@@ -124,7 +126,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
       [this](const base::Uid& uid) { scheduler_->Cancel(uid); }, clock_);
 
   scheduler_ = std::make_unique<runtime::RequestScheduler>(
-      SchedulerOptions(config_), std::make_unique<runtime::IndividualMode>(), clock_);
+      SchedulerOptions(config_, drain_), std::make_unique<runtime::IndividualMode>(), clock_);
   deliver_ = std::make_unique<runtime::ResultDeliver>(
       2, [this](runtime::FinishedWork work) { return Deliver(std::move(work)); }, clock_);
   tasks_ = std::make_unique<runtime::TaskManager>(
@@ -261,7 +263,6 @@ void Instance::Assign(const v1::Assignment& assignment) {
     drain_.Begin(assignment.epoch());
   } else {
     drain_.End();
-    scheduler_->HandOver(false);
   }
   tasks_->Assign(StageOf(assignment));
   if (assignment.removed()) tasks_->DropParked();
@@ -311,7 +312,6 @@ std::size_t Instance::Held() const {
 void Instance::LookAfterDrain() {
   if (!drain_.active()) return;
   const bool changed = drain_.Look(Held(), OthersServeAll());
-  scheduler_->HandOver(drain_.orders().hand_over);
   // Never waits for a taker: this thread has other duties.
   for (std::size_t left = drain_.orders().pass_on ? scheduler_->queued() : 0;
        left > 0 && deliver_->held() < kPassedOnAtOnce; --left) {
@@ -394,8 +394,7 @@ v1::NodeLoad Instance::Load() {
   const std::size_t running = tasks_->running().size();
   load.set_queued_jobs(count(scheduler_->queued()));
   load.set_running_jobs(count(running));
-  load.set_held_jobs(
-      count(scheduler_->queued() + scheduler_->joins() + running + deliver_->held()));
+  load.set_held_jobs(count(scheduler_->held() + deliver_->held()));
   load.set_no_progress_ms(
       std::chrono::duration_cast<std::chrono::milliseconds>(tasks_->no_progress()).count());
   load.set_ring_slots(count(ring.slots));

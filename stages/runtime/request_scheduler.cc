@@ -186,11 +186,6 @@ absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
   return true;
 }
 
-void RequestScheduler::HandOver(bool wanted) {
-  const std::lock_guard lock(mutex_);
-  hand_over_ = wanted;
-}
-
 std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
   const std::lock_guard lock(mutex_);
   return joins_.Expire(clock_.WallNow());
@@ -228,8 +223,9 @@ bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
 }
 
 bool RequestScheduler::HandsOver(const base::Uid& uid) const {
+  const bool wanted = options_.hand_over && options_.hand_over();
   const std::lock_guard lock(mutex_);
-  return (closed_ || hand_over_) && !cancelled_.contains(uid);
+  return (closed_ || wanted) && !cancelled_.contains(uid);
 }
 
 std::size_t RequestScheduler::queued() const {

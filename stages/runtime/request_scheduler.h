@@ -90,6 +90,9 @@ class RequestScheduler {
     std::size_t max_queued_bytes = std::size_t{512} << 20;  ///< One item is always let in.
     std::size_t remembered = 4096;  ///< Items and cancelled jobs recognised when they come again.
     JoinTable::Options joins = {};
+    /// Whether work shall end at its next step boundary and go on elsewhere; empty: no. Asked at
+    /// step boundaries, on the workers' threads.
+    std::function<bool()> hand_over = {};
   };
   enum class Admission : std::uint8_t {
     kQueued,
@@ -117,8 +120,6 @@ class RequestScheduler {
   /// Takes an item again that was here before; with several `predecessors` of its stage one that is
   /// a single branch waits for the others. False after Close: not taken. Errors: as Push.
   absl::StatusOr<bool> Return(WorkItem item, std::span<const std::string> predecessors = {});
-  /// From now on, or no longer, work shall end at its next step boundary and go on elsewhere.
-  void HandOver(bool wanted);
   /// Joins that will not be complete in time (JoinTable::Expire).
   std::vector<JoinTable::Lost> ExpireJoins();
   /// Takes out the parts of joins that are wanted elsewhere (JoinTable::Take).
@@ -129,8 +130,8 @@ class RequestScheduler {
   /// Drops the job's queued items and parts and lets IsCancelled answer true from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
-  /// After Close or HandOver, of a job that nobody cancelled: its work shall go on elsewhere if it
-  /// can.
+  /// After Close, or while Options::hand_over says so, of a job that nobody cancelled: its work
+  /// shall go on elsewhere if it can.
   [[nodiscard]] bool HandsOver(const base::Uid& uid) const;
   [[nodiscard]] std::size_t queued() const;
   /// Items queued, or given out and not yet done, and jobs that wait for a branch.
@@ -159,7 +160,6 @@ class RequestScheduler {
   std::uint64_t duplicates_ = 0;
   std::size_t given_out_ = 0;
   bool closed_ = false;
-  bool hand_over_ = false;
 };
 
 }  // namespace onepiece::runtime

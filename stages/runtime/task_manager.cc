@@ -80,24 +80,24 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
 }
 
 void TaskManager::Restart(const StageAssignment& assignment) {
-  std::vector<std::unique_ptr<TaskWorker>> old;
   std::uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    old.swap(workers_);
     generation = ++generation_;
   }
-  for (auto& worker : old) worker->RequestStop();
-  base::Duration busy{};
-  for (auto& worker : old) {
-    const TaskWorker& ended = *worker;
-    busy += ended.busy();
-    worker.reset();  // Joins: the old weights are gone, or parked, before new ones are loaded.
+  // Only Assign changes workers_. Until all have ended, what they compute counts as before.
+  for (const auto& worker : workers_) worker->RequestStop();
+  for (const auto& worker : workers_) worker->Stop();
+  std::vector<std::unique_ptr<TaskWorker>> old;
+  {
+    const std::lock_guard lock(mutex_);
+    old.swap(workers_);
+    for (const auto& worker : old) past_busy_ += worker->busy();
   }
+  old.clear();  // The old weights are gone, or parked, before new ones are loaded.
   const bool idle = assignment.stage.empty();
   {
     const std::lock_guard lock(mutex_);
-    past_busy_ += busy;
     failures_ = 0;
     assignment_ = assignment;
     status_ = {.state = idle ? TaskState::kIdle : TaskState::kLoading,

@@ -73,7 +73,7 @@ class TaskManager {
   [[nodiscard]] std::vector<base::Uid> running() const;
   /// How long the work being computed has finished no step, at most.
   [[nodiscard]] base::Duration no_progress() const;
-  /// Total computing time of all workers, past assignments included.
+  /// Total computing time of all workers, past assignments and what runs now included.
   [[nodiscard]] base::Duration busy() const;
   /// The numbers that the loaded stages export: those of the process as they are, the others added
   /// up over workers and models. Counters never fall, whatever is unloaded.

@@ -32,9 +32,7 @@ TaskWorker::TaskWorker(ModelKey key, ModelStore& store, RequestScheduler& schedu
       computer_([this](const std::stop_token& stop) { ComputeMain(stop); }) {}
 
 TaskWorker::~TaskWorker() {
-  RequestStop();
-  loader_ = {};  // Joins.
-  computer_ = {};
+  Stop();
   for (auto& [model_dir, stage] : stages_) store_.Release(KeyOf(model_dir), std::move(stage));
 }
 
@@ -47,6 +45,12 @@ ModelKey TaskWorker::KeyOf(const std::string& model_dir) const {
 void TaskWorker::RequestStop() {
   loader_.request_stop();
   computer_.request_stop();
+}
+
+void TaskWorker::Stop() {
+  RequestStop();
+  if (loader_.joinable()) loader_.join();
+  if (computer_.joinable()) computer_.join();
 }
 
 void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
@@ -67,9 +71,9 @@ void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
     }
     wanted_ = std::move(models);
     wanted_revision_ = revision;
-    changed_.notify_all();
   }
   for (auto& [model_dir, stage] : dropped) store_.Release(KeyOf(model_dir), std::move(stage));
+  changed_.notify_all();  // Only now: what is parked can make room for what is loaded.
 }
 
 std::optional<base::Uid> TaskWorker::running() const {
@@ -81,6 +85,11 @@ std::optional<base::Uid> TaskWorker::running() const {
 base::Duration TaskWorker::no_progress() const {
   const std::lock_guard lock(mutex_);
   return running_ ? clock_.Now() - running_->progressed : base::Duration::zero();
+}
+
+base::Duration TaskWorker::busy() const {
+  const std::lock_guard lock(mutex_);
+  return running_ ? busy_ + (clock_.Now() - running_->began) : busy_;
 }
 
 TaskWorker::Stages TaskWorker::stages() const {
@@ -162,14 +171,16 @@ std::shared_ptr<sdk::Stage> TaskWorker::Begin(const message::Header& header) {
                                    [&](const AppModel& model) { return model.app == header.app; });
   const auto found = wanted == wanted_.end() ? stages_.end() : stages_.find(wanted->model_dir);
   if (found == stages_.end()) return nullptr;
-  running_ = {header.uid, found->second.get(), found->first, clock_.Now()};
+  const auto now = clock_.Now();
+  running_ = {header.uid, found->second.get(), found->first, now, now};
   return found->second;
 }
 
-void TaskWorker::End(std::shared_ptr<sdk::Stage> stage) {
+void TaskWorker::End(std::shared_ptr<sdk::Stage> stage, base::Duration compute) {
   Running ended;
   {
     const std::lock_guard lock(mutex_);
+    busy_ += compute;
     ended = *std::exchange(running_, std::nullopt);
     const auto kept = stages_.find(ended.model_dir);
     if (kept != stages_.end() && kept->second == stage) return;
@@ -203,12 +214,16 @@ void TaskWorker::Compute(WorkItem item) {
       .hand_over = [&](int) { return scheduler_.HandsOver(item.message.header.uid); },
       .saved = &saved};
   auto outputs = RunStage(*stage, item.message, options);
+  // As when a model is loaded: what nobody computes with makes room.
+  if (absl::IsResourceExhausted(outputs.status()) && store_.stats().parked > 0) {
+    store_.DropParked();
+    outputs = RunStage(*stage, item.message, options);
+  }
   const WorkTiming timing = {.transfer = item.arrival_time - item.message.header.sent_time,
                              .queued = start_wall - item.arrival_time,
                              .compute = clock_.Now() - start};
   if (!saved.empty()) AddSaved(item, saved);
-  busy_ns_ += timing.compute.count();
-  End(std::move(stage));
+  End(std::move(stage), timing.compute);
   events_.Finished({std::move(item), timing, std::move(outputs), {}});
   scheduler_.Done(app, timing.compute);
 }

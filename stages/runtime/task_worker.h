@@ -2,7 +2,6 @@
 // application, and loads models beside that.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -59,15 +58,18 @@ class TaskWorker {
   /// (the item being computed with one is finished), those that are missing are loaded; the others
   /// go on being served. Never waits for loading.
   void Serve(std::vector<AppModel> models, std::uint64_t revision);
-  /// Asks both threads to end after what they are doing; the destructor joins.
+  /// Asks both threads to end after what they are doing.
   void RequestStop();
+  /// RequestStop(), and waits until they have. From one thread; Serve may not be called any more.
+  void Stop();
   /// The job being computed now.
   [[nodiscard]] std::optional<base::Uid> running() const;
   /// How long the job being computed has finished no step; zero when there is none.
   [[nodiscard]] base::Duration no_progress() const;
-  /// Total time spent in Stage::Run by finished items.
-  [[nodiscard]] base::Duration busy() const { return base::Duration(busy_ns_.load()); }
-  /// A stage that is held here is not unloaded, and not handed out again from the store.
+  /// Total time spent in Stage::Run, that of the item being computed included.
+  [[nodiscard]] base::Duration busy() const;
+  /// A stage that is held here is not unloaded, whatever the worker does with it. Only its
+  /// Metrics() may be called.
   [[nodiscard]] Stages stages() const;
 
  private:
@@ -75,6 +77,7 @@ class TaskWorker {
     base::Uid uid;
     const sdk::Stage* stage = nullptr;
     std::string model_dir;
+    base::MonotonicTime began{};
     base::MonotonicTime progressed{};  // When it began or finished its last step.
   };
 
@@ -89,8 +92,8 @@ class TaskWorker {
   void Compute(WorkItem item);
   // The stage for an item, marked as running; nullptr when this is not the place for it.
   std::shared_ptr<sdk::Stage> Begin(const message::Header& header);
-  // The computation with it is over: what Serve could not release goes now.
-  void End(std::shared_ptr<sdk::Stage> stage);
+  // The computation with it is over after so long: what Serve could not release goes now.
+  void End(std::shared_ptr<sdk::Stage> stage, base::Duration compute);
 
   const ModelKey key_;
   ModelStore& store_;
@@ -98,7 +101,6 @@ class TaskWorker {
   WorkEvents& events_;
   const Loaded loaded_;
   base::Clock& clock_;
-  std::atomic<std::int64_t> busy_ns_{0};
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   // Guarded by mutex_.
@@ -106,6 +108,7 @@ class TaskWorker {
   std::uint64_t wanted_revision_ = 0, done_revision_ = 0;
   Stages stages_;
   std::optional<Running> running_;
+  base::Duration busy_{};  // Of finished items.
   // Last: they start when everything else is there.
   std::jthread loader_;
   std::jthread computer_;

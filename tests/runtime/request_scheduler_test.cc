@@ -159,16 +159,20 @@ class RequestSchedulerTest : public QObject {
   }
 
   void HandOver_CancelsNothing() {
-    Fixture f;
+    base::ManualClock clock;
+    bool wanted = false;
+    RequestScheduler scheduler({.hand_over = [&] { return wanted; }},
+                               std::make_unique<IndividualMode>(), clock);
     const auto uid = base::Uid::GenerateRandom();
     const auto cancelled = base::Uid::GenerateRandom();
-    f.scheduler.Cancel(cancelled);
-    f.scheduler.HandOver(true);
-    QVERIFY(f.scheduler.HandsOver(uid));
-    QVERIFY(!f.scheduler.IsCancelled(uid));
-    QVERIFY(!f.scheduler.HandsOver(cancelled));
-    f.scheduler.HandOver(false);
-    QVERIFY(!f.scheduler.HandsOver(uid));
+    scheduler.Cancel(cancelled);
+    QVERIFY(!scheduler.HandsOver(uid));
+    wanted = true;
+    QVERIFY(scheduler.HandsOver(uid));
+    QVERIFY(!scheduler.IsCancelled(uid));
+    QVERIFY(!scheduler.HandsOver(cancelled));
+    wanted = false;
+    QVERIFY(!scheduler.HandsOver(uid));
   }
 
   void Push_DropsASecondCopyEvenAfterTheFirstWasTaken() {

@@ -22,6 +22,7 @@ struct Script {
   std::function<absl::Status(const sdk::LoadOptions&)> load;
   std::atomic<int> loads = 0, unloads = 0;
   std::atomic<double> process_hits = 0;
+  std::atomic<double> process_weights = -1;  // Negative: each stage has its own 100 bytes.
 };
 
 class ScriptedStage final : public sdk::Stage {
@@ -51,7 +52,10 @@ class ScriptedStage final : public sdk::Stage {
          .counter = true,
          .of_process = true,
          .value = script_.process_hits},
-        {.name = "weight_bytes", .help = "", .value = 100}};
+        {.name = "weight_bytes",
+         .help = "",
+         .of_process = script_.process_weights >= 0,
+         .value = script_.process_weights >= 0 ? script_.process_weights.load() : 100}};
   }
 
  private:
@@ -160,6 +164,12 @@ struct Fixture {
                       clock,
                       budget};
 };
+
+void WriteFile(const QTemporaryDir& folder, const std::string& text) {
+  QFile file(folder.filePath("weights"));
+  if (!file.open(QIODevice::WriteOnly) || file.write(text.data(), qint64(text.size())) < 0)
+    qFatal("no file");
+}
 
 StageAssignment Echo(std::string plugin = "p", int workers = 1) {
   return {.stage = "echo",
@@ -278,6 +288,89 @@ class TaskManagerTest : public QObject {
     f.manager.DropParked();
     QCOMPARE(f.script.unloads.load(), 3);
     QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{0});
+  }
+
+  // The folder holds other stages' weights too, and two workers share what they hold of it.
+  void Parked_WeightsOfTheProcessCountOnce() {
+    const QTemporaryDir folder;
+    WriteFile(folder, std::string(1000, 'x'));
+    Fixture f(250);
+    f.script.process_weights = 100;
+    StageAssignment wan = Pool(1, {{"app", folder.path().toStdString()}});
+    wan.workers = 2;
+    f.manager.Assign(wan);
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    f.manager.Assign({});
+    QCOMPARE(f.manager.parked().parked, std::size_t{2});
+    QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{100});
+  }
+
+  void Assign_FilesReplacedMeanwhile_LoadsThem() {
+    const QTemporaryDir folder;
+    WriteFile(folder, "old");
+    Fixture f(250);
+    const StageAssignment first = Pool(1, {{"app", folder.path().toStdString()}});
+    f.manager.Assign(first);
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    f.manager.Assign({});
+    QCOMPARE(f.manager.parked().parked, std::size_t{1});
+    WriteFile(folder, "newer");
+    f.manager.Assign(first);
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    QCOMPARE(f.script.loads.load(), 2);
+    QCOMPARE(f.script.unloads.load(), 1);
+    QCOMPARE(f.manager.parked().hits, std::uint64_t{0});
+    // Replaced while it was served: it is not kept.
+    WriteFile(folder, "newest");
+    f.manager.Assign({});
+    QCOMPARE(f.manager.parked().parked, std::size_t{0});
+  }
+
+  void Run_NoMemory_ParkedModelsMakeRoom() {
+    Fixture f(1000);
+    f.manager.Assign(Pool(1, {{"app", "a"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    f.manager.Assign(Pool(2, {{"app", "b"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QCOMPARE(f.manager.parked().parked, std::size_t{1});
+    std::atomic<int> runs = 0;
+    f.script.run = [&](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
+      if (++runs == 1 || f.script.unloads == 0) return absl::ResourceExhaustedError("memory");
+      return std::vector{message::BytesArtifact("out", "", "done")};
+    };
+    (void)f.scheduler.Push(f.Item());
+    QCOMPARE(TextOf(f.events.Next()), std::string("done"));
+    QCOMPARE(runs.load(), 2);
+    QCOMPARE(f.manager.parked().parked, std::size_t{0});
+  }
+
+  void Assign_WhileAJobIsComputed_CountsItUntilItEnds() {
+    Fixture f;
+    std::promise<void> began, go_on;
+    f.script.run = [&](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
+      f.clock.Advance(std::chrono::seconds(3));
+      began.set_value();
+      go_on.get_future().wait();
+      return absl::InternalError("enough");
+    };
+    f.manager.Assign(Echo());
+    QVERIFY(f.WaitFor(TaskState::kServing));
+    (void)f.scheduler.Push(f.Item());
+    began.get_future().wait();
+    auto other = std::async(std::launch::async, [&] { f.manager.Assign({}); });
+    // It waits for the job: whenever one looks, the job is there.
+    int there = 0;
+    for (int looks = 0; looks < 100; ++looks) {
+      (void)other.wait_for(std::chrono::milliseconds(1));
+      there += f.manager.running().size() == 1 && f.scheduler.held() == 1 &&
+               f.manager.busy() == std::chrono::seconds(3);
+    }
+    go_on.set_value();
+    other.wait();
+    QCOMPARE(there, 100);
+    QVERIFY(f.manager.running().empty());
+    QVERIFY(f.manager.busy() == std::chrono::seconds(3));
+    QCOMPARE(f.scheduler.held(), std::size_t{0});
   }
 
   void Assign_NoMemory_ParkedModelsMakeRoom() {
