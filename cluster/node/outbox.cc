@@ -163,7 +163,8 @@ class RingOutbox final : public Outbox {
   const OutboxOptions options_;
   base::Clock& clock_;
   std::atomic<std::uint64_t> next_message_id_{1};
-  std::atomic<std::uint64_t> next_start_{0};
+  // Senders that all began with the first instance would keep step and meet at each of them.
+  std::atomic<std::uint64_t> next_start_{RendezvousWeight({}, options_.node_id)};
   std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
       operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
   Goodbyes goodbyes_;  // Before the links, which say theirs when they go.

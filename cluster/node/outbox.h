@@ -52,8 +52,10 @@ struct OutboxCounters {
 /// routing, so that a delivery that waits for room also finds instances that come while it waits.
 struct Target {
   enum class Order : std::uint8_t {
-    kRoundRobin,  ///< Successive deliveries start at successive candidates.
-    kAsGiven,     ///< The first candidate that takes it, from the first on.
+    /// Successive deliveries start at successive candidates, the first at a place that depends on
+    /// the sender's node id.
+    kRoundRobin,
+    kAsGiven,  ///< The first candidate that takes it, from the first on.
   };
   Order order = Order::kAsGiven;
   /// How long to look for a taker while nothing has been sent; by default until the deadline. A

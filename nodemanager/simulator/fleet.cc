@@ -28,13 +28,11 @@ Fleet::Fleet(const System& system, const std::vector<int>& placement, Jobs jobs,
     offsets_.push_back(stages_);
     stages_ += static_cast<int>(app.stages.size());
   }
-  proxy_receiver_.resize(static_cast<std::size_t>(stages_));
   for (std::size_t d = 0; d < devices_.size(); ++d) {
     Device& device = devices_[d];
     device.queues.resize(system.apps.size());
     // Senders that all begin with the first instance keep step for ever, and meet at every one.
-    const auto begin = static_cast<unsigned>(Random(0, d + 1, 3).Next());
-    device.next_receiver.assign(static_cast<std::size_t>(stages_), begin);
+    device.next_receiver = Random(0, d + 1, 3).Next();
     device.work.resize(static_cast<std::size_t>(stages_));
   }
   Place(placement);
@@ -61,16 +59,16 @@ void Fleet::Deliver(int job, int stage, int sender, Time now) {
     waiting_[pool].push_back({.job = job, .stage = stage, .since = now});
     return;
   }
-  const int device = Receiver(job, stage, Flat(app, stage), sender);
+  const int device = Receiver(job, stage, sender);
   devices_[device].queues[app].push_back({.job = job, .stage = stage, .since = now});
   ++devices_[device].queued;
   Begin(device, now);
 }
 
-int Fleet::Receiver(int job, int stage, int flat, int sender) {
+int Fleet::Receiver(int job, int stage, int sender) {
   const Stage& spec = system_.apps[jobs_.app(job)].stages[stage];
   const std::vector<int>& candidates = serving_[spec.pool];
-  unsigned& next = sender == kProxy ? proxy_receiver_[flat] : devices_[sender].next_receiver[flat];
+  std::uint64_t& next = sender == kProxy ? proxy_receiver_ : devices_[sender].next_receiver;
   const std::uint64_t turn =
       spec.after.size() > 1 ? Random(0, static_cast<std::uint64_t>(job), 7).Next() : next++;
   return candidates[turn % candidates.size()];

@@ -43,10 +43,10 @@ struct Device {
   std::vector<std::deque<Held>> queues;  ///< By application.
   std::size_t turn = 0;                  ///< Application that is served next.
   int queued = 0, running = 0;
-  std::vector<unsigned> next_receiver;  ///< By flat stage: where its next message goes.
-  std::vector<Work> work;               ///< By flat stage.
-  Time busy = 0, busy_until = 0;        ///< Worker time computed, and up to when it is counted.
-  Time since = 0;                       ///< When it came to where it is.
+  std::uint64_t next_receiver = 0;  ///< Where its next message goes, to whichever stage.
+  std::vector<Work> work;           ///< By flat stage.
+  Time busy = 0, busy_until = 0;    ///< Worker time computed, and up to when it is counted.
+  Time since = 0;                   ///< When it came to where it is.
 };
 
 /// Where a pool's time went, up to the horizon.
@@ -106,7 +106,7 @@ class Fleet {
 
  private:
   void Place(const std::vector<int>& placement);
-  int Receiver(int job, int stage, int flat, int sender);
+  int Receiver(int job, int stage, int sender);
   void Begin(int device, Time now);
   void PassOn(int device, Time now);
   void Switch(int device, int pool, Time now);
@@ -125,7 +125,7 @@ class Fleet {
   std::vector<Device> devices_;
   std::vector<std::vector<int>> serving_;
   std::vector<std::vector<Device::Held>> waiting_;  // By pool: for lack of an instance.
-  std::vector<unsigned> proxy_receiver_;
+  std::uint64_t proxy_receiver_ = 0;
   std::vector<int> instances_;
   int idle_ = 0, moving_ = 0;
   std::uint64_t moves_ = 0;

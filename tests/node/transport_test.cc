@@ -236,6 +236,20 @@ class TransportTest : public QObject {
     QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{3});
   }
 
+  void Deliver_SendersBeginAtPlacesOfTheirOwn() {
+    Receiver a(*fabric_, "i1"), b(*fabric_, "i2"), c(*fabric_, "i3"), d(*fabric_, "i4");
+    cluster_->Set({a.endpoint, b.endpoint, c.endpoint, d.endpoint});
+    for (int i = 1; i <= 16; ++i) {
+      const auto outbox = Outbox::Create(*fabric_, {.node_id = "instance-" + std::to_string(i),
+                                                    .routing = [this] { return cluster_->Get(); }});
+      QVERIFY(outbox->Deliver(MakeMessage(10), kDiffuse, In(seconds(10))).ok());
+    }
+    for (const Receiver* receiver : {&a, &b, &c, &d}) {
+      const std::uint64_t got = receiver->inbox->stats().slots_used;
+      QVERIFY2(got >= 1 && got <= 8, std::to_string(got).c_str());
+    }
+  }
+
   void Deliver_Nodes_KeepsTheOrder() {
     Receiver a(*fabric_, "i1"), b(*fabric_, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
