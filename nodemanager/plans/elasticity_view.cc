@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "nodemanager/plans/measured.h"
 #include "nodemanager/state/plan_state.h"
 
@@ -41,18 +40,6 @@ void AddPool(const Telemetry& telemetry, const std::string& workflow_set, const 
   AddShares(telemetry, added);
 }
 
-std::string PolicyDetail(const StateMachine& state, const Telemetry& telemetry,
-                         const v1::ElasticityConfig& config, const v1::Hold& hold) {
-  if (hold.active())
-    return absl::StrCat("on hold by ", hold.actor(), hold.reason().empty() ? "" : ": ",
-                        hold.reason());
-  const auto policy = MakePolicy(config);
-  if (!policy.ok()) return base::Message(policy.status());
-  const PolicyDecision decision = (*policy)->Decide(MakePolicyView(state, telemetry, config));
-  if (decision.moves.empty()) return decision.detail;
-  return absl::StrCat("about to move: ", decision.moves.front().reason);
-}
-
 }  // namespace
 
 v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& telemetry,
@@ -66,14 +53,9 @@ v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& teleme
     for (const Pool& pool : PoolsOf(state, set))
       AddPool(telemetry, set, pool, instances, elasticity);
   }
-  *elasticity.mutable_hold() = state.hold();
-  if (state.hold().until_unix_ms() > 0 &&
-      state.hold().until_unix_ms() <= base::ToUnixMs(telemetry.wall_now))
-    elasticity.mutable_hold()->set_active(false);
   for (const v1::Plan& plan : state.plans()) {
     if (!HasEnded(plan)) *elasticity.add_plans() = plan;
   }
-  elasticity.set_policy_detail(PolicyDetail(state, telemetry, config, elasticity.hold()));
   return elasticity;
 }
 

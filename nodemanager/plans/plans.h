@@ -54,7 +54,8 @@ std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& t
 v1::Capacity MakeCapacity(const StateMachine& state, const Telemetry& telemetry,
                           const std::string& workflow_set, const std::string& proxy);
 
-/// Pools with their load, for people.
+/// Pools with their load, and plans under way, for people. Without the hold and why the policy
+/// moves nothing: the ElasticController knows these.
 v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& telemetry,
                               const v1::ElasticityConfig& config);
 

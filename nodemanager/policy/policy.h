@@ -23,7 +23,8 @@ struct InstanceView {
   /// False: pinned, removed, quarantined, or part of a plan that has not ended.
   bool movable = true;
   std::string pinned_stage;  ///< Serves pools of this stage only; empty: any.
-  int workers = 1;           ///< 0: it serves nobody (quarantined, stuck); not counted anywhere.
+  /// 0: it serves nobody (quarantined, stuck) and fills no minimum, but it counts to the maximum.
+  int workers = 1;
   std::optional<double>
       utilization;  ///< Mean over the window; nullopt: not measured for long enough.
   /// When it last began to be where it is; nullopt: longer ago than anybody remembers.

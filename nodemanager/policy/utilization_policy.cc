@@ -33,7 +33,8 @@ struct Instance {
 // A pool as this decision leaves it.
 struct PoolState {
   const PoolView* view = nullptr;
-  int instances = 0;  // That count.
+  int instances = 0;  // That serve.
+  int useless = 0;    // That are there and serve nobody.
   double workers = 0;
   double load = 0;           // Workers that what is offered keeps busy.
   double drain_s = 0;        // What an instance computes when it is told to stop.
@@ -51,7 +52,7 @@ struct PoolState {
   [[nodiscard]] double Busy() const { return BusyWith(workers); }
   // With contradictory limits the maximum counts: nothing ever moves against one.
   [[nodiscard]] bool AtMaximum() const {
-    return view->max_instances > 0 && instances >= view->max_instances;
+    return view->max_instances > 0 && instances + useless >= view->max_instances;
   }
   [[nodiscard]] bool BelowMinimum() const {
     return instances < view->min_instances && !AtMaximum();
@@ -125,8 +126,12 @@ void Decider::ReadInstances() {
     instances_.push_back({.view = &instance});
     sets_.insert(instance.workflow_set);
     const auto place = pools_.find({instance.workflow_set, instance.pool});
-    if (place == pools_.end() || instance.workers <= 0) continue;
+    if (place == pools_.end()) continue;
     PoolState& pool = place->second;
+    if (instance.workers <= 0) {
+      ++pool.useless;
+      continue;
+    }
     ++pool.instances;
     pool.workers += instance.workers;
     if (instance.utilization.has_value() && std::isfinite(*instance.utilization)) {

@@ -282,31 +282,52 @@ void Controller::CheckLiveness() {
 void Controller::StepPlans() {
   if (!Term().ok()) return;
   std::vector<v1::Command> due;
+  std::optional<PolicyView> view;
   Read([&](const StateMachine& state) {
-    ReadTelemetry([&](const Telemetry& telemetry) { due = elastic_.Due(state, telemetry); });
+    ReadTelemetry([&](const Telemetry& telemetry) {
+      due = elastic_.Due(state, telemetry);
+      view = elastic_.Look(state, telemetry);
+    });
   });
   for (const v1::Command& command : due) {
-    const absl::Status status = Propose(command).status();
-    const std::string result = status.ok() ? "ok" : base::Message(status);
-    if (command.has_start_plan()) {
-      const v1::Plan& plan = command.start_plan().plan();
-      for (const v1::Move& move : plan.moves()) {
-        spdlog::info("op=start_plan actor={} node={} set={} pool={} reason=\"{}\" proposed=\"{}\"",
-                     plan.actor(), move.node_id(), move.to().workflow_set(),
-                     move.to().pool().empty() ? "idle" : move.to().pool(), plan.reason(), result);
-      }
-    } else if (command.has_advance_move()) {
-      const v1::AdvanceMove& step = command.advance_move();
-      spdlog::info("op=advance_move plan={} node={} phase={} detail=\"{}\" proposed=\"{}\"",
-                   step.plan_id(), step.node_id(), v1::Move::Phase_Name(step.to()), step.detail(),
-                   result);
-      if (status.ok()) CountEnd(step);
-    } else if (command.has_decide_plan()) {
-      spdlog::warn("op=revert_plan plan={} reason=\"{}\" proposed=\"{}\"",
-                   command.decide_plan().plan_id(), command.decide_plan().reason(), result);
-    }
-    if (!status.ok() && IsOfTheLog(status)) return;
+    if (!ProposeStep(command)) return;
   }
+  if (view.has_value()) StartPlan(elastic_.Decide(*view));
+}
+
+void Controller::StartPlan(PolicyDecision decision) {
+  v1::Command command;
+  v1::Plan& plan = *command.mutable_start_plan()->mutable_plan();
+  // The steps have changed the state by now.
+  Read([&](const StateMachine& state) {
+    ReadTelemetry([&](const Telemetry& telemetry) {
+      plan = elastic_.Start(std::move(decision), state, telemetry);
+    });
+  });
+  if (plan.moves().empty()) return;
+  const absl::Status status = Propose(command).status();
+  for (const v1::Move& move : plan.moves()) {
+    spdlog::info("op=start_plan actor={} node={} set={} pool={} reason=\"{}\" proposed=\"{}\"",
+                 plan.actor(), move.node_id(), move.to().workflow_set(),
+                 move.to().pool().empty() ? "idle" : move.to().pool(), plan.reason(),
+                 status.ok() ? "ok" : base::Message(status));
+  }
+}
+
+bool Controller::ProposeStep(const v1::Command& command) {
+  const absl::Status status = Propose(command).status();
+  const std::string result = status.ok() ? "ok" : base::Message(status);
+  if (command.has_advance_move()) {
+    const v1::AdvanceMove& step = command.advance_move();
+    spdlog::info("op=advance_move plan={} node={} phase={} detail=\"{}\" proposed=\"{}\"",
+                 step.plan_id(), step.node_id(), v1::Move::Phase_Name(step.to()), step.detail(),
+                 result);
+    if (status.ok()) CountEnd(step);
+  } else if (command.has_decide_plan()) {
+    spdlog::warn("op=revert_plan plan={} reason=\"{}\" proposed=\"{}\"",
+                 command.decide_plan().plan_id(), command.decide_plan().reason(), result);
+  }
+  return status.ok() || !IsOfTheLog(status);
 }
 
 void Controller::CountEnd(const v1::AdvanceMove& step) {

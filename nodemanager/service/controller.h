@@ -117,6 +117,9 @@ class Controller {
   absl::Status Initialize();
   absl::Status ApplyWorkflows();
   std::vector<NodeReports::DeadNode> FindDead();
+  // False: the log takes nothing at present.
+  bool ProposeStep(const v1::Command& command);
+  void StartPlan(PolicyDecision decision);
   void CountEnd(const v1::AdvanceMove& step);
   void Reassign();
   bool ProposeAssignments();

@@ -18,6 +18,21 @@ base::Duration Interval(const v1::ElasticityConfig& config) {
       std::chrono::duration<double>(config.interval_s()));
 }
 
+std::string Cut(const std::string& text) { return base::ToUtf8(text, kMaxPlanTextBytes); }
+
+void SetMoves(const std::vector<WantedMove>& moves, v1::Plan& plan) {
+  plan.clear_moves();
+  std::string reason;
+  for (const WantedMove& move : moves) {
+    v1::Move& made = *plan.add_moves();
+    made.set_node_id(move.node_id);
+    made.mutable_to()->set_workflow_set(move.to_set);
+    made.mutable_to()->set_pool(move.to_pool);
+    absl::StrAppend(&reason, reason.empty() ? "" : "; ", move.reason);
+  }
+  plan.set_reason(Cut(reason));
+}
+
 }  // namespace
 
 bool IsHeld(const v1::Hold& hold, base::WallTime now) {
@@ -33,43 +48,46 @@ void ElasticController::Restart(base::MonotonicTime now) {
   detail_ = "this NodeManager has just begun to lead";
 }
 
-std::vector<v1::Command> ElasticController::Due(const StateMachine& state,
-                                                const Telemetry& telemetry) {
-  std::vector<v1::Command> commands = NextSteps(state, telemetry, config_);
+std::optional<PolicyView> ElasticController::Look(const StateMachine& state,
+                                                  const Telemetry& telemetry) {
   {
     const std::lock_guard lock(mutex_);
-    if (telemetry.now < next_look_) return commands;
+    if (telemetry.now < next_look_) return std::nullopt;
     next_look_ = telemetry.now + Interval(config_);
   }
-  if (IsHeld(state.hold(), telemetry.wall_now)) return commands;
-  v1::Plan plan = Propose(state, telemetry);
-  const std::lock_guard lock(mutex_);
-  detail_ = plan.moves().empty() ? plan.reason() : "";
-  if (!plan.moves().empty()) *commands.emplace_back().mutable_start_plan()->mutable_plan() = plan;
-  return commands;
+  if (IsHeld(state.hold(), telemetry.wall_now)) return std::nullopt;
+  return MakePolicyView(state, telemetry, config_);
 }
 
-v1::Plan ElasticController::Propose(const StateMachine& state, const Telemetry& telemetry) const {
-  const PolicyDecision decision = policy_->Decide(MakePolicyView(state, telemetry, config_));
+v1::Plan ElasticController::Start(PolicyDecision decision, const StateMachine& state,
+                                  const Telemetry& telemetry) {
+  v1::Plan plan = PlanOf(std::move(decision), state, telemetry);
+  const std::lock_guard lock(mutex_);
+  detail_ = plan.moves().empty() ? plan.reason() : "";
+  return plan;
+}
+
+v1::Plan ElasticController::PlanOf(PolicyDecision decision, const StateMachine& state,
+                                   const Telemetry& telemetry) const {
+  // The most urgent ones are first.
+  if (decision.moves.size() > kMaxMoves) decision.moves.resize(kMaxMoves);
   v1::Plan wanted;
   wanted.set_actor(absl::StrCat("policy:", config_.policy()));
-  std::string reason;
-  for (const WantedMove& move : decision.moves) {
-    v1::Move& made = *wanted.add_moves();
-    made.set_node_id(move.node_id);
-    made.mutable_to()->set_workflow_set(move.to_set);
-    made.mutable_to()->set_pool(move.to_pool);
-    absl::StrAppend(&reason, reason.empty() ? "" : "; ", move.reason);
+  wanted.set_reason(Cut(decision.detail));
+  // A move that is refused does not hold up the others.
+  while (!decision.moves.empty()) {
+    SetMoves(decision.moves, wanted);
+    absl::StatusOr<v1::Plan> plan = Propose(state, telemetry, wanted);
+    if (plan.ok()) return *std::move(plan);
+    wanted.set_reason(Cut(absl::StrCat("its plan is refused: ", base::Message(plan.status()))));
+    const std::string refused = base::GetReason(plan.status()).metadata["node_id"];
+    const auto left_out = std::erase_if(
+        decision.moves, [&](const WantedMove& move) { return move.node_id == refused; });
+    if (left_out == 0) decision.moves.pop_back();
   }
-  wanted.set_reason(
-      base::ToUtf8(decision.moves.empty() ? decision.detail : reason, kMaxPlanTextBytes));
+  wanted.clear_moves();
   wanted.set_state(v1::Plan::PROPOSED);
   wanted.set_base_revision(state.plan_revision());
-  if (decision.moves.empty()) return wanted;
-  absl::StatusOr<v1::Plan> plan = Propose(state, telemetry, wanted);
-  if (plan.ok()) return *std::move(plan);
-  wanted.clear_moves();
-  wanted.set_reason(absl::StrCat("its plan is refused: ", base::Message(plan.status())));
   return wanted;
 }
 
@@ -80,15 +98,22 @@ absl::StatusOr<v1::Plan> ElasticController::Propose(const StateMachine& state,
   complete.set_state(v1::Plan::PROPOSED);
   complete.set_base_revision(state.plan_revision());
   *complete.mutable_prediction() = Predict(state, telemetry, complete);
+  ONEPIECE_RETURN_IF_ERROR(CheckPlan(complete));  // It is kept with its prediction.
   return complete;
 }
 
 v1::Elasticity ElasticController::Describe(const StateMachine& state,
                                            const Telemetry& telemetry) const {
   v1::Elasticity elasticity = MakeElasticity(state, telemetry, config_);
-  if (!IsHeld(elasticity.hold(), telemetry.wall_now)) elasticity.mutable_hold()->Clear();
+  const v1::Hold& hold = state.hold();
+  if (IsHeld(hold, telemetry.wall_now)) {
+    *elasticity.mutable_hold() = hold;
+    elasticity.set_policy_detail(absl::StrCat("on hold by ", hold.actor(),
+                                              hold.reason().empty() ? "" : ": ", hold.reason()));
+    return elasticity;
+  }
   const std::lock_guard lock(mutex_);
-  elasticity.set_policy_detail(elasticity.hold().active() ? "on hold" : detail_);
+  elasticity.set_policy_detail(detail_);
   return elasticity;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,26 @@ class ElasticController {
 
   /// A new leadership: the policy waits a whole interval, in which nodes report.
   void Restart(base::MonotonicTime now);
-  /// The commands that are due: steps of plans under way, the reverts of unconfirmed ones, and,
-  /// every interval_s unless there is a hold, a plan of the policy's.
-  std::vector<v1::Command> Due(const StateMachine& state, const Telemetry& telemetry);
+  /// The commands that are due: steps of plans under way, the reverts of unconfirmed ones.
+  [[nodiscard]] std::vector<v1::Command> Due(const StateMachine& state,
+                                             const Telemetry& telemetry) const {
+    return NextSteps(state, telemetry, config_);
+  }
 
-  /// What the policy would do now, as a plan that is not kept: without moves, `reason` says why.
-  [[nodiscard]] v1::Plan Propose(const StateMachine& state, const Telemetry& telemetry) const;
-  /// The given moves, completed, with their predicted effect. Errors: those of CompletePlan.
+  /// Every interval_s, unless there is a hold: what the policy is to decide on.
+  std::optional<PolicyView> Look(const StateMachine& state, const Telemetry& telemetry);
+  /// Takes its time in a large cluster: for outside of Log::Read().
+  [[nodiscard]] PolicyDecision Decide(const PolicyView& view) const {
+    return policy_->Decide(view);
+  }
+  /// The decision as a plan to start; Describe() tells from now on why nothing moves.
+  v1::Plan Start(PolicyDecision decision, const StateMachine& state, const Telemetry& telemetry);
+  /// The same as a plan that is not kept. Moves that are refused are left out, and those beyond
+  /// what a plan may have; without moves, `reason` says why.
+  [[nodiscard]] v1::Plan PlanOf(PolicyDecision decision, const StateMachine& state,
+                                const Telemetry& telemetry) const;
+  /// The given moves, completed, with their predicted effect. Errors: those of CompletePlan and
+  /// CheckPlan.
   [[nodiscard]] absl::StatusOr<v1::Plan> Propose(const StateMachine& state,
                                                  const Telemetry& telemetry, v1::Plan plan) const;
   [[nodiscard]] v1::Elasticity Describe(const StateMachine& state,

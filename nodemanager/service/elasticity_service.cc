@@ -149,14 +149,25 @@ grpc::Status ElasticityService::GetElasticity(grpc::ServerContext*, const v1::Ge
 grpc::Status ElasticityService::ProposePlan(grpc::ServerContext*,
                                             const v1::ProposePlanRequest* request,
                                             v1::Plan* response) {
+  const ElasticController& elastic = controller_.elastic();
+  PolicyDecision decision;
+  if (request->moves().empty()) {
+    PolicyView view;
+    controller_.Read([&](const StateMachine& state) {
+      controller_.ReadTelemetry([&](const Telemetry& telemetry) {
+        view = MakePolicyView(state, telemetry, elastic.config());
+      });
+    });
+    decision = elastic.Decide(view);
+  }
   absl::StatusOr<v1::Plan> plan;
   const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
     controller_.ReadTelemetry([&](const Telemetry& telemetry) {
       v1::Plan wanted;
       *wanted.mutable_moves() = request->moves();
       plan = request->moves().empty()
-                 ? absl::StatusOr<v1::Plan>(controller_.elastic().Propose(state, telemetry))
-                 : controller_.elastic().Propose(state, telemetry, std::move(wanted));
+                 ? absl::StatusOr<v1::Plan>(elastic.PlanOf(std::move(decision), state, telemetry))
+                 : elastic.Propose(state, telemetry, std::move(wanted));
     });
     return true;
   });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "nodemanager/state/plan_state.h"
 #include "tests/nodemanager/elastic_world.h"
 
 namespace onepiece::nodemanager {
@@ -55,6 +56,32 @@ class ElasticControllerTest : public QObject {
     QCOMPARE(LastPlan().plan_id(), plan.plan_id());
   }
 
+  void OneMoveThatIsRefused_DoesNotHoldUpTheOthers() {
+    const std::string mover = InstanceOf(kPoolB);
+    PolicyDecision decision;
+    decision.moves.push_back({.node_id = "nobody", .to_set = "default", .to_pool = kPoolA});
+    decision.moves.push_back({.node_id = mover, .to_set = "default", .to_pool = kPoolA});
+    const v1::Plan plan = PlanOf(decision);
+    QCOMPARE(plan.moves_size(), 1);
+    QCOMPARE(plan.moves(0).node_id(), mover);
+    decision.moves.pop_back();
+    QCOMPARE(PlanOf(decision).moves_size(), 0);
+    QVERIFY2(PlanOf(decision).reason().find("nobody") != std::string::npos,
+             PlanOf(decision).reason().c_str());
+  }
+
+  void MoreMovesThanAPlanTakes_BecomeOneThatItTakes() {
+    PolicyDecision decision;
+    for (int i = 0; i < 40; ++i) {
+      const std::string id = "more-" + std::to_string(i);
+      world_->Register(MakeNode(id, v1::INSTANCE));
+      decision.moves.push_back({.node_id = id, .to_set = "default", .to_pool = ""});
+    }
+    const v1::Plan plan = PlanOf(decision);
+    QVERIFY2(plan.moves_size() > 30 && CheckPlan(plan).ok(), plan.reason().c_str());
+    QCOMPARE(plan.moves(0).node_id(), decision.moves[0].node_id);
+  }
+
   void Hold_KeepsThePolicyStill_UntilItRunsOut() {
     v1::SetHoldRequest request;
     request.set_active(true);
@@ -64,7 +91,10 @@ class ElasticControllerTest : public QObject {
     QVERIFY(world_->service().SetHold(nullptr, &request, &hold).ok());
     world_->node("proxy").jobs_per_s = kAsked;
     QVERIFY(!PassUntil([&] { return world_->Count(kPoolA) == 3; }, seconds(35)));
+    QVERIFY(Elasticity().hold().active());
+    QCOMPARE(Elasticity().policy_detail(), std::string("on hold by operator:ann"));
     QVERIFY(PassUntil([&] { return world_->Count(kPoolA) == 3; }));
+    QVERIFY(!Elasticity().hold().active());
   }
 
   void NewLeader_GoesOnWhereTheOldOneWas() {
@@ -186,6 +216,20 @@ class ElasticControllerTest : public QObject {
       Work();
       return wanted();
     });
+  }
+  v1::Elasticity Elasticity() {
+    v1::Elasticity elasticity;
+    if (!world_->service().GetElasticity(nullptr, {}, &elasticity).ok()) qFatal("no answer");
+    return elasticity;
+  }
+  v1::Plan PlanOf(const PolicyDecision& decision) {
+    v1::Plan plan;
+    world_->controller().Read([&](const StateMachine& state) {
+      world_->controller().ReadTelemetry([&](const Telemetry& telemetry) {
+        plan = world_->controller().elastic().PlanOf(decision, state, telemetry);
+      });
+    });
+    return plan;
   }
   bool HasPlan() {
     bool has = false;

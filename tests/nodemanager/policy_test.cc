@@ -257,6 +257,19 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(), QString());
   }
 
+  void whoServesNobodyStillFillsTheMaximum() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Pool("x").max_instances = 2;
+    cluster.Instances("x", 1, 0);
+    cluster.view.instances.back().workers = 0;
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "maximum of 2"));
+    cluster.Pool("x").max_instances = 3;
+    cluster.Pool("x").min_instances = 2;  // It does not fill the minimum.
+    QVERIFY(cluster.Decide().moves.at(0).reason.starts_with("x at"));
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+  }
+
   void aPoolBelowItsMinimumComesFirst() {
     Cluster cluster = BusyAndSpare();
     cluster.Pool("w").min_instances = 1;
