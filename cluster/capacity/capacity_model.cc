@@ -81,6 +81,29 @@ double Utilization(const Model& model, const std::string& pool) {
   return workers > 0 ? load / workers : kInfinity;
 }
 
+std::map<std::string, double> Loads(const Model& model) {
+  std::map<std::string, double> loads;
+  for (const Pool& pool : model.pools) loads[pool.id] = 0;
+  for (const App& app : model.apps) {
+    for (const StageDemand& demand : app.stages) {
+      const auto load = loads.find(demand.pool);
+      if (load == loads.end() || !IsKnown(demand)) continue;
+      load->second += OrZero(app.arrivals_per_s) * demand.seconds_per_job;
+    }
+  }
+  return loads;
+}
+
+std::map<std::string, double> Utilizations(const Model& model) {
+  const std::map<std::string, double> loads = Loads(model);
+  std::map<std::string, double> utilizations;
+  for (const Pool& pool : model.pools) {
+    const double load = loads.at(pool.id), workers = OrZero(pool.workers);
+    utilizations.try_emplace(pool.id, load == 0 ? 0 : workers > 0 ? load / workers : kInfinity);
+  }
+  return utilizations;
+}
+
 Narrowest FindNarrowest(const Model& model) {
   Narrowest narrowest{.pool = "", .scale = kInfinity};
   for (const Pool& pool : model.pools) {

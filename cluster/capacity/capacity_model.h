@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,6 +45,11 @@ struct Model {
 /// workers, 0 without work.
 double Utilization(const Model& model, const std::string& pool);
 
+/// Of every pool of the model at once, by its id: offered worker seconds per second, and the same
+/// over its workers. For who asks about many pools.
+std::map<std::string, double> Loads(const Model& model);
+std::map<std::string, double> Utilizations(const Model& model);
+
 struct Narrowest {
   std::string pool;  ///< Empty: nothing is offered.
   double scale = 0;  ///< All offered rates times this just fit; infinite when nothing is offered.
@@ -64,7 +69,7 @@ double MeanWait(const Model& model, const std::string& pool);
 /// Time of a job that waits nowhere: the longest way through its stages, compute and transfer (s).
 double UnloadedLatency(const App& app);
 
-/// The workers that `pool` needs for `arrivals` at a utilisation of at most `threshold`.
+/// The workers that `pool` needs for what is offered at a utilisation of at most `threshold`.
 double WorkersFor(const Model& model, const std::string& pool, double threshold);
 
 /// Jobs that a pool's demand must rest on before anybody draws conclusions.

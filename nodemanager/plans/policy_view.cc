@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "nodemanager/plans/measured.h"
 #include "nodemanager/state/plan_state.h"
@@ -31,6 +32,14 @@ void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::
     added.max_instances = pool.max_instances;
     added.load_s = telemetry.window->LoadSeconds(added.stage).value_or(0);
   }
+  for (const auto& [id, record] : state.nodes()) {
+    if (record.node().workflow_set() != set || !IsAlive(record.node()) || !record.load_failed())
+      continue;
+    const auto pool = std::find_if(view.pools.begin(), view.pools.end(), [&](const PoolView& each) {
+      return each.workflow_set == set && each.id == AssignedPool(record.node());
+    });
+    if (pool != view.pools.end()) ++pool->unloadable;
+  }
   SetView& added = view.sets.emplace_back();
   added.workflow_set = set;
   added.model = MeasuredModel(state, telemetry, set, pools);
@@ -41,7 +50,9 @@ void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::
 void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Duration memory,
                 PolicyView& view) {
   std::map<Place, std::int64_t> changed;
+  std::map<Place, int> failed_plans;
   for (const v1::Plan& plan : state.plans()) {
+    std::set<Place> failed;
     for (const v1::Move& move : plan.moves()) {
       if (move.phase() == v1::Move::PENDING) continue;
       const Place from = PlaceOf(state, move.node_id(), move.from());
@@ -49,9 +60,11 @@ void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Dur
       for (const Place& place : {from, to})
         changed[place] = std::max(changed[place], move.phase_since_unix_ms());
       const base::MonotonicTime at = ToMonotonic(telemetry, plan.create_unix_ms());
-      if (!plan.actor().starts_with("policy:") || telemetry.now - at > memory ||
-          move.phase() == v1::Move::REVERTED || move.phase() == v1::Move::FAILED)
+      if (!plan.actor().starts_with("policy:") || telemetry.now - at > memory) continue;
+      if (move.phase() == v1::Move::REVERTED || move.phase() == v1::Move::FAILED) {
+        failed.insert(to);
         continue;
+      }
       view.past.push_back({.at = at,
                            .node_id = move.node_id(),
                            .from_pool = from.second,
@@ -59,8 +72,10 @@ void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Dur
                            .from_set = from.first,
                            .to_set = to.first});
     }
+    for (const Place& place : failed) ++failed_plans[place];
   }
   for (PoolView& pool : view.pools) {
+    pool.failed_plans = failed_plans[{pool.workflow_set, pool.id}];
     if (const auto last = changed.find({pool.workflow_set, pool.id}); last != changed.end())
       pool.changed = ToMonotonic(telemetry, last->second);
   }

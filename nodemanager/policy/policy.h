@@ -41,7 +41,10 @@ struct PoolView {
   /// a pool of larger instances, the devices left over become idle. For a pool of smaller ones,
   /// enough of them are made idle at once, and used when they are.
   int resource = 1;
-  double load_s = 0;                           ///< Measured, or 0: not known.
+  double load_s = 0;   ///< Measured, or 0: not known.
+  int unloadable = 0;  ///< Instances there that could not load its model.
+  /// Automatic plans with moves to it that were brought back, of the last kFlappingWindows windows.
+  int failed_plans = 0;
   std::optional<base::MonotonicTime> changed;  ///< Its last change of size.
 };
 

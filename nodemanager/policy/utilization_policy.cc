@@ -19,6 +19,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHysteresis = 0.05;
 // A pool that gives to the idle ones stays so far below the threshold.
 constexpr double kScaleInMargin = 0.15;
+// After so many failures to load a pool's model no more instances are spent on it, by the assigner
+// neither.
+constexpr int kEnoughFailed = 2;
+// Of a window: a pool takes idle instances again, as nobody loses them.
+constexpr double kSettles = 0.1;
 constexpr std::size_t kMaxDetail = 2000;
 
 base::Duration FromSeconds(double seconds) {
@@ -36,12 +41,14 @@ struct PoolState {
   int instances = 0;  // That serve.
   int useless = 0;    // That are there and serve nobody.
   double workers = 0;
-  double load = 0;           // Workers that what is offered keeps busy.
-  double drain_s = 0;        // What an instance computes when it is told to stop.
-  int unmeasured = 0;        // Instances.
-  bool unknown = false;      // Too few jobs measured.
-  bool turned_away = false;  // All of its applications have a pool on their way that is over 100 %.
-  bool flapping = false, cooling = false;
+  double load = 0;       // Workers that what is offered keeps busy.
+  double drain_s = 0;    // What an instance computes when it is told to stop.
+  int unmeasured = 0;    // Instances.
+  bool unknown = false;  // Too few jobs measured.
+  // Some of its applications have a pool on their way that is over 100 %; some have none.
+  bool turned_away = false, served = false;
+  bool asked_for = false;  // Somebody in its set wants jobs that need it.
+  bool flapping = false, cooling = false, settling = false;
   bool gave = false, received = false;  // In this decision.
   bool given_up = false;
 
@@ -57,8 +64,10 @@ struct PoolState {
   [[nodiscard]] bool BelowMinimum() const {
     return instances < view->min_instances && !AtMaximum();
   }
-  [[nodiscard]] bool Known() const {
-    return !unknown && (instances == 0 || unmeasured < instances);
+  // What its instances measure says enough of a pool with few jobs, as long ones are.
+  [[nodiscard]] bool Known() const { return instances == 0 ? !unknown : unmeasured < instances; }
+  [[nodiscard]] bool IsBroken() const {
+    return view->unloadable >= kEnoughFailed || view->failed_plans >= kEnoughFailed;
   }
 };
 
@@ -75,7 +84,8 @@ class Decider {
   void ReadInstances();
   void ReadLoads();
   void ReadLoadsOf(const SetView& set);
-  static void ReadLoadOf(const capacity::Model& model, PoolState& pool);
+  static void ReadApp(const capacity::App& app, const std::map<std::string, double>& busy,
+                      const std::map<std::string_view, PoolState*>& pools);
   void ReadPast();
 
   PoolState* Neediest();
@@ -112,8 +122,11 @@ Decider::Decider(const PolicyView& view, const v1::ElasticityConfig& config)
     : view_(view), config_(config) {
   for (const PoolView& pool : view.pools) {
     PoolState state{.view = &pool};
-    state.cooling =
-        pool.changed.has_value() && view.now - *pool.changed < FromSeconds(config.cooldown_s());
+    const auto changed_within = [&](double seconds) {
+      return pool.changed.has_value() && view.now - *pool.changed < FromSeconds(seconds);
+    };
+    state.cooling = changed_within(config.cooldown_s());
+    state.settling = changed_within(std::min(config.cooldown_s(), kSettles * config.window_s()));
     pools_.try_emplace({pool.workflow_set, pool.id}, state);
   }
   ReadInstances();
@@ -148,25 +161,24 @@ void Decider::ReadLoads() {
 
 void Decider::ReadLoadsOf(const SetView& set) {
   capacity::Model model = set.model;
+  std::map<std::string_view, PoolState*> pools;
   for (capacity::Pool& pool : model.pools) {
     const auto place = pools_.find({set.workflow_set, pool.id});
     pool.workers = place == pools_.end() ? 0 : place->second.workers;
+    if (place != pools_.end()) pools[place->second.view->id] = &place->second;
   }
   for (const std::string& id : capacity::PoolsWithoutData(model)) {
-    if (const auto place = pools_.find({set.workflow_set, id}); place != pools_.end())
-      place->second.unknown = true;
+    if (const auto place = pools.find(id); place != pools.end()) place->second->unknown = true;
   }
+  std::map<std::string, double> busy = capacity::Utilizations(model);
   // What a pool that must not grow lets through is all that reaches the others.
   for (std::size_t round = 0; round < model.pools.size(); ++round) {
     const PoolState* worst = nullptr;
     double busiest = 1 + 1e-9;
-    for (const capacity::Pool& pool : model.pools) {
-      const auto place = pools_.find({set.workflow_set, pool.id});
-      if (place == pools_.end() || !place->second.AtMaximum()) continue;
-      const double busy = capacity::Utilization(model, pool.id);
-      if (busy <= busiest) continue;
-      worst = &place->second;
-      busiest = busy;
+    for (const auto& [id, pool] : pools) {
+      if (!pool->AtMaximum() || busy[pool->view->id] <= busiest) continue;
+      worst = pool;
+      busiest = busy[pool->view->id];
     }
     if (worst == nullptr) break;
     for (capacity::App& app : model.apps) {
@@ -175,28 +187,34 @@ void Decider::ReadLoadsOf(const SetView& set) {
           }))
         app.arrivals_per_s /= busiest;
     }
+    busy = capacity::Utilizations(model);
   }
-  for (auto& [key, pool] : pools_) {
-    if (key.first == set.workflow_set) ReadLoadOf(model, pool);
+  const std::map<std::string, double> loads = capacity::Loads(model);
+  for (const auto& [id, pool] : pools) {
+    const auto load = loads.find(pool->view->id);
+    if (!pool->unknown && load != loads.end()) pool->load = std::max(pool->load, load->second);
+    pool->asked_for = pool->load > 0;
   }
+  for (const capacity::App& app : model.apps) ReadApp(app, busy, pools);
 }
 
-void Decider::ReadLoadOf(const capacity::Model& model, PoolState& pool) {
-  const std::string& id = pool.view->id;
-  pool.load = std::max(pool.load, capacity::WorkersFor(model, id, 1));
-  bool served = false, turned_away = false;
-  for (const capacity::App& app : model.apps) {
-    bool is_here = false, is_limited = false;
-    for (const capacity::StageDemand& demand : app.stages) {
-      is_limited = is_limited || capacity::Utilization(model, demand.pool) > 1;
-      if (demand.pool != id || demand.samples == 0 || !(app.arrivals_per_s > 0)) continue;
-      is_here = true;
-      if (std::isfinite(demand.seconds_per_job))
-        pool.drain_s = std::max(pool.drain_s, demand.seconds_per_job);
-    }
-    if (is_here) (is_limited ? turned_away : served) = true;
+void Decider::ReadApp(const capacity::App& app, const std::map<std::string, double>& busy,
+                      const std::map<std::string_view, PoolState*>& pools) {
+  if (!(app.arrivals_per_s > 0)) return;
+  const bool is_limited = std::ranges::any_of(app.stages, [&](const capacity::StageDemand& demand) {
+    const auto known = busy.find(demand.pool);
+    return known != busy.end() && known->second > 1;
+  });
+  for (const capacity::StageDemand& demand : app.stages) {
+    const auto place = pools.find(demand.pool);
+    if (place == pools.end()) continue;
+    PoolState& pool = *place->second;
+    pool.asked_for = true;
+    if (demand.samples == 0) continue;
+    (is_limited ? pool.turned_away : pool.served) = true;
+    if (std::isfinite(demand.seconds_per_job))
+      pool.drain_s = std::max(pool.drain_s, demand.seconds_per_job);
   }
-  pool.turned_away = turned_away && !served;
 }
 
 void Decider::ReadPast() {
@@ -238,7 +256,11 @@ PolicyDecision Decider::Run() {
     PoolState* pool = Neediest();
     if (pool == nullptr) break;
     needed = true;
-    if (!Grow(*pool)) pool->given_up = true;
+    if (!Grow(*pool)) {
+      pool->given_up = true;
+    } else if (pool->view->failed_plans > 0) {
+      return std::move(decision_);  // Alone, so that it brings back no other.
+    }
   }
   while (Budget() > 0 && ScaleIn()) {
   }
@@ -268,11 +290,23 @@ bool Decider::Grow(PoolState& pool) {
     Note(absl::StrCat(what, ": it has its maximum of ", pool.view->max_instances));
     return false;
   }
-  if (!pool.BelowMinimum() && pool.cooling) {
-    Note(what + ": it has changed less than a cooldown ago");
+  if (pool.IsBroken()) {
+    Note(what + ": its model did not load where it was tried");
     return false;
   }
+  const bool failed = pool.view->failed_plans > 0;
+  const char* waits = ": it has changed less than a cooldown ago";
+  if (failed ? pool.cooling : pool.settling && !pool.BelowMinimum()) {
+    Note(what + waits);
+    return false;
+  }
+  // What fails brings its whole plan back.
+  if (failed && !decision_.moves.empty()) return false;
   if (TakeIdle(pool, /*same_set=*/true) || TakeIdle(pool, /*same_set=*/false)) return true;
+  if (!pool.BelowMinimum() && pool.cooling) {
+    Note(what + waits);
+    return false;
+  }
   // A pool that flaps takes idle ones only: that harms nobody.
   if (pool.flapping && !pool.BelowMinimum()) return false;
   if (TakeFromDonor(pool, /*same_set=*/true) || TakeFromDonor(pool, /*same_set=*/false))
@@ -282,6 +316,7 @@ bool Decider::Grow(PoolState& pool) {
 }
 
 bool Decider::TakeIdle(PoolState& pool, bool same_set) {
+  if (!same_set && !pool.asked_for) return false;
   const auto needed = static_cast<std::size_t>(std::max(1, pool.view->resource));
   for (const std::string& set : sets_) {
     if ((set == pool.view->workflow_set) != same_set) continue;
@@ -343,9 +378,12 @@ std::optional<double> Decider::BusyAfterGiving(const PoolState& from, const Pool
   // Where all jobs of the donor meet a pool that turns jobs away, being less busy than the one
   // that gets its instance is good enough: so the most that the instances can serve is found.
   double limit = config_.threshold() - kHysteresis;
-  if (to.Busy() > 1 && from.turned_away) limit = std::max(limit, to.Busy() * (1 - kHysteresis));
+  if (to.Busy() > 1 && from.turned_away && !from.served)
+    limit = std::max(limit, to.Busy() * (1 - kHysteresis));
   if (std::isinf(after) || after > limit) return std::nullopt;
-  if (!to.BelowMinimum() && !PaysOff(from, to, workers, after)) return std::nullopt;
+  // A set that nobody asks much of gets nothing of another's for its minimum.
+  const bool owes = to.BelowMinimum() && from.view->workflow_set == to.view->workflow_set;
+  if (!owes && !PaysOff(from, to, workers, after)) return std::nullopt;
   return after;
 }
 

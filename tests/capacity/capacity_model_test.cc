@@ -131,6 +131,11 @@ class CapacityModelTest : public QObject {
     QVERIFY(Near(Utilization(model, "x"), (0.5 * 1 + 0.25 * 2) / 2));
     QVERIFY(Near(Utilization(model, "y"), 0.5 * 3 / 6));
     QVERIFY(Near(Utilization(model, "z"), 0.25 * 2 / 1));
+    QCOMPARE(Utilizations(model).size(), model.pools.size());
+    for (const auto& [pool, utilization] : Utilizations(model)) {
+      QVERIFY(Near(utilization, Utilization(model, pool)));
+      QVERIFY(Near(Loads(model).at(pool), WorkersFor(model, pool, 1)));
+    }
     QCOMPARE(FindNarrowest(model).pool, std::string("x"));
     QVERIFY(Near(FindNarrowest(model).scale, 2));
     QVERIFY(Near(SustainableRate(model, model.apps[0]), 2));

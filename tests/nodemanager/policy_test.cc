@@ -3,6 +3,7 @@
 
 #include <QtTest>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <map>
@@ -369,6 +370,24 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i004"));
   }
 
+  // That harms nobody, and what is wanted is wanted now.
+  void idleOnesComeSoonerThanDonors() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Instances("", 1, 0);
+    cluster.Pool("x").changed = cluster.view.now - seconds(29);
+    QCOMPARE(cluster.Moves(), QString());
+    cluster.Pool("x").changed = cluster.view.now - seconds(30);
+    QCOMPARE(cluster.Moves(), QString(">x"));
+    cluster.view.instances.pop_back();
+    QCOMPARE(cluster.Moves(), QString());
+    QVERIFY(Says(cluster.Decide(), "less than a cooldown ago"));
+    // Back to the idle ones it is as slow as ever.
+    Cluster nearly_idle;
+    nearly_idle.Instances("x", 3, 0.1).App("a", {{"x", 0.3}});
+    nearly_idle.Pool("x").changed = nearly_idle.view.now - seconds(299);
+    QCOMPARE(nearly_idle.Moves(), QString());
+  }
+
   void atMostSoManyMoves() {
     Cluster cluster = BusyAndSpare();
     cluster.Instances("z", 1, 1).App("b", {{"z", 3}}).Instances("", 5, 0);
@@ -388,10 +407,71 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(), QString());
     QVERIFY(Says(cluster.Decide(), "x: not measured for long enough"));
     cluster = BusyAndSpare();
-    cluster.Set("s").model.apps[0].stages[0].samples = 2;
-    cluster.Pool("y").min_instances = 3;
+    cluster.Set("s").model.apps[0].stages[1].samples = 2;  // So does a donor with few jobs.
     QCOMPARE(cluster.Moves(), QString());
-    QVERIFY(Says(cluster.Decide(), "x: not measured for long enough"));
+  }
+
+  // Of a stage of minutes a window has few jobs, but how busy its instances are is known.
+  void aSlowPoolGrowsByWhatItMeasures() {
+    Cluster cluster;
+    cluster.Instances("dit", 2, 1).Instances("", 3, 0).App("a", {{"dit", 9}});
+    cluster.Set("s").model.apps[0].stages[0].samples = 2;
+    QCOMPARE(cluster.Moves(Config(3)), QString(">dit"));  // 2 of 3 are busy then: enough for now.
+    cluster.First("dit").utilization = 0.5;
+    QCOMPARE(cluster.Moves(Config(3)), QString());
+  }
+
+  void aModelThatDoesNotLoadIsNotTriedForEver() {
+    const auto moves = [](int failed_plans, int unloadable, int changed_s) {
+      Cluster cluster = BusyAndSpare();
+      cluster.Pool("w").min_instances = 1;  // Has none: comes first.
+      cluster.Pool("w").failed_plans = failed_plans;
+      cluster.Pool("w").unloadable = unloadable;
+      cluster.Pool("w").changed = cluster.view.now - seconds(changed_s);
+      cluster.Instances("", 4, 0);
+      return cluster.Moves(Config(2));
+    };
+    QCOMPARE(moves(0, 0, 10), QString(">w >x"));
+    QCOMPARE(moves(1, 0, 10), QString(">x"));
+    QCOMPARE(moves(1, 0, 300), QString(">w"));  // Alone: it may bring the plan back.
+    QCOMPARE(moves(2, 0, 300), QString(">x"));
+    QCOMPARE(moves(0, 1, 300), QString(">w >x"));
+    QCOMPARE(moves(0, 2, 300), QString(">x"));
+  }
+
+  void aSetThatNobodyAsksGetsNothingOfOthers() {
+    const auto moves = [](double load, bool idle) {
+      Cluster cluster;
+      cluster.Instances("y", 4, 0.4).App("a", {{"y", 1.6}});
+      cluster.Pool("x", "typo").min_instances = 1;
+      cluster.Pool("x", "typo").load_s = 10;
+      if (load > 0) cluster.App("a", {{"x", load}}, "typo");
+      if (idle) cluster.Instances("", 1, 0);
+      return cluster.Moves();
+    };
+    QCOMPARE(moves(0, false), QString());
+    QCOMPARE(moves(0, true), QString());
+    QCOMPARE(moves(0.001, false), QString());  // Would not pay.
+    QCOMPARE(moves(0.001, true), QString(">x@typo"));
+    QCOMPARE(moves(0.5, false), QString("y>x@typo"));
+  }
+
+  void aLargeClusterIsDecidedOnSoon() {
+    Cluster cluster;
+    for (int app = 0; app < 100; ++app) {
+      std::vector<std::pair<std::string, double>> loads;
+      for (int stage = 0; stage < 4; ++stage) {
+        loads.emplace_back("p" + std::to_string(4 * app + stage), 1.2);
+        cluster.Instances(loads.back().first, 1, 1);
+        cluster.Pool(loads.back().first).max_instances = 1;
+      }
+      cluster.App("a" + std::to_string(app), loads);
+    }
+    const std::clock_t begun = std::clock();  // Of the processor: others may be busy.
+    QCOMPARE(cluster.Moves(Config(32)), QString());
+    const double took = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
+    qInfo("took %.3f s", took);
+    QVERIFY(took < 2);
   }
 
   void flappingPoolsAreHeld() {
