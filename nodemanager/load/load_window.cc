@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "cluster/capacity/capacity_model.h"
 #include "nodemanager/load/clean.h"
 
 namespace onepiece::nodemanager {
 namespace {
+
+// What a node says of the time before its first report nobody can check, but no job takes longer.
+constexpr double kLongestPastJobS = 3600;
 
 double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -65,6 +69,7 @@ std::string LoadWindow::Add(const std::string& node_id, std::uint64_t incarnatio
   if (first) {
     for (const v1::StageLoad& stage : report.load.stages())
       node.first_compute_s += stage.compute_s();
+    AddPast(pool, report.load, now);
   } else {
     // What has ended since the last report was most likely done where it was then.
     AddWork(node.pool.empty() ? pool : node.pool, node.last, report.load, now);
@@ -114,17 +119,53 @@ void LoadWindow::AddWork(const std::string& pool, const v1::NodeLoad& from, cons
     const Work work = Between(
         earlier == before.end() ? v1::StageLoad::default_instance() : *earlier->second, *stage);
     if (work.jobs == 0 && work.failures == 0) continue;
-    auto& sums = BucketAt(WorkBucketsOf(pool), now, BucketWidth(), window_);
-    if (sums.size() < kMaxWorks || sums.contains(key)) AddTo(sums[key], work);
+    WorkBuckets& buckets = WorkBucketsOf(pool, key);
+    if (buckets.empty() || now - buckets.back().begin >= BucketWidth())
+      buckets.push_back({now, {}});
+    AddTo(buckets.back().sums, work);
+    ForgetOld(buckets, now);
   }
 }
 
-LoadWindow::WorkBuckets& LoadWindow::WorkBucketsOf(const std::string& pool) {
-  if (work_.size() >= kMaxPools && !work_.contains(pool)) {
-    work_.erase(std::ranges::min_element(
-        work_, {}, [](const auto& entry) { return entry.second.back().begin; }));
+// So a new leader knows what jobs cost before the first one ends.
+void LoadWindow::AddPast(const std::string& pool, const v1::NodeLoad& load,
+                         base::MonotonicTime now) {
+  if (pool.empty()) return;
+  for (const v1::StageLoad& stage : load.stages()) {
+    const Work work = Between(v1::StageLoad::default_instance(), stage);
+    if (work.jobs == 0 || work.compute_s > kLongestPastJobS * static_cast<double>(work.jobs))
+      continue;
+    WorkBuckets& buckets = WorkBucketsOf(pool, {stage.app_id(), stage.stage()});
+    const base::MonotonicTime long_ago = now - window_ - 2 * BucketWidth();
+    if (buckets.empty() || buckets.front().begin > long_ago) buckets.push_front({long_ago, {}});
+    AddTo(buckets.front().sums, work);
+    ForgetOld(buckets, now);
   }
-  return work_[pool];
+}
+
+// What ended before the window goes, unless it is among the last kMinSamples jobs.
+void LoadWindow::ForgetOld(WorkBuckets& buckets, base::MonotonicTime now) const {
+  std::uint64_t jobs = 0;
+  for (const auto& bucket : buckets) jobs += bucket.sums.jobs;
+  while (buckets.size() > 1 && buckets.front().begin + BucketWidth() < now - window_) {
+    const Work& oldest = buckets.front().sums;
+    if (oldest.jobs > 0 && jobs - oldest.jobs < capacity::kMinSamples) return;
+    jobs -= oldest.jobs;
+    buckets.pop_front();
+  }
+}
+
+LoadWindow::WorkBuckets& LoadWindow::WorkBucketsOf(const std::string& pool, const Key& key) {
+  const auto newest = [](const auto& work) { return work.second.back().begin; };
+  if (work_.size() >= kMaxPools && !work_.contains(pool)) {
+    work_.erase(std::ranges::min_element(work_, {}, [&](const auto& of_pool) {
+      return newest(*std::ranges::max_element(of_pool.second, {}, newest));
+    }));
+  }
+  std::map<Key, WorkBuckets>& works = work_[pool];
+  if (works.size() >= kMaxWorks && !works.contains(key))
+    works.erase(std::ranges::min_element(works, {}, newest));
+  return works[key];
 }
 
 void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTime now) const {
@@ -177,13 +218,14 @@ std::map<std::pair<std::string, std::string>, LoadWindow::Work> LoadWindow::Work
   std::map<Key, Work> sums;
   const auto place = work_.find(pool);
   if (place == work_.end()) return sums;
-  const WorkBuckets& buckets = place->second;
-  // Without any in this window: the window that ended with its last work.
-  const bool is_late = buckets.back().begin < now - window_;
-  const base::MonotonicTime end = is_late ? buckets.back().begin : now;
-  for (const auto& bucket : buckets) {
-    if (bucket.begin < end - window_) continue;
-    for (const auto& [key, work] : bucket.sums) AddTo(sums[key], work);
+  for (const auto& [key, buckets] : place->second) {
+    Work& sum = sums[key];
+    for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
+      const bool recent = bucket->begin >= now - window_;
+      if (!recent && sum.jobs >= capacity::kMinSamples) break;
+      AddTo(sum, bucket->sums);
+      if (recent) sum.recent_compute_s += bucket->sums.compute_s;
+    }
   }
   return sums;
 }

@@ -22,12 +22,12 @@ namespace onepiece::nodemanager {
 ///
 /// Threading  Thread-compatible. No clock of its own: `now` comes from the caller, and the nodes'
 ///            clocks only show in Skew().
-/// Bounds     kMaxSamples per node and pool (reports that come faster are merged), kMaxWorks and
-///            kMaxWorks applications in each of them, kMaxPools pools (the one without work for
-///            longest makes room). Nodes that have not reported for a window are forgotten.
+/// Bounds     A sixtieth of a window is one sample (reports that come faster are merged); kMaxWorks
+///            stages of applications in each pool and applications of each proxy, kMaxPools pools
+///            (what has no work for longest makes room). Nodes that have not reported for a window
+///            are forgotten.
 class LoadWindow {
  public:
-  static constexpr std::size_t kMaxSamples = 128;
   static constexpr std::size_t kMaxWorks = 256;
   static constexpr std::size_t kMaxPools = 4096;
   explicit LoadWindow(base::Duration window) : window_(window) {}
@@ -47,9 +47,11 @@ class LoadWindow {
   struct Work {
     std::uint64_t jobs = 0, failures = 0;
     double units = 0, compute_s = 0, squares_s2 = 0, queued_s = 0, transfer_s = 0;
+    double recent_compute_s = 0;  ///< Of compute_s, within the window.
   };
-  /// By (app, stage): what instances of `pool` have finished within the window, all together. A
-  /// pool without work in the window shows its last non-empty one.
+  /// By (app, stage): what instances of `pool` have finished, all together: within the window, and
+  /// so far back that there are kMinSamples jobs, if there ever were as many. Before the first
+  /// report of a node counts as long ago.
   [[nodiscard]] std::map<std::pair<std::string, std::string>, Work> WorkOf(
       const std::string& pool, base::MonotonicTime now) const;
   /// Time to load a model of that stage, the last one told; nullopt: nobody has.
@@ -76,7 +78,7 @@ class LoadWindow {
     base::MonotonicTime begin;
     Sums sums;
   };
-  using WorkBuckets = std::deque<Bucket<std::map<Key, Work>>>;
+  using WorkBuckets = std::deque<Bucket<Work>>;
   struct Count {
     double jobs = 0, rejected = 0;
   };
@@ -103,14 +105,17 @@ class LoadWindow {
   void AddWork(const std::string& pool, const v1::NodeLoad& from, const v1::NodeLoad& to,
                base::MonotonicTime now);
   void AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTime now) const;
-  WorkBuckets& WorkBucketsOf(const std::string& pool);
+  WorkBuckets& WorkBucketsOf(const std::string& pool, const Key& key);
+  void AddPast(const std::string& pool, const v1::NodeLoad& load, base::MonotonicTime now);
+  void ForgetOld(WorkBuckets& buckets, base::MonotonicTime now) const;
   void ForgetSilent(base::MonotonicTime now);
 
   base::Duration window_;
-  base::MonotonicTime swept_{};              // When silent nodes were last looked for.
-  std::map<std::string, Node> nodes_;        // By id.
-  std::map<std::string, WorkBuckets> work_;  // By pool; newest bucket last, none is empty.
-  std::map<std::string, double> load_s_;     // By stage.
+  base::MonotonicTime swept_{};        // When silent nodes were last looked for.
+  std::map<std::string, Node> nodes_;  // By id.
+  // By pool; newest bucket last, nothing is empty.
+  std::map<std::string, std::map<Key, WorkBuckets>> work_;
+  std::map<std::string, double> load_s_;  // By stage.
 };
 
 }  // namespace onepiece::nodemanager

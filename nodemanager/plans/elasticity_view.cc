@@ -12,8 +12,8 @@ void AddShares(const Telemetry& telemetry, v1::PoolStatus& pool) {
   std::map<std::string, double> seconds;
   double all = 0;
   for (const auto& [key, work] : telemetry.window->WorkOf(pool.pool(), telemetry.now)) {
-    seconds[key.first] += work.compute_s;
-    all += work.compute_s;
+    seconds[key.first] += work.recent_compute_s;
+    all += work.recent_compute_s;
   }
   for (const auto& [app, own] : seconds) {
     if (all <= 0) return;

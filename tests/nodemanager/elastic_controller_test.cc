@@ -3,6 +3,7 @@
 #include <QtTest>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "nodemanager/state/plan_state.h"
 #include "tests/nodemanager/elastic_world.h"
@@ -145,6 +146,28 @@ class ElasticControllerTest : public QObject {
     QCOMPARE(world_->controller().counters().moves_reverted, std::uint64_t{1});
   }
 
+  void ModelThatNeverLoads_EndsThePolicysAttempts() {
+    std::set<std::string> serve_a;
+    for (const std::string& id : kInstances) {
+      if (world_->PoolOfNode(id) == kPoolA) serve_a.insert(id);
+    }
+    world_->node("proxy").jobs_per_s = kAsked;
+    (void)PassUntil(
+        [&] {
+          for (const std::string& id : kInstances) {
+            world_->node(id).cannot_load =
+                !serve_a.contains(id) && world_->PoolOfNode(id) == kPoolA;
+          }
+          return false;
+        },
+        seconds(120));
+    int plans = 0;
+    world_->controller().Read(
+        [&](const StateMachine& state) { plans = static_cast<int>(state.plans().size()); });
+    QVERIFY2(plans >= 2 && plans <= 8, std::to_string(plans).c_str());  // Two in four windows.
+    QCOMPARE(world_->Count(kPoolA), 2);
+  }
+
   void InstanceWhoseModelDoesNotLoad_IsShownAsQuarantined() {
     world_->Register(MakeNode("broken", v1::INSTANCE));
     world_->node("broken").cannot_load = true;
@@ -193,6 +216,12 @@ class ElasticControllerTest : public QObject {
       QVERIFY2(std::abs(cost.seconds_per_unit() - expected) < 0.1 * expected,
                std::to_string(cost.seconds_per_unit()).c_str());
     }
+    // A new leader knows it from the first reports.
+    world_->FailOver();
+    world_->Pass(ElasticWorld::kStep);
+    const auto again = world_->controller().CapacityFor("proxy");
+    QVERIFY(again.has_value());
+    for (const v1::StageCost& cost : again->costs()) QVERIFY(cost.samples() > 0);
     QVERIFY(!world_->controller().CapacityFor(InstanceOf(kPoolA)).has_value());
     QVERIFY(!world_->controller().CapacityFor("nobody").has_value());
   }

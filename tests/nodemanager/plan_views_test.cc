@@ -33,6 +33,7 @@ struct Cluster {
   LoadWindow window{seconds(60)};
   base::ManualClock clock;
   std::uint64_t index = 0, jobs = 0;
+  bool ends_jobs = true;
 
   Cluster() {
     Apply(WorkflowCommand(MakeWorkflow("app", {"encode", "decode"})));
@@ -81,6 +82,8 @@ struct Cluster {
       const bool encodes = node.assignment().stage().stage() == "encode";
       pool = encodes ? kEncode : kDecode;
       const double each = encodes ? 0.1 : 0.3;
+      load.set_workers(1);
+      if (!ends_jobs) return Add(node, pool, load);
       v1::StageLoad& stage = *load.add_stages();
       stage.set_app_id("app");
       stage.set_stage(node.assignment().stage().stage());
@@ -94,6 +97,9 @@ struct Cluster {
       load.set_queued_jobs(1);
       load.set_utilization(2.5 * each);
     }
+    Add(node, pool, load);
+  }
+  void Add(const v1::Node& node, const std::string& pool, const v1::NodeLoad& load) {
     const std::string wrong =
         window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now(), clock.WallNow());
     if (!wrong.empty()) qFatal("%s", wrong.c_str());
@@ -209,6 +215,36 @@ class PlanViewsTest : public QObject {
     QCOMPARE(outside.sets_size(), 1);
   }
 
+  void aNewLeaderKnowsTheCostsFromTheFirstReports() {
+    Cluster cluster;
+    cluster.jobs = 1000;  // Before it led.
+    cluster.Run(1);
+    const v1::Capacity capacity =
+        MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
+    QVERIFY(capacity.costs(0).samples() > 0 && capacity.costs(1).samples() > 0);
+    QVERIFY(Near(capacity.costs(1).seconds_per_unit(), 0.03));
+  }
+
+  void policiesSeePlansThatFailed() {
+    Cluster cluster;
+    cluster.Run(60);
+    v1::Command start;
+    *start.mutable_start_plan()->mutable_plan() = cluster.MovePlan();
+    cluster.Apply(start);
+    v1::Command revert;
+    revert.mutable_decide_plan()->set_plan_id("plan-1");
+    revert.mutable_decide_plan()->set_decision(v1::DecidePlan::REVERT);
+    cluster.Apply(revert);
+    const auto failed = [&](const std::string& pool) {
+      return PoolOf(MakePolicyView(cluster.state, cluster.telemetry(), Config()), pool)
+          .failed_plans;
+    };
+    QCOMPARE(failed(kDecode), 1);
+    QCOMPARE(failed(kEncode), 0);
+    cluster.clock.Advance(seconds(241));  // Four windows later.
+    QCOMPARE(failed(kDecode), 0);
+  }
+
   void aPoolThatNobodyServesLeavesNoHeadroom() {
     Cluster cluster;
     cluster.Run(60);
@@ -226,7 +262,8 @@ class PlanViewsTest : public QObject {
     v1::Prediction prediction = Predict(cluster.state, cluster.telemetry(), cluster.MovePlan());
     QVERIFY(!prediction.insufficient_data().empty());
     QCOMPARE(prediction.pools_size(), 0);
-    cluster.Run(2);  // Two jobs by each instance; the first report only begins.
+    cluster.ends_jobs = false;
+    cluster.Run(2);
     prediction = Predict(cluster.state, cluster.telemetry(), cluster.MovePlan());
     QVERIFY(QString::fromStdString(prediction.insufficient_data()).contains(kDecode.c_str()));
     QVERIFY(Predict(cluster.state, cluster.telemetry(), v1::Plan()).insufficient_data() != "");

@@ -53,7 +53,7 @@ const QMap<QString, QStringList>& AllowedIncludes() {
        {"nodemanager/paxos", "nodemanager/state", "cluster/base", "cluster/rpc", "proto"}},
       {"nodemanager/assignment",
        {"nodemanager/state", "cluster/base", "cluster/workflow", "proto"}},
-      {"nodemanager/load", {"cluster/base", "proto"}},
+      {"nodemanager/load", {"cluster/base", "cluster/capacity", "proto"}},
       {"nodemanager/policy", {"cluster/base", "cluster/capacity", "proto"}},
       {"nodemanager/plans",
        {"nodemanager/state", "nodemanager/assignment", "nodemanager/load", "nodemanager/policy",
