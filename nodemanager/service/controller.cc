@@ -231,7 +231,7 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
     if (known == state.nodes().end()) return;
     const v1::Node& node = known->second.node();
     is_current = node.incarnation() == change.incarnation() && IsAlive(node);
-    is_news = !is_current || !IsKnown(known->second, change);
+    is_news = !is_current || !state.IsKnown(known->second, change);
     pool = AssignedPool(node);
   });
   if (is_current) {

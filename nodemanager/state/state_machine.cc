@@ -144,18 +144,6 @@ absl::Status ToStatus(const v1::CommandResult& result) {
                          result.message());
 }
 
-bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) {
-  const v1::Node& node = record.node();
-  const bool served_here = change.assignment_epoch() == node.assignment().epoch();
-  return node.state() == change.state() && node.detail() == change.detail() &&
-         record.served_epoch() == change.assignment_epoch() &&
-         record.drained() == IsDrained(node, change) &&
-         record.load_failed() == HasFailedToLoad(node, change) &&
-         (!served_here || change.state() != v1::Node::READY ||
-          std::equal(record.served_app_ids().begin(), record.served_app_ids().end(),
-                     change.served_app_ids().begin(), change.served_app_ids().end()));
-}
-
 v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& command,
                                       std::uint32_t version) {
   ONEPIECE_CHECK(index == applied_index_ + 1);
@@ -324,6 +312,18 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   PlanInputChanged();
   Audit(time, "end_node", change.node_id(), change.detail());
   return absl::OkStatus();
+}
+
+bool StateMachine::IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) const {
+  const v1::Node& node = record.node();
+  const bool served_here = change.assignment_epoch() == node.assignment().epoch();
+  return node.state() == change.state() && node.detail() == change.detail() &&
+         record.served_epoch() == change.assignment_epoch() &&
+         record.drained() == (version_ >= 2 && IsDrained(node, change)) &&
+         record.load_failed() == (version_ >= 2 && HasFailedToLoad(node, change)) &&
+         (!served_here || change.state() != v1::Node::READY ||
+          std::equal(record.served_app_ids().begin(), record.served_app_ids().end(),
+                     change.served_app_ids().begin(), change.served_app_ids().end()));
 }
 
 absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {

@@ -88,6 +88,9 @@ class StateMachine {
     return pool_limits_;
   }
 
+  /// True when `record`, of this state, says already what `change` does.
+  [[nodiscard]] bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) const;
+
   /// The routing table of one workflow set. An instance is in the routes of those applications of
   /// its present assignment that it has said it serves; when an assignment changes but the stage
   /// stays, it remains in those of the applications whose model stays. One that is draining is in
@@ -141,9 +144,6 @@ class StateMachine {
 
 /// True unless the node is dead.
 inline bool IsAlive(const v1::Node& node) { return node.state() != v1::Node::DEAD; }
-
-/// True when the state says already what `change` does.
-bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change);
 
 /// The workflow set that the node itself named; Node::workflow_set is where it works now.
 const std::string& DescribedSet(const v1::NodeRecord& record);

@@ -14,6 +14,8 @@ QString Text(const std::string& text) { return QString::fromStdString(text); }
 struct Fault {
   const char* name;
   std::function<void(PlanWorld&)> strike;
+  // Afterwards a node never serves again, neither where it was nor where it shall be.
+  bool may_fail = false;
 };
 
 void DeleteWorkflow(PlanWorld& world) {
@@ -31,7 +33,12 @@ const std::vector<Fault>& Faults() {
          w.Restart("i0");
        }},
       {"a new incarnation", [](PlanWorld& w) { w.Restart("i0"); }},
-      {"it falls silent", [](PlanWorld& w) { w.silent.insert("i0"); }},
+      {"it falls silent", [](PlanWorld& w) { w.silent.insert("i0"); }, true},
+      {"no model loads",
+       [](PlanWorld& w) {
+         w.broken_pools = {"a/wan/tiny", "b/wan/tiny"};
+       },
+       true},
       {"a new leader", [](PlanWorld& w) { w.told_epochs.clear(); }},
       {"a new leader from a snapshot",
        [](PlanWorld& w) {
@@ -120,6 +127,7 @@ class PlanStepsTest : public QObject {
         QVERIFY2(world.wrong.empty(), qPrintable(where + ": " + Text(world.wrong)));
         const v1::Plan& plan = world.Last();
         ++ends[plan.state()];
+        if (plan.state() == v1::Plan::FAILED) QVERIFY2(fault.may_fail, qPrintable(where));
         for (const v1::Move& move : plan.moves()) {
           const v1::Node& node = world.NodeOf(move.node_id());
           if (!IsAlive(node) || plan.state() == v1::Plan::FAILED) continue;
@@ -138,6 +146,7 @@ class PlanStepsTest : public QObject {
     QVERIFY(runs > 100);
     QVERIFY(ends[v1::Plan::DONE] > 20);
     QVERIFY(ends[v1::Plan::REVERTED] > 50);
+    QVERIFY(ends[v1::Plan::FAILED] > 10);
   }
 
   // What nodes say is cut between characters: a torn one could not be read back by any replica.

@@ -1,8 +1,10 @@
 // What the leader makes of its state and of what has been measured: what policies look at, what
 // proxies admit by, what a plan would do.
+#include <QElapsedTimer>
 #include <QtTest>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/plans/plans.h"
 #include "tests/nodemanager/builders.h"
@@ -255,6 +257,88 @@ class PlanViewsTest : public QObject {
         MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
     QCOMPARE(capacity.pools(1).workers(), 0);
     QCOMPARE(capacity.sets(0).headroom(), 0.0);
+  }
+
+  void activitiesSayWhatAnInstanceIsAbout() {
+    v1::NodeRecord record;
+    v1::Node& node = *record.mutable_node();
+    node = MakeNode("i", v1::INSTANCE);
+    node.set_state(v1::Node::READY);
+    v1::NodeLoad load;
+    const auto is = [&](v1::Activity activity) {
+      const v1::Activity now = ActivityOf(record, &load);
+      if (now != activity) qWarning("is %s", v1::Activity_Name(now).c_str());
+      return now == activity;
+    };
+    QVERIFY(is(v1::IDLE));
+    node.mutable_assignment()->mutable_stage()->set_stage("encode");
+    node.mutable_assignment()->add_app_ids("app");
+    node.mutable_assignment()->set_epoch(3);
+    QVERIFY(is(v1::LOADING));
+    record.set_served_epoch(3);
+    QVERIFY(is(v1::SERVING));
+    // Busy without progress: longer than a minute, and than three whole jobs take.
+    load.set_no_progress_ms(60'000);
+    QVERIFY(is(v1::SERVING));
+    load.set_no_progress_ms(60'001);
+    QVERIFY(is(v1::STUCK));
+    QCOMPARE(ActivityOf(record, nullptr), v1::SERVING);
+    load.add_stages()->set_jobs(4);
+    load.mutable_stages(0)->set_compute_s(4 * 100);
+    QVERIFY(is(v1::SERVING));
+    load.set_no_progress_ms(300'001);
+    QVERIFY(is(v1::STUCK));
+    record.set_load_failed(true);
+    QVERIFY(is(v1::QUARANTINED));
+    record.clear_load_failed();
+    node.mutable_assignment()->set_draining(true);
+    QVERIFY(is(v1::DRAINING));
+    record.set_drained(true);
+    QVERIFY(is(v1::DRAINED));
+    // To be removed: drained as soon as it holds nothing.
+    node.mutable_assignment()->Clear();
+    node.mutable_assignment()->set_removed(true);
+    load.set_held_jobs(1);
+    QVERIFY(is(v1::DRAINING));
+    load.set_held_jobs(0);
+    QVERIFY(is(v1::DRAINED));
+    node.set_state(v1::Node::DEAD);
+    QVERIFY(is(v1::ACTIVITY_UNSPECIFIED));
+    node = MakeNode("p", v1::PROXY);
+    QVERIFY(is(v1::ACTIVITY_UNSPECIFIED));
+  }
+
+  // The leader makes it for every report of every proxy, with its state locked.
+  void capacityOfALargeClusterCostsLittle() {
+    Cluster cluster;
+    for (const char* app : {"second", "third"})
+      cluster.Apply(WorkflowCommand(MakeWorkflow(app, {"encode", "decode"})));
+    for (int set = 0; set < 4; ++set) {
+      for (int i = 0; i < 18; ++i) {
+        v1::Node node = MakeNode(absl::StrCat("n-", set, "-", i), i < 2 ? v1::PROXY : v1::INSTANCE);
+        node.set_workflow_set(absl::StrCat("set-", set));
+        cluster.Apply(RegisterCommand(node));
+      }
+    }
+    v1::Command assign;
+    *assign.mutable_assign() = PlanAssignments(cluster.state);
+    cluster.Apply(assign);
+    for (const auto& [id, record] : std::map(cluster.state.nodes()))
+      cluster.Apply(StateCommand(id, v1::Node::READY, record.node().assignment().epoch()));
+    cluster.window = LoadWindow(seconds(300));
+    cluster.Run(320);  // The window is full.
+    constexpr int kTimes = 20;
+    QElapsedTimer timer;
+    timer.start();
+    for (int i = 0; i < kTimes; ++i) {
+      const v1::Capacity capacity =
+          MakeCapacity(cluster.state, cluster.telemetry(), "set-1", "n-1-0");
+      QCOMPARE(capacity.sets_size(), 5);
+      QCOMPARE(capacity.pools_size(), 2);
+    }
+    const double ms = static_cast<double>(timer.nsecsElapsed()) / 1e6 / kTimes;
+    qInfo("MakeCapacity with 5 sets, 68 instances and 10 proxies: %.2f ms", ms);
+    QVERIFY(ms < 20);  // Far more than it takes, on any machine.
   }
 
   void predictionsNeedData() {

@@ -109,7 +109,7 @@ struct PlanWorld {
       report.mutable_set_node_state()->set_drained(assignment.draining() && !holding.contains(id));
       report.mutable_set_node_state()->set_load_failed(broken);
       if (broken) report.mutable_set_node_state()->set_detail(load_error);
-      if (!IsKnown(record, report.set_node_state())) reports.push_back(report);
+      if (!machine.IsKnown(record, report.set_node_state())) reports.push_back(report);
     }
     for (const v1::Command& report : reports) Do(report);
   }

@@ -134,7 +134,10 @@ class ReplicatedLogTest : public QObject {
   Q_OBJECT
  private:
   ReplicatedLog::Options OptionsOf(const std::string& name) const {
-    return {.data_dir = dir_->filePath(QString::fromStdString(name)).toStdString(), .name = name};
+    ReplicatedLog::Options options{
+        .data_dir = dir_->filePath(QString::fromStdString(name)).toStdString(), .name = name};
+    options.paxos.version = kCommandVersion;
+    return options;
   }
   Node& Add(const std::string& name) {
     nodes_.push_back(std::make_unique<Node>(OptionsOf(name)));
@@ -202,6 +205,11 @@ class ReplicatedLogTest : public QObject {
     if (!found) qFatal("nobody leads");
     return leader;
   }
+  static std::uint64_t PlanRevision(Node& node) {
+    std::uint64_t revision = 0;
+    node.log().Read([&](const StateMachine& machine) { revision = machine.plan_revision(); });
+    return revision;
+  }
   Node& OtherThan(const Node& node) { return *(nodes_[0].get() == &node ? nodes_[1] : nodes_[0]); }
   bool AllEqual() {
     return Eventually(kLimit, [&] {
@@ -260,9 +268,10 @@ class ReplicatedLogTest : public QObject {
       QVERIFY(node.WaitUntilLeading());
       QCOMPARE(node.State(), before);
       for (int i = 0; i < 25; ++i) {
-        std::uint64_t revision = 0;
-        node.log().Read([&](const StateMachine& machine) { revision = machine.revision(); });
-        QVERIFY(node.log().Propose(RandomCommand(random, revision)).ok());
+        v1::Command command;
+        node.log().Read(
+            [&](const StateMachine& machine) { command = RandomCommand(random, machine); });
+        QVERIFY(node.log().Propose(command).ok());
       }
       QVERIFY(node.log().Status().snapshot() > 0);
       before = node.State();
@@ -651,6 +660,42 @@ class ReplicatedLogTest : public QObject {
     }
     QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(node.Knows("p"));
+  }
+
+  // Replicas are updated one after another.
+  void OldReplica_HoldsUpWhatItMayNotKnow() {
+    Node& newer = Add("nm-1");
+    newer.options().paxos.version = 1;
+    QVERIFY(newer.Start().ok());
+    QVERIFY(newer.WaitUntilLeading());
+    Node& older = Add("nm-2");
+    older.options().paxos.version = 1;
+    older.options().seats = {newer.seat(), {.name = "nm-2"}};
+    QVERIFY(older.Open().ok());
+    QVERIFY(Join(newer, older));
+    newer.End();
+    newer.options().paxos.version = kCommandVersion;
+    QVERIFY(newer.Start().ok());
+    QVERIFY(Eventually(kLimit, [&] {
+      if (!newer.Leads()) older.log().StepDown().IgnoreError();
+      return newer.Leads();
+    }));
+    v1::Command hold;
+    hold.mutable_set_hold()->set_active(true);
+    hold.mutable_set_hold()->set_actor("operator:ann");
+    const absl::Status refused = newer.log().Propose(hold).status();
+    QCOMPARE(refused.code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(ReasonOf(refused), std::string("OLD_REPLICA"));
+    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));  // As of version 1.
+    QVERIFY(AllEqual());
+    QCOMPARE(PlanRevision(newer), std::uint64_t{0});
+    older.End();
+    older.options().paxos.version = kCommandVersion;
+    QVERIFY(older.Start().ok());
+    QVERIFY(Leader()->Propose(hold));
+    QVERIFY(AllEqual());
+    QVERIFY(PlanRevision(newer) > 0);
+    QVERIFY(older.Knows("p"));
   }
 
   void NewerEntry_IsKeptAndNotApplied() {
