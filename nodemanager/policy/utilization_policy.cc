@@ -89,6 +89,7 @@ class Decider {
   void ReadPast();
 
   PoolState* Neediest();
+  [[nodiscard]] bool IsAnyNearlyBusy() const;
   bool Grow(PoolState& pool);
   bool TakeIdle(PoolState& pool, bool same_set);
   bool TakeFromDonor(PoolState& pool, bool same_set);
@@ -262,7 +263,9 @@ PolicyDecision Decider::Run() {
       return std::move(decision_);  // Alone, so that it brings back no other.
     }
   }
-  while (Budget() > 0 && ScaleIn()) {
+  if (!IsAnyNearlyBusy()) {
+    while (Budget() > 0 && ScaleIn()) {
+    }
   }
   if (!needed && decision_.moves.empty()) Note("no pool is above " + Percent(config_.threshold()));
   return std::move(decision_);
@@ -279,6 +282,17 @@ PoolState* Decider::Neediest() {
       neediest = &pool;
   }
   return neediest;
+}
+
+// Then what could be spared will soon be wanted there: by way of the idle ones it would move twice.
+// A pool at its maximum takes none, and one of large instances needs several that are idle.
+bool Decider::IsAnyNearlyBusy() const {
+  return std::ranges::any_of(pools_, [&](const auto& entry) {
+    const PoolState& pool = entry.second;
+    if (pool.AtMaximum() || pool.view->resource > 1) return false;
+    return pool.received || pool.BelowMinimum() ||
+           (pool.Known() && pool.Busy() > config_.threshold() - kScaleInMargin);
+  });
 }
 
 bool Decider::Grow(PoolState& pool) {

@@ -508,6 +508,23 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(Config(10)), QString());
   }
 
+  // What will soon be wanted elsewhere does not go by way of the idle ones.
+  void nobodyIsMadeIdleWhileAnotherPoolIsNearlyBusy() {
+    const auto moves = [](double busy, const std::function<void(Cluster&)>& change = {}) {
+      Cluster cluster;
+      cluster.Instances("x", 1, busy).Instances("y", 3, 0.13).App("a", {{"x", busy}, {"y", 0.4}});
+      if (change) change(cluster);
+      return cluster.Moves(Config(3));
+    };
+    QCOMPARE(moves(0.65), QString("y> y>"));
+    QCOMPARE(moves(0.75), QString());
+    QCOMPARE(moves(0.9), QString("y>x"));
+    // It may not be given to for a while, but then.
+    QCOMPARE(moves(0.9, [](Cluster& c) { c.Pool("x").changed = c.view.now - seconds(10); }),
+             QString());
+    QCOMPARE(moves(0.9, [](Cluster& c) { c.Pool("x").max_instances = 1; }), QString("y> y>"));
+  }
+
   void largeInstancesTakeSeveralDevices() {
     Cluster cluster;
     cluster.Instances("dit", 1, 1).Instances("enc", 12, 0.1).Instances("", 3, 0);
