@@ -63,7 +63,15 @@ void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
       if (group.pool.id == pool && MayServe(node, group.pool)) instance.group = &group;
     }
   }
-  const bool kept = moving || placement.pinned() || placement.removed();
+  if (instance.group == nullptr && placement.pinned() && !idle && !moving) {
+    // Pinned to what is gone, as when its model was replaced: it stays with the stage.
+    for (Group& group : groups) {
+      if (pool.starts_with(group.pool.spec.stage() + "/") && MayServe(node, group.pool))
+        instance.group = &group;
+    }
+  }
+  const bool kept =
+      moving || placement.removed() || (placement.pinned() && (idle || instance.group != nullptr));
   if (instance.group == nullptr) {
     instance.standing = kept ? Standing::kFixed : idle ? Standing::kSpare : Standing::kFree;
     return;
@@ -143,6 +151,8 @@ void AddIfChanged(const Instance& instance, v1::Assign& plan) {
     if (node.has_placement() && node.placement().pool() != pool.id) {
       *wanted.mutable_placement() = node.placement();
       wanted.mutable_placement()->set_pool(pool.id);
+      // One whose stage is gone is pinned to nothing any more.
+      if (instance.standing != Standing::kFixed) wanted.mutable_placement()->clear_pinned();
     }
   }
   if (wanted.has_placement() || !IsSame(wanted, node.assignment()))

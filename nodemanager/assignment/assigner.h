@@ -17,6 +17,9 @@ namespace onepiece::nodemanager {
 /// minimum then takes idle instances, and a pool without any, when none is idle, one that may serve
 /// it from the pool that has most for its minimum and at least two; their placements change along.
 ///
+/// A pinned instance whose pool is gone goes to another pool of the stage, and is pinned there;
+/// where there is none it is free, and its pin ends.
+///
 /// Left alone: what a plan under way moves (while it drains even its assignment), placements that
 /// are pinned or removed, and an instance that could not load its model. The latter counts for
 /// nothing, so that another one is tried; when two have failed it is the model's fault, and no

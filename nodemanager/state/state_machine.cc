@@ -58,7 +58,11 @@ bool SameStage(v1::StageSpec a, v1::StageSpec b) {
   for (v1::StageSpec* spec : {&a, &b}) {
     spec->clear_model();
     spec->clear_pool();
+    // What those who place and admit go by.
     spec->clear_min_instances();
+    spec->clear_max_instances();
+    spec->clear_cost();
+    spec->clear_after();
   }
   return SerializeDeterministically(a) == SerializeDeterministically(b);
 }

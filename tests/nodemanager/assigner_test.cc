@@ -299,6 +299,43 @@ class AssignerTest : public QObject {
     QCOMPARE(world.Stages(), QString("a a"));
   }
 
+  void Placement_PinnedStaysWithTheStageWhenItsModelIsReplaced() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    world.Do(WorkflowCommand(workflow));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    v1::Placement pinned = InPool("b/wan/tiny");
+    pinned.set_pinned(true);
+    Place(world, "i1", pinned);
+    workflow.mutable_stages(1)->set_model("large");
+    world.Do(WorkflowCommand(workflow));
+    QCOMPARE(world.StageOf("i1"), QString("b"));
+    const auto placement = [&] { return world.machine.nodes().at("i1").node().placement(); };
+    QCOMPARE(placement().pool(), std::string("b/wan/large"));
+    QVERIFY(placement().pinned());
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "c"})));  // Nothing to be pinned to.
+    QCOMPARE(world.StageOf("i1"), QString("c"));
+    QVERIFY(!placement().pinned());
+  }
+
+  // An edited limit, price or order takes nobody out of the routes.
+  void Plan_BoundsOfAPoolLeaveItsRoutesAlone() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    world.Do(WorkflowCommand(workflow));
+    for (const char* id : {"i0", "i1"}) world.AddInstance(id);
+    for (const char* id : {"i0", "i1"})
+      world.Do(StateCommand(id, v1::Node::READY,
+                            world.machine.nodes().at(id).node().assignment().epoch()));
+    workflow.mutable_stages(1)->set_max_instances(3);
+    workflow.mutable_stages(1)->set_min_instances(1);
+    workflow.mutable_stages(1)->add_cost("steps");
+    workflow.mutable_stages(1)->add_after("a");
+    world.Do(WorkflowCommand(workflow));
+    const v1::RoutingTable table = world.machine.Routing("default");
+    for (const v1::Route& route : table.routes()) QCOMPARE(route.instances_size(), 1);
+  }
+
   void Placement_AgainstTheConfigurationsPinOrOfNoPoolMeansNothing() {
     World world;
     world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
