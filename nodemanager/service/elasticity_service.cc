@@ -19,6 +19,7 @@ namespace {
 constexpr int kDefaultPageSize = 50;
 constexpr int kMaxPageSize = 1000;
 constexpr int kMaxConfirmS = 7 * 24 * 3600;
+constexpr int kAttempts = 3;  // Of more, when the cluster changes under a plan.
 
 absl::Status Bad(const char* reason, const std::string& field, const std::string& message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, reason,
@@ -29,6 +30,10 @@ absl::Status PlanUnknown(const std::string& plan_id) {
   return base::MakeError(absl::StatusCode::kNotFound, "PLAN_UNKNOWN",
                          absl::StrCat("there is no plan '", plan_id, "', or none any more"),
                          {{"plan_id", plan_id}});
+}
+
+bool IsStale(const absl::Status& status) {
+  return base::GetReason(status).reason == "STALE_REVISION";
 }
 
 absl::Status CheckActor(const std::string& actor) {
@@ -46,6 +51,29 @@ std::string PlanIdFor(const std::string& request_id) {
   if (request_id.empty()) return "";
   return absl::StrFormat("plan-%08x",
                          base::Crc32c(std::as_bytes(std::span<const char>(request_id))));
+}
+
+bool IsAsked(const v1::Placement& asked, const v1::Placement& made) {
+  // A pool may be asked for by its stage, and the own set by its name.
+  const bool pool = made.pool() == asked.pool() ||
+                    (!asked.pool().empty() && made.pool().starts_with(asked.pool() + "/"));
+  const bool set = made.workflow_set() == asked.workflow_set() || made.workflow_set().empty();
+  return pool && set && asked.pinned() == made.pinned() && asked.removed() == made.removed();
+}
+
+// `made` has the id of the request that `wanted` was made of: OK when it is what that asks for.
+absl::Status CheckSameRequest(const v1::Plan& made, const v1::Plan& wanted) {
+  const bool same = made.actor() == wanted.actor() && made.reason() == wanted.reason() &&
+                    made.undo_of() == wanted.undo_of() &&
+                    std::equal(made.moves().begin(), made.moves().end(), wanted.moves().begin(),
+                               wanted.moves().end(), [](const v1::Move& a, const v1::Move& b) {
+                                 return a.node_id() == b.node_id() && IsAsked(b.to(), a.to());
+                               });
+  if (same) return absl::OkStatus();
+  return base::MakeError(
+      absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+      absl::StrCat("the request id has started plan '", made.plan_id(), "', which is another one"),
+      {{"plan_id", made.plan_id()}});
 }
 
 template <typename Response>
@@ -113,6 +141,10 @@ absl::StatusOr<v1::ListAuditResponse> MakeAuditPage(const StateMachine& state,
 // (POOL_UNKNOWN, WORKFLOW_SET_UNKNOWN), INVALID_ARGUMENT (POOL_AMBIGUOUS).
 absl::StatusOr<std::string> ResolvePool(const StateMachine& state, const v1::PoolLimits& limits) {
   const std::string& set = limits.workflow_set();
+  // Limits outlive their pool and set; then they can still be taken back.
+  if (limits.min_instances() == 0 && limits.max_instances() == 0 &&
+      state.pool_limits().contains({set, limits.pool()}))
+    return limits.pool();
   if (std::none_of(state.nodes().begin(), state.nodes().end(),
                    [&](const auto& node) { return node.second.node().workflow_set() == set; })) {
     return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_SET_UNKNOWN",
@@ -132,6 +164,19 @@ absl::StatusOr<std::string> ResolvePool(const StateMachine& state, const v1::Poo
   if (!found.empty()) return found;
   return base::MakeError(absl::StatusCode::kNotFound, "POOL_UNKNOWN",
                          absl::StrCat("no workflow has a pool or stage '", limits.pool(), "'"));
+}
+
+// Where a workflow asks for more, its minimum would hold and the maximum mean nothing.
+absl::Status CheckMaximum(const StateMachine& state, const v1::PoolLimits& limits,
+                          const std::string& pool_id) {
+  const std::vector<Pool> pools = PoolsOf(state, "");  // As the workflows have them.
+  const Pool* pool = FindPool(pools, pool_id);
+  if (pool == nullptr || limits.max_instances() == 0 ||
+      limits.max_instances() >= pool->min_instances)
+    return absl::OkStatus();
+  return Bad("BAD_LIMITS", "limits.max_instances",
+             absl::StrCat("workflows ask for at least ", pool->min_instances, " instances of '",
+                          pool_id, "'"));
 }
 
 }  // namespace
@@ -191,8 +236,10 @@ absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Plan plan) {
   const auto result = controller_.Propose(std::move(command));
   if (!result.ok()) {
     // An earlier attempt of the same request may have been the reason.
-    if (auto made = FindPlan(plan.plan_id()); !plan.plan_id().empty() && made.ok()) return made;
-    return result.status();
+    auto made = plan.plan_id().empty() ? result.status() : FindPlan(plan.plan_id());
+    if (!made.ok()) return result.status();
+    ONEPIECE_RETURN_IF_ERROR(CheckSameRequest(*made, plan));
+    return made;
   }
   if (plan.plan_id().empty()) plan.set_plan_id(absl::StrCat("plan-", result->revision()));
   return FindPlan(plan.plan_id());
@@ -207,15 +254,17 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
   }
   absl::StatusOr<v1::Plan> plan;
   std::optional<v1::Plan> known;
+  absl::Status same;
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
     v1::Plan wanted;
     wanted.set_plan_id(PlanIdFor(request.request_id()));
     *wanted.mutable_moves() = request.moves();
     wanted.set_actor(request.actor());
     wanted.set_reason(request.reason());
-    if (const v1::Plan* same = nodemanager::FindPlan(state.plans(), wanted.plan_id());
-        same != nullptr && !wanted.plan_id().empty()) {
-      known = *same;
+    if (const v1::Plan* made = nodemanager::FindPlan(state.plans(), wanted.plan_id());
+        made != nullptr && !wanted.plan_id().empty()) {
+      known = *made;
+      same = CheckSameRequest(*made, wanted);
       return true;
     }
     controller_.ReadTelemetry([&](const Telemetry& telemetry) {
@@ -223,6 +272,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
     });
     return true;
   }));
+  ONEPIECE_RETURN_IF_ERROR(same);
   if (known) return *std::move(known);
   ONEPIECE_RETURN_IF_ERROR(plan.status());
   if (request.base_revision() != 0) plan->set_base_revision(request.base_revision());
@@ -238,11 +288,9 @@ grpc::Status ElasticityService::ApplyPlan(grpc::ServerContext*, const v1::ApplyP
   // The cluster may change between the look at it and the command; without a revision of the
   // caller's that is no reason to fail.
   absl::StatusOr<v1::Plan> plan = Apply(*request);
-  for (int again = 0; again < 3 && request->base_revision() == 0 &&
-                      base::GetReason(plan.status()).reason == "STALE_REVISION";
-       ++again) {
+  for (int again = 0; again < kAttempts && request->base_revision() == 0 && IsStale(plan.status());
+       ++again)
     plan = Apply(*request);
-  }
   return Answer(std::move(plan), response);
 }
 
@@ -286,12 +334,20 @@ grpc::Status ElasticityService::ConfirmPlan(grpc::ServerContext*,
 absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
   absl::StatusOr<v1::Plan> plan, inverse;
+  absl::Status same;
   const std::string inverse_id = PlanIdFor(request.request_id());
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
     const v1::Plan* known = nodemanager::FindPlan(state.plans(), request.plan_id());
     const v1::Plan* made =
         inverse_id.empty() ? nullptr : nodemanager::FindPlan(state.plans(), inverse_id);
-    if (made != nullptr && made->undo_of() == request.plan_id()) known = made;
+    if (made != nullptr) {
+      v1::Plan wanted = *made;
+      wanted.set_undo_of(request.plan_id());
+      wanted.set_actor(request.actor());
+      wanted.set_reason(request.reason());
+      same = CheckSameRequest(*made, wanted);
+      known = made;
+    }
     plan = known == nullptr ? absl::StatusOr<v1::Plan>(PlanUnknown(request.plan_id())) : *known;
     if (!plan.ok() || known == made) return true;
     if (plan->state() != v1::Plan::DONE && plan->state() != v1::Plan::FAILED) return true;
@@ -303,6 +359,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& re
     });
     return true;
   }));
+  ONEPIECE_RETURN_IF_ERROR(same);
   ONEPIECE_RETURN_IF_ERROR(plan.status());
   // Asked again: it is undone already.
   if (plan->plan_id() != request.plan_id()) return plan;
@@ -318,7 +375,9 @@ absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& re
 
 grpc::Status ElasticityService::UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,
                                          v1::Plan* response) {
-  return Answer(Undo(*request), response);
+  absl::StatusOr<v1::Plan> plan = Undo(*request);
+  for (int again = 0; again < kAttempts && IsStale(plan.status()); ++again) plan = Undo(*request);
+  return Answer(std::move(plan), response);
 }
 
 grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldRequest* request,
@@ -348,6 +407,8 @@ absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(const v1::SetPoolLimitsR
   absl::StatusOr<std::string> pool;
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
     pool = ResolvePool(state, limits);
+    if (!pool.ok()) return true;
+    if (const absl::Status most = CheckMaximum(state, limits, *pool); !most.ok()) pool = most;
     return true;
   }));
   ONEPIECE_ASSIGN_OR_RETURN(*limits.mutable_pool(), std::move(pool));

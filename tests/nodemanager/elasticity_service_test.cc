@@ -122,6 +122,54 @@ class ElasticityServiceTest : public QObject {
     QCOMPARE(world_->controller().counters().moves_done, std::uint64_t{1});
   }
 
+  void RequestId_OfAnotherChange_IsToldFromTheSame() {
+    v1::ApplyPlanRequest request = MoveRequest(in_b_, "a");
+    request.set_request_id("once");
+    const v1::Plan first = Apply(request);
+    QVERIFY(Until(first.plan_id(), v1::Plan::DONE));
+    v1::Plan plan;
+    for (const auto& [node, pool] : {std::pair(in_b_, "b"), std::pair(in_a_, "a")}) {
+      v1::ApplyPlanRequest other = MoveRequest(node, pool);
+      other.set_request_id("once");
+      QCOMPARE(ReasonOf(world_->service().ApplyPlan(nullptr, &other, &plan)),
+               std::string("REQUEST_ID_REUSED"));
+    }
+    v1::DecidePlanRequest undo = Decision(first.plan_id());
+    undo.set_request_id("once");
+    QCOMPARE(ReasonOf(world_->service().UndoPlan(nullptr, &undo, &plan)),
+             std::string("REQUEST_ID_REUSED"));
+    undo.set_request_id("undo");
+    QVERIFY(world_->service().UndoPlan(nullptr, &undo, &plan).ok());
+    QVERIFY(Until(plan.plan_id(), v1::Plan::DONE));
+    undo.set_plan_id(plan.plan_id());
+    QCOMPARE(ReasonOf(world_->service().UndoPlan(nullptr, &undo, &plan)),
+             std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(Plans().plans_size(), 2);
+  }
+
+  void Limits_CanBeTakenBackWhenTheirPoolIsGone() {
+    v1::SetPoolLimitsRequest limits;
+    limits.set_actor("operator:ann");
+    limits.mutable_limits()->set_pool(kPoolB);
+    limits.mutable_limits()->set_max_instances(3);
+    QVERIFY(SetLimits(limits).ok());
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "c"});
+    workflow.mutable_stages(0)->set_min_instances(2);
+    world_->Apply(workflow);
+    QCOMPARE(ReasonOf(SetLimits(limits)), std::string("POOL_UNKNOWN"));
+    limits.mutable_limits()->clear_max_instances();
+    QVERIFY(SetLimits(limits).ok());
+    world_->controller().Read(
+        [](const StateMachine& state) { QVERIFY(state.pool_limits().empty()); });
+    QCOMPARE(ReasonOf(SetLimits(limits)), std::string("POOL_UNKNOWN"));
+    // Below what the workflow asks for it would mean nothing.
+    limits.mutable_limits()->set_pool(kPoolA);
+    limits.mutable_limits()->set_max_instances(1);
+    QCOMPARE(ReasonOf(SetLimits(limits)), std::string("BAD_LIMITS"));
+    limits.mutable_limits()->set_max_instances(2);
+    QVERIFY(SetLimits(limits).ok());
+  }
+
   void ApplyPlan_NeverBelowTheMinimum_ThatLimitsSay() {
     v1::SetPoolLimitsRequest limits;
     limits.mutable_limits()->set_pool("b");
