@@ -7,15 +7,19 @@ namespace {
 
 // A step that takes less is never suspicious, and neither is one within a few whole jobs' time.
 constexpr double kStuckAfterS = 60, kStuckAfterJobs = 3;
+constexpr double kStuckUnmeasuredS =
+    600;  // While no job has ended, nobody knows how long one takes.
 
 bool IsStuck(const v1::NodeLoad& load) {
   double slowest_s = 0;
+  bool measured = false;
   for (const v1::StageLoad& stage : load.stages()) {
-    if (stage.jobs() > 0)
-      slowest_s = std::max(slowest_s, stage.compute_s() / static_cast<double>(stage.jobs()));
+    if (stage.jobs() == 0) continue;
+    measured = true;
+    slowest_s = std::max(slowest_s, stage.compute_s() / static_cast<double>(stage.jobs()));
   }
   return static_cast<double>(load.no_progress_ms()) / 1000 >
-         std::max(kStuckAfterS, kStuckAfterJobs * slowest_s);
+         (measured ? std::max(kStuckAfterS, kStuckAfterJobs * slowest_s) : kStuckUnmeasuredS);
 }
 
 }  // namespace
@@ -26,7 +30,8 @@ v1::Activity ActivityOf(const v1::NodeRecord& record, const v1::NodeLoad* load) 
   if (node.role() != v1::INSTANCE || !IsAlive(node)) return v1::ACTIVITY_UNSPECIFIED;
   if (record.load_failed()) return v1::QUARANTINED;
   if (assignment.draining()) return record.drained() ? v1::DRAINED : v1::DRAINING;
-  const bool holds = load != nullptr && load->held_jobs() > 0;
+  // Nothing is safe to be removed that has not said that it is empty.
+  const bool holds = load == nullptr || load->held_jobs() > 0 || load->ring_slots_used() > 0;
   if (assignment.removed()) return holds ? v1::DRAINING : v1::DRAINED;
   if (!assignment.has_stage()) return v1::IDLE;
   if (load != nullptr && IsStuck(*load)) return v1::STUCK;

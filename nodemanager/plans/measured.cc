@@ -94,7 +94,7 @@ std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telem
     view.workers = serves_nobody ? 0 : WorkersOf(telemetry, id);
     view.utilization = telemetry.window->MeanUtilization(id, telemetry.now);
     if (const auto last = moved.find(id); last != moved.end())
-      view.since = telemetry.now - (telemetry.wall_now - base::FromUnixMs(last->second));
+      view.since = telemetry.now - AgeOf(telemetry, last->second);
     instances.push_back(std::move(view));
   }
   return instances;

@@ -1,7 +1,9 @@
 // What has been measured, in the terms of the capacity model. For the files of this folder.
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/capacity/capacity_model.h"
@@ -18,6 +20,10 @@ std::vector<std::string> ReadyProxies(const StateMachine& state, const std::stri
 
 /// Jobs that the instance computes at a time, as it says; at least 1.
 int WorkersOf(const Telemetry& telemetry, const std::string& node_id);
+
+/// Instances of each pool of a workflow set once plans under way have ended; those that cannot load
+/// do not count.
+std::map<std::pair<std::string, std::string>, int> CountInstances(const StateMachine& state);
 
 /// Live instances, where their placement or the plan under way puts them: one that is on its way
 /// counts where it goes.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nodemanager/assignment/pools.h"
+#include "nodemanager/plans/measured.h"
 #include "nodemanager/plans/plans.h"
 #include "nodemanager/state/plan_state.h"
 
@@ -23,31 +24,12 @@ absl::Status Precondition(const char* reason, const std::string& node_id,
   return Refuse(absl::StatusCode::kFailedPrecondition, reason, node_id, message);
 }
 
-Place PlaceOf(const v1::NodeRecord& record, const v1::Placement& placement) {
-  return {placement.workflow_set().empty() ? DescribedSet(record) : placement.workflow_set(),
-          placement.pool()};
-}
-
 // Where plans have put it, or else where the assigner has.
 v1::Placement PlacementOf(const v1::NodeRecord& record) {
   if (record.node().has_placement()) return record.node().placement();
   v1::Placement placement;
   placement.set_pool(AssignedPool(record.node()));
   return placement;
-}
-
-// Instances of each pool once what is under way has ended; those that cannot load do not count.
-std::map<Place, int> CountInstances(const StateMachine& state) {
-  std::map<Place, int> counts;
-  for (const auto& [id, record] : state.nodes()) {
-    if (record.node().role() != v1::INSTANCE || !IsAlive(record.node()) || record.load_failed())
-      continue;
-    const v1::Move* move = FindMove(state.plans(), id);
-    const bool leaves = move != nullptr &&
-                        (move->phase() == v1::Move::PENDING || move->phase() == v1::Move::DRAINING);
-    ++counts[PlaceOf(record, leaves ? move->to() : PlacementOf(record))];
-  }
-  return counts;
 }
 
 absl::StatusOr<std::string> ResolvePool(const std::vector<Pool>& pools, const std::string& node_id,
@@ -152,6 +134,19 @@ absl::Status CheckBounds(const StateMachine& state, const v1::Plan& plan) {
 }
 
 }  // namespace
+
+std::map<Place, int> CountInstances(const StateMachine& state) {
+  std::map<Place, int> counts;
+  for (const auto& [id, record] : state.nodes()) {
+    if (record.node().role() != v1::INSTANCE || !IsAlive(record.node()) || record.load_failed())
+      continue;
+    const v1::Move* move = FindMove(state.plans(), id);
+    const bool leaves = move != nullptr &&
+                        (move->phase() == v1::Move::PENDING || move->phase() == v1::Move::DRAINING);
+    ++counts[PlaceOf(record, leaves ? move->to() : PlacementOf(record))];
+  }
+  return counts;
+}
 
 absl::StatusOr<v1::Plan> CompletePlan(const StateMachine& state, v1::Plan plan) {
   ONEPIECE_RETURN_IF_ERROR(CheckPlan(plan));

@@ -1,11 +1,14 @@
 // How plans under way go on. Stateless: whoever leads sees the same and goes on from there.
 #include <algorithm>
+#include <chrono>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
+#include "nodemanager/plans/measured.h"
 #include "nodemanager/plans/plans.h"
 #include "nodemanager/state/plan_state.h"
 
@@ -19,8 +22,8 @@ class Steps {
         telemetry_(telemetry),
         pools_(PoolsOf(state, "")),  // Which there are; the limits do not matter here.
         max_moves_(std::max(1, config.max_moves())),
-        timeout_ms_(static_cast<std::int64_t>(config.move_timeout_s() * 1000)),
-        now_ms_(base::ToUnixMs(telemetry.wall_now)) {}
+        timeout_(std::chrono::duration_cast<base::Duration>(
+            std::chrono::duration<double>(config.move_timeout_s()))) {}
 
   std::vector<v1::Command> Make() {
     for (const v1::Plan& plan : state_.plans()) {
@@ -35,18 +38,30 @@ class Steps {
 
  private:
   void Step(const v1::Plan& plan) {
-    if (plan.state() == v1::Plan::UNCONFIRMED && now_ms_ >= plan.confirm_by_unix_ms())
-      Revert(plan, "nobody has confirmed it in time");
+    if (plan.state() == v1::Plan::UNCONFIRMED) {
+      if (const std::string reason = WhyNotKept(plan); !reason.empty()) Revert(plan, reason);
+      return;
+    }
     if (plan.state() == v1::Plan::REVERTING) {
       for (const v1::Move& move : plan.moves()) StepBack(plan, move);
     }
     if (plan.state() != v1::Plan::RUNNING) return;
     for (const v1::Move& move : plan.moves()) {
-      const std::string trouble = Trouble(move);
+      const std::string trouble = Trouble(plan, move);
       if (trouble.empty()) continue;
       return Revert(plan, absl::StrCat("node ", move.node_id(), ": ", trouble));
     }
     for (const v1::Move& move : plan.moves()) StepForward(plan, move);
+  }
+
+  // Why an unconfirmed plan is taken back; empty: not yet.
+  [[nodiscard]] std::string WhyNotKept(const v1::Plan& plan) const {
+    if (IsConfirmOverdue(plan)) return "nobody has confirmed it in time";
+    for (const v1::Move& move : plan.moves()) {
+      if (IsGone(move.to()))
+        return absl::StrCat("node ", move.node_id(), ": ", GoneText(move.to()));
+    }
+    return "";
   }
 
   void StepForward(const v1::Plan& plan, const v1::Move& move) {
@@ -55,9 +70,13 @@ class Steps {
       case v1::Move::PENDING:
         // One that is dead does not hold up the others.
         if (node == nullptr || under_way_ >= max_moves_) return;
+        if (!NeedsDrain(*node, move.to())) {
+          ++under_way_;
+          return Advance(plan, move, v1::Move::SWITCHING);
+        }
+        if (LeavesTooFew(plan, *node)) return;
         ++under_way_;
-        return Advance(plan, move,
-                       NeedsDrain(*node, move.to()) ? v1::Move::DRAINING : v1::Move::SWITCHING);
+        return Advance(plan, move, v1::Move::DRAINING);
       case v1::Move::DRAINING:
         if (node == nullptr) return Advance(plan, move, v1::Move::SWITCHING, "it has died");
         if (!node->node().assignment().draining())
@@ -96,7 +115,7 @@ class Steps {
   }
 
   // Why the move cannot go on; empty: it can.
-  [[nodiscard]] std::string Trouble(const v1::Move& move) const {
+  [[nodiscard]] std::string Trouble(const v1::Plan& plan, const v1::Move& move) const {
     if (move.phase() != v1::Move::PENDING && !IsUnderWay(move.phase())) return "";
     if (IsGone(move.to())) return GoneText(move.to());
     const v1::NodeRecord* node = Alive(move);
@@ -110,7 +129,11 @@ class Steps {
                  ? ""
                  : TooLongText(node == nullptr ? "it is dead" : "it does not serve");
     if (node == nullptr) return move.phase() == v1::Move::PENDING ? "it is dead" : "";
-    if (move.phase() == v1::Move::PENDING || !node->node().assignment().draining()) return "";
+    if (move.phase() == v1::Move::PENDING)
+      return NeedsDrain(*node, move.to()) && LeavesTooFew(plan, *node)
+                 ? TooLongText("its pool has too few instances to let it go")
+                 : "";
+    if (!node->node().assignment().draining()) return "";
     const std::string missing = WaitsFor(*node);
     return missing.empty() ? "" : TooLongText(missing);
   }
@@ -125,10 +148,29 @@ class Steps {
   // It serves something that it shall not serve any more.
   static bool NeedsDrain(const v1::NodeRecord& record, const v1::Placement& to) {
     const v1::Node& node = record.node();
-    const std::string& to_set =
-        to.workflow_set().empty() ? DescribedSet(record) : to.workflow_set();
     return node.assignment().has_stage() &&
-           (AssignedPool(node) != to.pool() || node.workflow_set() != to_set);
+           std::pair(node.workflow_set(), AssignedPool(node)) != PlaceOf(record, to);
+  }
+
+  // Its pool would end below its minimum: others have gone since the plan was made, which lets a
+  // plan that takes more from the pool than it brings wait.
+  [[nodiscard]] bool LeavesTooFew(const v1::Plan& plan, const v1::NodeRecord& record) const {
+    const v1::Node& node = record.node();
+    if (record.load_failed()) return false;
+    const std::pair place(node.workflow_set(), AssignedPool(node));
+    const std::vector<Pool> pools = PoolsOf(state_, place.first);
+    const Pool* pool = FindPool(pools, place.second);
+    if (pool == nullptr) return false;
+    int taken = 0;
+    for (const v1::Move& move : plan.moves()) {
+      const v1::NodeRecord* moved = Alive(move);
+      if (moved == nullptr) continue;
+      taken += PlaceOf(*moved, move.from()) == place ? 1 : 0;
+      taken -= PlaceOf(*moved, move.to()) == place ? 1 : 0;
+    }
+    const std::map<std::pair<std::string, std::string>, int> counts = CountInstances(state_);
+    const auto found = counts.find(place);
+    return taken > 0 && (found == counts.end() ? 0 : found->second) < pool->min_instances;
   }
 
   // Who may still send to a draining node, or what it says; empty: nothing.
@@ -152,7 +194,11 @@ class Steps {
     if (record == nullptr) return place.pool().empty();
     const v1::Node& node = record->node();
     const v1::Assignment& assignment = node.assignment();
-    if (assignment.draining() || assignment.removed() != place.removed()) return false;
+    const std::string& set =
+        assignment.workflow_set().empty() ? DescribedSet(*record) : assignment.workflow_set();
+    if (assignment.draining() || assignment.removed() != place.removed() ||
+        set != PlaceOf(*record, place).first)
+      return false;
     if (place.pool().empty()) return !assignment.has_stage();
     return AssignedPool(node) == place.pool() && !record->load_failed() &&
            ServedApps(*record).size() == assignment.app_ids_size();
@@ -170,11 +216,23 @@ class Steps {
     return absl::StrCat("no workflow has pool '", place.pool(), "' any more");
   }
 
-  [[nodiscard]] bool TakesTooLong(const v1::Move& move) const {
-    return now_ms_ - move.phase_since_unix_ms() > timeout_ms_;
+  // As this leader knows: how long it was so before may have been told by another clock.
+  [[nodiscard]] base::Duration InPhase(const v1::Move& move) const {
+    return std::min(AgeOf(telemetry_, move.phase_since_unix_ms()),
+                    telemetry_.now - telemetry_.leading_since);
   }
+  [[nodiscard]] bool IsConfirmOverdue(const v1::Plan& plan) const {
+    const v1::Move& last = *std::max_element(
+        plan.moves().begin(), plan.moves().end(), [](const v1::Move& a, const v1::Move& b) {
+          return a.phase_since_unix_ms() < b.phase_since_unix_ms();
+        });
+    return InPhase(last) >=
+           std::chrono::milliseconds(plan.confirm_by_unix_ms() - last.phase_since_unix_ms());
+  }
+  [[nodiscard]] bool TakesTooLong(const v1::Move& move) const { return InPhase(move) > timeout_; }
   [[nodiscard]] std::string TooLongText(const std::string& what) const {
-    return absl::StrCat(what, " after ", timeout_ms_ / 1000, " s");
+    return absl::StrCat(what, " after ",
+                        std::chrono::duration_cast<std::chrono::seconds>(timeout_).count(), " s");
   }
 
   void Advance(const v1::Plan& plan, const v1::Move& move, v1::Move::Phase to,
@@ -199,12 +257,20 @@ class Steps {
   const Telemetry& telemetry_;
   const std::vector<Pool> pools_;
   const int max_moves_;
-  const std::int64_t timeout_ms_, now_ms_;
+  const base::Duration timeout_;
   int under_way_ = 0;
   std::vector<v1::Command> commands_;
 };
 
 }  // namespace
+
+base::Duration AgeOf(const Telemetry& telemetry, std::int64_t unix_ms) {
+  constexpr base::Duration kAdjusted =
+      std::chrono::seconds(5);  // What may be our clock's own step.
+  const base::Duration age = telemetry.wall_now - base::FromUnixMs(unix_ms);
+  if (age >= base::Duration::zero()) return age;
+  return age > -kAdjusted ? base::Duration::zero() : telemetry.now - telemetry.leading_since;
+}
 
 std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& telemetry,
                                    const v1::ElasticityConfig& config) {

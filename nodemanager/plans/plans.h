@@ -22,7 +22,13 @@ struct Telemetry {
   std::function<std::uint64_t(const std::string& node_id)> routing_epoch;
   base::MonotonicTime now;
   base::WallTime wall_now;
+  /// Since when this replica leads, of the clock of `now`.
+  base::MonotonicTime leading_since;
 };
+
+/// How long ago the state's stamp was made; never negative. Stamps are of the wall clock of who led
+/// then: one that lies ahead of ours counts from the beginning of this leadership.
+base::Duration AgeOf(const Telemetry& telemetry, std::int64_t unix_ms);
 
 /// What a policy looks at. `config` is complete.
 PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
@@ -38,7 +44,7 @@ absl::StatusOr<v1::Plan> CompletePlan(const StateMachine& state, v1::Plan plan);
 /// What the plan would do to utilisation, waiting and throughput.
 v1::Prediction Predict(const StateMachine& state, const Telemetry& telemetry, const v1::Plan& plan);
 
-/// The inverse of a plan that has ended. Errors: FAILED_PRECONDITION (CHANGED_SINCE,
+/// The inverse of a plan that is DONE. Errors: FAILED_PRECONDITION (PLAN_STATE, CHANGED_SINCE,
 /// ALREADY_UNDONE).
 absl::StatusOr<v1::Plan> InversePlan(const StateMachine& state, const v1::Plan& plan);
 

@@ -18,7 +18,7 @@ Place PlaceOf(const StateMachine& state, const std::string& node_id,
 }
 
 base::MonotonicTime ToMonotonic(const Telemetry& telemetry, std::int64_t unix_ms) {
-  return telemetry.now - (telemetry.wall_now - base::FromUnixMs(unix_ms));
+  return telemetry.now - AgeOf(telemetry, unix_ms);
 }
 
 void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::string& set,

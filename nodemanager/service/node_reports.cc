@@ -12,6 +12,7 @@ void NodeReports::Clear() {
   const std::lock_guard lock(mutex_);
   reports_.clear();
   window_ = LoadWindow(window_length_);
+  leading_since_ = clock_.Now();
   last_check_.reset();
 }
 
@@ -85,7 +86,8 @@ void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const 
               return known == reports_.end() ? std::uint64_t{0} : known->second.routing_epoch;
             },
         .now = clock_.Now(),
-        .wall_now = clock_.WallNow()});
+        .wall_now = clock_.WallNow(),
+        .leading_since = leading_since_});
 }
 
 }  // namespace onepiece::nodemanager

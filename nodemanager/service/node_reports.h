@@ -62,6 +62,7 @@ class NodeReports {
   // Guarded by mutex_.
   std::map<std::string, LastReport> reports_;  // Live nodes only.
   LoadWindow window_;
+  base::MonotonicTime leading_since_{};  // The last Clear().
   std::optional<base::MonotonicTime> last_check_;
 };
 

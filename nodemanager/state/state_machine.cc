@@ -72,7 +72,8 @@ Names KeptApps(const v1::NodeRecord& record, const v1::Assignment& next) {
   const v1::Assignment& now = record.node().assignment();
   const Names served = ServedApps(record);
   Names kept;
-  if (!SameStage(now.stage(), next.stage())) return kept;
+  if (now.workflow_set() != next.workflow_set() || !SameStage(now.stage(), next.stage()))
+    return kept;
   for (int i = 0; i < now.app_ids_size(); ++i) {
     for (int j = 0; j < next.app_ids_size(); ++j) {
       if (next.app_ids(j) == now.app_ids(i) && ModelOf(now, i) == ModelOf(next, j) &&

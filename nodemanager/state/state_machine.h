@@ -148,6 +148,10 @@ inline bool IsAlive(const v1::Node& node) { return node.state() != v1::Node::DEA
 /// The workflow set that the node itself named; Node::workflow_set is where it works now.
 const std::string& DescribedSet(const v1::NodeRecord& record);
 
+/// Workflow set and pool (empty: idle) where the placement puts the node.
+std::pair<std::string, std::string> PlaceOf(const v1::NodeRecord& record,
+                                            const v1::Placement& placement);
+
 /// The applications that messages may be sent to the instance for, of its present assignment.
 google::protobuf::RepeatedPtrField<std::string> ServedApps(const v1::NodeRecord& record);
 

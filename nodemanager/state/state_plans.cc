@@ -44,6 +44,12 @@ const std::string& DescribedSet(const v1::NodeRecord& record) {
   return record.described_set().empty() ? record.node().workflow_set() : record.described_set();
 }
 
+std::pair<std::string, std::string> PlaceOf(const v1::NodeRecord& record,
+                                            const v1::Placement& placement) {
+  return {placement.workflow_set().empty() ? DescribedSet(record) : placement.workflow_set(),
+          placement.pool()};
+}
+
 void StateMachine::Place(v1::NodeRecord& record, const v1::Placement& placement) {
   v1::Node& node = *record.mutable_node();
   const std::string described = DescribedSet(record);
@@ -153,8 +159,8 @@ void StateMachine::Settle(v1::Plan& plan, std::int64_t time) {
   plan.set_state(now);
   if (now == before) return;
   if (now == v1::Plan::UNCONFIRMED)
-    plan.set_confirm_by_unix_ms(plan.confirm_by_unix_ms() +
-                                std::max<std::int64_t>(0, time - plan.create_unix_ms()));
+    // As long after this as it was after the beginning, which another clock may have stamped.
+    plan.set_confirm_by_unix_ms(time + plan.confirm_by_unix_ms() - plan.create_unix_ms());
   if (!HasEnded(plan)) return;
   plan.set_end_unix_ms(time);
   ++plan_revision_;

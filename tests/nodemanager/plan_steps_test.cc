@@ -169,6 +169,127 @@ class PlanStepsTest : public QObject {
     QCOMPARE(world.Last().state(), v1::Plan::FAILED);
   }
 
+  // Two of three leave; the third dies when the first is on its way.
+  void Plan_LeavesThePoolItsMinimumWhenOthersDie() {
+    for (const bool comes_back : {false, true}) {
+      PlanWorld world;
+      FillWorld(world);
+      world.config.set_max_moves(1);
+      QCOMPARE(world.Begin({PlanWorld::MoveOf("i0", "b"), PlanWorld::MoveOf("i2", "b")}),
+               std::string());
+      world.Tick();
+      QCOMPARE(world.Last().moves(0).phase(), v1::Move::DRAINING);
+      world.Kill("i4");
+      for (int i = 0; i < 100 && !world.AllEnded(); ++i) {
+        world.Tick();
+        if (comes_back && i == 10) world.Restart("i4");
+        QVERIFY(i > 10 || world.At("i2") == "a");
+        QVERIFY(world.machine.Routing("default").routes(0).instances_size() > 0);
+      }
+      QCOMPARE(world.Last().state(), comes_back ? v1::Plan::DONE : v1::Plan::REVERTED);
+      QCOMPARE(world.At("i2"), std::string(comes_back ? "b" : "a"));
+      QCOMPARE(Text(world.wrong), QString());
+    }
+  }
+
+  // Stamps of an earlier leader's clock neither end a phase at once nor make it last for ever.
+  void Timers_BearANewLeaderWithAnotherClock() {
+    for (const std::int64_t skew_ms : {-3'600'000, 3'600'000}) {
+      const auto ticks_in = [&](PlanWorld& world, v1::Plan::State state) {
+        world.skew_ms = skew_ms;
+        world.leading_since_ms = world.now_ms;
+        int ticks = 0;
+        for (; ticks < 100 && world.Last().state() == state; ++ticks) world.Tick();
+        return ticks;
+      };
+      PlanWorld draining;
+      FillWorld(draining);
+      QCOMPARE(draining.Begin({PlanWorld::MoveOf("i0", "b")}), std::string());
+      draining.silent.insert("i0");
+      for (int i = 0; i < 5; ++i) draining.Tick();
+      QCOMPARE(draining.Last().moves(0).phase(), v1::Move::DRAINING);
+      const int drained = ticks_in(draining, v1::Plan::RUNNING);
+      QVERIFY2(drained >= 28 && drained <= 32, std::to_string(drained).c_str());
+      PlanWorld waiting;
+      FillWorld(waiting);
+      QCOMPARE(waiting.Begin({PlanWorld::MoveOf("i0", "b")}, 10), std::string());
+      for (int i = 0; i < 20 && waiting.Last().state() == v1::Plan::RUNNING; ++i) waiting.Tick();
+      QCOMPARE(waiting.Last().state(), v1::Plan::UNCONFIRMED);
+      const int waited = ticks_in(waiting, v1::Plan::UNCONFIRMED);
+      QVERIFY2(waited >= 9 && waited <= 12, std::to_string(waited).c_str());
+    }
+  }
+
+  // What it served for the set that it was in says nothing about the next one.
+  void Routes_OfAnotherSetWaitForTheInstance() {
+    PlanWorld world;
+    FillWorld(world);
+    const auto in_far = [&] {
+      const v1::RoutingTable table = world.machine.Routing("far");
+      return std::ranges::any_of(table.routes(0).instances(), [](const v1::Endpoint& instance) {
+        return instance.node_id() == "i0";
+      });
+    };
+    const v1::Assignment now = world.NodeOf("i0").assignment();
+    v1::Command assign;
+    assign.mutable_assign()->set_base_revision(world.machine.revision());
+    v1::NodeAssignment& next = *assign.mutable_assign()->add_assignments();
+    next.set_node_id("i0");
+    next.set_incarnation(world.NodeOf("i0").incarnation());
+    *next.mutable_stage() = now.stage();
+    *next.mutable_app_ids() = now.app_ids();
+    *next.mutable_models() = now.models();
+    next.set_workflow_set("far");
+    next.mutable_placement()->set_workflow_set("far");
+    next.mutable_placement()->set_pool("a/wan/tiny");
+    QCOMPARE(world.Apply(assign).reason(), std::string());
+    QVERIFY(!in_far());
+    world.NodesReport();
+    QVERIFY(in_far());
+  }
+
+  void Unconfirmed_GoesBackWhenItsPoolIsGone() {
+    PlanWorld world;
+    FillWorld(world);
+    world.Do(WorkflowCommand(MakeWorkflow("other", {"c"})));
+    world.NodesReport();
+    const std::string id = world.At("i2") == "a" ? "i2" : "i4";
+    QCOMPARE(world.Begin({PlanWorld::MoveOf(id, "c")}, 1000), std::string());
+    for (int i = 0; i < 20 && world.Last().state() == v1::Plan::RUNNING; ++i) world.Tick();
+    QCOMPARE(world.Last().state(), v1::Plan::UNCONFIRMED);
+    v1::Command gone;
+    gone.set_delete_workflow("other");
+    world.Do(gone);
+    QVERIFY(world.RunToTheEnd(20));
+    QCOMPARE(world.Last().state(), v1::Plan::REVERTED);
+    QCOMPARE(world.At(id), std::string("a"));
+    QCOMPARE(Text(world.wrong), QString());
+  }
+
+  void Activity_DoesNotGuess() {
+    PlanWorld world;
+    FillWorld(world);
+    v1::NodeRecord record = world.machine.nodes().at("i0");
+    v1::NodeLoad load;
+    load.set_no_progress_ms(90'000);
+    QCOMPARE(ActivityOf(record, &load), v1::SERVING);  // No job has ended: it may take so long.
+    load.add_stages()->set_jobs(1);
+    load.mutable_stages(0)->set_compute_s(1);
+    QCOMPARE(ActivityOf(record, &load), v1::STUCK);
+    load.mutable_stages(0)->set_compute_s(200);
+    QCOMPARE(ActivityOf(record, &load), v1::SERVING);
+    load.clear_stages();
+    load.set_no_progress_ms(900'000);
+    QCOMPARE(ActivityOf(record, &load), v1::STUCK);
+    record.mutable_node()->mutable_assignment()->Clear();
+    record.mutable_node()->mutable_assignment()->set_removed(true);
+    QCOMPARE(ActivityOf(record, nullptr), v1::DRAINING);  // It has said nothing yet.
+    load.Clear();
+    QCOMPARE(ActivityOf(record, &load), v1::DRAINED);
+    load.set_ring_slots_used(1);
+    QCOMPARE(ActivityOf(record, &load), v1::DRAINING);
+  }
+
   void Plan_MovesAtMostSoManyAtATime() {
     PlanWorld world;
     FillWorld(world);

@@ -22,6 +22,7 @@ struct PlanWorld {
   StateMachine machine;
   std::vector<v1::Command> log;
   std::int64_t now_ms = 1'000'000;
+  std::int64_t skew_ms = 0, leading_since_ms = 0;  // The leader's clock is ahead; since when.
   std::map<std::string, std::uint64_t> incarnations, told_epochs;  // What the leader was told.
   std::set<std::string> silent;        // Alive, but learn and say nothing.
   std::set<std::string> holding;       // Do not say that they are drained.
@@ -37,7 +38,7 @@ struct PlanWorld {
   }
 
   v1::CommandResult Apply(v1::Command command) {
-    command.set_time_unix_ms(now_ms);
+    command.set_time_unix_ms(now_ms + skew_ms);
     log.push_back(command);
     if (v1::Command read; !read.ParseFromString(SerializeDeterministically(command)))
       wrong = "a command cannot be read back";
@@ -114,12 +115,15 @@ struct PlanWorld {
     for (const v1::Command& report : reports) Do(report);
   }
   [[nodiscard]] std::vector<v1::Command> Steps() const {
-    const Telemetry telemetry{.routing_epoch =
-                                  [this](const std::string& id) {
-                                    const auto told = told_epochs.find(id);
-                                    return told == told_epochs.end() ? 0 : told->second;
-                                  },
-                              .wall_now = base::FromUnixMs(now_ms)};
+    const Telemetry telemetry{
+        .routing_epoch =
+            [this](const std::string& id) {
+              const auto told = told_epochs.find(id);
+              return told == told_epochs.end() ? 0 : told->second;
+            },
+        .now = base::MonotonicTime(std::chrono::milliseconds(now_ms)),
+        .wall_now = base::FromUnixMs(now_ms + skew_ms),
+        .leading_since = base::MonotonicTime(std::chrono::milliseconds(leading_since_ms))};
     return NextSteps(machine, telemetry, config);
   }
   void Tick() {
@@ -158,7 +162,8 @@ struct PlanWorld {
     plan.set_base_revision(base_revision);
     plan.set_actor("operator:test");
     plan.set_reason("because");
-    if (confirm_within_s > 0) plan.set_confirm_by_unix_ms(now_ms + confirm_within_s * 1000);
+    if (confirm_within_s > 0)
+      plan.set_confirm_by_unix_ms(now_ms + skew_ms + confirm_within_s * 1000);
     const absl::StatusOr<v1::Plan> complete = CompletePlan(machine, plan);
     if (!complete.ok()) return base::GetReason(complete.status()).reason;
     v1::Command command;
