@@ -278,12 +278,13 @@ class PlanViewsTest : public QObject {
     record.set_served_epoch(3);
     QVERIFY(is(v1::SERVING));
     // Busy without progress: longer than a minute, and than three whole jobs take.
+    load.add_stages()->set_jobs(4);
+    load.mutable_stages(0)->set_compute_s(4);
     load.set_no_progress_ms(60'000);
     QVERIFY(is(v1::SERVING));
     load.set_no_progress_ms(60'001);
     QVERIFY(is(v1::STUCK));
     QCOMPARE(ActivityOf(record, nullptr), v1::SERVING);
-    load.add_stages()->set_jobs(4);
     load.mutable_stages(0)->set_compute_s(4 * 100);
     QVERIFY(is(v1::SERVING));
     load.set_no_progress_ms(300'001);
