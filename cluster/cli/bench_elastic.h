@@ -1,7 +1,9 @@
-// `onepiece bench elastic`: what disaggregation and moving instances save, in the simulator.
+// `onepiece bench elastic`: what disaggregation and moving instances save, in the simulator and in
+// embedded clusters.
 #pragma once
 
 #include <functional>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,5 +17,11 @@ namespace onepiece::cli {
 /// the simulator.
 absl::StatusOr<BenchReport> RunSimulatedElasticBench(
     const v1::SimulationProfile& profile, const std::function<void(const std::string&)>& say);
+
+/// The rows elastic.cluster.{steady,diurnal,bursty}.{monolithic,static}: instance seconds reserved
+/// per job, in embedded clusters of tiny-wan that this starts and ends, with the same number of
+/// instance processes and the same arrivals for `seconds`. Errors: those of local::Up, CANCELLED.
+absl::StatusOr<BenchReport> RunClusterElasticBench(
+    double seconds, std::stop_token stop, const std::function<void(const std::string&)>& say);
 
 }  // namespace onepiece::cli
