@@ -306,6 +306,8 @@ absl::StatusOr<BenchReport> RunClusterElasticBench(
         ours.weights_bytes / (1 << 20), monolithic.weights_bytes / (1 << 20),
         fixed.weights_bytes / (1 << 20), moved.per_job(), 100 * moved.attainment());
     report.results.push_back(Row(load, "monolithic", ours, monolithic, workload));
+    report.results.back().split.emplace_back("their_moved_s", moved.per_job());
+    report.results.back().split.emplace_back("their_moved_in_time", moved.attainment());
     report.results.push_back(Row(load, "static", ours, fixed, workload));
   }
   return report;

@@ -132,9 +132,10 @@ class PredictionTest : public QObject {
     QVERIFY2(
         std::abs(ErrorOf(predicted.throughput, measured.throughput)) <= (disturbed ? 0.4 : 0.1),
         "throughput");
-    if (disturbed) return;
-    // Looser: a wait in front of a stage that is nearly always busy multiplies every disturbance.
-    QVERIFY2(std::abs(ErrorOf(predicted.mean_s, measured.mean_s)) <= 0.25, "mean latency");
+    // Close to what the stages can take, a few percent more or less of a job double its wait.
+    if (disturbed || share > 1) return;
+    QVERIFY2(std::abs(ErrorOf(predicted.mean_s, measured.mean_s)) <= (share > 0.5 ? 0.5 : 0.25),
+             "mean latency");
   }
 
  private:
