@@ -65,6 +65,7 @@ struct Job {
   base::WallTime deadline;
   std::uint64_t turn = 0;  ///< Key in State::turns.
   std::vector<Charge> charges;
+  base::MonotonicTime since{};
 };
 
 /// Mean jobs of one pool.
@@ -409,7 +410,7 @@ absl::Status RequestMonitor::Admit(const Request& request) {
   if (!status.ok()) return status;
   for (const Charge& charge : bill.charges) charge.bucket->Take(place, charge.seconds);
   const std::uint64_t turn = state_->next_turn++;
-  state_->jobs.emplace(request.uid, Job{request.deadline, turn, std::move(bill.charges)});
+  state_->jobs.emplace(request.uid, Job{request.deadline, turn, std::move(bill.charges), now});
   state_->turns.emplace(turn, request.uid);
   state_->deadlines.emplace(request.deadline, request.uid);
   return status;
@@ -437,12 +438,15 @@ void RequestMonitor::State::ForgetOverdue() {
   }
 }
 
-void RequestMonitor::End(const base::Uid& uid, bool refund) {
+void RequestMonitor::End(const base::Uid& uid, Price price) {
   const std::lock_guard lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
   if (job == state_->jobs.end()) return;
-  if (refund) {
-    for (const Charge& charge : job->second.charges) charge.bucket->GiveBack(charge.seconds);
+  if (price != Price::kWhole) {
+    const double used_s =
+        price == Price::kTime ? Seconds(state_->clock.Now() - job->second.since) : 0;
+    for (const Charge& charge : job->second.charges)
+      charge.bucket->GiveBack(std::max(0.0, charge.seconds - used_s));
   }
   state_->Remove(uid);
 }

