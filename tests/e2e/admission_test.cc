@@ -1,10 +1,9 @@
 // Theorem 1 on a real cluster: jobs enter at the rate that the slowest stage takes them, and none
 // queues inside. The stages compute for a known time.
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
 
 namespace onepiece::e2e {
@@ -12,23 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-/// Costs are known after a few seconds; nothing moves.
-constexpr char kCluster[] =
-    "workflow_files: [chain.yaml]\n"
-    "instances:\n"
-    "  - {stage: x}\n"
-    "  - {stage: y}\n"
-    "elasticity: {policy: static, window_s: 10}\n";
-
-constexpr char kWorkflow[] =
-    "app_id: chain\n"
-    "stages:\n"
-    "  - {stage: x, plugin: calibrated, cost: [seconds_x]}\n"
-    "  - {stage: y, plugin: calibrated, cost: [seconds_y]}\n"
-    "parameters:\n"
-    "  - {name: seconds_x, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n"
-    "  - {name: seconds_y, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n";
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -42,16 +24,9 @@ class AdmissionTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
-    std::ofstream(cluster_.Path("chain.yaml")) << kWorkflow;
-    std::ofstream(cluster_.Path("cluster.yaml")) << kCluster;
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    const Outcome up = UpCalibrated(cluster_, kChainCluster, {{"chain.yaml", kChainWorkflow}});
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-    const json status = cluster_.Status();
-    for (const auto& process : status["processes"]) {
-      if (process.value("role", "") == "proxy") proxy_ = process.value("address", "");
-    }
+    proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
     QVERIFY(LearnCosts());
   }

@@ -57,6 +57,15 @@ class ClusterUnderTest {
     return true;
   }
 
+  /// host:port of a proxy; empty when there is none.
+  std::string ProxyAddress() const {
+    const json status = Status();
+    for (const auto& process : status["processes"]) {
+      if (process.value("role", "") == "proxy") return process.value("address", "");
+    }
+    return "";
+  }
+
   int PidOf(const std::string& node) const {
     const json status = Status();
     for (const auto& process : status["processes"]) {

@@ -2,10 +2,9 @@
 // Every accepted job is followed to its end.
 #include <signal.h>
 
-#include <fstream>
 #include <random>
 
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
 
 namespace onepiece::e2e {
@@ -47,17 +46,10 @@ class ElasticTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
-    for (const char* stage : {"x", "y"})
-      std::ofstream(cluster_.Path(std::string(stage) + ".yaml")) << WorkflowOf(stage);
-    std::ofstream(cluster_.Path("cluster.yaml")) << kCluster;
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    const Outcome up = UpCalibrated(cluster_, kCluster,
+                                    {{"x.yaml", WorkflowOf("x")}, {"y.yaml", WorkflowOf("y")}});
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-    const json status = cluster_.Status();
-    for (const auto& process : status["processes"]) {
-      if (process.value("role", "") == "proxy") proxy_ = process.value("address", "");
-    }
+    proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
   }
   void cleanupTestCase() {
@@ -65,7 +57,8 @@ class ElasticTest : public QObject {
     QVERIFY2(left.empty(), left.c_str());
   }
   void init() {
-    QVERIFY(Eventually(seconds(60), [&] { return cluster_.EveryProcessReady(); }));
+    QVERIFY2(Eventually(seconds(60), [&] { return Settled(); }),
+             cluster_.Run({"status"}).out.c_str());
   }
   void cleanup() {
     if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());

@@ -2,32 +2,15 @@
 // take in the simulator what they took in the cluster.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "nodemanager/simulator/simulation.h"
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
 
 namespace onepiece::e2e {
 namespace {
 
 using std::chrono::seconds;
-
-constexpr char kCluster[] =
-    "workflow_files: [chain.yaml]\n"
-    "instances:\n"
-    "  - {stage: x}\n"
-    "  - {stage: y}\n"
-    "elasticity: {policy: static, window_s: 10}\n";
-
-constexpr char kWorkflow[] =
-    "app_id: chain\n"
-    "stages:\n"
-    "  - {stage: x, plugin: calibrated, cost: [seconds_x]}\n"
-    "  - {stage: y, plugin: calibrated, cost: [seconds_y]}\n"
-    "parameters:\n"
-    "  - {name: seconds_x, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n"
-    "  - {name: seconds_y, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n";
 
 /// Asked for. Both stages and all services share a few cores: together they are busy for less than
 /// one and a half of them.
@@ -87,16 +70,9 @@ class PredictionTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
-    std::ofstream(cluster_.Path("chain.yaml")) << kWorkflow;
-    std::ofstream(cluster_.Path("cluster.yaml")) << kCluster;
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
+    const Outcome up = UpCalibrated(cluster_, kChainCluster, {{"chain.yaml", kChainWorkflow}});
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-    const json status = cluster_.Status();
-    for (const auto& process : status["processes"]) {
-      if (process.value("role", "") == "proxy") proxy_ = process.value("address", "");
-    }
+    proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
   }
   void cleanupTestCase() {

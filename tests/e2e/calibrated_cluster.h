@@ -1,0 +1,37 @@
+// Clusters of the calibrated plug-in's stages, whose cost is known (calibrated_plugin.cc).
+#pragma once
+
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "tests/e2e/cluster_under_test.h"
+
+namespace onepiece::e2e {
+
+/// The application "chain": x, then y. Static placement; costs are known after a few seconds.
+inline constexpr char kChainWorkflow[] =
+    "app_id: chain\n"
+    "stages:\n"
+    "  - {stage: x, plugin: calibrated, cost: [seconds_x]}\n"
+    "  - {stage: y, plugin: calibrated, cost: [seconds_y]}\n"
+    "parameters:\n"
+    "  - {name: seconds_x, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n"
+    "  - {name: seconds_y, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: 100}\n";
+inline constexpr char kChainCluster[] =
+    "workflow_files: [chain.yaml]\n"
+    "instances:\n"
+    "  - {stage: x}\n"
+    "  - {stage: y}\n"
+    "elasticity: {policy: static, window_s: 10}\n";
+
+/// `onepiece up` with `cluster_yaml`, beside which lie the `workflows` (by file name).
+inline Outcome UpCalibrated(const ClusterUnderTest& cluster, const std::string& cluster_yaml,
+                            const std::map<std::string, std::string>& workflows) {
+  qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
+  for (const auto& [file, text] : workflows) std::ofstream(cluster.Path(file)) << text;
+  std::ofstream(cluster.Path("cluster.yaml")) << cluster_yaml;
+  return cluster.Run({"up", "--config", QString::fromStdString(cluster.Path("cluster.yaml"))});
+}
+
+}  // namespace onepiece::e2e
