@@ -70,11 +70,11 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Submits a job, to a workflow set chosen at random where Options name none. An empty request_id
-  /// is replaced by a fresh UUIDv4, so that a retry gives the same job. May take a second longer
-  /// for each MiB of inputs. Errors: NOT_FOUND (unknown application), INVALID_ARGUMENT (parameters,
-  /// inputs, REQUEST_TOO_LARGE), RESOURCE_EXHAUSTED (every set is full), FAILED_PRECONDITION
-  /// (DEADLINE_TOO_SHORT: no set can do it in time).
+  /// Submits a job, to a workflow set that its request_id chooses where Options name none. An empty
+  /// request_id is replaced by a fresh UUIDv4, so that a retry gives the same job. May take a
+  /// second longer for each MiB of inputs. Errors: NOT_FOUND (unknown application),
+  /// INVALID_ARGUMENT (parameters, inputs, REQUEST_TOO_LARGE), RESOURCE_EXHAUSTED (every set is
+  /// full), FAILED_PRECONDITION (DEADLINE_TOO_SHORT: no set can do it in time).
   absl::StatusOr<v1::Job> Submit(v1::SubmitJobRequest request);
   /// Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> Get(std::string_view uid);

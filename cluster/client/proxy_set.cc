@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "cluster/client/sha256.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/status.h"
@@ -46,6 +47,41 @@ absl::Status NobodyLeads() {
 bool DeadlineTooShort(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) &&
          base::GetReason(status).reason == "DEADLINE_TOO_SHORT";
+}
+
+/// The others of its set may take the job.
+bool IsAboutOneProxy(const absl::Status& refusal) {
+  const std::string reason = base::GetReason(refusal).reason;
+  return reason == "QUOTA" || reason == "INPUTS_BUSY";
+}
+
+/// It says so before it takes anything.
+bool SurelyNotTaken(const absl::Status& status) {
+  const std::string reason = base::GetReason(status).reason;
+  return reason == "NOT_REGISTERED" || reason == "NO_INSTANCE";
+}
+
+/// The same for everybody, and different for every id.
+std::string Turn(const std::string& request_id, const std::string& who) {
+  Sha256 sha256;
+  sha256.Update(request_id);
+  sha256.Update("/");
+  sha256.Update(who);
+  return sha256.FinishHex();
+}
+
+/// The listed sets that may have the job; none: any may take it. A configured proxy whose set
+/// nobody has told is known by its address until it is listed.
+std::set<std::string> Holders(std::span<const Proxy> proxies,
+                              const std::map<std::string, std::string>& reached) {
+  std::set<std::string> holders;
+  for (const Proxy& proxy : proxies) {
+    if (proxy.workflow_set.empty()) continue;
+    for (const auto& [address, set] : reached) {
+      if (proxy.address == address || SetOf(proxy) == set) holders.insert(SetOf(proxy));
+    }
+  }
+  return holders;
 }
 
 /// Puts the sets with most room first, as a refusal tells it: "set-2=0.40,set-3=0.10".
@@ -175,17 +211,37 @@ void ProxySet::LeaveOut(const Proxy& proxy) {
   away_until_[proxy.address] = options_.clock->Now() + base::Scaled(kLeftOut);
 }
 
-// One set at a time, so that a second attempt after a lost answer meets the same databases.
-std::vector<Proxy> ProxySet::Spread(std::vector<Proxy> proxies) {
-  std::map<std::string, std::uint64_t> turns;
-  for (const Proxy& proxy : proxies) turns.emplace(SetOf(proxy), base::RandomU64());
+// One set at a time: a request's own order of sets, and in each of proxies.
+std::vector<Proxy> ProxySet::Spread(std::vector<Proxy> proxies,
+                                    const std::string& request_id) const {
+  std::map<std::string, std::string> turns;
+  for (const Proxy& proxy : proxies) {
+    turns.try_emplace(SetOf(proxy), Turn(request_id, SetOf(proxy)));
+    turns.try_emplace(proxy.address, Turn(request_id, proxy.address));
+  }
   const auto rank = [&](const Proxy& proxy) {
     const bool asked_for =
         !options_.workflow_set.empty() && proxy.workflow_set == options_.workflow_set;
-    return std::tuple(proxy.away, proxy.unlisted, !asked_for, turns.at(SetOf(proxy)));
+    return std::tuple(proxy.away, proxy.unlisted, !asked_for, turns.at(SetOf(proxy)),
+                      turns.at(proxy.address));
   };
   std::ranges::stable_sort(proxies, std::less<>(), rank);
   return proxies;
+}
+
+// False: nothing has been sent.
+bool ProxySet::Connect(const Proxy& proxy, base::MonotonicTime deadline) {
+  const base::MonotonicTime now = options_.clock->Now();
+  const auto until = std::chrono::system_clock::now() +
+                     std::chrono::duration_cast<std::chrono::system_clock::duration>(
+                         std::min(options_.attempt_timeout, deadline - now));
+  const std::shared_ptr<grpc::Channel> channel = ChannelTo(proxy.address);
+  for (auto state = channel->GetState(true); state != GRPC_CHANNEL_READY;
+       state = channel->GetState(true)) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (!channel->WaitForStateChange(state, until)) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<std::vector<Proxy>> ProxySet::Find(bool refresh, base::MonotonicTime deadline) {
@@ -274,10 +330,17 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
                                         Past& past) {
   Round round{.error = past.refusal, .retry_delay = std::nullopt, .done = false};
   std::set<std::string> answered_sets = past.refused;  // Spoke for the whole set.
+  std::set<std::string> holders = Holders(proxies, past.reached);
   for (std::size_t i = 0; i < proxies.size(); ++i) {
     const Proxy proxy = proxies[i];
     if (answered_sets.contains(SetOf(proxy))) continue;
+    if (!holders.empty() && !holders.contains(SetOf(proxy))) continue;
     if (options_.clock->Now() >= deadline) break;
+    if (!how.request_id.empty() && !Connect(proxy, deadline)) {
+      LeaveOut(proxy);
+      if (round.error.ok()) round.error = absl::UnavailableError("cannot reach " + proxy.address);
+      continue;
+    }
     grpc::ClientContext context;
     SetDeadline(context, deadline, options_.attempt_timeout + how.upload);
     if (past.repeated) context.AddMetadata(rpc::kRepeated, "1");
@@ -290,7 +353,7 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
       return round;
     }
     if (absl::IsResourceExhausted(answer.status)) {
-      answered_sets.insert(SetOf(proxy));
+      if (!IsAboutOneProxy(answer.status)) answered_sets.insert(SetOf(proxy));
       const base::Duration delay = answer.retry_delay.value_or(options_.first_pause);
       round.retry_delay = std::min(delay, round.retry_delay.value_or(delay));
       round.error = answer.status;
@@ -307,6 +370,10 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
     } else if (TryElsewhere(answer.status)) {
       LeaveOut(proxy);
       past.repeated = true;
+      if (!how.request_id.empty() && !SurelyNotTaken(answer.status)) {
+        past.reached[proxy.address] = SetOf(proxy);
+        if (!proxy.workflow_set.empty()) holders.insert(SetOf(proxy));
+      }
       if (round.error.ok()) round.error = answer.status;
     } else {
       round.error = answer.status;
@@ -328,12 +395,12 @@ absl::Status ProxySet::Call(const ProxyCall& call, const CallOptions& how) {
   const base::MonotonicTime deadline = options_.clock->Now() + options_.timeout + how.upload;
   base::Duration pause = options_.first_pause;
   absl::Status last;
-  Past past{.repeated = how.repeated, .refused = {}, .refusal = {}};
+  Past past{.repeated = how.repeated, .refused = {}, .refusal = {}, .reached = {}};
   for (bool refresh = false;; refresh = true) {
     auto proxies = Proxies(refresh, deadline);
     std::optional<base::Duration> retry_delay;
     if (proxies.ok()) {
-      if (how.spread) proxies = Spread(*std::move(proxies));
+      if (!how.request_id.empty()) proxies = Spread(*std::move(proxies), how.request_id);
       const Round round = CallEachProxy(*std::move(proxies), call, how, deadline, past);
       // A job that the known proxies do not know may be with others.
       if (round.done && absl::IsNotFound(round.error) && !refresh && !Complete()) continue;

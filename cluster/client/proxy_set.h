@@ -45,8 +45,10 @@ const std::string& SetOf(const Proxy& proxy);
 /// How a call is spread and repeated.
 struct CallOptions {
   base::Duration upload{};  ///< Each attempt and the whole may take so much longer than usual.
-  bool spread = false;      ///< Begin with a set chosen at random.
-  bool repeated = false;    ///< The same request may have been made before (rpc::kRepeated).
+  /// Of a request that makes something; empty: none. Says in which order sets and their proxies are
+  /// asked, so that the same request meets the same databases whoever repeats it.
+  std::string request_id;
+  bool repeated = false;  ///< The same request may have been made before (rpc::kRepeated).
 };
 
 using ProxyCall =
@@ -55,17 +57,20 @@ using ProxyCall =
 using ManagerCall = std::function<grpc::Status(const std::shared_ptr<grpc::Channel>& channel,
                                                grpc::ClientContext& context)>;
 
-/// The proxies of a cluster, with the one that answered last first. Thread-safe; calls block up to
-/// `deadline`.
+/// The proxies of a cluster: the one that answered last comes first, but for calls with a
+/// request_id. Thread-safe; calls block up to `deadline`.
 class ProxySet {
  public:
   explicit ProxySet(const Options& options);
 
   /// Calls proxies until one answers: UNAVAILABLE and a silent proxy lead to the next proxy,
-  /// RESOURCE_EXHAUSTED to the next workflow set (the one with most room, when the refusal says),
-  /// NOT_FOUND to one proxy of each other set, DEADLINE_TOO_SHORT to the next set and never back;
-  /// after a round without success, pauses (as long as RetryInfo asks) and begins again with a
-  /// fresh list of proxies. Who did not answer is asked last for a while.
+  /// RESOURCE_EXHAUSTED to the next workflow set (the one with most room, when the refusal says)
+  /// or, where it is about one proxy (QUOTA, INPUTS_BUSY), to the next proxy, NOT_FOUND to one
+  /// proxy of each other set, DEADLINE_TOO_SHORT to the next set and never back; after a round
+  /// without success, pauses (as long as RetryInfo asks) and begins again with a fresh list of
+  /// proxies. Who did not answer is asked last for a while. A call with a request_id whose answer
+  /// was lost stays with that set, which may do it already, for as long as a proxy of it is listed:
+  /// another set would do it again. All proxies of unknown sets count as one.
   absl::Status Call(const ProxyCall& call, const CallOptions& how = {});
   /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
@@ -91,15 +96,17 @@ class ProxySet {
   };
   /// What a call has met with, over all rounds.
   struct Past {
-    bool repeated = false;          ///< An attempt may have reached somebody.
-    std::set<std::string> refused;  ///< Sets that cannot do it in time;
-    absl::Status refusal;           ///< what the last of them said.
+    bool repeated = false;                       ///< An attempt may have reached somebody.
+    std::set<std::string> refused;               ///< Sets that cannot do it in time;
+    absl::Status refusal;                        ///< what the last of them said.
+    std::map<std::string, std::string> reached;  ///< Sets by address of whose answer was lost.
   };
   Round CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call, const CallOptions& how,
                       base::MonotonicTime deadline, Past& past);
   absl::StatusOr<std::vector<Proxy>> Find(bool refresh, base::MonotonicTime deadline);
   void LeaveOut(const Proxy& proxy);
-  std::vector<Proxy> Spread(std::vector<Proxy> proxies);
+  std::vector<Proxy> Spread(std::vector<Proxy> proxies, const std::string& request_id) const;
+  bool Connect(const Proxy& proxy, base::MonotonicTime deadline);
   absl::Status CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline,
                                 bool one_round);
   std::vector<Proxy> Keep(std::vector<Proxy> proxies);

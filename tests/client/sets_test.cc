@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 
+#include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "tests/client/fake_cluster.h"
@@ -82,10 +83,88 @@ class SetsTest : public QObject {
     QCOMPARE(Calls(c), std::size_t{20});
   }
 
+  /// Databases are a set's own: in two sets one id would be two jobs.
+  void Submit_SameId_MakesOneJob() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.submit = b.submit = Accept;
+    manager.Serve({&a, &b});
+    int of_a = 0;
+    for (int id = 0; id < 20; ++id) {
+      v1::SubmitJobRequest own;
+      own.set_request_id(base::Uid::GenerateRandom().ToString());
+      const auto before_a = Calls(a), before_b = Calls(b);
+      for (int i = 0; i < 4; ++i) {
+        Client client(To(manager));
+        QVERIFY(client.Submit(own).ok());
+      }
+      QVERIFY(Calls(a) == before_a || Calls(b) == before_b);
+      of_a += Calls(a) > before_a;
+    }
+    QVERIFY2(of_a > 0 && of_a < 20, std::to_string(of_a).c_str());
+  }
+
+  void Submit_LostAnswer_StaysWithTheSetThatMayHaveIt() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    std::atomic<int> asked{0};
+    a.submit = [&](const auto& request, auto& job) {
+      return ++asked < 4 ? Gone() : Accept(request, job);
+    };
+    b.submit = Accept;
+    manager.Serve({&a, &b});
+    Options options = To(manager);
+    options.workflow_set = "a";
+    Client client(options);
+    QVERIFY(client.Submit({}).ok());
+    QCOMPARE(asked.load(), 4);
+    QCOMPARE(Calls(b), std::size_t{0});
+    // It is gone: whatever it had is lost.
+    a.submit = [&](const auto&, auto&) {
+      manager.Serve({&b});
+      return Gone();
+    };
+    QVERIFY(Client(options).Submit({}).ok());
+    QCOMPARE(Calls(b), std::size_t{1});
+  }
+
+  void Submit_UnreachableSet_IsLeftAtOnce() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    b.submit = Accept;
+    manager.Serve({&a, &b});
+    a.Stop();
+    Options options = To(manager);
+    options.workflow_set = "a";
+    QVERIFY(Client(options).Submit({}).ok());
+    QCOMPARE(Calls(b), std::size_t{1});
+  }
+
+  void Submit_BusyProxy_SpeaksForItselfAlone() {
+    for (const char* reason : {"QUOTA", "INPUTS_BUSY"}) {
+      FakeNodeManager manager;
+      FakeProxy busy("a"), other("a"), b("b");
+      busy.submit = [&](const auto&, auto&) {
+        return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, reason, 20);
+      };
+      other.submit = b.submit = Accept;
+      manager.Serve({&busy, &other, &b});
+      Options options = To(manager);
+      options.workflow_set = "a";
+      Client client(options);
+      for (int i = 0; i < 20; ++i) QVERIFY(client.Submit({}).ok());
+      QVERIFY(Calls(busy) > 0);
+      QCOMPARE(Calls(other), std::size_t{20});
+      QCOMPARE(Calls(b), std::size_t{0});
+    }
+  }
+
   void Submit_DeadSet_IsLeftOutForAWhile() {
     FakeNodeManager manager;
     FakeProxy dead1("a"), dead2("a"), good("b");
-    dead1.submit = dead2.submit = [](const auto&, auto&) { return Gone(); };
+    dead1.submit = dead2.submit = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::UNAVAILABLE, "NOT_REGISTERED");
+    };
     good.submit = Accept;
     manager.Serve({&dead1, &dead2, &good});
     Client client(To(manager));
