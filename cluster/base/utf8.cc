@@ -45,6 +45,7 @@ bool IsUtf8(std::string_view text) {
 }
 
 std::string ToUtf8(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes && IsUtf8(text)) return std::string(text);
   std::string clean;
   while (!text.empty()) {
     const std::size_t length = CharacterLength(text);
