@@ -41,6 +41,28 @@ function(onepiece_library name)
   add_library(onepiece::${name} ALIAS onepiece_${name})
 endfunction()
 
+# onepiece_qt_library(NAME SOURCES .. HEADERS .. MOC headers with Q_OBJECT .. DEPS .. [PRECOMPILE ..]): an onepiece_library
+# of Qt classes. moc by hand, as for tests (below).
+function(onepiece_qt_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;MOC;DEPS;PRIVATE_DEPS;PRECOMPILE")
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  foreach(header IN LISTS A_MOC)
+    cmake_path(GET header STEM stem)
+    set(output ${CMAKE_CURRENT_BINARY_DIR}/moc/moc_${stem}.cc)
+    add_custom_command(OUTPUT ${output}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/moc
+      COMMAND Qt6::moc -f ${folder}/${header} ${CMAKE_CURRENT_SOURCE_DIR}/${header} -o ${output}
+      DEPENDS ${header} VERBATIM)
+    list(APPEND A_SOURCES ${output})
+  endforeach()
+  onepiece_library(${name} SOURCES ${A_SOURCES} HEADERS ${A_HEADERS} DEPS ${A_DEPS} PRIVATE_DEPS ${A_PRIVATE_DEPS})
+  # A console waits for people: what it shows is computed in moments, and compiled often.
+  target_compile_options(onepiece_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(A_PRECOMPILE)
+    target_precompile_headers(onepiece_${name} PRIVATE ${A_PRECOMPILE})
+  endif()
+endfunction()
+
 # onepiece_program(NAME SOURCES .. DEPS ..): a program in bin/. It exports its symbols to stage plug-ins.
 function(onepiece_program name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;DEPS")

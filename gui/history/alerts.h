@@ -1,0 +1,55 @@
+// Rules that look at every snapshot and say what is wrong (docs/console.md, "Alerts").
+//
+// Threading  Externally synchronised. Time comes with the snapshots: no clock.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gui/client/link.h"
+#include "gui/client/snapshot.h"
+
+namespace onepiece::gui::history {
+
+/// One rule, as resources/alerts.yaml writes it.
+struct Rule {
+  std::string name;  ///< "ring-stuck"
+  /// What is looked at: a series by pattern ("node/*/utilization", one entity for each match), or a
+  /// condition that has a name of its own ("node-dead", "job-failed", "ring-stuck", "no-progress",
+  /// "no-leader", "stale-reports", "quarantined", "plan-failed").
+  std::string watches;
+  enum class When { kAbove, kBelow, kTrue } when = When::kTrue;
+  double threshold = 0;     ///< In the series' unit.
+  std::int64_t for_ms = 0;  ///< Pending for so long before it fires.
+  Alert::Severity severity = Alert::Severity::kWarning;
+  std::string text;  ///< "{entity}: {value} for {for}: …"
+};
+
+/// Errors: INVALID_ARGUMENT (BAD_RULE), which names the rule, the key and what is allowed.
+absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view yaml);
+
+class AlertEngine {
+ public:
+  static constexpr std::size_t kMaxAlerts = 1000;  ///< Beyond that the mildest are counted in one.
+
+  explicit AlertEngine(std::vector<Rule> rules);
+  /// Looks at a snapshot; the parts that are old or absent make kNoData, not silence.
+  void Evaluate(const Snapshot& snapshot, const LinkStatus& link);
+  /// Resolved ones stay for an hour.
+  [[nodiscard]] const Alerts& alerts() const;
+  /// Somebody has seen it. NOT_FOUND.
+  absl::Status Acknowledge(std::string_view id, std::string_view who);
+  /// INVALID_ARGUMENT without an end in the future or without a reason; NOT_FOUND.
+  absl::Status Silence(std::string_view id, std::int64_t until_ms, std::string_view reason);
+
+ private:
+  std::vector<Rule> rules_;
+  std::map<std::string, Alert, std::less<>> known_;
+  Alerts sorted_;
+  std::int64_t now_ms_ = 0;
+};
+
+}  // namespace onepiece::gui::history

@@ -1,0 +1,39 @@
+// How the console writes numbers, times and states: one place, the CLI's words.
+//
+// Threading  Pure functions.
+#pragma once
+
+#include <QString>
+#include <cstdint>
+#include <optional>
+
+#include "onepiece/v1/generation.pb.h"
+#include "onepiece/v1/node_manager.pb.h"
+
+namespace onepiece::gui {
+
+/// What a state means, apart from its colour: every tone has a glyph and a word too.
+enum class StatusTone { kNeutral, kGood, kBusy, kWarning, kBad, kUnknown };
+/// "●", "▲", "✖", "?" …: told apart without colour.
+QString ToneGlyph(StatusTone tone);
+
+/// "4.2 MB" (1000s, as the CLI's HumanBytes), "12.5/s", "87 %", "2.1 ms", "3 m 05 s".
+QString FormatBytes(double bytes);
+QString FormatRate(double per_second);
+QString FormatShare(std::optional<double> share);  ///< nullopt: "N/A", which is not "0 %".
+QString FormatSeconds(double seconds);
+/// "12:04:31", with the date when it is not today's.
+QString FormatTime(std::int64_t unix_ms, std::int64_t now_ms);
+/// "3 s ago"
+QString FormatAge(std::int64_t unix_ms, std::int64_t now_ms);
+/// Control characters and directional overrides made visible, cut after `max` characters with "…":
+/// for every string that comes from outside.
+QString SafeText(std::string_view text, int max = 256);
+
+QString ActivityName(
+    v1::Activity activity);  ///< "serving", "draining", "drained (safe to remove)", …
+StatusTone ActivityTone(v1::Activity activity);
+QString JobStateName(v1::Job::State state);
+StatusTone JobStateTone(v1::Job::State state);
+
+}  // namespace onepiece::gui

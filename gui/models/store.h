@@ -1,0 +1,110 @@
+// The one place that the console's views draw from: the snapshot that is shown, live or of the
+// past, and whether anything may be changed now.
+//
+// Threading  GUI thread only. A timer takes Session::Latest() ten times a second; no call waits for
+// the
+//            network or for a long read of a file.
+#pragma once
+
+#include <QCoreApplication>
+#include <QObject>
+#include <QPointer>
+#include <QString>
+#include <QTimer>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gui/client/session.h"
+#include "gui/client/snapshot.h"
+#include "gui/history/recording.h"
+
+namespace onepiece::gui {
+
+/// May the operator change the cluster from here?
+enum class ControlMode { kObserve, kControl };
+
+class Store : public QObject {
+  Q_OBJECT
+ public:
+  explicit Store(QObject* parent = nullptr);
+  ~Store() override;
+
+  /// Follows `session` (null: none, e.g. only a file is open); views see its snapshots from the
+  /// next tick on.
+  void Follow(std::shared_ptr<Session> session);
+  /// Where the past comes from: the session's own recording, or a file (then Link is kOffline and
+  /// the instant shown is the recording's last).
+  void SetRecording(std::shared_ptr<history::Recording> recording);
+
+  [[nodiscard]] const std::shared_ptr<Session>& session() const { return session_; }
+  [[nodiscard]] const std::shared_ptr<history::Recording>& recording() const { return recording_; }
+  /// Never null.
+  [[nodiscard]] const std::shared_ptr<const Snapshot>& snapshot() const { return shown_; }
+  [[nodiscard]] const LinkStatus& link() const { return link_; }
+
+  [[nodiscard]] bool live() const { return viewing_ms_ == 0; }
+  /// The instant shown; now when live.
+  [[nodiscard]] std::int64_t viewing_ms() const;
+  /// Shows the past; a failure (a gap, nothing recorded) keeps what is shown, and is returned.
+  absl::Status ViewAt(std::int64_t at_ms);
+  /// Stops following without leaving the instant; recording goes on.
+  void Pause();
+  void GoLive();
+  /// The snapshot that is compared with (pinned); null: none.
+  void Pin(std::shared_ptr<const Snapshot> snapshot);
+  [[nodiscard]] const std::shared_ptr<const Snapshot>& pinned() const { return pinned_; }
+
+  [[nodiscard]] ControlMode mode() const { return mode_; }
+  void SetMode(ControlMode mode);
+  /// Empty: changes are possible. Else why not, for the tooltip of everything that is disabled:
+  /// "Observe mode: unlock with Ctrl+Shift+U", "Viewing the past", "Connection stale", "Recording",
+  /// "The server is read-only".
+  [[nodiscard]] QString WhyNoChange() const;
+
+  /// Runs `call` off the GUI thread and `then` on it, unless `context` is gone by then. Every
+  /// mutation and every slow question goes through here.
+  template <typename T>
+  void Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
+           std::function<void(absl::StatusOr<T>)> then);
+
+ Q_SIGNALS:
+  /// Another snapshot is shown (≤ 10 a second).
+  void Changed();
+  void LinkChanged();
+  /// Live, past, pinned or control mode.
+  void ModeChanged();
+
+ private:
+  void Tick();
+
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<history::Recording> recording_;
+  std::shared_ptr<const Snapshot> shown_, pinned_;
+  LinkStatus link_;
+  std::int64_t viewing_ms_ = 0;
+  ControlMode mode_ = ControlMode::kObserve;
+  QTimer tick_;
+};
+
+template <typename T>
+void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
+                std::function<void(absl::StatusOr<T>)> then) {
+  QPointer<QObject> alive(context);
+  const auto deliver = [alive, then](absl::StatusOr<T> answer) {
+    QMetaObject::invokeMethod(
+        qApp,
+        [alive, then, answer = std::move(answer)]() mutable {
+          if (alive) then(std::move(answer));
+        },
+        Qt::QueuedConnection);
+  };
+  const bool taken = session_ != nullptr &&
+                     session_->Do([call = std::move(call), deliver](client::Client& client) {
+                       deliver(call(client));
+                     });
+  if (!taken) deliver(absl::UnavailableError("no connection, or too much is being asked for"));
+}
+
+}  // namespace onepiece::gui
