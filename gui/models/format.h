@@ -6,6 +6,7 @@
 #include <QString>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "onepiece/v1/generation.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
@@ -17,7 +18,8 @@ enum class StatusTone { kNeutral, kGood, kBusy, kWarning, kBad, kUnknown };
 /// "●", "▲", "✖", "?" …: told apart without colour.
 QString ToneGlyph(StatusTone tone);
 
-/// "4.2 MB" (1000s, as the CLI's HumanBytes), "12.5/s", "87 %", "2.1 ms", "3 m 05 s".
+/// "4.2 MiB" (as the CLI writes it), "12.5/s", "87 %", "2.1 ms", "3 m 05 s". What is no number
+/// (NaN) is "N/A".
 QString FormatBytes(double bytes);
 QString FormatRate(double per_second);
 QString FormatShare(std::optional<double> share);  ///< nullopt: "N/A", which is not "0 %".

@@ -8,6 +8,7 @@
 #include <QHash>
 #include <QString>
 #include <QVariant>
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -35,21 +36,200 @@ class KeyedTable : public QAbstractTableModel {
              QObject* parent = nullptr)
       : QAbstractTableModel(parent), columns_(std::move(columns)), key_(std::move(key)) {}
 
-  /// Rows in their order. Keys are unique. `same` says that a row needs no repainting.
+  /// Rows in their order. Keys are unique (of several with one key the first is kept). `same` says
+  /// that a row needs no repainting; rows with different keys are never the same.
   void Update(std::vector<Row> rows, const std::function<bool(const Row&, const Row&)>& same);
 
   [[nodiscard]] const Row& at(int row) const { return rows_[static_cast<std::size_t>(row)]; }
+  /// -1: no such row.
   [[nodiscard]] int RowOf(const QString& key) const;
 
-  int rowCount(const QModelIndex& parent = {}) const override;
-  int columnCount(const QModelIndex& parent = {}) const override;
+  int rowCount(const QModelIndex& parent = {}) const override {
+    return parent.isValid() ? 0 : static_cast<int>(rows_.size());
+  }
+  int columnCount(const QModelIndex& parent = {}) const override {
+    return parent.isValid() ? 0 : static_cast<int>(columns_.size());
+  }
   QVariant data(const QModelIndex& index, int role) const override;
   QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
  private:
+  /// Rows that are together touched by more work than this are not worth a diff: the model resets.
+  static constexpr std::size_t kMaxRowMoves = 20'000'000;
+
+  // Each step leaves a model whose rows can be asked for. Rows before `first` are not looked at;
+  // `end` is the end of the part that changes.
+  void RemoveMissing(std::size_t first, std::size_t end, const QHash<QString, std::size_t>& wanted);
+  void Reorder(std::size_t first, std::size_t end, const QHash<QString, std::size_t>& wanted);
+  void InsertNew(std::size_t first, const std::vector<Row>& rows, std::size_t rows_end);
+  void Repaint(std::vector<Row>& rows, const std::function<bool(const Row&, const Row&)>& same);
+
   std::vector<Column> columns_;
   std::function<QString(const Row&)> key_;
   std::vector<Row> rows_;
+  mutable QHash<QString, int> index_;  ///< Of RowOf; empty: to be made.
 };
+
+template <typename Row>
+void KeyedTable<Row>::Update(std::vector<Row> rows,
+                             const std::function<bool(const Row&, const Row&)>& same) {
+  const auto equal = [&](const Row& a, const Row& b) { return same(a, b) || key_(a) == key_(b); };
+  // Most updates change little: what is alike at both ends is only repainted.
+  std::size_t first = 0, old_end = rows_.size(), new_end = rows.size();
+  while (first < old_end && first < new_end && equal(rows_[first], rows[first])) ++first;
+  while (old_end > first && new_end > first && equal(rows_[old_end - 1], rows[new_end - 1])) {
+    --old_end, --new_end;
+  }
+  QHash<QString, std::size_t> wanted;
+  std::size_t kept = first;
+  for (std::size_t i = first; i < new_end; ++i) {
+    const QString key = key_(rows[i]);
+    if (wanted.contains(key)) continue;
+    wanted.insert(key, kept);
+    if (kept != i) rows[kept] = std::move(rows[i]);
+    ++kept;
+  }
+  if (kept != new_end) {
+    rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(kept),
+               rows.begin() + static_cast<std::ptrdiff_t>(new_end));
+    new_end = kept;
+  }
+  if (first != old_end || first != new_end) {
+    std::size_t runs = 0;
+    for (std::size_t i = first; i < old_end; ++i) {
+      const bool gone = !wanted.contains(key_(rows_[i]));
+      if (gone && (i == first || wanted.contains(key_(rows_[i - 1])))) ++runs;
+    }
+    for (std::size_t i = first; i < new_end; ++i) {
+      const bool fresh = RowOf(key_(rows[i])) < 0;
+      if (fresh && (i == first || RowOf(key_(rows[i - 1])) >= 0)) ++runs;
+    }
+    index_.clear();
+    if (runs * std::max(rows_.size(), rows.size()) > kMaxRowMoves) {
+      this->beginResetModel();
+      rows_ = std::move(rows);
+      this->endResetModel();
+      return;
+    }
+    const std::size_t tail = rows_.size() - old_end;
+    RemoveMissing(first, old_end, wanted);
+    Reorder(first, rows_.size() - tail, wanted);
+    InsertNew(first, rows, new_end);
+  }
+  Repaint(rows, same);
+}
+
+template <typename Row>
+void KeyedTable<Row>::RemoveMissing(std::size_t first, std::size_t end,
+                                    const QHash<QString, std::size_t>& wanted) {
+  while (end > first) {
+    std::size_t begin = end;
+    while (begin > first && !wanted.contains(key_(rows_[begin - 1]))) --begin;
+    if (begin != end) {
+      this->beginRemoveRows({}, static_cast<int>(begin), static_cast<int>(end) - 1);
+      rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(begin),
+                  rows_.begin() + static_cast<std::ptrdiff_t>(end));
+      this->endRemoveRows();
+    }
+    end = begin;
+    while (end > first && wanted.contains(key_(rows_[end - 1]))) --end;
+  }
+}
+
+template <typename Row>
+void KeyedTable<Row>::Reorder(std::size_t first, std::size_t end,
+                              const QHash<QString, std::size_t>& wanted) {
+  std::vector<std::pair<std::size_t, std::size_t>> order;  // Where it shall be, where it is.
+  order.reserve(end - first);
+  for (std::size_t i = first; i < end; ++i) order.emplace_back(wanted.value(key_(rows_[i])), i);
+  if (std::is_sorted(order.begin(), order.end())) return;
+  this->layoutAboutToBeChanged();
+  std::sort(order.begin(), order.end());
+  std::vector<Row> moved;
+  moved.reserve(order.size());
+  std::vector<int> now_at(end - first);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    now_at[order[i].second - first] = static_cast<int>(first + i);
+    moved.push_back(std::move(rows_[order[i].second]));
+  }
+  std::move(moved.begin(), moved.end(), rows_.begin() + static_cast<std::ptrdiff_t>(first));
+  const QModelIndexList before = this->persistentIndexList();
+  QModelIndexList after;
+  for (const QModelIndex& index : before) {
+    const auto row = static_cast<std::size_t>(index.row());
+    after.push_back(row < first || row >= end ? index
+                                              : this->index(now_at[row - first], index.column()));
+  }
+  this->changePersistentIndexList(before, after);
+  this->layoutChanged();
+}
+
+template <typename Row>
+void KeyedTable<Row>::InsertNew(std::size_t first, const std::vector<Row>& rows,
+                                std::size_t rows_end) {
+  QHash<QString, bool> known;
+  const std::size_t tail = rows.size() - rows_end;
+  for (std::size_t i = first; i + tail < rows_.size(); ++i) known.insert(key_(rows_[i]), true);
+  for (std::size_t i = first; i < rows_end;) {
+    std::size_t run = i;
+    while (run < rows_end && !known.contains(key_(rows[run]))) ++run;
+    if (run != i) {
+      this->beginInsertRows({}, static_cast<int>(i), static_cast<int>(run) - 1);
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      rows_.insert(rows_.begin() + at, rows.begin() + at,
+                   rows.begin() + static_cast<std::ptrdiff_t>(run));
+      this->endInsertRows();
+    }
+    i = std::max(run, i + 1);
+  }
+}
+
+template <typename Row>
+void KeyedTable<Row>::Repaint(std::vector<Row>& rows,
+                              const std::function<bool(const Row&, const Row&)>& same) {
+  const int last_column = static_cast<int>(columns_.size()) - 1;
+  for (std::size_t i = 0; i < rows.size();) {
+    std::size_t run = i;
+    while (run < rows.size() && !same(rows_[run], rows[run])) {
+      rows_[run] = std::move(rows[run]);
+      ++run;
+    }
+    if (run != i) {
+      Q_EMIT this->dataChanged(this->index(static_cast<int>(i), 0),
+                               this->index(static_cast<int>(run) - 1, last_column));
+    }
+    i = std::max(run, i + 1);
+  }
+}
+
+template <typename Row>
+int KeyedTable<Row>::RowOf(const QString& key) const {
+  if (index_.isEmpty() && !rows_.empty()) {
+    for (std::size_t i = 0; i < rows_.size(); ++i) index_.insert(key_(rows_[i]), int(i));
+  }
+  return index_.value(key, -1);
+}
+
+template <typename Row>
+QVariant KeyedTable<Row>::data(const QModelIndex& index, int role) const {
+  if (!index.isValid() || index.row() >= rowCount() || index.column() >= columnCount()) return {};
+  const Column& column = columns_[static_cast<std::size_t>(index.column())];
+  const Row& row = at(index.row());
+  if (role == kKeyRole) return key_(row);
+  if (role == Qt::TextAlignmentRole) return QVariant(column.alignment);
+  const QVariant value = column.data(row, role);
+  if (!value.isValid() && role == kSortRole) return column.data(row, Qt::DisplayRole);
+  return value;
+}
+
+template <typename Row>
+QVariant KeyedTable<Row>::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal || section < 0 || section >= columnCount()) return {};
+  const Column& column = columns_[static_cast<std::size_t>(section)];
+  if (role == Qt::DisplayRole) return column.title;
+  if (role == Qt::ToolTipRole && !column.tip.isEmpty()) return column.tip;
+  if (role == Qt::TextAlignmentRole) return QVariant(column.alignment);
+  return {};
+}
 
 }  // namespace onepiece::gui

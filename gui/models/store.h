@@ -34,6 +34,9 @@ class Store : public QObject {
   /// Follows `session` (null: none, e.g. only a file is open); views see its snapshots from the
   /// next tick on.
   void Follow(std::shared_ptr<Session> session);
+  /// Shows a snapshot while live, and what is known of the connection: what a tick does with the
+  /// session's.
+  void Show(std::shared_ptr<const Snapshot> snapshot, const LinkStatus& link);
   /// Where the past comes from: the session's own recording, or a file (then Link is kOffline and
   /// the instant shown is the recording's last).
   void SetRecording(std::shared_ptr<history::Recording> recording);

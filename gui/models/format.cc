@@ -1,0 +1,212 @@
+#include "gui/models/format.h"
+
+#include <QCoreApplication>
+#include <QDateTime>
+#include <QLocale>
+#include <array>
+#include <cmath>
+
+namespace onepiece::gui {
+namespace {
+
+QString Tr(const char* text, int n = -1) {
+  return QCoreApplication::translate("onepiece::gui::Format", text, nullptr, n);
+}
+
+/// Three digits that matter: 0.042, 4.2, 42, 4200.
+QString Digits(double value) {
+  const double magnitude = std::abs(value);
+  const int decimals = magnitude == 0 || magnitude >= 100 ? 0 : magnitude >= 1 ? 1 : 2;
+  return QString::number(value, 'f', decimals);
+}
+
+/// Is shown as it would change how other text reads, or not be seen at all.
+bool IsTreacherous(char32_t c) {
+  if (c < 0x20 || (c >= 0x7f && c <= 0x9f)) return true;
+  if (c >= 0x202a && c <= 0x202e) return true;  // Embeddings and overrides of direction.
+  if (c >= 0x2066 && c <= 0x2069) return true;  // Isolates.
+  if (c == 0x200e || c == 0x200f || c == 0x061c) return true;  // Marks of direction.
+  if (c == 0x200b || c == 0x2060 || c == 0xfeff) return true;  // Without width.
+  return c == 0x2028 || c == 0x2029;                           // Ends of lines.
+}
+
+}  // namespace
+
+QString ToneGlyph(StatusTone tone) {
+  switch (tone) {
+    case StatusTone::kNeutral:
+      return QStringLiteral("○");
+    case StatusTone::kGood:
+      return QStringLiteral("●");
+    case StatusTone::kBusy:
+      return QStringLiteral("◐");
+    case StatusTone::kWarning:
+      return QStringLiteral("▲");
+    case StatusTone::kBad:
+      return QStringLiteral("✖");
+    case StatusTone::kUnknown:
+      return QStringLiteral("?");
+  }
+  return QStringLiteral("?");
+}
+
+QString FormatBytes(double bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  if (!std::isfinite(bytes)) return Tr("N/A");
+  std::size_t unit = 0;
+  while (std::abs(bytes) >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return QStringLiteral("%1 %2")
+      .arg(QString::number(bytes, 'f', unit == 0 ? 0 : 1))
+      .arg(QLatin1String(kUnits[unit]));
+}
+
+QString FormatRate(double per_second) {
+  return std::isfinite(per_second) ? Digits(per_second) + QStringLiteral("/s") : Tr("N/A");
+}
+
+QString FormatShare(std::optional<double> share) {
+  if (!share.has_value() || !std::isfinite(*share)) return Tr("N/A");
+  return QString::number(std::round(*share * 100)) + QStringLiteral(" %");
+}
+
+QString FormatSeconds(double seconds) {
+  if (!std::isfinite(seconds)) return Tr("N/A");
+  const double length = std::abs(seconds);
+  if (length == 0) return QStringLiteral("0 s");
+  if (length < 1e-3) return Digits(seconds * 1e6) + QStringLiteral(" µs");
+  if (length < 1) return Digits(seconds * 1e3) + QStringLiteral(" ms");
+  if (length < 60) return Digits(seconds) + QStringLiteral(" s");
+  // Beyond a century it is no length of time that anybody measures.
+  if (length > 3.2e9) return Tr("N/A");
+  const auto whole = static_cast<qint64>(std::llround(length));
+  const QString sign = seconds < 0 ? QStringLiteral("-") : QString();
+  const auto two = [](qint64 number) { return QString::number(number).rightJustified(2, u'0'); };
+  if (whole < 3600) return sign + QStringLiteral("%1 m %2 s").arg(whole / 60).arg(two(whole % 60));
+  if (whole < 86400) {
+    return sign + QStringLiteral("%1 h %2 m").arg(whole / 3600).arg(two(whole / 60 % 60));
+  }
+  return sign + QStringLiteral("%1 d %2 h").arg(whole / 86400).arg(two(whole / 3600 % 24));
+}
+
+QString FormatTime(std::int64_t unix_ms, std::int64_t now_ms) {
+  if (unix_ms <= 0) return Tr("never");
+  const QDateTime time = QDateTime::fromMSecsSinceEpoch(unix_ms);
+  if (!time.isValid()) return Tr("N/A");
+  const bool today = time.date() == QDateTime::fromMSecsSinceEpoch(now_ms).date();
+  return time.toString(today ? QStringLiteral("HH:mm:ss") : QStringLiteral("yyyy-MM-dd HH:mm:ss"));
+}
+
+QString FormatAge(std::int64_t unix_ms, std::int64_t now_ms) {
+  if (unix_ms <= 0) return Tr("never");
+  // Clocks differ by moments; what is further ahead is said.
+  const std::int64_t age_ms = now_ms - unix_ms;
+  if (age_ms < -2000) return Tr("in %1").arg(FormatSeconds(std::round(-age_ms * 1e-3)));
+  if (age_ms < 1000) return Tr("now");
+  const double seconds = std::floor(static_cast<double>(age_ms) * 1e-3);
+  return Tr("%1 ago").arg(seconds < 60 ? QStringLiteral("%1 s").arg(seconds)
+                                       : FormatSeconds(seconds));
+}
+
+QString SafeText(std::string_view text, int max) {
+  // Nobody reads 10 kB in a cell: what cannot be shown is not converted. UTF-8 takes up to 4 bytes.
+  const std::size_t bytes =
+      std::min<std::size_t>(text.size(), static_cast<std::size_t>(max) * 4 + 4);
+  const QList<uint> points = QString::fromUtf8(text.data(), static_cast<qsizetype>(bytes)).toUcs4();
+  QString safe;
+  int shown = 0;
+  for (const uint point : points) {
+    if (shown == max) return safe + u'…';
+    if (point < 0x20) {
+      safe += QChar(0x2400 + point);  // Pictures of control characters: "␊".
+    } else if (IsTreacherous(point)) {
+      safe += QStringLiteral("\\u%1").arg(point, 4, 16, QLatin1Char('0'));
+    } else {
+      const char32_t one = point;
+      safe += QString::fromUcs4(&one, 1);
+    }
+    ++shown;
+  }
+  return bytes < text.size() ? safe + u'…' : safe;
+}
+
+QString ActivityName(v1::Activity activity) {
+  switch (activity) {
+    case v1::IDLE:
+      return Tr("idle");
+    case v1::LOADING:
+      return Tr("loading");
+    case v1::SERVING:
+      return Tr("serving");
+    case v1::DRAINING:
+      return Tr("draining");
+    case v1::DRAINED:
+      return Tr("drained (safe to remove)");
+    case v1::QUARANTINED:
+      return Tr("quarantined");
+    case v1::STUCK:
+      return Tr("stuck");
+    default:
+      return Tr("unknown");
+  }
+}
+
+StatusTone ActivityTone(v1::Activity activity) {
+  switch (activity) {
+    case v1::IDLE:
+    case v1::DRAINED:
+      return StatusTone::kNeutral;
+    case v1::LOADING:
+    case v1::DRAINING:
+      return StatusTone::kBusy;
+    case v1::SERVING:
+      return StatusTone::kGood;
+    case v1::QUARANTINED:
+      return StatusTone::kWarning;
+    case v1::STUCK:
+      return StatusTone::kBad;
+    default:
+      return StatusTone::kUnknown;
+  }
+}
+
+QString JobStateName(v1::Job::State state) {
+  switch (state) {
+    case v1::Job::QUEUED:
+      return Tr("queued");
+    case v1::Job::RUNNING:
+      return Tr("running");
+    case v1::Job::SUCCEEDED:
+      return Tr("succeeded");
+    case v1::Job::FAILED:
+      return Tr("failed");
+    case v1::Job::CANCELLED:
+      return Tr("cancelled");
+    case v1::Job::EXPIRED:
+      return Tr("expired");
+    default:
+      return Tr("unknown");
+  }
+}
+
+StatusTone JobStateTone(v1::Job::State state) {
+  switch (state) {
+    case v1::Job::RUNNING:
+      return StatusTone::kBusy;
+    case v1::Job::SUCCEEDED:
+      return StatusTone::kGood;
+    case v1::Job::FAILED:
+      return StatusTone::kBad;
+    case v1::Job::EXPIRED:
+      return StatusTone::kWarning;
+    case v1::Job::QUEUED:
+    case v1::Job::CANCELLED:
+      return StatusTone::kNeutral;
+    default:
+      return StatusTone::kUnknown;
+  }
+}
+
+}  // namespace onepiece::gui

@@ -1,0 +1,71 @@
+// Where a store's snapshots come from: a session, a recording.
+#include <utility>
+
+#include "gui/models/store.h"
+
+namespace onepiece::gui {
+namespace {
+
+LinkStatus Offline(std::string detail) {
+  LinkStatus link;
+  link.link = Link::kOffline;
+  link.detail = std::move(detail);
+  return link;
+}
+
+}  // namespace
+
+void Store::Follow(std::shared_ptr<Session> session) {
+  tick_.disconnect(this);
+  session_ = std::move(session);
+  viewing_ms_ = 0;
+  mode_ = ControlMode::kObserve;  // Of another cluster: nobody has unlocked this one.
+  if (session_ != nullptr) {
+    connect(&tick_, &QTimer::timeout, this, &Store::Tick);
+    tick_.start();
+  } else {
+    tick_.stop();
+    Show(std::make_shared<Snapshot>(), Offline({}));
+  }
+  Q_EMIT ModeChanged();
+  if (session_ != nullptr) Tick();
+}
+
+void Store::SetRecording(std::shared_ptr<history::Recording> recording) {
+  recording_ = std::move(recording);
+  if (session_ != nullptr || recording_ == nullptr) {
+    Q_EMIT ModeChanged();
+    return;
+  }
+  const auto info = recording_->Info();
+  link_ = Offline(info.ok() ? info->path : info.status().ToString());
+  Q_EMIT LinkChanged();
+  GoLive();
+}
+
+absl::Status Store::ViewAt(std::int64_t at_ms) {
+  if (recording_ == nullptr) return absl::FailedPreconditionError("nothing is being recorded");
+  auto snapshot = recording_->At(at_ms);
+  if (!snapshot.ok()) return snapshot.status();
+  viewing_ms_ = at_ms;
+  shown_ = *std::move(snapshot);
+  Q_EMIT ModeChanged();
+  Q_EMIT Changed();
+  return absl::OkStatus();
+}
+
+void Store::GoLive() {
+  if (session_ == nullptr) {  // A file's last instant is the newest that there is.
+    if (recording_ == nullptr) return;
+    const auto info = recording_->Info();
+    if (info.ok()) ViewAt(info->interval.to_ms).IgnoreError();
+    return;
+  }
+  viewing_ms_ = 0;
+  Q_EMIT ModeChanged();
+  Tick();
+}
+
+void Store::Tick() { Show(session_->Latest(), session_->status()); }
+
+}  // namespace onepiece::gui

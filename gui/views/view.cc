@@ -1,0 +1,29 @@
+#include "gui/views/view.h"
+
+#include <utility>
+
+namespace onepiece::gui {
+
+View::View(QString id, QString title, Store& store, QWidget* parent)
+    : QWidget(parent), id_(std::move(id)), title_(std::move(title)), store_(store) {
+  setObjectName(id_);
+  setAccessibleName(title_);
+  const auto draw = [this] {
+    if (isVisible()) Draw(*store_.snapshot());
+  };
+  connect(&store_, &Store::Changed, this, draw);
+  // What may be done, and what is said of its age, changes with these.
+  connect(&store_, &Store::LinkChanged, this, draw);
+  connect(&store_, &Store::ModeChanged, this, draw);
+}
+
+void View::Focus(const QString& /*entity*/) {}
+
+void View::SetFilter(const QString& /*text*/) {}
+
+void View::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  Draw(*store_.snapshot());
+}
+
+}  // namespace onepiece::gui
