@@ -33,7 +33,9 @@ absl::StatusOr<v1::Job> Client::Submit(v1::SubmitJobRequest request) {
   v1::Job job;
   ONEPIECE_RETURN_IF_ERROR(impl_->proxies.Call(
       [&](auto& stub, auto& context) { return stub.SubmitJob(&context, request, &job); },
-      {.upload = UploadTime(bytes), .request_id = request.request_id(), .repeated = !fresh}));
+      {.upload = UploadTime(bytes),
+       .request_id = request.request_id(),
+       .repeated = !fresh && !request.validate_only()}));
   return job;
 }
 

@@ -84,6 +84,13 @@ std::set<std::string> Holders(std::span<const Proxy> proxies,
   return holders;
 }
 
+bool IsOfSeveralSets(std::span<const Proxy> proxies) {
+  return std::ranges::adjacent_find(proxies, std::not_equal_to<>(), SetOf) != proxies.end();
+}
+
+/// Only the NodeManager says which sets there are: an address alone may be nobody's.
+bool IsListed(const Proxy& proxy) { return !proxy.unlisted && !proxy.workflow_set.empty(); }
+
 /// Puts the sets with most room first, as a refusal tells it: "set-2=0.40,set-3=0.10".
 void OrderByRoom(std::span<Proxy> proxies, const absl::Status& refusal) {
   const auto metadata = base::GetReason(refusal).metadata;
@@ -325,6 +332,39 @@ bool ProxySet::Complete() {
   return listed_ || options_.nodemanagers.empty();
 }
 
+// Of `proxies` those of the set that has the request's job, or all of them where it is with none.
+// An error: a set does not say, and whoever else took the request might do it again.
+absl::Status ProxySet::KeepWhoKnows(std::vector<Proxy>& proxies, const std::string& request_id,
+                                    base::MonotonicTime deadline,
+                                    std::set<std::string>& strangers) {
+  v1::GetJobRequest request;
+  request.set_name(std::string(rpc::kRequestName) + request_id);
+  std::set<std::string> silent;
+  for (const Proxy& proxy : proxies) {
+    const std::string set = SetOf(proxy);
+    if (strangers.contains(set)) continue;
+    grpc::ClientContext context;
+    SetDeadline(context, deadline, options_.attempt_timeout);
+    v1::Job job;
+    const absl::Status status = ReadAnswer(proxy.stub->GetJob(&context, request, &job)).status;
+    if (status.ok()) {
+      std::erase_if(proxies, [&set](const Proxy& other) { return SetOf(other) != set; });
+      return absl::OkStatus();
+    }
+    if (TryElsewhere(status)) {
+      LeaveOut(proxy);
+      if (IsListed(proxy)) silent.insert(set);
+    } else {
+      strangers.insert(set);
+      silent.erase(set);
+    }
+  }
+  if (silent.empty()) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kUnavailable, "SET_SILENT",
+                         "workflow set " + *silent.begin() +
+                             " does not say whether it has the job of this request_id already");
+}
+
 ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call,
                                         const CallOptions& how, base::MonotonicTime deadline,
                                         Past& past) {
@@ -395,13 +435,17 @@ absl::Status ProxySet::Call(const ProxyCall& call, const CallOptions& how) {
   const base::MonotonicTime deadline = options_.clock->Now() + options_.timeout + how.upload;
   base::Duration pause = options_.first_pause;
   absl::Status last;
-  Past past{.repeated = how.repeated, .refused = {}, .refusal = {}, .reached = {}};
-  for (bool refresh = false;; refresh = true) {
+  Past past;
+  past.repeated = how.repeated;
+  for (bool refresh = how.repeated && !Complete();; refresh = true) {
     auto proxies = Proxies(refresh, deadline);
     std::optional<base::Duration> retry_delay;
     if (proxies.ok()) {
       if (!how.request_id.empty()) proxies = Spread(*std::move(proxies), how.request_id);
-      const Round round = CallEachProxy(*std::move(proxies), call, how, deadline, past);
+      Round round;
+      if (how.repeated && IsOfSeveralSets(*proxies))
+        round.error = KeepWhoKnows(*proxies, how.request_id, deadline, past.strangers);
+      if (round.error.ok()) round = CallEachProxy(*std::move(proxies), call, how, deadline, past);
       // A job that the known proxies do not know may be with others.
       if (round.done && absl::IsNotFound(round.error) && !refresh && !Complete()) continue;
       if (round.done) return round.error;

@@ -48,7 +48,8 @@ struct CallOptions {
   /// Of a request that makes something; empty: none. Says in which order sets and their proxies are
   /// asked, so that the same request meets the same databases whoever repeats it.
   std::string request_id;
-  bool repeated = false;  ///< The same request may have been made before (rpc::kRepeated).
+  /// The same request may have been made before (rpc::kRepeated), by anybody.
+  bool repeated = false;
 };
 
 using ProxyCall =
@@ -70,7 +71,9 @@ class ProxySet {
   /// without success, pauses (as long as RetryInfo asks) and begins again with a fresh list of
   /// proxies. Who did not answer is asked last for a while. A call with a request_id whose answer
   /// was lost stays with that set, which may do it already, for as long as a proxy of it is listed:
-  /// another set would do it again. All proxies of unknown sets count as one.
+  /// another set would do it again. A repeated one goes to the set that has its job already, and to
+  /// any only when every listed set has said that it has not (UNAVAILABLE with SET_SILENT: one does
+  /// not say). All proxies of unknown sets count as one.
   absl::Status Call(const ProxyCall& call, const CallOptions& how = {});
   /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
@@ -100,9 +103,12 @@ class ProxySet {
     std::set<std::string> refused;               ///< Sets that cannot do it in time;
     absl::Status refusal;                        ///< what the last of them said.
     std::map<std::string, std::string> reached;  ///< Sets by address of whose answer was lost.
+    std::set<std::string> strangers;             ///< Sets that do not have the job.
   };
   Round CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call, const CallOptions& how,
                       base::MonotonicTime deadline, Past& past);
+  absl::Status KeepWhoKnows(std::vector<Proxy>& proxies, const std::string& request_id,
+                            base::MonotonicTime deadline, std::set<std::string>& strangers);
   absl::StatusOr<std::vector<Proxy>> Find(bool refresh, base::MonotonicTime deadline);
   void LeaveOut(const Proxy& proxy);
   std::vector<Proxy> Spread(std::vector<Proxy> proxies, const std::string& request_id) const;

@@ -38,12 +38,16 @@ Price PriceOf(const v1::Job& job) {
   return job.state() == v1::Job::SUCCEEDED ? Price::kWhole : Price::kTime;
 }
 
+absl::Status BadName() {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NAME",
+                         "a job's name is \"jobs/\" and its uid; GetJob also takes \"requests/\" "
+                         "and a request id, which is a UUID",
+                         {{"field", "name"}});
+}
+
 absl::StatusOr<base::Uid> UidOf(const std::string& name) {
   const auto uid = node::UidOfName(name);
-  if (!uid.has_value()) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-                           "a job's name is \"jobs/\" and its uid", {{"field", "name"}});
-  }
+  if (!uid.has_value()) return BadName();
   return *uid;
 }
 
@@ -363,8 +367,23 @@ absl::StatusOr<v1::JobRecord> ProxyService::AwaitHolder(v1::JobRecord record) {
   return record;
 }
 
+absl::StatusOr<v1::Job> ProxyService::LookUp(const std::string& request_id) {
+  if (!base::Uid::Parse(request_id).has_value()) return BadName();
+  const std::string secret = options_.cluster_secret();
+  if (secret.empty()) return NotRegistered();
+  const absl::Status known = records_.Get(MakeUid(secret, request_id, clock_.WallNow())).status();
+  // A deleted job is known: elsewhere it would be made again.
+  if (!known.ok() && !base::GetReason(known).metadata.contains("deleted")) return known;
+  v1::Job job;
+  job.set_request_id(request_id);
+  job.set_workflow_set(options_.workflow_set);
+  return job;
+}
+
 grpc::Status ProxyService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                   v1::Job* response) {
+  if (request->name().starts_with(rpc::kRequestName))
+    return Answer(LookUp(request->name().substr(rpc::kRequestName.size())), response);
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);

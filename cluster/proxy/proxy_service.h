@@ -86,6 +86,7 @@ class ProxyService final : public v1::GenerationService::Service {
                                 const base::Uid& uid, base::WallTime start, bool charged);
   absl::StatusOr<v1::Job> FindKnown(const v1::SubmitJobRequest& request, const base::Uid& uid,
                                     const absl::Status& refused);
+  absl::StatusOr<v1::Job> LookUp(const std::string& request_id);
   absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters,
                                       const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing,

@@ -16,22 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Options Quick(const FakeNodeManager& manager) {
-  Options options;
-  options.nodemanagers = {manager.address()};
-  options.timeout = seconds(10);
-  options.first_pause = milliseconds(5);
-  options.max_pause = milliseconds(50);
-  return options;
-}
-
-grpc::Status Accept(const v1::SubmitJobRequest& request, v1::Job& job) {
-  job.set_uid("uid");
-  job.set_request_id(request.request_id());
-  job.set_state(v1::Job::QUEUED);
-  return grpc::Status::OK;
-}
-
 v1::Job JobIn(v1::Job::State state) {
   v1::Job job;
   job.set_uid("uid");
@@ -54,7 +38,7 @@ class ClientTest : public QObject {
     FakeProxy proxy("default");
     proxy.submit = Accept;
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     const auto first = client.Submit({});
     const auto second = client.Submit({});
     QVERIFY2(first.ok(), first.status().ToString().c_str());
@@ -73,7 +57,7 @@ class ClientTest : public QObject {
       return Accept(request, job);
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     v1::SubmitJobRequest request;
     request.add_inputs()->mutable_data()->assign(std::size_t{64} << 20, 'x');
     const auto job = client.Submit(request);
@@ -97,7 +81,7 @@ class ClientTest : public QObject {
     manager.Serve({&broken, &dead, &good});
     std::set<std::string> ids_sent;
     for (int i = 0; i < 8; ++i) {  // The first proxy asked is chosen at random.
-      Client client(Quick(manager));
+      Client client(To(manager));
       const auto job = client.Submit({});
       QVERIFY2(job.ok(), job.status().ToString().c_str());
       ids_sent.insert(job->request_id());
@@ -116,7 +100,7 @@ class ClientTest : public QObject {
     };
     free.submit = Accept;
     manager.Serve({&full, &full_too, &free});
-    Options options = Quick(manager);
+    Options options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     QVERIFY(client.Submit({}).ok());
@@ -132,7 +116,7 @@ class ClientTest : public QObject {
                           : Accept(request, job);
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     QElapsedTimer timer;
     timer.start();
     QVERIFY(client.Submit({}).ok());
@@ -147,7 +131,7 @@ class ClientTest : public QObject {
       return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 900);
     };
     manager.Serve({&proxy});
-    Options options = Quick(manager);
+    Options options = To(manager);
     options.timeout = milliseconds(500);
     Client client(options);
     QElapsedTimer timer;
@@ -167,7 +151,7 @@ class ClientTest : public QObject {
       return Refusal(grpc::StatusCode::INVALID_ARGUMENT, "BAD_PARAMETER");
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     QVERIFY(absl::IsInvalidArgument(client.Submit({}).status()));
     QCOMPARE(calls, 1);
   }
@@ -183,7 +167,7 @@ class ClientTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&stranger, &owner});
-    Options options = Quick(manager);
+    Options options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     const auto job = client.Get("uid");
@@ -210,7 +194,7 @@ class ClientTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&silent, &good});
-    Options options = Quick(manager);
+    Options options = To(manager);
     options.attempt_timeout = milliseconds(200);
     for (int i = 0; i < 4; ++i) {
       Client client(options);
@@ -245,7 +229,7 @@ class ClientTest : public QObject {
     FakeNodeManager manager;
     FakeProxy proxy("a");
     proxy.submit = Accept;
-    Client client(Quick(manager));
+    Client client(To(manager));
     std::jthread later([&] {
       while (manager.list_calls < 2) std::this_thread::yield();
       manager.Serve({&proxy});
@@ -265,7 +249,7 @@ class ClientTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     int seen = 0;
     const auto job = client.Watch(
         "uid", [&seen](const v1::Job&) { return ++seen < 100; },
@@ -284,7 +268,7 @@ class ClientTest : public QObject {
       return grpc::Status::CANCELLED;
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     std::stop_source source;
     const auto job = client.Watch(
         "uid",
@@ -315,7 +299,7 @@ class ClientTest : public QObject {
       return complete ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut");
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     std::string received;
     const auto artifact = client.Fetch("uid", "", [&received](std::string_view chunk) {
       received += chunk;
@@ -341,7 +325,7 @@ class ClientTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     const QTemporaryDir dir;
     const std::string path = dir.path().toStdString() + "/out.mp4";
     QVERIFY(client.FetchToFile("uid", "", path).ok());
@@ -358,7 +342,7 @@ class ClientTest : public QObject {
     FakeNodeManager manager;
     FakeProxy proxy("a");
     manager.Serve({&proxy});
-    Client client(Quick(manager));
+    Client client(To(manager));
     const auto artifact = client.FetchToFile("uid", "", "/nonexistent/out.mp4");
     QCOMPARE(base::GetReason(artifact.status()).reason, std::string("CANNOT_WRITE"));
     QVERIFY(base::Message(artifact.status()).find("/nonexistent/out.mp4") != std::string::npos);

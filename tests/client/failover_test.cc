@@ -15,22 +15,6 @@ using std::chrono::seconds;
 
 const std::string kNobody = "127.0.0.1:1";
 
-Options To(const std::vector<std::string>& nodemanagers,
-           const std::vector<std::string>& proxies = {}) {
-  Options options;
-  options.nodemanagers = nodemanagers;
-  options.proxies = proxies;
-  options.timeout = seconds(10);
-  options.first_pause = milliseconds(5);
-  options.max_pause = milliseconds(50);
-  return options;
-}
-
-grpc::Status Accept(const v1::SubmitJobRequest&, v1::Job& job) {
-  job.set_uid("uid");
-  return grpc::Status::OK;
-}
-
 }  // namespace
 
 class FailoverTest : public QObject {
@@ -225,7 +209,7 @@ class FailoverTest : public QObject {
   }
 
   void Call_NeitherNodeManagerNorProxy_IsAUsageError() {
-    const auto job = Client(To({})).Submit({});
+    const auto job = Client(To(std::vector<std::string>{})).Submit({});
     QCOMPARE(base::GetReason(job.status()).reason, std::string("NO_NODEMANAGER"));
   }
 

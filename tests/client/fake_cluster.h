@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cluster/client/client.h"
 #include "cluster/client/sha256.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/replicas.h"
@@ -28,6 +30,13 @@ inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, in
   if (retry_ms >= 0) metadata[rpc::kRetryAfterMs] = std::to_string(retry_ms);
   return rpc::ToGrpc(
       base::MakeError(static_cast<absl::StatusCode>(code), reason, reason, metadata));
+}
+
+inline grpc::Status Accept(const v1::SubmitJobRequest& request, v1::Job& job) {
+  job.set_uid("uid");
+  job.set_request_id(request.request_id());
+  job.set_state(v1::Job::QUEUED);
+  return grpc::Status::OK;
 }
 
 /// One proxy. Handlers run on gRPC's threads; set them before the first call.
@@ -66,6 +75,23 @@ class FakeProxy final : public v1::GenerationService::Service {
     return fetch(*request, *writer);
   }
 
+  /// Makes a job of every id that it does not know; call it instead of setting `submit` and `get`.
+  void Remember() {
+    submit = [this](const v1::SubmitJobRequest& request, v1::Job& job) {
+      const std::scoped_lock lock(mutex);
+      made.insert(request.request_id());
+      return Accept(request, job);
+    };
+    get = [this](const std::string& name, v1::Job&) {
+      const std::scoped_lock lock(mutex);
+      asked_for.push_back(name);
+      for (const std::string& id : made) {
+        if (name == std::string(rpc::kRequestName) + id) return grpc::Status::OK;
+      }
+      return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
+    };
+  }
+
   const std::string workflow_set;
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::Job&)> submit;
   std::function<grpc::Status(const std::string&, v1::Job&)> get;
@@ -76,6 +102,8 @@ class FakeProxy final : public v1::GenerationService::Service {
   std::mutex mutex;
   std::vector<std::string> request_ids;  // Guarded by mutex, as is the next.
   std::vector<bool> repeated;            // Whether the client said so.
+  std::set<std::string> made;            // Of Remember, as is the next.
+  std::vector<std::string> asked_for;
 
  private:
   int port_ = 0;
@@ -203,6 +231,21 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
+
+/// Options that repeat calls quickly.
+inline Options To(const std::vector<std::string>& nodemanagers,
+                  const std::vector<std::string>& proxies = {}) {
+  Options options;
+  options.nodemanagers = nodemanagers;
+  options.proxies = proxies;
+  options.timeout = std::chrono::seconds(10);
+  options.first_pause = std::chrono::milliseconds(5);
+  options.max_pause = std::chrono::milliseconds(50);
+  return options;
+}
+inline Options To(const FakeNodeManager& manager) {
+  return To(std::vector<std::string>{manager.address()});
+}
 
 /// A replica's service for operators, with the same answer to every change.
 class FakeConsensus final : public v1::ConsensusService::Service {

@@ -1,5 +1,6 @@
 // The client library in a cluster of several workflow sets.
 #include <QtTest>
+#include <array>
 #include <atomic>
 #include <map>
 
@@ -11,27 +12,19 @@
 namespace onepiece::client {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Options To(const FakeNodeManager& manager) {
-  Options options;
-  options.nodemanagers = {manager.address()};
-  options.timeout = seconds(10);
-  options.first_pause = milliseconds(5);
-  options.max_pause = milliseconds(50);
-  return options;
-}
-
-grpc::Status Accept(const v1::SubmitJobRequest&, v1::Job& job) {
-  job.set_uid("uid");
-  return grpc::Status::OK;
-}
 grpc::Status Full(std::map<std::string, std::string> metadata = {}) {
   return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "OVERLOADED", 20, std::move(metadata));
 }
 grpc::Status TooShort() {
   return Refusal(grpc::StatusCode::FAILED_PRECONDITION, "DEADLINE_TOO_SHORT");
+}
+grpc::Status Unknown() { return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN"); }
+v1::SubmitJobRequest WithOwnId() {
+  v1::SubmitJobRequest request;
+  request.set_request_id(base::Uid::GenerateRandom().ToString());
+  return request;
 }
 grpc::Status Gone() { return {grpc::StatusCode::UNAVAILABLE, "going away"}; }
 
@@ -84,24 +77,91 @@ class SetsTest : public QObject {
   }
 
   /// Databases are a set's own: in two sets one id would be two jobs.
-  void Submit_SameId_MakesOneJob() {
+  void Submit_SameId_MeetsTheSameSet() {
     FakeNodeManager manager;
     FakeProxy a("a"), b("b");
-    a.submit = b.submit = Accept;
+    a.Remember();
+    b.Remember();
+    a.get = b.get = [](const auto&, auto&) { return Unknown(); };
     manager.Serve({&a, &b});
-    int of_a = 0;
     for (int id = 0; id < 20; ++id) {
-      v1::SubmitJobRequest own;
-      own.set_request_id(base::Uid::GenerateRandom().ToString());
-      const auto before_a = Calls(a), before_b = Calls(b);
-      for (int i = 0; i < 4; ++i) {
-        Client client(To(manager));
-        QVERIFY(client.Submit(own).ok());
-      }
-      QVERIFY(Calls(a) == before_a || Calls(b) == before_b);
-      of_a += Calls(a) > before_a;
+      const v1::SubmitJobRequest own = WithOwnId();
+      for (int i = 0; i < 4; ++i) QVERIFY(Client(To(manager)).Submit(own).ok());
     }
-    QVERIFY2(of_a > 0 && of_a < 20, std::to_string(of_a).c_str());
+    QCOMPARE(a.made.size() + b.made.size(), std::size_t{20});
+    QVERIFY2(!a.made.empty() && !b.made.empty(), std::to_string(a.made.size()).c_str());
+  }
+
+  void Submit_SameId_GoesWhereItIs_WhateverIsAskedFor() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b"), c("c");
+    for (FakeProxy* proxy : {&a, &b, &c}) proxy->Remember();
+    manager.Serve({&a, &b, &c});
+    const v1::SubmitJobRequest own = WithOwnId();
+    for (int i = 0; i < 20; ++i) {
+      Options options = To(manager);
+      options.workflow_set = std::array{"c", "a", "b"}[static_cast<std::size_t>(i % 3)];
+      QVERIFY(Client(options).Submit(own).ok());
+    }
+    QCOMPARE(Calls(c), std::size_t{20});
+    QCOMPARE(Calls(a) + Calls(b), std::size_t{0});
+    // A fresh id can be nowhere.
+    const auto asked = a.asked_for.size();
+    QVERIFY(Client(To(manager)).Submit({}).ok());
+    QCOMPARE(a.asked_for.size(), asked);
+  }
+
+  void Submit_SameId_IsNotMadeWhileASetDoesNotSay() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.Remember();
+    b.Remember();
+    std::atomic<int> silent_for{1'000'000};
+    a.get = [&](const auto&, auto&) { return silent_for-- > 0 ? Gone() : Unknown(); };
+    manager.Serve({&a, &b});
+    Options options = To(manager);
+    options.workflow_set = "b";
+    options.timeout = seconds(1);
+    const auto refused = Client(options).Submit(WithOwnId());
+    QCOMPARE(base::GetReason(refused.status()).reason, std::string("SET_SILENT"));
+    QVERIFY(b.made.empty());
+    options.timeout = seconds(10);
+    silent_for = 3;
+    QVERIFY(Client(options).Submit(WithOwnId()).ok());
+    QVERIFY(silent_for < 0);
+    QCOMPARE(b.made.size(), std::size_t{1});
+    // Once it is gone, whatever it had is lost.
+    a.get = [&](const auto&, auto&) {
+      manager.Serve({&b});
+      return Gone();
+    };
+    QVERIFY(Client(options).Submit(WithOwnId()).ok());
+    QCOMPARE(b.made.size(), std::size_t{2});
+    QVERIFY(a.made.empty());
+  }
+
+  void Submit_LostAnswer_IsFoundByAnotherClient() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.Remember();
+    b.Remember();
+    std::atomic<bool> lost{true};
+    a.submit = [&, take = a.submit](const auto& request, auto& job) {
+      const grpc::Status answer = take(request, job);
+      return lost ? Gone() : answer;
+    };
+    manager.Serve({&a, &b});
+    Options options = To(manager);
+    options.workflow_set = "a";
+    options.timeout = seconds(1);
+    const v1::SubmitJobRequest own = WithOwnId();
+    QVERIFY(!Client(options).Submit(own).ok());
+    QCOMPARE(a.made.size(), std::size_t{1});
+    lost = false;
+    options.workflow_set = "b";
+    options.timeout = seconds(10);
+    QVERIFY(Client(options).Submit(own).ok());
+    QCOMPARE(Calls(b), std::size_t{0});
   }
 
   void Submit_LostAnswer_StaysWithTheSetThatMayHaveIt() {

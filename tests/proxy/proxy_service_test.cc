@@ -631,6 +631,30 @@ class ProxyServiceTest : public QObject {
     QCOMPARE(Reason(full.SubmitAgain(RequestWithId()).status()), std::string("OVERLOADED"));
   }
 
+  /// An id that can be guessed must not give a job's uid away.
+  void Get_ByRequestId_SaysOnlyWhetherItIsKnown() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1"), second(cluster, "proxy-2");
+    const v1::SubmitJobRequest request = RequestWithId();
+    const std::string name = std::string(rpc::kRequestName) + request.request_id();
+    QCOMPARE(Reason(second.Get(name).status()), std::string("JOB_UNKNOWN"));
+    const auto job = first.Submit(request);
+    QVERIFY(job.ok());
+    const auto known = second.Get(name);
+    QVERIFY2(known.ok(), known.status().ToString().c_str());
+    Job expected;
+    expected.set_request_id(request.request_id());
+    expected.set_workflow_set(job->workflow_set());
+    QCOMPARE(known->SerializeAsString(), expected.SerializeAsString());
+    // A deleted one is known: elsewhere it would be made again.
+    v1::DeleteJobRequest forget;
+    forget.set_name(job->name());
+    QVERIFY(first.Call(&v1::GenerationService::Stub::DeleteJob, forget).ok());
+    QVERIFY(second.Get(name).ok());
+    QCOMPARE(Reason(second.Get("requests/mine").status()), std::string("BAD_NAME"));
+  }
+
   void Overload_WhatNeverBeganIsRefunded() {
     Cluster cluster;
     Proxy proxy(cluster, "proxy-1");
