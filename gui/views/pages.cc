@@ -1,0 +1,13 @@
+#include "gui/views/pages.h"
+
+#include "gui/views/overview.h"
+
+namespace onepiece::gui {
+
+std::vector<std::unique_ptr<View>> MakePages(Store& store) {
+  std::vector<std::unique_ptr<View>> pages;
+  pages.push_back(std::make_unique<OverviewView>(store));
+  return pages;
+}
+
+}  // namespace onepiece::gui

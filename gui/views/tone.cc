@@ -1,0 +1,70 @@
+#include "gui/views/tone.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace onepiece::gui {
+namespace {
+
+constexpr double kTextContrast = 4.5;
+
+double Luminance(const QColor& color) {
+  const auto linear = [](double channel) {
+    return channel <= 0.04045 ? channel / 12.92 : std::pow((channel + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) +
+         0.0722 * linear(color.blueF());
+}
+
+QColor Mix(const QColor& a, const QColor& b, double share) {
+  return QColor::fromRgbF(static_cast<float>(a.redF() * (1 - share) + b.redF() * share),
+                          static_cast<float>(a.greenF() * (1 - share) + b.greenF() * share),
+                          static_cast<float>(a.blueF() * (1 - share) + b.blueF() * share));
+}
+
+}  // namespace
+
+double ContrastRatio(const QColor& a, const QColor& b) {
+  const double first = Luminance(a), second = Luminance(b);
+  return (std::max(first, second) + 0.05) / (std::min(first, second) + 0.05);
+}
+
+bool IsDark(const QPalette& palette) {
+  return Luminance(palette.color(QPalette::Base)) < Luminance(palette.color(QPalette::Text));
+}
+
+QColor ToneColor(StatusTone tone, const QPalette& palette) {
+  const QColor text = palette.color(QPalette::Text);
+  QColor color = text;
+  switch (tone) {
+    case StatusTone::kNeutral:
+      return text;
+    case StatusTone::kGood:
+      color = QColor(0x00, 0x9e, 0x73);
+      break;
+    case StatusTone::kBusy:
+      color = QColor(0x00, 0x72, 0xb2);
+      break;
+    case StatusTone::kWarning:
+      color = QColor(0xe6, 0x9f, 0x00);
+      break;
+    case StatusTone::kBad:
+      color = QColor(0xd5, 0x5e, 0x00);
+      break;
+    case StatusTone::kUnknown:
+      color = palette.color(QPalette::PlaceholderText);
+      color.setAlpha(255);
+      break;
+  }
+  const QColor end = IsDark(palette) ? QColor(Qt::white) : QColor(Qt::black);
+  for (int step = 0; step <= 20; ++step) {
+    const QColor tried = Mix(color, end, step / 20.0);
+    if (ContrastRatio(tried, palette.color(QPalette::Base)) >= kTextContrast &&
+        ContrastRatio(tried, palette.color(QPalette::Window)) >= kTextContrast) {
+      return tried;
+    }
+  }
+  return text;
+}
+
+}  // namespace onepiece::gui

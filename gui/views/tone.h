@@ -1,0 +1,24 @@
+// The colours that say how things are, for any theme.
+//
+// Threading  Pure functions.
+#pragma once
+
+#include <QColor>
+#include <QPalette>
+
+#include "gui/models/format.h"
+
+namespace onepiece::gui {
+
+/// WCAG 2's ratio, 1 to 21; 4.5 is what text needs.
+double ContrastRatio(const QColor& a, const QColor& b);
+
+/// Text of this tone on the palette's Base or Window: Okabe and Ito's colours, told apart by people
+/// who do not see some, made lighter or darker until the contrast is at least 4.5. Always goes
+/// together with ToneGlyph or a word.
+QColor ToneColor(StatusTone tone, const QPalette& palette);
+
+/// The background is dark.
+bool IsDark(const QPalette& palette);
+
+}  // namespace onepiece::gui
