@@ -20,6 +20,7 @@ Bucket::Bucket(std::string pool, const Size& size, base::MonotonicTime now)
       rate_(size.rate),
       depth_(size.depth),
       job_(size.job),
+      trials_(size.trials),
       level_(size.depth),
       filled_at_(now),
       closed_until_(now) {}
@@ -29,6 +30,7 @@ void Bucket::Resize(const Size& size, base::MonotonicTime now) {
   rate_ = size.rate;
   depth_ = size.depth;
   job_ = size.job;
+  trials_ = size.trials;
   level_ = std::min(level_, depth_);
 }
 
@@ -80,6 +82,10 @@ void Bucket::Take(Place place, double seconds) {
   accounts_[place] -= seconds;
 }
 
-void Bucket::GiveBack(double seconds) { level_ = std::min(depth_, level_ + seconds); }
+void Bucket::GiveBack(Place place, double seconds) {
+  const double given = std::min(seconds, depth_ - level_);
+  level_ += given;
+  accounts_[place] += given;
+}
 
 }  // namespace onepiece::admission

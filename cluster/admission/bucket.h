@@ -30,6 +30,7 @@ class Bucket {
     double rate = 0;   ///< Worker seconds a second; 0: nobody works.
     double depth = 0;  ///< Worker seconds, above 0 where the rate is.
     double job = 0;    ///< An account may save up this much even when `depth` is less.
+    int trials = 1;    ///< Jobs of unknown cost that may be under way.
   };
   enum class Verdict { kTake, kEmpty, kShare };
   struct Answer {
@@ -48,25 +49,31 @@ class Bucket {
   /// among them.
   Answer Ask(Place place, std::span<const Place> tenants, int priority, base::MonotonicTime now);
   void Take(Place place, double seconds);
-  /// Tokens that were taken in vain; all tenants share them.
-  void GiveBack(double seconds);
+  /// Tokens that the tenant at `place` took in vain.
+  void GiveBack(Place place, double seconds);
+  /// One more job of unknown cost may begin; does; has ended.
+  [[nodiscard]] bool MayTry() const { return trying_ < trials_; }
+  void Try() { ++trying_; }
+  void EndTry() { --trying_; }
   /// Takes in what has come in since the last call.
   void Refill(base::MonotonicTime now);
 
   /// How long the work that was let in too early keeps the pool busy (s); as of the last Refill.
   [[nodiscard]] double DebtWait() const { return level_ < 0 && rate_ > 0 ? -level_ / rate_ : 0; }
   /// Nothing is worth being remembered.
-  [[nodiscard]] bool IsFull() const { return level_ >= depth_; }
+  [[nodiscard]] bool IsIdle() const { return IsFull() && trying_ == 0; }
   [[nodiscard]] bool Owes(Place place) const { return accounts_[place] < 0; }
   void ForgetTenant(Place place) { accounts_[place] = 0; }
   [[nodiscard]] const std::string& pool() const { return pool_; }
   [[nodiscard]] double level() const { return level_; }
 
  private:
+  [[nodiscard]] bool IsFull() const { return level_ >= depth_; }
   void Share(std::span<const Place> tenants);
 
   const std::string pool_;
   double rate_ = 0, depth_ = 0, job_ = 0;
+  int trials_ = 1, trying_ = 0;
   double level_ = 0;
   base::MonotonicTime filled_at_, closed_until_;
   std::array<double, kMaxTenants + 1> accounts_{};

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +29,12 @@ constexpr double kMinRetryS = 0.01;
 constexpr double kMaxRetryS = 600;
 constexpr double kQuotaRetryS = 1;
 constexpr base::Duration kMinBurst = std::chrono::milliseconds(1);
+/// While a cost is unknown so many jobs may be on their way for each worker: one is computed, one
+/// comes next.
+constexpr double kTrialsPerWorker = 2;
+constexpr double kTrialRetryS = 0.5;
+/// Two hosts' clocks are in it: more than this is skew.
+constexpr double kMaxTransferS = 2;
 constexpr double kMaxClosedS = 3600;
 /// Of the other sets, in the metadata.
 constexpr std::size_t kMaxHeadroomBytes = 400;
@@ -37,22 +45,27 @@ base::Duration Time(double seconds) {
 }
 double OrZero(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
-/// What one stage of an application costs; only those that are known.
+/// What one stage of an application costs.
 struct Cost {
-  std::string stage;
+  std::string pool;
   std::shared_ptr<Bucket> bucket;  ///< nullptr: the capacity does not name its pool.
-  double seconds_per_unit = 0;
-  double transfer_s = 0;
+  /// The last numbers that rest on enough jobs; 0: there have been none.
+  double samples = 0;
+  double seconds_per_unit = 0, units_per_job = 0, transfer_s = 0;
 };
+using Costs = std::map<std::string, std::map<std::string, Cost>>;  // By application and stage.
 
 struct Charge {
   std::shared_ptr<Bucket> bucket;
   double seconds = 0;
+  /// Stages there whose cost nobody knows, and that the job has not passed yet.
+  std::vector<std::string> unknown;
+  [[nodiscard]] bool IsTrial() const { return !unknown.empty(); }
 };
 
 /// What a job would take.
 struct Bill {
-  std::vector<Charge> charges;  ///< One for each pool.
+  std::vector<Charge> charges;  ///< One for each pool that the capacity names.
   double work_s = 0;            ///< Of all stages, with transfers: no way through them is longer.
 };
 
@@ -65,37 +78,76 @@ struct Job {
   base::WallTime deadline;
   std::uint64_t turn = 0;  ///< Key in State::turns.
   std::vector<Charge> charges;
-  base::MonotonicTime since{};
+  base::MonotonicTime since;  ///< When it was let in.
+  std::string tenant;         ///< Who has paid.
+  std::string app_id;
+  double units = 0;   ///< Demand::units.
+  int callers = 1;    ///< Have been let in, and said neither Keep nor Withdraw.
+  bool kept = false;  ///< It has begun.
+};
+
+/// The last ones of many.
+class RecentUids {
+ public:
+  /// False: it was among them.
+  bool Insert(const base::Uid& uid) {
+    if (!known_.insert(uid).second) return false;
+    order_.push_back(uid);
+    if (order_.size() > RequestMonitor::kMaxRefused) {
+      known_.erase(order_.front());
+      order_.pop_front();
+    }
+    return true;
+  }
+  [[nodiscard]] bool Contains(const base::Uid& uid) const { return known_.contains(uid); }
+
+ private:
+  std::unordered_set<base::Uid> known_;
+  std::deque<base::Uid> order_;
 };
 
 /// Mean jobs of one pool.
 struct PoolJobs {
-  std::map<std::string, double> seconds_by_app;  ///< A job's, over its stages in the pool.
-  double weighted_s = 0, weight = 0;             ///< Of single visits, by samples.
+  double largest_s = 0;               ///< Of any application's job, over its stages in the pool.
+  double weighted_s = 0, weight = 0;  ///< Of single visits, by samples.
   [[nodiscard]] double Mean() const { return weight > 0 ? weighted_s / weight : 0; }
-  [[nodiscard]] double Largest() const {
-    double largest = 0;
-    for (const auto& [app, seconds] : seconds_by_app) largest = std::max(largest, seconds);
-    return largest;
-  }
 };
 
+/// Fewer jobs than kMinSamples prove nothing: the first one loads and warms up.
 bool IsKnown(const v1::StageCost& cost) {
-  return cost.samples() > 0 && std::isfinite(cost.seconds_per_unit()) &&
+  return cost.samples() >= capacity::kMinSamples && std::isfinite(cost.seconds_per_unit()) &&
          cost.seconds_per_unit() >= 0;
 }
 
-std::map<std::string, PoolJobs> JobsByPool(const v1::Capacity& capacity) {
-  std::map<std::string, PoolJobs> jobs;
-  for (const v1::StageCost& cost : capacity.costs()) {
-    if (!IsKnown(cost)) continue;
-    const double seconds = OrZero(cost.seconds_per_unit() * OrZero(cost.units_per_job()));
-    PoolJobs& pool = jobs[cost.pool()];
-    pool.seconds_by_app[cost.app_id()] += seconds;
-    pool.weighted_s += seconds * static_cast<double>(cost.samples());
-    pool.weight += static_cast<double>(cost.samples());
+std::map<std::string, PoolJobs> JobsByPool(const Costs& costs) {
+  std::map<std::string, PoolJobs> pools;
+  for (const auto& [app, stages] : costs) {
+    std::map<std::string, double> job_s;
+    for (const auto& [stage, cost] : stages) {
+      if (cost.samples == 0) continue;
+      const double seconds = OrZero(cost.seconds_per_unit * cost.units_per_job);
+      PoolJobs& pool = pools[cost.pool];
+      pool.weighted_s += seconds * cost.samples;
+      pool.weight += cost.samples;
+      job_s[cost.pool] += seconds;
+      pool.largest_s = std::max(pool.largest_s, job_s[cost.pool]);
+    }
   }
-  return jobs;
+  return pools;
+}
+
+const Cost* Find(const Costs& costs, const std::string& app, const std::string& stage) {
+  const auto stages = costs.find(app);
+  if (stages == costs.end()) return nullptr;
+  const auto cost = stages->second.find(stage);
+  return cost == stages->second.end() ? nullptr : &cost->second;
+}
+
+/// Of the stage with most.
+double UnitsOf(const Request& request) {
+  double units = 0;
+  for (const Request::Stage& stage : request.stages) units = std::max(units, OrZero(stage.units));
+  return units;
 }
 
 /// The other sets, the one with most room first.
@@ -133,7 +185,7 @@ struct RequestMonitor::State {
   // they may come back.
   std::map<std::string, std::shared_ptr<Bucket>> buckets;
   std::set<std::string> named;
-  std::map<std::string, std::vector<Cost>> costs;  // By application.
+  Costs costs;
   std::string headroom;
   std::map<std::string, Tenant, std::less<>> tenants;
   base::MonotonicTime others_until;  // Of those beyond kMaxTenants.
@@ -143,16 +195,17 @@ struct RequestMonitor::State {
   std::set<std::pair<base::WallTime, base::Uid>> deadlines;
   std::uint64_t next_turn = 0;
   std::map<std::string, v1::Demand> demands;
+  RecentUids refused;
 
+  void SetCosts(const v1::Capacity& capacity);
   void SetPool(const v1::PoolCapacity& pool, double share, const PoolJobs& mean,
                base::MonotonicTime now);
-  void SetCosts(const v1::Capacity& capacity);
   Place Enter(const std::string& tenant, base::MonotonicTime now);
   void Remember(const std::string& tenant, base::MonotonicTime until);
   void ForgetTenants(base::MonotonicTime now);
   void ForgetOverdue();
+  void GiveBack(const Job& job, double used_s);
   void Remove(const base::Uid& uid);
-  const Cost* CostOf(const std::string& app, const std::string& stage) const;
   Bill BillFor(const Request& request) const;
   double UnloadedLatency(const Request& request) const;
   absl::Status CheckDeadline(const Request& request, const Bill& bill, base::MonotonicTime now);
@@ -161,10 +214,31 @@ struct RequestMonitor::State {
   absl::Status CheckQuota();
   absl::Status Refuse(absl::StatusCode code, std::string_view reason, const std::string& message,
                       const std::string& pool, double retry_s, Metadata metadata = {}) const;
-  void Count(const Request& request, bool admitted);
+  v1::Demand* DemandOf(const std::string& app);
+  void CountRefused(const Request& request);
+  void CountBegun(const base::Uid& uid, Job& job);
 };
 
 // --- What the capacity says.
+
+void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
+  // What is no longer measured (nobody asks for it, the leader is new) costs what it did.
+  const Costs before = std::exchange(costs, {});
+  for (const v1::StageCost& told : capacity.costs()) {
+    Cost& cost = costs[told.app_id()][told.stage()];
+    if (IsKnown(told)) {
+      cost = {.pool = "",
+              .bucket = nullptr,
+              .samples = static_cast<double>(told.samples()),
+              .seconds_per_unit = told.seconds_per_unit(),
+              .units_per_job = OrZero(told.units_per_job()),
+              .transfer_s = std::min(OrZero(told.transfer_s()), kMaxTransferS)};
+    } else if (const Cost* last = Find(before, told.app_id(), told.stage()); last != nullptr) {
+      cost = *last;
+    }
+    cost.pool = told.pool();
+  }
+}
 
 void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
                                     const PoolJobs& mean, base::MonotonicTime now) {
@@ -172,7 +246,8 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
   Bucket::Size size;
   size.rate = workers * options.admission_share * share;
   size.depth = size.rate * Seconds(std::max(options.burst, kMinBurst));
-  size.job = mean.Largest();
+  size.job = mean.largest_s;
+  size.trials = std::max(1, static_cast<int>(std::lround(kTrialsPerWorker * workers * share)));
   auto& bucket = buckets[pool.pool()];
   if (bucket == nullptr) {
     bucket = std::make_shared<Bucket>(pool.pool(), size, now);
@@ -189,35 +264,29 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
   bucket->CloseUntil(now + Time(std::min(closed_s, kMaxClosedS)));
 }
 
-void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
-  costs.clear();
-  for (const v1::StageCost& cost : capacity.costs()) {
-    if (!IsKnown(cost)) continue;
-    const auto bucket = named.contains(cost.pool()) ? buckets.at(cost.pool()) : nullptr;
-    costs[cost.app_id()].push_back(
-        {cost.stage(), bucket, cost.seconds_per_unit(), OrZero(cost.transfer_s())});
-  }
-}
-
 void RequestMonitor::Update(const v1::Capacity& capacity) {
-  const std::map<std::string, PoolJobs> jobs = JobsByPool(capacity);
   const bool shared = std::isfinite(capacity.share()) && capacity.share() > 0;
   const double share = shared ? std::min(1.0, capacity.share()) : 1;
   std::string headroom = HeadroomText(capacity);
   const std::lock_guard lock(state_->mutex);
   const base::MonotonicTime now = state_->clock.Now();
   state_->headroom = std::move(headroom);
+  state_->SetCosts(capacity);
+  const std::map<std::string, PoolJobs> jobs = JobsByPool(state_->costs);
   state_->named.clear();
   for (const v1::PoolCapacity& pool : capacity.pools()) {
     const auto mean = jobs.find(pool.pool());
     state_->SetPool(pool, share, mean == jobs.end() ? PoolJobs() : mean->second, now);
   }
+  for (auto& [app, stages] : state_->costs) {
+    for (auto& [stage, cost] : stages)
+      cost.bucket = state_->named.contains(cost.pool) ? state_->buckets.at(cost.pool) : nullptr;
+  }
   std::erase_if(state_->buckets, [&](const auto& entry) {
     if (state_->named.contains(entry.first)) return false;
     entry.second->Refill(now);
-    return entry.second->IsFull();
+    return entry.second->IsIdle();
   });
-  state_->SetCosts(capacity);
   state_->ForgetTenants(now);
 }
 
@@ -273,27 +342,21 @@ void RequestMonitor::State::ForgetTenants(base::MonotonicTime now) {
 
 // --- One job.
 
-const Cost* RequestMonitor::State::CostOf(const std::string& app, const std::string& stage) const {
-  const auto known = costs.find(app);
-  if (known == costs.end()) return nullptr;
-  const auto cost = std::ranges::find(known->second, stage, &Cost::stage);
-  return cost == known->second.end() ? nullptr : &*cost;
-}
-
 Bill RequestMonitor::State::BillFor(const Request& request) const {
   Bill bill;
   for (const Request::Stage& stage : request.stages) {
-    const Cost* cost = CostOf(request.app_id, stage.stage);
+    const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost == nullptr) continue;
     const double seconds = OrZero(cost->seconds_per_unit * OrZero(stage.units));
     bill.work_s += seconds + cost->transfer_s;
-    if (cost->bucket == nullptr || seconds == 0) continue;
-    const auto charge = std::ranges::find(bill.charges, cost->bucket, &Charge::bucket);
+    if (cost->bucket == nullptr) continue;
+    auto charge = std::ranges::find(bill.charges, cost->bucket, &Charge::bucket);
     if (charge == bill.charges.end()) {
-      bill.charges.push_back({cost->bucket, seconds});
-    } else {
-      charge->seconds += seconds;
+      bill.charges.push_back({.bucket = cost->bucket});
+      charge = std::prev(bill.charges.end());
     }
+    charge->seconds += seconds;
+    if (cost->samples == 0) charge->unknown.push_back(stage.stage);
   }
   return bill;
 }
@@ -302,7 +365,8 @@ double RequestMonitor::State::UnloadedLatency(const Request& request) const {
   capacity::App app;
   for (const Request::Stage& stage : request.stages) {
     capacity::StageDemand demand{.stage = stage.stage, .after = stage.after};
-    if (const Cost* cost = CostOf(request.app_id, stage.stage); cost != nullptr) {
+    const Cost* cost = Find(costs, request.app_id, stage.stage);
+    if (cost != nullptr && cost->samples > 0) {
       demand.seconds_per_job = OrZero(cost->seconds_per_unit * OrZero(stage.units));
       demand.transfer_s = cost->transfer_s;
       demand.samples = 1;
@@ -357,7 +421,10 @@ absl::Status RequestMonitor::State::CheckBuckets(const Request& request, const B
   Bucket::Answer worst;
   const Bucket* narrowest = nullptr;
   for (const Charge& charge : bill.charges) {
-    const Bucket::Answer answer = charge.bucket->Ask(place, places, request.priority, now);
+    Bucket::Answer answer = charge.bucket->Ask(place, places, request.priority, now);
+    if (charge.IsTrial() && !charge.bucket->MayTry()) ForgetOverdue();
+    if (charge.IsTrial() && !charge.bucket->MayTry() && answer.wait_s < kTrialRetryS)
+      answer = {Bucket::Verdict::kEmpty, kTrialRetryS};
     if (answer.verdict == Bucket::Verdict::kTake) continue;
     if (narrowest != nullptr && answer.wait_s <= worst.wait_s) continue;
     worst = answer;
@@ -382,35 +449,57 @@ absl::Status RequestMonitor::State::CheckQuota() {
                 kQuotaRetryS, {{"limit", absl::StrCat(max_jobs)}});
 }
 
-void RequestMonitor::State::Count(const Request& request, bool admitted) {
-  auto demand = demands.find(request.app_id);
-  if (demand == demands.end()) {
-    if (demands.size() >= kMaxApps) return;
-    demand = demands.emplace(request.app_id, v1::Demand()).first;
-    demand->second.set_app_id(request.app_id);
-  }
-  double units = 0;
-  for (const Request::Stage& stage : request.stages) units = std::max(units, OrZero(stage.units));
-  v1::Demand& counts = demand->second;
-  admitted ? counts.set_admitted(counts.admitted() + 1)
-           : counts.set_rejected(counts.rejected() + 1);
-  counts.set_units(counts.units() + units);
+v1::Demand* RequestMonitor::State::DemandOf(const std::string& app) {
+  const auto known = demands.find(app);
+  if (known != demands.end()) return &known->second;
+  if (demands.size() >= kMaxApps) return nullptr;
+  v1::Demand& demand = demands[app];
+  demand.set_app_id(app);
+  return &demand;
+}
+
+void RequestMonitor::State::CountRefused(const Request& request) {
+  if (!refused.Insert(request.uid)) return;
+  v1::Demand* demand = DemandOf(request.app_id);
+  if (demand == nullptr) return;
+  demand->set_rejected(demand->rejected() + 1);
+  demand->set_units(demand->units() + UnitsOf(request));
+}
+
+void RequestMonitor::State::CountBegun(const base::Uid& uid, Job& job) {
+  if (std::exchange(job.kept, true) || refused.Contains(uid)) return;
+  v1::Demand* demand = DemandOf(job.app_id);
+  if (demand == nullptr) return;
+  demand->set_admitted(demand->admitted() + 1);
+  demand->set_units(demand->units() + job.units);
 }
 
 absl::Status RequestMonitor::Admit(const Request& request) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->jobs.contains(request.uid)) return absl::OkStatus();
+  if (const auto in = state_->jobs.find(request.uid); in != state_->jobs.end()) {
+    ++in->second.callers;
+    return absl::OkStatus();
+  }
   const base::MonotonicTime now = state_->clock.Now();
   const Place place = state_->Enter(request.tenant, now);
   Bill bill = state_->BillFor(request);
   absl::Status status = state_->CheckDeadline(request, bill, now);
   if (status.ok()) status = state_->CheckBuckets(request, bill, place, now);
   if (status.ok()) status = state_->CheckQuota();
-  state_->Count(request, status.ok());
+  if (absl::IsResourceExhausted(status)) state_->CountRefused(request);
   if (!status.ok()) return status;
-  for (const Charge& charge : bill.charges) charge.bucket->Take(place, charge.seconds);
+  for (const Charge& charge : bill.charges) {
+    charge.bucket->Take(place, charge.seconds);
+    if (charge.IsTrial()) charge.bucket->Try();
+  }
   const std::uint64_t turn = state_->next_turn++;
-  state_->jobs.emplace(request.uid, Job{request.deadline, turn, std::move(bill.charges), now});
+  state_->jobs.emplace(request.uid, Job{.deadline = request.deadline,
+                                        .turn = turn,
+                                        .charges = std::move(bill.charges),
+                                        .since = now,
+                                        .tenant = request.tenant,
+                                        .app_id = request.app_id,
+                                        .units = UnitsOf(request)});
   state_->turns.emplace(turn, request.uid);
   state_->deadlines.emplace(request.deadline, request.uid);
   return status;
@@ -423,8 +512,19 @@ RequestMonitor::RequestMonitor(Options options, base::Clock& clock)
 
 RequestMonitor::~RequestMonitor() = default;
 
+/// No pool has worked on it for longer than `used_s`.
+void RequestMonitor::State::GiveBack(const Job& job, double used_s) {
+  const auto payer = tenants.find(job.tenant);
+  const Place place = payer == tenants.end() ? kMaxTenants : payer->second.place;
+  for (const Charge& charge : job.charges)
+    charge.bucket->GiveBack(place, std::max(0.0, charge.seconds - used_s));
+}
+
 void RequestMonitor::State::Remove(const base::Uid& uid) {
   const auto job = jobs.find(uid);
+  for (const Charge& charge : job->second.charges) {
+    if (charge.IsTrial()) charge.bucket->EndTry();
+  }
   turns.erase(job->second.turn);
   deadlines.erase({job->second.deadline, uid});
   jobs.erase(job);
@@ -438,17 +538,41 @@ void RequestMonitor::State::ForgetOverdue() {
   }
 }
 
+void RequestMonitor::Keep(const base::Uid& uid) {
+  const std::lock_guard lock(state_->mutex);
+  const auto job = state_->jobs.find(uid);
+  if (job != state_->jobs.end()) state_->CountBegun(uid, job->second);
+}
+
+void RequestMonitor::Withdraw(const base::Uid& uid) {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->jobs.find(uid);
+  if (found == state_->jobs.end()) return;
+  Job& job = found->second;
+  if (job.kept || --job.callers > 0) return;
+  state_->GiveBack(job, 0);
+  state_->Remove(uid);
+}
+
 void RequestMonitor::End(const base::Uid& uid, Price price) {
   const std::lock_guard lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
   if (job == state_->jobs.end()) return;
-  if (price != Price::kWhole) {
-    const double used_s =
-        price == Price::kTime ? Seconds(state_->clock.Now() - job->second.since) : 0;
-    for (const Charge& charge : job->second.charges)
-      charge.bucket->GiveBack(std::max(0.0, charge.seconds - used_s));
-  }
+  state_->CountBegun(uid, job->second);
+  if (price == Price::kTime)
+    state_->GiveBack(job->second, Seconds(state_->clock.Now() - job->second.since));
   state_->Remove(uid);
+}
+
+void RequestMonitor::Passed(const base::Uid& uid, const std::set<std::string>& stages) {
+  const std::lock_guard lock(state_->mutex);
+  const auto job = state_->jobs.find(uid);
+  if (job == state_->jobs.end()) return;
+  for (Charge& charge : job->second.charges) {
+    if (!charge.IsTrial()) continue;
+    std::erase_if(charge.unknown, [&](const auto& stage) { return stages.contains(stage); });
+    if (!charge.IsTrial()) charge.bucket->EndTry();
+  }
 }
 
 std::vector<base::Uid> RequestMonitor::NextToCheck(std::size_t count) {

@@ -91,11 +91,12 @@ struct JobRecords::Impl {
   absl::StatusOr<Response> Ask(const base::Uid& uid,
                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                             Response*),
-                               const std::type_identity_t<Request>& request) {
+                               const std::type_identity_t<Request>& request,
+                               std::optional<base::Duration> timeout = std::nullopt) {
     Misses misses;
     for (const v1::Endpoint& database : options.routing()->DatabasesFor(uid)) {
-      absl::StatusOr<Response> response =
-          rpc::Call(*StubFor(database.address()), method, request, options.call_timeout);
+      absl::StatusOr<Response> response = rpc::Call(*StubFor(database.address()), method, request,
+                                                    timeout.value_or(options.call_timeout));
       if (response.ok() || !misses.Take(response.status())) return response;
     }
     return misses.Verdict();
@@ -227,10 +228,11 @@ absl::StatusOr<v1::JobRecord> JobRecords::Update(const v1::UpdateJobRequest& req
   return impl_->Ask(*uid, &Stub::UpdateJob, request);
 }
 
-absl::StatusOr<v1::JobRecord> JobRecords::Get(const base::Uid& uid) {
+absl::StatusOr<v1::JobRecord> JobRecords::Get(const base::Uid& uid,
+                                              std::optional<base::Duration> timeout) {
   v1::GetJobRecordRequest request;
   request.set_uid(uid.ToString());
-  return impl_->Ask(uid, &Stub::GetJob, request);
+  return impl_->Ask(uid, &Stub::GetJob, request, timeout);
 }
 
 absl::StatusOr<v1::Job> JobRecords::Acknowledge(const base::Uid& uid) {

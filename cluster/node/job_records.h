@@ -51,7 +51,9 @@ class JobRecords {
   /// Stores a record or finds the one that is there. The uid is record.job().uid().
   absl::StatusOr<v1::CreateJobResponse> Create(const v1::JobRecord& record);
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
-  absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid);
+  /// Each attempt is limited by `timeout` (scaled) where one is given.
+  absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid,
+                                    std::optional<base::Duration> timeout = std::nullopt);
   /// A page over all databases, newest first, each job once. Errors: UNAVAILABLE when no database
   /// answers; a database that is away is left out.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <mutex>
 
+#include "absl/cleanup/cleanup.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/proxy/submission.h"
@@ -31,11 +32,20 @@ constexpr base::Duration kCancelTimeout = 500ms;
 constexpr base::Duration kTraceTimeout = 1s;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
+/// Of refused jobs, at the databases: an overload must not become theirs.
+constexpr std::ptrdiff_t kLookUpsAtOnce = 8;
+constexpr base::Duration kLookUpTimeout = 300ms;
 
 using Price = admission::RequestMonitor::Price;
 
 Price PriceOf(const v1::Job& job) {
   return job.state() == v1::Job::SUCCEEDED ? Price::kWhole : Price::kTime;
+}
+
+std::set<std::string> PassedStages(const v1::Job& job) {
+  std::set<std::string> stages;
+  for (const v1::StageTiming& timing : job.timings()) stages.insert(timing.stage());
+  return stages;
 }
 
 absl::Status BadName() {
@@ -146,7 +156,8 @@ ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node
       admitted_seconds_(DecisionSeconds(metrics, "admitted")),
       rejected_seconds_(DecisionSeconds(metrics, "rejected")),
       failed_seconds_(DecisionSeconds(metrics, "failed")),
-      inputs_(options_.max_input_bytes) {
+      inputs_(options_.max_input_bytes),
+      look_ups_(kLookUpsAtOnce) {
   metrics_.OnScrape([this] {
     metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
         .Set(monitor_.in_flight());
@@ -191,14 +202,18 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
   const std::string secret = options_.cluster_secret();
   if (secret.empty()) return NotRegistered();
   const base::Uid uid = MakeUid(secret, request.request_id(), start);
-  const bool is_in = monitor_.Contains(uid);
   // The job's inputs are still untouched, its parameters unchecked.
   const absl::Status admitted = monitor_.Admit(
       AdmissionOf(request, *workflow, routing->GraphOf(workflow->app_id()), uid, start));
   if (!admitted.ok()) return repeated ? FindKnown(request, uid, admitted) : admitted;
-  absl::StatusOr<v1::Job> job = Admit(request, *workflow, uid, start, !is_in);
+  bool begun = false;
+  absl::StatusOr<v1::Job> job = Admit(request, *workflow, uid, start, begun);
+  if (begun) {
+    monitor_.Keep(uid);
+  } else {
+    monitor_.Withdraw(uid);
+  }
   if (job.ok()) return Present(*std::move(job));
-  if (!is_in) monitor_.End(uid, Price::kNothing);
   return job;
 }
 
@@ -214,10 +229,10 @@ absl::StatusOr<v1::Job> ProxyService::Validate(const v1::SubmitJobRequest& reque
   return job;
 }
 
-/// `charged`: the monitor has taken tokens for this call, not for an earlier one.
+/// `begun`: this call has begun it.
 absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
                                             const v1::Workflow& workflow, const base::Uid& uid,
-                                            base::WallTime start, bool charged) {
+                                            base::WallTime start, bool& begun) {
   telemetry::ScopedSpan span(spans_, uid, "admit");
   ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(workflow, request.inputs()));
   const InputBudget::Share share(inputs_, InputBytes(request));
@@ -238,8 +253,7 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
     }
     span.Set("known", "true");
     if (Unplaced(*options_.routing(), record).empty()) {
-      // It has been paid for where it was admitted.
-      if (charged) monitor_.End(uid, Price::kNothing);
+      // It has been paid for by the call that began it.
       CountAnswer(metrics_, "known");
       return job::PublicJob(record);
     }
@@ -253,16 +267,19 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
     if (hopeless || request.request_id().empty()) (void)records_.Delete(uid);
     return started.status();
   }
+  begun = true;
   CountAnswer(metrics_, "admitted");
   return job::PublicJob(*started);
 }
 
 /// A job that was refused may be one that another proxy, or an earlier life of this one, has let
-/// in. Asks a database: only for calls that say that they are repeated.
+/// in. Asks a database: only for calls that say that they are repeated, and few at a time. The
+/// others are refused unseen; they come back.
 absl::StatusOr<v1::Job> ProxyService::FindKnown(const v1::SubmitJobRequest& request,
                                                 const base::Uid& uid, const absl::Status& refused) {
-  if (request.request_id().empty()) return refused;
-  const absl::StatusOr<v1::JobRecord> record = records_.Get(uid);
+  if (request.request_id().empty() || !look_ups_.try_acquire()) return refused;
+  const absl::Cleanup done = [this] { look_ups_.release(); };
+  const absl::StatusOr<v1::JobRecord> record = records_.Get(uid, kLookUpTimeout);
   if (!record.ok() || record->deleted()) return refused;
   if (!Unplaced(*options_.routing(), *record).empty()) return refused;  // Nobody computes it yet.
   if (record->fingerprint() != Fingerprint(request, DigestInputs(request)))
@@ -564,6 +581,8 @@ void ProxyService::FollowJobs(const std::stop_token& stop) {
         monitor_.End(uid, Price::kTime);
       } else if (record.ok() && job::IsTerminal(record->job().state())) {
         monitor_.End(uid, PriceOf(record->job()));
+      } else if (record.ok()) {
+        monitor_.Passed(uid, PassedStages(record->job()));
       }
       if (!record.ok() && !gone) break;  // No database answers now: the next round asks again.
     }

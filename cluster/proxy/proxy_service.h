@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <semaphore>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -83,7 +84,7 @@ class ProxyService final : public v1::GenerationService::Service {
   absl::StatusOr<v1::Job> Validate(const v1::SubmitJobRequest& request,
                                    const v1::Workflow& workflow, base::WallTime start);
   absl::StatusOr<v1::Job> Admit(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                                const base::Uid& uid, base::WallTime start, bool charged);
+                                const base::Uid& uid, base::WallTime start, bool& begun);
   absl::StatusOr<v1::Job> FindKnown(const v1::SubmitJobRequest& request, const base::Uid& uid,
                                     const absl::Status& refused);
   absl::StatusOr<v1::Job> LookUp(const std::string& request_id);
@@ -116,6 +117,7 @@ class ProxyService final : public v1::GenerationService::Service {
   prometheus::Histogram& failed_seconds_;
   std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
   InputBudget inputs_;
+  std::counting_semaphore<> look_ups_;  // Of FindKnown.
   ChannelCache channels_;
   std::stop_source stopping_;
   std::jthread follower_;

@@ -1,0 +1,141 @@
+// Who pays for a job, and what counts as asked for.
+#include <QtTest>
+#include <cmath>
+#include <thread>
+
+#include "tests/admission/gate.h"
+
+namespace onepiece::admission {
+
+class DemandTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Withdraw_IsTheLastCallersWord() {
+    Gate gate(OnePool(10));
+    const Request both = gate.Job();  // Two calls with one id, at the same time.
+    QVERIFY(gate.monitor.Admit(both).ok());
+    QVERIFY(gate.monitor.Admit(both).ok());
+    QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+    gate.monitor.Withdraw(both.uid);  // The second one begins it.
+    QCOMPARE(gate.monitor.in_flight(), 1);
+    gate.monitor.Keep(both.uid);
+    QVERIFY(gate.monitor.Admit(both).ok());
+    gate.monitor.Withdraw(both.uid);
+    QCOMPARE(gate.monitor.in_flight(), 1);
+    QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
+    gate.monitor.End(both.uid);
+    gate.clock.Advance(10s);
+    const Request neither = gate.Job();
+    QVERIFY(gate.monitor.Admit(neither).ok());
+    QVERIFY(gate.monitor.Admit(neither).ok());
+    gate.monitor.Withdraw(neither.uid);
+    gate.monitor.Withdraw(neither.uid);
+    QCOMPARE(gate.monitor.in_flight(), 0);
+    QCOMPARE(gate.monitor.levels()[0].seconds, 1.0);
+    QCOMPARE(gate.monitor.demands()[0].admitted(), std::uint64_t{1});
+  }
+
+  void Withdraw_FromManyThreadsLeavesWhatBegan() {
+    Gate gate(OnePool(0.001, 1000));
+    for (int round = 0; round < 200; ++round) {
+      const Request job = gate.Job();
+      const auto call = [&](bool begins) {
+        if (!gate.monitor.Admit(job).ok()) return;
+        if (begins) {
+          gate.monitor.Keep(job.uid);
+        } else {
+          gate.monitor.Withdraw(job.uid);
+        }
+      };
+      std::vector<std::thread> others;
+      for (int i = 0; i < 3; ++i) others.emplace_back(call, false);
+      call(true);
+      for (std::thread& other : others) other.join();
+      QCOMPARE(gate.monitor.in_flight(), round + 1);
+    }
+    QVERIFY(std::abs(gate.monitor.levels()[0].seconds - (1000 - 0.2)) < 1e-6);
+    QCOMPARE(gate.monitor.demands()[0].admitted(), std::uint64_t{200});
+  }
+
+  void Withdraw_GivesBackToWhoHasPaid() {
+    for (const bool cancelled : {false, true}) {
+      Gate gate(OnePool(10));
+      QVERIFY(gate.Ask("b"));  // Both have an account, and "b" a debt.
+      gate.clock.Advance(9500ms);
+      const Request request = gate.Job("a");
+      QVERIFY(gate.monitor.Admit(request).ok());
+      QVERIFY(!gate.Ask("a"));
+      if (cancelled) {
+        gate.monitor.End(request.uid, RequestMonitor::Price::kTime);
+      } else {
+        gate.monitor.Withdraw(request.uid);
+      }
+      QCOMPARE(gate.monitor.levels()[0].seconds, 0.5);
+      QCOMPARE(Reason(gate.monitor.Admit(gate.Job("b"))), std::string("TENANT_SHARE"));
+      QVERIFY(gate.Ask("a"));
+    }
+  }
+
+  void Demands_CountJobsNotAttempts() {
+    Gate gate(OnePool(10));
+    QVERIFY(gate.Ask());
+    const Request job = gate.Job("", 3);
+    for (int i = 0; i < 10; ++i) QVERIFY(!gate.monitor.Admit(job).ok());
+    Request hasty = gate.Job();
+    hasty.deadline = gate.clock.WallNow() + 1s;
+    QCOMPARE(Reason(gate.monitor.Admit(hasty)), std::string("DEADLINE_TOO_SHORT"));
+    gate.clock.Advance(60s);
+    QVERIFY(gate.monitor.Admit(job).ok());
+    gate.monitor.Keep(job.uid);
+    const Request invalid = gate.Job();
+    gate.clock.Advance(60s);
+    QVERIFY(gate.monitor.Admit(invalid).ok());
+    gate.monitor.Withdraw(invalid.uid);
+    const v1::Demand demand = gate.monitor.demands()[0];
+    QCOMPARE(demand.rejected(), std::uint64_t{1});
+    QCOMPARE(demand.admitted(), std::uint64_t{0});  // The first one has not been kept yet.
+    QCOMPARE(demand.units(), 3.0);
+  }
+
+  void Demands_ForgetOldRefusals() {
+    Gate gate(OnePool(1000));
+    QVERIFY(gate.Ask());
+    const Request job = gate.Job();
+    QVERIFY(!gate.monitor.Admit(job).ok());
+    for (std::size_t i = 0; i < RequestMonitor::kMaxRefused; ++i) QVERIFY(!gate.Ask());
+    QVERIFY(!gate.monitor.Admit(job).ok());
+    QCOMPARE(gate.monitor.demands()[0].rejected(), std::uint64_t{RequestMonitor::kMaxRefused + 2});
+  }
+
+  void Demands_CountWhatWasAskedFor() {
+    Gate gate(OnePool(10));
+    const auto ask = [&](const Request& request) {
+      const bool in = gate.monitor.Admit(request).ok();
+      gate.monitor.Keep(request.uid);
+      return in;
+    };
+    QVERIFY(ask(gate.Job()));
+    QVERIFY(!ask(gate.Job("", 5)));
+    Request other = gate.Job();
+    other.app_id = "other";
+    QVERIFY(ask(other));
+    const auto demands = gate.monitor.demands();
+    QCOMPARE(demands.size(), std::size_t{2});
+    QCOMPARE(demands[0].app_id(), std::string("app"));
+    QCOMPARE(demands[0].admitted(), std::uint64_t{1});
+    QCOMPARE(demands[0].rejected(), std::uint64_t{1});
+    QCOMPARE(demands[0].units(), 6.0);
+    QCOMPARE(demands[1].admitted(), std::uint64_t{1});
+    for (std::size_t i = 0; i < 2 * RequestMonitor::kMaxApps; ++i) {
+      other.uid = base::Uid::GenerateRandom();
+      other.app_id = "app-" + std::to_string(i);
+      QVERIFY(ask(other));
+    }
+    QCOMPARE(gate.monitor.demands().size(), RequestMonitor::kMaxApps);
+  }
+};
+
+}  // namespace onepiece::admission
+
+QTEST_GUILESS_MAIN(onepiece::admission::DemandTest)
+#include "demand_test.moc"

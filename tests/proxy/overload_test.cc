@@ -1,0 +1,258 @@
+// What a proxy refuses, and what its jobs pay.
+#include <QtTest>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tests/proxy/proxy_cluster.h"
+
+namespace onepiece::proxy {
+namespace {
+
+/// Answers no call before its caller has given up.
+class SilentDatabase final : public v1::DatabaseService::Service {
+ public:
+  SilentDatabase() {
+    server_.AddService(*this);
+    Require(server_.Start().status());
+  }
+  ~SilentDatabase() override { server_.Shutdown(base::Duration::zero()); }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
+  /// Calls at the same time.
+  [[nodiscard]] int most() const { return most_; }
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRecordRequest*,
+                      v1::JobRecord*) override {
+    const int now = ++calls_;
+    for (int most = most_; most < now && !most_.compare_exchange_weak(most, now);) {
+    }
+    (void)Eventually([&] { return context->IsCancelled(); });
+    --calls_;
+    return grpc::Status::CANCELLED;
+  }
+
+ private:
+  std::atomic<int> calls_ = 0, most_ = 0;
+  rpc::Server server_{rpc::ServerOptions{}};
+};
+
+/// A job of "app" costs `seconds` in a pool of one worker, which saves up a second.
+v1::Capacity Costs(double seconds) {
+  v1::Capacity capacity;
+  capacity.set_share(1);
+  capacity.add_pools()->set_pool("encode/wan/");
+  capacity.mutable_pools(0)->set_workers(1);
+  v1::StageCost& cost = *capacity.add_costs();
+  cost.set_app_id("app");
+  cost.set_stage("encode");
+  cost.set_pool("encode/wan/");
+  cost.set_seconds_per_unit(seconds);
+  cost.set_units_per_job(1);
+  cost.set_samples(10);
+  v1::SetHeadroom& other = *capacity.add_sets();
+  other.set_workflow_set("set-2");
+  other.set_headroom(0.5);
+  return capacity;
+}
+
+}  // namespace
+
+class OverloadTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Overload_IsRefusedWithAdviceBeforeAnythingIsTouched() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(5));
+    QVERIFY(proxy.Submit(Request()).ok());
+    v1::SubmitJobRequest broken = Request("");  // Would be INVALID_ARGUMENT.
+    broken.add_inputs()->set_name("mask");
+    for (const auto& request : {Request(), broken}) {
+      const auto refused = proxy.Submit(request);
+      QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
+      QCOMPARE(Reason(refused.status()), std::string("OVERLOADED"));
+      auto metadata = base::GetReason(refused.status()).metadata;
+      QCOMPARE(metadata["pool"], std::string("encode/wan/"));
+      QCOMPARE(metadata["headroom"], std::string("set-2=0.50"));
+      const int retry_ms = std::stoi(metadata[rpc::kRetryAfterMs]);
+      QVERIFY2(retry_ms > 1000 && retry_ms < 4500, metadata[rpc::kRetryAfterMs].c_str());
+    }
+    v1::SubmitJobRequest hasty = Request();
+    hasty.mutable_deadline()->set_seconds(1);
+    const auto refused = proxy.Submit(hasty);
+    QCOMPARE(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    QCOMPARE(Reason(refused.status()), std::string("DEADLINE_TOO_SHORT"));
+    QVERIFY(base::GetReason(refused.status()).metadata.contains("estimate_ms"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 1);
+    QCOMPARE(cluster.records().List({})->jobs_size(), 1);
+    const auto demands = proxy.service.demands();
+    QCOMPARE(demands.size(), std::size_t{1});
+    QCOMPARE(demands[0].admitted(), std::uint64_t{1});
+    QCOMPARE(demands[0].rejected(), std::uint64_t{2});  // No time can be given to the third.
+  }
+
+  // While costs are unknown a worker has two jobs. Whatever becomes of them, others follow.
+  void SlowStart_GoesOnWhenJobsAreLostCancelledOrForgotten() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    v1::Capacity unknown = Costs(0);
+    unknown.mutable_costs(0)->set_samples(0);
+    proxy.service.UpdateCapacity(unknown);
+    std::vector<Job> jobs;
+    const auto fill = [&] {
+      jobs.clear();
+      return Eventually([&] {
+        v1::SubmitJobRequest request = Request();
+        if (auto job = proxy.Submit(request); job.ok()) jobs.push_back(*job);
+        return jobs.size() == 2;
+      });
+    };
+    QVERIFY(fill());
+    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+    v1::UpdateJobRequest lost;
+    lost.set_uid(jobs[0].uid());
+    lost.mutable_failed()->set_reason("LOST");
+    QVERIFY(cluster.records().Update(lost).ok());
+    v1::CancelJobRequest cancel;
+    cancel.set_name(jobs[1].name());
+    QVERIFY(proxy.Call(&v1::GenerationService::Stub::CancelJob, cancel).ok());
+    QVERIFY(fill());
+    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+    // The databases die, and with them all that is known of those two.
+    for (const char* id : {"db-1", "db-2"}) {
+      cluster.Kill(id);
+      cluster.Forget(id);
+    }
+    cluster.AddDatabase("db-3");
+    QVERIFY(fill());
+  }
+
+  // Nobody ever learns what became of them.
+  void SlowStart_EndsWithTheJobsDeadlines() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    v1::Capacity unknown = Costs(0);
+    unknown.mutable_costs(0)->set_samples(0);
+    proxy.service.UpdateCapacity(unknown);
+    v1::SubmitJobRequest request = Request();
+    request.mutable_deadline()->set_seconds(2);
+    QVERIFY(proxy.Submit(request).ok() && proxy.Submit(request).ok());
+    for (const char* id : {"db-1", "db-2"}) cluster.Kill(id);
+    QVERIFY(Reason(proxy.Submit(request).status()) == "OVERLOADED");
+    QVERIFY(Eventually([&] { return proxy.service.jobs_in_flight() == 0; }));
+    QVERIFY(Reason(proxy.Submit(Request()).status()) != "OVERLOADED");
+  }
+
+  void Overload_ARepeatedSubmitFindsItsJob() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy first(cluster, "proxy-1");
+    Proxy full(cluster, "proxy-2");
+    full.service.UpdateCapacity(Costs(20));
+    const v1::SubmitJobRequest request = RequestWithId();
+    const auto job = first.Submit(request);
+    QVERIFY(job.ok());
+    // It is known, and costs nothing where it was not let in.
+    const auto known = full.Submit(request);
+    QVERIFY2(known.ok(), known.status().ToString().c_str());
+    QCOMPARE(known->uid(), job->uid());
+    QCOMPARE(full.service.jobs_in_flight(), 0);
+    QVERIFY(full.Submit(Request()).ok());
+    QCOMPARE(Reason(full.Submit(request).status()), std::string("OVERLOADED"));
+    const auto found = full.SubmitAgain(request);
+    QVERIFY2(found.ok(), found.status().ToString().c_str());
+    QCOMPARE(found->uid(), job->uid());
+    v1::SubmitJobRequest other = request;
+    (*other.mutable_parameters()->mutable_fields())["prompt"].set_string_value("another");
+    QCOMPARE(Reason(full.SubmitAgain(other).status()), std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(Reason(full.SubmitAgain(RequestWithId()).status()), std::string("OVERLOADED"));
+  }
+
+  void Overload_AsksAFewAtATimeForKnownJobs() {
+    Cluster cluster;
+    for (const char* id : {"db-1", "db-2"}) {
+      cluster.Kill(id);
+      cluster.Forget(id);
+    }
+    SilentDatabase database;
+    cluster.ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint& self = *table.add_databases();
+      self.set_node_id("db-3");
+      self.set_incarnation(1);
+      self.set_address(database.address());
+      *table.add_alive() = self;
+    });
+    Proxy proxy(cluster, "proxy-1");
+    v1::Capacity full = Costs(1);
+    full.mutable_pools(0)->set_workers(0);
+    proxy.service.UpdateCapacity(full);
+    std::vector<std::thread> clients;
+    std::atomic<int> refused = 0;
+    for (int i = 0; i < 24; ++i) {
+      clients.emplace_back([&] {
+        const auto job = proxy.SubmitAgain(RequestWithId());
+        refused += Reason(job.status()) == "OVERLOADED";
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    QCOMPARE(refused.load(), 24);
+    QVERIFY(database.most() > 0);
+    QVERIFY2(database.most() <= 8, std::to_string(database.most()).c_str());
+  }
+
+  void Overload_WhatNeverBeganIsRefunded() {
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(20));
+    v1::SubmitJobRequest request = RequestWithId();
+    for (int i = 0; i < 3; ++i)
+      QCOMPARE(Reason(proxy.Submit(request).status()), std::string("NO_INSTANCE"));
+    FakeInstance instance(cluster);
+    QCOMPARE(Reason(proxy.Submit(Request("")).status()), std::string("INVALID_PARAMETERS"));
+    QVERIFY(proxy.Submit(request).ok());
+    // A failed attempt to use the id of a job that runs does not give its tokens back.
+    (*request.mutable_parameters()->mutable_fields())["prompt"].set_string_value("another");
+    QCOMPARE(Reason(proxy.Submit(request).status()), std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(proxy.service.jobs_in_flight(), 1);
+    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+  }
+
+  void Overload_TheTenantIsALabel() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(0.4));
+    v1::SubmitJobRequest greedy = Request(), modest = Request();
+    (*greedy.mutable_labels())["tenant"] = "greedy";
+    (*modest.mutable_labels())["tenant"] = "modest";
+    QVERIFY(Eventually([&] { return !proxy.Submit(greedy).ok(); }));
+    QCOMPARE(Reason(proxy.Submit(modest).status()), std::string("OVERLOADED"));
+    QVERIFY(Eventually([&] { return Reason(proxy.Submit(greedy).status()) == "TENANT_SHARE"; }));
+    QVERIFY(proxy.Submit(modest).ok());
+  }
+
+  void Submit_AtTheSameTimeThroughOneProxyPaysOnce() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    proxy.service.UpdateCapacity(Costs(0.001));
+    for (int round = 1; round <= 20; ++round) {
+      const v1::SubmitJobRequest request = RequestWithId();
+      absl::StatusOr<Job> a;
+      std::thread other([&] { a = proxy.Submit(request); });
+      const auto b = proxy.Submit(request);
+      other.join();
+      QVERIFY(a.ok() && b.ok());
+      QCOMPARE(proxy.service.jobs_in_flight(), round);
+      QCOMPARE(proxy.service.demands()[0].admitted(), static_cast<std::uint64_t>(round));
+      QVERIFY(instance.Receive().ok());
+    }
+  }
+};
+
+}  // namespace onepiece::proxy
+
+QTEST_GUILESS_MAIN(onepiece::proxy::OverloadTest)
+#include "overload_test.moc"

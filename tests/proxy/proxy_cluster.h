@@ -1,0 +1,229 @@
+// Proxies, databases and instances that compute nothing, in one process.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "cluster/base/status.h"
+#include "cluster/node/inbox.h"
+#include "cluster/proxy/proxy_service.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/repeat.h"
+#include "onepiece/v1/instance.grpc.pb.h"
+#include "tests/database/database_cluster.h"
+
+namespace onepiece::proxy {
+using database::DatabaseCluster;
+using database::Eventually;
+using database::Require;
+using v1::Job;
+using namespace std::chrono_literals;
+
+inline std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+/// Takes messages like an instance of one stage, and computes nothing.
+class FakeInstance final : public v1::InstanceService::Service {
+ public:
+  explicit FakeInstance(DatabaseCluster& cluster, const std::string& app = "app",
+                        const std::string& stage = "encode", const std::string& node = "inst-1")
+      : cluster_(cluster) {
+    auto inbox = node::Inbox::Open(
+        cluster.fabric(),
+        {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16, .incarnation = [] {
+           return std::uint64_t{77};
+         }});
+    Require(inbox.status());
+    inbox_ = *std::move(inbox);
+    server_.AddService(*this);
+    server_.AddService(*inbox_->service());
+    Require(server_.Start().status());
+    cluster.ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint self;
+      self.set_node_id(node);
+      self.set_incarnation(77);
+      self.set_address(server_.address());
+      *table.add_alive() = self;
+      v1::Route& route = *table.add_routes();
+      route.set_app_id(app);
+      route.set_stage(stage);
+      *route.add_instances() = self;
+    });
+  }
+  ~FakeInstance() override {
+    inbox_->Close();
+    server_.Shutdown(base::Duration::zero());
+  }
+  absl::StatusOr<node::Received> Receive(base::Duration limit = 10s) {
+    return inbox_->Receive(base::SystemClock().Now() + limit);
+  }
+  grpc::Status CancelWork(grpc::ServerContext*, const v1::CancelWorkRequest* request,
+                          google::protobuf::Empty*) override {
+    const std::lock_guard lock(mutex_);
+    cancelled_.insert(request->uid());
+    return grpc::Status::OK;
+  }
+  /// Refuses producers, as one does that has just died.
+  void Close() { inbox_->Close(); }
+  bool WasCancelled(const std::string& uid) {
+    const std::lock_guard lock(mutex_);
+    return cancelled_.contains(uid);
+  }
+  v1::UpdateJobRequest Progress(const std::string& uid, int step) {
+    v1::UpdateJobRequest update;
+    update.set_uid(uid);
+    v1::WorkHolder& holder = *update.mutable_progress()->mutable_holder();
+    holder.set_node_id("inst-1");
+    holder.set_incarnation(77);
+    holder.set_stage("encode");
+    update.mutable_progress()->set_step(step);
+    update.mutable_progress()->set_steps(9);
+    return update;
+  }
+
+ private:
+  DatabaseCluster& cluster_;
+  std::unique_ptr<node::Inbox> inbox_;
+  rpc::Server server_{rpc::ServerOptions{}};
+  std::mutex mutex_;
+  std::set<std::string> cancelled_;
+};
+
+/// A proxy with its server, and a client of it.
+struct Proxy {
+  Proxy(DatabaseCluster& cluster, const std::string& id, int max_jobs = 256)
+      : metrics("proxy", id),
+        spans(id),
+        records({.routing = cluster.RoutingSource()}),
+        outbox(node::Outbox::Create(cluster.fabric(),
+                                    {.node_id = id, .routing = cluster.RoutingSource()})),
+        service({.workflow_set = "set",
+                 .max_jobs_in_flight = max_jobs,
+                 .routing = cluster.RoutingSource(),
+                 .cluster_secret = [] { return std::string("secret"); }},
+                records, *outbox, metrics, spans),
+        span_service(spans) {
+    server.AddService(service);
+    server.AddService(span_service);
+    Require(server.Start().status());
+    stub = std::make_unique<v1::GenerationService::Stub>(rpc::MakeChannel(server.address()));
+    cluster.ChangeTable([&](v1::RoutingTable& table) {
+      v1::Endpoint self;
+      self.set_node_id(id);
+      self.set_incarnation(1);
+      self.set_address(server.address());
+      *table.add_proxies() = self;
+      *table.add_alive() = self;
+    });
+  }
+  ~Proxy() {
+    outbox->Close();
+    service.Stop();
+    server.Shutdown(base::Duration::zero());
+  }
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (v1::GenerationService::Stub::*method)(
+                                    grpc::ClientContext*, const Request&, Response*),
+                                const Request& request) {
+    return rpc::Call(*stub, method, request, 15s);
+  }
+  absl::StatusOr<Job> Submit(const v1::SubmitJobRequest& request) {
+    return Call(&v1::GenerationService::Stub::SubmitJob, request);
+  }
+  /// As a client that may have asked before.
+  absl::StatusOr<Job> SubmitAgain(const v1::SubmitJobRequest& request) {
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, 15s);
+    context.AddMetadata(rpc::kRepeated, "1");
+    Job job;
+    const grpc::Status status = stub->SubmitJob(&context, request, &job);
+    if (!status.ok()) return rpc::FromGrpc(status);
+    return job;
+  }
+  absl::StatusOr<Job> Get(const std::string& name) {
+    v1::GetJobRequest request;
+    request.set_name(name);
+    return Call(&v1::GenerationService::Stub::GetJob, request);
+  }
+  absl::StatusOr<std::string> Fetch(const std::string& name) {
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, 15s);
+    v1::FetchResultRequest request;
+    request.set_name(name);
+    const auto stream = stub->FetchResult(&context, request);
+    std::string bytes;
+    v1::FetchResultResponse part;
+    while (stream->Read(&part)) bytes += part.chunk();
+    if (const grpc::Status status = stream->Finish(); !status.ok()) return rpc::FromGrpc(status);
+    return bytes;
+  }
+
+  telemetry::Metrics metrics;
+  telemetry::Spans spans;
+  node::JobRecords records;
+  std::unique_ptr<node::Outbox> outbox;
+  ProxyService service;
+  telemetry::SpanService span_service;
+  rpc::Server server{rpc::ServerOptions{}};
+  std::unique_ptr<v1::GenerationService::Stub> stub;
+};
+
+/// Two databases and the application "app" of one stage.
+struct Cluster : DatabaseCluster {
+  explicit Cluster(int result_ttl_s = 60) {
+    AddDatabase("db-1");
+    AddDatabase("db-2");
+    ChangeTable([&](v1::RoutingTable& table) {
+      v1::Workflow& workflow = *table.add_workflows();
+      workflow.set_app_id("app");
+      workflow.add_stages()->set_stage("encode");
+      workflow.set_default_deadline_s(60);
+      workflow.set_result_ttl_s(result_ttl_s);
+      workflow.add_inputs()->set_name("image");
+      workflow.mutable_inputs(0)->add_media_types("image/png");
+      v1::ParameterSpec& prompt = *workflow.add_parameters();
+      prompt.set_name("prompt");
+      prompt.set_type(v1::ParameterSpec::STRING);
+      prompt.set_required(true);
+    });
+  }
+};
+
+/// Two databases and the application "app" whose entrances "text" and "image" meet in "paint".
+struct BranchedCluster : DatabaseCluster {
+  BranchedCluster() {
+    AddDatabase("db-1");
+    AddDatabase("db-2");
+    ChangeTable([&](v1::RoutingTable& table) {
+      v1::Workflow& workflow = *table.add_workflows();
+      workflow.set_app_id("app");
+      workflow.add_stages()->set_stage("text");
+      workflow.add_stages()->set_stage("image");
+      v1::StageSpec& paint = *workflow.add_stages();
+      paint.set_stage("paint");
+      paint.add_after("text");
+      paint.add_after("image");
+      workflow.set_default_deadline_s(60);
+      v1::ParameterSpec& prompt = *workflow.add_parameters();
+      prompt.set_name("prompt");
+      prompt.set_type(v1::ParameterSpec::STRING);
+      prompt.set_required(true);
+    });
+  }
+};
+
+inline v1::SubmitJobRequest Request(const std::string& prompt = "a red ball") {
+  v1::SubmitJobRequest request;
+  request.set_app_id("app");
+  (*request.mutable_parameters()->mutable_fields())["prompt"].set_string_value(prompt);
+  return request;
+}
+
+inline v1::SubmitJobRequest RequestWithId(const std::string& prompt = "a red ball") {
+  v1::SubmitJobRequest request = Request(prompt);
+  request.set_request_id(base::Uid::GenerateRandom().ToString());
+  return request;
+}
+
+}  // namespace onepiece::proxy
