@@ -182,6 +182,7 @@ void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTim
     if (sums.size() >= kMaxWorks && !sums.contains(demand.app_id())) continue;
     sums[demand.app_id()].jobs += admitted + rejected;
     sums[demand.app_id()].rejected += rejected;
+    sums[demand.app_id()].units += std::max(0.0, demand.units() - from.units());
   }
 }
 
@@ -247,6 +248,7 @@ std::map<std::string, LoadWindow::Asked> LoadWindow::AskedOf(
       for (const auto& [app, count] : bucket.sums) {
         asked[app].jobs_per_s += count.jobs / seconds;
         asked[app].rejected_per_s += count.rejected / seconds;
+        asked[app].units_per_s += count.units / seconds;
       }
     }
   }

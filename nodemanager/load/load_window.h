@@ -59,6 +59,11 @@ class LoadWindow {
   struct Asked {
     double jobs_per_s = 0;      ///< Admitted or not.
     double rejected_per_s = 0;  ///< Of these.
+    double units_per_s = 0;     ///< Of all; 0: the proxies do not say.
+    /// In jobs of `units_per_job` (0: unknown): ten times heavier jobs count ten times.
+    [[nodiscard]] double JobsOf(double units_per_job) const {
+      return units_per_s > 0 && units_per_job > 0 ? units_per_s / units_per_job : jobs_per_s;
+    }
   };
   /// By app: what the given proxies were asked for, per second of the window or, when it has not
   /// known a proxy for so long, of that time (at least a second).
@@ -80,7 +85,7 @@ class LoadWindow {
   };
   using WorkBuckets = std::deque<Bucket<Work>>;
   struct Count {
-    double jobs = 0, rejected = 0;
+    double jobs = 0, rejected = 0, units = 0;
   };
   using AskedBuckets = std::deque<Bucket<std::map<std::string, Count>>>;
   // Running sums since the node serves its pool: any of them may be left out.

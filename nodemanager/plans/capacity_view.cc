@@ -34,7 +34,9 @@ std::map<std::string, v1::PoolCapacity> Serving(const StateMachine& state,
     v1::PoolCapacity& pool = pools[id_of_pool];
     pool.set_instances(pool.instances() + 1);
     pool.set_workers(pool.workers() + workers);
-    if (load != nullptr) pool.set_queued_jobs(pool.queued_jobs() + load->queued_jobs());
+    if (load != nullptr) {
+      pool.set_queued_jobs(pool.queued_jobs() + load->queued_jobs() + load->ring_slots_used());
+    }
     if (const auto mean = telemetry.window->MeanUtilization(id, telemetry.now)) {
       busy[id_of_pool].sum += *mean * workers;
       busy[id_of_pool].workers += workers;
@@ -63,13 +65,18 @@ void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacit
   }
 }
 
+struct MeanJob {
+  double seconds = 0, units = 0;
+};
+
 // Worker seconds that the jobs need which a proxy is asked for; of unknown ones, a second each.
 double DemandOf(const Telemetry& telemetry, const std::string& proxy,
-                const std::map<std::string, double>& seconds_per_job) {
+                const std::map<std::string, MeanJob>& mean_jobs) {
   double demand = 0;
   for (const auto& [app, asked] : telemetry.window->AskedOf({proxy}, telemetry.now)) {
-    const auto seconds = seconds_per_job.find(app);
-    demand += asked.jobs_per_s * (seconds == seconds_per_job.end() ? 1 : seconds->second);
+    const auto mean = mean_jobs.find(app);
+    demand += mean == mean_jobs.end() ? asked.jobs_per_s
+                                      : asked.JobsOf(mean->second.units) * mean->second.seconds;
   }
   return demand;
 }
@@ -79,14 +86,16 @@ double ShareOf(const StateMachine& state, const Telemetry& telemetry, const v1::
   std::vector<std::string> proxies = ReadyProxies(state, capacity.workflow_set());
   // One that is about to begin shares with those that work.
   if (std::ranges::find(proxies, proxy) == proxies.end()) proxies.push_back(proxy);
-  std::map<std::string, double> seconds_per_job;
+  std::map<std::string, MeanJob> mean_jobs;
   for (const v1::StageCost& cost : capacity.costs()) {
-    if (cost.samples() > 0)
-      seconds_per_job[cost.app_id()] += cost.seconds_per_unit() * cost.units_per_job();
+    if (cost.samples() == 0) continue;
+    MeanJob& mean = mean_jobs[cost.app_id()];
+    mean.seconds += cost.seconds_per_unit() * cost.units_per_job();
+    mean.units = std::max(mean.units, cost.units_per_job());
   }
   double all = 0, own = 0;
   for (const std::string& each : proxies) {
-    const double demand = DemandOf(telemetry, each, seconds_per_job);
+    const double demand = DemandOf(telemetry, each, mean_jobs);
     all += demand;
     if (each == proxy) own = demand;
   }

@@ -92,8 +92,9 @@ std::optional<Time> Control::Admit(const Asking& asking) {
       request.stages.back().after.push_back(app.stages[before].name);
   }
   const absl::Status admitted = monitor_.Admit(request);
-  if (admitted.ok()) return std::nullopt;
-  return RetryAfter(admitted);
+  if (!admitted.ok()) return RetryAfter(admitted);
+  monitor_.Keep(request.uid);
+  return std::nullopt;
 }
 
 void Control::End(int job) {
@@ -181,19 +182,30 @@ v1::Capacity Control::MakeCapacity() const {
     }
     if (!serving.empty()) one.set_utilization(utilization / static_cast<double>(serving.size()));
     one.set_queued_jobs(queued);
-    for (const auto& [key, work] : window_.WorkOf(pool.id, clock_.Now())) {
-      if (work.jobs == 0 || work.units <= 0) continue;
+    AddCosts(static_cast<int>(p), capacity);
+  }
+  return capacity;
+}
+
+// Of every stage there, those that nobody has measured yet too: as the leader does.
+void Control::AddCosts(int pool, v1::Capacity& capacity) const {
+  const auto measured = window_.WorkOf(system_.pools[pool].id, clock_.Now());
+  for (const App& app : system_.apps) {
+    for (const Stage& stage : app.stages) {
+      if (stage.pool != pool) continue;
       v1::StageCost& cost = *capacity.add_costs();
-      cost.set_app_id(key.first);
-      cost.set_stage(key.second);
-      cost.set_pool(pool.id);
+      cost.set_app_id(app.id);
+      cost.set_stage(stage.name);
+      cost.set_pool(system_.pools[pool].id);
+      const auto done = measured.find({app.id, stage.name});
+      if (done == measured.end() || done->second.jobs == 0 || done->second.units <= 0) continue;
+      const nodemanager::LoadWindow::Work& work = done->second;
       cost.set_seconds_per_unit(work.compute_s / work.units);
       cost.set_units_per_job(work.units / static_cast<double>(work.jobs));
       cost.set_samples(work.jobs);
       cost.set_transfer_s(work.transfer_s / static_cast<double>(work.jobs));
     }
   }
-  return capacity;
 }
 
 nodemanager::SetView Control::MakeSet() const {
@@ -210,8 +222,7 @@ nodemanager::SetView Control::MakeSet() const {
   for (const App& app : system_.apps) {
     capacity::App& one = set.model.apps.emplace_back();
     one.id = app.id;
-    if (const auto it = asked.find(app.id); it != asked.end())
-      one.arrivals_per_s = it->second.jobs_per_s;
+    double units_per_job = 0;
     for (const Stage& stage : app.stages) {
       capacity::StageDemand demand{.stage = stage.name, .pool = system_.pools[stage.pool].id};
       for (const int before : stage.after) demand.after.push_back(app.stages[before].name);
@@ -220,6 +231,7 @@ nodemanager::SetView Control::MakeSet() const {
         const auto& work = it->second;
         const auto jobs = static_cast<double>(std::max<std::uint64_t>(work.jobs, 1));
         const double mean = work.compute_s / jobs;
+        units_per_job = std::max(units_per_job, work.units / jobs);
         demand.seconds_per_job = mean;
         if (mean > 0)
           demand.variation = std::sqrt(std::max(0.0, work.squares_s2 / jobs - mean * mean)) / mean;
@@ -228,6 +240,8 @@ nodemanager::SetView Control::MakeSet() const {
       }
       one.stages.push_back(std::move(demand));
     }
+    if (const auto it = asked.find(app.id); it != asked.end())
+      one.arrivals_per_s = it->second.JobsOf(units_per_job);
   }
   return set;
 }

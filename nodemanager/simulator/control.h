@@ -60,6 +60,7 @@ class Control {
   void ReportInstance(int device, Time now);
   void ReportProxy();
   [[nodiscard]] v1::Capacity MakeCapacity() const;
+  void AddCosts(int pool, v1::Capacity& capacity) const;
   [[nodiscard]] nodemanager::PolicyView MakeView() const;
   [[nodiscard]] nodemanager::SetView MakeSet() const;
 

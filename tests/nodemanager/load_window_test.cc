@@ -56,6 +56,7 @@ struct Reporter {
     demand->set_app_id(app);
     demand->set_admitted(demand->admitted() + admitted);
     demand->set_rejected(demand->rejected() + rejected);
+    demand->set_units(demand->units() + 4 * static_cast<double>(admitted + rejected));
   }
   std::string Report() {
     load.set_sample_unix_ms(base::ToUnixMs(clock.WallNow()));
@@ -420,6 +421,9 @@ class LoadWindowTest : public QObject {
     QVERIFY(Near(asked["a"].jobs_per_s, 5, 0.2));
     QVERIFY(Near(asked["a"].rejected_per_s, 3, 0.1));
     QVERIFY(Near(asked["b"].jobs_per_s, 0.5, 0.05));
+    QVERIFY(Near(asked["a"].units_per_s, 20, 0.8));
+    QVERIFY(Near(asked["a"].JobsOf(8), 2.5, 0.1));
+    QVERIFY(Near(asked["a"].JobsOf(0), 5, 0.2));  // Nobody knows how many a job has.
     QVERIFY(proxy.window.AskedOf({}, proxy.clock.Now()).empty());
     proxy.Run(seconds(62), 0);  // Nobody asks any more.
     QVERIFY(proxy.window.AskedOf({"proxy-1"}, proxy.clock.Now()).empty());

@@ -36,6 +36,7 @@ struct Cluster {
   base::ManualClock clock;
   std::uint64_t index = 0, jobs = 0;
   bool ends_jobs = true;
+  double units_asked = 0;  // Of each job, as the proxies say.
 
   Cluster() {
     Apply(WorkflowCommand(MakeWorkflow("app", {"encode", "decode"})));
@@ -80,6 +81,7 @@ struct Cluster {
       demand.set_app_id("app");
       demand.set_admitted(node.node_id() == "proxy-1" ? 4 * jobs : jobs / 2);
       demand.set_rejected(node.node_id() == "proxy-1" ? 0 : jobs - jobs / 2);
+      demand.set_units(units_asked * static_cast<double>(demand.admitted() + demand.rejected()));
     } else if (node.assignment().has_stage()) {
       const bool encodes = node.assignment().stage().stage() == "encode";
       pool = encodes ? kEncode : kDecode;
@@ -97,6 +99,7 @@ struct Cluster {
       stage.set_load_s(7);
       load.set_workers(1);
       load.set_queued_jobs(1);
+      load.set_ring_slots_used(3);
       load.set_utilization(2.5 * each);
     }
     Add(node, pool, load);
@@ -155,6 +158,15 @@ class PlanViewsTest : public QObject {
     }
   }
 
+  // Jobs of ten units are measured; those that are asked for have thirty.
+  void heavierJobsCountMore() {
+    Cluster cluster;
+    cluster.units_asked = 30;
+    cluster.Run(60);
+    const PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    QVERIFY(Near(capacity::Utilization(view.sets[0].model, kDecode), 3 * 0.75));
+  }
+
   void whatMovesCountsWhereItGoes() {
     Cluster cluster;
     cluster.Run(60);
@@ -200,7 +212,7 @@ class PlanViewsTest : public QObject {
     QCOMPARE(capacity.pools_size(), 2);
     QCOMPARE(capacity.pools(1).pool(), kDecode);
     QCOMPARE(capacity.pools(1).workers(), 2);
-    QCOMPARE(capacity.pools(1).queued_jobs(), 2);
+    QCOMPARE(capacity.pools(1).queued_jobs(), 8);  // In the rings, too.
     QVERIFY(Near(capacity.pools(1).utilization(), 0.75));
     QCOMPARE(capacity.costs(1).stage(), std::string("decode"));
     QVERIFY(Near(capacity.costs(1).seconds_per_unit(), 0.03));
