@@ -2,6 +2,7 @@
 #pragma once
 
 #include <QtTest>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -19,13 +20,22 @@ struct Outcome {
   [[nodiscard]] nlohmann::json Document() const {
     return nlohmann::json::parse(out, nullptr, false);
   }
+  [[nodiscard]] bool Says(const std::string& text) const {
+    return out.find(text) != std::string::npos || err.find(text) != std::string::npos;
+  }
   /// Of the error in the printed document; empty when there is none.
   [[nodiscard]] std::string ErrorReason() const { return testing::ErrorReason(Document()); }
 };
 
-inline Outcome RunProgram(const QString& program, const QStringList& arguments,
-                          int timeout_s = 30) {
+/// Without an input. `environment`: changes to this process's; empty values are removed.
+inline Outcome RunProgram(const QString& program, const QStringList& arguments, int timeout_s = 30,
+                          const std::map<QString, QString>& environment = {}) {
   QProcess process;
+  QProcessEnvironment changed = QProcessEnvironment::systemEnvironment();
+  for (const auto& [name, value] : environment)
+    value.isEmpty() ? changed.remove(name) : changed.insert(name, value);
+  process.setProcessEnvironment(changed);
+  process.setStandardInputFile(QProcess::nullDevice());
   process.start(program, arguments);
   Outcome outcome;
   if (!process.waitForFinished(timeout_s * 1000)) {

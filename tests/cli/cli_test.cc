@@ -7,18 +7,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/program.h"
+
 namespace onepiece::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out, err;
-  /// stdout as one JSON document; discarded when it is not one.
-  [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
-};
+using testing::Outcome;
 
 }  // namespace
 
@@ -167,11 +163,13 @@ class CliTest : public QObject {
     QVERIFY2(outcome.err.find(says.toStdString()) != std::string::npos, outcome.err.c_str());
   }
 
-  void WorkflowCheck_ShippedExample_IsGood() {
-    QCOMPARE(
-        Run({"workflow", "check", ONEPIECE_SOURCE_DIR "/resources/workflows/tiny-wan-t2v.yaml"})
-            .exit_code,
-        0);
+  void WorkflowCheck_ShippedExamples_AreGood() {
+    for (const QString name :
+         {"tiny-wan-t2v", "tiny-wan-i2v", "tiny-wan-t2v-fused", "tiny-wan-i2v-fused"}) {
+      const QString file = ONEPIECE_SOURCE_DIR "/resources/workflows/" + name + ".yaml";
+      const Outcome outcome = Run({"workflow", "check", file});
+      QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
+    }
   }
 
   void Up_ServiceDies_SaysWhyAndLeavesNothing() {
@@ -230,24 +228,11 @@ class CliTest : public QObject {
 
  private:
   Outcome Run(const QStringList& arguments) {
-    QProcess process;
-    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
-    environment.insert("ONEPIECE_BIN_DIR", QString::fromStdString(root_ + "/bin"));
-    environment.insert("ONEPIECE_DATA_DIR", QString::fromStdString(root_ + "/data"));
-    environment.remove("ONEPIECE_NODEMANAGER");
-    environment.remove("ONEPIECE_PROXIES");
-    process.setProcessEnvironment(environment);
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece", arguments);
-    Outcome outcome;
-    if (!process.waitForFinished(30'000)) {
-      process.kill();
-      process.waitForFinished();
-      return outcome;
-    }
-    outcome.exit_code = process.exitStatus() == QProcess::NormalExit ? process.exitCode() : -1;
-    outcome.out = process.readAllStandardOutput().toStdString();
-    outcome.err = process.readAllStandardError().toStdString();
-    return outcome;
+    return testing::RunProgram(ONEPIECE_BINARY_DIR "/bin/onepiece", arguments, 30,
+                               {{"ONEPIECE_BIN_DIR", QString::fromStdString(root_ + "/bin")},
+                                {"ONEPIECE_DATA_DIR", QString::fromStdString(root_ + "/data")},
+                                {"ONEPIECE_NODEMANAGER", ""},
+                                {"ONEPIECE_PROXIES", ""}});
   }
 
   std::unique_ptr<QTemporaryDir> temp_;

@@ -86,11 +86,15 @@ class ImageToVideoTest : public QObject {
     QCOMPARE(verdict.colour, std::string("red"));
     QCOMPARE(verdict.motion, std::string("right"));
 
-    // Without a cluster: the same frames.
-    const Outcome fused = cluster_.Run(QStringList{"generate", "--json"} +
-                                       ImageJob("a red circle moving right", "20"));
-    QVERIFY2(fused.exit_code == 0, fused.err.c_str());
-    QCOMPARE(FramesHash(fused.Document()), FramesHash(job.Document()));
+    // Without a cluster, and as one stage: the same frames.
+    for (const QString workflow : {"tiny-wan-i2v", "tiny-wan-i2v-fused"}) {
+      const Outcome alone = cluster_.Run(
+          QStringList{"generate", "--json", "--workflow",
+                      ONEPIECE_SOURCE_DIR "/resources/workflows/" + workflow + ".yaml"} +
+          ImageJob("a red circle moving right", "20"));
+      QVERIFY2(alone.exit_code == 0, alone.err.c_str());
+      QCOMPARE(FramesHash(alone.Document()), FramesHash(job.Document()));
+    }
   }
 
   void Image_ThatIsNoneFailsTheJobClearly() {
