@@ -25,6 +25,20 @@ inline constexpr char kChainCluster[] =
     "  - {stage: y}\n"
     "elasticity: {policy: static, window_s: 10}\n";
 
+/// The application "only-STAGE": `stage` ("x", "y" or "z") alone.
+inline std::string OneStageWorkflow(const std::string& stage) {
+  std::string text =
+      "app_id: only-STAGE\n"
+      "stages:\n"
+      "  - {stage: STAGE, plugin: calibrated, cost: [seconds_STAGE]}\n"
+      "parameters:\n"
+      "  - {name: seconds_STAGE, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: "
+      "100}\n";
+  for (auto at = text.find("STAGE"); at != std::string::npos; at = text.find("STAGE", at))
+    text.replace(at, 5, stage);
+  return text;
+}
+
 /// `onepiece up` with `cluster_yaml`, beside which lie the `workflows` (by file name).
 inline Outcome UpCalibrated(const ClusterUnderTest& cluster, const std::string& cluster_yaml,
                             const std::map<std::string, std::string>& workflows) {

@@ -66,13 +66,15 @@ class ClusterUnderTest {
     return "";
   }
 
-  int PidOf(const std::string& node) const {
+  /// What `status` says of a process; an empty object when there is none of that name.
+  json Process(const std::string& node) const {
     const json status = Status();
     for (const auto& process : status["processes"]) {
-      if (process.value("node_id", "") == node) return process.value("pid", 0);
+      if (process.value("node_id", "") == node) return process;
     }
-    return 0;
+    return json::object();
   }
+  int PidOf(const std::string& node) const { return Process(node).value("pid", 0); }
 
   /// Ends the cluster; every process and shared memory segment of it that is left, as text.
   std::string DownAndListLeftovers() const {

@@ -88,6 +88,19 @@ std::map<std::string, int> JobLoad::Counts() const {
   return counts;
 }
 
+bool AllSucceeded(JobLoad& load) {
+  if (!load.Await(std::chrono::seconds(120))) return false;
+  const auto counts = load.Counts();
+  return counts.size() == 1 && counts.contains("SUCCEEDED");
+}
+
+std::string Told(const JobLoad& load) {
+  std::string text;
+  for (const auto& [state, count] : load.Counts())
+    text += state + " " + std::to_string(count) + " ";
+  return text;
+}
+
 double LatencyOf(const v1::Job& job) {
   return Seconds(job.end_time()) - Seconds(job.create_time());
 }

@@ -44,6 +44,11 @@ class JobLoad {
   std::vector<OfferedJob> jobs_;
 };
 
+/// All accepted jobs succeed within two minutes, and there are some.
+bool AllSucceeded(JobLoad& load);
+/// Counts() as text.
+std::string Told(const JobLoad& load);
+
 /// Creation to end, s.
 double LatencyOf(const v1::Job& job);
 /// Waiting in front of all its stages, computing in one of them, and on the way between them, s.

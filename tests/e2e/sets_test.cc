@@ -1,0 +1,105 @@
+// An instance that is moved to another workflow set and brought back while it computes: what it has
+// taken in either set it finishes.
+#include <algorithm>
+
+#include "tests/e2e/calibrated_cluster.h"
+#include "tests/e2e/job_load.h"
+
+namespace onepiece::e2e {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kCluster[] =
+    "workflow_files: [x.yaml]\n"
+    "workflow_sets: 2\n"
+    "databases: 1\n"
+    "instances:\n"
+    "  - {stage: x, count: 2}\n"
+    "elasticity: {policy: static, window_s: 10}\n";
+constexpr char kMoved[] = "instance-x-1";
+
+}  // namespace
+
+class SetsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    const Outcome up = UpCalibrated(cluster_, kCluster, {{"x.yaml", OneStageWorkflow("x")}});
+    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+  }
+  void cleanupTestCase() {
+    const std::string left = cluster_.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+  }
+  void cleanup() {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+
+  void BroughtBack_FromAnotherSet_LosesNoJob_data() {
+    QTest::addColumn<bool>("by_timer");
+    QTest::addColumn<double>("job_s");  // Outlasts the timer, which begins before the job.
+    QTest::newRow("nobody confirms the plan") << true << 13.0;
+    QTest::newRow("the plan is undone") << false << 5.0;
+  }
+  void BroughtBack_FromAnotherSet_LosesNoJob() {
+    QFETCH(bool, by_timer);
+    QFETCH(double, job_s);
+    JobLoad at_home(cluster_.Process("proxy-1").value("address", ""));
+    JobLoad away(cluster_.Process("set-2-proxy-1").value("address", ""));
+    QVERIFY(OfferUntilMovedComputes(at_home, 2));
+    const QStringList timer = by_timer ? QStringList{"--confirm-within", "9"} : QStringList{};
+    const std::string plan =
+        Begin(QStringList{"apply", QString(kMoved) + "=set-2:x", "--yes"} + timer);
+    QVERIFY(Reaches(plan, by_timer ? "UNCONFIRMED" : "DONE"));
+    QCOMPARE(cluster_.Process(kMoved).value("workflow_set", ""), std::string("set-2"));
+
+    QVERIFY(OfferUntilMovedComputes(away, job_s));
+    if (by_timer) QVERIFY(Reaches(plan, "REVERTING"));
+    const std::string back = by_timer ? plan : Begin({"undo", QString::fromStdString(plan)});
+    QVERIFY2(Computes(), cluster_.Run({"status"}).out.c_str());
+    QVERIFY(Reaches(back, by_timer ? "REVERTED" : "DONE"));
+    QCOMPARE(cluster_.Process(kMoved).value("workflow_set", ""), std::string("default"));
+    for (JobLoad* load : {&at_home, &away}) QVERIFY2(AllSucceeded(*load), Told(*load).c_str());
+    QVERIFY(std::ranges::any_of(away.jobs(), [](const OfferedJob& offered) {
+      return offered.job.timings_size() == 1 && offered.job.timings(0).node() == kMoved;
+    }));
+    // It serves at home again.
+    QVERIFY(OfferUntilMovedComputes(at_home, 0.5));
+    QVERIFY2(AllSucceeded(at_home), Told(at_home).c_str());
+  }
+
+ private:
+  bool Computes() const { return cluster_.Process(kMoved).value("running_jobs", 0) > 0; }
+  /// One job after the other, as it is not said which instance gets it.
+  bool OfferUntilMovedComputes(JobLoad& load, double seconds_x) const {
+    const auto until = std::chrono::steady_clock::now() + seconds(60);
+    while (std::chrono::steady_clock::now() < until) {
+      load.Offer("only-x", {{"seconds_x", seconds_x}});
+      if (Eventually(milliseconds(500), [this] { return Computes(); })) return true;
+    }
+    return false;
+  }
+  /// `onepiece rebalance ARGUMENTS`; the id of the plan that it began.
+  std::string Begin(const QStringList& arguments) const {
+    const Outcome begun =
+        cluster_.Run(QStringList{"rebalance"} + arguments + QStringList{"--json"});
+    if (begun.exit_code != 0) qWarning("%s", (begun.out + begun.err).c_str());
+    return begun.exit_code == 0 ? begun.Document().value("plan_id", "") : "";
+  }
+  bool Reaches(const std::string& plan, const std::string& state) const {
+    return Eventually(seconds(60), [&] {
+      const json shown =
+          cluster_.Run({"rebalance", "show", QString::fromStdString(plan), "--json"}).Document();
+      return shown.is_object() && shown.value("state", "") == state;
+    });
+  }
+
+  ClusterUnderTest cluster_;
+};
+
+}  // namespace onepiece::e2e
+
+QTEST_GUILESS_MAIN(onepiece::e2e::SetsTest)
+#include "sets_test.moc"
