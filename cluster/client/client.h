@@ -44,6 +44,7 @@ struct Options {
   /// First pause between two rounds over all proxies; doubles up to `max_pause`.
   base::Duration first_pause = std::chrono::milliseconds(50);
   base::Duration max_pause = std::chrono::seconds(2);
+  std::string user_agent;  ///< What servers see of this program: "onepiece-console".
   base::Clock* clock = &base::SystemClock();
 };
 
@@ -109,10 +110,14 @@ class Client {
   /// Follows the cluster over broken connections and changes of the leader until `observer` returns
   /// false (OK), `deadline` passes (DEADLINE_EXCEEDED) or `stop` is requested (CANCELLED): changes
   /// after `start_revision` (0: a snapshot first), none missed, none repeated, revisions never
-  /// falling; heartbeats (no change) in between. UNAVAILABLE: nothing answered for
-  /// Options::timeout, or (HISTORY_LOST) the NodeManager's revision is before what was seen.
+  /// falling; heartbeats (no change) in between, and Telemetry events every `telemetry_interval`
+  /// (not scaled; 0: none; at least 200 ms), which say what every node reported last under the
+  /// revision seen last. An event with a snapshot takes the place of all that was told before.
+  /// UNAVAILABLE: nothing answered for Options::timeout, or (HISTORY_LOST) the NodeManager's
+  /// revision is before what was seen. INVALID_ARGUMENT (BAD_TELEMETRY_INTERVAL).
   absl::Status WatchCluster(std::uint64_t start_revision, const ClusterObserver& observer,
-                            base::MonotonicTime deadline, std::stop_token stop = {});
+                            base::MonotonicTime deadline, std::stop_token stop = {},
+                            base::Duration telemetry_interval = base::Duration::zero());
   /// Creates, replaces or (validate_only) checks an application.
   absl::StatusOr<v1::Workflow> ApplyWorkflow(const v1::ApplyWorkflowRequest& request);
 

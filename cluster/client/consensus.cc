@@ -46,11 +46,12 @@ absl::StatusOr<Response> AskLeader(ProxySet& managers,
                         "cluster members`)");
 }
 
-absl::StatusOr<v1::ReplicaStatus> AskOne(const std::string& address, base::Duration timeout) {
-  Stub stub(rpc::MakeChannel(address));
+absl::StatusOr<v1::ReplicaStatus> AskOne(const std::string& address, const Options& options) {
+  Stub stub(rpc::MakeChannel(address, {}, options.user_agent));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  context.set_deadline(
+      std::chrono::system_clock::now() +
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(options.attempt_timeout));
   v1::ReplicaStatus status;
   const grpc::Status answer = stub.GetReplica(&context, {}, &status);
   if (!answer.ok()) return ReadAnswer(answer).status;
@@ -58,23 +59,22 @@ absl::StatusOr<v1::ReplicaStatus> AskOne(const std::string& address, base::Durat
 }
 
 /// Asks those that have not been asked, all at the same time.
-void AskThose(const std::set<std::string>& addresses, base::Duration timeout,
+void AskThose(const std::set<std::string>& addresses, const Options& options,
               std::map<std::string, absl::StatusOr<v1::ReplicaStatus>>& answers) {
   std::vector<std::jthread> threads;
   for (const std::string& address : addresses) {
     if (answers.contains(address)) continue;
     auto& answer = answers[address];  // A map's items stay where they are.
-    threads.emplace_back([&answer, address, timeout] { answer = AskOne(address, timeout); });
+    threads.emplace_back([&answer, &options, address] { answer = AskOne(address, options); });
   }
 }
 
 }  // namespace
 
 std::vector<ReplicaAnswer> Client::AskReplicas() {
-  const base::Duration timeout = impl_->options.attempt_timeout;
   std::map<std::string, absl::StatusOr<v1::ReplicaStatus>> answers;
   const auto known = impl_->proxies.managers().addresses();
-  AskThose({known.begin(), known.end()}, timeout, answers);
+  AskThose({known.begin(), known.end()}, impl_->options, answers);
   std::map<std::string, std::string> names;  // By address.
   for (const auto& [address, status] : answers) {
     if (!status.ok()) continue;
@@ -82,7 +82,7 @@ std::vector<ReplicaAnswer> Client::AskReplicas() {
   }
   std::set<std::string> seats;
   for (const auto& [address, name] : names) seats.insert(address);
-  AskThose(seats, timeout, answers);
+  AskThose(seats, impl_->options, answers);
   std::vector<ReplicaAnswer> result;
   std::set<std::string> told;
   for (auto& [address, status] : answers) {
@@ -108,7 +108,7 @@ absl::StatusOr<v1::ConsensusMembers> Client::ReplaceSeat(const v1::ReplaceSeatRe
 }
 
 absl::Status Client::StepDown(const std::string& address) {
-  Stub stub(rpc::MakeChannel(address));
+  Stub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
   const absl::Status status =
       rpc::Call(stub, &Stub::StepDown, v1::StepDownRequest(), kStepDownTimeout).status();
   if (!AnswerLost(status)) return status;
@@ -118,13 +118,13 @@ absl::Status Client::StepDown(const std::string& address) {
 }
 
 absl::StatusOr<v1::TakeSnapshotResponse> Client::TakeSnapshot(const std::string& address) {
-  Stub stub(rpc::MakeChannel(address));
+  Stub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
   return rpc::Call(stub, &Stub::TakeSnapshot, v1::TakeSnapshotRequest(), std::chrono::seconds(30));
 }
 
 absl::StatusOr<v1::ListLogResponse> Client::ListLog(const std::string& address,
                                                     const v1::ListLogRequest& request) {
-  Stub stub(rpc::MakeChannel(address));
+  Stub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
   return rpc::Call(stub, &Stub::ListLog, request, std::chrono::seconds(10));
 }
 

@@ -130,7 +130,8 @@ Answer ReadAnswer(const grpc::Status& status) {
   return answer;
 }
 
-ProxySet::ProxySet(const Options& options) : options_(options), managers_(options.nodemanagers) {
+ProxySet::ProxySet(const Options& options)
+    : options_(options), managers_(options.nodemanagers, options.user_agent) {
   std::vector<Proxy> known;
   for (const std::string& address : options_.proxies)
     known.push_back({"", address, v1::GenerationService::NewStub(ChannelTo(address))});
@@ -141,7 +142,7 @@ std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
   const std::scoped_lock lock(mutex_);
   if (channels_.size() >= kMaxChannels) channels_.clear();
   auto& channel = channels_[address];
-  if (channel == nullptr) channel = rpc::MakeChannel(address);
+  if (channel == nullptr) channel = rpc::MakeChannel(address, {}, options_.user_agent);
   return channel;
 }
 

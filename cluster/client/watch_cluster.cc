@@ -27,9 +27,11 @@ absl::Status HistoryLost(std::uint64_t now, std::uint64_t seen) {
                              ", which was seen: its data was lost or is old");
 }
 
-/// Passes an event on unless it repeats what was told. Errors: HISTORY_LOST.
+/// Passes an event on unless it repeats what was told; telemetry and heartbeats never do. Errors:
+/// HISTORY_LOST.
 absl::Status Tell(const v1::ClusterEvent& event, const ClusterObserver& observer, Told& told) {
-  const bool change = event.change_case() != v1::ClusterEvent::CHANGE_NOT_SET;
+  const bool change =
+      event.change_case() != v1::ClusterEvent::CHANGE_NOT_SET && !event.has_telemetry();
   const bool other_cluster = event.has_snapshot() && !told.cluster_id.empty() &&
                              event.snapshot().cluster_id() != told.cluster_id;
   if (!other_cluster && event.revision() < told.revision) {
@@ -46,7 +48,8 @@ absl::Status Tell(const v1::ClusterEvent& event, const ClusterObserver& observer
 }  // namespace
 
 absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObserver& observer,
-                                  base::MonotonicTime deadline, std::stop_token stop) {
+                                  base::MonotonicTime deadline, std::stop_token stop,
+                                  base::Duration telemetry_interval) {
   base::Clock& clock = *impl_->options.clock;
   Told told;
   told.revision = start_revision;
@@ -60,6 +63,8 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
     v1::NodeManagerService::Stub stub(replica.channel);
     v1::WatchClusterRequest request;
     request.set_start_revision(told.revision);
+    request.set_telemetry_interval_ms(
+        static_cast<std::int32_t>(telemetry_interval / std::chrono::milliseconds(1)));
     grpc::ClientContext context;
     const auto turn = std::min(base::Scaled(kStreamTurn), deadline - clock.Now());
     context.set_deadline(std::chrono::system_clock::now() +

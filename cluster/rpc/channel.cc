@@ -13,9 +13,10 @@ int Ms(base::Duration duration) {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                           const ChannelTiming& timing) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const ChannelTiming& timing,
+                                           const std::string& user_agent) {
   grpc::ChannelArguments arguments;
+  if (!user_agent.empty()) arguments.SetUserAgentPrefix(user_agent);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Ms(timing.backoff_min));

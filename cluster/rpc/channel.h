@@ -25,9 +25,11 @@ struct ChannelTiming {
 };
 
 /// A channel to host:port with a connection of its own. Proxy settings of the environment are
-/// ignored. Does not block; errors show in the first call. Thread-safe.
+/// ignored. `user_agent` (empty: none) comes before gRPC's own name. Does not block; errors show in
+/// the first call. Thread-safe.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                           const ChannelTiming& timing = ChannelTiming());
+                                           const ChannelTiming& timing = ChannelTiming(),
+                                           const std::string& user_agent = {});
 
 /// Gives `context` a deadline `timeout` × base::TimeScale() from now, on the monotonic clock.
 void SetTimeout(grpc::ClientContext& context, base::Duration timeout);

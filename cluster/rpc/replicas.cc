@@ -42,7 +42,8 @@ bool IsAboutTheReplica(const absl::Status& status) {
   return not_ours && base::GetReason(status).reason.empty();
 }
 
-Replicas::Replicas(std::vector<std::string> configured) : configured_(std::move(configured)) {
+Replicas::Replicas(std::vector<std::string> configured, std::string user_agent)
+    : user_agent_(std::move(user_agent)), configured_(std::move(configured)) {
   if (!configured_.empty()) leader_ = configured_[base::RandomU64() % configured_.size()];
 }
 
@@ -101,10 +102,10 @@ Replica Replicas::Open(const std::string& address, bool alive) {
   }
   auto& channel = channels_[address];
   if (channel == nullptr) {
-    channel = MakeChannel(address);
+    channel = MakeChannel(address, {}, user_agent_);
   } else if (alive && channel->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
     // It was down long enough for a long pause between attempts; a peer says that it is up.
-    channel = MakeChannel(address);
+    channel = MakeChannel(address, {}, user_agent_);
   }
   return {address, channel};
 }

@@ -54,8 +54,9 @@ class Replicas {
  public:
   static constexpr std::size_t kMaxLearned = 16;
 
-  /// Begins with one of `configured`, drawn at random, so that processes spread.
-  explicit Replicas(std::vector<std::string> configured);
+  /// Begins with one of `configured`, drawn at random, so that processes spread. `user_agent` as
+  /// for MakeChannel.
+  explicit Replicas(std::vector<std::string> configured, std::string user_agent = {});
 
   /// What the cluster says of itself: replaces what was learned before, and comes before what was
   /// configured (see LeaderSearch). What is no address is left out; an empty list is ignored.
@@ -74,6 +75,7 @@ class Replicas {
   std::vector<std::string> AddressesLocked(bool configured_too = true) const;
   std::vector<std::string> Asked(bool configured_too) const;
 
+  const std::string user_agent_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   const std::vector<std::string> configured_;

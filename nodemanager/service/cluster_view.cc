@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/rpc/version.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -34,6 +35,8 @@ v1::Cluster MakeSnapshot(const StateMachine& state) {
   cluster.set_cluster_id(state.cluster_id());
   cluster.set_revision(state.revision());
   cluster.set_epoch(state.epoch());
+  cluster.set_api_version(rpc::kApiVersion);
+  cluster.set_server_version(ONEPIECE_VERSION);
   for (const auto& [id, record] : state.nodes()) *cluster.add_nodes() = record.node();
   for (const auto& [id, record] : state.workflows()) *cluster.add_workflows() = record.workflow();
   return cluster;

@@ -17,7 +17,8 @@ namespace {
 // not each one.
 constexpr auto kLeastInterval = std::chrono::milliseconds(5);
 // The synchronous API tells nobody that a client has left: streams look this often.
-constexpr auto kCancellationPoll = std::chrono::milliseconds(200);
+constexpr base::Duration kCancellationPoll = std::chrono::milliseconds(200);
+constexpr auto kLeastTelemetryInterval = std::chrono::milliseconds(200);
 
 const absl::Status& ClientLeft() {
   static const absl::Status status =
@@ -44,6 +45,15 @@ absl::StatusOr<v1::Assignment> FindAssignment(const StateMachine& state,
         absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
   }
   return known->second.node().assignment();
+}
+
+absl::StatusOr<base::Duration> TelemetryInterval(const v1::WatchClusterRequest& request) {
+  const std::chrono::milliseconds interval(request.telemetry_interval_ms());
+  if (interval.count() == 0 || interval >= kLeastTelemetryInterval) return interval;
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_TELEMETRY_INTERVAL",
+                         absl::StrCat("telemetry_interval_ms: 0 (never) or at least ",
+                                      kLeastTelemetryInterval.count()),
+                         {{"field", "telemetry_interval_ms"}});
 }
 
 class CountedStream {
@@ -130,7 +140,7 @@ grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
 }
 
-absl::Status NodeManagerService::Stream(grpc::ServerContext& context,
+absl::Status NodeManagerService::Stream(grpc::ServerContext& context, base::Duration poll,
                                         const std::function<absl::Status()>& send) {
   const CountedStream stream(streams_);
   if (stream.number() > options_.max_streams) {
@@ -142,7 +152,7 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context,
     const std::uint64_t version = controller_.version();
     ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
     ONEPIECE_RETURN_IF_ERROR(send());
-    controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + kCancellationPoll);
+    controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + poll);
     if (context.IsCancelled()) return ClientLeft();
     std::mutex mutex;
     std::condition_variable_any never;
@@ -157,7 +167,7 @@ grpc::Status NodeManagerService::WatchAssignment(grpc::ServerContext* context,
                                                  const v1::WatchAssignmentRequest* request,
                                                  grpc::ServerWriter<v1::Assignment>* writer) {
   std::optional<std::uint64_t> sent;
-  return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
+  return rpc::ToGrpc(Stream(*context, kCancellationPoll, [&]() -> absl::Status {
     absl::StatusOr<v1::Assignment> found;
     bool news = false;
     ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
@@ -177,7 +187,7 @@ grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context,
   const std::string workflow_set =
       request->workflow_set().empty() ? "default" : request->workflow_set();
   std::optional<std::uint64_t> sent;
-  return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
+  return rpc::ToGrpc(Stream(*context, kCancellationPoll, [&]() -> absl::Status {
     v1::RoutingTable table;
     ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
       if (sent != state.epoch()) table = state.Routing(workflow_set);
@@ -209,12 +219,40 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
   return rpc::ToGrpc(status);
 }
 
+void NodeManagerService::AddTelemetry(const StateMachine& state, v1::Telemetry& telemetry) const {
+  for (const auto& [id, record] : state.nodes()) {
+    v1::Node node;
+    node.set_node_id(id);
+    node.set_incarnation(record.node().incarnation());
+    node.set_role(record.node().role());
+    node.set_state(record.node().state());
+    node.set_detail(record.node().detail());
+    controller_.AddTelemetry(state, node);
+    v1::Telemetry::Entry& entry = *telemetry.add_nodes();
+    entry.set_node_id(id);
+    entry.set_activity(node.activity());
+    entry.set_detail(std::move(*node.mutable_detail()));
+    if (node.has_last_report_time())
+      *entry.mutable_last_report_time() = std::move(*node.mutable_last_report_time());
+    if (node.has_load()) *entry.mutable_load() = std::move(*node.mutable_load());
+  }
+}
+
 grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
                                               const v1::WatchClusterRequest* request,
                                               grpc::ServerWriter<v1::ClusterEvent>* writer) {
+  const auto interval = TelemetryInterval(*request);
+  if (!interval.ok()) return rpc::ToGrpc(interval.status());
+  const bool wants_telemetry = *interval > base::Duration::zero();
+  const base::Duration poll =
+      wants_telemetry ? std::min(kCancellationPoll, *interval / 4) : kCancellationPoll;
   std::uint64_t known = request->start_revision();
   base::MonotonicTime last_sent = base::SystemClock().Now();
-  return rpc::ToGrpc(Stream(*context, [&]() -> absl::Status {
+  // A snapshot has it; who resumes has not heard it for a while.
+  base::MonotonicTime next_telemetry = known == 0 ? last_sent + *interval : last_sent;
+  return rpc::ToGrpc(Stream(*context, poll, [&]() -> absl::Status {
+    const base::MonotonicTime now = base::SystemClock().Now();
+    const bool telemetry_due = wants_telemetry && now >= next_telemetry;
     std::vector<v1::ClusterEvent> events;
     // A client may have seen more than this replica, when another leads by now: then this fails.
     ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
@@ -225,14 +263,21 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
         for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes())
           controller_.AddTelemetry(state, node);
       }
+      if (telemetry_due) {
+        const std::uint64_t revision = events.empty() ? known : events.back().revision();
+        events.emplace_back().set_revision(revision);
+        AddTelemetry(state, *events.back().mutable_telemetry());
+      }
       return !events.empty();
     }));
-    const base::MonotonicTime now = base::SystemClock().Now();
+    // A slow reader gets no burst of what it has missed.
+    if (telemetry_due) next_telemetry = std::max(next_telemetry, now - *interval / 2) + *interval;
     // Before the silence reaches the promised limit, with room for a late poll.
     if (events.empty() && now - last_sent >= options_.heartbeat - 2 * kCancellationPoll) {
       events.emplace_back().set_revision(known);
     }
     for (v1::ClusterEvent& event : events) {
+      event.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
       if (!writer->Write(event)) return ClientLeft();
       known = event.revision();
       last_sent = now;

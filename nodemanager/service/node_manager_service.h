@@ -67,9 +67,12 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
   absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id);
   // STALE_INCARNATION gets the metadata "incarnation": the known one, which the next must exceed.
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
-  // Calls `send` now and after every change until it returns an error, the client leaves or the
-  // server stops.
-  absl::Status Stream(grpc::ServerContext& context, const std::function<absl::Status()>& send);
+  // Calls `send` now, after every change and every `poll` until it returns an error, the client
+  // leaves or the server stops.
+  absl::Status Stream(grpc::ServerContext& context, base::Duration poll,
+                      const std::function<absl::Status()>& send);
+  // What every node of `state` reported last.
+  void AddTelemetry(const StateMachine& state, v1::Telemetry& telemetry) const;
 
   Controller& controller_;
   const std::stop_token stopping_;

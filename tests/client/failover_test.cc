@@ -1,5 +1,6 @@
 // The client library while the NodeManager's replicas change their leader, or are not there.
 #include <QtTest>
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -240,6 +241,31 @@ class FailoverTest : public QObject {
         base::SystemClock().Now() + seconds(20));
     QVERIFY2(status.ok(), status.ToString().c_str());
     QCOMPARE(revisions, (std::vector<std::uint64_t>{5, 6, 7, 8, 9, 10, 11}));
+  }
+
+  void WatchCluster_PassesAllTelemetryOn() {
+    FakeNodeManager manager;
+    manager.SetRevision(5);
+    Options options = To({manager.address()});
+    options.user_agent = "test-console/1";
+    Client client(options);
+    std::vector<std::uint64_t> changes, telemetry;
+    const absl::Status status = client.WatchCluster(
+        0,
+        [&](const v1::ClusterEvent& event) {
+          (event.has_telemetry() ? telemetry : changes).push_back(event.revision());
+          if (event.has_telemetry() && event.telemetry().nodes(0).load().utilization() != 1500)
+            return false;
+          if (telemetry.size() == 3) manager.SetRevision(6);
+          return changes.size() < 2 || telemetry.back() != 6;
+        },
+        base::SystemClock().Now() + seconds(20), {}, milliseconds(1500));
+    QVERIFY2(status.ok(), status.ToString().c_str());
+    QCOMPARE(changes, (std::vector<std::uint64_t>{5, 6}));
+    // Several under one revision.
+    QVERIFY(std::ranges::count(telemetry, 5) >= 3);
+    QVERIFY(client.GetCluster().ok());
+    QVERIFY2(manager.user_agent().starts_with("test-console/1 "), manager.user_agent().c_str());
   }
 
   void WatchCluster_OlderHistory_IsNotPassedOn() {

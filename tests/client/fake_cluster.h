@@ -150,6 +150,11 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const std::scoped_lock lock(mutex_);
     return request_ids_;
   }
+  /// Of who asked for the cluster last.
+  std::string user_agent() {
+    const std::scoped_lock lock(mutex_);
+    return user_agent_;
+  }
   /// The replicas that its cluster names.
   void ListManagers(const std::vector<std::string>& addresses) {
     const std::scoped_lock lock(mutex_);
@@ -168,9 +173,12 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     *response = response_;
     return grpc::Status::OK;
   }
-  grpc::Status GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
+  grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest*,
                           v1::Cluster* response) override {
     const std::scoped_lock lock(mutex_);
+    const auto agent = context->client_metadata().find("user-agent");
+    if (agent != context->client_metadata().end())
+      user_agent_ = {agent->second.data(), agent->second.size()};
     if (follows_) return NotLeader();
     *response = cluster_;
     response->set_cluster_id("test");
@@ -201,6 +209,9 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         } else if (known < revision_) {
           ++known;
           event.mutable_node()->set_node_id(std::to_string(known));
+        } else if (request->telemetry_interval_ms() > 0) {
+          event.mutable_telemetry()->add_nodes()->mutable_load()->set_utilization(
+              request->telemetry_interval_ms());
         }
         event.set_revision(known);
       }
@@ -227,6 +238,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::string leader_;
   std::uint64_t revision_ = 1;
   std::vector<std::string> request_ids_;
+  std::string user_agent_;
 
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -321,6 +321,8 @@ class ServiceTest : public QObject {
     QVERIFY(cluster->nodes(0).last_report_time().seconds() > 0);
     QVERIFY(!cluster->cluster_id().empty());
     QVERIFY(cluster->revision() > 0);
+    QCOMPARE(cluster->api_version(), 1);
+    QVERIFY(!cluster->server_version().empty());
   }
 
   void WatchCluster_ResumesFromARevisionAndBeats() {
@@ -352,6 +354,51 @@ class ServiceTest : public QObject {
     QVERIFY(workflow.revision() < deleted.revision());
     request.set_start_revision(deleted.revision() + 1000);
     QVERIFY(ClusterReader(*server_, &Stub::WatchCluster, request).Next().has_snapshot());
+  }
+
+  void WatchCluster_SendsTelemetry() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    QVERIFY(server_->Register(MakeNode("silent", v1::PROXY)).ok());
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+    v1::WatchClusterRequest request;
+    request.set_telemetry_interval_ms(200);
+    ClusterReader events(*server_, &Stub::WatchCluster, request);
+    const v1::ClusterEvent first = events.Next();
+    QVERIFY(first.has_snapshot());
+    QCOMPARE(first.snapshot().api_version(), 1);
+    QVERIFY(first.server_unix_ms() > 0);
+    // Nothing else has changed: it is the heartbeat, under the same revision.
+    for (const double share : {0.5, 0.75}) {
+      v1::ReportNodeRequest report = ReadyReport("p");
+      report.mutable_load()->set_utilization(share);
+      QVERIFY(server_->Report(report).ok());
+      const v1::ClusterEvent event = events.Next([&](const v1::ClusterEvent& e) {
+        return e.has_telemetry() && e.telemetry().nodes(0).load().utilization() == share;
+      });
+      QCOMPARE(event.revision(), first.revision());
+      QCOMPARE(event.server_unix_ms(), first.server_unix_ms());  // The test's clock stands still.
+      QCOMPARE(event.telemetry().nodes_size(), 2);
+      QCOMPARE(event.telemetry().nodes(0).node_id(), std::string("p"));
+      QCOMPARE(event.telemetry().nodes(0).last_report_time().seconds(),
+               first.server_unix_ms() / 1000);
+      QVERIFY(!event.telemetry().nodes(1).has_load());
+      QVERIFY(!event.telemetry().nodes(1).has_last_report_time());
+    }
+    QVERIFY(server_->Apply(MakeWorkflow("one", {"a"})).ok());
+    const v1::ClusterEvent change =
+        events.Next([](const v1::ClusterEvent& event) { return !event.has_telemetry(); });
+    QVERIFY(change.has_workflow());
+    QVERIFY(change.revision() > first.revision());
+    QCOMPARE(events.Next().revision(), change.revision());
+    // Who resumes is told at once.
+    request.set_start_revision(change.revision());
+    request.set_telemetry_interval_ms(3'600'000);
+    QVERIFY(ClusterReader(*server_, &Stub::WatchCluster, request).Next().has_telemetry());
+    for (const int bad : {-1, 1, 199}) {
+      request.set_telemetry_interval_ms(bad);
+      ClusterReader refused(*server_, &Stub::WatchCluster, request);
+      QCOMPARE(base::GetReason(refused.Finish()).reason, std::string("BAD_TELEMETRY_INTERVAL"));
+    }
   }
 
   void Streams_EndAtShutdown() {
