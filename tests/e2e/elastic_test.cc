@@ -2,6 +2,8 @@
 // Every accepted job is followed to its end.
 #include <signal.h>
 
+#include <algorithm>
+#include <fstream>
 #include <random>
 
 #include "tests/e2e/calibrated_cluster.h"
@@ -127,9 +129,7 @@ class ElasticTest : public QObject {
     }
     QVERIFY2(AllSucceeded(load), Told(load).c_str());
     // Three shifts: each instance moves for a reason.
-    const json plans = cluster_.Run({"rebalance", "list", "--json"}).Document()["plans"];
-    int automatic = 0;
-    for (const auto& plan : plans) automatic += plan.value("actor", "").starts_with("policy:");
+    const int automatic = AutomaticPlans();
     qInfo("%d automatic plans for 3 shifts; %s", automatic, Told(load).c_str());
     QVERIFY(automatic >= 2 && automatic <= 4);
   }
@@ -141,6 +141,7 @@ class ElasticTest : public QObject {
     const seconds whole = IsLong() ? seconds(1800) : seconds(20);
     const seconds shift = IsLong() ? seconds(60) : seconds(10);
     const seconds between_kills = IsLong() ? seconds(20) : seconds(8);
+    const int plans_before = AutomaticPlans();
     JobLoad load(proxy_);
     std::map<std::string, int> killed;  // By node.
     for (seconds at{0}; at < whole; ++at) {
@@ -152,11 +153,17 @@ class ElasticTest : public QObject {
       if (kill(victim.value("pid", 0), SIGKILL) == 0) ++killed[victim.value("node_id", "")];
     }
     QVERIFY(load.Await(seconds(180)));
+    // The long run's list stays for who wants to read it.
+    const std::string list =
+        IsLong() ? QDir::temp().filePath(QString("onepiece_jobs_%1.txt").arg(seed)).toStdString()
+                 : cluster_.Path("jobs.txt");
+    std::ofstream file(list);
     int accepted = 0, told = 0;
     for (const OfferedJob& job : load.jobs()) {
       if (job.uid.empty()) continue;
       ++accepted;
-      if (IsLong()) qInfo("%s %s", job.uid.c_str(), v1::Job::State_Name(job.job.state()).c_str());
+      file << job.uid << ' ' << v1::Job::State_Name(job.job.state()) << ' '
+           << job.job.error().message() << '\n';
       if (job.job.state() == v1::Job::SUCCEEDED) continue;
       // A lost job says whose death it was.
       QVERIFY2(job.job.error().reason() == "LOST", job.job.DebugString().c_str());
@@ -167,7 +174,13 @@ class ElasticTest : public QObject {
     }
     for (const auto& [state, count] : load.Counts()) told += count;
     QCOMPARE(told, accepted);
-    qInfo("%zu offered, %d accepted, %s", load.jobs().size(), accepted, Told(load).c_str());
+    const int plans = AutomaticPlans() - plans_before;
+    const auto shifts = static_cast<int>(whole / shift);
+    qInfo("%zu offered, %d accepted, %s; %d automatic plans over %d shifts; each job: %s",
+          load.jobs().size(), accepted, Told(load).c_str(), plans, shifts, list.c_str());
+    // An instance follows each shift, and a killed one may have to be made up for; more is
+    // flapping.
+    QVERIFY(plans <= 2 * shifts);
   }
 
  private:
@@ -178,6 +191,12 @@ class ElasticTest : public QObject {
       if (process.value("role", "") == "instance") instances.push_back(process);
     }
     return instances;
+  }
+  int AutomaticPlans() const {
+    const json plans =
+        cluster_.Run({"rebalance", "list", "--limit", "1000", "--json"}).Document()["plans"];
+    return static_cast<int>(std::ranges::count_if(
+        plans, [](const json& plan) { return plan.value("actor", "").starts_with("policy:"); }));
   }
   json Instance(const std::string& node) const {
     for (const auto& instance : Instances()) {
