@@ -82,8 +82,23 @@ function(onepiece_stage_plugin name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
+# What most of a test's compilation goes into, read once for all tests: gRPC and our messages, or LibTorch, each with Qt Test.
+# A target lends its precompiled header to those that are compiled with the same flags. OFF shows who includes too little.
+option(ONEPIECE_PRECOMPILE "Precompile the large headers of tests" ON)
+function(onepiece_precompiled_tests kind)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "HEADERS;DEPS")
+  if(NOT ONEPIECE_PRECOMPILE)
+    return()
+  endif()
+  add_executable(onepiece_precompiled_${kind} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
+  target_link_libraries(onepiece_precompiled_${kind} PRIVATE ${A_DEPS} Qt6::Test onepiece_flags)
+  target_compile_options(onepiece_precompiled_${kind} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_precompile_headers(onepiece_precompiled_${kind} PRIVATE <QtTest> ${A_HEADERS})
+endfunction()
+
 # onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs]): a Qt Test program,
-# registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end.
+# registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end. A folder that sets
+# ONEPIECE_TEST_PRECOMPILED (services, torch) gets these headers for nothing.
 function(onepiece_test name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
   if(NOT A_TIMEOUT)
@@ -105,6 +120,9 @@ function(onepiece_test name)
     ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   # A test's own code runs for moments and compiles for minutes; what it tests keeps its flags.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(ONEPIECE_TEST_PRECOMPILED AND TARGET onepiece_precompiled_${ONEPIECE_TEST_PRECOMPILED})
+    target_precompile_headers(${name} REUSE_FROM onepiece_precompiled_${ONEPIECE_TEST_PRECOMPILED})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(A_PROGRAMS)
     add_dependencies(${name} ${A_PROGRAMS})

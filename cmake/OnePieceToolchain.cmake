@@ -67,4 +67,8 @@ if(ONEPIECE_TESTS)
     pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   endif()
   find_package(Qt6 REQUIRED COMPONENTS Core Network Test)
+  # Each folder's name as a macro (QFINDTESTDATA, which nobody uses) would keep tests from sharing a precompiled header.
+  get_target_property(definitions Qt6::Test INTERFACE_COMPILE_DEFINITIONS)
+  list(FILTER definitions EXCLUDE REGEX "QT_TESTCASE_")
+  set_target_properties(Qt6::Test PROPERTIES INTERFACE_COMPILE_DEFINITIONS "${definitions}")
 endif()

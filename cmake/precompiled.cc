@@ -1,0 +1,2 @@
+// Owns a precompiled header (onepiece_precompiled_tests); never run.
+int main() {}
