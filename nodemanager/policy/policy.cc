@@ -44,7 +44,7 @@ absl::StatusOr<v1::ElasticityConfig> CompleteElasticity(v1::ElasticityConfig con
   ONEPIECE_RETURN_IF_ERROR(Complete("threshold", threshold, 0.85, 0.05, 1));
   double low = config.low_threshold(), cooldown = config.cooldown_s();
   double interval = config.interval_s(), timeout = config.move_timeout_s();
-  ONEPIECE_RETURN_IF_ERROR(Complete("low_threshold", low, 0.3, 0.001, 1));
+  ONEPIECE_RETURN_IF_ERROR(Complete("low_threshold", low, std::min(0.3, threshold / 2), 0.001, 1));
   if (low >= threshold)
     return Bad("low_threshold", low, absl::StrCat("below elasticity.threshold, ", threshold));
   ONEPIECE_RETURN_IF_ERROR(Complete("cooldown_s", cooldown, window, 0.1, 7 * kDay));

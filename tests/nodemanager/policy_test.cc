@@ -143,6 +143,25 @@ class PolicyTest : public QObject {
     QCOMPARE(CompleteElasticity(small)->interval_s(), 0.5);
   }
 
+  void theThresholdAloneIsEnough_data() {
+    QTest::addColumn<double>("threshold");
+    QTest::addColumn<double>("low");
+    QTest::newRow("high") << 0.9 << 0.3;
+    QTest::newRow("twice the usual lower one") << 0.6 << 0.3;
+    QTest::newRow("below the usual lower one") << 0.25 << 0.125;
+    QTest::newRow("the least") << 0.05 << 0.025;
+  }
+  void theThresholdAloneIsEnough() {
+    QFETCH(double, threshold);
+    QFETCH(double, low);
+    v1::ElasticityConfig config;
+    config.set_threshold(threshold);
+    const auto completed = CompleteElasticity(config);
+    QVERIFY2(completed.ok(), qPrintable(QString::fromStdString(completed.status().ToString())));
+    QCOMPARE(completed->threshold(), threshold);
+    QCOMPARE(completed->low_threshold(), low);
+  }
+
   void badConfigurationIsNamed_data() {
     QTest::addColumn<QString>("field");
     QTest::addColumn<std::function<void(v1::ElasticityConfig&)>>("spoil");
