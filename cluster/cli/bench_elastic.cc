@@ -50,11 +50,6 @@ double MeanOf(const std::vector<Result>& results, double Result::*number) {
   return sum / static_cast<double>(results.size());
 }
 
-double MedianOf(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 absl::StatusOr<std::vector<Trial>> MakeTrials(const Load& load, const System& system,
                                               v1::SimulationConfig settings) {
   std::vector<Trial> trials;

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/bench_elastic.h"
 #include "cluster/client/client.h"
@@ -66,11 +67,6 @@ struct Load {
 };
 constexpr Load kLoads[] = {
     {"steady", "poisson", 0.5}, {"diurnal", "diurnal", 0.6}, {"bursty", "bursty", 0.35}};
-
-double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
-base::Duration Span(double seconds) {
-  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
-}
 
 /// An embedded cluster in a folder of its own; ends with this object. Thread-confined.
 class BenchCluster {
@@ -157,7 +153,7 @@ std::optional<double> DoJob(client::Client& asks, client::Client& watches, const
   const auto ended = watches.Watch(
       job->uid(), [](const v1::Job&) { return true; }, begun + kJobLimit);
   if (!ended.ok() || ended->state() != v1::Job::SUCCEEDED) return std::nullopt;
-  return Seconds(base::SystemClock().Now() - begun);
+  return base::ToSeconds(base::SystemClock().Now() - begun);
 }
 
 /// What one setup did with a load.
@@ -188,20 +184,21 @@ absl::StatusOr<Measured> Measure(const Setup& setup, const std::vector<Arrival>&
                                  double duration_s, double slo_s, std::stop_token stop) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(setup));
   // A rejected client asks again until its job would be late.
-  const auto asks = cluster->MakeClient(Span(slo_s));
+  const auto asks = cluster->MakeClient(base::FromSeconds(slo_s));
   const auto watches = cluster->MakeClient(kJobLimit);
   for (int i = 1; i <= 4; ++i) (void)DoJob(*watches, *watches, setup.app, -i);
   std::vector<std::optional<double>> latencies(arrivals.size());
   Measured measured{.offered = static_cast<int>(arrivals.size())};
   const auto& clock = base::SystemClock();
   const base::MonotonicTime begun = clock.Now();
-  const base::MonotonicTime end = begun + Span(duration_s);
+  const base::MonotonicTime end = begun + base::FromSeconds(duration_s);
   std::vector<std::jthread> jobs;  // Last: they end before what they write to goes.
   int looks = 0;
   for (base::MonotonicTime now = begun, looked = begun; now < end; now = clock.Now()) {
     if (stop.stop_requested())
       return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted");
-    while (jobs.size() < arrivals.size() && begun + Span(arrivals[jobs.size()].time_s) <= now) {
+    while (jobs.size() < arrivals.size() &&
+           begun + base::FromSeconds(arrivals[jobs.size()].time_s) <= now) {
       jobs.emplace_back([&, number = jobs.size()] {
         latencies[number] = DoJob(*asks, *watches, setup.app, static_cast<int>(number));
       });
@@ -210,13 +207,14 @@ absl::StatusOr<Measured> Measure(const Setup& setup, const std::vector<Arrival>&
       int reserved = 0;
       double weights = 0;
       ONEPIECE_RETURN_IF_ERROR(Look(*watches, reserved, weights));
-      measured.reserved_s += reserved * Seconds(now - looked);
+      measured.reserved_s += reserved * base::ToSeconds(now - looked);
       measured.weights_bytes += weights;
       looked = now;
       ++looks;
     }
-    const base::MonotonicTime next =
-        jobs.size() < arrivals.size() ? begun + Span(arrivals[jobs.size()].time_s) : end;
+    const base::MonotonicTime next = jobs.size() < arrivals.size()
+                                         ? begun + base::FromSeconds(arrivals[jobs.size()].time_s)
+                                         : end;
     std::this_thread::sleep_until(std::min({next, looked + kPollInterval, end}));
   }
   jobs.clear();  // Waits for their ends.
@@ -238,8 +236,7 @@ absl::StatusOr<double> UnloadedLatency() {
     if (!latency.has_value()) return absl::UnavailableError("a job of the empty cluster failed");
     if (i >= 4) latencies.push_back(*latency);  // Each instance has done one.
   }
-  std::ranges::sort(latencies);
-  return latencies[latencies.size() / 2];
+  return MedianOf(latencies);
 }
 
 absl::StatusOr<std::vector<Arrival>> ArrivalsOf(const Load& load, double unloaded_s,

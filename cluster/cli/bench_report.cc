@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -41,6 +42,11 @@ std::string Number(double value) {
 }
 
 }  // namespace
+
+double MedianOf(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
 
 Json ToJson(const BenchReport& report) {
   Json results = Json::array();

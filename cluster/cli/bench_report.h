@@ -36,6 +36,9 @@ struct BenchReport {
   std::vector<BenchResult> results;
 };
 
+/// Of an even number, the larger one of the two in the middle. REQUIRES: there are any.
+double MedianOf(std::vector<double> values);
+
 /// {"machine":{…},"results":[…]}; the machine is this one.
 nlohmann::ordered_json ToJson(const BenchReport& report);
 /// A table for people: a line for each result.

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "absl/strings/str_format.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/job_arguments.h"
 #include "cluster/cli/job_output.h"
@@ -24,8 +25,6 @@ struct GenerateArguments {
   JobArguments job;
   std::string workflow_file, model_root;
 };
-
-double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 absl::StatusOr<v1::Workflow> LoadWorkflow(const GenerateArguments& arguments) {
   std::string file = arguments.workflow_file;
@@ -117,8 +116,7 @@ absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
   const double limit_s = arguments.job.deadline_s > 0        ? arguments.job.deadline_s
                          : workflow.default_deadline_s() > 0 ? workflow.default_deadline_s()
                                                              : 600;
-  const auto limit =
-      std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(limit_s));
+  const base::Duration limit = base::FromSeconds(limit_s);
   ProgressBar bar(context);
   return pipeline.Run(
       parameters, TakeArtifacts(std::move(inputs)), base::SystemClock().WallNow() + limit,
@@ -132,7 +130,7 @@ int RunGenerate(const Context& context, const GenerateArguments& arguments) {
   const auto start = base::SystemClock().Now();
   const auto result = Compute(context, arguments);
   if (!result.ok()) return context.Fail(result.status());
-  const double wall_s = Seconds(base::SystemClock().Now() - start);
+  const double wall_s = base::ToSeconds(base::SystemClock().Now() - start);
   if (result->artifacts.empty())
     return context.Fail(absl::InternalError("the last stage made nothing"));
   std::vector<std::string> files;
@@ -148,8 +146,9 @@ int RunGenerate(const Context& context, const GenerateArguments& arguments) {
   document["artifacts"] = Json::array();
   std::string text;
   for (const auto& time : result->times) {
-    document["timings"].push_back({{"stage", time.stage}, {"compute_s", Seconds(time.compute)}});
-    text += absl::StrFormat("  %-16s %.3f s\n", time.stage, Seconds(time.compute));
+    document["timings"].push_back(
+        {{"stage", time.stage}, {"compute_s", base::ToSeconds(time.compute)}});
+    text += absl::StrFormat("  %-16s %.3f s\n", time.stage, base::ToSeconds(time.compute));
   }
   for (const auto& artifact : result->artifacts)
     document["artifacts"].push_back(ArtifactDocument(artifact));

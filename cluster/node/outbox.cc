@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cluster/base/check.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
 #include "cluster/node/scrape.h"
@@ -398,7 +399,7 @@ void RingOutbox::Note(const Delivery& delivery, base::WallTime start,
         ->Histogram("onepiece_send_seconds",
                     "Time from encoding a message to its acknowledgement, by outcome",
                     telemetry::DurationBuckets(), {{"outcome", outcome}})
-        .Observe(std::chrono::duration<double>(end - start).count());
+        .Observe(base::ToSeconds(end - start));
   }
   if (options_.spans == nullptr) return;
   v1::Span span;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/base/seconds.h"
 #include "cluster/telemetry/metrics.h"
 
 namespace onepiece::node {
@@ -86,7 +87,7 @@ void ExportRing(const ring::Health& health, std::uint64_t malformed, telemetry::
         static_cast<double>(health.capacity_bytes));
   gauge("onepiece_ring_used_bytes", "Payload in the ring", static_cast<double>(health.used_bytes));
   gauge("onepiece_ring_oldest_seconds", "How long the oldest message has been seen waiting",
-        std::chrono::duration<double>(health.oldest_age).count());
+        base::ToSeconds(health.oldest_age));
   gauge("onepiece_ring_producers", "Producers connected",
         static_cast<double>(
             std::ranges::count(health.producers, true, &ring::ProducerHealth::connected)));

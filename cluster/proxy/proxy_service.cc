@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "absl/cleanup/cleanup.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/proxy/submission.h"
@@ -546,7 +547,7 @@ void ProxyService::CountDecision(const absl::Status& status, base::Duration take
   (status.ok() ? admitted_seconds_
    : rejected  ? rejected_seconds_
                : failed_seconds_)
-      .Observe(std::chrono::duration<double>(taken).count());
+      .Observe(base::ToSeconds(taken));
 }
 
 void ProxyService::ShowLevels() {

@@ -1,5 +1,7 @@
 #include "cluster/ring/options.h"
 
+#include "cluster/base/seconds.h"
+
 namespace onepiece::ring {
 namespace {
 
@@ -13,9 +15,9 @@ base::Duration Times(base::Duration duration, double scale) {
 base::Duration Timeouts::Lock() const { return Times(lock, scale); }
 
 base::Duration Timeouts::Fill(std::uint64_t length_bytes) const {
-  const std::chrono::duration<double> copy(static_cast<double>(length_bytes) /
-                                           static_cast<double>(fill_floor_bytes_per_second));
-  return Times(fill_base + std::chrono::duration_cast<base::Duration>(copy), scale);
+  const double copy_s =
+      static_cast<double>(length_bytes) / static_cast<double>(fill_floor_bytes_per_second);
+  return Times(fill_base + base::FromSeconds(copy_s), scale);
 }
 
 base::Duration Timeouts::Sweep() const { return Times(sweep, scale); }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::nodemanager {
@@ -22,8 +23,6 @@ constexpr double kMaxJobsPerS = 1e6;
 constexpr double kCatchUpS = 60;  // Reports may be late.
 // Unix milliseconds that fit a WallTime.
 constexpr std::int64_t kMaxUnixMs = 9'000'000'000'000;
-
-double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 bool Grows(double before, double after) { return std::isfinite(after) && after >= before; }
 
@@ -47,8 +46,9 @@ std::string WhatIsWrong(const v1::StageLoad& before, const v1::StageLoad& after,
                         const ReportContext& context) {
   if (after.jobs() < before.jobs() || after.failures() < before.failures())
     return "its job count falls";
-  if (context.last != nullptr && static_cast<double>(after.jobs() - before.jobs()) >
-                                     kMaxJobsPerS * (Seconds(context.since_last) + kCatchUpS))
+  if (context.last != nullptr &&
+      static_cast<double>(after.jobs() - before.jobs()) >
+          kMaxJobsPerS * (base::ToSeconds(context.since_last) + kCatchUpS))
     return "more jobs than there is time for";
   if (!Grows(before.units(), after.units())) return "its units fall or are no number";
   if (!Grows(before.compute_s(), after.compute_s()) ||
@@ -108,7 +108,7 @@ void CleanDemand(const v1::Demand& given, const ReportContext& context, CleanedR
   const v1::Demand* before =
       context.last == nullptr ? nullptr : Find<v1::Demand>(context.last->demands(), same);
   if (before == nullptr) before = &v1::Demand::default_instance();
-  const double most = kMaxJobsPerS * (Seconds(context.since_last) + kCatchUpS);
+  const double most = kMaxJobsPerS * (base::ToSeconds(context.since_last) + kCatchUpS);
   const bool good = given.admitted() >= before->admitted() &&
                     given.rejected() >= before->rejected() &&
                     (context.last == nullptr ||
@@ -186,7 +186,7 @@ CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context
   for (const v1::StageLoad& stage : last.stages()) counted += stage.compute_s();
   const int workers = std::max(1, report.load.workers());
   double compute_left_s =
-      kMaxUtilization * workers * (Seconds(context.since_first) + kLongestJobS) -
+      kMaxUtilization * workers * (base::ToSeconds(context.since_first) + kLongestJobS) -
       (counted - context.compute_at_first_s);
   for (const v1::StageLoad& stage : load.stages()) {
     if (report.load.stages_size() >= kMaxEntries) break;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cluster/base/seconds.h"
 #include "cluster/capacity/capacity_model.h"
 #include "nodemanager/load/clean.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 // What a node says of the time before its first report nobody can check, but no job takes longer.
 constexpr double kLongestPastJobS = 3600;
-
-double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // By application and stage.
 std::map<std::pair<std::string, std::string>, const v1::StageLoad*> ByKey(
@@ -102,8 +101,8 @@ void LoadWindow::AddUsage(Node& node, std::optional<double> utilization,
   next.at = now;
   // Nobody knows what went on in a long silence.
   if (utilization.has_value() && gap <= FreshFor()) {
-    next.covered_s += Seconds(gap);
-    next.busy_s += *utilization * Seconds(gap);
+    next.covered_s += base::ToSeconds(gap);
+    next.busy_s += *utilization * base::ToSeconds(gap);
   }
   // Sums stay right when those between are left out.
   if (usage.size() >= 2 && now - usage[usage.size() - 2].at < BucketWidth()) usage.pop_back();
@@ -204,13 +203,13 @@ std::optional<double> LoadWindow::MeanUtilization(const std::string& node_id,
   if (usage.size() >= 2 && from.at < now - window_) {
     // The window begins between the two oldest.
     const Usage& next = usage[1];
-    const double part =
-        std::min(1.0, Seconds(now - window_ - from.at) / Seconds(next.at - from.at));
+    const double part = std::min(
+        1.0, base::ToSeconds(now - window_ - from.at) / base::ToSeconds(next.at - from.at));
     from.covered_s += part * (next.covered_s - from.covered_s);
     from.busy_s += part * (next.busy_s - from.busy_s);
   }
   const double covered = usage.back().covered_s - from.covered_s;
-  if (covered < Seconds(window_) / 2 || covered <= 0) return std::nullopt;
+  if (covered < base::ToSeconds(window_) / 2 || covered <= 0) return std::nullopt;
   return std::clamp((usage.back().busy_s - from.busy_s) / covered, 0.0, 1.0);
 }
 
@@ -242,7 +241,8 @@ std::map<std::string, LoadWindow::Asked> LoadWindow::AskedOf(
   for (const std::string& proxy : proxies) {
     const auto place = nodes_.find(proxy);
     if (place == nodes_.end()) continue;
-    const double seconds = std::max(1.0, Seconds(std::min(window_, now - place->second.first)));
+    const double seconds =
+        std::max(1.0, base::ToSeconds(std::min(window_, now - place->second.first)));
     for (const auto& bucket : place->second.asked) {
       if (bucket.begin < now - window_) continue;
       for (const auto& [app, count] : bucket.sums) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "cluster/workflow/graph.h"
 #include "cluster/workflow/pool.h"
@@ -24,9 +25,7 @@ void Place(const v1::NodeRecord& record, const v1::Move* move, InstanceView& vie
     view.pool = AssignedPool(node);
     return;
   }
-  view.pool = placement->pool();
-  view.workflow_set =
-      placement->workflow_set().empty() ? DescribedSet(record) : placement->workflow_set();
+  std::tie(view.workflow_set, view.pool) = PlaceOf(record, *placement);
 }
 
 // When the node last moved, by the plans that are remembered.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/plans/measured.h"
@@ -22,8 +23,7 @@ class Steps {
         telemetry_(telemetry),
         pools_(PoolsOf(state, "")),  // Which there are; the limits do not matter here.
         max_moves_(std::max(1, config.max_moves())),
-        timeout_(std::chrono::duration_cast<base::Duration>(
-            std::chrono::duration<double>(config.move_timeout_s()))) {}
+        timeout_(base::FromSeconds(config.move_timeout_s())) {}
 
   std::vector<v1::Command> Make() {
     for (const v1::Plan& plan : state_.plans()) {

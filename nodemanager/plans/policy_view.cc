@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "cluster/base/seconds.h"
 #include "nodemanager/plans/measured.h"
 #include "nodemanager/state/plan_state.h"
 
@@ -10,11 +11,12 @@ namespace {
 
 using Place = std::pair<std::string, std::string>;  // Workflow set and pool; empty: idle.
 
-Place PlaceOf(const StateMachine& state, const std::string& node_id,
-              const v1::Placement& placement) {
-  if (!placement.workflow_set().empty()) return {placement.workflow_set(), placement.pool()};
-  const auto record = state.nodes().find(node_id);
-  return {record == state.nodes().end() ? "" : DescribedSet(record->second), placement.pool()};
+// Of a node that may have been forgotten since.
+Place PlaceThen(const StateMachine& state, const std::string& node_id,
+                const v1::Placement& placement) {
+  const auto known = state.nodes().find(node_id);
+  return PlaceOf(known == state.nodes().end() ? v1::NodeRecord::default_instance() : known->second,
+                 placement);
 }
 
 base::MonotonicTime ToMonotonic(const Telemetry& telemetry, std::int64_t unix_ms) {
@@ -55,8 +57,8 @@ void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Dur
     std::set<Place> failed;
     for (const v1::Move& move : plan.moves()) {
       if (move.phase() == v1::Move::PENDING) continue;
-      const Place from = PlaceOf(state, move.node_id(), move.from());
-      const Place to = PlaceOf(state, move.node_id(), move.to());
+      const Place from = PlaceThen(state, move.node_id(), move.from());
+      const Place to = PlaceThen(state, move.node_id(), move.to());
       for (const Place& place : {from, to})
         changed[place] = std::max(changed[place], move.phase_since_unix_ms());
       const base::MonotonicTime at = ToMonotonic(telemetry, plan.create_unix_ms());
@@ -90,9 +92,7 @@ PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
   view.instances = PlacedInstances(state, telemetry);
   for (const std::string& set : WorkflowSets(state))
     AddPools(state, telemetry, set, PoolsOf(state, set), view);
-  const auto memory = std::chrono::duration_cast<base::Duration>(
-      std::chrono::duration<double>(kFlappingWindows * config.window_s()));
-  AddHistory(state, telemetry, memory, view);
+  AddHistory(state, telemetry, base::FromSeconds(kFlappingWindows * config.window_s()), view);
   for (const v1::Plan& plan : state.plans()) {
     if (HasEnded(plan)) continue;
     for (const v1::Move& move : plan.moves())

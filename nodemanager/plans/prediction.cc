@@ -3,10 +3,12 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cluster/base/seconds.h"
 #include "nodemanager/plans/measured.h"
 
 namespace onepiece::nodemanager {
@@ -38,10 +40,8 @@ void Apply(const StateMachine& state, const v1::Plan& plan, std::vector<Instance
   for (const v1::Move& move : plan.moves()) {
     InstanceView* instance = Find(instances, move.node_id());
     if (instance == nullptr) continue;
-    instance->pool = move.to().pool();
-    instance->workflow_set = move.to().workflow_set().empty()
-                                 ? DescribedSet(state.nodes().at(move.node_id()))
-                                 : move.to().workflow_set();
+    std::tie(instance->workflow_set, instance->pool) =
+        PlaceOf(state.nodes().at(move.node_id()), move.to());
   }
 }
 
@@ -109,7 +109,7 @@ std::string Basis(const Telemetry& telemetry, const std::vector<SetForecast>& se
     for (const capacity::StageDemand& demand : app.stages) most = std::max(most, demand.samples);
     jobs += most;
   }
-  const double seconds = std::chrono::duration<double>(telemetry.window->window()).count();
+  const double seconds = base::ToSeconds(telemetry.window->window());
   return seconds < 120 ? absl::StrFormat("%.0f s window, %d jobs", seconds, jobs)
                        : absl::StrFormat("%.0f min window, %d jobs", seconds / 60, jobs);
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::nodemanager {
@@ -25,10 +26,6 @@ constexpr int kEnoughFailed = 2;
 // Of a window: a pool takes idle instances again, as nobody loses them.
 constexpr double kSettles = 0.1;
 constexpr std::size_t kMaxDetail = 2000;
-
-base::Duration FromSeconds(double seconds) {
-  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
-}
 
 struct Instance {
   const InstanceView* view;
@@ -124,7 +121,7 @@ Decider::Decider(const PolicyView& view, const v1::ElasticityConfig& config)
   for (const PoolView& pool : view.pools) {
     PoolState state{.view = &pool};
     const auto changed_within = [&](double seconds) {
-      return pool.changed.has_value() && view.now - *pool.changed < FromSeconds(seconds);
+      return pool.changed.has_value() && view.now - *pool.changed < base::FromSeconds(seconds);
     };
     state.cooling = changed_within(config.cooldown_s());
     state.settling = changed_within(std::min(config.cooldown_s(), kSettles * config.window_s()));
@@ -222,7 +219,7 @@ void Decider::ReadPast() {
   using Place = std::pair<std::string, std::string>;
   std::set<std::pair<Place, Place>> seen;
   for (const PastMove& move : view_.past) {
-    if (view_.now - move.at > FromSeconds(kFlappingWindows * config_.window_s())) continue;
+    if (view_.now - move.at > base::FromSeconds(kFlappingWindows * config_.window_s())) continue;
     // Idle is the same place everywhere.
     const Place from = {move.from_pool.empty() ? "" : move.from_set, move.from_pool};
     const Place to = {move.to_pool.empty() ? "" : move.to_set, move.to_pool};
@@ -457,7 +454,7 @@ std::vector<Instance*> Decider::Movable(const PoolState& from, std::string_view 
   std::vector<Instance*> found = Pick(from.view->workflow_set, from.view->id, stage);
   std::erase_if(found, [&](const Instance* instance) {
     return instance->view->since.has_value() &&
-           view_.now - *instance->view->since < FromSeconds(2 * config_.cooldown_s());
+           view_.now - *instance->view->since < base::FromSeconds(2 * config_.cooldown_s());
   });
   return found;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/assignment/pools.h"
@@ -28,10 +29,6 @@ bool IsOfTheLog(const absl::Status& status) {
          base::GetReason(status).reason == "LOG_BUSY";
 }
 
-base::Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 Controller::Controller(Log& log, base::Clock& clock, Options options)
@@ -39,7 +36,7 @@ Controller::Controller(Log& log, base::Clock& clock, Options options)
       clock_(clock),
       options_(std::move(options)),
       elastic_(CompleteElasticity(options_.elasticity).value()),
-      reports_(clock, options_.dead_after, Seconds(elastic_.config().window_s())) {}
+      reports_(clock, options_.dead_after, base::FromSeconds(elastic_.config().window_s())) {}
 
 void Controller::Start() {
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
@@ -267,8 +264,7 @@ void Controller::CheckLiveness() {
     v1::EndNode& end = *command.mutable_end_node();
     end.set_node_id(node.node_id);
     end.set_incarnation(node.incarnation);
-    end.set_detail(absl::StrFormat("no report for %.1f s",
-                                   std::chrono::duration<double>(node.silent).count()));
+    end.set_detail(absl::StrFormat("no report for %.1f s", base::ToSeconds(node.silent)));
     const std::string detail = end.detail();
     const absl::Status status = Propose(std::move(command)).status();
     spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", node.node_id,

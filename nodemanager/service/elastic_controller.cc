@@ -6,17 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
-
-base::Duration Interval(const v1::ElasticityConfig& config) {
-  return std::chrono::duration_cast<base::Duration>(
-      std::chrono::duration<double>(config.interval_s()));
-}
 
 std::string Cut(const std::string& text) { return base::ToUtf8(text, kMaxPlanTextBytes); }
 
@@ -33,18 +29,19 @@ void SetMoves(const std::vector<WantedMove>& moves, v1::Plan& plan) {
   plan.set_reason(Cut(reason));
 }
 
-}  // namespace
-
+// It has not run out.
 bool IsHeld(const v1::Hold& hold, base::WallTime now) {
   return hold.active() && (hold.until_unix_ms() == 0 || base::ToUnixMs(now) < hold.until_unix_ms());
 }
+
+}  // namespace
 
 ElasticController::ElasticController(v1::ElasticityConfig config)
     : config_(std::move(config)), policy_(MakePolicy(config_).value()) {}
 
 void ElasticController::Restart(base::MonotonicTime now) {
   const std::lock_guard lock(mutex_);
-  next_look_ = now + Interval(config_);
+  next_look_ = now + base::FromSeconds(config_.interval_s());
   detail_ = "this NodeManager has just begun to lead";
 }
 
@@ -53,7 +50,7 @@ std::optional<PolicyView> ElasticController::Look(const StateMachine& state,
   {
     const std::lock_guard lock(mutex_);
     if (telemetry.now < next_look_) return std::nullopt;
-    next_look_ = telemetry.now + Interval(config_);
+    next_look_ = telemetry.now + base::FromSeconds(config_.interval_s());
   }
   if (IsHeld(state.hold(), telemetry.wall_now)) return std::nullopt;
   return MakePolicyView(state, telemetry, config_);

@@ -62,7 +62,4 @@ class ElasticController {
   std::string detail_;               // Why the policy moved nothing, last time. Guarded by mutex_.
 };
 
-/// There is a hold at `now`: it has not run out.
-bool IsHeld(const v1::Hold& hold, base::WallTime now);
-
 }  // namespace onepiece::nodemanager

@@ -1,6 +1,7 @@
 #include "nodemanager/service/elasticity_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 
 #include "absl/strings/numbers.h"
@@ -74,6 +75,10 @@ absl::Status CheckSameRequest(const v1::Plan& made, const v1::Plan& wanted) {
       absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
       absl::StrCat("the request id has started plan '", made.plan_id(), "', which is another one"),
       {{"plan_id", made.plan_id()}});
+}
+
+std::int64_t UnixMsAfter(const base::Clock& clock, int seconds) {
+  return base::ToUnixMs(clock.WallNow() + std::chrono::seconds(seconds));
 }
 
 template <typename Response>
@@ -277,8 +282,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
   ONEPIECE_RETURN_IF_ERROR(plan.status());
   if (request.base_revision() != 0) plan->set_base_revision(request.base_revision());
   if (request.confirm_within_s() > 0) {
-    plan->set_confirm_by_unix_ms(base::ToUnixMs(controller_.clock().WallNow()) +
-                                 std::int64_t{1000} * request.confirm_within_s());
+    plan->set_confirm_by_unix_ms(UnixMsAfter(controller_.clock(), request.confirm_within_s()));
   }
   return Start(*std::move(plan));
 }
@@ -393,8 +397,7 @@ grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldR
   hold.set_actor(request->actor());
   hold.set_reason(request->reason());
   if (request->active() && request->for_s() > 0) {
-    hold.set_until_unix_ms(base::ToUnixMs(controller_.clock().WallNow()) +
-                           std::int64_t{1000} * request->for_s());
+    hold.set_until_unix_ms(UnixMsAfter(controller_.clock(), request->for_s()));
   }
   *response = hold;
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());

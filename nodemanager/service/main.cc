@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/seconds.h"
 #include "cluster/config/yaml.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/service/program.h"
@@ -160,10 +161,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
        .cluster_id = [&] { return log->cluster_id(); },
        .workflows = workflows,
        .elasticity = config.elasticity(),
-       .on_commit =
-           [&](base::Duration took) {
-             commits.Observe(std::chrono::duration<double>(took).count());
-           }});
+       .on_commit = [&](base::Duration took) { commits.Observe(base::ToSeconds(took)); }});
   log->OnRole([&](bool) { controller.OnRole(); });
   const auto report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms()));
   NodeManagerService service(

@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::simulator {
@@ -23,8 +24,6 @@ base::Uid UidOf(int job) {
   bytes[0] = 1;  // Not nil.
   return base::Uid(bytes);
 }
-
-base::Duration Span(double seconds) { return base::Duration(FromSeconds(seconds)); }
 
 // A client that is not told when to come back waits so long.
 constexpr Time kDefaultRetry = 1'000'000'000;
@@ -59,7 +58,7 @@ Control::Control(const System& system, const Fleet& fleet, v1::ElasticityConfig 
       elasticity_(std::move(elasticity)),
       policy_(std::move(policy)),
       start_(clock_.Now()),
-      window_(Span(elasticity_.window_s())),
+      window_(base::FromSeconds(elasticity_.window_s())),
       admission_(admission),
       monitor_({}, clock_),
       // Often enough to be fresh; more would only take longer.

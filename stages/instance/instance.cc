@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/status.h"
 #include "spdlog/spdlog.h"
@@ -515,7 +516,7 @@ void Instance::ModelLoaded(const std::string& stage, const std::string& model_di
   metrics_
       .Histogram("onepiece_stage_load_seconds", "Time to load a stage with a model",
                  telemetry::DurationBuckets(), {{"stage", stage}})
-      .Observe(std::chrono::duration<double>(time).count());
+      .Observe(base::ToSeconds(time));
 }
 
 void Instance::Observe(const runtime::FinishedWork& work) {
@@ -528,18 +529,17 @@ void Instance::Observe(const runtime::FinishedWork& work) {
                 : not_ended ? WorkCounts::Outcome::kNotEnded
                             : WorkCounts::Outcome::kFailed);
   const telemetry::Labels labels = {{"stage", header.stage}};
-  const auto seconds = [](base::Duration d) { return std::chrono::duration<double>(d).count(); };
   metrics_
       .Histogram("onepiece_stage_compute_seconds",
                  "Time that a job spent in the stage's computation", telemetry::DurationBuckets(),
                  labels)
-      .Observe(seconds(work.timing.compute));
+      .Observe(base::ToSeconds(work.timing.compute));
   metrics_
       .Histogram("onepiece_stage_queue_seconds", "Time that a job waited in the instance's queue",
                  telemetry::DurationBuckets(), labels)
-      .Observe(seconds(work.timing.queued));
+      .Observe(base::ToSeconds(work.timing.queued));
   metrics_.Counter("onepiece_stage_busy_seconds_total", "Computing time of all workers", labels)
-      .Increment(seconds(work.timing.compute));
+      .Increment(base::ToSeconds(work.timing.compute));
   metrics_
       .Counter("onepiece_stage_jobs_total", "Jobs that left the stage, by result",
                {{"stage", header.stage},

@@ -1,21 +1,20 @@
 #include "stages/instance/work_counts.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "cluster/base/seconds.h"
 #include "cluster/workflow/work_units.h"
 
 namespace onepiece::instance {
 namespace {
 
-double Seconds(base::Duration time) {
-  return std::max(0.0, std::chrono::duration<double>(time).count());
-}
+// None where a clock has gone back.
+double SecondsOf(base::Duration time) { return std::max(0.0, base::ToSeconds(time)); }
 
 // By the clocks of two hosts: what takes longer than anything does is their difference.
 double TransferSeconds(base::Duration time) {
   constexpr double kMost = 10;
-  const double seconds = Seconds(time);
+  const double seconds = SecondsOf(time);
   return seconds > kMost ? 0 : seconds;
 }
 
@@ -48,7 +47,7 @@ v1::StageLoad* WorkCounts::Entry(const std::string& stage, const std::string& ap
 
 void WorkCounts::Count(const message::Header& header, double units,
                        const runtime::WorkTiming& timing, Outcome outcome) {
-  const double compute = Seconds(timing.compute);
+  const double compute = SecondsOf(timing.compute);
   const std::lock_guard lock(mutex_);
   v1::StageLoad* entry = Entry(header.stage, header.app);
   if (entry == nullptr) return;
@@ -58,7 +57,7 @@ void WorkCounts::Count(const message::Header& header, double units,
   entry->set_jobs(entry->jobs() + 1);
   entry->set_units(entry->units() + units);
   entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);
-  entry->set_queued_s(entry->queued_s() + Seconds(timing.queued));
+  entry->set_queued_s(entry->queued_s() + SecondsOf(timing.queued));
   entry->set_transfer_s(entry->transfer_s() + TransferSeconds(timing.transfer));
   std::uint64_t& bucket = *entry->mutable_compute_buckets()->Mutable(Bucket(compute));
   ++bucket;
@@ -66,7 +65,7 @@ void WorkCounts::Count(const message::Header& header, double units,
 
 void WorkCounts::Loaded(const std::string& stage, const std::string& app, base::Duration time) {
   const std::lock_guard lock(mutex_);
-  if (v1::StageLoad* entry = Entry(stage, app)) entry->set_load_s(Seconds(time));
+  if (v1::StageLoad* entry = Entry(stage, app)) entry->set_load_s(SecondsOf(time));
 }
 
 void WorkCounts::AddTo(v1::NodeLoad& load) const {

@@ -1,0 +1,24 @@
+// Seconds as numbers, in which configuration, reports and arithmetic have them.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "cluster/base/clock.h"
+
+namespace onepiece::base {
+
+inline double ToSeconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+/// To the nanosecond. NaN is no time at all; of what is longer than a century (infinity, too) the
+/// century is left, either way: it may still be added to any time of a clock.
+inline Duration FromSeconds(double seconds) {
+  constexpr double kCentury = 100.0 * 365 * 24 * 3600;
+  if (std::isnan(seconds)) return {};
+  return Duration(std::llround(std::clamp(seconds, -kCentury, kCentury) * 1e9));
+}
+
+}  // namespace onepiece::base
