@@ -91,7 +91,9 @@ std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telem
     view.movable = move == nullptr && !serves_nobody && !node.placement().pinned() &&
                    !node.placement().removed();
     view.workers = serves_nobody ? 0 : WorkersOf(telemetry, id);
-    view.utilization = telemetry.window->MeanUtilization(id, telemetry.now);
+    // What it has measured is of where it works, not of where a plan will put it.
+    if (view.workflow_set == node.workflow_set() && view.pool == AssignedPool(node))
+      view.utilization = telemetry.window->MeanUtilization(id, telemetry.now);
     if (const auto last = moved.find(id); last != moved.end())
       view.since = telemetry.now - AgeOf(telemetry, last->second);
     instances.push_back(std::move(view));

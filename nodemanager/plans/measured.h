@@ -26,7 +26,7 @@ int WorkersOf(const Telemetry& telemetry, const std::string& node_id);
 std::map<std::pair<std::string, std::string>, int> CountInstances(const StateMachine& state);
 
 /// Live instances, where their placement or the plan under way puts them: one that is on its way
-/// counts where it goes.
+/// counts where it goes, and how busy it is is not known until it works there.
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry);
 
 /// Demand of the set's proxies and costs of the pools, which have no workers yet.

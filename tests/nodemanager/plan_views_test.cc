@@ -191,11 +191,17 @@ class PlanViewsTest : public QObject {
     QCOMPARE(view.past[0].from_pool, kEncode);
     QCOMPARE(view.past[0].to_pool, kDecode);
     QCOMPARE(view.past[0].to_set, std::string("default"));
+    // What it has measured as an encoder says nothing about the decoders.
+    QVERIFY(!instance->utilization.has_value());
+    const v1::Elasticity elasticity = MakeElasticity(cluster.state, cluster.telemetry(), Config());
+    QCOMPARE(elasticity.pools(1).instances(), 3);
+    QVERIFY(Near(elasticity.pools(1).utilization(), 0.75));
+    QVERIFY(Near(elasticity.pools(0).utilization(), 0.25));
+    QCOMPARE(elasticity.plans_size(), 1);
     // It serves nobody while it drains.
     const v1::Capacity capacity =
         MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
     QCOMPARE(capacity.pools(0).workers() + capacity.pools(1).workers(), 3);
-    QCOMPARE(MakeElasticity(cluster.state, cluster.telemetry(), Config()).plans_size(), 1);
   }
 
   void proxiesShareTheCapacityByDemand() {
