@@ -39,7 +39,8 @@ std::string Wait(const v1::Estimate& estimate) {
 }
 
 std::string Rate(const v1::Estimate& estimate) {
-  return absl::StrFormat("%.3g/s (%.3g to %.3g)", estimate.value(), estimate.low(), estimate.high());
+  return absl::StrFormat("%.3g/s (%.3g to %.3g)", estimate.value(), estimate.low(),
+                         estimate.high());
 }
 
 Json EstimateDocument(const v1::Estimate& estimate) {
@@ -126,6 +127,20 @@ std::string Shares(const v1::PoolStatus& pool) {
   for (const v1::AppShare& share : pool.shares())
     parts.push_back(absl::StrFormat("%s %.0f %%", share.app_id(), 100 * share.utilization()));
   return absl::StrJoin(parts, ", ");
+}
+
+std::string AppsText(const v1::Elasticity& elasticity) {
+  if (elasticity.apps().empty()) return "";
+  std::vector<std::vector<std::string>> rows = {
+      {"APPLICATION", "ASKED", "REJECTED", "SUSTAINABLE"}};
+  for (const v1::AppStatus& app : elasticity.apps()) {
+    rows.push_back({PoolName(app.workflow_set(), app.app_id()),
+                    absl::StrFormat("%.3g/s", app.asked_per_s()),
+                    absl::StrFormat("%.3g/s", app.rejected_per_s()),
+                    app.has_sustainable_per_s() ? absl::StrFormat("%.3g/s", app.sustainable_per_s())
+                                                : "not measured yet"});
+  }
+  return Table(rows);
 }
 
 }  // namespace
@@ -301,6 +316,15 @@ Json ElasticityDocument(const v1::Elasticity& elasticity) {
          {"utilization", pool.has_utilization() ? Json(pool.utilization()) : Json(nullptr)},
          {"shares", shares}});
   }
+  Json apps = Json::array();
+  for (const v1::AppStatus& app : elasticity.apps()) {
+    apps.push_back({{"workflow_set", app.workflow_set()},
+                    {"app", app.app_id()},
+                    {"asked_per_s", app.asked_per_s()},
+                    {"rejected_per_s", app.rejected_per_s()},
+                    {"sustainable_per_s",
+                     app.has_sustainable_per_s() ? Json(app.sustainable_per_s()) : Json(nullptr)}});
+  }
   for (const v1::Plan& plan : elasticity.plans()) plans.push_back(PlanDocument(plan));
   return {{"plan_revision", elasticity.plan_revision()},
           {"policy", elasticity.policy()},
@@ -308,6 +332,7 @@ Json ElasticityDocument(const v1::Elasticity& elasticity) {
           {"window_s", elasticity.window_s()},
           {"hold", HoldDocument(elasticity.hold())},
           {"pools", pools},
+          {"apps", apps},
           {"plans", plans}};
 }
 
@@ -322,7 +347,7 @@ std::string ElasticityText(const v1::Elasticity& elasticity, std::int64_t now_un
                                            : "not measured yet",
                     Shares(pool)});
   }
-  std::string text = Table(rows);
+  std::string text = Table(rows) + AppsText(elasticity);
   absl::StrAppend(&text, "Policy: ", elasticity.policy(), ", mean over ",
                   HumanSeconds(elasticity.window_s()), ", plan revision ",
                   elasticity.plan_revision(), "\n");

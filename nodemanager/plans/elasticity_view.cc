@@ -40,6 +40,33 @@ void AddPool(const Telemetry& telemetry, const std::string& workflow_set, const 
   AddShares(telemetry, added);
 }
 
+// What the application alone could have; nullopt: some stage is not measured.
+std::optional<double> RateAlone(const capacity::Model& model, const capacity::App& app) {
+  const auto is_measured = [](const capacity::StageDemand& demand) {
+    return demand.samples >= capacity::kMinSamples;
+  };
+  if (!std::ranges::all_of(app.stages, is_measured)) return std::nullopt;
+  return capacity::SustainableRate(model, app);
+}
+
+void AddApps(const StateMachine& state, const Telemetry& telemetry, const std::string& workflow_set,
+             const std::vector<Pool>& pools, const std::vector<InstanceView>& instances,
+             v1::Elasticity& elasticity) {
+  capacity::Model model = MeasuredModel(state, telemetry, workflow_set, pools);
+  SetWorkers(model, workflow_set, instances);
+  const auto asked = telemetry.window->AskedOf(ReadyProxies(state, workflow_set), telemetry.now);
+  for (const capacity::App& app : model.apps) {
+    v1::AppStatus& added = *elasticity.add_apps();
+    added.set_workflow_set(workflow_set);
+    added.set_app_id(app.id);
+    if (const auto rates = asked.find(app.id); rates != asked.end()) {
+      added.set_asked_per_s(rates->second.jobs_per_s);
+      added.set_rejected_per_s(rates->second.rejected_per_s);
+    }
+    if (const auto rate = RateAlone(model, app)) added.set_sustainable_per_s(*rate);
+  }
+}
+
 }  // namespace
 
 v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& telemetry,
@@ -50,8 +77,9 @@ v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& teleme
   elasticity.set_window_s(config.window_s());
   const std::vector<InstanceView> instances = PlacedInstances(state, telemetry);
   for (const std::string& set : WorkflowSets(state)) {
-    for (const Pool& pool : PoolsOf(state, set))
-      AddPool(telemetry, set, pool, instances, elasticity);
+    const std::vector<Pool> pools = PoolsOf(state, set);
+    for (const Pool& pool : pools) AddPool(telemetry, set, pool, instances, elasticity);
+    AddApps(state, telemetry, set, pools, instances, elasticity);
   }
   for (const v1::Plan& plan : state.plans()) {
     if (!HasEnded(plan)) *elasticity.add_plans() = plan;

@@ -367,6 +367,28 @@ class RebalanceTest : public QObject {
     QVERIFY(document["pools"][1]["utilization"].is_null());
   }
 
+  void Status_ShowsWhatApplicationsAreAskedForAndCouldHave() {
+    v1::AppStatus& busy = *fake_->elasticity.add_apps();
+    busy.set_workflow_set("default");
+    busy.set_app_id("t2v");
+    busy.set_asked_per_s(12.5);
+    busy.set_rejected_per_s(2.25);
+    busy.set_sustainable_per_s(10.25);
+    v1::AppStatus& fresh = *fake_->elasticity.add_apps();
+    fresh.set_workflow_set("set-2");
+    fresh.set_app_id("i2v");
+    const Outcome outcome = Run({"rebalance", "status"});
+    QCOMPARE(outcome.exit_code, 0);
+    for (const char* text : {"t2v", "12.5/s", "2.25/s", "10.2/s", "set-2:i2v", "not measured yet"})
+      QVERIFY2(outcome.Says(text), outcome.out.c_str());
+    const json apps = Run({"rebalance", "status", "--json"}).Document()["apps"];
+    QCOMPARE(apps[0]["asked_per_s"], json(12.5));
+    QCOMPARE(apps[0]["rejected_per_s"], json(2.25));
+    QCOMPARE(apps[0]["sustainable_per_s"], json(10.25));
+    QCOMPARE(apps[1]["app"], json("i2v"));
+    QVERIFY(apps[1]["sustainable_per_s"].is_null());
+  }
+
   void HoldAndLimits_GoThrough() {
     const json hold = Run({"rebalance", "hold", "--for", "60", "--json"}).Document();
     QCOMPARE(hold["until_unix_ms"], json(60000));

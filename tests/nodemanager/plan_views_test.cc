@@ -395,6 +395,15 @@ class PlanViewsTest : public QObject {
     QVERIFY(Near(prediction.transient_loss_s(), 0.1 + 7));
   }
 
+  void whatIsNotMeasuredHasNoSustainableRate() {
+    Cluster cluster;
+    cluster.ends_jobs = false;
+    cluster.Run(60);
+    const v1::Elasticity elasticity = MakeElasticity(cluster.state, cluster.telemetry(), Config());
+    QVERIFY(Near(elasticity.apps(0).asked_per_s(), 5));
+    QVERIFY(!elasticity.apps(0).has_sustainable_per_s());
+  }
+
   void peopleSeePools() {
     Cluster cluster;
     cluster.Run(60);
@@ -405,6 +414,13 @@ class PlanViewsTest : public QObject {
     QVERIFY(Near(elasticity.pools(1).utilization(), 0.75));
     QVERIFY(Near(elasticity.pools(1).shares(0).utilization(), 0.75));
     QCOMPARE(elasticity.pools(1).shares(0).app_id(), std::string("app"));
+    // Of five jobs in a second half a one is refused; decoding takes 0.3 s, and two do it.
+    QCOMPARE(elasticity.apps_size(), 1);
+    QCOMPARE(elasticity.apps(0).workflow_set(), std::string("default"));
+    QCOMPARE(elasticity.apps(0).app_id(), std::string("app"));
+    QVERIFY(Near(elasticity.apps(0).asked_per_s(), 5));
+    QVERIFY(Near(elasticity.apps(0).rejected_per_s(), 0.5));
+    QVERIFY(Near(elasticity.apps(0).sustainable_per_s(), 2 / 0.3));
     // Silence is not zero.
     cluster.clock.Advance(seconds(35));
     QVERIFY(
