@@ -278,28 +278,19 @@ void Controller::CheckLiveness() {
 void Controller::StepPlans() {
   if (!Term().ok()) return;
   std::vector<v1::Command> due;
-  std::optional<PolicyView> view;
   Read([&](const StateMachine& state) {
-    ReadTelemetry([&](const Telemetry& telemetry) {
-      due = elastic_.Due(state, telemetry);
-      view = elastic_.Look(state, telemetry);
-    });
+    reports_.Read([&](const Telemetry& telemetry) { due = elastic_.Due(state, telemetry); });
   });
   for (const v1::Command& command : due) {
     if (!ProposeStep(command)) return;
   }
-  if (view.has_value()) StartPlan(elastic_.Decide(*view));
+  if (elastic_.IsTimeToLook(clock_.Now())) StartPlan();
 }
 
-void Controller::StartPlan(PolicyDecision decision) {
+void Controller::StartPlan() {
   v1::Command command;
   v1::Plan& plan = *command.mutable_start_plan()->mutable_plan();
-  // The steps have changed the state by now.
-  Read([&](const StateMachine& state) {
-    ReadTelemetry([&](const Telemetry& telemetry) {
-      plan = elastic_.Start(std::move(decision), state, telemetry);
-    });
-  });
+  plan = elastic_.Start(Input());
   if (plan.moves().empty()) return;
   const absl::Status status = Propose(command).status();
   for (const v1::Move& move : plan.moves()) {
@@ -337,12 +328,29 @@ void Controller::AddTelemetry(const StateMachine& state, v1::Node& node) const {
   if (known != state.nodes().end()) reports_.AddTo(node, known->second);
 }
 
+ElasticInput Controller::Input() const {
+  std::optional<ElasticInput> input;
+  Read([&](const StateMachine& state) {
+    reports_.Read([&](const Telemetry& telemetry) { input.emplace(state, telemetry); });
+  });
+  return *std::move(input);
+}
+
+absl::StatusOr<ElasticInput> Controller::NewestInput() {
+  std::optional<ElasticInput> input;
+  ONEPIECE_RETURN_IF_ERROR(ReadNewest([&](const StateMachine& state) {
+    reports_.Read([&](const Telemetry& telemetry) { input.emplace(state, telemetry); });
+    return true;
+  }));
+  return *std::move(input);
+}
+
 std::optional<v1::Capacity> Controller::CapacityFor(const std::string& node_id) const {
   std::optional<v1::Capacity> capacity;
   Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(node_id);
     if (known == state.nodes().end() || known->second.node().role() != v1::PROXY) return;
-    ReadTelemetry([&](const Telemetry& telemetry) {
+    reports_.Read([&](const Telemetry& telemetry) {
       capacity = MakeCapacity(state, telemetry, known->second.node().workflow_set(), node_id);
     });
     if (std::none_of(capacity->costs().begin(), capacity->costs().end(),

@@ -95,10 +95,11 @@ class Controller {
   absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
   /// Adds to a node of `state` what its last report said, and what it is about.
   void AddTelemetry(const StateMachine& state, v1::Node& node) const;
-  /// Calls `read` with what is known beside `state`; valid during the call, and inside of Read().
-  void ReadTelemetry(const std::function<void(const Telemetry&)>& read) const {
-    reports_.Read(read);
-  }
+  /// Copied, so that nobody waits for what is computed of it: the state as this replica knows it,
+  /// be it old, and what has been reported.
+  [[nodiscard]] ElasticInput Input() const;
+  /// The same, of the newest state. Errors: those of ReadNewest().
+  [[nodiscard]] absl::StatusOr<ElasticInput> NewestInput();
   [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
   /// What the proxy admits by; empty for nodes that are none, and before anything was measured.
   [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
@@ -119,7 +120,7 @@ class Controller {
   std::vector<NodeReports::DeadNode> FindDead();
   // False: the log takes nothing at present.
   bool ProposeStep(const v1::Command& command);
-  void StartPlan(PolicyDecision decision);
+  void StartPlan();
   void CountEnd(const v1::AdvanceMove& step);
   void Reassign();
   bool ProposeAssignments();

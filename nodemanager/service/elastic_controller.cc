@@ -45,27 +45,26 @@ void ElasticController::Restart(base::MonotonicTime now) {
   detail_ = "this NodeManager has just begun to lead";
 }
 
-std::optional<PolicyView> ElasticController::Look(const StateMachine& state,
-                                                  const Telemetry& telemetry) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (telemetry.now < next_look_) return std::nullopt;
-    next_look_ = telemetry.now + base::FromSeconds(config_.interval_s());
-  }
-  if (IsHeld(state.hold(), telemetry.wall_now)) return std::nullopt;
-  return MakePolicyView(state, telemetry, config_);
+bool ElasticController::IsTimeToLook(base::MonotonicTime now) {
+  const std::lock_guard lock(mutex_);
+  if (now < next_look_) return false;
+  next_look_ = now + base::FromSeconds(config_.interval_s());
+  return true;
 }
 
-v1::Plan ElasticController::Start(PolicyDecision decision, const StateMachine& state,
-                                  const Telemetry& telemetry) {
-  v1::Plan plan = PlanOf(std::move(decision), state, telemetry);
+v1::Plan ElasticController::Start(const ElasticInput& input) {
+  if (IsHeld(input.state().hold(), input.telemetry().wall_now)) return {};
+  v1::Plan plan = Wanted(input);
   const std::lock_guard lock(mutex_);
   detail_ = plan.moves().empty() ? plan.reason() : "";
   return plan;
 }
 
-v1::Plan ElasticController::PlanOf(PolicyDecision decision, const StateMachine& state,
-                                   const Telemetry& telemetry) const {
+v1::Plan ElasticController::Wanted(const ElasticInput& input) const {
+  return PlanOf(policy_->Decide(MakePolicyView(input.state(), input.telemetry(), config_)), input);
+}
+
+v1::Plan ElasticController::PlanOf(PolicyDecision decision, const ElasticInput& input) const {
   // The most urgent ones are first.
   if (decision.moves.size() > kMaxMoves) decision.moves.resize(kMaxMoves);
   v1::Plan wanted;
@@ -74,7 +73,7 @@ v1::Plan ElasticController::PlanOf(PolicyDecision decision, const StateMachine& 
   // A move that is refused does not hold up the others.
   while (!decision.moves.empty()) {
     SetMoves(decision.moves, wanted);
-    absl::StatusOr<v1::Plan> plan = Propose(state, telemetry, wanted);
+    absl::StatusOr<v1::Plan> plan = Propose(input, wanted);
     if (plan.ok()) return *std::move(plan);
     wanted.set_reason(Cut(absl::StrCat("its plan is refused: ", base::Message(plan.status()))));
     const std::string refused = base::GetReason(plan.status()).metadata["node_id"];
@@ -84,26 +83,24 @@ v1::Plan ElasticController::PlanOf(PolicyDecision decision, const StateMachine& 
   }
   wanted.clear_moves();
   wanted.set_state(v1::Plan::PROPOSED);
-  wanted.set_base_revision(state.plan_revision());
+  wanted.set_base_revision(input.state().plan_revision());
   return wanted;
 }
 
-absl::StatusOr<v1::Plan> ElasticController::Propose(const StateMachine& state,
-                                                    const Telemetry& telemetry,
+absl::StatusOr<v1::Plan> ElasticController::Propose(const ElasticInput& input,
                                                     v1::Plan plan) const {
-  ONEPIECE_ASSIGN_OR_RETURN(v1::Plan complete, CompletePlan(state, std::move(plan)));
+  ONEPIECE_ASSIGN_OR_RETURN(v1::Plan complete, CompletePlan(input.state(), std::move(plan)));
   complete.set_state(v1::Plan::PROPOSED);
-  complete.set_base_revision(state.plan_revision());
-  *complete.mutable_prediction() = Predict(state, telemetry, complete);
+  complete.set_base_revision(input.state().plan_revision());
+  *complete.mutable_prediction() = Predict(input.state(), input.telemetry(), complete);
   ONEPIECE_RETURN_IF_ERROR(CheckPlan(complete));  // It is kept with its prediction.
   return complete;
 }
 
-v1::Elasticity ElasticController::Describe(const StateMachine& state,
-                                           const Telemetry& telemetry) const {
-  v1::Elasticity elasticity = MakeElasticity(state, telemetry, config_);
-  const v1::Hold& hold = state.hold();
-  if (IsHeld(hold, telemetry.wall_now)) {
+v1::Elasticity ElasticController::Describe(const ElasticInput& input) const {
+  v1::Elasticity elasticity = MakeElasticity(input.state(), input.telemetry(), config_);
+  const v1::Hold& hold = input.state().hold();
+  if (IsHeld(hold, input.telemetry().wall_now)) {
     *elasticity.mutable_hold() = hold;
     elasticity.set_policy_detail(absl::StrCat("on hold by ", hold.actor(),
                                               hold.reason().empty() ? "" : ": ", hold.reason()));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "nodemanager/plans/plans.h"
 #include "nodemanager/policy/policy.h"
+#include "nodemanager/service/elastic_input.h"
 #include "nodemanager/state/state_machine.h"
 #include "onepiece/v1/elasticity.pb.h"
 #include "onepiece/v1/node_manager_state.pb.h"
@@ -21,6 +22,7 @@ namespace onepiece::nodemanager {
 /// is in the state.
 ///
 /// Threading  Thread-safe; holds its lock only for its own members.
+/// Blocking   What takes an ElasticInput takes its time in a large cluster.
 class ElasticController {
  public:
   /// REQUIRES: `config` is complete (CompleteElasticity) and names a policy.
@@ -34,24 +36,20 @@ class ElasticController {
     return NextSteps(state, telemetry, config_);
   }
 
-  /// Every interval_s, unless there is a hold: what the policy is to decide on.
-  std::optional<PolicyView> Look(const StateMachine& state, const Telemetry& telemetry);
-  /// Takes its time in a large cluster: for outside of Log::Read().
-  [[nodiscard]] PolicyDecision Decide(const PolicyView& view) const {
-    return policy_->Decide(view);
-  }
-  /// The decision as a plan to start; Describe() tells from now on why nothing moves.
-  v1::Plan Start(PolicyDecision decision, const StateMachine& state, const Telemetry& telemetry);
-  /// The same as a plan that is not kept. Moves that are refused are left out, and those beyond
-  /// what a plan may have; without moves, `reason` says why.
-  [[nodiscard]] v1::Plan PlanOf(PolicyDecision decision, const StateMachine& state,
-                                const Telemetry& telemetry) const;
+  /// The policy shall look again; then, not before another interval_s has passed.
+  bool IsTimeToLook(base::MonotonicTime now);
+  /// What the policy does now, as a plan to start, or one without moves: Describe() tells from now
+  /// on why. On hold it is not asked.
+  v1::Plan Start(const ElasticInput& input);
+  /// The same as a plan that is not kept, on hold, too: `reason` says why nothing moves.
+  [[nodiscard]] v1::Plan Wanted(const ElasticInput& input) const;
+  /// The decision as a plan. Moves that are refused are left out, and those beyond what a plan may
+  /// have; without moves, `reason` says why.
+  [[nodiscard]] v1::Plan PlanOf(PolicyDecision decision, const ElasticInput& input) const;
   /// The given moves, completed, with their predicted effect. Errors: those of CompletePlan and
   /// CheckPlan.
-  [[nodiscard]] absl::StatusOr<v1::Plan> Propose(const StateMachine& state,
-                                                 const Telemetry& telemetry, v1::Plan plan) const;
-  [[nodiscard]] v1::Elasticity Describe(const StateMachine& state,
-                                        const Telemetry& telemetry) const;
+  [[nodiscard]] absl::StatusOr<v1::Plan> Propose(const ElasticInput& input, v1::Plan plan) const;
+  [[nodiscard]] v1::Elasticity Describe(const ElasticInput& input) const;
   [[nodiscard]] const v1::ElasticityConfig& config() const { return config_; }
 
  private:

@@ -188,41 +188,22 @@ absl::Status CheckMaximum(const StateMachine& state, const v1::PoolLimits& limit
 
 grpc::Status ElasticityService::GetElasticity(grpc::ServerContext*, const v1::GetElasticityRequest*,
                                               v1::Elasticity* response) {
-  return rpc::ToGrpc(controller_.ReadNewest([&](const StateMachine& state) {
-    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
-      *response = controller_.elastic().Describe(state, telemetry);
-    });
-    return true;
-  }));
+  const absl::StatusOr<ElasticInput> input = controller_.NewestInput();
+  if (!input.ok()) return rpc::ToGrpc(input.status());
+  *response = controller_.elastic().Describe(*input);
+  return grpc::Status::OK;
 }
 
 grpc::Status ElasticityService::ProposePlan(grpc::ServerContext*,
                                             const v1::ProposePlanRequest* request,
                                             v1::Plan* response) {
   const ElasticController& elastic = controller_.elastic();
-  PolicyDecision decision;
-  if (request->moves().empty()) {
-    PolicyView view;
-    controller_.Read([&](const StateMachine& state) {
-      controller_.ReadTelemetry([&](const Telemetry& telemetry) {
-        view = MakePolicyView(state, telemetry, elastic.config());
-      });
-    });
-    decision = elastic.Decide(view);
-  }
-  absl::StatusOr<v1::Plan> plan;
-  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
-    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
-      v1::Plan wanted;
-      *wanted.mutable_moves() = request->moves();
-      plan = request->moves().empty()
-                 ? absl::StatusOr<v1::Plan>(elastic.PlanOf(std::move(decision), state, telemetry))
-                 : elastic.Propose(state, telemetry, std::move(wanted));
-    });
-    return true;
-  });
-  if (!status.ok()) return rpc::ToGrpc(status);
-  return Answer(std::move(plan), response);
+  const absl::StatusOr<ElasticInput> input = controller_.NewestInput();
+  if (!input.ok()) return rpc::ToGrpc(input.status());
+  if (request->moves().empty()) return Answer<v1::Plan>(elastic.Wanted(*input), response);
+  v1::Plan wanted;
+  *wanted.mutable_moves() = request->moves();
+  return Answer(elastic.Propose(*input, std::move(wanted)), response);
 }
 
 absl::StatusOr<v1::Plan> ElasticityService::FindPlan(const std::string& plan_id) {
@@ -257,28 +238,18 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
     return Bad("BAD_CONFIRM_WITHIN", "confirm_within_s",
                absl::StrCat("0 to ", kMaxConfirmS, ", not ", request.confirm_within_s()));
   }
-  absl::StatusOr<v1::Plan> plan;
-  std::optional<v1::Plan> known;
-  absl::Status same;
-  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    v1::Plan wanted;
-    wanted.set_plan_id(PlanIdFor(request.request_id()));
-    *wanted.mutable_moves() = request.moves();
-    wanted.set_actor(request.actor());
-    wanted.set_reason(request.reason());
-    if (const v1::Plan* made = nodemanager::FindPlan(state.plans(), wanted.plan_id());
-        made != nullptr && !wanted.plan_id().empty()) {
-      known = *made;
-      same = CheckSameRequest(*made, wanted);
-      return true;
-    }
-    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
-      plan = controller_.elastic().Propose(state, telemetry, std::move(wanted));
-    });
-    return true;
-  }));
-  ONEPIECE_RETURN_IF_ERROR(same);
-  if (known) return *std::move(known);
+  ONEPIECE_ASSIGN_OR_RETURN(const ElasticInput input, controller_.NewestInput());
+  v1::Plan wanted;
+  wanted.set_plan_id(PlanIdFor(request.request_id()));
+  *wanted.mutable_moves() = request.moves();
+  wanted.set_actor(request.actor());
+  wanted.set_reason(request.reason());
+  if (const v1::Plan* made = nodemanager::FindPlan(input.state().plans(), wanted.plan_id());
+      made != nullptr && !wanted.plan_id().empty()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckSameRequest(*made, wanted));
+    return FindPlan(made->plan_id());
+  }
+  absl::StatusOr<v1::Plan> plan = controller_.elastic().Propose(input, std::move(wanted));
   ONEPIECE_RETURN_IF_ERROR(plan.status());
   if (request.base_revision() != 0) plan->set_base_revision(request.base_revision());
   if (request.confirm_within_s() > 0) {
@@ -337,44 +308,32 @@ grpc::Status ElasticityService::ConfirmPlan(grpc::ServerContext*,
 
 absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
-  absl::StatusOr<v1::Plan> plan, inverse;
-  absl::Status same;
+  ONEPIECE_ASSIGN_OR_RETURN(const ElasticInput input, controller_.NewestInput());
+  const std::deque<v1::Plan>& plans = input.state().plans();
   const std::string inverse_id = PlanIdFor(request.request_id());
-  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    const v1::Plan* known = nodemanager::FindPlan(state.plans(), request.plan_id());
-    const v1::Plan* made =
-        inverse_id.empty() ? nullptr : nodemanager::FindPlan(state.plans(), inverse_id);
-    if (made != nullptr) {
-      v1::Plan wanted = *made;
-      wanted.set_undo_of(request.plan_id());
-      wanted.set_actor(request.actor());
-      wanted.set_reason(request.reason());
-      same = CheckSameRequest(*made, wanted);
-      known = made;
-    }
-    plan = known == nullptr ? absl::StatusOr<v1::Plan>(PlanUnknown(request.plan_id())) : *known;
-    if (!plan.ok() || known == made) return true;
-    if (plan->state() != v1::Plan::DONE && plan->state() != v1::Plan::FAILED) return true;
-    inverse = InversePlan(state, *plan);
-    if (!inverse.ok()) return true;
-    inverse->set_base_revision(state.plan_revision());
-    controller_.ReadTelemetry([&](const Telemetry& telemetry) {
-      *inverse->mutable_prediction() = Predict(state, telemetry, *inverse);
-    });
-    return true;
-  }));
-  ONEPIECE_RETURN_IF_ERROR(same);
-  ONEPIECE_RETURN_IF_ERROR(plan.status());
+  if (const v1::Plan* made = nodemanager::FindPlan(plans, inverse_id);
+      made != nullptr && !inverse_id.empty()) {
+    v1::Plan wanted = *made;
+    wanted.set_undo_of(request.plan_id());
+    wanted.set_actor(request.actor());
+    wanted.set_reason(request.reason());
+    ONEPIECE_RETURN_IF_ERROR(CheckSameRequest(*made, wanted));
+    return FindPlan(made->plan_id());
+  }
+  const v1::Plan* plan = nodemanager::FindPlan(plans, request.plan_id());
+  if (plan == nullptr) return PlanUnknown(request.plan_id());
   // Asked again: it is undone already.
-  if (plan->plan_id() != request.plan_id()) return plan;
-  if (plan->state() == v1::Plan::REVERTING || plan->state() == v1::Plan::REVERTED) return plan;
+  if (plan->state() == v1::Plan::REVERTING || plan->state() == v1::Plan::REVERTED)
+    return FindPlan(plan->plan_id());
   if (plan->state() == v1::Plan::RUNNING || plan->state() == v1::Plan::UNCONFIRMED)
     return Decide(request, v1::DecidePlan::REVERT);
-  ONEPIECE_RETURN_IF_ERROR(inverse.status());
-  inverse->set_plan_id(inverse_id);
-  inverse->set_actor(request.actor());
-  inverse->set_reason(request.reason());
-  return Start(*std::move(inverse));
+  ONEPIECE_ASSIGN_OR_RETURN(v1::Plan inverse, InversePlan(input.state(), *plan));
+  inverse.set_base_revision(input.state().plan_revision());
+  *inverse.mutable_prediction() = Predict(input.state(), input.telemetry(), inverse);
+  inverse.set_plan_id(inverse_id);
+  inverse.set_actor(request.actor());
+  inverse.set_reason(request.reason());
+  return Start(std::move(inverse));
 }
 
 grpc::Status ElasticityService::UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,

@@ -1,12 +1,15 @@
 #include "nodemanager/service/export_metrics.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+
+#include "cluster/base/seconds.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -36,12 +39,12 @@ void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
   }
 }
 
-// Of the leader; those of pools that are gone or not measured are NaN.
+// Of the leader; what is gone, not measured or not known to this replica is NaN.
 class ElasticityGauges {
  public:
   explicit ElasticityGauges(telemetry::Metrics& metrics) : metrics_(metrics) {}
 
-  void Set(const v1::Elasticity& elasticity) {
+  void Set(const v1::Elasticity& elasticity, double skew_s) {
     for (prometheus::Gauge* gauge : pools_) gauge->Set(std::numeric_limits<double>::quiet_NaN());
     for (const v1::PoolStatus& pool : elasticity.pools()) {
       prometheus::Gauge& gauge = metrics_.Gauge(
@@ -54,6 +57,10 @@ class ElasticityGauges {
         .Set(elasticity.plans_size());
     metrics_.Gauge("onepiece_nodemanager_hold", "1 while automatic moves are on hold")
         .Set(elasticity.hold().active() ? 1 : 0);
+    metrics_
+        .Gauge("onepiece_nodemanager_clock_skew_seconds",
+               "Largest difference between a node's clock and the leader's, at its last report")
+        .Set(skew_s);
   }
 
  private:
@@ -61,15 +68,17 @@ class ElasticityGauges {
   std::set<prometheus::Gauge*> pools_;
 };
 
-v1::Elasticity Describe(const Controller& controller) {
-  v1::Elasticity elasticity;
-  if (!controller.Term().ok()) return elasticity;
-  controller.Read([&](const StateMachine& state) {
-    controller.ReadTelemetry([&](const Telemetry& telemetry) {
-      elasticity = controller.elastic().Describe(state, telemetry);
-    });
-  });
-  return elasticity;
+double LargestSkewS(const ElasticInput& input) {
+  base::Duration most{};
+  for (const auto& [id, record] : input.state().nodes())
+    most = std::max<base::Duration>(most, std::chrono::abs(input.telemetry().window->Skew(id)));
+  return base::ToSeconds(most);
+}
+
+void ExportElasticity(const Controller& controller, ElasticityGauges& gauges) {
+  if (!controller.Term().ok()) return gauges.Set({}, std::numeric_limits<double>::quiet_NaN());
+  const ElasticInput input = controller.Input();
+  gauges.Set(controller.elastic().Describe(input), LargestSkewS(input));
 }
 
 void ExportConsensus(const ReplicatedLog& log, telemetry::Metrics& metrics) {
@@ -119,7 +128,7 @@ void ExportMetrics(const Controller& controller, const NodeManagerService& servi
   const auto elasticity = std::make_shared<ElasticityGauges>(metrics);
   metrics.OnScrape([&controller, &service, &log, &metrics, elasticity] {
     ExportConsensus(log, metrics);
-    elasticity->Set(Describe(controller));
+    ExportElasticity(controller, *elasticity);
     controller.Read([&](const StateMachine& state) {
       ExportNodes(state, metrics);
       metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch")

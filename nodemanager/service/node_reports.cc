@@ -2,11 +2,25 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cluster/base/seconds.h"
 
 namespace onepiece::nodemanager {
+namespace {
+
+// Less may be a report's way here, on a busy machine.
+constexpr base::Duration kSkewShown = std::chrono::seconds(2);
+
+void AddDetail(const std::string& what, v1::Node& node) {
+  node.set_detail(absl::StrCat(node.detail(), node.detail().empty() ? "" : "; ", what));
+}
+
+}  // namespace
 
 void NodeReports::Clear() {
   const std::lock_guard lock(mutex_);
@@ -71,9 +85,13 @@ void NodeReports::AddTo(v1::Node& node, const v1::NodeRecord& record) const {
   node.mutable_last_report_time()->set_seconds(unix_ms / 1000);
   node.mutable_last_report_time()->set_nanos(static_cast<std::int32_t>(unix_ms % 1000) * 1'000'000);
   if (load != nullptr) *node.mutable_load() = *load;
-  if (!known->second.complaint.empty()) {
-    node.set_detail(absl::StrCat(node.detail(), node.detail().empty() ? "" : "; ",
-                                 "its report: ", known->second.complaint));
+  if (!known->second.complaint.empty()) AddDetail("its report: " + known->second.complaint, node);
+  const base::Duration skew = window_.Skew(node.node_id());
+  if (std::chrono::abs(skew) > kSkewShown) {
+    AddDetail(absl::StrFormat("its clock is %.1f s %s the NodeManager's: deadlines are wrong there",
+                              std::abs(base::ToSeconds(skew)),
+                              skew > base::Duration{} ? "ahead of" : "behind"),
+              node);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
+#include "nodemanager/state/plan_state.h"
 #include "nodemanager/state/resizing.h"
 
 namespace onepiece::nodemanager {
@@ -106,6 +107,23 @@ bool IsDrained(const v1::Node& node, const v1::SetNodeState& change) {
 bool HasFailedToLoad(const v1::Node& node, const v1::SetNodeState& change) {
   return change.load_failed() && node.assignment().has_stage() &&
          change.assignment_epoch() == node.assignment().epoch();
+}
+
+// Most of a plan's size.
+v1::Plan WithoutPrediction(const v1::Plan& plan) {
+  v1::Plan copy;
+  copy.set_plan_id(plan.plan_id());
+  copy.set_state(plan.state());
+  copy.set_base_revision(plan.base_revision());
+  *copy.mutable_moves() = plan.moves();
+  copy.set_actor(plan.actor());
+  copy.set_reason(plan.reason());
+  copy.set_create_unix_ms(plan.create_unix_ms());
+  copy.set_end_unix_ms(plan.end_unix_ms());
+  copy.set_confirm_by_unix_ms(plan.confirm_by_unix_ms());
+  copy.set_undo_of(plan.undo_of());
+  copy.set_undone_by(plan.undone_by());
+  return copy;
 }
 
 }  // namespace
@@ -510,6 +528,21 @@ std::string StateMachine::RoutingFingerprint() const {
     absl::StrAppend(&bytes, SerializeDeterministically(table));
   }
   return bytes;
+}
+
+StateMachine StateMachine::CopyForPlans() const {
+  StateMachine copy;
+  copy.applied_index_ = applied_index_;
+  copy.revision_ = revision_;
+  copy.epoch_ = epoch_;
+  copy.plan_revision_ = plan_revision_;
+  copy.nodes_ = nodes_;
+  copy.workflows_ = workflows_;
+  for (const v1::Plan& plan : plans_)
+    copy.plans_.push_back(HasEnded(plan) ? WithoutPrediction(plan) : plan);
+  copy.hold_ = hold_;
+  copy.pool_limits_ = pool_limits_;
+  return copy;
 }
 
 std::string StateMachine::Serialize() const {

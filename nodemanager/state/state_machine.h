@@ -62,6 +62,10 @@ class StateMachine {
   /// (BAD_SNAPSHOT), FAILED_PRECONDITION (NEWER_VERSION).
   absl::Status Restore(std::string_view bytes);
 
+  /// Nodes, workflows, plans (without the predictions of those that have ended), limits and hold
+  /// alone: enough to see what plans could do, and cheap. Not for Apply() and Serialize().
+  [[nodiscard]] StateMachine CopyForPlans() const;
+
   [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }

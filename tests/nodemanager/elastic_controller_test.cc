@@ -204,6 +204,43 @@ class ElasticControllerTest : public QObject {
     QVERIFY(world_->Known(id).detail().find("its report") == std::string::npos);
   }
 
+  void ClockThatIsWrong_IsShownWithTheNode() {
+    const std::string id = InstanceOf(kPoolA);
+    const auto says = [&](const char* text) {
+      world_->Pass(seconds(1));
+      const std::string detail = world_->Known(id).detail();
+      if (detail.find(text) != std::string::npos) return true;
+      qWarning("%s", detail.c_str());
+      return false;
+    };
+    world_->node(id).skew = seconds(90);
+    QVERIFY(says("its clock is 90.0 s ahead of"));
+    world_->node(id).skew = -seconds(3);
+    QVERIFY(says("its clock is 3.0 s behind"));
+    world_->node("proxy").skew = std::chrono::hours(-2);
+    world_->Pass(seconds(1));
+    QVERIFY(world_->Known("proxy").detail().find("7200.0 s behind") != std::string::npos);
+    // As long as a report may be on its way.
+    world_->node(id).skew = -seconds(1);
+    world_->Pass(seconds(1));
+    QVERIFY(world_->Known(id).detail().find("clock") == std::string::npos);
+  }
+
+  void Input_IsOfItsMoment() {
+    world_->node("proxy").jobs_per_s = kAsked;
+    (void)PassUntil([] { return false; }, seconds(8));
+    const ElasticController& elastic = world_->controller().elastic();
+    const ElasticInput input = world_->controller().Input();
+    const std::string before = elastic.Describe(input).SerializeAsString();
+    world_->node(InstanceOf(kPoolA)).silent = true;
+    world_->Pass(seconds(5));
+    QVERIFY(world_->Count(kPoolA) + world_->Count(kPoolB) > 0);
+    QVERIFY(elastic.Describe(world_->controller().Input()).SerializeAsString() != before);
+    const v1::Elasticity then = elastic.Describe(input);
+    QCOMPARE(then.pools(0).instances(), 2);
+    QVERIFY(then.pools(0).has_utilization());
+  }
+
   void Proxies_AreToldTheCapacity_OnceItIsMeasured() {
     QVERIFY(!world_->controller().CapacityFor("proxy").has_value());
     world_->node("proxy").jobs_per_s = kAsked;
@@ -252,13 +289,7 @@ class ElasticControllerTest : public QObject {
     return elasticity;
   }
   v1::Plan PlanOf(const PolicyDecision& decision) {
-    v1::Plan plan;
-    world_->controller().Read([&](const StateMachine& state) {
-      world_->controller().ReadTelemetry([&](const Telemetry& telemetry) {
-        plan = world_->controller().elastic().PlanOf(decision, state, telemetry);
-      });
-    });
-    return plan;
+    return world_->controller().elastic().PlanOf(decision, world_->controller().Input());
   }
   bool HasPlan() {
     bool has = false;

@@ -33,6 +33,7 @@ class ElasticWorld {
     double busy = 0;           ///< While it serves.
     double jobs_per_s = 0;     ///< While it serves; a proxy is asked for so many.
     double jobs = 0;           ///< So far, of a proxy.
+    base::Duration skew{};     ///< Of its clock.
     std::map<std::string, std::pair<double, double>> work;  ///< So far, by stage: jobs, seconds.
   };
 
@@ -146,6 +147,7 @@ class ElasticWorld {
     controller_->Read([&](const StateMachine& state) { report.set_routing_epoch(state.epoch()); });
     v1::NodeLoad& load = *report.mutable_load();
     load.set_workers(1);
+    load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow() + behaviour.skew));
     if (instance && serves) {
       load.set_utilization(behaviour.busy);
       auto& [jobs, busy_s] = behaviour.work[does.stage().stage()];

@@ -623,6 +623,7 @@ class ServiceTest : public QObject {
     QVERIFY2(text.contains("onepiece_nodemanager_moves_total{result=\"done\"} 0\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_plans 0\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_hold 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_clock_skew_seconds 0\n"), text);
   }
 
  private:
