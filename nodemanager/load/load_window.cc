@@ -117,7 +117,8 @@ void LoadWindow::AddWork(const std::string& pool, const v1::NodeLoad& from, cons
     const auto earlier = before.find(key);
     const Work work = Between(
         earlier == before.end() ? v1::StageLoad::default_instance() : *earlier->second, *stage);
-    if (work.jobs == 0 && work.failures == 0) continue;
+    // A job that was handed over has taken time here, and ends elsewhere.
+    if (work.jobs == 0 && work.failures == 0 && work.compute_s <= 0) continue;
     WorkBuckets& buckets = WorkBucketsOf(pool, key);
     if (buckets.empty() || now - buckets.back().begin >= BucketWidth())
       buckets.push_back({now, {}});

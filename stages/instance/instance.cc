@@ -522,12 +522,13 @@ void Instance::ModelLoaded(const std::string& stage, const std::string& model_di
 void Instance::Observe(const runtime::FinishedWork& work) {
   const auto& header = work.item.message.header;
   const bool ok = work.outputs.ok();
-  const bool not_ended = absl::IsCancelled(work.outputs.status()) ||
-                         base::GetReason(work.outputs.status()).reason == runtime::kHandedOver;
-  counts_.Count(header, UnitsOf(*routing(), work.item.message), work.timing,
-                ok          ? WorkCounts::Outcome::kDone
-                : not_ended ? WorkCounts::Outcome::kNotEnded
-                            : WorkCounts::Outcome::kFailed);
+  const bool handed_over = base::GetReason(work.outputs.status()).reason == runtime::kHandedOver;
+  if (!absl::IsCancelled(work.outputs.status())) {
+    counts_.Count(header, UnitsOf(*routing(), work.item.message), work.timing,
+                  ok            ? WorkCounts::Outcome::kDone
+                  : handed_over ? WorkCounts::Outcome::kHandedOver
+                                : WorkCounts::Outcome::kFailed);
+  }
   const telemetry::Labels labels = {{"stage", header.stage}};
   metrics_
       .Histogram("onepiece_stage_compute_seconds",

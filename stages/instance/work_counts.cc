@@ -51,9 +51,9 @@ void WorkCounts::Count(const message::Header& header, double units,
   const std::lock_guard lock(mutex_);
   v1::StageLoad* entry = Entry(header.stage, header.app);
   if (entry == nullptr) return;
+  if (outcome == Outcome::kFailed) return entry->set_failures(entry->failures() + 1);
   entry->set_compute_s(entry->compute_s() + compute);
-  if (outcome == Outcome::kFailed) entry->set_failures(entry->failures() + 1);
-  if (outcome != Outcome::kDone) return;
+  if (outcome == Outcome::kHandedOver) return;
   entry->set_jobs(entry->jobs() + 1);
   entry->set_units(entry->units() + units);
   entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);

@@ -28,9 +28,9 @@ class WorkCounts {
   /// Of StageLoad.compute_buckets.
   static constexpr int kBuckets = 21;
 
-  /// The job ended here, well or not, or was cancelled or handed over: then only the time that it
-  /// took counts.
-  enum class Outcome : std::uint8_t { kDone, kFailed, kNotEnded };
+  /// The job ended here, well or not, or was handed over: then the time that it took here is part
+  /// of what it costs, and it counts as a job where it ends. One that is cancelled counts nowhere.
+  enum class Outcome : std::uint8_t { kDone, kFailed, kHandedOver };
   void Count(const message::Header& header, double units, const runtime::WorkTiming& timing,
              Outcome outcome);
   /// The stage's model for this application was loaded.

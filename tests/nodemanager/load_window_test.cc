@@ -164,6 +164,21 @@ class LoadWindowTest : public QObject {
     QVERIFY(reporter.window.WorkOf("another", reporter.clock.Now()).empty());
   }
 
+  // It has ended here in no interval, and costs its time in both places.
+  void aJobThatIsHandedOverCostsItsTimeHereToo() {
+    Reporter reporter;
+    reporter.Run(seconds(1), 1);
+    reporter.Stage().set_compute_s(2);
+    reporter.Run(seconds(2), 1);
+    QCOMPARE(reporter.WorkOf().jobs, 0u);
+    QCOMPARE(reporter.WorkOf().recent_compute_s, 2.0);
+    reporter.Work(1, 1);
+    reporter.Run(seconds(1), 1);
+    QCOMPARE(reporter.WorkOf().jobs, 1u);
+    QCOMPARE(reporter.WorkOf().compute_s, 3.0);
+    QCOMPARE(reporter.WorkOf().squares_s2, 1.0);
+  }
+
   // One job takes longer than a window.
   void slowJobsAreKnownAllTheSame() {
     Reporter reporter;
