@@ -240,16 +240,17 @@ absl::StatusOr<v1::ListJobsResponse> JobStore::List(const v1::ListJobsRequest& r
   const std::lock_guard lock(mutex_);
   for (auto it = by_age_.upper_bound(after); it != by_age_.end(); ++it) {
     const Entry& entry = entries_.at(it->second);
-    if (entry.record.deleted()) continue;
-    Job job = job::PublicJob(entry.record);
-    if (!request.app_id().empty() && job.app_id() != request.app_id()) continue;
-    if (!states.empty() && !states.contains(job.state())) continue;
+    const JobRecord& record = entry.record;
+    if (record.deleted()) continue;
+    // Before anything is copied: a page of few jobs may look at all of them.
+    if (!request.app_id().empty() && record.job().app_id() != request.app_id()) continue;
+    if (!states.empty() && !states.contains(job::PublicState(record))) continue;
     if (response.jobs_size() == page_size) {
       const Job& last = response.jobs(page_size - 1);
       response.set_next_page_token(node::JobPosition::Of(last).ToToken());
       break;
     }
-    *response.add_jobs() = std::move(job);
+    *response.add_jobs() = job::PublicJob(record);
   }
   return response;
 }

@@ -203,9 +203,14 @@ std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {
   return holders;
 }
 
+Job::State PublicState(const JobRecord& record) {
+  const Job& job = record.job();
+  return job.state() == Job::EXPIRED && job.result().fetched() ? Job::SUCCEEDED : job.state();
+}
+
 Job PublicJob(const JobRecord& record) {
   Job job = record.job();
-  if (job.state() == Job::EXPIRED && job.result().fetched()) job.set_state(Job::SUCCEEDED);
+  job.set_state(PublicState(record));
   if (job.state() != Job::SUCCEEDED) job.clear_result();
   return job;
 }

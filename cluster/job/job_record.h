@@ -42,6 +42,8 @@ std::vector<const v1::WorkHolder*> LiveHolders(const v1::JobRecord& record);
 /// The job as clients see it: a fetched job SUCCEEDED even where its TTL ended first, and only such
 /// jobs have results.
 v1::Job PublicJob(const v1::JobRecord& record);
+/// PublicJob().state(), without a copy.
+v1::Job::State PublicState(const v1::JobRecord& record);
 
 /// Serialised with map entries in order: equal messages give equal bytes.
 std::string CanonicalBytes(const google::protobuf::MessageLite& message);

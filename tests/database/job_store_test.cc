@@ -1,6 +1,8 @@
 #include "cluster/database/job_store.h"
 
 #include <QtTest>
+#include <algorithm>
+#include <set>
 #include <thread>
 
 #include "cluster/base/status.h"
@@ -481,6 +483,56 @@ class JobStoreTest : public QObject {
     request.clear_page_token();
     request.set_page_size(1001);
     QCOMPARE(Reason(f.store.List(request).status()), std::string("BAD_PAGE_SIZE"));
+  }
+
+  // Its times are figures to look at, not to pass.
+  void List_OfManyJobs_IsStableAndQuick() {
+    constexpr int kJobs = 100'000, kRunning = 100;
+    Fixture f({.max_records = 2 * kJobs});
+    std::set<std::string> running;
+    for (int i = 0; i < kJobs; ++i) {
+      const std::string uid = f.Create();
+      if (i % 10 == 9) f.clock.Advance(1ms);  // Ten have the same time.
+      if (i % (kJobs / kRunning) != 0) continue;
+      Fixture::RequireOk(f.store.Update(f.Progress(uid, "a", 0, 1)));
+      running.insert(uid);
+    }
+    const auto list = [&](v1::ListJobsRequest request, std::chrono::nanoseconds& slowest) {
+      std::vector<Job> jobs;
+      do {
+        const auto start = std::chrono::steady_clock::now();
+        const auto page = f.store.List(request);
+        slowest =
+            std::max<std::chrono::nanoseconds>(slowest, std::chrono::steady_clock::now() - start);
+        Fixture::RequireOk(page);
+        jobs.insert(jobs.end(), page->jobs().begin(), page->jobs().end());
+        request.set_page_token(page->next_page_token());
+        f.Create("later");  // Newer than all: on no page that is still to come.
+      } while (!request.page_token().empty());
+      return jobs;
+    };
+    std::chrono::nanoseconds page_time{}, scan_time{};
+    v1::ListJobsRequest request;
+    request.set_page_size(1000);
+    const std::vector<Job> all = list(request, page_time);
+    QCOMPARE(all.size(), std::size_t{kJobs});
+    std::set<std::string> uids;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      uids.insert(all[i].uid());
+      const auto age = [](const Job& job) {
+        return std::pair(job.create_time().seconds(), job.create_time().nanos());
+      };
+      QVERIFY(i == 0 || age(all[i]) <= age(all[i - 1]));
+    }
+    QCOMPARE(uids.size(), std::size_t{kJobs});
+    request.set_page_size(30);
+    request.add_states(Job::RUNNING);
+    const std::vector<Job> found = list(request, scan_time);
+    QCOMPARE(found.size(), std::size_t{kRunning});
+    for (const Job& job : found) QVERIFY(running.erase(job.uid()) == 1);
+    qInfo("%d jobs: a page of 1000 in at most %.1f ms; 30 of the %d running ones in %.1f ms", kJobs,
+          static_cast<double>(page_time.count()) / 1e6, kRunning,
+          static_cast<double>(scan_time.count()) / 1e6);
   }
 
   void WaitForChange_ReturnsTheLatestState() {
