@@ -11,11 +11,13 @@
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/elasticity.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/program.h"
 
 namespace onepiece::cli {
 namespace {
 
 using nlohmann::json;
+using testing::Outcome;
 
 grpc::Status Refusal(absl::StatusCode code, const std::string& reason) {
   return rpc::ToGrpc(base::MakeError(code, reason, "refused: " + reason));
@@ -98,15 +100,6 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   std::deque<v1::Plan::State> states;
   std::vector<v1::ApplyPlanRequest> applied;
   std::vector<v1::DecidePlanRequest> undone;
-};
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out, err;
-  [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
-  [[nodiscard]] bool Says(const std::string& text) const {
-    return out.find(text) != std::string::npos || err.find(text) != std::string::npos;
-  }
 };
 
 v1::Node Instance(const std::string& id, const std::string& stage) {
@@ -405,20 +398,8 @@ class RebalanceTest : public QObject {
 
  private:
   Outcome Run(const QStringList& arguments) {
-    QProcess process;
-    process.setStandardInputFile(QProcess::nullDevice());
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece",
-                  arguments + QStringList{"--nodemanager", address_});
-    Outcome outcome;
-    if (!process.waitForFinished(30'000)) {
-      process.kill();
-      process.waitForFinished();
-      return outcome;
-    }
-    outcome.exit_code = process.exitStatus() == QProcess::NormalExit ? process.exitCode() : -1;
-    outcome.out = process.readAllStandardOutput().toStdString();
-    outcome.err = process.readAllStandardError().toStdString();
-    return outcome;
+    return testing::RunProgram(ONEPIECE_BINARY_DIR "/bin/onepiece",
+                               arguments + QStringList{"--nodemanager", address_});
   }
 
   std::unique_ptr<FakeElasticity> fake_;

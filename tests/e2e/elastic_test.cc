@@ -15,14 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr char kWorkflow[] =
-    "app_id: only-STAGE\n"
-    "stages:\n"
-    "  - {stage: STAGE, plugin: calibrated, cost: [seconds_STAGE]}\n"
-    "parameters:\n"
-    "  - {name: seconds_STAGE, type: NUMBER, default_value: \"0.1\", minimum: 0.001, maximum: "
-    "100}\n";
-
 /// Three instances that serve x or y; windows of seconds, so that a test sees what else takes
 /// minutes.
 constexpr char kCluster[] =
@@ -30,13 +22,6 @@ constexpr char kCluster[] =
     "instances:\n"
     "  - {count: 3}\n"
     "elasticity: {window_s: 5, cooldown_s: 4, interval_s: 0.5, low_threshold: 0.001}\n";
-
-std::string WorkflowOf(const std::string& stage) {
-  std::string text = kWorkflow;
-  for (auto at = text.find("STAGE"); at != std::string::npos; at = text.find("STAGE", at))
-    text.replace(at, 5, stage);
-  return text;
-}
 
 std::string AppOf(const std::string& stage) { return "only-" + stage; }
 
@@ -48,8 +33,8 @@ class ElasticTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const Outcome up = UpCalibrated(cluster_, kCluster,
-                                    {{"x.yaml", WorkflowOf("x")}, {"y.yaml", WorkflowOf("y")}});
+    const Outcome up = UpCalibrated(
+        cluster_, kCluster, {{"x.yaml", OneStageWorkflow("x")}, {"y.yaml", OneStageWorkflow("y")}});
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
@@ -105,7 +90,7 @@ class ElasticTest : public QObject {
     Offer(load, seconds(1));
     // Its next process stays out too.
     QVERIFY(Eventually(seconds(30), [&] {
-      const json shown = Instance(node);
+      const json shown = cluster_.Process(node);
       return shown.value("pid", 0) != pid && shown.value("activity", "") == "DRAINED";
     }));
     QCOMPARE(Count(stage), 1);
@@ -198,14 +183,8 @@ class ElasticTest : public QObject {
     return static_cast<int>(std::ranges::count_if(
         plans, [](const json& plan) { return plan.value("actor", "").starts_with("policy:"); }));
   }
-  json Instance(const std::string& node) const {
-    for (const auto& instance : Instances()) {
-      if (instance.value("node_id", "") == node) return instance;
-    }
-    return json::object();
-  }
   std::string StageOf(const std::string& node) const {
-    const json instance = Instance(node);
+    const json instance = cluster_.Process(node);
     return instance.value("state", "") == "READY" ? instance.value("stage", "") : "";
   }
   /// Every instance serves, or is out of the way for good.
@@ -255,17 +234,6 @@ class ElasticTest : public QObject {
     }
     qWarning("%s", shown.dump(1).c_str());
     return false;
-  }
-  static bool AllSucceeded(JobLoad& load) {
-    if (!load.Await(seconds(120))) return false;
-    const auto counts = load.Counts();
-    return counts.size() == 1 && counts.contains("SUCCEEDED");
-  }
-  static std::string Told(const JobLoad& load) {
-    std::string text;
-    for (const auto& [state, count] : load.Counts())
-      text += state + " " + std::to_string(count) + " ";
-    return text;
   }
 
   ClusterUnderTest cluster_;
