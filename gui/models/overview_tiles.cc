@@ -116,7 +116,9 @@ OverviewTile NodeTile(const Snapshot& snapshot) {
       ++starting;
     }
   }
-  tile.value = dead > 0 ? Tr("%1 up, %2 lost").arg(up).arg(dead) : Tr("%1 up").arg(up);
+  tile.value = Tr("%1 up").arg(up);
+  if (dead > 0) tile.value += Tr(", %1 lost").arg(dead);
+  if (activities.contains(v1::STUCK)) tile.value += Tr(", %1 stuck").arg(activities[v1::STUCK]);
   QStringList words;
   for (const auto& [activity, count] : activities) {
     words << QStringLiteral("%1 %2").arg(count).arg(

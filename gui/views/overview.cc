@@ -220,8 +220,6 @@ void OverviewView::LoadChanges(const Snapshot& snapshot) {
   }
   note_->setText(note);
   note_->setVisible(!note.isEmpty());
-  list_->setVisible(note.isEmpty());
-  if (!note.isEmpty()) layout()->setAlignment(note_, Qt::AlignTop);
 }
 
 }  // namespace onepiece::gui

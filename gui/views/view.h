@@ -12,7 +12,8 @@
 namespace onepiece::gui {
 
 /// Something that can be done: in menus, the palette (Ctrl+K) and by a shortcut, with the CLI's
-/// verb.
+/// verb. One whose id begins with the kind of an entity ("node.drain") is offered in the inspector
+/// too, after its page was told to Focus on that entity.
 struct Command {
   QString id;     ///< "rebalance.plan": stable, for settings.
   QString title;  ///< "Plan a rebalance…"

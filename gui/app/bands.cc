@@ -1,0 +1,185 @@
+#include "gui/app/bands.h"
+
+#include <QHBoxLayout>
+#include <QStyle>
+#include <QVBoxLayout>
+
+#include "gui/app/theme.h"
+#include "gui/models/format.h"
+#include "gui/views/tone.h"
+
+namespace onepiece::gui {
+namespace {
+
+StatusTone ToneOf(Link link) {
+  switch (link) {
+    case Link::kLive:
+      return StatusTone::kGood;
+    case Link::kConnecting:
+    case Link::kReconnecting:
+      return StatusTone::kBusy;
+    case Link::kLagging:
+      return StatusTone::kWarning;
+    case Link::kStale:
+    case Link::kAuthFailed:
+    case Link::kVersionMismatch:
+      return StatusTone::kBad;
+    case Link::kOffline:
+      return StatusTone::kNeutral;
+  }
+  return StatusTone::kUnknown;
+}
+
+void Paint(QWidget* widget, const BandColors& colors) {
+  QPalette palette = widget->palette();
+  palette.setColor(QPalette::Window, colors.ground);
+  palette.setColor(QPalette::WindowText, colors.text);
+  widget->setPalette(palette);
+  widget->setAutoFillBackground(true);
+}
+
+void SetTextIfNew(QLabel* label, const QString& text) {
+  if (label->text() != text) label->setText(text);
+}
+
+}  // namespace
+
+TopBand::TopBand(Store& store, QWidget* parent)
+    : QFrame(parent),
+      store_(store),
+      cluster_(new QLabel(this)),
+      link_(new QLabel(this)),
+      as_of_(new QLabel(this)),
+      past_(new QLabel(this)),
+      notice_(new QLabel(this)),
+      filter_(new QLineEdit(this)),
+      mode_(new QPushButton(this)),
+      palette_(new QPushButton(tr("Commands"), this)),
+      retry_(new QPushButton(tr("Retry now"), this)),
+      switch_(new QPushButton(tr("Switch…"), this)),
+      notice_row_(new QWidget(this)) {
+  setObjectName(QStringLiteral("band"));
+  cluster_->setObjectName(QStringLiteral("cluster"));
+  link_->setObjectName(QStringLiteral("link"));
+  past_->setObjectName(QStringLiteral("past"));
+  for (QLabel* label : {cluster_, link_, as_of_, past_, notice_})
+    label->setTextFormat(Qt::PlainText);
+  QFont bold = cluster_->font();
+  bold.setBold(true);
+  cluster_->setFont(bold);
+  cluster_->setMargin(4);
+  filter_->setPlaceholderText(tr("Filter this page  (/)"));
+  filter_->setAccessibleName(tr("Filter of the page that is shown"));
+  filter_->setClearButtonEnabled(false);
+  filter_->setMaximumWidth(fontMetrics().averageCharWidth() * 36);
+  mode_->setCheckable(true);
+  mode_->setObjectName(QStringLiteral("mode"));
+  palette_->setToolTip(tr("Find a command, a page, a node or a job (Ctrl+K)"));
+  auto* row = new QHBoxLayout;
+  row->setSpacing(12);
+  for (QWidget* widget : std::initializer_list<QWidget*>{cluster_, link_, as_of_})
+    row->addWidget(widget);
+  row->addStretch(1);
+  row->addWidget(filter_, 2);
+  row->addWidget(palette_);
+  row->addWidget(mode_);
+  past_->setMargin(5);
+  past_->hide();
+  Paint(past_, PastBand());
+  notice_->setWordWrap(true);
+  auto* notices = new QHBoxLayout(notice_row_);
+  notices->setContentsMargins(4, 0, 0, 0);
+  notices->addWidget(notice_, 1);
+  notices->addWidget(retry_);
+  notices->addWidget(switch_);
+  notice_row_->hide();
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 4, 6, 4);
+  layout->setSpacing(4);
+  layout->addLayout(row);
+  layout->addWidget(past_);
+  layout->addWidget(notice_row_);
+  connect(filter_, &QLineEdit::textChanged, this, &TopBand::FilterChanged);
+  connect(mode_, &QPushButton::clicked, this, &TopBand::ModeWanted);
+  connect(palette_, &QPushButton::clicked, this, &TopBand::PaletteWanted);
+  connect(retry_, &QPushButton::clicked, this, &TopBand::RetryWanted);
+  connect(switch_, &QPushButton::clicked, this, &TopBand::SwitchWanted);
+  for (const auto signal : {&Store::Changed, &Store::LinkChanged, &Store::ModeChanged}) {
+    connect(&store_, signal, this, &TopBand::Draw);
+  }
+  connect(&ages_, &QTimer::timeout, this, &TopBand::Draw);
+  ages_.start(1000);
+  Draw();
+}
+
+void TopBand::Draw() {
+  const Snapshot& snapshot = *store_.snapshot();
+  const LinkStatus& link = store_.link();
+  const auto& session = store_.session();
+  const bool production = session != nullptr && session->target().production;
+  QString name = session != nullptr              ? SafeText(session->target().name, 40)
+                 : store_.recording() != nullptr ? tr("Recording")
+                                                 : tr("No cluster");
+  if (production) name = tr("PRODUCTION %1").arg(name);
+  SetTextIfNew(cluster_, name);
+  if (production) {
+    Paint(cluster_, ProductionBand());
+  } else {
+    cluster_->setPalette(palette());
+    cluster_->setAutoFillBackground(false);
+  }
+  const bool nothing = session == nullptr && store_.recording() == nullptr && snapshot.at_ms == 0;
+  const StatusTone tone = nothing ? StatusTone::kNeutral : ToneOf(link.link);
+  const QString state = nothing ? tr("Not connected") : QString::fromStdString(LinkName(link.link));
+  SetTextIfNew(link_, ToneGlyph(tone) + u' ' + state);
+  QPalette colors = palette();
+  colors.setColor(QPalette::WindowText, ToneColor(tone, colors));
+  link_->setPalette(colors);
+  link_->setToolTip(SafeText(link.detail));
+  SetTextIfNew(as_of_, snapshot.cluster.value == nullptr
+                           ? QString()
+                           : tr("as of %1, rev %2")
+                                 .arg(FormatTime(snapshot.cluster.as_of_ms, snapshot.at_ms))
+                                 .arg(snapshot.cluster.value->revision()));
+  const bool control = store_.mode() == ControlMode::kControl;
+  mode_->setChecked(control);
+  mode_->setText(control ? tr("▲ Control") : tr("Observe"));
+  mode_->setAccessibleName(control ? tr("Control mode: lock") : tr("Observe mode: unlock"));
+  mode_->setToolTip(control ? tr("Changes are possible. Lock again with Ctrl+Shift+U.")
+                            : tr("Nothing can be changed. Unlock with Ctrl+Shift+U."));
+  past_->setVisible(!store_.live());
+  if (!store_.live()) {
+    const std::int64_t now = QDateTime::currentMSecsSinceEpoch();
+    SetTextIfNew(past_,
+                 tr("Viewing %1, %2. Nothing can be changed. %3")
+                     .arg(FormatTime(store_.viewing_ms(), now), FormatAge(store_.viewing_ms(), now),
+                          session != nullptr ? tr("L goes live.") : tr("This is a recording.")));
+  }
+  DrawNotice();
+}
+
+void TopBand::DrawNotice() {
+  const LinkStatus& link = store_.link();
+  const std::int64_t now = QDateTime::currentMSecsSinceEpoch();
+  const bool lost = link.link == Link::kReconnecting || link.link == Link::kStale ||
+                    link.link == Link::kAuthFailed || link.link == Link::kVersionMismatch ||
+                    (link.link == Link::kConnecting && link.attempt > 1);
+  notice_row_->setVisible(lost && store_.session() != nullptr);
+  if (!lost || store_.session() == nullptr) return;
+  const QString name = SafeText(store_.session()->target().name, 40);
+  const QString why = SafeText(link.detail);
+  QString text;
+  if (link.last_heard_ms == 0) {
+    text = tr("%1 has not been reached yet (%2).").arg(name, why);
+  } else {
+    text = tr("Nothing heard from %1 since %2%3. Showing the last data.")
+               .arg(name, FormatTime(link.last_heard_ms, now),
+                    why.isEmpty() ? QString() : tr(" (%1)").arg(why));
+  }
+  if (link.next_try_ms > now) {
+    text += tr(" Retrying in %1 s.").arg((link.next_try_ms - now + 999) / 1000);
+  }
+  SetTextIfNew(notice_, text);
+}
+
+}  // namespace onepiece::gui

@@ -1,0 +1,42 @@
+// What stands above every page: which cluster, how fresh, whether it may be changed; and, when
+// something is wrong or the past is shown, a band that says so.
+//
+// Threading  GUI thread only.
+#pragma once
+
+#include <QFrame>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QTimer>
+
+#include "gui/models/store.h"
+
+namespace onepiece::gui {
+
+class TopBand : public QFrame {
+  Q_OBJECT
+ public:
+  explicit TopBand(Store& store, QWidget* parent);
+  [[nodiscard]] QLineEdit* filter() const { return filter_; }
+
+ Q_SIGNALS:
+  void FilterChanged(const QString& text);
+  void ModeWanted();
+  void PaletteWanted();
+  void RetryWanted();
+  void SwitchWanted();
+
+ private:
+  void Draw();
+  void DrawNotice();
+
+  Store& store_;
+  QLabel *cluster_, *link_, *as_of_, *past_, *notice_;
+  QLineEdit* filter_;
+  QPushButton *mode_, *palette_, *retry_, *switch_;
+  QWidget* notice_row_;
+  QTimer ages_;  ///< Ages grow while nothing is heard.
+};
+
+}  // namespace onepiece::gui

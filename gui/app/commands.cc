@@ -1,0 +1,133 @@
+#include "gui/app/commands.h"
+
+#include <QKeySequence>
+#include <utility>
+
+namespace onepiece::gui {
+namespace {
+
+/// Works without Ctrl, Alt or Meta: pressed by accident.
+bool IsSingleKey(const QKeySequence& keys) {
+  if (keys.count() != 1) return false;
+  const int key = keys[0].key();
+  const bool function = key >= Qt::Key_F1 && key <= Qt::Key_F35;
+  return !function && (keys[0].keyboardModifiers() &
+                       (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier)) == 0;
+}
+
+}  // namespace
+
+int FuzzyScore(const QString& typed, const QString& text) {
+  int score = 0, run = 0;
+  qsizetype at = 0;
+  for (const QChar letter : typed) {
+    if (letter.isSpace()) {
+      run = 0;
+      continue;
+    }
+    const qsizetype found = text.indexOf(letter, at, Qt::CaseInsensitive);
+    if (found < 0) return -1;
+    const bool begins = found == 0 || !text[found - 1].isLetterOrNumber();
+    run = found == at && at > 0 ? run + 1 : 0;
+    score += 1 + (begins ? 8 : 0) + 4 * run - static_cast<int>(std::min<qsizetype>(found - at, 3));
+    at = found + 1;
+  }
+  if (text.contains(typed.trimmed(), Qt::CaseInsensitive) && !typed.trimmed().isEmpty())
+    score += 20;
+  return std::max(score, 0);
+}
+
+QStringList ShortcutConflicts(const std::vector<Command>& commands) {
+  QStringList conflicts;
+  QHash<QString, QString> taken;
+  for (const Command& command : commands) {
+    if (command.shortcut.isEmpty()) continue;
+    const QKeySequence keys(command.shortcut, QKeySequence::PortableText);
+    const QString name = keys.toString();
+    if (name.isEmpty()) {
+      conflicts << QObject::tr("%1: “%2” is no key").arg(command.id, command.shortcut);
+      continue;
+    }
+    if (command.changes_cluster && IsSingleKey(keys)) {
+      conflicts
+          << QObject::tr("%1: no single key (%2) may change the cluster").arg(command.id, name);
+    }
+    if (taken.contains(name)) {
+      conflicts << QObject::tr("%1: %2 is taken by %3").arg(command.id, name, taken[name]);
+    }
+    taken.insert(name, command.id);
+  }
+  return conflicts;
+}
+
+CommandList::CommandList(Store& store, QWidget* window)
+    : QObject(window), store_(store), window_(window) {
+  connect(&store_, &Store::LinkChanged, this, &CommandList::Refresh);
+  connect(&store_, &Store::ModeChanged, this, &CommandList::Refresh);
+}
+
+void CommandList::Add(Command command, View* view) {
+  auto* action = new QAction(command.title, window_);
+  action->setObjectName(command.id);
+  action->setShortcut(QKeySequence(command.shortcut, QKeySequence::PortableText));
+  action->setShortcutContext(Qt::WindowShortcut);
+  window_->addAction(action);
+  connect(action, &QAction::triggered, this, [this, id = command.id] { Run(id); });
+  defaults_.insert(command.id, command.shortcut);
+  entries_.push_back({std::move(command), view, action});
+}
+
+QStringList CommandList::SetShortcuts(const QMap<QString, QString>& shortcuts) {
+  QStringList refused;
+  for (Entry& entry : entries_) entry.command.shortcut = defaults_.value(entry.command.id);
+  for (Entry& entry : entries_) {
+    const auto wanted = shortcuts.constFind(entry.command.id);
+    if (wanted == shortcuts.constEnd() || *wanted == entry.command.shortcut) continue;
+    const QString before = std::exchange(entry.command.shortcut, *wanted);
+    const QStringList conflicts = ShortcutConflicts(Commands());
+    if (conflicts.isEmpty()) continue;
+    entry.command.shortcut = before;
+    refused << conflicts;
+  }
+  for (const Entry& entry : entries_) {
+    entry.action->setShortcut(QKeySequence(entry.command.shortcut, QKeySequence::PortableText));
+  }
+  return refused;
+}
+
+QAction* CommandList::Action(const QString& id) const {
+  for (const Entry& entry : entries_) {
+    if (entry.command.id == id) return entry.action;
+  }
+  return nullptr;
+}
+
+std::vector<Command> CommandList::Commands() const {
+  std::vector<Command> commands;
+  for (const Entry& entry : entries_) commands.push_back(entry.command);
+  return commands;
+}
+
+void CommandList::Run(const QString& id) {
+  for (const Entry& entry : entries_) {
+    if (entry.command.id != id) continue;
+    // A key may arrive before the action was disabled.
+    if (entry.command.changes_cluster && !store_.WhyNoChange().isEmpty()) return;
+    if (entry.view != nullptr && show_) show_(entry.view);
+    const auto run = entry.command.run;  // It may add commands.
+    run();
+    return;
+  }
+}
+
+void CommandList::Refresh() {
+  const QString why = store_.WhyNoChange();
+  for (const Entry& entry : entries_) {
+    if (!entry.command.changes_cluster) continue;
+    entry.action->setEnabled(why.isEmpty());
+    entry.action->setToolTip(why.isEmpty() ? entry.command.title
+                                           : entry.command.title + QStringLiteral("\n") + why);
+  }
+}
+
+}  // namespace onepiece::gui

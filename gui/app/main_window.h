@@ -1,0 +1,102 @@
+// The window: pages in the middle, tree and inspector at the sides, time below.
+//
+// Threading  GUI thread only.
+#pragma once
+
+#include <QMainWindow>
+#include <QStackedWidget>
+#include <QTabBar>
+#include <QTimer>
+#include <memory>
+#include <vector>
+
+#include "gui/app/bands.h"
+#include "gui/app/commands.h"
+#include "gui/app/local_cluster.h"
+#include "gui/app/scrubber.h"
+#include "gui/app/settings.h"
+#include "gui/app/side_panels.h"
+#include "gui/views/view.h"
+
+namespace onepiece::gui {
+
+class RecordingService;
+
+class MainWindow : public QMainWindow {
+  Q_OBJECT
+ public:
+  struct Options {
+    SettingsFile settings;
+    QString data_folder;      ///< Recordings and the local cluster lie there.
+    double base_points = 10;  ///< The font's size at 100 %.
+    bool system_is_dark = false;
+  };
+  MainWindow(Options options, std::unique_ptr<Store> store);
+  ~MainWindow() override;
+
+  void Connect(const Target& target);
+  /// An error is said in a dialog.
+  void OpenRecording(const QString& path);
+  /// Starts the embedded cluster and connects to it.
+  void TryLocalCluster();
+
+  [[nodiscard]] Store& store() { return *store_; }
+  [[nodiscard]] CommandList& commands() { return *commands_; }
+  /// False: there is no such page.
+  bool ShowPage(const QString& id);
+  [[nodiscard]] View* page() const;
+  /// What Ctrl+K offers now.
+  [[nodiscard]] std::vector<struct PaletteEntry> PaletteEntries();
+  enum class Preset { kOperate, kInvestigate, kWall };
+  void SetPreset(Preset preset);
+
+ protected:
+  void closeEvent(QCloseEvent* event) override;
+  /// Keys that belong to whatever has the focus, not to a shortcut.
+  bool eventFilter(QObject* watched, QEvent* event) override;
+
+ private:
+  void MakeBody();
+  void MakeDocks();
+  QWidget* MakeWelcome();
+  QWidget* MakeTour();
+  void AddCommands();
+  void AddPageCommands();
+  void MakeMenus();
+  void Restore();
+  void Inspect(const QString& entity);
+  void Open(const QString& view_id, const QString& entity);
+  void Disconnect();
+  void AdoptRecording();
+  void UpdateWelcome();
+  void SaveSettings();
+  void Say(const QString& title, const QString& text);
+  void RunPalette();
+  void RunConnections();
+  void RunSettings();
+  void RunHelp();
+  void RunExport();
+  void RunOpenRecording();
+  void CopyCli();
+  void CyclePane();
+  /// `cli` with the address of the cluster that is shown.
+  [[nodiscard]] QString CliLine(const QString& cli) const;
+
+  Options options_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<RecordingService> recorder_;
+  std::unique_ptr<LocalCluster> local_;
+  CommandList* commands_;
+  TopBand* band_;
+  QTabBar* tabs_;
+  QStackedWidget *body_, *pages_;
+  QWidget *welcome_ = nullptr, *tour_ = nullptr;
+  std::vector<View*> views_;
+  Scrubber* scrubber_;
+  EntityTree* tree_ = nullptr;
+  Inspector* inspector_ = nullptr;
+  QDockWidget *tree_dock_ = nullptr, *inspector_dock_ = nullptr;
+  QTimer adopt_;  ///< Until the recorder has a file.
+};
+
+}  // namespace onepiece::gui

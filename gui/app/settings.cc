@@ -1,0 +1,174 @@
+#include "gui/app/settings.h"
+
+#include <QCoreApplication>
+#include <QDir>
+#include <QFile>
+#include <QFileInfo>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QSaveFile>
+#include <algorithm>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::gui {
+namespace {
+
+constexpr const char* kThemes[] = {"system", "light", "dark", "high-contrast"};
+
+QString Tr(const char* text) {
+  return QCoreApplication::translate("onepiece::gui::Settings", text);
+}
+
+QString XdgFolder(const char* variable, const char* beneath_home) {
+  const QString set = qEnvironmentVariable(variable);
+  // The specification: relative paths are to be ignored.
+  const QString base =
+      QDir::isAbsolutePath(set) ? set : QDir::home().filePath(QLatin1String(beneath_home));
+  return base + QStringLiteral("/onepiece-console");
+}
+
+Target ReadConnection(const QJsonObject& json) {
+  Target target;
+  target.name = json[u"name"].toString().toStdString();
+  for (const QJsonValue& address : json[u"nodemanagers"].toArray()) {
+    if (address.isString()) target.nodemanagers.push_back(address.toString().toStdString());
+  }
+  target.production = json[u"production"].toBool();
+  return target;
+}
+
+Settings Read(const QJsonObject& json) {
+  Settings settings;
+  const QString theme = json[u"theme"].toString();
+  for (int i = 0; i < 4; ++i) {
+    if (theme == QLatin1String(kThemes[i])) settings.theme = static_cast<Theme>(i);
+  }
+  settings.font_percent = std::clamp(json[u"font_percent"].toInt(100), 100, 200);
+  settings.reduced_motion = json[u"reduced_motion"].toBool();
+  settings.tour_done = json[u"tour_done"].toBool();
+  for (const QJsonValue& value : json[u"connections"].toArray()) {
+    Target target = ReadConnection(value.toObject());
+    if (!target.name.empty() && !target.nodemanagers.empty()) {
+      settings.connections.push_back(std::move(target));
+    }
+  }
+  settings.last_connection = json[u"last_connection"].toString();
+  const QJsonObject shortcuts = json[u"shortcuts"].toObject();
+  for (auto entry = shortcuts.begin(); entry != shortcuts.end(); ++entry) {
+    settings.shortcuts.insert(entry.key(), entry.value().toString());
+  }
+  settings.geometry = QByteArray::fromBase64(json[u"geometry"].toString().toLatin1());
+  settings.layout = QByteArray::fromBase64(json[u"layout"].toString().toLatin1());
+  return settings;
+}
+
+void Write(const Settings& settings, QJsonObject& json) {
+  json[u"version"] = SettingsFile::kVersion;
+  json[u"theme"] = QLatin1String(kThemes[static_cast<int>(settings.theme)]);
+  json[u"font_percent"] = settings.font_percent;
+  json[u"reduced_motion"] = settings.reduced_motion;
+  json[u"tour_done"] = settings.tour_done;
+  QJsonArray connections;
+  for (const Target& target : settings.connections) {
+    QJsonArray addresses;
+    for (const std::string& address : target.nodemanagers) {
+      addresses.append(QString::fromStdString(address));
+    }
+    connections.append(QJsonObject{{QStringLiteral("name"), QString::fromStdString(target.name)},
+                                   {QStringLiteral("nodemanagers"), addresses},
+                                   {QStringLiteral("production"), target.production}});
+  }
+  json[u"connections"] = connections;
+  json[u"last_connection"] = settings.last_connection;
+  QJsonObject shortcuts;
+  for (auto entry = settings.shortcuts.begin(); entry != settings.shortcuts.end(); ++entry) {
+    shortcuts[entry.key()] = entry.value();
+  }
+  json[u"shortcuts"] = shortcuts;
+  json[u"geometry"] = QString::fromLatin1(settings.geometry.toBase64());
+  json[u"layout"] = QString::fromLatin1(settings.layout.toBase64());
+}
+
+/// Keeps the file under another name; an earlier copy is not overwritten.
+QString KeepCopy(const QString& path, const QString& suffix) {
+  QString copy = path + suffix;
+  for (int i = 2; QFile::exists(copy) && i < 100; ++i)
+    copy = path + suffix + u'-' + QString::number(i);
+  return QFile::copy(path, copy) ? copy : QString();
+}
+
+}  // namespace
+
+QString DefaultSettingsPath() {
+  return XdgFolder("XDG_CONFIG_HOME", ".config") + QStringLiteral("/settings.json");
+}
+
+QString DataFolder() { return XdgFolder("XDG_DATA_HOME", ".local/share"); }
+
+SettingsFile SettingsFile::Load(const QString& path) {
+  SettingsFile file;
+  file.path_ = path;
+  QFile stored(path);
+  if (!stored.exists()) return file;
+  if (!stored.open(QIODevice::ReadOnly)) {
+    file.newer_ = true;  // Somebody else's file, or a folder: it is not ours to replace.
+    file.notice =
+        Tr("The settings in %1 cannot be read (%2): the defaults hold, and nothing is saved.")
+            .arg(path, stored.errorString());
+    return file;
+  }
+  constexpr qint64 kMaxBytes = 4 << 20;
+  QJsonParseError error{};
+  const QJsonDocument document = QJsonDocument::fromJson(stored.read(kMaxBytes), &error);
+  if (!document.isObject()) {
+    const QString copy = KeepCopy(path, QStringLiteral(".damaged"));
+    file.newer_ = copy.isEmpty();
+    file.notice =
+        Tr("The settings in %1 are damaged (%2): the defaults hold. The file was kept as %3.")
+            .arg(path, error.errorString(), copy.isEmpty() ? path : copy);
+    return file;
+  }
+  file.document_ = document.object();
+  file.values = Read(file.document_);
+  const int version = file.document_[u"version"].toInt(0);
+  if (version > kVersion) {
+    file.newer_ = true;
+    file.notice = Tr("The settings in %1 are of a newer console (version %2; this one knows %3): "
+                     "they are used as far as they are understood, and changes are not saved.")
+                      .arg(path)
+                      .arg(version)
+                      .arg(kVersion);
+  } else if (version < kVersion) {
+    const QString copy = KeepCopy(path, QStringLiteral(".version-%1").arg(version));
+    file.newer_ = copy.isEmpty();
+    file.notice =
+        copy.isEmpty()
+            ? Tr("The settings in %1 are of an older console and cannot be copied aside: changes "
+                 "are not saved.")
+                  .arg(path)
+            : Tr("The settings were taken over from an older console. The file was kept as %1.")
+                  .arg(copy);
+  }
+  return file;
+}
+
+absl::Status SettingsFile::Save() {
+  if (newer_) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_FORMAT",
+                           "the settings are not ours to replace: " + notice.toStdString());
+  }
+  Write(values, document_);
+  QDir().mkpath(QFileInfo(path_).absolutePath());
+  QSaveFile target(path_);
+  if (!target.open(QIODevice::WriteOnly) ||
+      !target.setPermissions(QFileDevice::ReadOwner | QFileDevice::WriteOwner) ||
+      target.write(QJsonDocument(document_).toJson()) < 0 || !target.commit()) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NOT_SAVED",
+                           "the settings cannot be written to " + path_.toStdString() + ": " +
+                               target.errorString().toStdString());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace onepiece::gui

@@ -1,0 +1,78 @@
+// The tree of everything that a cluster has, and what is known of the thing that is selected.
+//
+// Threading  GUI thread only.
+#pragma once
+
+#include <QHash>
+#include <QLabel>
+#include <QTableView>
+#include <QTreeWidget>
+#include <QVBoxLayout>
+#include <QWidget>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gui/models/keyed_table.h"
+#include "gui/models/store.h"
+
+namespace onepiece::gui {
+
+class CommandList;
+
+/// What is known of "node/instance-3", "ring/…", "pool/…", "workflow/…", "job/UID": names and
+/// values in the order of reading; empty when it is not there (any more).
+std::vector<std::pair<QString, QString>> PropertiesOf(const QString& entity,
+                                                      const Snapshot& snapshot);
+
+/// Workflow sets with their pools and instances, then the services. Rows stay where they are while
+/// things come and go.
+class EntityTree : public QTreeWidget {
+  Q_OBJECT
+ public:
+  explicit EntityTree(Store& store, QWidget* parent = nullptr);
+  /// Every entity that is shown, for the palette.
+  [[nodiscard]] QStringList Entities() const { return items_.keys(); }
+  [[nodiscard]] QSize sizeHint() const override;
+
+ Q_SIGNALS:
+  void Selected(const QString& entity);
+  void Opened(const QString& entity);
+
+ private:
+  void Draw();
+  QTreeWidgetItem* Item(QTreeWidgetItem* parent, const QString& entity, const QString& text);
+
+  Store& store_;
+  QHash<QString, QTreeWidgetItem*> items_;  ///< By entity; groups as "group/…".
+  QHash<QString, bool> seen_;
+  std::shared_ptr<const v1::Cluster> drawn_;
+};
+
+class Inspector : public QWidget {
+  Q_OBJECT
+ public:
+  Inspector(Store& store, CommandList& commands, QWidget* parent = nullptr);
+  void Inspect(const QString& entity);
+  [[nodiscard]] const QString& entity() const { return entity_; }
+  [[nodiscard]] QSize sizeHint() const override;
+
+ Q_SIGNALS:
+  void Opened(const QString& entity);
+
+ private:
+  void Draw();
+  void MakeButtons();
+
+  using Property = std::pair<QString, QString>;
+  Store& store_;
+  CommandList& commands_;
+  QString entity_;
+  QLabel *title_, *note_;
+  std::unique_ptr<KeyedTable<Property>> table_;
+  QTableView* view_;
+  QVBoxLayout* buttons_;
+};
+
+}  // namespace onepiece::gui

@@ -1,0 +1,28 @@
+// Colours and sizes of the whole program.
+//
+// Threading  GUI thread only.
+#pragma once
+
+#include <QPalette>
+
+#include "gui/app/settings.h"
+
+namespace onepiece::gui {
+
+/// Every role that is used has a contrast of at least 4.5 to its ground.
+QPalette PaletteOf(Theme theme, bool system_is_dark);
+/// What the desktop prefers: its portal's "color-scheme", else the brightness of `palette`. Waits
+/// for the portal a quarter of a second at most.
+bool SystemPrefersDark(const QPalette& palette);
+/// Sets the application's palette and font. `base_points`: the font's size at 100 %.
+void ApplyTheme(const Settings& settings, bool system_is_dark, double base_points);
+
+/// The ground of the band that says "this is the past" or "production", and its text: the same in
+/// every theme, for they warn.
+struct BandColors {
+  QColor ground, text;
+};
+BandColors PastBand();
+BandColors ProductionBand();
+
+}  // namespace onepiece::gui
