@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
+#include "cluster/base/utf8.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -21,6 +22,10 @@ constexpr int kMaxWorkers = 4096;
 constexpr double kLongestJobS = 3600;
 constexpr double kMaxJobsPerS = 1e6;
 constexpr double kCatchUpS = 60;  // Reports may be late.
+constexpr int kMaxDevices = 16;
+constexpr std::size_t kMaxDeviceName = 64, kMaxProduct = 128;
+constexpr std::int64_t kMaxDeviceBytes = std::int64_t{1} << 50;
+constexpr double kMaxWatts = 1e5, kLeastCelsius = -100, kMaxCelsius = 300;
 // Unix milliseconds that fit a WallTime.
 constexpr std::int64_t kMaxUnixMs = 9'000'000'000'000;
 
@@ -156,6 +161,55 @@ void CleanGauges(const v1::NodeLoad& load, const v1::NodeLoad& last, CleanedRepo
   }
 }
 
+// Numbers that cannot be become absent: of a device nothing is better than something old.
+v1::DeviceLoad CleanDevice(const v1::DeviceLoad& given, CleanedReport& report) {
+  using Load = v1::DeviceLoad;
+  v1::DeviceLoad device = given;
+  device.set_device(base::ToUtf8(given.device(), kMaxDeviceName));
+  device.set_product(base::ToUtf8(given.product(), kMaxProduct));
+  bool wrong = false;
+  const auto leave_out = [&](bool bad, void (Load::*clear)()) {
+    if (bad) (device.*clear)();
+    wrong |= bad;
+  };
+  const auto outside = [](double value, double least, double most) {
+    return !(value >= least && value <= most);  // NaN is.
+  };
+  leave_out(outside(given.sm_active(), 0, kMaxUtilization), &Load::clear_sm_active);
+  leave_out(outside(given.kernel_active(), 0, kMaxUtilization), &Load::clear_kernel_active);
+  leave_out(outside(given.memory_active(), 0, kMaxUtilization), &Load::clear_memory_active);
+  leave_out(outside(given.power_w(), 0, kMaxWatts), &Load::clear_power_w);
+  leave_out(outside(given.power_limit_w(), 0, kMaxWatts), &Load::clear_power_limit_w);
+  leave_out(outside(given.temperature_c(), kLeastCelsius, kMaxCelsius), &Load::clear_temperature_c);
+  const auto bad_bytes = [](std::int64_t bytes) { return bytes < 0 || bytes > kMaxDeviceBytes; };
+  leave_out(bad_bytes(given.memory_bytes()), &Load::clear_memory_bytes);
+  leave_out(bad_bytes(given.memory_used_bytes()) ||
+                (device.has_memory_bytes() && given.memory_used_bytes() > given.memory_bytes()),
+            &Load::clear_memory_used_bytes);
+  if (device.sm_active() > 1) device.set_sm_active(1);
+  if (device.kernel_active() > 1) device.set_kernel_active(1);
+  if (device.memory_active() > 1) device.set_memory_active(1);
+  if (wrong) Complain(report, "device " + device.device() + " says what cannot be");
+  return device;
+}
+
+void CleanDevices(const v1::NodeLoad& load, CleanedReport& report) {
+  for (const v1::DeviceLoad& given : load.devices()) {
+    if (report.load.devices_size() >= kMaxDevices) {
+      return Complain(report, absl::StrCat("more than ", kMaxDevices, " devices"));
+    }
+    v1::DeviceLoad device = CleanDevice(given, report);
+    const auto same = [&](const v1::DeviceLoad& other) {
+      return other.device() == device.device();
+    };
+    if (device.device().empty() || std::ranges::any_of(report.load.devices(), same)) {
+      Complain(report, "device '" + device.device() + "' has no name or is there twice");
+    } else {
+      *report.load.add_devices() = std::move(device);
+    }
+  }
+}
+
 // Entries that a report lacks would begin at zero when they come back.
 void KeepAbsent(const v1::NodeLoad& last, v1::NodeLoad& load) {
   for (const v1::StageLoad& before : last.stages()) {
@@ -181,7 +235,9 @@ CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context
   report.load = load;
   report.load.clear_stages();
   report.load.clear_demands();
+  report.load.clear_devices();
   CleanGauges(load, last, report);
+  CleanDevices(load, report);
   double counted = 0;
   for (const v1::StageLoad& stage : last.stages()) counted += stage.compute_s();
   const int workers = std::max(1, report.load.workers());

@@ -22,6 +22,7 @@ struct CleanedReport {
 };
 
 /// Entries that `load` leaves out stay as they were: counts never fall. At most 64 entries each.
+/// What a device cannot have said becomes absent; at most 16 devices.
 CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context);
 
 }  // namespace onepiece::nodemanager

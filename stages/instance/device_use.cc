@@ -7,10 +7,16 @@
 #include <memory>
 
 #include "cluster/base/status.h"
+#include "cluster/base/utf8.h"
 #include "spdlog/spdlog.h"
 #include "stages/sdk/device_name.h"
 
 namespace onepiece::instance {
+namespace {
+
+constexpr std::size_t kMaxProduct = 128;
+
+}  // namespace
 
 node::BlockHook PinBlocks(const std::string& device) {
   const auto index = sdk::CudaIndex(device);
@@ -35,7 +41,7 @@ absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device) {
       .total_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)};
 }
 
-std::unique_ptr<device::UtilizationMeter> MeterOf(const std::string& device) {
+std::unique_ptr<device::DeviceMeter> MeterOf(const std::string& device) {
   const auto index = sdk::CudaIndex(device);
   if (!index) return nullptr;
   const auto bus_id = device::PciBusId(*index);
@@ -44,7 +50,22 @@ std::unique_ptr<device::UtilizationMeter> MeterOf(const std::string& device) {
                  base::Message(bus_id.status()));
     return nullptr;
   }
-  return std::make_unique<device::UtilizationMeter>(*bus_id);
+  return std::make_unique<device::DeviceMeter>(*bus_id);
+}
+
+v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceReading& reading) {
+  v1::DeviceLoad load;
+  load.set_device(device);
+  load.set_product(base::ToUtf8(reading.product, kMaxProduct));
+  if (reading.sm_active) load.set_sm_active(*reading.sm_active);
+  if (reading.kernel_active) load.set_kernel_active(*reading.kernel_active);
+  if (reading.memory_active) load.set_memory_active(*reading.memory_active);
+  if (reading.memory_used_bytes) load.set_memory_used_bytes(*reading.memory_used_bytes);
+  if (reading.memory_bytes) load.set_memory_bytes(*reading.memory_bytes);
+  if (reading.power_w) load.set_power_w(*reading.power_w);
+  if (reading.power_limit_w) load.set_power_limit_w(*reading.power_limit_w);
+  if (reading.temperature_c) load.set_temperature_c(*reading.temperature_c);
+  return load;
 }
 
 void ExportDeviceMemory(const std::string& device, telemetry::Metrics& metrics) {

@@ -1,5 +1,5 @@
 // What the instance itself does with its device: pins the memory that messages arrive in, and tells
-// how full the device is.
+// what the device says of itself.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 #include "absl/status/statusor.h"
 #include "cluster/node/block_pool.h"
 #include "cluster/telemetry/metrics.h"
+#include "onepiece/v1/node_manager.pb.h"
 #include "stages/device/device.h"
-#include "stages/device/utilization.h"
+#include "stages/device/device_meter.h"
 
 namespace onepiece::instance {
 
@@ -22,7 +23,10 @@ node::BlockHook PinBlocks(const std::string& device);
 absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device);
 
 /// For "cuda:N"; nullptr for cpu, and when the device does not say where it sits.
-std::unique_ptr<device::UtilizationMeter> MeterOf(const std::string& device);
+std::unique_ptr<device::DeviceMeter> MeterOf(const std::string& device);
+
+/// For the load report. `reading` is the meter's of "cuda:N", device::ReadHost() of cpu.
+v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceReading& reading);
 
 /// Sets onepiece_device_memory_bytes{device,kind}: used and total; NaN when the device does not
 /// answer.

@@ -383,10 +383,7 @@ v1::NodeLoad Instance::Load() {
   }
   load_since_ = now;
   load_busy_ = busy;
-  if (const auto of_device = meter_ ? meter_->Take() : std::nullopt) {
-    load.set_utilization(of_device->share);
-    load.set_utilization_source(of_device->coarse ? v1::GPU_COARSE : v1::SM_ACTIVE);
-  }
+  AddDevice(load);
   load.set_idle_work(idle_work_->status());
   load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow()));
   load.set_workers(Workers(config_));
@@ -400,10 +397,32 @@ v1::NodeLoad Instance::Load() {
       std::chrono::duration_cast<std::chrono::milliseconds>(tasks_->no_progress()).count());
   load.set_ring_slots(count(ring.slots));
   load.set_ring_slots_used(count(ring.slots_used));
-  if (const auto memory = MemoryOf(DeviceName()); memory.ok())
-    load.set_memory_bytes(memory->used_bytes);
   counts_.AddTo(load);
   return load;
+}
+
+void Instance::AddDevice(v1::NodeLoad& load) {
+  const bool is_cpu = DeviceName() == "cpu";
+  device::DeviceReading reading;
+  if (is_cpu) {
+    reading = device::ReadHost();
+  } else if (meter_ != nullptr) {
+    reading = meter_->Read();
+    const bool fine = meter_->counts_multiprocessors();
+    if (const auto busy = fine ? reading.sm_active : reading.kernel_active) {
+      load.set_utilization(*busy);
+      load.set_utilization_source(fine ? v1::SM_ACTIVE : v1::GPU_COARSE);
+    }
+  }
+  if (const auto memory = MemoryOf(DeviceName()); memory.ok()) {
+    load.set_memory_bytes(memory->used_bytes);
+    // CUDA knows where NVML does not; of the cpu this is the process's share.
+    if (!is_cpu && !reading.memory_bytes) {
+      reading.memory_used_bytes = memory->used_bytes;
+      reading.memory_bytes = memory->total_bytes;
+    }
+  }
+  *load.add_devices() = MakeDeviceLoad(DeviceName(), reading);
 }
 
 void Instance::Pump(const std::stop_token& stop) {

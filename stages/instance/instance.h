@@ -21,7 +21,7 @@
 #include "cluster/telemetry/spans.h"
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/instance.grpc.pb.h"
-#include "stages/device/utilization.h"
+#include "stages/device/device_meter.h"
 #include "stages/instance/drain.h"
 #include "stages/instance/former_set.h"
 #include "stages/instance/idle_work.h"
@@ -103,6 +103,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void Publish();
   v1::NodeLoad Load();
   // "cpu" or "cuda:N".
+  void AddDevice(v1::NodeLoad& load);
   std::string DeviceName() const { return config_.device().empty() ? "cpu" : config_.device(); }
 
   void Observe(const runtime::FinishedWork& work);
@@ -151,11 +152,11 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   // An assignment of another set has come and is not taken on yet.
   std::atomic<bool> leaving_set_ = false;
   mutable std::mutex former_mutex_;
-  std::shared_ptr<FormerSet> former_;                // Guarded by former_mutex_; null: none.
-  std::unique_ptr<device::UtilizationMeter> meter_;  // Null: of the cpu. Report thread only.
-  base::MonotonicTime load_since_{};                 // Agent's report thread only.
-  base::Duration load_busy_{};                       // Likewise.
-  std::vector<runtime::WorkItem> left_;  // Came while leaving: the pump's, then Leave's.
+  std::shared_ptr<FormerSet> former_;           // Guarded by former_mutex_; null: none.
+  std::unique_ptr<device::DeviceMeter> meter_;  // Null: of the cpu. Report thread only.
+  base::MonotonicTime load_since_{};            // Agent's report thread only.
+  base::Duration load_busy_{};                  // Likewise.
+  std::vector<runtime::WorkItem> left_;         // Came while leaving: the pump's, then Leave's.
   std::jthread pump_;
   std::jthread upkeep_;
 };

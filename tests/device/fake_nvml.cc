@@ -9,6 +9,10 @@ struct Numbers {
   unsigned kernel_percent = 0;
   int sessions = 0;
   int samples = 0;
+  unsigned memory_percent = 0;
+  unsigned long long total_bytes = 0, used_bytes = 0;
+  unsigned power_mw = 0, power_limit_mw = 0, celsius = 0;
+  int result = 0;  // Of memory, power and temperature.
 } numbers;
 
 struct Metric {
@@ -39,8 +43,30 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
 }
 int nvmlDeviceGetUtilizationRates(void*, unsigned* rates) {
   rates[0] = numbers.kernel_percent;
-  rates[1] = 99;
+  rates[1] = numbers.memory_percent;
   return 0;
+}
+int nvmlDeviceGetName(void*, char* name, unsigned length) {
+  std::strncpy(name, "Fake H100", length);
+  return 0;
+}
+int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
+  memory[0] = numbers.total_bytes;
+  memory[1] = numbers.total_bytes - numbers.used_bytes;
+  memory[2] = numbers.used_bytes;
+  return numbers.result;
+}
+int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  *milliwatts = numbers.power_mw;
+  return numbers.result;
+}
+int nvmlDeviceGetEnforcedPowerLimit(void*, unsigned* milliwatts) {
+  *milliwatts = numbers.power_limit_mw;
+  return numbers.result;
+}
+int nvmlDeviceGetTemperature(void*, int sensor, unsigned* celsius) {
+  *celsius = numbers.celsius;
+  return sensor == 0 ? numbers.result : 2;  // NVML_ERROR_INVALID_ARGUMENT
 }
 int nvmlGpmQueryDeviceSupport(void*, unsigned* support) {
   support[1] = numbers.counts_multiprocessors;

@@ -37,6 +37,19 @@ class DeviceUseTest : public QObject {
     QCOMPARE(MemoryOf("cuda:0").ok(), device::DeviceMemory(0).ok());
   }
 
+  void MakeDeviceLoad_LeavesOutWhatIsUnknown() {
+    const device::DeviceReading reading = {.product = "a device", .sm_active = 0, .power_w = 12.5};
+    v1::DeviceLoad expected;
+    expected.set_device("cuda:0");
+    expected.set_product("a device");
+    expected.set_sm_active(0);
+    expected.set_power_w(12.5);
+    QCOMPARE(MakeDeviceLoad("cuda:0", reading).DebugString(), expected.DebugString());
+    const v1::DeviceLoad cpu = MakeDeviceLoad("cpu", device::ReadHost());
+    QVERIFY(cpu.memory_used_bytes() > 0 && cpu.memory_used_bytes() < cpu.memory_bytes());
+    QVERIFY(!cpu.has_sm_active() && !cpu.has_kernel_active() && !cpu.has_power_w());
+  }
+
   void ExportDeviceMemory_ShowsBothKinds() {
     telemetry::Metrics metrics("instance", "i-1");
     ExportDeviceMemory("cpu", metrics);

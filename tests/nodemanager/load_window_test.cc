@@ -366,6 +366,59 @@ class LoadWindowTest : public QObject {
     QVERIFY(Near(last.utilization(), 0.4, 1e-9));
   }
 
+  void devicesAreBelievedAsFarAsTheyCanBe() {
+    Reporter reporter;
+    const auto report = [&] {
+      reporter.clock.Advance(milliseconds(500));
+      return reporter.Report();
+    };
+    v1::DeviceLoad& good = *reporter.load.add_devices();
+    good.set_device("cuda:0");
+    good.set_product("NVIDIA H100 80GB HBM3");
+    good.set_sm_active(0.5);
+    good.set_kernel_active(1.02);  // Clocks.
+    good.set_memory_used_bytes(1);
+    good.set_memory_bytes(2);
+    good.set_power_w(0);
+    good.set_temperature_c(-5);
+    QCOMPARE(report(), std::string());
+    const auto last = [&] { return reporter.window.Last(reporter.node)->devices(); };
+    v1::DeviceLoad expected = good;
+    expected.set_kernel_active(1);
+    QCOMPARE(last()[0].DebugString(), expected.DebugString());
+    QVERIFY(!last()[0].has_memory_active());
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    v1::DeviceLoad& bad = *reporter.load.add_devices();
+    bad.set_device(std::string(1000, 'x'));
+    bad.set_product(std::string(1000, 'x'));
+    bad.set_sm_active(nan);
+    bad.set_kernel_active(-0.1);
+    bad.set_memory_active(7);
+    bad.set_memory_used_bytes(3);
+    bad.set_memory_bytes(2);
+    bad.set_power_w(1e9);
+    bad.set_power_limit_w(-1);
+    bad.set_temperature_c(std::numeric_limits<double>::infinity());
+    QVERIFY(report().find("says what cannot be") != std::string::npos);
+    expected.Clear();
+    expected.set_device(std::string(64, 'x'));
+    expected.set_product(std::string(128, 'x'));
+    expected.set_memory_bytes(2);
+    QCOMPARE(last()[1].DebugString(), expected.DebugString());
+    bad.Clear();
+    bad.set_device("cuda:1");
+    bad.set_memory_used_bytes(-1);
+    bad.set_memory_bytes(std::numeric_limits<std::int64_t>::max());
+    (void)report();
+    QVERIFY(!last()[1].has_memory_used_bytes() && !last()[1].has_memory_bytes());
+    bad.set_device("cuda:0");
+    QVERIFY(report().find("twice") != std::string::npos);
+    QCOMPARE(last().size(), 1);
+    for (int i = 1; i < 100; ++i) reporter.load.add_devices()->set_device(std::to_string(i));
+    QVERIFY(report().find("more than 16 devices") != std::string::npos);
+    QCOMPARE(last().size(), 16);
+  }
+
   void aLongJobIsNoNonsense() {
     Reporter reporter;
     reporter.Run(seconds(1), 1);

@@ -1,9 +1,13 @@
-#include "stages/device/utilization.h"
+#include "stages/device/device_meter.h"
 
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "spdlog/spdlog.h"
@@ -22,9 +26,14 @@ constexpr unsigned kSmUtilization = 2;  // Percentage of multiprocessors that we
 constexpr int kMaxMetrics = 512;
 // After so many answers in a row that say nothing the last one is out of date.
 constexpr int kMaxSilent = 5;
+constexpr std::size_t kMaxName = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+constexpr int kCoreSensor = 0;        // NVML_TEMPERATURE_GPU
 
 struct Utilization {
   unsigned gpu = 0, memory = 0;  // Percent.
+};
+struct Memory {
+  unsigned long long total = 0, free = 0, used = 0;  // Bytes.
 };
 struct GpmSupport {
   unsigned version = kGpmVersion;
@@ -49,7 +58,7 @@ struct Closer {
 
 }  // namespace
 
-class UtilizationMeter::Session {
+class DeviceMeter::Session {
  public:
   // Null when something is missing; `why` says what.
   static std::unique_ptr<Session> Open(const std::string& pci_bus_id, const std::string& library,
@@ -79,6 +88,7 @@ class UtilizationMeter::Session {
       why = "NVML does not know device " + pci_bus_id + ": error " + std::to_string(result);
       return nullptr;
     }
+    session->FindTheRest();
     session->BeginSampling();
     return session;
   }
@@ -92,12 +102,27 @@ class UtilizationMeter::Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  std::optional<BusyShare> Take() {
-    if (after_ != nullptr) return TakeActive();
-    Utilization rates;
-    if (rates_(device_, &rates) != kSuccess) return std::nullopt;
-    return BusyShare{std::min(rates.gpu, 100U) / 100.0, true};
+  DeviceReading Read() {
+    DeviceReading reading;
+    reading.product = product_;
+    if (after_ != nullptr) reading.sm_active = TakeActive();
+    if (Utilization rates; rates_(device_, &rates) == kSuccess) {
+      reading.kernel_active = std::min(rates.gpu, 100U) / 100.0;
+      reading.memory_active = std::min(rates.memory, 100U) / 100.0;
+    }
+    if (Memory memory; memory_ != nullptr && memory_(device_, &memory) == kSuccess) {
+      reading.memory_used_bytes = static_cast<std::int64_t>(memory.used);
+      reading.memory_bytes = static_cast<std::int64_t>(memory.total);
+    }
+    reading.power_w = Watts(power_);
+    reading.power_limit_w = Watts(power_limit_);
+    if (unsigned degrees = 0;
+        temperature_ != nullptr && temperature_(device_, kCoreSensor, &degrees) == kSuccess)
+      reading.temperature_c = degrees;
+    return reading;
   }
+
+  [[nodiscard]] bool counts_multiprocessors() const { return after_ != nullptr; }
 
  private:
   Session() = default;
@@ -106,6 +131,25 @@ class UtilizationMeter::Session {
   bool Find(const char* name, Function& function) {
     function = reinterpret_cast<Function>(dlsym(library_.get(), name));
     return function != nullptr;
+  }
+
+  // What a library or a device may lack.
+  void FindTheRest() {
+    int (*name)(Device, char*, unsigned) = nullptr;
+    std::array<char, kMaxName> text{};
+    if (Find("nvmlDeviceGetName", name) && name(device_, text.data(), kMaxName) == kSuccess)
+      product_.assign(text.data(), strnlen(text.data(), kMaxName));
+    (void)Find("nvmlDeviceGetMemoryInfo", memory_);
+    (void)Find("nvmlDeviceGetPowerUsage", power_);
+    (void)Find("nvmlDeviceGetEnforcedPowerLimit", power_limit_);
+    (void)Find("nvmlDeviceGetTemperature", temperature_);
+  }
+
+  std::optional<double> Watts(int (*milliwatts_of)(Device, unsigned*)) const {
+    unsigned milliwatts = 0;
+    if (milliwatts_of == nullptr || milliwatts_of(device_, &milliwatts) != kSuccess)
+      return std::nullopt;
+    return milliwatts / 1000.0;
   }
 
   // Counters of the multiprocessors, where library and device have them (Hopper and later).
@@ -127,7 +171,7 @@ class UtilizationMeter::Session {
     }
   }
 
-  std::optional<BusyShare> TakeActive() {
+  std::optional<double> TakeActive() {
     if (sample_get_(device_, after_) != kSuccess) return std::nullopt;
     metrics_.count = 1;
     metrics_.before = before_;
@@ -142,24 +186,30 @@ class UtilizationMeter::Session {
     }
     silent_ = 0;
     std::swap(before_, after_);
-    last_ = BusyShare{std::clamp(active.value / 100, 0.0, 1.0), false};
+    last_ = std::clamp(active.value / 100, 0.0, 1.0);
     return last_;
   }
 
   std::unique_ptr<void, Closer> library_;
   int (*shutdown_)() = nullptr;
   int (*rates_)(Device, Utilization*) = nullptr;
+  // Null: the library does not have it.
+  int (*memory_)(Device, Memory*) = nullptr;
+  int (*power_)(Device, unsigned*) = nullptr;
+  int (*power_limit_)(Device, unsigned*) = nullptr;
+  int (*temperature_)(Device, int, unsigned*) = nullptr;
   int (*sample_get_)(Device, Sample) = nullptr;
   int (*sample_free_)(Sample) = nullptr;
   int (*metrics_get_)(GpmMetrics*) = nullptr;
   Device device_ = nullptr;
+  std::string product_;
   Sample before_ = nullptr, after_ = nullptr;  // Null: no such counters.
   GpmMetrics metrics_;
-  std::optional<BusyShare> last_;
+  std::optional<double> last_;
   int silent_ = 0;
 };
 
-UtilizationMeter::UtilizationMeter(const std::string& pci_bus_id, const std::string& library) {
+DeviceMeter::DeviceMeter(const std::string& pci_bus_id, const std::string& library) {
   std::string why;
   session_ = Session::Open(pci_bus_id, library, why);
   if (session_ == nullptr)
@@ -167,10 +217,37 @@ UtilizationMeter::UtilizationMeter(const std::string& pci_bus_id, const std::str
                  why);
 }
 
-UtilizationMeter::~UtilizationMeter() = default;
+DeviceMeter::~DeviceMeter() = default;
 
-std::optional<BusyShare> UtilizationMeter::Take() {
-  return session_ == nullptr ? std::nullopt : session_->Take();
+DeviceReading DeviceMeter::Read() {
+  return session_ == nullptr ? DeviceReading() : session_->Read();
+}
+
+bool DeviceMeter::counts_multiprocessors() const {
+  return session_ != nullptr && session_->counts_multiprocessors();
+}
+
+DeviceReading ReadHost(const std::string& proc) {
+  DeviceReading reading;
+  std::ifstream processors(proc + "/cpuinfo");
+  for (std::string line; reading.product.empty() && std::getline(processors, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos)
+      reading.product = line.substr(colon + 2);
+  }
+  std::ifstream memory(proc + "/meminfo");
+  std::optional<std::int64_t> available;
+  for (std::string line; std::getline(memory, line);) {
+    std::istringstream words(line);
+    std::string name, unit;
+    std::int64_t kibibytes = 0;
+    if (!(words >> name >> kibibytes >> unit) || unit != "kB") continue;
+    if (name == "MemTotal:") reading.memory_bytes = kibibytes * 1024;
+    if (name == "MemAvailable:") available = kibibytes * 1024;
+  }
+  if (reading.memory_bytes && available)
+    reading.memory_used_bytes = *reading.memory_bytes - *available;
+  return reading;
 }
 
 }  // namespace onepiece::device
