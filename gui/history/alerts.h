@@ -3,7 +3,9 @@
 // Threading  Externally synchronised. Time comes with the snapshots: no clock.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,13 +21,15 @@ struct Rule {
   std::string name;  ///< "ring-stuck"
   /// What is looked at: a series by pattern ("node/*/utilization", one entity for each match), or a
   /// condition that has a name of its own ("node-dead", "job-failed", "ring-stuck", "no-progress",
-  /// "no-leader", "stale-reports", "quarantined", "plan-failed").
+  /// "no-leader", "stale-reports", "quarantined", "plan-failed"; docs/console.md, "Alerts").
   std::string watches;
   enum class When { kAbove, kBelow, kTrue } when = When::kTrue;
   double threshold = 0;     ///< In the series' unit.
   std::int64_t for_ms = 0;  ///< Pending for so long before it fires.
   Alert::Severity severity = Alert::Severity::kWarning;
-  std::string text;  ///< "{entity}: {value} for {for}: …"
+  /// What it says; of {entity}, {value}, {threshold}, {for} and {detail} the present ones are put
+  /// in.
+  std::string text;
 };
 
 /// Errors: INVALID_ARGUMENT (BAD_RULE), which names the rule, the key and what is allowed.
@@ -46,10 +50,30 @@ class AlertEngine {
   absl::Status Silence(std::string_view id, std::int64_t until_ms, std::string_view reason);
 
  private:
+  struct Known {
+    Alert alert;
+    bool fired = false;      // Before its data went away.
+    bool stands_in = false;  // For all that its rule cannot see.
+    std::int64_t true_since_ms = 0;
+    std::uint64_t seen = 0;  // In the evaluation of this number.
+  };
+  struct Numbers;
+  void EvaluateRule(const Rule& rule, const Snapshot& snapshot, const LinkStatus& link,
+                    const Numbers& numbers);
+  void EvaluateSeries(const Rule& rule, const Numbers& numbers);
+  void Holds(const Rule& rule, const std::string& entity, std::optional<double> value,
+             const std::string& detail);
+  void HoldsNoMore(const Rule& rule);
+  void CannotTell(const Rule& rule, Alert::State state, const std::string& why);
+  void Turn(Known& known, Alert::State state) const;
+  void Publish();
+  absl::StatusOr<Known*> Find(std::string_view id);
+
   std::vector<Rule> rules_;
-  std::map<std::string, Alert, std::less<>> known_;
+  std::map<std::string, Known, std::less<>> known_;  // By id: a rule's are together.
   Alerts sorted_;
   std::int64_t now_ms_ = 0;
+  std::uint64_t evaluations_ = 0;
 };
 
 }  // namespace onepiece::gui::history

@@ -32,17 +32,19 @@ struct Limits {
 
 class Recorder {
  public:
-  /// Creates the file or goes on with it (a gap is noted). Errors: FAILED_PRECONDITION
-  /// (FOREIGN_FILE, NEWER_FORMAT, OTHER_CLUSTER, IN_USE: another recorder has it), DATA_LOSS
-  /// (DAMAGED: it is moved aside as FILE.damaged-TIME and said so, never overwritten).
+  /// Creates the file or goes on with it (a gap is noted). Errors: NOT_FOUND (NO_FILE: no such
+  /// folder), FAILED_PRECONDITION (FOREIGN_FILE, NEWER_FORMAT, IN_USE: another recorder has it),
+  /// DATA_LOSS (DAMAGED: it is moved aside as FILE.damaged-TIME and said so, never overwritten).
   static absl::StatusOr<std::unique_ptr<Recorder>> Open(const std::string& path,
                                                         const Limits& limits = {});
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// One tick, about once a second. Snapshots must be of growing at_ms; a clock that was set back
-  /// is noted as a gap, and time goes on from there.
+  /// One tick, about once a second. The same at_ms as before is nothing new; a clock that was set
+  /// back is noted as a gap, and time goes on from there. While nothing is heard no tick is
+  /// written, and the next one ends the gap. Errors besides the above: FAILED_PRECONDITION
+  /// (OTHER_CLUSTER), INVALID_ARGUMENT (NOT_LIVE).
   absl::Status Record(const Snapshot& snapshot, const LinkStatus& link);
   /// A mark with people's words.
   absl::Status Bookmark(std::int64_t at_ms, std::string_view text);

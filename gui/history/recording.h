@@ -26,7 +26,7 @@ struct Interval {
 
 struct Gap {
   Interval interval;
-  std::string reason;  ///< "console closed", "connection lost: …", "disk full", "clock set back"
+  std::string reason;  ///< "recorder closed", "connection lost: …", "disk full", "clock set back …"
 };
 
 /// Something that happened, for the scrubber and "what changed".
@@ -41,7 +41,8 @@ struct Mark {
 struct SeriesInfo {
   std::string name;  ///< "node/instance-1/utilization", "ring/database-1/used_slots",
                      ///< "pool/default/…/utilization"
-  std::string unit;  ///< "ratio", "bytes", "1/s", "s", "1", "celsius", "watts"
+  std::string
+      unit;  ///< "ratio", "bytes", "bytes/s", "1/s", "ms", "s", "s2", "1", "celsius", "watts"
 };
 
 /// A bucket of a series; several samples where the range is long. NaN where nothing was known (a

@@ -1,0 +1,519 @@
+#include "gui/history/recording.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cluster/base/status.h"
+#include "gui/history/file.h"
+#include "gui/history/frames.h"
+#include "gui/history/pieces.h"
+#include "gui/history/rollup.h"
+#include "onepiece/v1/recording.pb.h"
+
+namespace onepiece::gui::history {
+namespace {
+
+constexpr int kMaxPoints = 100'000;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr std::string_view kJob = "job/";
+
+absl::Status Outside(std::string_view what) {
+  return base::MakeError(absl::StatusCode::kOutOfRange, "NOT_RECORDED", what);
+}
+
+/// The cluster's shape at one tick: a keyframe, and the changes up to it.
+struct Shape {
+  std::int64_t keyframe_ms = -1, at_ms = -1;
+  Things things;
+  std::unordered_map<std::string, JobEntry> jobs;  // By uid.
+
+  absl::Status Apply(const v1::RecordedShape& change) {
+    for (const v1::RecordedThing& thing : change.things()) {
+      if (!absl::StartsWith(thing.key(), base::AbslView(kJob))) {
+        things[thing.key()] = thing.value();
+      } else if (auto job = ParseJob(thing.value())) {
+        jobs[thing.key().substr(kJob.size())] = *std::move(job);
+      } else {
+        return Damaged("a job cannot be read");
+      }
+    }
+    for (const std::string& key : change.gone()) {
+      things.erase(key);
+      if (absl::StartsWith(key, base::AbslView(kJob))) jobs.erase(key.substr(kJob.size()));
+    }
+    for (const v1::Job& progress : change.progress()) {
+      const auto known = jobs.find(progress.uid());
+      if (known == jobs.end()) continue;
+      auto job = std::make_shared<v1::Job>(*known->second.job);
+      job->set_stage(progress.stage());
+      job->set_stage_index(progress.stage_index());
+      job->set_step(progress.step());
+      job->set_steps(progress.steps());
+      known->second.job = std::move(job);
+    }
+    return absl::OkStatus();
+  }
+};
+
+/// Buckets of equal length that samples and windows fall into.
+class Buckets {
+ public:
+  Buckets(Interval interval, int max_points) : from_ms_(interval.from_ms) {
+    const std::int64_t length = interval.to_ms - interval.from_ms;
+    bucket_ms_ = std::max<std::int64_t>(1, (length + max_points - 1) / max_points);
+    sums_.resize(static_cast<std::size_t>((length + bucket_ms_ - 1) / bucket_ms_));
+  }
+  [[nodiscard]] std::int64_t bucket_ms() const { return bucket_ms_; }
+  void Add(std::int64_t at_ms, double min, double sum, double max, std::uint32_t count) {
+    if (count == 0) return;
+    const std::int64_t place = std::max<std::int64_t>(0, at_ms - from_ms_) / bucket_ms_;
+    if (place >= static_cast<std::int64_t>(sums_.size())) return;
+    Sum& bucket = sums_[static_cast<std::size_t>(place)];
+    bucket.min = bucket.count == 0 ? min : std::min(bucket.min, min);
+    bucket.max = bucket.count == 0 ? max : std::max(bucket.max, max);
+    bucket.sum += sum;
+    bucket.count += count;
+  }
+  [[nodiscard]] std::vector<SeriesPoint> Points() const {
+    std::vector<SeriesPoint> points;
+    std::int64_t at_ms = from_ms_;
+    for (const Sum& bucket : sums_) {
+      SeriesPoint point{at_ms, kUnknown, kUnknown, kUnknown};
+      if (bucket.count > 0)
+        point = {at_ms, bucket.min, bucket.sum / static_cast<double>(bucket.count), bucket.max};
+      points.push_back(point);
+      at_ms += bucket_ms_;
+    }
+    return points;
+  }
+
+ private:
+  struct Sum {
+    double min = 0, sum = 0, max = 0;
+    std::uint64_t count = 0;
+  };
+  const std::int64_t from_ms_;
+  std::int64_t bucket_ms_ = 1;
+  std::vector<Sum> sums_;
+};
+
+/// One transaction: all that is read is of one moment, though the file is being written.
+class View {
+ public:
+  static absl::StatusOr<View> Begin(File& file) {
+    ONEPIECE_RETURN_IF_ERROR(file.Execute("BEGIN"));
+    return View(file);
+  }
+  View(View&& other) noexcept : file_(std::exchange(other.file_, nullptr)) {}
+  View& operator=(View&&) = delete;
+  ~View() {
+    if (file_ != nullptr) (void)file_->Execute("COMMIT");
+  }
+
+ private:
+  explicit View(File& file) : file_(&file) {}
+  File* file_;
+};
+
+}  // namespace
+
+class Recording::Impl {
+ public:
+  absl::Status Load(const std::string& path);
+  absl::StatusOr<RecordingInfo> Info();
+  absl::StatusOr<std::shared_ptr<const Snapshot>> At(std::int64_t at_ms);
+  absl::StatusOr<std::vector<Gap>> Gaps(Interval interval);
+  absl::StatusOr<std::vector<Mark>> Marks(Interval interval, std::size_t max);
+  absl::StatusOr<std::vector<SeriesInfo>> ListSeries();
+  absl::StatusOr<std::vector<SeriesPoint>> Series(std::string_view name, Interval interval,
+                                                  int max_points);
+  absl::Status Export(Interval interval, const std::string& path);
+
+ private:
+  struct Statements {
+    Statement keyframe, changes, gap, series_of, gaps, marks, names, rollups, meta;
+  };
+  absl::Status CheckNoGap(std::int64_t at_ms);
+  absl::Status LoadNames();
+  absl::Status UseShapeOf(std::int64_t at_ms);
+  absl::StatusOr<v1::RecordedShape> ReadShape(const Statement& row);
+  absl::StatusOr<std::int64_t> AddRollups(std::uint32_t series, Interval interval,
+                                          Buckets& buckets);
+  absl::Status Copy(Interval interval, const std::string& path);
+
+  std::string path_;
+  std::unique_ptr<File> file_;
+  std::optional<Statements> statements_;
+  std::optional<FrameReader> frames_;
+  Codec codec_;
+  Shape shape_;
+  std::unordered_map<std::string, std::uint32_t> ids_;  // By series name.
+  std::uint32_t last_id_ = 0;                           // The largest of them.
+};
+
+absl::Status Recording::Impl::Load(const std::string& path) {
+  path_ = path;
+  ONEPIECE_ASSIGN_OR_RETURN(file_, File::OpenToRead(path));
+  Statements made;
+  const std::pair<Statement*, const char*> all[] = {
+      {&made.keyframe,
+       "SELECT t_ms, shape, crc FROM keyframe WHERE t_ms <= ?1 ORDER BY t_ms DESC "
+       "LIMIT 1"},
+      {&made.changes,
+       "SELECT t_ms, shape, crc FROM change WHERE t_ms > ?1 AND t_ms <= ?2 ORDER BY "
+       "t_ms"},
+      {&made.gap,
+       "SELECT from_ms, to_ms, reason FROM gap WHERE from_ms < ?1 AND to_ms > ?1 LIMIT "
+       "1"},
+      {&made.series_of, "SELECT id FROM series WHERE name = ?1"},
+      {&made.gaps,
+       "SELECT from_ms, to_ms, reason FROM gap WHERE from_ms < ?2 AND to_ms > ?1 ORDER "
+       "BY from_ms"},
+      {&made.marks,
+       "SELECT t_ms, kind, entity, text FROM mark WHERE t_ms BETWEEN ?1 AND ?2 ORDER "
+       "BY t_ms DESC, id DESC LIMIT ?3"},
+      {&made.names, "SELECT id, name, unit, crc FROM series ORDER BY name"},
+      {&made.rollups,
+       "SELECT t_ms, numbers, crc FROM rollup WHERE level_s = ?1 AND t_ms >= ?2 AND "
+       "t_ms < ?3 ORDER BY t_ms"},
+      {&made.meta, "SELECT value FROM meta WHERE key = 'cluster_id'"}};
+  for (const auto& [statement, sql] : all) {
+    ONEPIECE_ASSIGN_OR_RETURN(*statement, file_->Prepare(sql));
+  }
+  statements_ = std::move(made);
+  ONEPIECE_ASSIGN_OR_RETURN(frames_, FrameReader::Create(*file_));
+  return Info().status();
+}
+
+absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
+  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  RecordingInfo info;
+  info.path = path_;
+  ONEPIECE_ASSIGN_OR_RETURN(const bool named, statements_->meta.Start().Next());
+  if (named) info.cluster_id = statements_->meta.Text(0);
+  statements_->meta.Stop();
+  ONEPIECE_ASSIGN_OR_RETURN(info.interval.from_ms, file_->Number("SELECT min(t_ms) FROM frame"));
+  ONEPIECE_ASSIGN_OR_RETURN(info.interval.to_ms, file_->Number("SELECT max(t_ms) FROM frame"));
+  // Keyframes count the ticks before them, so that nobody has to.
+  ONEPIECE_ASSIGN_OR_RETURN(
+      info.ticks,
+      file_->Number("SELECT k.tick - (SELECT tick FROM keyframe ORDER BY t_ms LIMIT 1) + (SELECT "
+                    "count(*) FROM frame WHERE t_ms >= k.t_ms) FROM keyframe k ORDER BY k.t_ms "
+                    "DESC LIMIT 1"));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t format, file_->Number("PRAGMA user_version"));
+  info.format = static_cast<int>(format);
+  info.bytes = BytesOnDisk(path_);
+  info.live = FileLock::IsTaken(path_);
+  return info;
+}
+
+absl::Status Recording::Impl::LoadNames() {
+  ids_.clear();
+  statements_->names.Start();
+  for (;;) {
+    ONEPIECE_ASSIGN_OR_RETURN(const bool found, statements_->names.Next());
+    if (!found) return absl::OkStatus();
+    const auto id = static_cast<std::uint32_t>(statements_->names.Int(0));
+    if (statements_->names.Int(3) != RowSum(id, statements_->names.Bytes(1))) {
+      statements_->names.Stop();
+      return Damaged("the name of a series has a wrong checksum");
+    }
+    ids_.emplace(statements_->names.Text(1), id);
+    last_id_ = std::max(last_id_, id);
+  }
+}
+
+absl::Status Recording::Impl::CheckNoGap(std::int64_t at_ms) {
+  Statement& gap = statements_->gap;
+  ONEPIECE_ASSIGN_OR_RETURN(const bool found, gap.Start(at_ms).Next());
+  if (!found) return absl::OkStatus();
+  const absl::Status outside =
+      Outside(absl::StrCat("nothing was recorded from ", TimeText(gap.Int(0)), " to ",
+                           TimeText(gap.Int(1)), ": ", gap.Text(2)));
+  gap.Stop();
+  return outside;
+}
+
+absl::StatusOr<v1::RecordedShape> Recording::Impl::ReadShape(const Statement& row) {
+  const std::int64_t at_ms = row.Int(0);
+  v1::RecordedShape shape;
+  if (row.Int(2) != RowSum(at_ms, row.Bytes(1)))
+    return Damaged(absl::StrCat("the cluster of ", TimeText(at_ms), " has a wrong checksum"));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string plain, codec_.Expand(row.Bytes(1)));
+  if (!shape.ParseFromString(plain))
+    return Damaged(absl::StrCat("the cluster of ", TimeText(at_ms), " cannot be read"));
+  return shape;
+}
+
+absl::Status Recording::Impl::UseShapeOf(std::int64_t at_ms) {
+  Statement& keyframe = statements_->keyframe;
+  ONEPIECE_ASSIGN_OR_RETURN(const bool found, keyframe.Start(at_ms).Next());
+  if (!found)
+    return Damaged(absl::StrCat("nothing says what the cluster was at ", TimeText(at_ms)));
+  if (keyframe.Int(0) != shape_.keyframe_ms || at_ms < shape_.at_ms) {
+    Shape shape;
+    shape.keyframe_ms = shape.at_ms = keyframe.Int(0);
+    shape_ = {};
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::RecordedShape all, ReadShape(keyframe));
+    ONEPIECE_RETURN_IF_ERROR(shape.Apply(all));
+    shape_ = std::move(shape);
+  }
+  keyframe.Stop();
+  Statement& changes = statements_->changes;
+  changes.Start(shape_.at_ms, at_ms);
+  for (;;) {
+    const auto more = changes.Next();
+    if (more.ok() && !*more) break;
+    absl::Status status = more.status();
+    if (status.ok()) {
+      const auto change = ReadShape(changes);
+      status = change.ok() ? shape_.Apply(*change) : change.status();
+    }
+    if (!status.ok()) {
+      changes.Stop();
+      shape_ = {};
+      return status;
+    }
+  }
+  shape_.at_ms = at_ms;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t at_ms) {
+  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_RETURN_IF_ERROR(CheckNoGap(at_ms));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto frame, frames_->AtOrBefore(at_ms));
+  if (!frame) {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t first,
+                              file_->Number("SELECT min(t_ms) FROM frame"));
+    return Outside(first == 0 ? "nothing has been recorded yet"
+                              : absl::StrCat("the recording begins at ", TimeText(first)));
+  }
+  ONEPIECE_RETURN_IF_ERROR(UseShapeOf(frame->at_ms));
+  const Layout& layout = *frame->layout;
+  // Ids grow: a series that is not known by name has come since.
+  if (!layout.empty() && layout.back() > last_id_) ONEPIECE_RETURN_IF_ERROR(LoadNames());
+  const auto find = [&](const std::string& name) {
+    const auto id = ids_.find(name);
+    if (id == ids_.end()) return kUnknown;
+    const auto column = std::ranges::lower_bound(layout, id->second);
+    if (column == layout.end() || *column != id->second) return kUnknown;
+    return frame->values[static_cast<std::size_t>(column - layout.begin())];
+  };
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
+  const bool at_end = frame->at_ms == last && !FileLock::IsTaken(path_);
+  std::vector<JobEntry> jobs;
+  for (const auto& [uid, entry] : shape_.jobs) {
+    jobs.push_back(entry);
+    if (at_end && !HasEnded(*entry.job)) jobs.back().certainty = Certainty::kUnknownAtEnd;
+  }
+  Snapshot snapshot = PutTogether(shape_.things, std::move(jobs), find);
+  snapshot.at_ms = frame->at_ms;
+  snapshot.recorded = true;
+  return std::make_shared<const Snapshot>(std::move(snapshot));
+}
+
+absl::StatusOr<std::vector<Gap>> Recording::Impl::Gaps(Interval interval) {
+  std::vector<Gap> gaps;
+  Statement& rows = statements_->gaps;
+  rows.Start(interval.from_ms, interval.to_ms);
+  for (;;) {
+    ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
+    if (!found) return gaps;
+    gaps.push_back({{rows.Int(0), rows.Int(1)}, rows.Text(2)});
+  }
+}
+
+absl::StatusOr<std::vector<Mark>> Recording::Impl::Marks(Interval interval, std::size_t max) {
+  std::vector<Mark> marks;
+  Statement& rows = statements_->marks;
+  rows.Start(interval.from_ms, interval.to_ms, static_cast<std::int64_t>(max));
+  for (;;) {
+    ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
+    if (!found) break;
+    const std::int64_t kind =
+        std::clamp<std::int64_t>(rows.Int(1), 0, static_cast<int>(Mark::Kind::kConnection));
+    marks.push_back({rows.Int(0), static_cast<Mark::Kind>(kind), rows.Text(2), rows.Text(3)});
+  }
+  std::ranges::reverse(marks);
+  return marks;
+}
+
+absl::StatusOr<std::vector<SeriesInfo>> Recording::Impl::ListSeries() {
+  std::vector<SeriesInfo> series;
+  Statement& rows = statements_->names;
+  rows.Start();
+  for (;;) {
+    ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
+    if (!found) return series;
+    series.push_back({rows.Text(1), rows.Text(2)});
+  }
+}
+
+// From the coarsest windows that are not longer than a bucket; returns up to where they go.
+absl::StatusOr<std::int64_t> Recording::Impl::AddRollups(std::uint32_t series, Interval interval,
+                                                         Buckets& buckets) {
+  std::int64_t done_ms = interval.from_ms;
+  int level_s = 0;
+  for (const int level : kRollupSeconds) {
+    if (level * std::int64_t{1000} <= buckets.bucket_ms()) level_s = level;
+  }
+  if (level_s == 0) return done_ms;
+  const std::int64_t level_ms = level_s * std::int64_t{1000};
+  Statement& rows = statements_->rollups;
+  // A window that begins before the interval is part of its first bucket.
+  rows.Start(std::int64_t{level_s}, interval.from_ms - interval.from_ms % level_ms, interval.to_ms);
+  for (;;) {
+    ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
+    if (!found) return done_ms;
+    const std::int64_t at_ms = rows.Int(0);
+    if (rows.Int(2) != RowSum(at_ms, rows.Bytes(1))) {
+      rows.Stop();
+      return Damaged(absl::StrCat("a rollup of ", TimeText(at_ms), " has a wrong checksum"));
+    }
+    const auto cells = codec_.UnpackRollup(rows.Bytes(1));
+    if (!cells.ok()) {
+      rows.Stop();
+      return cells.status();
+    }
+    const auto cell = std::ranges::lower_bound(*cells, series, {}, &RollupCell::series);
+    if (cell != cells->end() && cell->series == series)
+      buckets.Add(at_ms, cell->min, cell->mean * cell->count, cell->max, cell->count);
+    done_ms = at_ms + level_ms;
+  }
+}
+
+absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_view name,
+                                                                 Interval interval,
+                                                                 int max_points) {
+  if (max_points < 1 || max_points > kMaxPoints || interval.to_ms <= interval.from_ms ||
+      interval.from_ms < 0) {
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD_INTERVAL",
+        absl::StrCat("an interval that ends after it begins, and 1 to ", kMaxPoints, " points"));
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_ASSIGN_OR_RETURN(const bool known, statements_->series_of.Start(name).Next());
+  const auto series = static_cast<std::uint32_t>(known ? statements_->series_of.Int(0) : 0);
+  statements_->series_of.Stop();
+  if (!known) {
+    return base::MakeError(absl::StatusCode::kNotFound, "NO_SERIES",
+                           absl::StrCat("the recording has no series '", std::string(name), "'"));
+  }
+  Buckets buckets(interval, max_points);
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t done_ms, AddRollups(series, interval, buckets));
+  ONEPIECE_RETURN_IF_ERROR(frames_->Scan(done_ms, interval.to_ms - 1, [&](const Frame& frame) {
+    const auto column = std::ranges::lower_bound(*frame.layout, series);
+    if (column == frame.layout->end() || *column != series) return;
+    const double value = frame.values[static_cast<std::size_t>(column - frame.layout->begin())];
+    if (!std::isnan(value)) buckets.Add(frame.at_ms, value, value, value, 1);
+  }));
+  return buckets.Points();
+}
+
+absl::Status Recording::Impl::Copy(Interval interval, const std::string& path) {
+  ONEPIECE_ASSIGN_OR_RETURN(const auto file, File::OpenToWrite(path));
+  ONEPIECE_RETURN_IF_ERROR(file->Execute("BEGIN IMMEDIATE"));
+  // The minute in which the interval begins comes as a whole: its ticks lean on the first.
+  Statement& keyframe = statements_->keyframe;
+  ONEPIECE_ASSIGN_OR_RETURN(const bool found, keyframe.Start(interval.from_ms).Next());
+  const std::int64_t from_ms = found ? keyframe.Int(0) : interval.from_ms;
+  keyframe.Stop();
+  struct Table {
+    const char* from;
+    const char* to;
+  };
+  constexpr Table kTables[] = {
+      {"SELECT key, value FROM meta WHERE ?1 <= ?2", "INSERT OR REPLACE INTO meta VALUES (?1, ?2)"},
+      {"SELECT * FROM series WHERE last_ms >= ?1 AND ?1 <= ?2",
+       "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5)"},
+      {"SELECT * FROM layout WHERE t_ms BETWEEN ?1 AND ?2",
+       "INSERT INTO layout VALUES (?1, ?2, ?3)"},
+      {"SELECT * FROM frame WHERE t_ms BETWEEN ?1 AND ?2", "INSERT INTO frame VALUES (?1, ?2, ?3)"},
+      {"SELECT * FROM keyframe WHERE t_ms BETWEEN ?1 AND ?2",
+       "INSERT INTO keyframe VALUES (?1, ?2, ?3, ?4)"},
+      {"SELECT * FROM change WHERE t_ms BETWEEN ?1 AND ?2",
+       "INSERT INTO change VALUES (?1, ?2, ?3)"},
+      {"SELECT * FROM mark WHERE t_ms BETWEEN ?1 AND ?2",
+       "INSERT INTO mark VALUES (?1, ?2, ?3, ?4, ?5)"},
+      {"SELECT * FROM gap WHERE from_ms >= ?1 AND to_ms <= ?2",
+       "INSERT INTO gap VALUES (?1, ?2, ?3)"},
+      {"SELECT * FROM rollup WHERE t_ms >= ?1 AND t_ms + level_s * 1000 <= ?2",
+       "INSERT INTO rollup VALUES (?1, ?2, ?3, ?4)"}};
+  for (const Table& table : kTables) {
+    ONEPIECE_ASSIGN_OR_RETURN(Statement from, file_->Prepare(table.from));
+    ONEPIECE_ASSIGN_OR_RETURN(Statement to, file->Prepare(table.to));
+    from.Start(from_ms, interval.to_ms);
+    for (;;) {
+      ONEPIECE_ASSIGN_OR_RETURN(const bool more, from.Next());
+      if (!more) break;
+      ONEPIECE_RETURN_IF_ERROR(to.RunRow(from));
+    }
+  }
+  ONEPIECE_RETURN_IF_ERROR(
+      file->Execute("INSERT OR REPLACE INTO meta VALUES ('closed', '1'); COMMIT"));
+  file->Fold();
+  return absl::OkStatus();
+}
+
+absl::Status Recording::Impl::Export(Interval interval, const std::string& path) {
+  const auto exists = [&] {
+    return base::MakeError(absl::StatusCode::kAlreadyExists, "FILE_EXISTS",
+                           absl::StrCat("'", path, "' exists already: give another name"));
+  };
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return exists();
+  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto first, frames_->AtOrBefore(interval.to_ms));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
+  if (interval.to_ms < interval.from_ms || !first || last < interval.from_ms)
+    return Outside("nothing was recorded in this interval");
+  const std::string part = absl::StrCat(path, ".part-", getpid());
+  absl::Status status = Copy(interval, part);
+  // A link, unlike a rename, takes nobody's place.
+  if (status.ok() && link(part.c_str(), path.c_str()) != 0) status = exists();
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+    std::filesystem::remove(part + suffix, ignored);
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& path) {
+  auto impl = std::make_unique<Impl>();
+  ONEPIECE_RETURN_IF_ERROR(impl->Load(path));
+  return std::unique_ptr<Recording>(new Recording(std::move(impl)));
+}
+
+Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recording::~Recording() = default;
+
+absl::StatusOr<RecordingInfo> Recording::Info() { return impl_->Info(); }
+absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::At(std::int64_t at_ms) {
+  return impl_->At(at_ms);
+}
+absl::StatusOr<std::vector<Gap>> Recording::Gaps(Interval interval) {
+  return impl_->Gaps(interval);
+}
+absl::StatusOr<std::vector<Mark>> Recording::Marks(Interval interval, std::size_t max) {
+  return impl_->Marks(interval, max);
+}
+absl::StatusOr<std::vector<SeriesInfo>> Recording::ListSeries() { return impl_->ListSeries(); }
+absl::StatusOr<std::vector<SeriesPoint>> Recording::Series(std::string_view name, Interval interval,
+                                                           int max_points) {
+  return impl_->Series(name, interval, max_points);
+}
+absl::Status Recording::Export(Interval interval, const std::string& path) {
+  return impl_->Export(interval, path);
+}
+
+}  // namespace onepiece::gui::history
