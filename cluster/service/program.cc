@@ -14,8 +14,10 @@
 #include "cluster/base/check.h"
 #include "cluster/base/logging.h"
 #include "cluster/rpc/server.h"
+#include "cluster/telemetry/log_ring.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
+#include "cluster/telemetry/telemetry_service.h"
 
 namespace onepiece::service {
 namespace {
@@ -61,14 +63,20 @@ Host::Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSi
       signals_(signals),
       metrics_(std::make_unique<telemetry::Metrics>(info.role, node.node_id())),
       spans_(std::make_unique<telemetry::Spans>(node.node_id())),
-      span_service_(std::make_unique<telemetry::SpanService>(*spans_)),
-      server_(std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = node.listen()})) {}
+      logs_(std::make_shared<telemetry::LogRing>()),
+      server_(std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = node.listen()})),
+      telemetry_service_(std::make_unique<telemetry::TelemetryService>(
+          *spans_, *logs_, server_->stopping(),
+          telemetry::TelemetryService::Options{.node_id = node.node_id()})) {
+  // Nobody else logs yet: the logger's list of sinks has no lock.
+  spdlog::default_logger()->sinks().push_back(logs_);
+}
 
 Host::~Host() { StopServing(); }
 
 absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
   for (grpc::Service* service : services) server_->AddService(*service);
-  server_->AddService(*span_service_);
+  server_->AddService(*telemetry_service_);
   ONEPIECE_RETURN_IF_ERROR(server_->Start().status());
   address_ = node_.advertise().empty() ? server_->address() : node_.advertise();
   ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));

@@ -35,9 +35,10 @@ namespace onepiece::rpc {
 class Server;
 }
 namespace onepiece::telemetry {
+class LogRing;
 class Metrics;
-class SpanService;
 class Spans;
+class TelemetryService;
 }  // namespace onepiece::telemetry
 
 namespace onepiece::service {
@@ -45,7 +46,8 @@ namespace onepiece::service {
 /// What a running service program stands on.
 ///
 /// Ownership  Owns the gRPC server, the metrics with their endpoint, and the spans; borrows the
-/// services. Threading  Thread-confined to the body of RunProgram.
+/// services. From its construction on the process's log lines are kept for TailLogs.
+/// Threading  Thread-confined to the body of RunProgram.
 class Host {
  public:
   Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals);
@@ -81,8 +83,9 @@ class Host {
   base::ShutdownSignals& signals_;
   std::unique_ptr<telemetry::Metrics> metrics_;
   std::unique_ptr<telemetry::Spans> spans_;
-  std::unique_ptr<telemetry::SpanService> span_service_;
+  const std::shared_ptr<telemetry::LogRing> logs_;  // Shared with the logger.
   std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<telemetry::TelemetryService> telemetry_service_;
   std::string address_, metrics_address_;
 };
 

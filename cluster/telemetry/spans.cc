@@ -5,7 +5,6 @@
 #include <map>
 
 #include "cluster/base/utf8.h"
-#include "cluster/rpc/status.h"
 #include "nlohmann/json.hpp"
 
 namespace onepiece::telemetry {
@@ -67,18 +66,6 @@ ScopedSpan::~ScopedSpan() {
 
 void ScopedSpan::Set(std::string_view attribute, std::string_view value) {
   (*span_.mutable_attributes())[std::string(attribute)] = std::string(value);
-}
-
-grpc::Status SpanService::ListSpans(grpc::ServerContext*, const v1::ListSpansRequest* request,
-                                    v1::ListSpansResponse* response) {
-  const auto uid = base::Uid::Parse(request->uid());
-  if (!uid) {
-    return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID",
-                                       "'" + request->uid() + "' is not a job's UID",
-                                       {{"field", "uid"}}));
-  }
-  for (v1::Span& span : spans_.Find(*uid)) *response->add_spans() = std::move(span);
-  return grpc::Status::OK;
 }
 
 std::string WriteChromeTrace(std::span<const v1::Span> spans) {

@@ -12,7 +12,6 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
-#include "onepiece/v1/telemetry.grpc.pb.h"
 #include "onepiece/v1/telemetry.pb.h"
 
 namespace onepiece::telemetry {
@@ -58,19 +57,6 @@ class ScopedSpan {
   Spans& spans_;
   const base::Uid uid_;
   v1::Span span_;
-};
-
-/// Answers for a process's spans.
-class SpanService final : public v1::TelemetryService::Service {
- public:
-  /// Borrows `spans`.
-  explicit SpanService(const Spans& spans) : spans_(spans) {}
-  /// Errors: INVALID_ARGUMENT with reason BAD_UID.
-  grpc::Status ListSpans(grpc::ServerContext* context, const v1::ListSpansRequest* request,
-                         v1::ListSpansResponse* response) override;
-
- private:
-  const Spans& spans_;
 };
 
 /// Spans of any processes as Chrome trace events (JSON object format), for about:tracing or

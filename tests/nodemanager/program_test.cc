@@ -15,6 +15,7 @@
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "onepiece/v1/telemetry.grpc.pb.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -65,6 +66,23 @@ class ProgramTest : public QObject {
     const auto stub = v1::NodeManagerService::NewStub(rpc::MakeChannel(address));
     return rpc::Call(*stub, &Stub::GetCluster, {}, std::chrono::seconds(20));
   }
+  // What the program has logged so far.
+  static std::string FirstLogLines(const QJsonObject& ready) {
+    const auto stub =
+        v1::TelemetryService::NewStub(rpc::MakeChannel(ready["address"].toString().toStdString()));
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, std::chrono::seconds(20));
+    v1::TailLogsRequest request;
+    request.set_backlog(100);
+    const auto reader = stub->TailLogs(&context, request);
+    v1::TailLogsResponse response;
+    (void)reader->Read(&response);
+    context.TryCancel();
+    (void)reader->Finish();
+    std::string text;
+    for (const v1::LogLine& line : response.lines()) text += line.text() + "\n";
+    return text;
+  }
   const QString example_ = QString(ONEPIECE_SOURCE_DIR) + "/resources/workflows/tiny-wan-t2v.yaml";
 
  private Q_SLOTS:
@@ -82,6 +100,7 @@ class ProgramTest : public QObject {
     QCOMPARE(cluster->nodes(0).address(), ready["address"].toString().toStdString());
     QCOMPARE(cluster->workflows(0).app_id(), std::string("tiny-wan-t2v"));
     QCOMPARE(cluster->workflows(0).stages_size(), 3);
+    QVERIFY(FirstLogLines(ready).find("op=serve") != std::string::npos);
     process->terminate();
     QVERIFY(process->waitForFinished(kLimitMs));
     QCOMPARE(process->exitStatus(), QProcess::NormalExit);

@@ -11,6 +11,7 @@
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/repeat.h"
+#include "cluster/telemetry/telemetry_service.h"
 #include "onepiece/v1/instance.grpc.pb.h"
 #include "tests/database/database_cluster.h"
 
@@ -103,9 +104,9 @@ struct Proxy {
                  .routing = cluster.RoutingSource(),
                  .cluster_secret = [] { return std::string("secret"); }},
                 records, *outbox, metrics, spans),
-        span_service(spans) {
+        telemetry_service(spans, logs, {}, {}) {
     server.AddService(service);
-    server.AddService(span_service);
+    server.AddService(telemetry_service);
     Require(server.Start().status());
     stub = std::make_unique<v1::GenerationService::Stub>(rpc::MakeChannel(server.address()));
     cluster.ChangeTable([&](v1::RoutingTable& table) {
@@ -164,7 +165,8 @@ struct Proxy {
   node::JobRecords records;
   std::unique_ptr<node::Outbox> outbox;
   ProxyService service;
-  telemetry::SpanService span_service;
+  telemetry::LogRing logs;
+  telemetry::TelemetryService telemetry_service;
   rpc::Server server{rpc::ServerOptions{}};
   std::unique_ptr<v1::GenerationService::Stub> stub;
 };

@@ -3,9 +3,6 @@
 #include <QtTest>
 #include <thread>
 
-#include "cluster/base/status.h"
-#include "cluster/rpc/channel.h"
-#include "cluster/rpc/server.h"
 #include "nlohmann/json.hpp"
 
 namespace onepiece::telemetry {
@@ -93,28 +90,6 @@ class SpansTest : public QObject {
       }
     }
     QCOMPARE(spans.Find(uid).size(), std::size_t{800});
-  }
-
-  void ListSpans_AnswersOverGrpc() {
-    Spans spans("n");
-    const auto uid = base::Uid::GenerateRandom();
-    spans.Record(uid, MakeSpan("", "decode", "compute", 1, 2));
-    SpanService service(spans);
-    rpc::Server server({});
-    server.AddService(service);
-    QVERIFY(server.Start().ok());
-    const auto stub = v1::TelemetryService::NewStub(rpc::MakeChannel(server.address()));
-    v1::ListSpansRequest request;
-    request.set_uid(uid.ToString());
-    const auto answer =
-        rpc::Call(*stub, &v1::TelemetryService::Stub::ListSpans, request, std::chrono::seconds(10));
-    QVERIFY(answer.ok());
-    QCOMPARE(answer->spans_size(), 1);
-    QCOMPARE(answer->spans(0).stage(), std::string("decode"));
-    request.set_uid("nonsense");
-    const auto refused =
-        rpc::Call(*stub, &v1::TelemetryService::Stub::ListSpans, request, std::chrono::seconds(10));
-    QCOMPARE(base::GetReason(refused.status()).reason, std::string("BAD_UID"));
   }
 
   void WriteChromeTrace_HasOneProcessPerNodeAndMicroseconds() {

@@ -1,0 +1,89 @@
+#include "cluster/telemetry/log_ring.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+
+#include "cluster/base/utf8.h"
+
+namespace onepiece::telemetry {
+namespace {
+
+constexpr std::string_view kCut = "…";
+
+v1::LogLevel LevelOf(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::trace:
+    case spdlog::level::debug:
+      return v1::LOG_DEBUG;
+    case spdlog::level::info:
+      return v1::LOG_INFO;
+    case spdlog::level::warn:
+      return v1::LOG_WARNING;
+    default:
+      return v1::LOG_ERROR;
+  }
+}
+
+std::size_t Index(v1::LogLevel level) { return static_cast<std::size_t>(level - v1::LOG_DEBUG); }
+
+}  // namespace
+
+void LogRing::log(const spdlog::details::log_msg& message) {
+  const std::string_view text(message.payload.data(), message.payload.size());
+  Entry entry;
+  entry.line.set_level(LevelOf(message.level));
+  entry.line.set_unix_ns(message.time.time_since_epoch() / std::chrono::nanoseconds(1));
+  if (text.size() <= kMaxTextBytes) {
+    entry.line.set_text(base::ToUtf8(text, kMaxTextBytes));
+  } else {
+    entry.line.set_text(base::ToUtf8(text, kMaxTextBytes - kCut.size()).append(kCut));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    entry.line.set_number(++number_);
+    for (std::size_t i = 0; i <= Index(entry.line.level()); ++i) ++counts_[i];
+    entry.upto = counts_;
+    if (entries_.size() >= capacity_) entries_.pop_front();
+    entries_.push_back(std::move(entry));
+  }
+  came_.notify_all();
+}
+
+LogRing::Cursor LogRing::Begin(v1::LogLevel min_level, std::size_t backlog) const {
+  const std::size_t level = Index(min_level);
+  const std::lock_guard lock(mutex_);
+  std::uint64_t kept = 0;
+  for (const Entry& entry : entries_) kept += entry.line.level() >= min_level ? 1 : 0;
+  return {.min_level = min_level,
+          .passed = counts_[level] - std::min<std::uint64_t>(kept, backlog)};
+}
+
+LogRing::News LogRing::Take(Cursor& cursor, std::size_t most) const {
+  const std::size_t level = Index(cursor.min_level);
+  News news;
+  const std::lock_guard lock(mutex_);
+  auto entry = std::ranges::partition_point(
+      entries_, [&](const Entry& e) { return e.upto[level] <= cursor.passed; });
+  for (; entry != entries_.end() && news.lines.size() < most; ++entry) {
+    if (entry->line.level() < cursor.min_level) continue;
+    news.dropped += entry->upto[level] - cursor.passed - 1;
+    cursor.passed = entry->upto[level];
+    news.lines.push_back(entry->line);
+  }
+  // None of its lines is left: all of them are gone.
+  if (news.lines.empty() && most > 0) {
+    news.dropped = counts_[level] - cursor.passed;
+    cursor.passed = counts_[level];
+  }
+  return news;
+}
+
+void LogRing::WaitForNews(const Cursor& cursor, const std::stop_token& stop,
+                          base::MonotonicTime deadline) const {
+  std::unique_lock lock(mutex_);
+  base::SystemClock().WaitUntil(came_, lock, stop, deadline,
+                                [&] { return counts_[Index(cursor.min_level)] > cursor.passed; });
+}
+
+}  // namespace onepiece::telemetry

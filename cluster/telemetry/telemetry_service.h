@@ -1,0 +1,52 @@
+// TelemetryService over gRPC: what every server tells of itself.
+#pragma once
+
+#include <atomic>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/base/clock.h"
+#include "cluster/telemetry/log_ring.h"
+#include "cluster/telemetry/spans.h"
+#include "onepiece/v1/telemetry.grpc.pb.h"
+
+namespace onepiece::telemetry {
+
+/// Logs nothing itself: whoever follows the log would read of himself.
+///
+/// Ownership  Borrows spans and logs.
+/// Threading  Thread-safe. A tail holds a thread of the server until its client leaves or
+/// `stopping` is requested.
+class TelemetryService final : public v1::TelemetryService::Service {
+ public:
+  static constexpr int kMaxTails = 8;
+
+  struct Options {
+    std::string node_id;
+    base::Duration heartbeat = std::chrono::seconds(5);  ///< Longest silence of TailLogs.
+  };
+  TelemetryService(const Spans& spans, const LogRing& logs, std::stop_token stopping,
+                   Options options)
+      : spans_(spans), logs_(logs), stopping_(std::move(stopping)), options_(std::move(options)) {}
+
+  /// Errors: INVALID_ARGUMENT with reason BAD_UID.
+  grpc::Status ListSpans(grpc::ServerContext* context, const v1::ListSpansRequest* request,
+                         v1::ListSpansResponse* response) override;
+  /// Errors: INVALID_ARGUMENT (BAD_LEVEL, BAD_BACKLOG), RESOURCE_EXHAUSTED (TOO_MANY_TAILS),
+  /// UNAVAILABLE (SHUTTING_DOWN).
+  grpc::Status TailLogs(grpc::ServerContext* context, const v1::TailLogsRequest* request,
+                        grpc::ServerWriter<v1::TailLogsResponse>* writer) override;
+
+ private:
+  absl::Status Tail(const grpc::ServerContext& context, LogRing::Cursor cursor,
+                    grpc::ServerWriter<v1::TailLogsResponse>& writer) const;
+
+  const Spans& spans_;
+  const LogRing& logs_;
+  const std::stop_token stopping_;
+  const Options options_;
+  std::atomic<int> tails_{0};
+};
+
+}  // namespace onepiece::telemetry
