@@ -26,6 +26,7 @@ CommandPalette::CommandPalette(std::vector<PaletteEntry> entries, QWidget* paren
   input_->installEventFilter(this);
   list_->setAccessibleName(tr("Commands found"));
   list_->setUniformItemSizes(true);
+  list_->setSpacing(2);
   list_->setFocusPolicy(Qt::NoFocus);
   detail_->setTextFormat(Qt::PlainText);
   detail_->setWordWrap(true);

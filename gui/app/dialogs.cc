@@ -214,6 +214,7 @@ ConnectionsDialog::ConnectionsDialog(std::vector<Target> connections, LocalClust
   setObjectName(QStringLiteral("connections"));
   setWindowTitle(tr("Connections"));
   list_->setAccessibleName(tr("Clusters"));
+  list_->setSpacing(2);
   note_->setWordWrap(true);
   note_->setTextFormat(Qt::PlainText);
   auto* add = new QPushButton(tr("&Add…"), this);
@@ -250,7 +251,7 @@ ConnectionsDialog::ConnectionsDialog(std::vector<Target> connections, LocalClust
     note_->setText(tr("The local cluster did not start: %1").arg(why));
   });
   connect(&local_, &LocalCluster::Ready, this, &QDialog::reject);
-  resize(fontMetrics().averageCharWidth() * 76, fontMetrics().height() * 18);
+  resize(fontMetrics().averageCharWidth() * 100, fontMetrics().height() * 18);
   Fill();
   DrawLocal({});
 }

@@ -10,6 +10,7 @@
 #include <QLabel>
 #include <QMessageBox>
 #include <QPushButton>
+#include <QShowEvent>
 #include <QThreadPool>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -260,9 +261,21 @@ void MainWindow::SetPreset(Preset preset) {
   tree_dock_->setVisible(preset == Preset::kOperate);
   inspector_dock_->setVisible(!wall);
   scrubber_->setVisible(!wall);
+  wide_inspector_ = preset == Preset::kInvestigate;
+  if (sized_) SizeDocks();
+}
+
+void MainWindow::SizeDocks() {
   const int unit = fontMetrics().averageCharWidth();
-  resizeDocks({tree_dock_, inspector_dock_},
-              {unit * 34, preset == Preset::kInvestigate ? unit * 60 : unit * 42}, Qt::Horizontal);
+  resizeDocks({tree_dock_, inspector_dock_}, {unit * 34, unit * (wide_inspector_ ? 70 : 46)},
+              Qt::Horizontal);
+}
+
+void MainWindow::showEvent(QShowEvent* event) {
+  QMainWindow::showEvent(event);
+  if (std::exchange(sized_, true) || !options_.settings.values.layout.isEmpty()) return;
+  layout()->activate();
+  SizeDocks();
 }
 
 bool MainWindow::ShowPage(const QString& id) {

@@ -52,6 +52,7 @@ class MainWindow : public QMainWindow {
 
  protected:
   void closeEvent(QCloseEvent* event) override;
+  void showEvent(QShowEvent* event) override;
   /// Keys that belong to whatever has the focus, not to a shortcut.
   bool eventFilter(QObject* watched, QEvent* event) override;
 
@@ -64,6 +65,7 @@ class MainWindow : public QMainWindow {
   void AddPageCommands();
   void MakeMenus();
   void Restore();
+  void SizeDocks();
   void Inspect(const QString& entity);
   void Open(const QString& view_id, const QString& entity);
   void Disconnect();
@@ -97,6 +99,8 @@ class MainWindow : public QMainWindow {
   Inspector* inspector_ = nullptr;
   QDockWidget *tree_dock_ = nullptr, *inspector_dock_ = nullptr;
   QTimer adopt_;  ///< Until the recorder has a file.
+  bool wide_inspector_ = false;
+  bool sized_ = false;  ///< Docks take sizes only once the window has been laid out.
 };
 
 }  // namespace onepiece::gui

@@ -4,6 +4,8 @@
 #include <QDBusConnection>
 #include <QDBusMessage>
 #include <QDBusVariant>
+#include <QPainter>
+#include <QStyleOption>
 #include <QToolTip>
 
 #include "gui/views/tone.h"
@@ -99,6 +101,25 @@ void ApplyTheme(const Settings& settings, bool system_is_dark, double base_point
   QApplication::setEffectEnabled(Qt::UI_AnimateMenu, !settings.reduced_motion);
   QApplication::setEffectEnabled(Qt::UI_AnimateCombo, !settings.reduced_motion);
   QApplication::setEffectEnabled(Qt::UI_AnimateTooltip, !settings.reduced_motion);
+}
+
+ConsoleStyle::ConsoleStyle() : QProxyStyle(QStringLiteral("fusion")) {}
+
+void ConsoleStyle::drawPrimitive(PrimitiveElement element, const QStyleOption* option,
+                                 QPainter* painter, const QWidget* widget) const {
+  QProxyStyle::drawPrimitive(element, option, painter, widget);
+  const bool outlined = element == PE_FrameLineEdit || element == PE_PanelButtonCommand ||
+                        element == PE_FrameTabWidget || element == PE_Frame ||
+                        element == PE_FrameGroupBox;
+  const QColor ground = option->palette.color(QPalette::Window);
+  if (!outlined || ground != QColor(Qt::black)) return;
+  const bool focus = (option->state & State_HasFocus) != 0;
+  painter->save();
+  painter->setBrush(Qt::NoBrush);
+  painter->setPen(
+      QPen(option->palette.color(focus ? QPalette::Highlight : QPalette::Mid), focus ? 2 : 1));
+  painter->drawRect(option->rect.adjusted(0, 0, -1, -1));
+  painter->restore();
 }
 
 BandColors PastBand() { return {QColor(0xff, 0xbf, 0x47), QColor(Qt::black)}; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <QPalette>
+#include <QProxyStyle>
 
 #include "gui/app/settings.h"
 
@@ -16,6 +17,14 @@ QPalette PaletteOf(Theme theme, bool system_is_dark);
 bool SystemPrefersDark(const QPalette& palette);
 /// Sets the application's palette and font. `base_points`: the font's size at 100 %.
 void ApplyTheme(const Settings& settings, bool system_is_dark, double base_points);
+
+/// Fusion, with outlines that can be seen where it draws them in shades of a black ground.
+class ConsoleStyle : public QProxyStyle {
+ public:
+  ConsoleStyle();
+  void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
+                     const QWidget* widget) const override;
+};
 
 /// The ground of the band that says "this is the past" or "production", and its text: the same in
 /// every theme, for they warn.
