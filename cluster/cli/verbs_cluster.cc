@@ -21,6 +21,7 @@ struct UpArguments {
   std::string config_file;
   std::string fabric;
   int nodemanagers = 0, workflow_sets = 0;
+  bool read_only = false;
   bool foreground = false;
   int lock_fd = -1;
   int report_fd = -1;
@@ -54,6 +55,7 @@ int RunUp(const Context& context, const UpArguments& arguments) {
   options.fabric = arguments.fabric;
   options.nodemanagers = arguments.nodemanagers;
   options.workflow_sets = arguments.workflow_sets;
+  options.read_only = arguments.read_only;
   options.on_progress = [&bar](const local::Progress& progress) {
     bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total,
              progress.what);
@@ -83,6 +85,7 @@ int RunSupervise(const Context& context, const UpArguments& arguments) {
   options.fabric = arguments.fabric;
   options.nodemanagers = arguments.nodemanagers;
   options.workflow_sets = arguments.workflow_sets;
+  options.read_only = arguments.read_only;
   const absl::Status status = local::Supervise(options, arguments.lock_fd, arguments.report_fd);
   return status.ok() ? kOk : context.Fail(status);
 }
@@ -300,6 +303,8 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
   up->add_option("--sets", arguments->workflow_sets,
                  "Workflow sets, each with its own proxies, databases and instances (default 1)")
       ->check(CLI::Range(1, 16));
+  up->add_flag("--read-only", arguments->read_only,
+               "To be looked at only: jobs and changes are refused");
   up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
   up->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunUp(context, *arguments); };
@@ -310,6 +315,7 @@ void AddClusterVerbs(CLI::App& app, Context& context) {
   supervise->add_option("--fabric", arguments->fabric);
   supervise->add_option("--nodemanagers", arguments->nodemanagers);
   supervise->add_option("--sets", arguments->workflow_sets);
+  supervise->add_flag("--read-only", arguments->read_only);
   supervise->add_option("--lock-fd", arguments->lock_fd)->required();
   supervise->add_option("--report-fd", arguments->report_fd)->required();
   supervise->callback([&context, arguments] {

@@ -104,6 +104,7 @@ absl::StatusOr<SupervisorOptions> Plan(const UpOptions& options, const DataDir& 
   if (options.workflow_sets != 0) config.set_workflow_sets(options.workflow_sets);
   ONEPIECE_ASSIGN_OR_RETURN(const std::string cluster_id, ClusterId(dir));
   ONEPIECE_ASSIGN_OR_RETURN(supervisor.plan, MakePlan(config, dir, cluster_id));
+  if (options.read_only) MakeReadOnly(supervisor.plan);
   return supervisor;
 }
 
@@ -146,6 +147,7 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
     spawn.arguments.insert(spawn.arguments.end(),
                            {"--sets", std::to_string(options.workflow_sets)});
   }
+  if (options.read_only) spawn.arguments.emplace_back("--read-only");
   spawn.output_path = dir.LogFile("supervisor");
   spawn.keep_fds = {lock.fd(), report[1]};
   spawn.lifetime = Lifetime::kDetached;

@@ -23,6 +23,7 @@ struct UpOptions {
   std::string fabric;       ///< Before the configuration's, if not empty.
   int nodemanagers = 0;     ///< Before the configuration's, if not 0.
   int workflow_sets = 0;    ///< Before the configuration's, if not 0.
+  bool read_only = false;   ///< MakeReadOnly().
   std::function<void(const Progress&)> on_progress;
 };
 

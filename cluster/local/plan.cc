@@ -253,6 +253,11 @@ absl::StatusOr<ClusterPlan> MakePlan(const v1::LocalClusterConfig& config, const
   return Planner(config, dir, cluster_id).Make();
 }
 
+void MakeReadOnly(ClusterPlan& plan) {
+  for (NodePlan& node : plan.nodes)
+    node.node->set_read_only(node.role == "nodemanager" || node.role == "proxy");
+}
+
 std::string ToYaml(const google::protobuf::Message& message) {
   YAML::Emitter out;
   EmitMessage(message, out);

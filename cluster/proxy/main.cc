@@ -39,6 +39,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
                            "admission_share: 0 (default) to 1", {{"field", "admission_share"}});
   }
   if (share > 0) options.admission_share = share;
+  options.read_only = config.node().read_only();
   options.routing = routing;
   options.cluster_secret = [&agent_now] {
     const node::NodeAgent* known = agent_now;
@@ -87,6 +88,7 @@ int main(int argc, char** argv) {
       &config);
   options.Bind("--max-jobs-in-flight", "max_jobs_in_flight",
                "Jobs admitted and not yet ended, at most");
+  options.BindReadOnly();
   return onepiece::service::RunProgram(options, argc, argv, [&](onepiece::service::Host& host) {
     return onepiece::proxy::Run(config, host);
   });

@@ -13,6 +13,7 @@
 #include "cluster/job/job_record.h"
 #include "cluster/proxy/submission.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/read_only.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/status.h"
 #include "cluster/workflow/input_check.h"
@@ -179,6 +180,7 @@ void ProxyService::Stop() {
 
 grpc::Status ProxyService::SubmitJob(grpc::ServerContext* context,
                                      const v1::SubmitJobRequest* request, v1::Job* response) {
+  if (options_.read_only && !request->validate_only()) return rpc::RefuseReadOnly();
   const base::MonotonicTime start = clock_.Now();
   const bool repeated = context->client_metadata().contains(rpc::kRepeated);
   absl::StatusOr<v1::Job> job = Submit(*request, repeated);
@@ -452,6 +454,7 @@ void ProxyService::CancelWork(const v1::Job& job) {
 
 grpc::Status ProxyService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
                                      v1::Job* response) {
+  if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   return Answer(Cancel(*uid), response);
@@ -482,6 +485,7 @@ grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
 grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext*,
                                              const v1::AcknowledgeResultRequest* request,
                                              v1::Job* response) {
+  if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   absl::StatusOr<v1::Job> job = records_.Acknowledge(*uid);
@@ -491,6 +495,7 @@ grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext*,
 
 grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                                      google::protobuf::Empty*) {
+  if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);

@@ -31,6 +31,7 @@ struct ProxyOptions {
   double admission_share = 0.95;  ///< RequestMonitor::Options.
   /// Of inputs, in all submissions at work together; at least what one job may bring.
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
+  bool read_only = false;  ///< As in NodeConfig.
   std::function<std::shared_ptr<const node::Routing>()> routing;
   /// Empty while the node is not registered: nothing is admitted then.
   std::function<std::string()> cluster_secret;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <iostream>
@@ -16,6 +17,8 @@ namespace onepiece::service {
 namespace {
 
 using google::protobuf::FieldDescriptor;
+
+constexpr char kReadOnlyPath[] = "node.read_only";
 
 std::string EnvironmentName(std::string_view flag) {
   std::string name = "ONEPIECE_";
@@ -86,6 +89,10 @@ v1::NodeConfig& ServiceOptions::MutableNode() {
 
 void ServiceOptions::Bind(std::string_view flag, std::string_view path, std::string_view help) {
   bindings_.push_back({std::string(flag), std::string(path), std::string(help), {}});
+}
+
+void ServiceOptions::BindReadOnly() {
+  Bind("--read-only", kReadOnlyPath, "Refuse every call by which people change something");
 }
 
 ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) {
@@ -175,6 +182,10 @@ absl::Status ServiceOptions::FillAndCheckNode() {
   if (node.metrics_address().empty()) node.set_metrics_address("127.0.0.1:0");
   if (node.workflow_set().empty()) node.set_workflow_set("default");
   if (node.data_dir().empty()) node.set_data_dir(DefaultStateDir() + "/" + node.node_id());
+  const bool heeds_read_only =
+      std::ranges::any_of(bindings_, [](const Binding& b) { return b.path == kReadOnlyPath; });
+  if (node.read_only() && !heeds_read_only)
+    return BadValue("read_only", "only NodeManagers and proxies can be read-only");
   const std::string& id = node.node_id();
   if (id.size() > 128 || !std::all_of(id.begin(), id.end(), IsNodeIdCharacter)) {
     return BadValue("--node-id", "at most 128 letters, digits, '-', '_' and '.'");

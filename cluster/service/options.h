@@ -42,6 +42,10 @@ class ServiceOptions {
   /// is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
   void Bind(std::string_view flag, std::string_view path, std::string_view help);
 
+  /// Adds --read-only, for programs whose services heed it; the others refuse it, from the file
+  /// too.
+  void BindReadOnly();
+
   enum class Outcome { kRun, kCheckOnly, kExit };
   struct Parsed {
     Outcome outcome = Outcome::kRun;

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "cluster/service/options.h"
 #include "nodemanager/replication/codec.h"
@@ -72,6 +73,7 @@ grpc::Status ConsensusService::GetReplica(grpc::ServerContext*, const v1::GetRep
 
 grpc::Status ConsensusService::AddSeat(grpc::ServerContext*, const v1::AddSeatRequest* request,
                                        v1::ConsensusMembers* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   const absl::Status status = CheckSeat(request->name(), request->address());
   if (!status.ok()) return rpc::ToGrpc(status);
   return Answer("add_seat", request->name(),
@@ -81,12 +83,14 @@ grpc::Status ConsensusService::AddSeat(grpc::ServerContext*, const v1::AddSeatRe
 grpc::Status ConsensusService::RemoveSeat(grpc::ServerContext*,
                                           const v1::RemoveSeatRequest* request,
                                           v1::ConsensusMembers* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   return Answer("remove_seat", request->name(), log_.RemoveSeat(request->name()), response);
 }
 
 grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
                                            const v1::ReplaceSeatRequest* request,
                                            v1::ConsensusMembers* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   paxos::Seat seat{.name = request->new_name(), .address = request->new_address()};
   const v1::ReplicaStatus now = log_.Status();
   for (const v1::Seat& known : now.members().seats()) {
@@ -105,11 +109,13 @@ grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
 
 grpc::Status ConsensusService::StepDown(grpc::ServerContext*, const v1::StepDownRequest*,
                                         google::protobuf::Empty*) {
+  if (read_only_) return rpc::RefuseReadOnly();
   return rpc::ToGrpc(log_.StepDown());
 }
 
 grpc::Status ConsensusService::TakeSnapshot(grpc::ServerContext*, const v1::TakeSnapshotRequest*,
                                             v1::TakeSnapshotResponse* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   absl::StatusOr<v1::TakeSnapshotResponse> taken = log_.TakeSnapshot();
   if (!taken.ok()) return rpc::ToGrpc(taken.status());
   *response = *std::move(taken);

@@ -10,7 +10,9 @@ namespace onepiece::nodemanager {
 /// Threading  Thread-safe.
 class ConsensusService final : public v1::ConsensusService::Service {
  public:
-  explicit ConsensusService(ReplicatedLog& log) : log_(log) {}
+  /// `read_only`: as in NodeConfig.
+  explicit ConsensusService(ReplicatedLog& log, bool read_only = false)
+      : log_(log), read_only_(read_only) {}
 
   grpc::Status GetReplica(grpc::ServerContext* context, const v1::GetReplicaRequest* request,
                           v1::ReplicaStatus* response) override;
@@ -29,6 +31,7 @@ class ConsensusService final : public v1::ConsensusService::Service {
 
  private:
   ReplicatedLog& log_;
+  const bool read_only_;
 };
 
 /// Says what is unwise about the seats: vacant ones, an even number, no majority to lose.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
+#include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/state/plan_state.h"
@@ -260,6 +261,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
 
 grpc::Status ElasticityService::ApplyPlan(grpc::ServerContext*, const v1::ApplyPlanRequest* request,
                                           v1::Plan* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   // The cluster may change between the look at it and the command; without a revision of the
   // caller's that is no reason to fail.
   absl::StatusOr<v1::Plan> plan = Apply(*request);
@@ -301,6 +303,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Decide(const v1::DecidePlanRequest& 
 grpc::Status ElasticityService::ConfirmPlan(grpc::ServerContext*,
                                             const v1::DecidePlanRequest* request,
                                             v1::Plan* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   if (const absl::Status status = CheckActor(request->actor()); !status.ok())
     return rpc::ToGrpc(status);
   return Answer(Decide(*request, v1::DecidePlan::CONFIRM), response);
@@ -338,6 +341,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& re
 
 grpc::Status ElasticityService::UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,
                                          v1::Plan* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   absl::StatusOr<v1::Plan> plan = Undo(*request);
   for (int again = 0; again < kAttempts && IsStale(plan.status()); ++again) plan = Undo(*request);
   return Answer(std::move(plan), response);
@@ -345,6 +349,7 @@ grpc::Status ElasticityService::UndoPlan(grpc::ServerContext*, const v1::DecideP
 
 grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldRequest* request,
                                         v1::Hold* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   absl::Status status = CheckActor(request->actor());
   if (status.ok() && request->for_s() < 0)
     status = Bad("BAD_HOLD", "for_s", "not negative; 0 is until it is taken back");
@@ -387,6 +392,7 @@ absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(const v1::SetPoolLimitsR
 grpc::Status ElasticityService::SetPoolLimits(grpc::ServerContext*,
                                               const v1::SetPoolLimitsRequest* request,
                                               v1::PoolLimits* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
   return Answer(Limit(*request), response);
 }
 

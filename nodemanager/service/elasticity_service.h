@@ -16,7 +16,9 @@ namespace onepiece::nodemanager {
 /// Threading  Thread-safe. Changes wait for the log.
 class ElasticityService final : public v1::ElasticityService::Service {
  public:
-  explicit ElasticityService(Controller& controller) : controller_(controller) {}
+  /// `read_only`: as in NodeConfig.
+  explicit ElasticityService(Controller& controller, bool read_only = false)
+      : controller_(controller), read_only_(read_only) {}
 
   grpc::Status GetElasticity(grpc::ServerContext* context, const v1::GetElasticityRequest* request,
                              v1::Elasticity* response) override;
@@ -50,6 +52,7 @@ class ElasticityService final : public v1::ElasticityService::Service {
   absl::StatusOr<v1::PoolLimits> Limit(const v1::SetPoolLimitsRequest& request);
 
   Controller& controller_;
+  const bool read_only_;
 };
 
 }  // namespace onepiece::nodemanager

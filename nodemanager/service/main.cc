@@ -167,9 +167,10 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   NodeManagerService service(
       controller, host.stopping(),
       {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
-       .addresses = [&] { return log->Addresses(); }});
-  ElasticityService elasticity(controller);
-  ConsensusService consensus(*log);
+       .addresses = [&] { return log->Addresses(); },
+       .read_only = config.node().read_only()});
+  ElasticityService elasticity(controller, config.node().read_only());
+  ConsensusService consensus(*log, config.node().read_only());
   ExportMetrics(controller, service, *log, host.metrics());
   ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &elasticity, &consensus, &log->service()}));
   WarnOfReplicas(seats, host);
@@ -217,6 +218,7 @@ int main(int argc, char** argv) {
                "theirs are");
   options.Bind("--dead-after-ms", "dead_after_ms",
                "A node that has not reported for so long is dead");
+  options.BindReadOnly();
   return service::RunProgram(
       options, argc, argv,
       [&](service::Host& host) { return nodemanager::Run(config, workflows, seats, host); },

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/service/cluster_view.h"
@@ -299,6 +300,7 @@ absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string&
 grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*,
                                                const v1::ApplyWorkflowRequest* request,
                                                v1::Workflow* response) {
+  if (options_.read_only && !request->validate_only()) return rpc::RefuseReadOnly();
   if (const absl::Status status = workflow::CheckWorkflow(request->workflow()); !status.ok())
     return rpc::ToGrpc(status);
   if (request->validate_only()) {
@@ -345,6 +347,7 @@ grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*,
 grpc::Status NodeManagerService::DeleteWorkflow(grpc::ServerContext*,
                                                 const v1::DeleteWorkflowRequest* request,
                                                 google::protobuf::Empty*) {
+  if (options_.read_only) return rpc::RefuseReadOnly();
   const auto app_id = AppIdOfName(request->name());
   if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
   v1::Command command;

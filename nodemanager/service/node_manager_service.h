@@ -29,6 +29,7 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
         192;  ///< More: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). Below the server's threads.
     /// host:port of every NodeManager replica. REQUIRES: set.
     std::function<std::vector<std::string>()> addresses;
+    bool read_only = false;  ///< As in NodeConfig.
   };
   NodeManagerService(Controller& controller, std::stop_token stopping, Options options)
       : controller_(controller), stopping_(std::move(stopping)), options_(std::move(options)) {}

@@ -65,6 +65,14 @@ class PlanTest : public QObject {
     QCOMPARE(plan->nodes[0].node->listen(), std::string("127.0.0.1:7400"));
   }
 
+  void MakeReadOnly_IsAboutThoseThatPeopleAsk() {
+    auto plan = MakePlan(Config(), Dir(), "test");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    MakeReadOnly(*plan);
+    for (const NodePlan& node : plan->nodes)
+      QCOMPARE(node.node->read_only(), node.role == "nodemanager" || node.role == "proxy");
+  }
+
   void MakePlan_BadCount_IsRefused() {
     for (const int count : {-1, 2, 4, 7}) {
       const auto plan = PlanOf(count, "");

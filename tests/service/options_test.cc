@@ -108,6 +108,24 @@ class OptionsTest : public QObject {
     QCOMPARE(parsed.exit_code, exit_code);
   }
 
+  void Parse_ReadOnly_OnlyWhereItIsHeeded() {
+    const std::string file = WriteFile("node: {nodemanagers: [\"a:1\"], read_only: true}\n");
+    QCOMPARE(Parse({"--config", file.c_str()}).exit_code, kExitBadConfig);
+    QCOMPARE(Parse({"--nodemanager", "a:1", "--read-only"}).exit_code, kExitUsage);
+    v1::ProxyConfig config;
+    for (const std::vector<const char*>& arguments :
+         {std::vector<const char*>{"onepiece-proxy", "--config", file.c_str()},
+          {"onepiece-proxy", "--nodemanager", "a:1", "--read-only"}}) {
+      config.Clear();
+      ServiceOptions options({.program = "onepiece-proxy", .role = "proxy", .description = "x"},
+                             &config);
+      options.BindReadOnly();
+      QCOMPARE(options.Parse(static_cast<int>(arguments.size()), arguments.data()).outcome,
+               ServiceOptions::Outcome::kRun);
+      QVERIFY(options.node().read_only());
+    }
+  }
+
   void Parse_CheckConfigRunsNothing() {
     QCOMPARE(Parse({"--nodemanager", "a:1", "--check-config"}).outcome,
              ServiceOptions::Outcome::kCheckOnly);

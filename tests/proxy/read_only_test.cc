@@ -1,0 +1,58 @@
+// A proxy that was started with --read-only.
+#include "tests/read_only.h"
+
+#include <unistd.h>
+
+#include <QtTest>
+
+#include "cluster/fabric/fabric.h"
+#include "cluster/proxy/proxy_service.h"
+#include "cluster/rpc/server.h"
+#include "onepiece/v1/generation.pb.h"
+
+namespace onepiece::proxy {
+
+class ReadOnlyTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void EveryChangeIsRefused() {
+    const auto fabric = fabric::Fabric::Open("shm://read-only-" + std::to_string(getpid()));
+    QVERIFY(fabric.ok());
+    const auto nobody = std::make_shared<const node::Routing>();
+    const auto routing = [nobody] { return nobody; };
+    node::JobRecords records({.routing = routing});
+    const auto outbox = node::Outbox::Create(**fabric, {.node_id = "p", .routing = routing});
+    telemetry::Metrics metrics("proxy", "p");
+    telemetry::Spans spans("p");
+    ProxyService service({.workflow_set = "set",
+                          .read_only = true,
+                          .routing = routing,
+                          .cluster_secret = [] { return std::string("secret"); }},
+                         records, *outbox, metrics, spans);
+    rpc::Server server({});
+    server.AddService(service);
+    QVERIFY(server.Start().ok());
+    const auto channel = rpc::MakeChannel(server.address());
+    const auto& file = *v1::SubmitJobRequest::descriptor()->file();
+    QCOMPARE(file.service_count(), 1);
+    QCOMPARE(
+        testing::CheckReadOnly(channel, *file.service(0),
+                               {"SubmitJob", "CancelJob", "AcknowledgeResult", "DeleteJob"},
+                               {"GetJob", "ListJobs", "WatchJob", "FetchResult", "GetJobTrace"}),
+        std::string());
+    // A job that is only checked comes as far as anywhere else.
+    v1::SubmitJobRequest check;
+    check.set_validate_only(true);
+    v1::GenerationService::Stub stub(channel);
+    const auto answer =
+        rpc::Call(stub, &v1::GenerationService::Stub::SubmitJob, check, std::chrono::seconds(20));
+    QCOMPARE(base::GetReason(answer.status()).reason, std::string("NOT_REGISTERED"));
+    service.Stop();
+    server.Shutdown(base::Duration::zero());
+  }
+};
+
+}  // namespace onepiece::proxy
+
+QTEST_GUILESS_MAIN(onepiece::proxy::ReadOnlyTest)
+#include "read_only_test.moc"
