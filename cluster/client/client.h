@@ -41,6 +41,8 @@ struct Options {
   base::Duration timeout = base::Scaled(std::chrono::seconds(30));
   /// How long one proxy or NodeManager may take to answer.
   base::Duration attempt_timeout = base::Scaled(std::chrono::seconds(5));
+  /// Requested: calls under way and later ones end with CANCELLED (INTERRUPTED) within moments.
+  std::stop_token stop;
   /// First pause between two rounds over all proxies; doubles up to `max_pause`.
   base::Duration first_pause = std::chrono::milliseconds(50);
   base::Duration max_pause = std::chrono::seconds(2);

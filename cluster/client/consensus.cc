@@ -46,16 +46,22 @@ absl::StatusOr<Response> AskLeader(ProxySet& managers,
                         "cluster members`)");
 }
 
-absl::StatusOr<v1::ReplicaStatus> AskOne(const std::string& address, const Options& options) {
+/// One call to the replica at `address`.
+template <typename Request, typename Response>
+absl::StatusOr<Response> AskAt(const std::string& address,
+                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                            Response*),
+                               const Request& request, base::Duration timeout,
+                               const Options& options) {
   Stub stub(rpc::MakeChannel(address, {}, options.user_agent));
   grpc::ClientContext context;
-  context.set_deadline(
-      std::chrono::system_clock::now() +
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(options.attempt_timeout));
-  v1::ReplicaStatus status;
-  const grpc::Status answer = stub.GetReplica(&context, {}, &status);
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
+  Response response;
+  const grpc::Status answer = (stub.*method)(&context, request, &response);
   if (!answer.ok()) return ReadAnswer(answer).status;
-  return status;
+  return response;
 }
 
 /// Asks those that have not been asked, all at the same time.
@@ -65,7 +71,10 @@ void AskThose(const std::set<std::string>& addresses, const Options& options,
   for (const std::string& address : addresses) {
     if (answers.contains(address)) continue;
     auto& answer = answers[address];  // A map's items stay where they are.
-    threads.emplace_back([&answer, &options, address] { answer = AskOne(address, options); });
+    threads.emplace_back([&answer, &options, address] {
+      answer = AskAt(address, &Stub::GetReplica, v1::GetReplicaRequest(), options.attempt_timeout,
+                     options);
+    });
   }
 }
 
@@ -108,9 +117,9 @@ absl::StatusOr<v1::ConsensusMembers> Client::ReplaceSeat(const v1::ReplaceSeatRe
 }
 
 absl::Status Client::StepDown(const std::string& address) {
-  Stub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
-  const absl::Status status =
-      rpc::Call(stub, &Stub::StepDown, v1::StepDownRequest(), kStepDownTimeout).status();
+  const absl::Status status = AskAt(address, &Stub::StepDown, v1::StepDownRequest(),
+                                    base::Scaled(kStepDownTimeout), impl_->options)
+                                  .status();
   if (!AnswerLost(status)) return status;
   return base::MakeError(
       absl::StatusCode::kUnavailable, "OUTCOME_UNKNOWN",
@@ -118,14 +127,14 @@ absl::Status Client::StepDown(const std::string& address) {
 }
 
 absl::StatusOr<v1::TakeSnapshotResponse> Client::TakeSnapshot(const std::string& address) {
-  Stub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
-  return rpc::Call(stub, &Stub::TakeSnapshot, v1::TakeSnapshotRequest(), std::chrono::seconds(30));
+  return AskAt(address, &Stub::TakeSnapshot, v1::TakeSnapshotRequest(),
+               base::Scaled(std::chrono::seconds(30)), impl_->options);
 }
 
 absl::StatusOr<v1::ListLogResponse> Client::ListLog(const std::string& address,
                                                     const v1::ListLogRequest& request) {
-  Stub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
-  return rpc::Call(stub, &Stub::ListLog, request, std::chrono::seconds(10));
+  return AskAt(address, &Stub::ListLog, request, base::Scaled(std::chrono::seconds(10)),
+               impl_->options);
 }
 
 }  // namespace onepiece::client

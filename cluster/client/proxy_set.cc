@@ -25,6 +25,8 @@ namespace {
 constexpr std::size_t kMaxChannels = 256;
 // How long one of several NodeManager replicas may take at first; doubles with every round.
 constexpr std::chrono::seconds kFirstAttempt(1);
+// How soon a stop is seen while a connection is being made.
+constexpr std::chrono::milliseconds kStopPoll(100);
 // How long a proxy that did not answer is asked last.
 constexpr std::chrono::seconds kLeftOut(10);
 
@@ -154,10 +156,20 @@ void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime dea
 }
 
 bool ProxySet::Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop) {
+  const std::stop_callback wake(options_.stop, [this] {
+    { const std::scoped_lock waits_or_has_not_looked_yet(mutex_); }
+    condition_.notify_all();
+  });
   std::unique_lock lock(mutex_);
   const base::MonotonicTime until = std::min(deadline, options_.clock->Now() + pause);
-  options_.clock->WaitUntil(condition_, lock, stop, until, [] { return false; });
-  return !stop.stop_requested();
+  options_.clock->WaitUntil(condition_, lock, stop, until,
+                            [this] { return options_.stop.stop_requested(); });
+  return !stop.stop_requested() && !options_.stop.stop_requested();
+}
+
+absl::Status ProxySet::Stopped() const {
+  if (!options_.stop.stop_requested()) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted");
 }
 
 absl::Status ProxySet::CallManagerUntil(const ManagerCall& call, base::MonotonicTime deadline,
@@ -175,7 +187,9 @@ absl::Status ProxySet::CallManagerUntil(const ManagerCall& call, base::Monotonic
     const rpc::Replica replica = search.Next();
     grpc::ClientContext context;
     SetDeadline(context, deadline, limit);
+    const std::stop_callback cancel(options_.stop, [&context] { context.TryCancel(); });
     const absl::Status status = ReadAnswer(call(replica.channel, context)).status;
+    if (!status.ok()) ONEPIECE_RETURN_IF_ERROR(Stopped());
     if (!rpc::IsAboutTheReplica(status)) {
       search.Answered();
       return status;
@@ -247,7 +261,10 @@ bool ProxySet::Connect(const Proxy& proxy, base::MonotonicTime deadline) {
   for (auto state = channel->GetState(true); state != GRPC_CHANNEL_READY;
        state = channel->GetState(true)) {
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
-    if (!channel->WaitForStateChange(state, until)) return false;
+    while (!channel->WaitForStateChange(
+        state, std::min(until, std::chrono::system_clock::now() + kStopPoll))) {
+      if (options_.stop.stop_requested() || std::chrono::system_clock::now() >= until) return false;
+    }
   }
   return true;
 }
@@ -346,6 +363,7 @@ absl::Status ProxySet::KeepWhoKnows(std::vector<Proxy>& proxies, const std::stri
     if (strangers.contains(set)) continue;
     grpc::ClientContext context;
     SetDeadline(context, deadline, options_.attempt_timeout);
+    const std::stop_callback cancel(options_.stop, [&context] { context.TryCancel(); });
     v1::Job job;
     const absl::Status status = ReadAnswer(proxy.stub->GetJob(&context, request, &job)).status;
     if (status.ok()) {
@@ -376,7 +394,7 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
     const Proxy proxy = proxies[i];
     if (answered_sets.contains(SetOf(proxy))) continue;
     if (!holders.empty() && !holders.contains(SetOf(proxy))) continue;
-    if (options_.clock->Now() >= deadline) break;
+    if (options_.clock->Now() >= deadline || options_.stop.stop_requested()) break;
     if (!how.request_id.empty() && !Connect(proxy, deadline)) {
       LeaveOut(proxy);
       if (round.error.ok()) round.error = absl::UnavailableError("cannot reach " + proxy.address);
@@ -385,6 +403,7 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
     grpc::ClientContext context;
     SetDeadline(context, deadline, options_.attempt_timeout + how.upload);
     if (past.repeated) context.AddMetadata(rpc::kRepeated, "1");
+    const std::stop_callback cancel(options_.stop, [&context] { context.TryCancel(); });
     const Answer answer = ReadAnswer(call(*proxy.stub, context));
     const std::span<Proxy> rest = std::span(proxies).subspan(i + 1);
     if (answer.status.ok()) {
@@ -439,6 +458,7 @@ absl::Status ProxySet::Call(const ProxyCall& call, const CallOptions& how) {
   Past past;
   past.repeated = how.repeated;
   for (bool refresh = how.repeated && !Complete();; refresh = true) {
+    ONEPIECE_RETURN_IF_ERROR(Stopped());
     auto proxies = Proxies(refresh, deadline);
     std::optional<base::Duration> retry_delay;
     if (proxies.ok()) {
@@ -449,6 +469,7 @@ absl::Status ProxySet::Call(const ProxyCall& call, const CallOptions& how) {
       if (round.error.ok()) round = CallEachProxy(*std::move(proxies), call, how, deadline, past);
       // A job that the known proxies do not know may be with others.
       if (round.done && absl::IsNotFound(round.error) && !refresh && !Complete()) continue;
+      if (!round.done || !round.error.ok()) ONEPIECE_RETURN_IF_ERROR(Stopped());
       if (round.done) return round.error;
       if (!round.error.ok()) last = round.error;
       retry_delay = round.retry_delay;

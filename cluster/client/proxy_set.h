@@ -90,6 +90,8 @@ class ProxySet {
   void Prefer(const Proxy& proxy);
   /// Waits `pause`, at most until `deadline`; false when `stop` was requested.
   bool Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop = {});
+  /// What every call ends with once Options::stop is requested; OK before.
+  absl::Status Stopped() const;
 
  private:
   struct Round {

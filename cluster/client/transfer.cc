@@ -89,6 +89,7 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
       context.set_deadline(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(turn));
       const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+      const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
       const auto reader = (*proxies)[i].stub->WatchJob(&context, request);
       bool enough = false;
       while (!enough && reader->Read(&job)) {
@@ -102,7 +103,7 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
         return job;
       }
       status = ReadAnswer(reader->Finish()).status;
-      if (stop.stop_requested()) return Stopped();
+      if (stop.stop_requested() || impl_->options.stop.stop_requested()) return Stopped();
       if (clock.Now() >= deadline) {
         return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
                                "the job has not ended in time");

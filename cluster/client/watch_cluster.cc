@@ -70,6 +70,7 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
     context.set_deadline(std::chrono::system_clock::now() +
                          std::chrono::duration_cast<std::chrono::system_clock::duration>(turn));
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+    const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
     const auto reader = stub.WatchCluster(&context, request);
     v1::ClusterEvent event;
     absl::Status status;
@@ -85,7 +86,7 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
     context.TryCancel();
     const grpc::Status end = reader->Finish();
     if (told.enough) return absl::OkStatus();
-    if (stop.stop_requested())
+    if (stop.stop_requested() || impl_->options.stop.stop_requested())
       return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted");
     if (clock.Now() >= deadline)
       return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",

@@ -3,6 +3,7 @@
 #include <QtTest>
 #include <atomic>
 #include <fstream>
+#include <future>
 #include <set>
 #include <thread>
 
@@ -235,6 +236,36 @@ class ClientTest : public QObject {
       manager.Serve({&proxy});
     });
     QVERIFY(client.Submit({}).ok());
+  }
+
+  void AnyCall_Stop_EndsItAtOnce() {
+    std::promise<void> asked, release;
+    const std::shared_future<void> released(release.get_future());
+    FakeNodeManager manager;
+    FakeProxy proxy("default");  // Its handler waits for these.
+    proxy.get = [&](const std::string&, v1::Job&) {
+      asked.set_value();
+      released.wait();
+      return grpc::Status::OK;
+    };
+    manager.Serve({&proxy});
+    std::stop_source stop;
+    Options options = To(manager);
+    options.timeout = options.attempt_timeout = seconds(60);
+    options.stop = stop.get_token();
+    Client client(options);
+    auto silent = std::async(std::launch::async, [&] { return client.Get("uid").status(); });
+    asked.get_future().wait();
+    manager.Follow("");  // Nobody leads: asked again and again.
+    auto leaderless = std::async(std::launch::async, [&] { return client.GetCluster().status(); });
+    stop.request_stop();
+    const bool ended = silent.wait_for(seconds(5)) == std::future_status::ready &&
+                       leaderless.wait_for(seconds(5)) == std::future_status::ready;
+    release.set_value();
+    QVERIFY(ended);
+    QCOMPARE(base::GetReason(silent.get()).reason, std::string("INTERRUPTED"));
+    QCOMPARE(base::GetReason(leaderless.get()).reason, std::string("INTERRUPTED"));
+    QCOMPARE(base::GetReason(client.Get("uid").status()).reason, std::string("INTERRUPTED"));
   }
 
   void Watch_ReconnectsUntilTheJobEnds() {
