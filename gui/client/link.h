@@ -2,6 +2,8 @@
 // thread.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -22,6 +24,9 @@ enum class Link {
 
 /// "Live", "Lagging", … as the console writes it.
 std::string LinkName(Link link);
+/// An error for people: "NO_LEADER: the NodeManager's replicas have …", the code where there is no
+/// reason.
+std::string Explain(const absl::Status& status);
 
 struct LinkStatus {
   Link link = Link::kConnecting;
@@ -53,7 +58,11 @@ class LinkState {
   [[nodiscard]] LinkStatus At(std::int64_t now_ms) const;
 
  private:
+  void Enter(Link link, std::int64_t now_ms);
+
   LinkStatus status_;
+  std::array<double, 8> skews_s_{};  ///< Of the last events that told the server's time.
+  std::size_t heard_ = 0;            ///< Such events.
 };
 
 }  // namespace onepiece::gui

@@ -53,6 +53,8 @@ class Session {
   /// connection it keeps what was known, with errors and ages.
   [[nodiscard]] std::shared_ptr<const Snapshot> Latest() const;
   [[nodiscard]] LinkStatus status() const;
+  /// What a change came to: tells of a server that is read-only (LinkStatus::read_only).
+  void NoteAnswer(const absl::Status& status);
   /// Ends the pause before the next try.
   void RetryNow();
   /// Forgets what it has heard and asks for everything anew; readers see the old parts until then.

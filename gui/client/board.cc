@@ -1,0 +1,91 @@
+#include "gui/client/board.h"
+
+namespace onepiece::gui {
+
+Board::Board() : link_(NowMs()) {
+  newest_.at_ms = NowMs();
+  latest_ = std::make_shared<const Snapshot>(newest_);
+}
+
+std::shared_ptr<const Snapshot> Board::Latest() {
+  const std::scoped_lock lock(mutex_);
+  if (latest_ == nullptr) {
+    newest_.at_ms = NowMs();
+    latest_ = std::make_shared<const Snapshot>(newest_);
+  }
+  taken_ = latest_;
+  return latest_;
+}
+
+std::shared_ptr<const v1::Cluster> Board::cluster() const {
+  const std::scoped_lock lock(mutex_);
+  return newest_.cluster.value;
+}
+
+void Board::Heard(std::int64_t server_ms, int api_version) {
+  const std::int64_t now = NowMs();
+  const std::scoped_lock lock(mutex_);
+  const Link before = link_.At(now).link;
+  link_.Heard(now, server_ms, api_version);
+  if (before == link_.At(now).link) return;
+  // It is back: everybody asks at once.
+  ++wakes_;
+  woken_.notify_all();
+}
+
+void Board::Trying() {
+  const std::scoped_lock lock(mutex_);
+  link_.Trying(NowMs());
+}
+
+void Board::Lost(const absl::Status& why, base::Duration until_next_try) {
+  const std::int64_t now = NowMs();
+  const std::scoped_lock lock(mutex_);
+  if (link_.At(now).attempt == 0) ++turns_.losses;
+  link_.Lost(now, why, now + until_next_try / std::chrono::milliseconds(1));
+}
+
+void Board::RefusedReadOnly() {
+  const std::scoped_lock lock(mutex_);
+  link_.RefusedReadOnly();
+}
+
+LinkStatus Board::link() const {
+  const std::scoped_lock lock(mutex_);
+  LinkStatus status = link_.At(NowMs());
+  status.dropped = dropped_;
+  return status;
+}
+
+Turns Board::turns() const {
+  const std::scoped_lock lock(mutex_);
+  return turns_;
+}
+
+void Board::Wake() {
+  const std::scoped_lock lock(mutex_);
+  ++wakes_;
+  woken_.notify_all();
+}
+
+void Board::Resync() {
+  const std::scoped_lock lock(mutex_);
+  ++turns_.resyncs;
+  ++wakes_;
+  woken_.notify_all();
+}
+
+void Board::OtherCluster() {
+  const std::scoped_lock lock(mutex_);
+  ++turns_.clusters;
+}
+
+bool Board::Sleep(base::Duration time, const std::stop_token& stop, std::uint64_t& seen) {
+  std::unique_lock lock(mutex_);
+  base::Clock& clock = base::SystemClock();
+  clock.WaitUntil(woken_, lock, stop, clock.Now() + time, [&] { return wakes_ != seen; });
+  seen = wakes_;
+  return !stop.stop_requested();
+}
+
+}  // namespace onepiece::gui

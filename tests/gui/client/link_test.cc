@@ -1,0 +1,133 @@
+// What the console says of its connection, from what it heard and when.
+#include "gui/client/link.h"
+
+#include <QtTest>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::gui {
+namespace {
+
+const absl::Status kGone = absl::UnavailableError("connection refused");
+
+}  // namespace
+
+class LinkTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void NothingHeard_IsConnecting_HoweverOftenItFails() {
+    LinkState state(1000);
+    QCOMPARE(state.At(60'000).link, Link::kConnecting);
+    QCOMPARE(state.At(60'000).since_ms, std::int64_t{1000});
+    state.Lost(2000, kGone, 2250);
+    state.Trying(2250);
+    state.Lost(3000, kGone, 3500);
+    const LinkStatus status = state.At(3100);
+    QCOMPARE(status.link, Link::kConnecting);
+    QCOMPARE(status.attempt, 2);
+    QCOMPARE(status.next_try_ms, std::int64_t{3500});
+    QCOMPARE(status.detail, std::string("UNAVAILABLE: connection refused"));
+  }
+
+  void Silence_IsLaggingAtTwoSecondsAndStaleAtFive() {
+    LinkState state(0);
+    state.Heard(1000, 0, 1);
+    QCOMPARE(state.At(2999).link, Link::kLive);
+    QCOMPARE(state.At(3000).link, Link::kLagging);
+    QCOMPARE(state.At(3000).since_ms, std::int64_t{3000});
+    QCOMPARE(state.At(5999).link, Link::kLagging);
+    QCOMPARE(state.At(6000).link, Link::kStale);
+    QCOMPARE(state.At(9000).since_ms, std::int64_t{6000});
+    QVERIFY(state.At(9000).detail.find("8 s") != std::string::npos);
+    state.Heard(9500, 0, 1);
+    QCOMPARE(state.At(9600).link, Link::kLive);
+    QCOMPARE(state.At(9600).since_ms, std::int64_t{9500});
+    QVERIFY(state.At(9600).detail.empty());
+  }
+
+  void Steady_SinceStaysWhereItBegan() {
+    LinkState state(0);
+    for (std::int64_t now = 1000; now < 5000; now += 500) state.Heard(now, 0, 1);
+    QCOMPARE(state.At(4600).since_ms, std::int64_t{1000});
+    QCOMPARE(state.At(4600).last_heard_ms, std::int64_t{4500});
+  }
+
+  void Lost_CountsTriesUntilItIsHeardAgain() {
+    LinkState state(0);
+    state.Heard(1000, 0, 1);
+    state.Lost(2000, kGone, 2250);
+    QCOMPARE(state.At(2100).link, Link::kReconnecting);
+    QCOMPARE(state.At(2100).attempt, 1);
+    QCOMPARE(state.At(2100).next_try_ms, std::int64_t{2250});
+    state.Trying(2250);
+    QCOMPARE(state.At(2260).next_try_ms, std::int64_t{0});
+    QCOMPARE(state.At(2260).attempt, 1);
+    state.Lost(2300, kGone, 2800);
+    QCOMPARE(state.At(99'000).link, Link::kReconnecting);
+    QCOMPARE(state.At(99'000).attempt, 2);
+    QCOMPARE(state.At(99'000).since_ms, std::int64_t{2000});
+    QCOMPARE(state.At(99'000).last_heard_ms, std::int64_t{1000});
+    state.Heard(100'000, 0, 1);
+    QCOMPARE(state.At(100'000).link, Link::kLive);
+    QCOMPARE(state.At(100'000).attempt, 0);
+  }
+
+  void Refused_IsAuthFailed_AlsoWhileItIsTriedAgain() {
+    for (const absl::Status& why :
+         {absl::UnauthenticatedError("no token"), absl::PermissionDeniedError("not yours")}) {
+      LinkState state(0);
+      state.Lost(1000, why, 1250);
+      QCOMPARE(state.At(1100).link, Link::kAuthFailed);
+      state.Trying(1250);
+      QCOMPARE(state.At(9000).link, Link::kAuthFailed);
+      QVERIFY(state.At(9000).detail.find(base::Message(why)) != std::string::npos);
+      state.Heard(10'000, 0, 1);
+      QCOMPARE(state.At(10'000).link, Link::kLive);
+    }
+  }
+
+  void OtherVersion_IsSaidWithBothNumbers_UnlessItDoesNotSay() {
+    LinkState state(0);
+    state.Heard(1000, 0, 0);
+    QCOMPARE(state.At(1000).link, Link::kLive);
+    state.Heard(1500, 0, 7);
+    QCOMPARE(state.At(1500).link, Link::kVersionMismatch);
+    QVERIFY(state.At(1500).detail.find("version 7") != std::string::npos);
+    QVERIFY(state.At(1500).detail.find("version 1") != std::string::npos);
+  }
+
+  void ClockSkew_IsThatOfTheQuickestEvents() {
+    LinkState state(0);
+    state.Heard(10'000, 40'000, 1);
+    QCOMPARE(state.At(10'000).clock_skew_s, 30.0);
+    state.Heard(15'000, 43'000, 1);  // 2 s under way.
+    QCOMPARE(state.At(15'000).clock_skew_s, 30.0);
+    // The clock is set right: seen once the old ones are forgotten.
+    for (std::int64_t now = 20'000; now < 24'000; now += 500) state.Heard(now, now - 250, 1);
+    QCOMPARE(state.At(24'000).clock_skew_s, -0.25);
+  }
+
+  void ReadOnly_StaysSaid() {
+    LinkState state(0);
+    QVERIFY(!state.At(0).read_only);
+    state.RefusedReadOnly();
+    state.Heard(1000, 0, 1);
+    QVERIFY(state.At(1000).read_only);
+  }
+
+  void EveryState_HasItsName() {
+    QCOMPARE(LinkName(Link::kConnecting), std::string("Connecting"));
+    QCOMPARE(LinkName(Link::kLive), std::string("Live"));
+    QCOMPARE(LinkName(Link::kLagging), std::string("Lagging"));
+    QCOMPARE(LinkName(Link::kStale), std::string("Stale"));
+    QCOMPARE(LinkName(Link::kReconnecting), std::string("Reconnecting"));
+    QCOMPARE(LinkName(Link::kAuthFailed), std::string("Auth failed"));
+    QCOMPARE(LinkName(Link::kVersionMismatch), std::string("Version mismatch"));
+    QCOMPARE(LinkName(Link::kOffline), std::string("Offline file"));
+  }
+};
+
+}  // namespace onepiece::gui
+
+QTEST_GUILESS_MAIN(onepiece::gui::LinkTest)
+#include "link_test.moc"
