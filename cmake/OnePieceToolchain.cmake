@@ -67,8 +67,13 @@ if(ONEPIECE_TESTS)
     pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   endif()
   find_package(Qt6 REQUIRED COMPONENTS Core Network Test)
-  # Each folder's name as a macro (QFINDTESTDATA, which nobody uses) would keep tests from sharing a precompiled header.
-  get_target_property(definitions Qt6::Test INTERFACE_COMPILE_DEFINITIONS)
-  list(FILTER definitions EXCLUDE REGEX "QT_TESTCASE_")
-  set_target_properties(Qt6::Test PROPERTIES INTERFACE_COMPILE_DEFINITIONS "${definitions}")
+  # Macros that differ from test to test (each folder's name, QT_NETWORK_LIB), which nobody uses, would keep tests from
+  # sharing a precompiled header.
+  foreach(library Qt6::Network Qt6::Test)
+    get_target_property(definitions ${library} INTERFACE_COMPILE_DEFINITIONS)
+    if(definitions)
+      list(FILTER definitions EXCLUDE REGEX "QT_TESTCASE_|QT_NETWORK_LIB")
+      set_target_properties(${library} PROPERTIES INTERFACE_COMPILE_DEFINITIONS "${definitions}")
+    endif()
+  endforeach()
 endif()
