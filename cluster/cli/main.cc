@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   cli::AddRebalanceVerbs(app, context);
   cli::AddDrainVerbs(app, context);
   cli::AddRingVerbs(app, context);
+  cli::AddLogVerbs(app, context);
   cli::AddSubmitVerb(app, context);
   cli::AddJobVerbs(app, context);
   cli::AddGenerateVerb(app, context);

@@ -18,6 +18,8 @@ void AddRebalanceVerbs(CLI::App& app, Context& context);
 void AddDrainVerbs(CLI::App& app, Context& context);
 /// rings.
 void AddRingVerbs(CLI::App& app, Context& context);
+/// logs.
+void AddLogVerbs(CLI::App& app, Context& context);
 /// submit.
 void AddSubmitVerb(CLI::App& app, Context& context);
 /// get, jobs, watch, cancel, delete.

@@ -1,0 +1,291 @@
+// logs.
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "cluster/base/status.h"
+#include "cluster/cli/verbs.h"
+#include "cluster/rpc/channel.h"
+#include "onepiece/v1/telemetry.grpc.pb.h"
+
+namespace onepiece::cli {
+namespace {
+
+constexpr base::Duration kAnswerTimeout = std::chrono::seconds(2);
+constexpr base::Duration kRetryPause = std::chrono::seconds(1);
+constexpr std::size_t kMaxNodes = 64;  // Each is followed by a thread.
+constexpr int kFullResponse = 256;     // TailLogsResponse.lines: fewer means no more for now.
+constexpr int kAllLines = 1000;        // What a server keeps.
+
+struct LogArguments {
+  std::vector<std::string> nodes;
+  v1::LogLevel level = v1::LOG_INFO;
+  int lines = 100;
+  bool follow = false;
+};
+
+const std::map<std::string, v1::LogLevel>& Levels() {
+  static const std::map<std::string, v1::LogLevel> levels = {{"debug", v1::LOG_DEBUG},
+                                                             {"info", v1::LOG_INFO},
+                                                             {"warning", v1::LOG_WARNING},
+                                                             {"error", v1::LOG_ERROR}};
+  return levels;
+}
+
+std::string LevelName(v1::LogLevel level) {
+  for (const auto& [name, value] : Levels()) {
+    if (value == level) return name;
+  }
+  return "unknown";
+}
+
+std::string TimeText(std::int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm time{};
+  gmtime_r(&seconds, &time);
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", time.tm_year + 1900,
+                         time.tm_mon + 1, time.tm_mday, time.tm_hour, time.tm_min, time.tm_sec,
+                         unix_ns / 1'000'000 % 1000);
+}
+
+// What a log quotes from strangers may be meant for the terminal.
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+struct Line {
+  std::string node_id;
+  v1::LogLine line;
+};
+
+Json LineDocument(const Line& line) {
+  return {{"node_id", line.node_id},
+          {"number", line.line.number()},
+          {"time", TimeText(line.line.unix_ns())},
+          {"unix_ns", line.line.unix_ns()},
+          {"level", LevelName(line.line.level())},
+          {"text", line.line.text()}};
+}
+
+std::string LineText(const Line& line) {
+  return absl::StrFormat("%s  %-20s  %-7s  %s\n", TimeText(line.line.unix_ns()), line.node_id,
+                         LevelName(line.line.level()), Printable(line.line.text()));
+}
+
+absl::StatusOr<std::vector<v1::Node>> ChooseNodes(const v1::Cluster& cluster,
+                                                  const std::vector<std::string>& names) {
+  std::vector<v1::Node> nodes;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(cluster.nodes(), name, &v1::Node::node_id);
+    if (found == cluster.nodes().end()) {
+      return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
+                             "there is no node '" + name + "': `onepiece status` names all",
+                             {{"node_id", name}});
+    }
+    nodes.push_back(*found);
+  }
+  for (const v1::Node& node : cluster.nodes()) {
+    if (names.empty() && node.state() != v1::Node::DEAD) nodes.push_back(node);
+  }
+  if (nodes.size() > kMaxNodes) {
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "TOO_MANY_NODES",
+        absl::StrFormat("%d nodes: name at most %d of them", nodes.size(), kMaxNodes));
+  }
+  return nodes;
+}
+
+using ResponseSink = std::function<void(const v1::TailLogsResponse& response)>;
+
+/// Passes the last `backlog` lines of a server on; then, with `follow`, those that come, until
+/// `stop` or the stream's end.
+absl::Status Tail(const std::string& address, const LogArguments& arguments, int backlog,
+                  const ResponseSink& sink, const std::stop_token& stop) {
+  v1::TailLogsRequest request;
+  request.set_min_level(arguments.level);
+  request.set_backlog(backlog);
+  const auto stub = v1::TelemetryService::NewStub(rpc::MakeChannel(address));
+  grpc::ClientContext context;
+  if (!arguments.follow) rpc::SetTimeout(context, kAnswerTimeout);
+  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+  const auto reader = stub->TailLogs(&context, request);
+  v1::TailLogsResponse response;
+  bool complete = false;
+  while (!complete && reader->Read(&response)) {
+    sink(response);
+    complete = !arguments.follow && response.lines_size() < kFullResponse;
+  }
+  context.TryCancel();
+  const grpc::Status end = reader->Finish();
+  return complete ? absl::OkStatus() : rpc::FromGrpc(end);
+}
+
+/// What the nodes' threads bring together. Thread-safe.
+class Collector {
+ public:
+  void Take(const std::string& node_id, const v1::TailLogsResponse& response) {
+    const std::scoped_lock lock(mutex_);
+    for (const v1::LogLine& line : response.lines()) lines_.push_back({node_id, line});
+    dropped_[node_id] += response.dropped();
+  }
+  void Fail(const std::string& node_id, const absl::Status& status) {
+    const std::scoped_lock lock(mutex_);
+    errors_[node_id] = status;
+  }
+  int Print(const Context& context, const v1::Cluster& cluster) {
+    const std::scoped_lock lock(mutex_);
+    std::ranges::stable_sort(lines_, {}, [](const Line& line) { return line.line.unix_ns(); });
+    Json document = {{"cluster_id", cluster.cluster_id()},
+                     {"lines", Json::array()},
+                     {"dropped", Json::object()},
+                     {"errors", Json::object()}};
+    std::string text;
+    for (const Line& line : lines_) {
+      if (context.json) document["lines"].push_back(LineDocument(line));
+      if (!context.json) text += LineText(line);
+    }
+    for (const auto& [node_id, count] : dropped_) {
+      if (count > 0) document["dropped"][node_id] = count;
+    }
+    for (const auto& [node_id, status] : errors_)
+      document["errors"][node_id] = base::Message(status);
+    context.Print(document, text);
+    for (const auto& [node_id, status] : errors_)
+      context.Say("onepiece: the log of " + node_id + ": " + base::Message(status));
+    return errors_.empty() ? kOk : kUnavailable;
+  }
+
+ private:
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::vector<Line> lines_;
+  std::map<std::string, std::uint64_t> dropped_;
+  std::map<std::string, absl::Status> errors_;
+};
+
+int PrintBacklog(const Context& context, const v1::Cluster& cluster,
+                 const std::vector<v1::Node>& nodes, const LogArguments& arguments,
+                 const std::stop_token& stop) {
+  Collector collector;
+  {
+    std::vector<std::jthread> threads;
+    for (const v1::Node& node : nodes) {
+      threads.emplace_back([&] {
+        const ResponseSink sink = [&](const v1::TailLogsResponse& response) {
+          collector.Take(node.node_id(), response);
+        };
+        const absl::Status status = Tail(node.address(), arguments, arguments.lines, sink, stop);
+        if (!status.ok()) collector.Fail(node.node_id(), status);
+      });
+    }
+  }
+  if (stop.stop_requested()) return kInterrupted;
+  return collector.Print(context, cluster);
+}
+
+/// Writes lines as they come; nothing tears. Thread-safe.
+class LineWriter {
+ public:
+  explicit LineWriter(const Context& context) : context_(context) {}
+  void Write(const Line& line) { Write(LineDocument(line), LineText(line)); }
+  void Write(const Json& document, const std::string& text) {
+    const std::scoped_lock lock(mutex_);
+    if (context_.json) {
+      std::cout << document.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    } else {
+      std::cout << text << std::flush;
+    }
+  }
+  void Say(const std::string& text) {
+    const std::scoped_lock lock(mutex_);
+    context_.Say("onepiece: " + text);
+  }
+
+ private:
+  const Context& context_;
+  std::mutex mutex_;
+};
+
+/// Follows one node over its restarts.
+void FollowNode(client::Client& client, v1::Node node, const LogArguments& arguments,
+                LineWriter& writer, const std::stop_token& stop) {
+  v1::LogLine last;
+  const ResponseSink sink = [&](const v1::TailLogsResponse& response) {
+    if (response.dropped() > 0) {
+      writer.Write(Json{{"node_id", node.node_id()}, {"dropped", response.dropped()}},
+                   absl::StrFormat("(%s: %d lines dropped)\n", node.node_id(), response.dropped()));
+    }
+    for (const v1::LogLine& line : response.lines()) {
+      // A new process begins to count anew; a new stream brings the past once more.
+      if (line.number() <= last.number() && line.unix_ns() <= last.unix_ns()) continue;
+      last = line;
+      writer.Write({node.node_id(), line});
+    }
+  };
+  for (int backlog = arguments.lines; !stop.stop_requested(); backlog = kAllLines) {
+    const absl::Status end = Tail(node.address(), arguments, backlog, sink, stop);
+    if (stop.stop_requested()) return;
+    writer.Say("the log of " + node.node_id() + ": " + base::Message(end) + "; trying again");
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    base::Clock& clock = base::SystemClock();
+    clock.WaitUntil(never, lock, stop, clock.Now() + kRetryPause, [] { return false; });
+    if (stop.stop_requested()) return;
+    // It may have another address by now.
+    const auto cluster = client.GetCluster();
+    if (!cluster.ok()) continue;
+    const auto found = std::ranges::find(cluster->nodes(), node.node_id(), &v1::Node::node_id);
+    if (found != cluster->nodes().end()) node = *found;
+  }
+}
+
+int RunLogs(const Context& context, const LogArguments& arguments) {
+  const Interrupt interrupt;  // Before the client's threads start.
+  const auto client = context.MakeManagerClient();
+  if (!client.ok()) return context.Fail(client.status());
+  const auto cluster = (*client)->GetCluster();
+  if (!cluster.ok()) return context.Fail(cluster.status());
+  const auto nodes = ChooseNodes(*cluster, arguments.nodes);
+  if (!nodes.ok()) return context.Fail(nodes.status());
+  const std::stop_token stop = interrupt.token();
+  if (!arguments.follow) return PrintBacklog(context, *cluster, *nodes, arguments, stop);
+  LineWriter writer(context);
+  {
+    std::vector<std::jthread> threads;
+    for (const v1::Node& node : *nodes)
+      threads.emplace_back([&] { FollowNode(**client, node, arguments, writer, stop); });
+  }
+  return kInterrupted;
+}
+
+}  // namespace
+
+void AddLogVerbs(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<LogArguments>();
+  CLI::App* logs =
+      app.add_subcommand("logs", "What servers log: the last lines of each, in the order of time");
+  logs->add_option("nodes", arguments->nodes, "Of these nodes; default: all that live")
+      ->type_name("NODE");
+  logs->add_flag("-f,--follow", arguments->follow,
+                 "Go on with new lines until Ctrl-C; with --json one document a line");
+  logs->add_option("--level", arguments->level, "At least: debug, info, warning or error")
+      ->transform(CLI::CheckedTransformer(Levels(), CLI::ignore_case))
+      ->default_str("info");
+  logs->add_option("-n,--lines", arguments->lines, "Of each node, of the past, at most")
+      ->check(CLI::Range(0, kAllLines))
+      ->capture_default_str();
+  logs->callback([&context, arguments] {
+    context.action = [&context, arguments] { return RunLogs(context, *arguments); };
+  });
+}
+
+}  // namespace onepiece::cli
