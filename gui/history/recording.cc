@@ -159,7 +159,7 @@ class Recording::Impl {
   Codec codec_;
   Shape shape_;
   std::unordered_map<std::string, std::uint32_t> ids_;  // By series name.
-  std::uint32_t last_id_ = 0;                           // The largest of them.
+  Layout named_;                                        // The ids of these, ascending.
 };
 
 absl::Status Recording::Impl::Load(const std::string& path) {
@@ -220,17 +220,21 @@ absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
 
 absl::Status Recording::Impl::LoadNames() {
   ids_.clear();
+  named_.clear();
   statements_->names.Start();
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool found, statements_->names.Next());
-    if (!found) return absl::OkStatus();
+    if (!found) {
+      std::ranges::sort(named_);
+      return absl::OkStatus();
+    }
     const auto id = static_cast<std::uint32_t>(statements_->names.Int(0));
     if (statements_->names.Int(3) != RowSum(id, statements_->names.Bytes(1))) {
       statements_->names.Stop();
       return Damaged("the name of a series has a wrong checksum");
     }
     ids_.emplace(statements_->names.Text(1), id);
-    last_id_ = std::max(last_id_, id);
+    named_.push_back(id);
   }
 }
 
@@ -302,8 +306,9 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t
   }
   ONEPIECE_RETURN_IF_ERROR(UseShapeOf(frame->at_ms));
   const Layout& layout = *frame->layout;
-  // Ids grow: a series that is not known by name has come since.
-  if (!layout.empty() && layout.back() > last_id_) ONEPIECE_RETURN_IF_ERROR(LoadNames());
+  // A series that is not known by name has come since.
+  if (!std::ranges::includes(named_, layout)) ONEPIECE_RETURN_IF_ERROR(LoadNames());
+  if (!std::ranges::includes(named_, layout)) return Damaged("the name of a series is not there");
   const auto find = [&](const std::string& name) {
     const auto id = ids_.find(name);
     if (id == ids_.end()) return kUnknown;
