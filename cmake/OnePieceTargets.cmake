@@ -123,7 +123,8 @@ function(onepiece_test name)
   if(ONEPIECE_TEST_PRECOMPILED AND TARGET onepiece_precompiled_${ONEPIECE_TEST_PRECOMPILED})
     target_precompile_headers(${name} REUSE_FROM onepiece_precompiled_${ONEPIECE_TEST_PRECOMPILED})
     # What comes out of a precompiled header is no system header to gcc any more: its false alarms (GCC bug 105651) show.
-    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>
+                           $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   if(A_PROGRAMS)
