@@ -76,7 +76,7 @@ struct Tenant {
 
 struct Job {
   base::WallTime deadline;
-  std::uint64_t turn = 0;  ///< Key in State::turns.
+  std::uint64_t turn = 0;  ///< Key in State::turns, when kept.
   std::vector<Charge> charges;
   base::MonotonicTime since;  ///< When it was let in.
   std::string tenant;         ///< Who has paid.
@@ -191,7 +191,7 @@ struct RequestMonitor::State {
   base::MonotonicTime others_until;  // Of those beyond kMaxTenants.
   std::vector<Place> places;         // Of the tenants that have an account.
   std::unordered_map<base::Uid, Job> jobs;
-  std::map<std::uint64_t, base::Uid> turns;
+  std::map<std::uint64_t, base::Uid> turns;  // Of jobs that have begun.
   std::set<std::pair<base::WallTime, base::Uid>> deadlines;
   std::uint64_t next_turn = 0;
   std::map<std::string, v1::Demand> demands;
@@ -216,7 +216,7 @@ struct RequestMonitor::State {
                       const std::string& pool, double retry_s, Metadata metadata = {}) const;
   v1::Demand* DemandOf(const std::string& app);
   void CountRefused(const Request& request);
-  void CountBegun(const base::Uid& uid, Job& job);
+  void Begin(const base::Uid& uid, Job& job);
 };
 
 // --- What the capacity says.
@@ -466,8 +466,11 @@ void RequestMonitor::State::CountRefused(const Request& request) {
   demand->set_units(demand->units() + UnitsOf(request));
 }
 
-void RequestMonitor::State::CountBegun(const base::Uid& uid, Job& job) {
-  if (std::exchange(job.kept, true) || refused.Contains(uid)) return;
+void RequestMonitor::State::Begin(const base::Uid& uid, Job& job) {
+  if (std::exchange(job.kept, true)) return;
+  job.turn = next_turn++;
+  turns.emplace(job.turn, uid);
+  if (refused.Contains(uid)) return;
   v1::Demand* demand = DemandOf(job.app_id);
   if (demand == nullptr) return;
   demand->set_admitted(demand->admitted() + 1);
@@ -492,15 +495,12 @@ absl::Status RequestMonitor::Admit(const Request& request) {
     charge.bucket->Take(place, charge.seconds);
     if (charge.IsTrial()) charge.bucket->Try();
   }
-  const std::uint64_t turn = state_->next_turn++;
   state_->jobs.emplace(request.uid, Job{.deadline = request.deadline,
-                                        .turn = turn,
                                         .charges = std::move(bill.charges),
                                         .since = now,
                                         .tenant = request.tenant,
                                         .app_id = request.app_id,
                                         .units = UnitsOf(request)});
-  state_->turns.emplace(turn, request.uid);
   state_->deadlines.emplace(request.deadline, request.uid);
   return status;
 }
@@ -525,7 +525,7 @@ void RequestMonitor::State::Remove(const base::Uid& uid) {
   for (const Charge& charge : job->second.charges) {
     if (charge.IsTrial()) charge.bucket->EndTry();
   }
-  turns.erase(job->second.turn);
+  if (job->second.kept) turns.erase(job->second.turn);
   deadlines.erase({job->second.deadline, uid});
   jobs.erase(job);
 }
@@ -541,7 +541,7 @@ void RequestMonitor::State::ForgetOverdue() {
 void RequestMonitor::Keep(const base::Uid& uid) {
   const std::lock_guard lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
-  if (job != state_->jobs.end()) state_->CountBegun(uid, job->second);
+  if (job != state_->jobs.end()) state_->Begin(uid, job->second);
 }
 
 void RequestMonitor::Withdraw(const base::Uid& uid) {
@@ -558,7 +558,7 @@ void RequestMonitor::End(const base::Uid& uid, Price price) {
   const std::lock_guard lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
   if (job == state_->jobs.end()) return;
-  state_->CountBegun(uid, job->second);
+  state_->Begin(uid, job->second);
   if (price == Price::kTime)
     state_->GiveBack(job->second, Seconds(state_->clock.Now() - job->second.since));
   state_->Remove(uid);

@@ -107,8 +107,8 @@ class RequestMonitor {
   void End(const base::Uid& uid, Price price = Price::kWhole);
   /// Those stages are done with the job: its place in pools of unknown cost is free. Idempotent.
   void Passed(const base::Uid& uid, const std::set<std::string>& stages);
-  /// Up to `count` jobs whose state was asked for longest ago; counts as asking now. Forgets jobs
-  /// past their deadline.
+  /// Up to `count` jobs that have begun (until Keep a job may have no record yet) and whose state
+  /// was asked for longest ago; counts as asking now. Forgets jobs past their deadline.
   std::vector<base::Uid> NextToCheck(std::size_t count);
   /// The job is in.
   [[nodiscard]] bool Contains(const base::Uid& uid) const;

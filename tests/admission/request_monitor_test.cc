@@ -47,6 +47,7 @@ class RequestMonitorTest : public QObject {
       request.deadline = gate.clock.WallNow() + 10s;
       uids.push_back(request.uid);
       QVERIFY(gate.monitor.Admit(request).ok());
+      gate.monitor.Keep(request.uid);
     }
     QVERIFY((gate.monitor.NextToCheck(3) == std::vector{uids[0], uids[1], uids[2]}));
     gate.monitor.End(uids[3]);
@@ -54,6 +55,21 @@ class RequestMonitorTest : public QObject {
     QCOMPARE(gate.monitor.NextToCheck(100).size(), std::size_t{4});
     gate.clock.Advance(10s);
     QVERIFY(gate.monitor.NextToCheck(100).empty());
+  }
+
+  /// Its record may not be there yet: whoever looks would say that it is gone.
+  void NextToCheck_LeavesOutWhatHasNotBegun() {
+    Gate gate({}, 1, 10);
+    const Request begun = gate.Job(), coming = gate.Job(), withdrawn = gate.Job();
+    for (const Request& request : {coming, withdrawn, begun})
+      QVERIFY(gate.monitor.Admit(request).ok());
+    gate.monitor.Keep(begun.uid);
+    gate.monitor.Withdraw(withdrawn.uid);
+    QVERIFY((gate.monitor.NextToCheck(100) == std::vector{begun.uid}));
+    gate.monitor.Keep(coming.uid);
+    QVERIFY((gate.monitor.NextToCheck(100) == std::vector{begun.uid, coming.uid}));
+    gate.monitor.End(begun.uid);
+    QVERIFY((gate.monitor.NextToCheck(100) == std::vector{coming.uid}));
   }
 
   void Rate_IsThatOfTheNarrowestStage_data() {
