@@ -350,33 +350,43 @@ bool ProxySet::Complete() {
   return listed_ || options_.nodemanagers.empty();
 }
 
+// NOT_FOUND: its set has not the request's job. Any other error does not say.
+absl::Status ProxySet::AskForJob(const Proxy& proxy, const std::string& request_id,
+                                 base::MonotonicTime deadline) {
+  if (options_.clock->Now() >= deadline) return absl::CancelledError("not asked");
+  if (!Connect(proxy, deadline)) return absl::UnavailableError("cannot reach " + proxy.address);
+  grpc::ClientContext context;
+  SetDeadline(context, deadline, options_.attempt_timeout);
+  const std::stop_callback cancel(options_.stop, [&context] { context.TryCancel(); });
+  v1::GetJobRequest request;
+  request.set_name(std::string(rpc::kRequestName) + request_id);
+  v1::Job job;
+  return ReadAnswer(proxy.stub->GetJob(&context, request, &job)).status;
+}
+
 // Of `proxies` those of the set that has the request's job, or all of them where it is with none.
 // An error: a set does not say, and whoever else took the request might do it again.
 absl::Status ProxySet::KeepWhoKnows(std::vector<Proxy>& proxies, const std::string& request_id,
                                     base::MonotonicTime deadline,
                                     std::set<std::string>& strangers) {
-  v1::GetJobRequest request;
-  request.set_name(std::string(rpc::kRequestName) + request_id);
+  // Whoever is asked to make it says what is wrong with such an id.
+  if (!base::Uid::Parse(request_id).has_value()) return absl::OkStatus();
   std::set<std::string> silent;
   for (const Proxy& proxy : proxies) {
     const std::string set = SetOf(proxy);
     if (strangers.contains(set)) continue;
-    grpc::ClientContext context;
-    SetDeadline(context, deadline, options_.attempt_timeout);
-    const std::stop_callback cancel(options_.stop, [&context] { context.TryCancel(); });
-    v1::Job job;
-    const absl::Status status = ReadAnswer(proxy.stub->GetJob(&context, request, &job)).status;
+    const absl::Status status = AskForJob(proxy, request_id, deadline);
     if (status.ok()) {
       std::erase_if(proxies, [&set](const Proxy& other) { return SetOf(other) != set; });
       return absl::OkStatus();
     }
-    if (TryElsewhere(status)) {
-      LeaveOut(proxy);
-      if (IsListed(proxy)) silent.insert(set);
-    } else {
+    if (absl::IsNotFound(status)) {
       strangers.insert(set);
       silent.erase(set);
+      continue;
     }
+    if (TryElsewhere(status)) LeaveOut(proxy);
+    if (IsListed(proxy)) silent.insert(set);
   }
   if (silent.empty()) return absl::OkStatus();
   return base::MakeError(absl::StatusCode::kUnavailable, "SET_SILENT",

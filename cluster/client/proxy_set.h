@@ -73,7 +73,7 @@ class ProxySet {
   /// was lost stays with that set, which may do it already, for as long as a proxy of it is listed:
   /// another set would do it again. A repeated one goes to the set that has its job already, and to
   /// any only when every listed set has said that it has not (UNAVAILABLE with SET_SILENT: one does
-  /// not say). All proxies of unknown sets count as one.
+  /// not say).
   absl::Status Call(const ProxyCall& call, const CallOptions& how = {});
   /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
@@ -109,6 +109,8 @@ class ProxySet {
   };
   Round CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call, const CallOptions& how,
                       base::MonotonicTime deadline, Past& past);
+  absl::Status AskForJob(const Proxy& proxy, const std::string& request_id,
+                         base::MonotonicTime deadline);
   absl::Status KeepWhoKnows(std::vector<Proxy>& proxies, const std::string& request_id,
                             base::MonotonicTime deadline, std::set<std::string>& strangers);
   absl::StatusOr<std::vector<Proxy>> Find(bool refresh, base::MonotonicTime deadline);

@@ -104,6 +104,11 @@ std::vector<std::string> Unplaced(const node::Routing& routing, const v1::JobRec
   return stages;
 }
 
+/// Its proxy died, or found nobody to send it to: whether it goes on is up to who submits it again.
+bool IsOrphan(const v1::JobRecord& record) {
+  return !record.deleted() && record.job().state() == v1::Job::QUEUED && record.holders().empty();
+}
+
 std::int64_t InputBytes(const v1::SubmitJobRequest& request) {
   std::int64_t bytes = 0;
   for (const v1::JobInput& input : request.inputs())
@@ -354,9 +359,11 @@ absl::StatusOr<v1::WorkHolder> ProxyService::SendTo(const node::Routing& routing
 }
 
 /// No instance of entrance `stage` took a new job. When another entrance has it already, the job
-/// fails and that work is called back: it would be computed for nothing.
+/// fails and that work is called back: it would be computed for nothing. Whatever `status` says,
+/// the job has a record here: the answer must not send its client to another set (RING_FULL would),
+/// nor be one that is also given before there is a record (as NO_INSTANCE is).
 absl::Status ProxyService::GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
-                                  absl::Status status) {
+                                  const absl::Status& status) {
   if (begun) {
     v1::UpdateJobRequest update;
     update.set_uid(record.job().uid());
@@ -369,10 +376,10 @@ absl::Status ProxyService::GiveUp(const v1::JobRecord& record, bool begun, const
     }
     CancelWork(record.job());
   }
-  base::ErrorReason retry = base::GetReason(status);
-  retry.metadata[rpc::kRetryAfterMs] = "500";
-  base::SetReason(status, retry);
-  return status;
+  if (absl::IsInvalidArgument(status)) return status;  // Nor will anybody; Admit() deletes it.
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
+                         "stage " + stage + " does not take the job now: " + base::Message(status),
+                         {{"stage", stage}, {rpc::kRetryAfterMs, "500"}});
 }
 
 absl::StatusOr<v1::JobRecord> ProxyService::AwaitHolder(v1::JobRecord record) {
@@ -391,9 +398,18 @@ absl::StatusOr<v1::Job> ProxyService::LookUp(const std::string& request_id) {
   if (!base::Uid::Parse(request_id).has_value()) return BadName();
   const std::string secret = options_.cluster_secret();
   if (secret.empty()) return NotRegistered();
-  const absl::Status known = records_.Get(MakeUid(secret, request_id, clock_.WallNow())).status();
+  absl::StatusOr<v1::JobRecord> record =
+      records_.Get(MakeUid(secret, request_id, clock_.WallNow()));
+  if (record.ok()) record = AwaitHolder(*std::move(record));
   // A deleted job is known: elsewhere it would be made again.
-  if (!known.ok() && !base::GetReason(known).metadata.contains("deleted")) return known;
+  if (!record.ok() && !base::GetReason(record.status()).metadata.contains("deleted"))
+    return record.status();
+  // One that nobody has may be made anywhere, and be with another set already.
+  if (record.ok() && IsOrphan(*record)) {
+    return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN",
+                           "the job of this request_id has begun nowhere here",
+                           {{"request_id", request_id}});
+  }
   v1::Job job;
   job.set_request_id(request_id);
   job.set_workflow_set(options_.workflow_set);

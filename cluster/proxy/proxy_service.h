@@ -95,7 +95,7 @@ class ProxyService final : public v1::GenerationService::Service {
                                         const message::Message& message,
                                         base::MonotonicTime deadline);
   absl::Status GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
-                      absl::Status status);
+                      const absl::Status& status);
   absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
   void CancelWork(const v1::Job& job);

@@ -116,17 +116,20 @@ class SetsTest : public QObject {
     FakeProxy a("a"), b("b");
     a.Remember();
     b.Remember();
-    std::atomic<int> silent_for{1'000'000};
-    a.get = [&](const auto&, auto&) { return silent_for-- > 0 ? Gone() : Unknown(); };
     manager.Serve({&a, &b});
     Options options = To(manager);
     options.workflow_set = "b";
     options.timeout = seconds(1);
-    const auto refused = Client(options).Submit(WithOwnId());
-    QCOMPARE(base::GetReason(refused.status()).reason, std::string("SET_SILENT"));
-    QVERIFY(b.made.empty());
+    for (const auto code : {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED,
+                            grpc::StatusCode::INVALID_ARGUMENT}) {
+      a.get = [&](const auto&, auto&) { return grpc::Status(code, "neither yes nor no"); };
+      const auto refused = Client(options).Submit(WithOwnId());
+      QCOMPARE(base::GetReason(refused.status()).reason, std::string("SET_SILENT"));
+      QVERIFY(b.made.empty());
+    }
     options.timeout = seconds(10);
-    silent_for = 3;
+    std::atomic<int> silent_for{3};
+    a.get = [&](const auto&, auto&) { return silent_for-- > 0 ? Gone() : Unknown(); };
     QVERIFY(Client(options).Submit(WithOwnId()).ok());
     QVERIFY(silent_for < 0);
     QCOMPARE(b.made.size(), std::size_t{1});
@@ -138,6 +141,45 @@ class SetsTest : public QObject {
     QVERIFY(Client(options).Submit(WithOwnId()).ok());
     QCOMPARE(b.made.size(), std::size_t{2});
     QVERIFY(a.made.empty());
+  }
+
+  void Submit_IdThatIsNoUuid_IsRefusedByWhoIsAskedToMakeIt() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    a.submit = b.submit = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::INVALID_ARGUMENT, "BAD_REQUEST_ID");
+    };
+    a.get = b.get = [](const auto&, auto&) {
+      return Refusal(grpc::StatusCode::INVALID_ARGUMENT, "BAD_NAME");
+    };
+    manager.Serve({&a, &b});
+    v1::SubmitJobRequest request;
+    request.set_request_id("mine");
+    const auto refused = Client(To(manager)).Submit(request);
+    QCOMPARE(base::GetReason(refused.status()).reason, std::string("BAD_REQUEST_ID"));
+  }
+
+  /// Who is not asked for lack of time has not failed to answer.
+  void Submit_SameId_AsksNobodyAfterItsTime() {
+    FakeNodeManager manager;
+    FakeProxy a("a"), b("b");
+    base::ManualClock clock;
+    Options options = To(manager);
+    options.workflow_set = "a";
+    options.clock = &clock;
+    a.submit = b.submit = Accept;
+    a.get = [&](const auto&, auto&) {
+      clock.Advance(options.timeout);
+      return Gone();
+    };
+    b.get = [](const auto&, auto&) { return Unknown(); };
+    manager.Serve({&a, &b});
+    Client client(options);
+    const auto refused = client.Submit(WithOwnId());
+    QCOMPARE(base::GetReason(refused.status()).reason, std::string("SET_SILENT"));
+    QVERIFY(client.Submit({}).ok());
+    QCOMPARE(Calls(a), std::size_t{0});
+    QCOMPARE(Calls(b), std::size_t{1});
   }
 
   void Submit_LostAnswer_IsFoundByAnotherClient() {
@@ -169,7 +211,9 @@ class SetsTest : public QObject {
     FakeProxy a("a"), b("b");
     std::atomic<int> asked{0};
     a.submit = [&](const auto& request, auto& job) {
-      return ++asked < 4 ? Gone() : Accept(request, job);
+      // It has a record by then.
+      if (++asked == 2) return Refusal(grpc::StatusCode::UNAVAILABLE, "NOT_STARTED");
+      return asked < 4 ? Gone() : Accept(request, job);
     };
     b.submit = Accept;
     manager.Serve({&a, &b});

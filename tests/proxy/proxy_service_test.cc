@@ -127,6 +127,29 @@ class ProxyServiceTest : public QObject {
     QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
   }
 
+  // Its record stays: the client must come back to this set, and others must not take the record
+  // for a job.
+  void Submit_ThatNobodyTakes_IsKnownOnceItHasBegun() {
+    Cluster cluster;
+    FakeInstance instance(cluster);
+    Proxy proxy(cluster, "proxy-1");
+    v1::SubmitJobRequest request;
+    absl::StatusOr<Job> job;
+    for (int i = 0; i == 0 || (job.ok() && i < 100); ++i) {  // Until the ring is full.
+      request = RequestWithId();
+      job = proxy.Submit(request);
+    }
+    QCOMPARE(job.status().code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(Reason(job.status()), std::string("NOT_STARTED"));
+    const std::string name = std::string(rpc::kRequestName) + request.request_id();
+    QCOMPARE(proxy.Get(name).status().code(), absl::StatusCode::kNotFound);
+    while (instance.Receive(300ms).ok()) {
+    }
+    const auto begun = proxy.Submit(request);
+    QVERIFY2(begun.ok(), begun.status().ToString().c_str());
+    QVERIFY(proxy.Get(name).ok());
+  }
+
   // The job that began must not go on for nothing, nor be started twice.
   void Submit_WhenOneEntranceTakesNothing_FailsTheJobAndCallsTheOtherBack() {
     BranchedCluster cluster;
@@ -175,6 +198,8 @@ class ProxyServiceTest : public QObject {
     progress.set_uid(job->uid());
     *progress.mutable_progress()->mutable_holder() = holder;
     QVERIFY(fresh.records().Update(progress).ok());
+    // Another set must not begin it.
+    QVERIFY(second.Get(std::string(rpc::kRequestName) + request.request_id()).ok());
     const auto again = second.Submit(request);
     QVERIFY2(again.ok(), again.status().ToString().c_str());
     QVERIFY(other_image.Receive().ok());
