@@ -39,7 +39,8 @@ void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
   }
 }
 
-// Of the leader; what is gone, not measured or not known to this replica is NaN.
+// As the leader knows them: on followers plans and hold are 0. What is gone or not measured, and on
+// followers every utilisation and the skew, is NaN.
 class ElasticityGauges {
  public:
   explicit ElasticityGauges(telemetry::Metrics& metrics) : metrics_(metrics) {}

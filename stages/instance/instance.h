@@ -102,8 +102,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   // Lets the agent report how things are.
   void Publish();
   v1::NodeLoad Load();
-  // "cpu" or "cuda:N".
   void AddDevice(v1::NodeLoad& load);
+  // "cpu" or "cuda:N".
   std::string DeviceName() const { return config_.device().empty() ? "cpu" : config_.device(); }
 
   void Observe(const runtime::FinishedWork& work);
