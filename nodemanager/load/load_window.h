@@ -60,7 +60,7 @@ class LoadWindow {
     double jobs_per_s = 0;      ///< Admitted or not.
     double rejected_per_s = 0;  ///< Of these.
     double units_per_s = 0;     ///< Of all; 0: the proxies do not say.
-    /// In jobs of `units_per_job` (0: unknown): ten times heavier jobs count ten times.
+    /// In jobs of UnitsPerJob::value(): ten times heavier jobs count ten times.
     [[nodiscard]] double JobsOf(double units_per_job) const {
       return units_per_s > 0 && units_per_job > 0 ? units_per_s / units_per_job : jobs_per_s;
     }
@@ -121,6 +121,23 @@ class LoadWindow {
   // By pool; newest bucket last, nothing is empty.
   std::map<std::string, std::map<Key, WorkBuckets>> work_;
   std::map<std::string, double> load_s_;  // By stage.
+};
+
+/// Units of an application's mean job, as Demand.units has them: of its stage with most. Which one
+/// that is nobody knows before all have been measured: stages' units differ by many orders.
+class UnitsPerJob {
+ public:
+  /// Once for each stage: what was measured of it.
+  void AddStage(std::uint64_t jobs, double units) {
+    known_ = known_ && jobs > 0 && units > 0;
+    if (known_) most_ = std::max(most_, units / static_cast<double>(jobs));
+  }
+  /// 0: unknown.
+  [[nodiscard]] double value() const { return known_ ? most_ : 0; }
+
+ private:
+  bool known_ = true;
+  double most_ = 0;
 };
 
 }  // namespace onepiece::nodemanager

@@ -66,7 +66,8 @@ void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacit
 }
 
 struct MeanJob {
-  double seconds = 0, units = 0;
+  double seconds = 0;  // 0: no stage of it is measured.
+  UnitsPerJob units;
 };
 
 // Worker seconds that the jobs need which a proxy is asked for; of unknown ones, a second each.
@@ -75,8 +76,9 @@ double DemandOf(const Telemetry& telemetry, const std::string& proxy,
   double demand = 0;
   for (const auto& [app, asked] : telemetry.window->AskedOf({proxy}, telemetry.now)) {
     const auto mean = mean_jobs.find(app);
-    demand += mean == mean_jobs.end() ? asked.jobs_per_s
-                                      : asked.JobsOf(mean->second.units) * mean->second.seconds;
+    const bool known = mean != mean_jobs.end() && mean->second.seconds > 0;
+    demand +=
+        known ? asked.JobsOf(mean->second.units.value()) * mean->second.seconds : asked.jobs_per_s;
   }
   return demand;
 }
@@ -88,10 +90,9 @@ double ShareOf(const StateMachine& state, const Telemetry& telemetry, const v1::
   if (std::ranges::find(proxies, proxy) == proxies.end()) proxies.push_back(proxy);
   std::map<std::string, MeanJob> mean_jobs;
   for (const v1::StageCost& cost : capacity.costs()) {
-    if (cost.samples() == 0) continue;
     MeanJob& mean = mean_jobs[cost.app_id()];
     mean.seconds += cost.seconds_per_unit() * cost.units_per_job();
-    mean.units = std::max(mean.units, cost.units_per_job());
+    mean.units.AddStage(cost.samples(), cost.units_per_job() * static_cast<double>(cost.samples()));
   }
   double all = 0, own = 0;
   for (const std::string& each : proxies) {

@@ -112,24 +112,19 @@ capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& teleme
   const auto asked = telemetry.window->AskedOf(ReadyProxies(state, workflow_set), telemetry.now);
   for (const auto& [app_id, record] : state.workflows()) {
     capacity::App app{.id = app_id};
-    double units_per_job = 0;  // As Demand.units: of the stage with most.
+    UnitsPerJob units_per_job;
     const workflow::Graph graph(record.workflow());
     for (const v1::StageSpec& spec : record.workflow().stages()) {
       capacity::StageDemand demand{.stage = spec.stage(), .pool = workflow::PoolIdOf(spec)};
       const auto after = graph.Predecessors(spec.stage());
       demand.after.assign(after.begin(), after.end());
-      const auto& measured = work[demand.pool];
-      if (const auto done = measured.find({app_id, spec.stage()}); done != measured.end()) {
-        SetDemand(done->second, demand);
-        if (done->second.jobs > 0) {
-          units_per_job =
-              std::max(units_per_job, done->second.units / static_cast<double>(done->second.jobs));
-        }
-      }
+      const LoadWindow::Work& done = work[demand.pool][{app_id, spec.stage()}];
+      SetDemand(done, demand);
+      units_per_job.AddStage(done.jobs, done.units);
       app.stages.push_back(std::move(demand));
     }
     if (const auto demand = asked.find(app_id); demand != asked.end())
-      app.arrivals_per_s = demand->second.JobsOf(units_per_job);
+      app.arrivals_per_s = demand->second.JobsOf(units_per_job.value());
     model.apps.push_back(std::move(app));
   }
   return model;

@@ -221,16 +221,15 @@ nodemanager::SetView Control::MakeSet() const {
   for (const App& app : system_.apps) {
     capacity::App& one = set.model.apps.emplace_back();
     one.id = app.id;
-    double units_per_job = 0;
+    nodemanager::UnitsPerJob units_per_job;
     for (const Stage& stage : app.stages) {
       capacity::StageDemand demand{.stage = stage.name, .pool = system_.pools[stage.pool].id};
       for (const int before : stage.after) demand.after.push_back(app.stages[before].name);
-      const auto& of_pool = works[stage.pool];
-      if (const auto it = of_pool.find({app.id, stage.name}); it != of_pool.end()) {
-        const auto& work = it->second;
-        const auto jobs = static_cast<double>(std::max<std::uint64_t>(work.jobs, 1));
+      const auto& work = works[stage.pool][{app.id, stage.name}];
+      units_per_job.AddStage(work.jobs, work.units);
+      if (work.jobs > 0) {
+        const auto jobs = static_cast<double>(work.jobs);
         const double mean = work.compute_s / jobs;
-        units_per_job = std::max(units_per_job, work.units / jobs);
         demand.seconds_per_job = mean;
         if (mean > 0)
           demand.variation = std::sqrt(std::max(0.0, work.squares_s2 / jobs - mean * mean)) / mean;
@@ -240,7 +239,7 @@ nodemanager::SetView Control::MakeSet() const {
       one.stages.push_back(std::move(demand));
     }
     if (const auto it = asked.find(app.id); it != asked.end())
-      one.arrivals_per_s = it->second.JobsOf(units_per_job);
+      one.arrivals_per_s = it->second.JobsOf(units_per_job.value());
   }
   return set;
 }

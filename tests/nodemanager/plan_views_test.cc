@@ -35,7 +35,7 @@ struct Cluster {
   LoadWindow window{seconds(60)};
   base::ManualClock clock;
   std::uint64_t index = 0, jobs = 0;
-  bool ends_jobs = true;
+  bool ends_jobs = true, ends_decoding = true;
   double units_asked = 0;  // Of each job, as the proxies say.
 
   Cluster() {
@@ -87,7 +87,7 @@ struct Cluster {
       pool = encodes ? kEncode : kDecode;
       const double each = encodes ? 0.1 : 0.3;
       load.set_workers(1);
-      if (!ends_jobs) return Add(node, pool, load);
+      if (!ends_jobs || (!encodes && !ends_decoding)) return Add(node, pool, load);
       v1::StageLoad& stage = *load.add_stages();
       stage.set_app_id("app");
       stage.set_stage(node.assignment().stage().stage());
@@ -198,6 +198,19 @@ class PlanViewsTest : public QObject {
     cluster.Run(60);
     const PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
     QVERIFY(Near(capacity::Utilization(view.sets[0].model, kDecode), 3 * 0.75));
+  }
+
+  // Nobody knows yet which stage the units are of.
+  void whileAStageIsUnmeasuredJobsCountAsJobs() {
+    Cluster cluster;
+    cluster.units_asked = 1e6;
+    cluster.ends_decoding = false;
+    cluster.Run(60);
+    const PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    QVERIFY(Near(capacity::Utilization(view.sets[0].model, kEncode), 0.25));
+    const v1::Capacity capacity =
+        MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
+    QVERIFY(Near(capacity.sets(0).headroom(), 0.75, 0.1));
   }
 
   void whatMovesCountsWhereItGoes() {
