@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/seconds.h"
+
 namespace onepiece::admission {
 namespace {
 
@@ -10,8 +12,6 @@ namespace {
 constexpr double kNobodyWorksWait = 1;
 // Below a nanosecond of a worker nothing is left to share out.
 constexpr double kNothing = 1e-9;
-
-double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void Bucket::Resize(const Size& size, base::MonotonicTime now) {
 }
 
 void Bucket::Refill(base::MonotonicTime now) {
-  level_ = std::min(depth_, level_ + rate_ * Seconds(now - filled_at_));
+  level_ = std::min(depth_, level_ + rate_ * base::ToSeconds(now - filled_at_));
   filled_at_ = now;
 }
 
@@ -66,7 +66,7 @@ Bucket::Answer Bucket::Ask(Place place, std::span<const Place> tenants, int prio
   Refill(now);
   Share(tenants);
   if (rate_ <= 0) return {Verdict::kEmpty, kNobodyWorksWait};
-  if (now < closed_until_) return {Verdict::kEmpty, Seconds(closed_until_ - now)};
+  if (now < closed_until_) return {Verdict::kEmpty, base::ToSeconds(closed_until_ - now)};
   const double floor = priority > 0 ? -depth_ : priority < 0 ? depth_ / 2 : 0;
   if (level_ <= floor) return {Verdict::kEmpty, (floor - level_) / rate_};
   // Tokens are lost when the bucket is full: then it is nobody's turn.

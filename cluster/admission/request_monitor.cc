@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/admission/bucket.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/capacity/capacity_model.h"
 
@@ -33,16 +34,15 @@ constexpr base::Duration kMinBurst = std::chrono::milliseconds(1);
 /// comes next.
 constexpr double kTrialsPerWorker = 2;
 constexpr double kTrialRetryS = 0.5;
+constexpr char kUnknownHint[] =
+    ": until five jobs have been measured there, about two for each worker are let in at a time; "
+    "where they take long, submit again when one has ended";
 /// Two hosts' clocks are in it: more than this is skew.
 constexpr double kMaxTransferS = 2;
 constexpr double kMaxClosedS = 3600;
 /// Of the other sets, in the metadata.
 constexpr std::size_t kMaxHeadroomBytes = 400;
 
-double Seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
-base::Duration Time(double seconds) {
-  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
-}
 double OrZero(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
 /// What one stage of an application costs.
@@ -245,7 +245,7 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
   const double workers = std::max(0, pool.workers());
   Bucket::Size size;
   size.rate = workers * options.admission_share * share;
-  size.depth = size.rate * Seconds(std::max(options.burst, kMinBurst));
+  size.depth = size.rate * base::ToSeconds(std::max(options.burst, kMinBurst));
   size.job = mean.largest_s;
   size.trials = std::max(1, static_cast<int>(std::lround(kTrialsPerWorker * workers * share)));
   auto& bucket = buckets[pool.pool()];
@@ -259,9 +259,9 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
   double closed_s = 0;
   if (workers > 0) {
     const double backlog = OrZero(static_cast<double>(pool.queued_jobs())) * mean.Mean() / workers;
-    closed_s = OrZero(backlog - std::max(Seconds(options.max_backlog), mean.Mean()));
+    closed_s = OrZero(backlog - std::max(base::ToSeconds(options.max_backlog), mean.Mean()));
   }
-  bucket->CloseUntil(now + Time(std::min(closed_s, kMaxClosedS)));
+  bucket->CloseUntil(now + base::FromSeconds(std::min(closed_s, kMaxClosedS)));
 }
 
 void RequestMonitor::Update(const v1::Capacity& capacity) {
@@ -400,7 +400,7 @@ absl::Status RequestMonitor::State::CheckDeadline(const Request& request, const 
     if (narrower) narrowest = &charge;
     debt_s = std::max(debt_s, wait);
   }
-  const double left_s = Seconds(request.deadline - clock.WallNow());
+  const double left_s = base::ToSeconds(request.deadline - clock.WallNow());
   if (debt_s + bill.work_s <= left_s) return absl::OkStatus();  // Whatever the order of its stages.
   const double estimate_s = debt_s + UnloadedLatency(request);
   if (estimate_s <= left_s) return absl::OkStatus();
@@ -420,24 +420,26 @@ absl::Status RequestMonitor::State::CheckBuckets(const Request& request, const B
                                                  Place place, base::MonotonicTime now) {
   Bucket::Answer worst;
   const Bucket* narrowest = nullptr;
+  bool unknown = false;
   for (const Charge& charge : bill.charges) {
     Bucket::Answer answer = charge.bucket->Ask(place, places, request.priority, now);
     if (charge.IsTrial() && !charge.bucket->MayTry()) ForgetOverdue();
-    if (charge.IsTrial() && !charge.bucket->MayTry() && answer.wait_s < kTrialRetryS)
-      answer = {Bucket::Verdict::kEmpty, kTrialRetryS};
+    const bool tried = charge.IsTrial() && !charge.bucket->MayTry() && answer.wait_s < kTrialRetryS;
+    if (tried) answer = {Bucket::Verdict::kEmpty, kTrialRetryS};
     if (answer.verdict == Bucket::Verdict::kTake) continue;
     if (narrowest != nullptr && answer.wait_s <= worst.wait_s) continue;
     worst = answer;
     narrowest = charge.bucket.get();
+    unknown = tried;
   }
   if (narrowest == nullptr) return absl::OkStatus();
   // Its share of what comes in until then is kept for it.
   const double retry_s = std::clamp(worst.wait_s, kMinRetryS, kMaxRetryS);
-  Remember(request.tenant, now + Time(2 * retry_s));
+  Remember(request.tenant, now + base::FromSeconds(2 * retry_s));
   const bool share = worst.verdict == Bucket::Verdict::kShare;
   return Refuse(absl::StatusCode::kResourceExhausted, share ? "TENANT_SHARE" : "OVERLOADED",
                 absl::StrCat(share ? "this tenant has had its share of " : "no room in ",
-                             narrowest->pool(), " now"),
+                             narrowest->pool(), " now", unknown ? kUnknownHint : ""),
                 narrowest->pool(), retry_s);
 }
 
@@ -560,7 +562,7 @@ void RequestMonitor::End(const base::Uid& uid, Price price) {
   if (job == state_->jobs.end()) return;
   state_->Begin(uid, job->second);
   if (price == Price::kTime)
-    state_->GiveBack(job->second, Seconds(state_->clock.Now() - job->second.since));
+    state_->GiveBack(job->second, base::ToSeconds(state_->clock.Now() - job->second.since));
   state_->Remove(uid);
 }
 

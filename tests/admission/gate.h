@@ -22,9 +22,6 @@ inline double RetryS(const absl::Status& status) {
   const std::string text = Metadata(status, "retry_after_ms");
   return text.empty() ? -1 : std::stod(text) / 1000;
 }
-inline base::Duration Time(double seconds) {
-  return std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(seconds));
-}
 
 inline void AddPool(v1::Capacity& capacity, const std::string& pool, int workers,
                     std::int64_t queued = 0) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <random>
 
+#include "cluster/base/seconds.h"
 #include "tests/admission/gate.h"
 
 namespace onepiece::admission {
@@ -169,7 +170,7 @@ class RequestMonitorTest : public QObject {
       double ahead_x = 0, least_x = 0, ahead_y = 0, least_y = 0, largest = 0;
       for (int i = 0; i < 3000; ++i) {
         const double step = uniform(0, 1) < 0.01 ? uniform(0, 30) : uniform(0, 0.1);
-        gate.clock.Advance(Time(step));
+        gate.clock.Advance(base::FromSeconds(step));
         ahead_x -= step * x_workers;
         ahead_y -= step * y_workers;
         least_x = std::min(least_x, ahead_x);
@@ -198,7 +199,7 @@ class RequestMonitorTest : public QObject {
       while (past < 300) {
         const double step = gap(random);
         past += step;
-        gate.clock.Advance(Time(step));
+        gate.clock.Advance(base::FromSeconds(step));
         admitted += gate.Ask();
       }
       // At 1× chance leaves some seconds idle and others full.
@@ -220,6 +221,7 @@ class RequestMonitorTest : public QObject {
     QCOMPARE(Reason(refused), std::string("OVERLOADED"));
     QCOMPARE(Metadata(refused, "pool"), std::string("y"));
     QCOMPARE(RetryS(refused), 0.5);
+    QVERIFY(refused.message().find("submit again when one has ended") != std::string_view::npos);
     gate.clock.Advance(100s);  // Time alone proves nothing.
     QVERIFY(!gate.Ask());
     gate.monitor.End(in[0].uid);
@@ -374,7 +376,7 @@ class RequestMonitorTest : public QObject {
     while (past < 1000) {
       const double step = gap(random);
       past += step;
-      gate.clock.Advance(Time(step));
+      gate.clock.Advance(base::FromSeconds(step));
       if (is_modest(random)) {
         of_modest += gate.Ask("modest") ? seconds : 0;
       } else {
@@ -398,7 +400,7 @@ class RequestMonitorTest : public QObject {
     for (double past = 0; past < 1000;) {
       const double step = gap(random);
       past += step;
-      gate.clock.Advance(Time(step));
+      gate.clock.Advance(base::FromSeconds(step));
       const std::string& tenant = offers[who(random)].first;
       admitted[tenant] += gate.Ask(tenant);
     }
