@@ -353,9 +353,7 @@ std::optional<v1::Capacity> Controller::CapacityFor(const std::string& node_id) 
     reports_.Read([&](const Telemetry& telemetry) {
       capacity = MakeCapacity(state, telemetry, known->second.node().workflow_set(), node_id);
     });
-    if (std::none_of(capacity->costs().begin(), capacity->costs().end(),
-                     [](const v1::StageCost& cost) { return cost.samples() > 0; }))
-      capacity.reset();
+    if (capacity->pools().empty()) capacity.reset();
   });
   return capacity;
 }

@@ -101,7 +101,7 @@ class Controller {
   /// The same, of the newest state. Errors: those of ReadNewest().
   [[nodiscard]] absl::StatusOr<ElasticInput> NewestInput();
   [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
-  /// What the proxy admits by; empty for nodes that are none, and before anything was measured.
+  /// What the proxy admits by; empty for nodes that are none, and while there are no workflows.
   [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
   [[nodiscard]] const base::Clock& clock() const { return clock_; }
 

@@ -55,6 +55,28 @@ class AdmissionTest : public QObject {
     if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
   }
 
+  void FreshCluster_LetsInTwoUnknownJobsForEachWorker() {
+    ClusterUnderTest fresh;
+    const Outcome up = UpCalibrated(fresh, kChainCluster, {{"chain.yaml", kChainWorkflow}});
+    QVERIFY2(up.exit_code == 0, (up.err + fresh.Logs()).c_str());
+    JobLoad load(fresh.ProxyAddress());
+    // The proxy may not have heard of the instances yet.
+    QVERIFY(Eventually(seconds(10), [&] {
+      return !load.Offer("chain", {{"seconds_x", 5}, {"seconds_y", 5}}).uid.empty();
+    }));
+    for (int i = 0; i < 49; ++i) load.Offer("chain", {{"seconds_x", 5}, {"seconds_y", 5}});
+    int admitted = 0;
+    for (const OfferedJob& job : load.jobs()) {
+      admitted += !job.uid.empty();
+      if (!job.uid.empty()) continue;
+      QCOMPARE(job.reason, std::string("OVERLOADED"));
+      QVERIFY(job.retry);
+    }
+    const std::string left = fresh.DownAndListLeftovers();
+    QVERIFY2(left.empty(), left.c_str());
+    QCOMPARE(admitted, 2);
+  }
+
   void Theorem1_JobsEnterAtTheRateOfTheSlowestStage_data() {
     QTest::addColumn<double>("x");
     QTest::addColumn<double>("y");

@@ -20,9 +20,9 @@ class HandoverTest : public QObject {
     std::ofstream(cluster_.Path("cluster.yaml")) << "workflow_files: [" ONEPIECE_SOURCE_DIR
                                                     "/resources/workflows/tiny-wan-t2v.yaml]\n"
                                                     "instances:\n"
-                                                    "  - {stage: text_encode}\n"
+                                                    "  - {stage: text_encode, count: 2}\n"
                                                     "  - {stage: diffusion, count: 2}\n"
-                                                    "  - {stage: vae_decode}\n";
+                                                    "  - {stage: vae_decode, count: 2}\n";
     const Outcome up =
         cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
@@ -41,7 +41,8 @@ class HandoverTest : public QObject {
     const std::string frames = FramesHash(whole.Document());
     QVERIFY(!frames.empty());
 
-    // Enough for both instances, one being computed and others queued.
+    // Enough for both instances, one being computed and others queued: as many as are let in while
+    // nobody knows what they cost.
     std::vector<std::string> uids;
     for (int i = 0; i < 4; ++i) {
       uids.push_back(cluster_.Submit(kJob));

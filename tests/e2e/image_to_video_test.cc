@@ -115,9 +115,11 @@ class ImageToVideoTest : public QObject {
     const std::string doomed = cluster_.Submit(ImageJob("a red circle moving right", "100") +
                                                QStringList{"--width", "128", "--height", "128"});
     std::vector<std::string> untouched;
-    for (int i = 0; i < 3; ++i)
+    const auto submit = [&] {
       untouched.push_back(
           cluster_.Submit({"--prompt", "a blue square moving up", "--steps", "20"}));
+    };
+    submit();  // No more than these two are let in while nobody knows what they cost.
     QVERIFY(Eventually(std::chrono::seconds(60), [&] {
       const json job = cluster_.Get(doomed);
       return job.value("stage", "") == "diffusion" && job.value("step", 0) > 0;
@@ -125,6 +127,7 @@ class ImageToVideoTest : public QObject {
     const int pid = Served("diffusion", "tiny-wan-i2v");
     QVERIFY(pid > 0);
     QCOMPARE(kill(pid, SIGKILL), 0);
+    for (int i = 0; i < 2; ++i) submit();
     for (const auto& uid : untouched) {
       const json job = Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());

@@ -43,7 +43,9 @@ const OfferedJob& JobLoad::Offer(const std::string& app,
   if (status.ok()) {
     offered.uid = job.uid();
   } else {
-    offered.reason = base::GetReason(status).reason;
+    const base::ErrorReason reason = base::GetReason(status);
+    offered.reason = reason.reason;
+    offered.retry = reason.metadata.contains("retry_after_ms");
     if (offered.reason.empty()) offered.reason = status.ToString();
   }
   jobs_.push_back(std::move(offered));

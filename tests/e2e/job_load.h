@@ -15,7 +15,8 @@ struct OfferedJob {
   std::chrono::steady_clock::time_point at;
   std::string app;
   std::string uid;     ///< Empty: refused,
-  std::string reason;  ///< and why.
+  std::string reason;  ///< and why,
+  bool retry = false;  ///< and whether it was told when to try again.
   v1::Job job;         ///< As Await() found it.
 };
 

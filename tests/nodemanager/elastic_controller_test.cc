@@ -241,8 +241,13 @@ class ElasticControllerTest : public QObject {
     QVERIFY(then.pools(0).has_utilization());
   }
 
-  void Proxies_AreToldTheCapacity_OnceItIsMeasured() {
-    QVERIFY(!world_->controller().CapacityFor("proxy").has_value());
+  void Proxies_AreToldTheCapacity_BeforeAnythingIsMeasured() {
+    const auto fresh = world_->controller().CapacityFor("proxy");
+    QVERIFY(fresh.has_value());  // Slow start needs the pools.
+    QCOMPARE(fresh->pools_size(), 2);
+    for (const v1::PoolCapacity& pool : fresh->pools()) QCOMPARE(pool.workers(), 2);
+    QCOMPARE(fresh->costs_size(), 2);
+    for (const v1::StageCost& cost : fresh->costs()) QCOMPARE(cost.samples(), std::uint64_t{0});
     world_->node("proxy").jobs_per_s = kAsked;
     (void)PassUntil([] { return false; }, seconds(8));
     const auto capacity = world_->controller().CapacityFor("proxy");
@@ -261,6 +266,9 @@ class ElasticControllerTest : public QObject {
     for (const v1::StageCost& cost : again->costs()) QVERIFY(cost.samples() > 0);
     QVERIFY(!world_->controller().CapacityFor(InstanceOf(kPoolA)).has_value());
     QVERIFY(!world_->controller().CapacityFor("nobody").has_value());
+    ElasticWorld empty(Quick());
+    empty.Register(MakeNode("proxy", v1::PROXY));
+    QVERIFY(!empty.controller().CapacityFor("proxy").has_value());  // No workflows.
   }
 
  private:
