@@ -53,10 +53,10 @@ void WorkCounts::Count(const message::Header& header, double units,
   if (entry == nullptr) return;
   if (outcome == Outcome::kFailed) return entry->set_failures(entry->failures() + 1);
   entry->set_compute_s(entry->compute_s() + compute);
+  entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);
   if (outcome == Outcome::kHandedOver) return;
   entry->set_jobs(entry->jobs() + 1);
   entry->set_units(entry->units() + units);
-  entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);
   entry->set_queued_s(entry->queued_s() + SecondsOf(timing.queued));
   entry->set_transfer_s(entry->transfer_s() + TransferSeconds(timing.transfer));
   std::uint64_t& bucket = *entry->mutable_compute_buckets()->Mutable(Bucket(compute));

@@ -29,7 +29,8 @@ class WorkCounts {
   static constexpr int kBuckets = 21;
 
   /// The job ended here, well or not, or was handed over: then the time that it took here is part
-  /// of what it costs, and it counts as a job where it ends. One that is cancelled counts nowhere.
+  /// of what jobs cost, though nobody here knows whether it ends, and it counts as a job where it
+  /// ends well. One that is cancelled counts nowhere.
   enum class Outcome : std::uint8_t { kDone, kFailed, kHandedOver };
   void Count(const message::Header& header, double units, const runtime::WorkTiming& timing,
              Outcome outcome);
