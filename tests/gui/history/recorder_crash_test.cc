@@ -89,9 +89,16 @@ class RecorderCrashTest : public QObject {
     }
     qInfo("%d ticks over %d kills", shared->committed.load(), kKills);
     QVERIFY(shared->committed > 100);
+    // Who goes on a minute later says that nobody saw that minute.
+    Limits limits;
+    limits.keep_free_bytes = 0;
+    const auto recorder = Recorder::Open(path, limits);
+    QVERIFY2(recorder.ok(), base::Message(recorder.status()).c_str());
+    QVERIFY((*recorder)->Record(SnapshotAt(shared->committed + 60), kLiveLink).ok());
     const auto recording = Recording::Open(path);
+    QVERIFY2(recording.ok(), base::Message(recording.status()).c_str());
     const auto gaps = (*recording)->Gaps({0, kStart * 2});
-    QVERIFY(!gaps->empty());
+    QVERIFY(gaps.ok() && !gaps->empty());
     QCOMPARE(QString::fromStdString(gaps->back().reason), QString("recorder ended unexpectedly"));
     munmap(shared, sizeof(Shared));
   }

@@ -329,7 +329,9 @@ void Host::Vouch(const Message& message) {
   } else if (const auto* takes_over = std::get_if<TakeOver>(&message.body)) {
     c_.invariants.GivesUp(takes_over->released);
   } else if (const auto* vote = std::get_if<PreVoteReply>(&message.body)) {
-    if (!vote->granted || !heard_ || vote->ballot.replica == heard_->ballot.replica) return;
+    // The leader itself asked, refused or not: from then on it need not be waited for.
+    if (heard_ && vote->ballot.replica == heard_->ballot.replica) heard_.reset();
+    if (!vote->granted || !heard_) return;
     const Duration since = local() - heard_->at;
     if (since >= Options().election_min || c_.invariants.IsGivenUp(heard_->ballot)) return;
     c_.invariants.Fail(Invariants::kHeard,
