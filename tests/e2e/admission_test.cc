@@ -45,7 +45,7 @@ class AdmissionTest : public QObject {
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
-    QVERIFY(LearnCosts());
+    QVERIFY(LearnCosts(proxy_));
   }
   void cleanupTestCase() {
     const std::string left = cluster_.DownAndListLeftovers();
@@ -172,18 +172,6 @@ class AdmissionTest : public QObject {
 
  private:
   static constexpr double kShare = 0.95;
-
-  /// A few jobs, one after the other, until the proxy knows what they cost and refuses what is
-  /// hopeless.
-  bool LearnCosts() {
-    return Eventually(seconds(30), [&] {
-      JobLoad load(proxy_);
-      load.Offer("chain", {{"seconds_x", 0.05}, {"seconds_y", 0.05}});
-      if (!load.Await(seconds(20))) return false;
-      load.Offer("chain", {{"seconds_x", 2}, {"seconds_y", 3}}, seconds(1));
-      return load.jobs().back().reason == "DEADLINE_TOO_SHORT";
-    });
-  }
 
   /// Offers jobs whose slower stage is x; zeros when they do not end.
   Goodput GoodputOf(seconds duration, std::chrono::microseconds interval) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/job_load.h"
 
 namespace onepiece::e2e {
 
@@ -46,6 +47,18 @@ inline Outcome UpCalibrated(const ClusterUnderTest& cluster, const std::string& 
   for (const auto& [file, text] : workflows) std::ofstream(cluster.Path(file)) << text;
   std::ofstream(cluster.Path("cluster.yaml")) << cluster_yaml;
   return cluster.Run({"up", "--config", QString::fromStdString(cluster.Path("cluster.yaml"))});
+}
+
+/// Jobs of "chain", one after the other, until the proxy knows what they cost and refuses what is
+/// hopeless.
+inline bool LearnCosts(const std::string& proxy) {
+  return testing::Eventually(std::chrono::seconds(30), [&] {
+    JobLoad load(proxy);
+    load.Offer("chain", {{"seconds_x", 0.05}, {"seconds_y", 0.05}});
+    if (!load.Await(std::chrono::seconds(20))) return false;
+    load.Offer("chain", {{"seconds_x", 2}, {"seconds_y", 3}}, std::chrono::seconds(1));
+    return load.jobs().back().reason == "DEADLINE_TOO_SHORT";
+  });
 }
 
 }  // namespace onepiece::e2e

@@ -74,6 +74,8 @@ class PredictionTest : public QObject {
     QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
+    // Else the proxy begins slowly.
+    QVERIFY(LearnCosts(proxy_));
   }
   void cleanupTestCase() {
     const std::string left = cluster_.DownAndListLeftovers();
@@ -117,8 +119,8 @@ class PredictionTest : public QObject {
  private:
   using Trace = std::vector<simulator::Arrival>;
 
-  /// A few jobs first, so that both know the costs; then a Poisson process. Returns when the jobs
-  /// were really offered.
+  /// A few jobs first, so that the simulator knows the costs too; then a Poisson process. Returns
+  /// when the jobs were really offered.
   Trace Offer(JobLoad& load, double share, double duration_s) const {
     constexpr double kWarmUp = 2;
     Trace plan = {{.time_s = 0}, {.time_s = 0.5}, {.time_s = 1}};
