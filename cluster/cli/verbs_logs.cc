@@ -1,6 +1,5 @@
 // logs.
 #include <algorithm>
-#include <ctime>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/rpc/channel.h"
@@ -45,12 +45,8 @@ std::string LevelName(v1::LogLevel level) {
 }
 
 std::string TimeText(std::int64_t unix_ns) {
-  const std::time_t seconds = unix_ns / 1'000'000'000;
-  std::tm time{};
-  gmtime_r(&seconds, &time);
-  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", time.tm_year + 1900,
-                         time.tm_mon + 1, time.tm_mday, time.tm_hour, time.tm_min, time.tm_sec,
-                         unix_ns / 1'000'000 % 1000);
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixNanos(unix_ns),
+                          absl::UTCTimeZone());
 }
 
 // What a log quotes from strangers may be meant for the terminal.

@@ -7,23 +7,12 @@
 #include <limits>
 #include <utility>
 
+#include "tests/device/fake_nvml.h"
+
 namespace onepiece::device {
 namespace {
 
 constexpr char kBus[] = "0000:65:00.0";
-
-// As in fake_nvml.cc.
-struct Numbers {
-  unsigned counts_multiprocessors = 0;
-  double active_percent = 0;
-  unsigned kernel_percent = 0;
-  int sessions = 0;
-  int samples = 0;
-  unsigned memory_percent = 0;
-  unsigned long long total_bytes = 0, used_bytes = 0;
-  unsigned power_mw = 0, power_limit_mw = 0, celsius = 0;
-  int result = 0;
-};
 
 }  // namespace
 
@@ -33,7 +22,8 @@ class DeviceMeterTest : public QObject {
   void initTestCase() {
     library_ = dlopen(ONEPIECE_FAKE_NVML, RTLD_NOW);
     QVERIFY2(library_ != nullptr, dlerror());
-    const auto numbers = reinterpret_cast<Numbers* (*)()>(dlsym(library_, "fake_nvml_numbers"));
+    const auto numbers =
+        reinterpret_cast<FakeNvmlNumbers* (*)()>(dlsym(library_, "fake_nvml_numbers"));
     QVERIFY(numbers != nullptr);
     numbers_ = numbers();
   }
@@ -129,7 +119,7 @@ class DeviceMeterTest : public QObject {
 
  private:
   void* library_ = nullptr;
-  Numbers* numbers_ = nullptr;
+  FakeNvmlNumbers* numbers_ = nullptr;
 };
 
 }  // namespace onepiece::device

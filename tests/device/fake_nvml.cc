@@ -1,19 +1,11 @@
 // A library with the part of NVML that the product uses: one device, whose numbers the test sets.
+#include "tests/device/fake_nvml.h"
+
 #include <cstring>
 
 namespace {
 
-struct Numbers {
-  unsigned counts_multiprocessors = 0;
-  double active_percent = 0;  // Of the multiprocessors, between any two samples.
-  unsigned kernel_percent = 0;
-  int sessions = 0;
-  int samples = 0;
-  unsigned memory_percent = 0;
-  unsigned long long total_bytes = 0, used_bytes = 0;
-  unsigned power_mw = 0, power_limit_mw = 0, celsius = 0;
-  int result = 0;  // Of memory, power and temperature.
-} numbers;
+onepiece::device::FakeNvmlNumbers numbers;
 
 struct Metric {
   unsigned id;

@@ -1,0 +1,19 @@
+// What the fake NVML library (fake_nvml.cc) answers with; a test that has loaded it sets the
+// numbers.
+#pragma once
+
+namespace onepiece::device {
+
+struct FakeNvmlNumbers {
+  unsigned counts_multiprocessors = 0;
+  double active_percent = 0;  // Of the multiprocessors, between any two samples.
+  unsigned kernel_percent = 0;
+  int sessions = 0;
+  int samples = 0;
+  unsigned memory_percent = 0;
+  unsigned long long total_bytes = 0, used_bytes = 0;
+  unsigned power_mw = 0, power_limit_mw = 0, celsius = 0;
+  int result = 0;  // Of memory, power and temperature.
+};
+
+}  // namespace onepiece::device
