@@ -24,7 +24,7 @@ constexpr int kAllLines = 1000;        // What a server keeps.
 
 struct LogArguments {
   std::vector<std::string> nodes;
-  v1::LogLevel level = v1::LOG_INFO;
+  std::string level = "info";  // Of Levels().
   int lines = 100;
   bool follow = false;
 };
@@ -106,7 +106,7 @@ using ResponseSink = std::function<void(const v1::TailLogsResponse& response)>;
 absl::Status Tail(const std::string& address, const LogArguments& arguments, int backlog,
                   const ResponseSink& sink, const std::stop_token& stop) {
   v1::TailLogsRequest request;
-  request.set_min_level(arguments.level);
+  request.set_min_level(Levels().at(arguments.level));
   request.set_backlog(backlog);
   const auto stub = v1::TelemetryService::NewStub(rpc::MakeChannel(address));
   grpc::ClientContext context;
@@ -273,9 +273,9 @@ void AddLogVerbs(CLI::App& app, Context& context) {
       ->type_name("NODE");
   logs->add_flag("-f,--follow", arguments->follow,
                  "Go on with new lines until Ctrl-C; with --json one document a line");
-  logs->add_option("--level", arguments->level, "At least: debug, info, warning or error")
-      ->transform(CLI::CheckedTransformer(Levels(), CLI::ignore_case))
-      ->default_str("info");
+  logs->add_option("--level", arguments->level, "At least this grave")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}, CLI::ignore_case))
+      ->capture_default_str();
   logs->add_option("-n,--lines", arguments->lines, "Of each node, of the past, at most")
       ->check(CLI::Range(0, kAllLines))
       ->capture_default_str();

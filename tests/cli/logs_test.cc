@@ -119,7 +119,10 @@ class LogsTest : public QObject {
     QCOMPARE(Run({"logs", "two", "-n", "600", "--json"}).Document()["lines"].size(),
              std::size_t{600});
     QCOMPARE(Run({"logs", "three"}).exit_code, 3);
-    QCOMPARE(Run({"logs", "--level", "loud"}).exit_code, 2);
+    const auto loud = Run({"logs", "--level", "loud"});
+    QCOMPARE(loud.exit_code, 2);
+    QVERIFY2(loud.err.find("warning") != std::string::npos, loud.err.c_str());
+    QVERIFY2(loud.err.find("FAILED") == std::string::npos, loud.err.c_str());
     QCOMPARE(Run({"logs", "--lines", "1001"}).exit_code, 2);
   }
 
