@@ -1,0 +1,145 @@
+// `onepiece-console`: the window on a cluster.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <QApplication>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/base/shutdown.h"
+#include "cluster/base/status.h"
+#include "cluster/local/control.h"
+#include "gui/app/main_window.h"
+#include "gui/app/theme.h"
+
+namespace {
+
+using namespace onepiece;
+
+struct Arguments {
+  std::vector<std::string> nodemanagers;
+  std::string data_dir, recording, settings, theme;
+};
+
+/// Qt ends a program that finds no display with abort(): a child finds out whether it would.
+bool HasDisplay(int argc, char** argv) {
+  const pid_t child = fork();
+  if (child < 0) return true;
+  if (child == 0) {
+    const rlimit no_core{};
+    setrlimit(RLIMIT_CORE, &no_core);
+    alarm(20);
+    if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(1);
+    const QGuiApplication probe(argc, argv);
+    _exit(0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+gui::Theme ThemeOf(const std::string& name, gui::Theme otherwise) {
+  if (name == "system") return gui::Theme::kSystem;
+  if (name == "light") return gui::Theme::kLight;
+  if (name == "dark") return gui::Theme::kDark;
+  if (name == "high-contrast") return gui::Theme::kHighContrast;
+  return otherwise;
+}
+
+/// What the flags name; else what was used the last time; else nothing.
+void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
+                  const gui::Settings& settings) {
+  if (!arguments.recording.empty()) {
+    window.OpenRecording(QString::fromStdString(arguments.recording));
+  } else if (!arguments.nodemanagers.empty()) {
+    window.Connect({arguments.nodemanagers.front(), arguments.nodemanagers, false});
+  } else if (!arguments.data_dir.empty()) {
+    const auto state = local::FindCluster(arguments.data_dir);
+    if (state.ok()) {
+      window.Connect({state->cluster_id, state->nodemanagers, false});
+    } else {
+      std::cerr << "onepiece-console: " << base::Message(state.status()) << std::endl;
+    }
+  } else {
+    const auto last = std::find_if(settings.connections.begin(), settings.connections.end(),
+                                   [&](const gui::Target& target) {
+                                     return target.name == settings.last_connection.toStdString();
+                                   });
+    if (last != settings.connections.end()) window.Connect(*last);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App flags{"OnePiece console: watch a cluster and move it", "onepiece-console"};
+  Arguments arguments;
+  flags.set_version_flag("--version", "onepiece-console " ONEPIECE_VERSION);
+  flags
+      .add_option("--nodemanager", arguments.nodemanagers,
+                  "The cluster's NodeManagers (host:port,…)")
+      ->envname("ONEPIECE_NODEMANAGER")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  flags.add_option("--data-dir", arguments.data_dir, "The embedded cluster of this directory")
+      ->envname("ONEPIECE_DATA_DIR");
+  flags.add_option("--open,recording", arguments.recording,
+                   "A recording to look at, without a cluster");
+  flags.add_option("--settings", arguments.settings, "Settings file instead of the user's own");
+  flags.add_option("--theme", arguments.theme, "Before the settings' theme")
+      ->check(CLI::IsMember({"system", "light", "dark", "high-contrast"}));
+  try {
+    flags.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return flags.exit(success);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "onepiece-console: " << error.what() << "\nRun `onepiece-console --help`.\n";
+    return 2;
+  }
+  if (!HasDisplay(argc, argv)) {
+    std::cerr << "onepiece-console: there is no display to open a window on. Run it on a desktop, "
+                 "or set DISPLAY "
+                 "(ssh -X). Without one, `onepiece status`, `onepiece jobs` and `onepiece rings` "
+                 "show the cluster.\n";
+    return 1;
+  }
+  // Before any thread: they all leave the signals to the one that waits for them.
+  base::ShutdownSignals signals;
+  QApplication::setStyle(new gui::ConsoleStyle);
+  QApplication app(argc, argv);
+  QApplication::setApplicationName(QStringLiteral("onepiece-console"));
+  QApplication::setApplicationDisplayName(QStringLiteral("OnePiece Console"));
+  QApplication::setApplicationVersion(QStringLiteral(ONEPIECE_VERSION));
+  QGuiApplication::setDesktopFileName(QStringLiteral("onepiece-console"));
+
+  gui::MainWindow::Options options;
+  options.settings = gui::SettingsFile::Load(arguments.settings.empty()
+                                                 ? gui::DefaultSettingsPath()
+                                                 : QString::fromStdString(arguments.settings));
+  options.settings.values.theme = ThemeOf(arguments.theme, options.settings.values.theme);
+  options.data_folder = gui::DataFolder();
+  options.base_points = QApplication::font().pointSizeF();
+  options.system_is_dark = gui::SystemPrefersDark(QApplication::palette());
+  const gui::Settings settings = options.settings.values;
+  gui::ApplyTheme(settings, options.system_is_dark, options.base_points);
+  gui::MainWindow window(std::move(options), std::make_unique<gui::Store>());
+  const std::jthread ender([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (!signals.WaitFor(std::chrono::milliseconds(200)).has_value()) continue;
+      QMetaObject::invokeMethod(&window, &QWidget::close, Qt::QueuedConnection);
+    }
+  });
+  window.show();
+  ConnectFirst(window, arguments, settings);
+  return QApplication::exec();
+}

@@ -1,0 +1,546 @@
+// The shell without any cluster: window, commands, settings, themes, names for those who cannot
+// see.
+#include <QAccessible>
+#include <QApplication>
+#include <QClipboard>
+#include <QFile>
+#include <QJsonDocument>
+#include <QJsonObject>
+#include <QProcess>
+#include <QStandardItemModel>
+#include <QStandardPaths>
+#include <QTemporaryDir>
+#include <QtTest>
+#include <memory>
+
+#include "gui/app/command_palette.h"
+#include "gui/app/dialogs.h"
+#include "gui/app/export.h"
+#include "gui/app/main_window.h"
+#include "gui/app/theme.h"
+#include "gui/models/keyed_table.h"
+#include "gui/views/tone.h"
+
+namespace onepiece::gui {
+namespace {
+
+void AddInstance(v1::Cluster& cluster, const std::string& id, const std::string& stage,
+                 v1::Activity activity, double utilization) {
+  v1::Node& node = *cluster.add_nodes();
+  node.set_node_id(id);
+  node.set_role(v1::INSTANCE);
+  node.set_state(v1::Node::READY);
+  node.set_activity(activity);
+  node.set_workflow_set("default");
+  node.set_address("10.0.0.7:5001");
+  node.set_incarnation(3);
+  node.set_pid(4711);
+  if (!stage.empty()) node.mutable_assignment()->mutable_stage()->set_stage(stage);
+  node.mutable_load()->set_utilization(utilization);
+  node.mutable_load()->set_utilization_source(v1::WORKERS);
+  node.mutable_load()->set_sample_unix_ms(1'000'000'000'000);
+  node.mutable_load()->set_workers(2);
+}
+
+/// A small cluster that has everything that the shell shows.
+std::shared_ptr<Snapshot> MakeSnapshot() {
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->at_ms = 1'000'000'001'000;
+  auto cluster = std::make_shared<v1::Cluster>();
+  cluster->set_cluster_id("test");
+  cluster->set_revision(88123);
+  AddInstance(*cluster, "instance-1", "text_encoder", v1::SERVING, 0.21);
+  AddInstance(*cluster, "instance-2", "diffusion", v1::SERVING, 0.97);
+  AddInstance(*cluster, "instance-3", "diffusion", v1::DRAINING, 0.88);
+  AddInstance(*cluster, "instance-4", "", v1::IDLE, 0);
+  AddInstance(*cluster, "a\u202Enasty\nname", "vae", v1::STUCK, 0.4);
+  for (const auto& [id, role] : {std::pair("proxy-1", v1::PROXY), {"database-1", v1::DATABASE}}) {
+    v1::Node& node = *cluster->add_nodes();
+    node.set_node_id(id);
+    node.set_role(role);
+    node.set_state(v1::Node::READY);
+  }
+  snapshot->cluster = {cluster, snapshot->at_ms, {}};
+  auto rings = std::make_shared<Rings>(1);
+  rings->front().node_id = "instance-2";
+  rings->front().health.set_capacity_bytes(1 << 20);
+  rings->front().health.set_used_bytes(800'000);
+  rings->front().health.set_oldest_age_ms(2100);
+  snapshot->rings = {rings, snapshot->at_ms, {}};
+  auto jobs = std::make_shared<JobList>();
+  for (int i = 0; i < 30; ++i) {
+    auto job = std::make_shared<v1::Job>();
+    job->set_uid("job-" + std::to_string(i));
+    job->set_state(i < 4 ? v1::Job::RUNNING : v1::Job::SUCCEEDED);
+    job->mutable_create_time()->set_seconds(999'999'900);
+    if (i >= 4) job->mutable_end_time()->set_seconds(999'999'900 + i);
+    jobs->jobs.push_back({job, Certainty::kKnown});
+  }
+  snapshot->jobs = {jobs, snapshot->at_ms, {}};
+  return snapshot;
+}
+
+LinkStatus Live() {
+  LinkStatus link;
+  link.link = Link::kLive;
+  return link;
+}
+
+class Shell {
+ public:
+  explicit Shell(Theme theme = Theme::kLight, int font_percent = 100) {
+    MainWindow::Options options;
+    options.settings = SettingsFile::Load(folder_.filePath(QStringLiteral("settings.json")));
+    options.settings.values.theme = theme;
+    options.settings.values.font_percent = font_percent;
+    options.settings.values.tour_done = true;
+    options.data_folder = folder_.path();
+    ApplyTheme(options.settings.values, false, 9);
+    window = std::make_unique<MainWindow>(std::move(options), std::make_unique<Store>());
+    window->show();
+  }
+  void ShowCluster() { window->store().Show(MakeSnapshot(), Live()); }
+  std::unique_ptr<MainWindow> window;
+
+ private:
+  QTemporaryDir folder_;
+};
+
+/// Nodes that people can reach and that have no name, as "role in widget".
+void CollectNameless(QAccessibleInterface* node, QStringList& nameless, int depth) {
+  if (node == nullptr || !node->isValid() || depth > 40 || node->state().invisible) return;
+  const bool reached =
+      node->state().focusable ||
+      (node->actionInterface() != nullptr && !node->actionInterface()->actionNames().isEmpty());
+  const QAccessible::Role role = node->role();
+  const bool passive = role == QAccessible::Client || role == QAccessible::Window ||
+                       role == QAccessible::Cell || role == QAccessible::TreeItem ||
+                       role == QAccessible::ListItem || role == QAccessible::ColumnHeader;
+  if (reached && !passive && node->text(QAccessible::Name).isEmpty()) {
+    const QObject* object = node->object();
+    nameless << QStringLiteral("role %1: %2 %3")
+                    .arg(role)
+                    .arg(object == nullptr ? "" : object->metaObject()->className())
+                    .arg(object == nullptr || object->parent() == nullptr
+                             ? QString()
+                             : object->parent()->metaObject()->className());
+  }
+  for (int i = 0; i < node->childCount() && i < 500; ++i)
+    CollectNameless(node->child(i), nameless, depth + 1);
+}
+
+QStringList Nameless(QWidget& widget) {
+  QStringList nameless;
+  CollectNameless(QAccessible::queryAccessibleInterface(&widget), nameless, 0);
+  return nameless;
+}
+
+QString SaveFolder() { return qEnvironmentVariable("ONEPIECE_SCREENSHOTS"); }
+
+}  // namespace
+
+class GuiAppShellTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() { QApplication::setStyle(new ConsoleStyle); }
+
+  void Window_ComesUpWithoutACluster() {
+    Shell shell;
+    QVERIFY(QTest::qWaitForWindowExposed(shell.window.get()));
+    auto* welcome = shell.window->findChild<QWidget*>(QStringLiteral("welcome"));
+    QVERIFY(welcome->isVisible());
+    QVERIFY(!shell.window->page()->isVisible());
+    QVERIFY(!shell.window->store().WhyNoChange().isEmpty());
+    shell.ShowCluster();
+    QVERIFY(!welcome->isVisible());
+    QVERIFY(shell.window->page()->isVisible());
+  }
+
+  void Band_SaysStateAgeAndRevision() {
+    Shell shell;
+    shell.ShowCluster();
+    const auto text = [&](const char* name) {
+      return shell.window->findChild<QLabel*>(QLatin1String(name))->text();
+    };
+    QVERIFY(text("link").contains(QStringLiteral("Live")));
+    QVERIFY(text("link").startsWith(ToneGlyph(StatusTone::kGood)));
+    bool revision = false;
+    for (const QLabel* label : shell.window->findChildren<QLabel*>()) {
+      revision = revision || label->text().contains(QStringLiteral("rev 88123"));
+    }
+    QVERIFY(revision);
+    shell.window->store().Pause();
+    QVERIFY(shell.window->findChild<QLabel*>(QStringLiteral("past"))->isVisible());
+    QVERIFY(text("past").contains(QStringLiteral("Nothing can be changed")));
+  }
+
+  void Tree_ShowsEntitiesOnceAndFollows() {
+    Shell shell;
+    shell.ShowCluster();
+    auto* tree = shell.window->findChild<EntityTree*>();
+    QVERIFY(tree->Entities().contains(QStringLiteral("node/instance-2")));
+    const auto found =
+        tree->findItems(QStringLiteral("instance-2"), Qt::MatchContains | Qt::MatchRecursive);
+    QCOMPARE(found.size(), 1);
+    tree->setCurrentItem(found.front());
+    auto* inspector = shell.window->findChild<Inspector*>();
+    QCOMPARE(inspector->entity(), QStringLiteral("node/instance-2"));
+    // Hostile names are shown, made harmless.
+    QVERIFY(tree->findItems(QStringLiteral("\u202E"), Qt::MatchContains | Qt::MatchRecursive)
+                .isEmpty());
+    // It moves to another stage: it stays selected, under another group.
+    auto next = std::make_shared<Snapshot>(*MakeSnapshot());
+    auto cluster = std::make_shared<v1::Cluster>(*next->cluster.value);
+    cluster->mutable_nodes(1)->mutable_assignment()->mutable_stage()->set_stage("vae");
+    cluster->mutable_nodes()->DeleteSubrange(0, 1);
+    next->cluster.value = cluster;
+    shell.window->store().Show(next, Live());
+    QCOMPARE(inspector->entity(), QStringLiteral("node/instance-2"));
+    QVERIFY(!tree->Entities().contains(QStringLiteral("node/instance-1")));
+    QVERIFY(!tree->Entities().contains(QStringLiteral("group/stage/default/text_encoder")));
+  }
+
+  void Mode_UnlocksByShortcutOnly() {
+    Shell shell;
+    shell.ShowCluster();
+    QCOMPARE(shell.window->store().mode(), ControlMode::kObserve);
+    shell.window->commands().Action(QStringLiteral("control.toggle"))->trigger();
+    QCOMPARE(shell.window->store().mode(), ControlMode::kControl);
+    QVERIFY(shell.window->store().WhyNoChange().isEmpty());
+  }
+
+  void Commands_ThatChangeTheClusterSayWhyNot() {
+    Shell shell;
+    shell.ShowCluster();
+    int ran = 0;
+    CommandList& commands = shell.window->commands();
+    commands.Add({QStringLiteral("node.test"), QStringLiteral("Test"),
+                  QStringLiteral("onepiece drain"), QStringLiteral("Ctrl+Alt+T"), true,
+                  [&] { ++ran; }});
+    commands.Refresh();
+    commands.Run(QStringLiteral("node.test"));
+    QCOMPARE(ran, 0);
+    QVERIFY(!commands.Action(QStringLiteral("node.test"))->isEnabled());
+    QVERIFY(commands.Action(QStringLiteral("node.test"))
+                ->toolTip()
+                .contains(QStringLiteral("Ctrl+Shift+U")));
+    shell.window->store().SetMode(ControlMode::kControl);
+    commands.Run(QStringLiteral("node.test"));
+    QCOMPARE(ran, 1);
+  }
+
+  void Shortcuts_HaveNoConflicts() {
+    Shell shell;
+    const QStringList conflicts = ShortcutConflicts(shell.window->commands().Commands());
+    QVERIFY2(conflicts.isEmpty(), qPrintable(conflicts.join(u'\n')));
+    QVERIFY(shell.window->commands().Commands().size() > 25);
+  }
+
+  void Shortcuts_ConflictsAreSeen() {
+    const auto command = [](const char* id, const char* keys, bool changes) {
+      return Command{QLatin1String(id), {}, {}, QLatin1String(keys), changes, {}};
+    };
+    QCOMPARE(
+        ShortcutConflicts({command("a", "Ctrl+A", false), command("b", "Ctrl+A", false)}).size(),
+        1);
+    QCOMPARE(ShortcutConflicts({command("a", "K", true)}).size(), 1);
+    QCOMPARE(ShortcutConflicts({command("a", "Shift+K", true)}).size(), 1);
+    QCOMPARE(ShortcutConflicts(
+                 {command("a", "K", false), command("b", "Ctrl+K", true), command("c", "", true)})
+                 .size(),
+             0);
+  }
+
+  void Shortcuts_PeoplesOwnHoldUnlessTheyConflict() {
+    Shell shell;
+    CommandList& commands = shell.window->commands();
+    const QStringList refused =
+        commands.SetShortcuts({{QStringLiteral("resync"), QStringLiteral("Ctrl+R")},
+                               {QStringLiteral("export"), QStringLiteral("Ctrl+K")}});
+    QCOMPARE(refused.size(), 1);
+    QCOMPARE(commands.Action(QStringLiteral("resync"))->shortcut(),
+             QKeySequence(QStringLiteral("Ctrl+R")));
+    QCOMPARE(commands.Action(QStringLiteral("export"))->shortcut(),
+             QKeySequence(QStringLiteral("Ctrl+E")));
+  }
+
+  void Fuzzy_FindsWhatIsMeant() {
+    QVERIFY(FuzzyScore(QStringLiteral("xyz"), QStringLiteral("Export")) < 0);
+    QVERIFY(FuzzyScore(QStringLiteral("pr"), QStringLiteral("Plan a rebalance")) >
+            FuzzyScore(QStringLiteral("pr"), QStringLiteral("Export this page r")));
+    QVERIFY(FuzzyScore(QStringLiteral("go live"), QStringLiteral("Go live")) >
+            FuzzyScore(QStringLiteral("go live"),
+                       QStringLiteral("Go to the list of various entities")));
+  }
+
+  void Palette_FindsRunsAndCopies() {
+    int ran = 0;
+    std::vector<PaletteEntry> entries = {{QStringLiteral("Drain node…"),
+                                          {},
+                                          QStringLiteral("onepiece drain"),
+                                          QStringLiteral("Observe mode"),
+                                          [&] { ran += 100; }},
+                                         {QStringLiteral("Go live"),
+                                          QStringLiteral("L"),
+                                          QStringLiteral("onepiece status"),
+                                          {},
+                                          [&] { ++ran; }}};
+    CommandPalette dialog(entries, nullptr);
+    dialog.show();
+    auto* input = dialog.findChild<QLineEdit*>();
+    auto* list = dialog.findChild<QListWidget*>();
+    QCOMPARE(list->count(), 2);
+    QTest::keyClicks(input, QStringLiteral("drain"));
+    QCOMPARE(list->count(), 1);
+    QTest::keyClick(input, Qt::Key_Return);
+    QVERIFY(dialog.isVisible());  // It cannot be done now: nothing happens but its reason is shown.
+    input->clear();
+    QTest::keyClick(input, Qt::Key_Down);
+    QTest::keyClick(input, Qt::Key_C, Qt::ControlModifier | Qt::ShiftModifier);
+    QCOMPARE(QApplication::clipboard()->text(), QStringLiteral("onepiece status"));
+    QTest::keyClick(input, Qt::Key_Return);
+    QVERIFY(dialog.chosen());
+    dialog.chosen()();
+    QCOMPARE(ran, 1);
+  }
+
+  void Palette_OffersEverything() {
+    Shell shell;
+    shell.ShowCluster();
+    QStringList titles;
+    for (const PaletteEntry& entry : shell.window->PaletteEntries()) titles << entry.title;
+    QVERIFY(titles.contains(QStringLiteral("Page: Overview")));
+    QVERIFY(titles.contains(QStringLiteral("node/instance-3")));
+    QVERIFY(titles.contains(QStringLiteral("Go live")));
+  }
+
+  void Settings_RoundTrip() {
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("a/b/settings.json"));
+    SettingsFile file = SettingsFile::Load(path);
+    file.values.theme = Theme::kHighContrast;
+    file.values.font_percent = 150;
+    file.values.connections = {{"prod", {"a:1", "b:2"}, true}};
+    file.values.shortcuts.insert(QStringLiteral("resync"), QStringLiteral("Ctrl+R"));
+    file.values.layout = QByteArray("\x00\xff", 2);
+    QVERIFY(file.Save().ok());
+    const SettingsFile again = SettingsFile::Load(path);
+    QVERIFY(again.notice.isEmpty());
+    QCOMPARE(again.values.theme, Theme::kHighContrast);
+    QCOMPARE(again.values.font_percent, 150);
+    QCOMPARE(again.values.connections.size(), std::size_t{1});
+    QCOMPARE(again.values.connections[0].nodemanagers[1], std::string("b:2"));
+    QVERIFY(again.values.connections[0].production);
+    QCOMPARE(again.values.shortcuts.value(QStringLiteral("resync")), QStringLiteral("Ctrl+R"));
+    QCOMPARE(again.values.layout, file.values.layout);
+    QCOMPARE(QFile(path).permissions() & (QFile::ReadGroup | QFile::ReadOther),
+             QFile::Permissions());
+  }
+
+  void Settings_OlderNewerAndDamagedAreKept_data() {
+    QTest::addColumn<QByteArray>("text");
+    QTest::addColumn<QString>("copy");
+    QTest::addColumn<bool>("saves");
+    const QByteArray body = "\"theme\": \"dark\", \"mine\": 7}";
+    QTest::newRow("older") << "{" + body << ".version-0" << true;
+    QTest::newRow("newer") << "{\"version\": 99, " + body << "" << false;
+    QTest::newRow("damaged") << QByteArray("{\"version\": 1, \"theme") << ".damaged" << true;
+    QTest::newRow("not an object") << QByteArray("[1]") << ".damaged" << true;
+    QTest::newRow("wrong types")
+        << QByteArray("{\"version\": 1, \"theme\": 5, \"connections\": {}, \"font_percent\": 1e9}")
+        << "" << true;
+  }
+  void Settings_OlderNewerAndDamagedAreKept() {
+    QFETCH(QByteArray, text);
+    QFETCH(QString, copy);
+    QFETCH(bool, saves);
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("settings.json"));
+    const auto read = [](const QString& name) {
+      QFile file(name);
+      return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+    };
+    QFile file(path);
+    QVERIFY(file.open(QIODevice::WriteOnly));
+    file.write(text);
+    file.close();
+    SettingsFile settings = SettingsFile::Load(path);
+    QCOMPARE(settings.Save().ok(), saves);
+    if (!copy.isEmpty()) {
+      QCOMPARE(read(path + copy), text);
+      QVERIFY(settings.notice.contains(path + copy));
+    }
+    if (!saves) QCOMPARE(read(path), text);
+    if (!text.contains("mine")) return;
+    QCOMPARE(settings.values.theme, Theme::kDark);
+    QCOMPARE(QJsonDocument::fromJson(read(path)).object()[u"mine"].toInt(), 7);
+  }
+
+  void Addresses_AreChecked() {
+    QString why;
+    QCOMPARE(ParseAddresses(QStringLiteral("a:1, [::1]:65535 b:2"), &why).size(), std::size_t{3});
+    for (const char* bad : {"", "host", "host:0", "host:70000", ":5", "host:x"}) {
+      why.clear();
+      QVERIFY2(ParseAddresses(QLatin1String(bad), &why).empty() && !why.isEmpty(), bad);
+    }
+  }
+
+  void Themes_TextHasContrast_data() {
+    QTest::addColumn<int>("theme");
+    for (const auto& [name, theme] : {std::pair("light", Theme::kLight),
+                                      {"dark", Theme::kDark},
+                                      {"high contrast", Theme::kHighContrast}}) {
+      QTest::newRow(name) << static_cast<int>(theme);
+    }
+  }
+  void Themes_TextHasContrast() {
+    QFETCH(int, theme);
+    const QPalette palette = PaletteOf(static_cast<Theme>(theme), false);
+    const auto check = [&](QPalette::ColorGroup group, QPalette::ColorRole text,
+                           QPalette::ColorRole ground) {
+      const double ratio = ContrastRatio(palette.color(group, text), palette.color(group, ground));
+      QVERIFY2(ratio >= 4.5, qPrintable(QStringLiteral("group %1: role %2 on %3: %4")
+                                            .arg(group)
+                                            .arg(text)
+                                            .arg(ground)
+                                            .arg(ratio)));
+    };
+    for (const auto group : {QPalette::Active, QPalette::Inactive, QPalette::Disabled}) {
+      check(group, QPalette::Text, QPalette::Base);
+      check(group, QPalette::Text, QPalette::AlternateBase);
+      check(group, QPalette::WindowText, QPalette::Window);
+      check(group, QPalette::ButtonText, QPalette::Button);
+    }
+    check(QPalette::Active, QPalette::HighlightedText, QPalette::Highlight);
+    check(QPalette::Active, QPalette::PlaceholderText, QPalette::Base);
+    check(QPalette::Active, QPalette::Link, QPalette::Base);
+    check(QPalette::Active, QPalette::ToolTipText, QPalette::ToolTipBase);
+    for (int tone = 0; tone <= static_cast<int>(StatusTone::kUnknown); ++tone) {
+      const QColor color = ToneColor(static_cast<StatusTone>(tone), palette);
+      QVERIFY(ContrastRatio(color, palette.color(QPalette::Base)) >= 4.5);
+      QVERIFY(ContrastRatio(color, palette.color(QPalette::Window)) >= 4.5);
+    }
+    for (const BandColors& band : {PastBand(), ProductionBand()}) {
+      QVERIFY(ContrastRatio(band.text, band.ground) >= 4.5);
+    }
+  }
+
+  void Accessibility_EverythingReachedHasAName() {
+    Shell shell;
+    QVERIFY(QTest::qWaitForWindowExposed(shell.window.get()));
+    QStringList nameless = Nameless(*shell.window);
+    QVERIFY2(nameless.isEmpty(), qPrintable(nameless.join(u'\n')));
+    shell.ShowCluster();
+    shell.window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-2"));
+    nameless = Nameless(*shell.window);
+    QVERIFY2(nameless.isEmpty(), qPrintable(nameless.join(u'\n')));
+    // The walk does look into things.
+    QPushButton blank;
+    blank.show();
+    QCOMPARE(Nameless(blank).size(), 1);
+  }
+
+  void Accessibility_DialogsToo() {
+    Shell shell;
+    LocalCluster local(QStringLiteral("/nonexistent"));
+    SettingsDialog settings({}, shell.window->commands(), nullptr);
+    ConnectionsDialog connections({{"prod", {"a:1"}, true}}, local, nullptr);
+    CommandPalette palette(shell.window->PaletteEntries(), nullptr);
+    HelpDialog help(QStringLiteral("Overview"), shell.window->page()->Help(),
+                    shell.window->commands(), nullptr);
+    for (QDialog* dialog :
+         std::initializer_list<QDialog*>{&settings, &connections, &palette, &help}) {
+      dialog->show();
+      const QStringList nameless = Nameless(*dialog);
+      QVERIFY2(nameless.isEmpty(),
+               qPrintable(dialog->windowTitle() + u'\n' + nameless.join(u'\n')));
+      if (!SaveFolder().isEmpty())
+        dialog->grab().save(SaveFolder() + u'/' + dialog->objectName() + QStringLiteral(".png"));
+    }
+  }
+
+  void Export_KeepsNumbersAndQuotes() {
+    QStandardItemModel model(2, 2);
+    model.setHorizontalHeaderLabels({QStringLiteral("name"), QStringLiteral("share")});
+    model.setData(model.index(0, 0), QStringLiteral("a \"b\", c"));
+    model.setData(model.index(0, 1), QStringLiteral("87 %"));
+    model.setData(model.index(0, 1), 0.87, kSortRole);
+    model.setData(model.index(1, 0), QStringLiteral("=SUM(A1)"));
+    QCOMPARE(ToCsv(model), QByteArray("name,share\r\n\"a \"\"b\"\", c\",0.87\r\n'=SUM(A1),\r\n"));
+    const QByteArray json = ToJson(model);
+    QVERIFY(json.contains("0.87"));
+    QVERIFY(json.contains("null"));
+  }
+
+  void Export_WritesEveryKind() {
+    Shell shell;
+    shell.ShowCluster();
+    QTemporaryDir folder;
+    for (const char* name : {"a.csv", "a.json", "a.png", "a.svg"}) {
+      const QString path = folder.filePath(QLatin1String(name));
+      const absl::Status status = ExportView(*shell.window->page(), path);
+      QVERIFY2(status.ok(), status.ToString().c_str());
+      QVERIFY(QFile(path).size() > 0);
+    }
+    QCOMPARE(ExportView(*shell.window->page(), folder.filePath(QStringLiteral("a.doc"))).code(),
+             absl::StatusCode::kInvalidArgument);
+  }
+
+  void DesktopFiles_AreValid() {
+    const QString folder = QStringLiteral(ONEPIECE_SOURCE_DIR "/resources/desktop/");
+    const auto check = [](const QString& program, const QStringList& arguments) {
+      if (QStandardPaths::findExecutable(program).isEmpty()) {
+        qInfo("%s is not installed: not checked", qPrintable(program));
+        return;
+      }
+      QProcess process;
+      process.setProcessChannelMode(QProcess::MergedChannels);
+      process.start(program, arguments);
+      QVERIFY(process.waitForFinished(60'000));
+      QVERIFY2(process.exitCode() == 0, process.readAll().constData());
+    };
+    check(QStringLiteral("desktop-file-validate"),
+          {folder + QStringLiteral("onepiece-console.desktop")});
+    check(QStringLiteral("appstreamcli"),
+          {QStringLiteral("validate"), QStringLiteral("--no-net"),
+           folder + QStringLiteral("onepiece-console.metainfo.xml")});
+    QVERIFY(!QIcon(folder + QStringLiteral("onepiece-console.svg")).isNull());
+  }
+
+  void Layout_FitsAtEverySize_data() {
+    QTest::addColumn<int>("theme");
+    QTest::addColumn<QSize>("size");
+    QTest::addColumn<int>("percent");
+    QTest::newRow("light") << static_cast<int>(Theme::kLight) << QSize(1280, 800) << 100;
+    QTest::newRow("dark") << static_cast<int>(Theme::kDark) << QSize(1280, 800) << 100;
+    QTest::newRow("light-large") << static_cast<int>(Theme::kLight) << QSize(2560, 1440) << 100;
+    QTest::newRow("dark-large") << static_cast<int>(Theme::kDark) << QSize(2560, 1440) << 100;
+    QTest::newRow("contrast-200") << static_cast<int>(Theme::kHighContrast) << QSize(2560, 1440)
+                                  << 200;
+  }
+  void Layout_FitsAtEverySize() {
+    QFETCH(int, theme);
+    QFETCH(QSize, size);
+    QFETCH(int, percent);
+    Shell shell(static_cast<Theme>(theme), percent);
+    shell.window->resize(size);
+    QVERIFY(QTest::qWaitForWindowExposed(shell.window.get()));
+    const QString base = SaveFolder() + u'/' + QLatin1String(QTest::currentDataTag());
+    if (!SaveFolder().isEmpty()) shell.window->grab().save(base + QStringLiteral("-welcome.png"));
+    shell.ShowCluster();
+    shell.window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-2"));
+    QCoreApplication::processEvents();
+    if (!SaveFolder().isEmpty()) shell.window->grab().save(base + QStringLiteral(".png"));
+    // The window is as it was asked to be: nothing in it needs more.
+    QCOMPARE(shell.window->size(), size);
+    for (const QPushButton* button : shell.window->findChildren<QPushButton*>()) {
+      if (!button->isVisible()) continue;
+      QVERIFY2(button->width() >= button->minimumSizeHint().width(), qPrintable(button->text()));
+    }
+  }
+};
+
+}  // namespace onepiece::gui
+
+QTEST_MAIN(onepiece::gui::GuiAppShellTest)
+#include "shell_test.moc"
