@@ -4,7 +4,6 @@
 #include <QStyle>
 #include <QVBoxLayout>
 
-#include "gui/app/theme.h"
 #include "gui/models/format.h"
 #include "gui/views/tone.h"
 

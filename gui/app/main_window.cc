@@ -11,6 +11,7 @@
 #include <QMessageBox>
 #include <QPushButton>
 #include <QShowEvent>
+#include <QStatusBar>
 #include <QThreadPool>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -29,6 +30,8 @@ namespace {
 
 /// Of saveState: grows when docks are renamed.
 constexpr int kLayoutVersion = 1;
+/// How long what a page tells stays in the status line.
+constexpr int kTellMs = 10'000;
 
 QString KindOfPage(const QString& entity) {
   const QString kind = entity.section(u'/', 0, 0);
@@ -103,6 +106,9 @@ void MainWindow::MakeBody() {
     tabs_->addTab(view->title());
     views_.push_back(view);
     connect(view, &View::Wanted, this, &MainWindow::Open);
+    connect(view, &View::Told, this,
+            [this](const QString& text) { statusBar()->showMessage(text, kTellMs); });
+    connect(view, &View::ClearFilterWanted, band_->filter(), &QLineEdit::clear);
   }
   int arrow = 0;
   for (auto* button : tabs_->findChildren<QToolButton*>()) {

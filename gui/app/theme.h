@@ -26,12 +26,4 @@ class ConsoleStyle : public QProxyStyle {
                      const QWidget* widget) const override;
 };
 
-/// The ground of the band that says "this is the past" or "production", and its text: the same in
-/// every theme, for they warn.
-struct BandColors {
-  QColor ground, text;
-};
-BandColors PastBand();
-BandColors ProductionBand();
-
 }  // namespace onepiece::gui

@@ -17,8 +17,10 @@ auto Told(const LinkStatus& link) {
 
 }  // namespace
 
-Store::Store(QObject* parent) : QObject(parent), shown_(std::make_shared<Snapshot>()) {
+Store::Store(QObject* parent)
+    : QObject(parent), shown_(std::make_shared<Snapshot>()), reader_(std::make_shared<Reader>()) {
   tick_.setInterval(100);
+  reading_.setMaxThreadCount(1);
 }
 
 Store::~Store() = default;

@@ -10,6 +10,7 @@
 #include <QObject>
 #include <QPointer>
 #include <QString>
+#include <QThreadPool>
 #include <QTimer>
 #include <functional>
 #include <memory>
@@ -71,6 +72,11 @@ class Store : public QObject {
   template <typename T>
   void Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
            std::function<void(absl::StatusOr<T>)> then);
+  /// The same of the recording: marks, gaps, series. `call` has a connection to the file of its
+  /// own; calls run one after the other. FAILED_PRECONDITION: nothing is recorded.
+  template <typename T>
+  void Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
+            std::function<void(absl::StatusOr<T>)> then);
 
  Q_SIGNALS:
   /// Another snapshot is shown (≤ 10 a second).
@@ -80,6 +86,15 @@ class Store : public QObject {
   void ModeChanged();
 
  private:
+  /// The recording that `Read` reads, opened when it is first needed. Of the reading thread.
+  struct Reader {
+    std::string path;  ///< Empty: none.
+    std::unique_ptr<history::Recording> recording;
+    absl::StatusOr<history::Recording*> Get();
+  };
+  template <typename T>
+  static void Deliver(const QPointer<QObject>& alive, std::function<void(absl::StatusOr<T>)> then,
+                      absl::StatusOr<T> answer);
   void Tick();
 
   std::shared_ptr<Session> session_;
@@ -89,25 +104,52 @@ class Store : public QObject {
   std::int64_t viewing_ms_ = 0;
   ControlMode mode_ = ControlMode::kObserve;
   QTimer tick_;
+  std::shared_ptr<Reader> reader_;  ///< Another one for every recording.
+  QThreadPool reading_;             ///< One thread; last: it ends before what it uses.
 };
+
+template <typename T>
+void Store::Deliver(const QPointer<QObject>& alive, std::function<void(absl::StatusOr<T>)> then,
+                    absl::StatusOr<T> answer) {
+  QMetaObject::invokeMethod(
+      qApp,
+      [alive, then = std::move(then), answer = std::move(answer)]() mutable {
+        if (alive) then(std::move(answer));
+      },
+      Qt::QueuedConnection);
+}
 
 template <typename T>
 void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
                 std::function<void(absl::StatusOr<T>)> then) {
-  QPointer<QObject> alive(context);
-  const auto deliver = [alive, then](absl::StatusOr<T> answer) {
-    QMetaObject::invokeMethod(
-        qApp,
-        [alive, then, answer = std::move(answer)]() mutable {
-          if (alive) then(std::move(answer));
-        },
-        Qt::QueuedConnection);
+  // A change that is refused tells of a server that is read-only: of the one that was asked.
+  const auto note = [store = QPointer(this), asked = session_.get(),
+                     then = std::move(then)](absl::StatusOr<T> answer) {
+    if (store && store->session_.get() == asked && asked != nullptr) {
+      asked->NoteAnswer(answer.status());
+    }
+    then(std::move(answer));
   };
+  const QPointer<QObject> alive(context);
   const bool taken = session_ != nullptr &&
-                     session_->Do([call = std::move(call), deliver](client::Client& client) {
-                       deliver(call(client));
+                     session_->Do([alive, note, call = std::move(call)](client::Client& client) {
+                       Deliver<T>(alive, note, call(client));
                      });
-  if (!taken) deliver(absl::UnavailableError("no connection, or too much is being asked for"));
+  if (!taken) {
+    Deliver<T>(alive, note,
+               absl::UnavailableError("no connection, or too much is being asked for"));
+  }
+}
+
+template <typename T>
+void Store::Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
+                 std::function<void(absl::StatusOr<T>)> then) {
+  reading_.start([alive = QPointer<QObject>(context), reader = reader_, call = std::move(call),
+                  then = std::move(then)] {
+    auto recording = reader->Get();
+    Deliver<T>(alive, then,
+               recording.ok() ? call(**recording) : absl::StatusOr<T>(recording.status()));
+  });
 }
 
 }  // namespace onepiece::gui

@@ -67,4 +67,8 @@ QColor ToneColor(StatusTone tone, const QPalette& palette) {
   return text;
 }
 
+BandColors PastBand() { return {QColor(0xff, 0xbf, 0x47), QColor(Qt::black)}; }
+
+BandColors ProductionBand() { return {QColor(0xb0, 0x20, 0x30), QColor(Qt::white)}; }
+
 }  // namespace onepiece::gui

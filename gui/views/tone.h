@@ -21,4 +21,12 @@ QColor ToneColor(StatusTone tone, const QPalette& palette);
 /// The background is dark.
 bool IsDark(const QPalette& palette);
 
+/// The ground of the band that says "this is the past" or "production", and its text: the same in
+/// every theme, for they warn.
+struct BandColors {
+  QColor ground, text;
+};
+BandColors PastBand();
+BandColors ProductionBand();
+
 }  // namespace onepiece::gui

@@ -49,6 +49,11 @@ class View : public QWidget {
  Q_SIGNALS:
   /// Someone wants to see this: the shell finds the page ("rings", "ring/database-1").
   void Wanted(const QString& view_id, const QString& entity);
+  /// Something that was asked for came to an end, or is under way: said in the status line for a
+  /// few seconds. "Cancel of 3 jobs acknowledged".
+  void Told(const QString& text);
+  /// Its filter shall be emptied: the shell owns the filter's text.
+  void ClearFilterWanted();
 
  protected:
   [[nodiscard]] Store& store() { return store_; }
