@@ -56,8 +56,7 @@ struct State {
   std::uint64_t telling = 0;              // Grows when every watcher must begin anew.
   std::map<JobKey, v1::Job> jobs;
   std::map<std::string, JobKey> job_keys;
-  v1::Elasticity elasticity;
-  v1::ListPlansResponse plans;
+  FakePlans plans;
   std::deque<v1::AuditEntry> audit;  // Newest first.
   v1::RingHealth ring;
   v1::Database database;
@@ -97,9 +96,10 @@ struct State {
   }
 };
 
-#define ADMIT(method, ...)                                                                        \
-  std::unique_lock lock(state.mutex);                                                             \
-  if (const Status admitted = state.Admit(lock, *context, method __VA_OPT__(, ) __VA_ARGS__); !admitted.ok()) \
+#define ADMIT(method, ...)                                                                    \
+  std::unique_lock lock(state.mutex);                                                         \
+  if (const Status admitted = state.Admit(lock, *context, method __VA_OPT__(, ) __VA_ARGS__); \
+      !admitted.ok())                                                                         \
   return admitted
 
 struct Manager final : v1::NodeManagerService::Service {
@@ -180,13 +180,13 @@ struct ElasticityFake final : v1::ElasticityService::Service {
   Status GetElasticity(ServerContext* context, const v1::GetElasticityRequest*,
                        v1::Elasticity* response) override {
     ADMIT("GetElasticity");
-    *response = state.elasticity;
+    *response = state.plans.elasticity;
     return Status::OK;
   }
   Status ListPlans(ServerContext* context, const v1::ListPlansRequest*,
                    v1::ListPlansResponse* response) override {
     ADMIT("ListPlans");
-    *response = state.plans;
+    *response = state.plans.plans;
     return Status::OK;
   }
   Status ListAudit(ServerContext* context, const v1::ListAuditRequest* request,
@@ -204,8 +204,43 @@ struct ElasticityFake final : v1::ElasticityService::Service {
   Status SetHold(ServerContext* context, const v1::SetHoldRequest* request,
                  v1::Hold* response) override {
     ADMIT("SetHold", true);
-    response->set_active(request->active());
-    *state.elasticity.mutable_hold() = *response;
+    *response = state.plans.SetHold(*request, state.NowMs());
+    return Status::OK;
+  }
+  Status SetPoolLimits(ServerContext* context, const v1::SetPoolLimitsRequest* request,
+                       v1::PoolLimits* response) override {
+    ADMIT("SetPoolLimits", true);
+    *response = state.plans.SetLimits(request->limits());
+    return Status::OK;
+  }
+  Status ProposePlan(ServerContext* context, const v1::ProposePlanRequest* request,
+                     v1::Plan* response) override {
+    ADMIT("ProposePlan");
+    return Answer(state.plans.Propose(*request, state.cluster), response);
+  }
+  Status ApplyPlan(ServerContext* context, const v1::ApplyPlanRequest* request,
+                   v1::Plan* response) override {
+    ADMIT("ApplyPlan", true);
+    return Answer(state.plans.Apply(*request, state.cluster, state.NowMs()), response);
+  }
+  Status GetPlan(ServerContext* context, const v1::GetPlanRequest* request,
+                 v1::Plan* response) override {
+    ADMIT("GetPlan");
+    return Answer(state.plans.Get(request->plan_id()), response);
+  }
+  Status ConfirmPlan(ServerContext* context, const v1::DecidePlanRequest* request,
+                     v1::Plan* response) override {
+    ADMIT("ConfirmPlan", true);
+    return Answer(state.plans.Confirm(*request), response);
+  }
+  Status UndoPlan(ServerContext* context, const v1::DecidePlanRequest* request,
+                  v1::Plan* response) override {
+    ADMIT("UndoPlan", true);
+    return Answer(state.plans.Undo(*request, state.cluster, state.NowMs()), response);
+  }
+  static Status Answer(absl::StatusOr<v1::Plan> plan, v1::Plan* response) {
+    if (!plan.ok()) return rpc::ToGrpc(plan.status());
+    *response = *std::move(plan);
     return Status::OK;
   }
   State& state;
@@ -542,10 +577,29 @@ v1::Job FakeCluster::job(const std::string& uid) const {
 }
 
 void FakeCluster::SetElasticity(const v1::Elasticity& elasticity) {
-  impl_->Set([&](State& state) { state.elasticity = elasticity; });
+  impl_->Set([&](State& state) { state.plans.elasticity = elasticity; });
 }
 void FakeCluster::SetPlans(const v1::ListPlansResponse& plans) {
-  impl_->Set([&](State& state) { state.plans = plans; });
+  impl_->Set([&](State& state) { state.plans.plans = plans; });
+}
+void FakeCluster::SetPrediction(const v1::Prediction& prediction) {
+  impl_->Set([&](State& state) { state.plans.prediction = prediction; });
+}
+void FakeCluster::SetPolicyPlan(const v1::Plan& plan) {
+  impl_->Set([&](State& state) { state.plans.policy_plan = plan; });
+}
+void FakeCluster::StartPlan(const v1::Plan& plan) {
+  impl_->Set([&](State& state) { state.plans.Add(plan); });
+}
+void FakeCluster::FinishPlan(const std::string& plan_id) {
+  std::vector<v1::Node> moved;
+  impl_->Set(
+      [&](State& state) { moved = state.plans.Finish(plan_id, state.cluster, state.NowMs()); });
+  for (const v1::Node& node : moved) SetNode(node);
+}
+FakePlans FakeCluster::plans() const {
+  const std::scoped_lock lock(impl_->state.mutex);
+  return impl_->state.plans;
 }
 void FakeCluster::AddAudit(const v1::AuditEntry& entry) {
   impl_->Set([&](State& state) { state.audit.push_front(entry); });
@@ -612,6 +666,9 @@ void FakeCluster::Refuse(const grpc::Status& refusal) {
 }
 void FakeCluster::SetReadOnly(bool read_only) {
   impl_->Set([&](State& state) { state.read_only = read_only; });
+}
+void FakeCluster::LoseAnswers(bool lose) {
+  impl_->Set([&](State& state) { state.plans.lose_answers = lose; });
 }
 void FakeCluster::SetTelemetry(bool telemetry) {
   impl_->Set([&](State& state) { state.telemetry = telemetry; });

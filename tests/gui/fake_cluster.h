@@ -16,6 +16,7 @@
 #include "onepiece/v1/node_manager.pb.h"
 #include "onepiece/v1/ring.pb.h"
 #include "onepiece/v1/telemetry.pb.h"
+#include "tests/gui/fake_plans.h"
 
 namespace onepiece::testing {
 
@@ -47,6 +48,16 @@ class FakeCluster {
   void SetElasticity(const v1::Elasticity& elasticity);
   /// Newest first.
   void SetPlans(const v1::ListPlansResponse& plans);
+  /// Of every plan that is proposed or begun from now on.
+  void SetPrediction(const v1::Prediction& prediction);
+  /// What the policy would do.
+  void SetPolicyPlan(const v1::Plan& plan);
+  /// A plan that somebody else begins; the plan revision grows.
+  void StartPlan(const v1::Plan& plan);
+  /// All moves of a plan under way come to their end, and the nodes' placements with them.
+  void FinishPlan(const std::string& plan_id);
+  /// Plans, and what was asked for so far, repeated requests too.
+  [[nodiscard]] FakePlans plans() const;
   void AddAudit(const v1::AuditEntry& entry);
   void SetRing(const v1::RingHealth& health);
   void SetDatabase(const v1::Database& database);
@@ -70,6 +81,8 @@ class FakeCluster {
   /// What every call gets, unless it is OK.
   void Refuse(const grpc::Status& refusal);
   void SetReadOnly(bool read_only);
+  /// True: plans are begun and decided on, but who asked hears UNKNOWN (LOST).
+  void LoseAnswers(bool lose);
   /// False: an older server, which sends none.
   void SetTelemetry(bool telemetry);
 
