@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   cli::AddModelVerbs(app, context);
   cli::AddWorkflowVerbs(app, context);
   cli::AddSimulateVerb(app, context);
+  cli::AddRecordVerbs(app, context);
   cli::AddBenchVerbs(app, context);
   try {
     app.parse(argc, argv);

@@ -32,6 +32,8 @@ void AddModelVerbs(CLI::App& app, Context& context);
 void AddWorkflowVerbs(CLI::App& app, Context& context);
 /// simulate.
 void AddSimulateVerb(CLI::App& app, Context& context);
+/// record, show.
+void AddRecordVerbs(CLI::App& app, Context& context);
 /// bench hop, bench ring, bench fabric.
 void AddBenchVerbs(CLI::App& app, Context& context);
 

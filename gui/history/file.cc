@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -323,6 +324,24 @@ bool FileLock::IsTaken(const std::string& path) {
 FileLock::~FileLock() {
   unlink(path_.c_str());
   close(file_);
+}
+
+absl::Status FileExists(const std::string& path) {
+  return base::MakeError(absl::StatusCode::kAlreadyExists, "FILE_EXISTS",
+                         absl::StrCat("'", path, "' exists already: give another name"));
+}
+
+absl::Status MoveToNewName(const std::string& from, const std::string& to) {
+  if (link(from.c_str(), to.c_str()) == 0) {
+    unlink(from.c_str());
+    return absl::OkStatus();
+  }
+  // Not every file system has links.
+  if (errno != EEXIST &&
+      renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+    return absl::OkStatus();
+  }
+  return errno == EEXIST ? FileExists(to) : SystemError("cannot make", to);
 }
 
 std::int64_t BytesOnDisk(const std::string& path) {

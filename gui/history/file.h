@@ -129,6 +129,9 @@ class FileLock {
 
 /// For people, in their time zone.
 std::string TimeText(std::int64_t at_ms);
+absl::Status FileExists(const std::string& path);
+/// Takes nobody's place: ALREADY_EXISTS (FILE_EXISTS).
+absl::Status MoveToNewName(const std::string& from, const std::string& to);
 /// Of the file and its side files.
 std::int64_t BytesOnDisk(const std::string& path);
 

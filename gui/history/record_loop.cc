@@ -56,12 +56,14 @@ void RecordLoop::Tick() {
   const absl::Status status = recorder_->Record(snapshot, link);
   if (!status.ok() && !MayPass(status)) recorder_.reset();
   const std::int64_t bytes = recorder_ ? recorder_->bytes() : 0;
+  const std::int64_t ticks = recorder_ ? recorder_->ticks() : 0;
   const std::lock_guard state_lock(state_mutex_);
   state_.recording = recorder_ != nullptr;
   state_.status = status;
   if (!status.ok()) return;
-  ++state_.ticks;
   state_.bytes = bytes;
+  if (ticks == state_.ticks) return;  // Nothing was heard.
+  state_.ticks = ticks;
   state_.last_ms = snapshot.at_ms;
 }
 

@@ -98,6 +98,7 @@ class Recorder::Impl {
     return Write(mark);
   }
   [[nodiscard]] std::int64_t bytes() const { return BytesOnDisk(path_); }
+  [[nodiscard]] std::int64_t written() const { return written_; }
 
  private:
   struct Statements {
@@ -140,8 +141,8 @@ class Recorder::Impl {
   std::unordered_map<std::string, std::uint32_t> series_;
   std::uint32_t next_series_ = 1;
   std::int64_t last_ms_ = -1, keyframe_ms_ = -1;
-  std::int64_t ticks_ = 0;
-  std::string gap_reason_;  // Of the gap that the next tick ends; empty: none.
+  std::int64_t ticks_ = 0, written_ = 0;  // Of the file, and since Load().
+  std::string gap_reason_;                // Of the gap that the next tick ends; empty: none.
   std::int64_t heard_at_ms_ = -1, shift_ms_ = 0;
   bool lost_ = false;
   std::optional<Snapshot> before_;
@@ -271,7 +272,8 @@ std::int64_t Recorder::Impl::TimeOf(const Snapshot& snapshot) {
 }
 
 absl::Status Recorder::Impl::Lose(const Snapshot& snapshot, const LinkStatus& link) {
-  if (lost_ || last_ms_ < 0) return absl::OkStatus();
+  // What was never heard is not lost: the gap since the last recording has a reason of its own.
+  if (lost_ || heard_at_ms_ < 0) return absl::OkStatus();
   lost_ = true;
   gap_reason_ = "connection lost" + (link.detail.empty() ? "" : ": " + link.detail);
   return Write(
@@ -306,6 +308,7 @@ absl::Status Recorder::Impl::Record(const Snapshot& snapshot, const LinkStatus& 
   last_ms_ = at_ms;
   heard_at_ms_ = snapshot.at_ms;
   ++ticks_;
+  ++written_;
   gap_reason_.clear();
   lost_ = false;
   before_ = snapshot;
@@ -551,5 +554,6 @@ absl::Status Recorder::Bookmark(std::int64_t at_ms, std::string_view text) {
 }
 
 std::int64_t Recorder::bytes() const { return impl_->bytes(); }
+std::int64_t Recorder::ticks() const { return impl_->written(); }
 
 }  // namespace onepiece::gui::history

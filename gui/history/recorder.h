@@ -49,6 +49,8 @@ class Recorder {
   /// A mark with people's words.
   absl::Status Bookmark(std::int64_t at_ms, std::string_view text);
   [[nodiscard]] std::int64_t bytes() const;
+  /// Written since Open().
+  [[nodiscard]] std::int64_t ticks() const;
 
  private:
   class Impl;

@@ -25,6 +25,7 @@ namespace onepiece::gui::history {
 namespace {
 
 constexpr int kMaxPoints = 100'000;
+constexpr int kRowsBetweenProgress = 100;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kJob = "job/";
 
@@ -138,7 +139,7 @@ class Recording::Impl {
   absl::StatusOr<std::vector<SeriesInfo>> ListSeries();
   absl::StatusOr<std::vector<SeriesPoint>> Series(std::string_view name, Interval interval,
                                                   int max_points);
-  absl::Status Export(Interval interval, const std::string& path);
+  absl::Status Export(Interval interval, const std::string& path, const Progress& progress);
 
  private:
   struct Statements {
@@ -150,7 +151,7 @@ class Recording::Impl {
   absl::StatusOr<v1::RecordedShape> ReadShape(const Statement& row);
   absl::StatusOr<std::int64_t> AddRollups(std::uint32_t series, Interval interval,
                                           Buckets& buckets);
-  absl::Status Copy(Interval interval, const std::string& path);
+  absl::Status Copy(Interval interval, const std::string& path, const Progress& progress);
 
   std::string path_;
   std::unique_ptr<File> file_;
@@ -427,7 +428,8 @@ absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_vie
   return buckets.Points();
 }
 
-absl::Status Recording::Impl::Copy(Interval interval, const std::string& path) {
+absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
+                                   const Progress& progress) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto file, File::OpenToWrite(path));
   ONEPIECE_RETURN_IF_ERROR(file->Execute("BEGIN IMMEDIATE"));
   // The minute in which the interval begins comes as a whole: its ticks lean on the first.
@@ -438,6 +440,7 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path) {
   struct Table {
     const char* from;
     const char* to;
+    bool by_time = false;  // The first column is the time, and so much of it is done.
   };
   constexpr Table kTables[] = {
       {"SELECT key, value FROM meta WHERE ?1 <= ?2", "INSERT OR REPLACE INTO meta VALUES (?1, ?2)"},
@@ -445,17 +448,21 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path) {
        "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5)"},
       {"SELECT * FROM layout WHERE t_ms BETWEEN ?1 AND ?2",
        "INSERT INTO layout VALUES (?1, ?2, ?3)"},
-      {"SELECT * FROM frame WHERE t_ms BETWEEN ?1 AND ?2", "INSERT INTO frame VALUES (?1, ?2, ?3)"},
+      {"SELECT * FROM frame WHERE t_ms BETWEEN ?1 AND ?2", "INSERT INTO frame VALUES (?1, ?2, ?3)",
+       true},
       {"SELECT * FROM keyframe WHERE t_ms BETWEEN ?1 AND ?2",
-       "INSERT INTO keyframe VALUES (?1, ?2, ?3, ?4)"},
+       "INSERT INTO keyframe VALUES (?1, ?2, ?3, ?4)", true},
       {"SELECT * FROM change WHERE t_ms BETWEEN ?1 AND ?2",
-       "INSERT INTO change VALUES (?1, ?2, ?3)"},
+       "INSERT INTO change VALUES (?1, ?2, ?3)", true},
       {"SELECT * FROM mark WHERE t_ms BETWEEN ?1 AND ?2",
        "INSERT INTO mark VALUES (?1, ?2, ?3, ?4, ?5)"},
       {"SELECT * FROM gap WHERE from_ms >= ?1 AND to_ms <= ?2",
        "INSERT INTO gap VALUES (?1, ?2, ?3)"},
       {"SELECT * FROM rollup WHERE t_ms >= ?1 AND t_ms + level_s * 1000 <= ?2",
        "INSERT INTO rollup VALUES (?1, ?2, ?3, ?4)"}};
+  const double length_ms = static_cast<double>(std::max<std::int64_t>(1, interval.to_ms - from_ms));
+  std::int64_t rows = 0;
+  double done = 0;  // Tables.
   for (const Table& table : kTables) {
     ONEPIECE_ASSIGN_OR_RETURN(Statement from, file_->Prepare(table.from));
     ONEPIECE_ASSIGN_OR_RETURN(Statement to, file->Prepare(table.to));
@@ -464,7 +471,15 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path) {
       ONEPIECE_ASSIGN_OR_RETURN(const bool more, from.Next());
       if (!more) break;
       ONEPIECE_RETURN_IF_ERROR(to.RunRow(from));
+      if (!progress || ++rows % kRowsBetweenProgress != 0) continue;
+      const double part =
+          table.by_time ? static_cast<double>(from.Int(0) - from_ms) / length_ms : 0.0;
+      if (!progress((done + std::clamp(part, 0.0, 1.0)) / std::size(kTables))) {
+        return base::MakeError(absl::StatusCode::kCancelled, "STOPPED",
+                               "the copy was stopped: there is no new file");
+      }
     }
+    ++done;
   }
   ONEPIECE_RETURN_IF_ERROR(
       file->Execute("INSERT OR REPLACE INTO meta VALUES ('closed', '1'); COMMIT"));
@@ -472,22 +487,24 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status Recording::Impl::Export(Interval interval, const std::string& path) {
-  const auto exists = [&] {
-    return base::MakeError(absl::StatusCode::kAlreadyExists, "FILE_EXISTS",
-                           absl::StrCat("'", path, "' exists already: give another name"));
-  };
+absl::Status Recording::Impl::Export(Interval interval, const std::string& path,
+                                     const Progress& progress) {
   std::error_code ignored;
-  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return exists();
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
+    return FileExists(path);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    return base::MakeError(absl::StatusCode::kNotFound, "NO_FILE",
+                           absl::StrCat("there is no folder '", folder.string(), "'"));
+  }
   ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
   ONEPIECE_ASSIGN_OR_RETURN(const auto first, frames_->AtOrBefore(interval.to_ms));
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
   if (interval.to_ms < interval.from_ms || !first || last < interval.from_ms)
     return Outside("nothing was recorded in this interval");
   const std::string part = absl::StrCat(path, ".part-", getpid());
-  absl::Status status = Copy(interval, part);
-  // A link, unlike a rename, takes nobody's place.
-  if (status.ok() && link(part.c_str(), path.c_str()) != 0) status = exists();
+  absl::Status status = Copy(interval, part, progress);
+  if (status.ok()) status = MoveToNewName(part, path);
   for (const char* suffix : {"", "-wal", "-shm", "-journal"})
     std::filesystem::remove(part + suffix, ignored);
   return status;
@@ -517,8 +534,9 @@ absl::StatusOr<std::vector<SeriesPoint>> Recording::Series(std::string_view name
                                                            int max_points) {
   return impl_->Series(name, interval, max_points);
 }
-absl::Status Recording::Export(Interval interval, const std::string& path) {
-  return impl_->Export(interval, path);
+absl::Status Recording::Export(Interval interval, const std::string& path,
+                               const Progress& progress) {
+  return impl_->Export(interval, path, progress);
 }
 
 }  // namespace onepiece::gui::history

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -80,8 +81,12 @@ class Recording {
   /// At most `max_points` buckets of equal length over the interval. NOT_FOUND.
   absl::StatusOr<std::vector<SeriesPoint>> Series(std::string_view name, Interval interval,
                                                   int max_points);
-  /// Copies the interval into a new file that Open takes. ALREADY_EXISTS.
-  absl::Status Export(Interval interval, const std::string& path);
+  /// Is told now and then how far it is (0 to 1); false ends it.
+  using Progress = std::function<bool(double share)>;
+  /// Copies the interval, from the beginning of its first minute, into a new file that Open takes.
+  /// Errors: ALREADY_EXISTS (FILE_EXISTS), OUT_OF_RANGE (NOT_RECORDED), CANCELLED (STOPPED), and
+  /// those of Recorder::Open; then there is no new file.
+  absl::Status Export(Interval interval, const std::string& path, const Progress& progress = {});
 
  private:
   class Impl;

@@ -7,6 +7,7 @@
 
 #include <QTemporaryDir>
 #include <QtTest>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -214,7 +215,11 @@ class RecordingTest : public QObject {
       }
       QVERIFY(recorder->Record(SnapshotAt(200), kLiveLink).ok());  // The computer slept.
     }
-    RecordTicks(300, 301);
+    {
+      auto recorder = Open();  // Which hears nothing at first.
+      QVERIFY(recorder->Record(SnapshotAt(299), LinkOf(Link::kConnecting)).ok());
+      QVERIFY(recorder->Record(SnapshotAt(300), kLiveLink).ok());
+    }
     auto reader = Recording::Open(path_);
     const auto gaps = *(*reader)->Gaps({0, kStart * 2});
     QCOMPARE(gaps.size(), std::size_t{3});
@@ -552,6 +557,23 @@ class RecordingTest : public QObject {
     auto reader = Recording::Open(path_);
     QVERIFY((*reader)->Export({kStart + 100'000, kStart + 200'000}, copy).ok());
     QCOMPARE(Reason((*reader)->Export({kStart, kStart + 1}, copy)), QString("FILE_EXISTS"));
+    QCOMPARE(Reason((*reader)->Export({kStart, kStart + 1}, path_ + ".no/b")), QString("NO_FILE"));
+    QCOMPARE(Reason((*reader)->Export({kStart + 400'000, kStart + 500'000}, copy + "2")),
+             QString("NOT_RECORDED"));
+    std::vector<double> shares;
+    QVERIFY((*reader)
+                ->Export({kStart, kStart + 299'000}, copy + "3",
+                         [&](double share) {
+                           shares.push_back(share);
+                           return true;
+                         })
+                .ok());
+    QVERIFY(shares.size() >= 3 && std::ranges::is_sorted(shares));
+    QVERIFY(shares.front() >= 0 && shares.back() <= 1);
+    QVERIFY(fs::remove(copy + "3"));
+    QCOMPARE(Reason((*reader)->Export({kStart, kStart + 299'000}, copy + "3",
+                                      [](double) { return false; })),
+             QString("STOPPED"));
     auto part = Recording::Open(copy);
     QVERIFY(part.ok());
     const auto info = (*part)->Info();
