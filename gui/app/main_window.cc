@@ -33,6 +33,8 @@ constexpr int kLayoutVersion = 1;
 /// How long what a page tells stays in the status line.
 constexpr int kTellMs = 10'000;
 
+std::string LocalName() { return MainWindow::tr("Local cluster").toStdString(); }
+
 QString KindOfPage(const QString& entity) {
   const QString kind = entity.section(u'/', 0, 0);
   if (kind == u"ring") return QStringLiteral("rings");
@@ -86,7 +88,12 @@ MainWindow::MainWindow(Options options, std::unique_ptr<Store> store)
   connect(&adopt_, &QTimer::timeout, this, &MainWindow::AdoptRecording);
   connect(local_.get(), &LocalCluster::Ready, this, [this] {
     const auto state = local::FindCluster(local_->data_dir().toStdString());
-    if (state.ok()) Connect({tr("Local cluster").toStdString(), state->nodemanagers, false});
+    if (state.ok()) Connect({LocalName(), state->nodemanagers, false});
+  });
+  connect(local_.get(), &LocalCluster::StateChanged, this, [this] {
+    // It ends because somebody wanted it to: nothing is lost that one should reconnect to.
+    if (local_->state() != LocalCluster::State::kStopping || store_->session() == nullptr) return;
+    if (store_->session()->target().name == LocalName()) Disconnect();
   });
   qApp->installEventFilter(this);
   if (!refused.isEmpty()) Say(tr("Shortcuts"), refused.join(u'\n'));
