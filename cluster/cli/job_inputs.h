@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,8 +16,5 @@ using JobInputs = google::protobuf::RepeatedPtrField<v1::JobInput>;
 /// INVALID_ARGUMENT BAD_INPUT_FILE (not such a pair; missing, unreadable, empty, a folder, too
 /// large).
 absl::StatusOr<JobInputs> ReadInputs(const std::vector<std::string>& pairs);
-
-/// By the first bytes of the file, else by its extension, else application/octet-stream.
-std::string_view MediaTypeOf(std::string_view bytes, std::string_view path);
 
 }  // namespace onepiece::cli
