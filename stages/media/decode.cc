@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "cluster/base/status.h"
 #include "stages/media/av.h"
@@ -53,16 +56,33 @@ class Reader {
     return absl::OkStatus();
   }
 
+  /// Keeps frames from `first` on, as long as their pixels fit into `max_bytes`.
+  void Limit(std::int64_t first, std::size_t max_bytes, std::stop_token stop) {
+    first_ = first;
+    max_bytes_ = max_bytes;
+    stop_ = std::move(stop);
+  }
+  [[nodiscard]] std::int64_t first() const { return first_; }
+  /// Frames seen, or what the container says where it says more.
+  [[nodiscard]] std::int64_t total() const {
+    return std::max(seen_, std::min(kMaxFrames, demuxer_->streams[stream_index_]->nb_frames));
+  }
+
   absl::StatusOr<Frames> ReadAll() {
     int code = 0;
-    while ((code = av_read_frame(demuxer_.get(), packet_.get())) >= 0) {
+    while (!full_ && (code = av_read_frame(demuxer_.get(), packet_.get())) >= 0) {
+      if (stop_.stop_requested()) return absl::CancelledError("nobody waits for the frames");
       absl::Status status;
       if (packet_->stream_index == stream_index_) status = Send(packet_.get());
       av_packet_unref(packet_.get());
       ONEPIECE_RETURN_IF_ERROR(status);
     }
-    if (code != AVERROR_EOF) return BadVideo("damaged file", code);
-    ONEPIECE_RETURN_IF_ERROR(Send(nullptr));
+    if (!full_ && code != AVERROR_EOF) return BadVideo("damaged file", code);
+    if (!full_) ONEPIECE_RETURN_IF_ERROR(Send(nullptr));
+    if (frames_.count == 0 && last_ != nullptr) {
+      first_ = seen_ - 1;
+      Store(*last_);
+    }
     if (frames_.count == 0) return BadVideo("no frames in the video");
     return std::move(frames_);
   }
@@ -77,11 +97,12 @@ class Reader {
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return absl::OkStatus();
       if (code < 0) return BadVideo("damaged video", code);
       ONEPIECE_RETURN_IF_ERROR(Keep());
+      if (full_) return absl::OkStatus();
     }
   }
 
   absl::Status Keep() {
-    if (frames_.count == 0) {
+    if (seen_ == 0) {
       frames_.width = frame_->width;
       frames_.height = frame_->height;
       if (frames_.width > kMaxSide || frames_.height > kMaxSide)
@@ -95,14 +116,26 @@ class Reader {
         frame_->format != format_) {
       return BadVideo("the picture's size changes inside the video");
     }
-    if (++frames_.count > kMaxFrames) return BadVideo("the video has too many frames");
+    if (++seen_ > kMaxFrames) return BadVideo("the video has too many frames");
+    if (seen_ > first_) {
+      Store(*frame_);
+      const std::size_t frame_bytes = frames_.rgb.size() / static_cast<std::size_t>(frames_.count);
+      full_ = frames_.rgb.size() > max_bytes_ - std::min(max_bytes_, frame_bytes);
+    } else {
+      last_.reset(av_frame_clone(frame_.get()));
+      if (last_ == nullptr) return OutOfMemory("frame");
+    }
+    return absl::OkStatus();
+  }
+
+  void Store(const AVFrame& frame) {
+    ++frames_.count;
     const auto frame_bytes = static_cast<std::size_t>(frames_.width * frames_.height * 3);
     frames_.rgb.resize(frames_.rgb.size() + frame_bytes);
     auto* rgb =
         reinterpret_cast<std::uint8_t*>(frames_.rgb.data() + frames_.rgb.size() - frame_bytes);
-    const int stride = frame_->width * 3;
-    sws_scale(scaler_.get(), frame_->data, frame_->linesize, 0, frame_->height, &rgb, &stride);
-    return absl::OkStatus();
+    const int stride = frame.width * 3;
+    sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, &rgb, &stride);
   }
 
   MemoryReader file_;
@@ -114,6 +147,11 @@ class Reader {
   Frame frame_;
   Scaler scaler_;
   int format_ = -1;
+  std::int64_t first_ = 0, seen_ = 0;
+  std::size_t max_bytes_ = std::numeric_limits<std::size_t>::max();
+  std::stop_token stop_;
+  bool full_ = false;
+  Frame last_;  // Before first_.
   Frames frames_;
 };
 
@@ -124,6 +162,16 @@ absl::StatusOr<Frames> Decode(std::span<const std::byte> file) {
   Reader reader(file);
   ONEPIECE_RETURN_IF_ERROR(reader.Open());
   return reader.ReadAll();
+}
+
+absl::StatusOr<Clip> DecodeClip(std::span<const std::byte> file, std::int64_t first,
+                                std::size_t max_bytes, const std::stop_token& stop) {
+  QuietAv();
+  Reader reader(file);
+  ONEPIECE_RETURN_IF_ERROR(reader.Open());
+  reader.Limit(std::max<std::int64_t>(first, 0), max_bytes, stop);
+  ONEPIECE_ASSIGN_OR_RETURN(Frames frames, reader.ReadAll());
+  return Clip{std::move(frames), reader.first(), reader.total()};
 }
 
 }  // namespace onepiece::media

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -49,5 +50,18 @@ absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t ind
 /// The frames of the video stream of `file` (mp4 or png), in display order.
 /// Errors: INVALID_ARGUMENT (not a video, damaged, or larger than kMaxSide or kMaxFrames).
 absl::StatusOr<Frames> Decode(std::span<const std::byte> file);
+
+/// Some frames of a video.
+struct Clip {
+  Frames frames;           ///< From `first` on.
+  std::int64_t first = 0;  ///< Of `frames`, in the video.
+  std::int64_t total = 0;  ///< Frames that the video says it has.
+};
+
+/// The frames from `first` on, as many as `max_bytes` of pixels hold, at least one. What is before
+/// them is decoded and dropped, what is after them is not looked at. `first` beyond the end gives
+/// the last frame. Errors: as Decode; CANCELLED when `stop` was requested meanwhile.
+absl::StatusOr<Clip> DecodeClip(std::span<const std::byte> file, std::int64_t first,
+                                std::size_t max_bytes, const std::stop_token& stop);
 
 }  // namespace onepiece::media

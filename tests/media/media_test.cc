@@ -83,6 +83,50 @@ class MediaTest : public QObject {
     QCOMPARE(decoded->width, 64);
   }
 
+  void Clip_IsAPartOfTheWhole_data() {
+    QTest::addColumn<int>("first");
+    QTest::addColumn<int>("max_frames");
+    QTest::addColumn<int>("wanted_first");
+    QTest::addColumn<int>("wanted_count");
+    QTest::newRow("all") << 0 << 100 << 0 << 9;
+    QTest::newRow("begin") << 0 << 3 << 0 << 3;
+    QTest::newRow("middle") << 4 << 3 << 4 << 3;
+    QTest::newRow("end") << 7 << 3 << 7 << 2;
+    QTest::newRow("beyond: the last") << 50 << 3 << 8 << 1;
+    QTest::newRow("no room: one") << 2 << 0 << 2 << 1;
+    QTest::newRow("before the begin") << -5 << 2 << 0 << 2;
+  }
+  void Clip_IsAPartOfTheWhole() {
+    QFETCH(int, first);
+    QFETCH(int, max_frames);
+    QFETCH(int, wanted_first);
+    QFETCH(int, wanted_count);
+    const auto file = EncodeMp4(MovingSquare(9, 64, 64).view());
+    QVERIFY(file.ok());
+    const auto whole = Decode(Bytes(*file));
+    QVERIFY(whole.ok());
+    const std::size_t frame_bytes = 64 * 64 * 3;
+    const auto max_bytes = static_cast<std::size_t>(max_frames) * frame_bytes;
+    const auto clip = DecodeClip(Bytes(*file), first, max_bytes, {});
+    QVERIFY2(clip.ok(), clip.status().ToString().c_str());
+    QCOMPARE(clip->first, wanted_first);
+    QCOMPARE(clip->frames.count, wanted_count);
+    QCOMPARE(clip->total, 9);
+    QCOMPARE(clip->frames.fps, 16.0);
+    const auto from = static_cast<std::size_t>(wanted_first) * frame_bytes;
+    QVERIFY(clip->frames.rgb ==
+            whole->rgb.substr(from, static_cast<std::size_t>(wanted_count) * frame_bytes));
+  }
+
+  void Clip_CanBeStopped() {
+    const auto file = EncodeMp4(MovingSquare(9, 64, 64).view());
+    QVERIFY(file.ok());
+    std::stop_source stop;
+    stop.request_stop();
+    QVERIFY(absl::IsCancelled(DecodeClip(Bytes(*file), 0, 1 << 20, stop.get_token()).status()));
+    QVERIFY(absl::IsInvalidArgument(DecodeClip(Bytes("nothing"), 0, 1 << 20, {}).status()));
+  }
+
   void Png_IsLossless() {
     const Frames frames = MovingSquare(3, 63, 65);
     const auto file = EncodePng(frames.view(), 2);
