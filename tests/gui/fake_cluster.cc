@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "cluster/client/sha256.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
@@ -63,6 +64,11 @@ struct State {
   v1::ReplicaStatus replica;
   std::deque<v1::LogLine> lines;
   std::map<std::string, int> calls;
+  std::map<std::string, Status> refusals;  // By method.
+  std::map<std::string, std::string> results;
+  std::map<std::string, v1::GetJobTraceResponse> traces;
+  std::vector<v1::SubmitJobRequest> submitted;
+  int submit_answers_lost = 0;
   bool hang = false, read_only = false, telemetry = true, stopping = false;
   base::Duration delay{}, skew{};
   Status refusal;
@@ -90,6 +96,7 @@ struct State {
     if (!Wait(lock, context, until, [] { return false; }))
       return {grpc::StatusCode::UNAVAILABLE, "the server goes away"};
     if (!refusal.ok()) return refusal;
+    if (const auto at = refusals.find(method); at != refusals.end()) return at->second;
     if (changes_something && read_only)
       return Error(absl::StatusCode::kPermissionDenied, "READ_ONLY", "this server is read-only");
     return Status::OK;
@@ -282,29 +289,56 @@ struct Proxy final : v1::GenerationService::Service {
                    v1::Job* response) override {
     ADMIT("CancelJob", true);
     if (Status found = Find(request->name(), *response); !found.ok()) return found;
+    if (response->state() >= v1::Job::SUCCEEDED) return Status::OK;
     response->set_state(v1::Job::CANCELLED);
     state.jobs[KeyOf(*response)] = *response;
     state.Changed();
     return Status::OK;
   }
+  Status DeleteJob(ServerContext* context, const v1::DeleteJobRequest* request,
+                   google::protobuf::Empty*) override {
+    ADMIT("DeleteJob", true);
+    v1::Job job;
+    if (Status found = Find(request->name(), job); !found.ok()) return found;
+    state.jobs.erase(KeyOf(job));
+    state.job_keys.erase(job.uid());
+    state.Changed();
+    return Status::OK;
+  }
+  Status GetJobTrace(ServerContext* context, const v1::GetJobTraceRequest* request,
+                     v1::GetJobTraceResponse* response) override {
+    ADMIT("GetJobTrace");
+    v1::Job job;
+    if (Status found = Find(request->name(), job); !found.ok()) return found;
+    *response = state.traces[UidOf(request->name())];
+    return Status::OK;
+  }
   Status SubmitJob(ServerContext* context, const v1::SubmitJobRequest* request,
                    v1::Job* response) override {
-    ADMIT("SubmitJob", true);
-    const std::int64_t now_ms = state.NowMs();
-    response->set_uid("submitted-" + request->request_id());
-    response->set_name("jobs/" + response->uid());
+    ADMIT("SubmitJob", !request->validate_only());
     response->set_app_id(request->app_id());
     response->set_request_id(request->request_id());
     response->set_state(v1::Job::QUEUED);
-    response->mutable_create_time()->set_seconds(now_ms / 1000);
+    response->set_workflow_set("default");
+    response->mutable_create_time()->set_seconds(state.NowMs() / 1000);
+    *response->mutable_parameters() = request->parameters();
+    *response->mutable_labels() = request->labels();
+    state.submitted.push_back(*request);
+    for (v1::JobInput& input : *state.submitted.back().mutable_inputs()) input.clear_data();
+    if (request->validate_only()) return Status::OK;
+    response->set_uid("submitted-" + request->request_id());
+    response->set_name("jobs/" + response->uid());
     if (const auto at = state.job_keys.find(response->uid()); at != state.job_keys.end()) {
       *response = state.jobs.at(at->second);
-      return Status::OK;
+    } else {
+      state.jobs[KeyOf(*response)] = *response;
+      state.job_keys[response->uid()] = KeyOf(*response);
+      state.Changed();
     }
-    if (request->validate_only()) return Status::OK;
-    state.jobs[KeyOf(*response)] = *response;
-    state.job_keys[response->uid()] = KeyOf(*response);
-    state.Changed();
+    if (state.submit_answers_lost > 0) {
+      --state.submit_answers_lost;
+      return {grpc::StatusCode::UNAVAILABLE, "the answer is lost"};
+    }
     return Status::OK;
   }
   Status WatchJob(ServerContext* context, const v1::WatchJobRequest* request,
@@ -329,11 +363,20 @@ struct Proxy final : v1::GenerationService::Service {
     if (Status found = Find(request->name(), job); !found.ok()) return found;
     if (job.result().artifacts().empty())
       return Error(absl::StatusCode::kFailedPrecondition, "NOT_DONE", "the job has no result");
-    v1::FetchResultResponse response;
-    *response.mutable_artifact() = job.result().artifacts(0);
-    const auto bytes = static_cast<std::size_t>(job.result().artifacts(0).size_bytes());
-    response.set_chunk(std::string(bytes - static_cast<std::size_t>(request->offset_bytes()), 'x'));
-    writer->Write(response);
+    const v1::ResultArtifact& artifact = job.result().artifacts(0);
+    const auto made = state.results.find(job.uid());
+    const std::string bytes =
+        made != state.results.end()
+            ? made->second
+            : std::string(static_cast<std::size_t>(artifact.size_bytes()), 'x');
+    auto at = static_cast<std::size_t>(request->offset_bytes());
+    for (bool first = true; first || at < bytes.size(); first = false) {
+      v1::FetchResultResponse response;
+      if (first) *response.mutable_artifact() = artifact;
+      response.set_chunk(bytes.substr(at, 1 << 20));
+      at += response.chunk().size();
+      if (!writer->Write(response)) return Status::CANCELLED;
+    }
     return Status::OK;
   }
   // REQUIRES: state.mutex.
@@ -571,6 +614,29 @@ void FakeCluster::FillJobs(int count) {
   });
 }
 
+void FakeCluster::SetResult(const std::string& uid, const std::string& media_type,
+                            const std::string& bytes) {
+  impl_->Set([&](State& state) {
+    v1::Job& job = state.jobs.at(state.job_keys.at(uid));
+    job.clear_result();
+    v1::ResultArtifact& artifact = *job.mutable_result()->add_artifacts();
+    artifact.set_artifact("video");
+    artifact.set_media_type(media_type);
+    artifact.set_size_bytes(static_cast<std::int64_t>(bytes.size()));
+    client::Sha256 hash;
+    hash.Update(bytes);
+    artifact.set_sha256(hash.FinishHex());
+    state.results[uid] = bytes;
+  });
+}
+void FakeCluster::SetTrace(const std::string& uid, const v1::GetJobTraceResponse& trace) {
+  impl_->Set([&](State& state) { state.traces[uid] = trace; });
+}
+std::vector<v1::SubmitJobRequest> FakeCluster::submitted() const {
+  const std::scoped_lock lock(impl_->state.mutex);
+  return impl_->state.submitted;
+}
+
 v1::Job FakeCluster::job(const std::string& uid) const {
   const std::scoped_lock lock(impl_->state.mutex);
   return impl_->state.jobs.at(impl_->state.job_keys.at(uid));
@@ -663,6 +729,15 @@ void FakeCluster::SetClockSkew(base::Duration skew) {
 }
 void FakeCluster::Refuse(const grpc::Status& refusal) {
   impl_->Set([&](State& state) { state.refusal = refusal; });
+}
+void FakeCluster::Refuse(const std::string& method, const grpc::Status& refusal) {
+  impl_->Set([&](State& state) {
+    state.refusals.erase(method);
+    if (!refusal.ok()) state.refusals.emplace(method, refusal);
+  });
+}
+void FakeCluster::LoseSubmitAnswers(int count) {
+  impl_->Set([&](State& state) { state.submit_answers_lost = count; });
 }
 void FakeCluster::SetReadOnly(bool read_only) {
   impl_->Set([&](State& state) { state.read_only = read_only; });

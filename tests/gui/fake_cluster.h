@@ -42,6 +42,11 @@ class FakeCluster {
   void SetClusterId(const std::string& id);
   void SetJob(const v1::Job& job);
   void EraseJob(const std::string& uid);
+  /// What a job made: it becomes its only artifact, "video", and can be fetched.
+  void SetResult(const std::string& uid, const std::string& media_type, const std::string& bytes);
+  void SetTrace(const std::string& uid, const v1::GetJobTraceResponse& trace);
+  /// Of SubmitJob, by request: the same request_id gives the same job. Without inputs' bytes.
+  [[nodiscard]] std::vector<v1::SubmitJobRequest> submitted() const;
   /// So many that have ended, "job-000000" and so on, each a second younger than the one before.
   void FillJobs(int count);
   [[nodiscard]] v1::Job job(const std::string& uid) const;
@@ -80,6 +85,10 @@ class FakeCluster {
   void SetClockSkew(base::Duration skew);
   /// What every call gets, unless it is OK.
   void Refuse(const grpc::Status& refusal);
+  /// What calls of one method get, unless it is OK.
+  void Refuse(const std::string& method, const grpc::Status& refusal);
+  /// The next `count` calls of SubmitJob do what they shall and answer UNAVAILABLE.
+  void LoseSubmitAnswers(int count);
   void SetReadOnly(bool read_only);
   /// True: plans are begun and decided on, but who asked hears UNKNOWN (LOST).
   void LoseAnswers(bool lose);
