@@ -10,6 +10,7 @@
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <functional>
 
 #include "gui/models/format.h"
 #include "gui/models/keyed_table.h"
@@ -74,38 +75,96 @@ class ToneDelegate : public QStyledItemDelegate {
   }
 };
 
+/// What is selected, as people paste it into a sheet.
+void Copy(const QTableView& table) {
+  const QAbstractItemModel& model = *table.model();
+  const auto fields = [&](const std::function<QString(int column)>& field) {
+    QStringList line;
+    for (int column = 0; column < model.columnCount(); ++column) {
+      if (!table.isColumnHidden(column)) line.append(field(column));
+    }
+    return line.join(u'\t');
+  };
+  QStringList lines = {
+      fields([&](int column) { return model.headerData(column, Qt::Horizontal).toString(); })};
+  for (const QModelIndex& row : table.selectionModel()->selectedRows()) {
+    lines.append(fields([&](int column) { return row.siblingAtColumn(column).data().toString(); }));
+  }
+  QApplication::clipboard()->setText(lines.join(u'\n'));
+}
+
+void ChooseColumns(QTableView& table, const QPoint& at) {
+  QMenu menu(&table);
+  for (int column = 0; column < table.model()->columnCount(); ++column) {
+    QAction* action = menu.addAction(table.model()->headerData(column, Qt::Horizontal).toString());
+    action->setCheckable(true);
+    action->setChecked(!table.isColumnHidden(column));
+    action->setEnabled(column > 0);  // What says which row it is stays.
+    QObject::connect(action, &QAction::toggled, &table,
+                     [&table, column](bool shown) { table.setColumnHidden(column, !shown); });
+  }
+  menu.exec(table.horizontalHeader()->mapToGlobal(at));
+}
+
+/// Ctrl+C of the whole selection, and rows as high as the font.
+class Table : public QTableView {
+ public:
+  using QTableView::QTableView;
+  void FitRows() { verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 8); }
+
+ protected:
+  void keyPressEvent(QKeyEvent* event) override {
+    if (event->matches(QKeySequence::Copy)) {
+      Copy(*this);
+    } else {
+      QTableView::keyPressEvent(event);
+    }
+  }
+  void changeEvent(QEvent* event) override {
+    QTableView::changeEvent(event);
+    if (event->type() == QEvent::FontChange) FitRows();
+  }
+};
+
 }  // namespace
+
+QTableView* MakeTable(const QString& name, QAbstractItemModel* model, QWidget* parent) {
+  auto* table = new Table(parent);
+  table->setModel(model);
+  table->setObjectName(QStringLiteral("table.%1").arg(name));
+  table->setAccessibleName(name);
+  table->setItemDelegate(new ToneDelegate(table));
+  table->setSelectionBehavior(QAbstractItemView::SelectRows);
+  table->setEditTriggers(QAbstractItemView::NoEditTriggers);
+  table->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
+  table->setWordWrap(false);
+  table->setShowGrid(false);
+  table->setAlternatingRowColors(true);
+  table->setTabKeyNavigation(false);
+  table->setCornerButtonEnabled(false);
+  table->verticalHeader()->hide();
+  table->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
+  table->FitRows();
+  QHeaderView* header = table->horizontalHeader();
+  header->setHighlightSections(false);
+  header->setDefaultAlignment(Qt::AlignLeft | Qt::AlignVCenter);
+  header->setContextMenuPolicy(Qt::CustomContextMenu);
+  header->setSortIndicatorClearable(true);
+  header->setSortIndicator(-1, Qt::AscendingOrder);
+  table->setSortingEnabled(true);
+  QObject::connect(header, &QWidget::customContextMenuRequested, table,
+                   [table](const QPoint& at) { ChooseColumns(*table, at); });
+  return table;
+}
 
 TablePanel::TablePanel(const QString& name, QAbstractItemModel* model, QWidget* parent)
     : QWidget(parent),
       rows_(new RowFilter(this)),
-      table_(new QTableView(this)),
       note_(new QLabel(this)),
       clear_(new QPushButton(tr("Clear filters"), this)) {
   rows_->setSourceModel(model);
   rows_->setDynamicSortFilter(true);
-  table_->setModel(rows_);
-  table_->setObjectName(QStringLiteral("table.%1").arg(name));
-  table_->setAccessibleName(name);
-  table_->setItemDelegate(new ToneDelegate(table_));
-  table_->setSelectionBehavior(QAbstractItemView::SelectRows);
-  table_->setEditTriggers(QAbstractItemView::NoEditTriggers);
-  table_->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
-  table_->setWordWrap(false);
-  table_->setShowGrid(false);
-  table_->setAlternatingRowColors(true);
-  table_->setTabKeyNavigation(false);
-  table_->setCornerButtonEnabled(false);
-  table_->verticalHeader()->hide();
-  table_->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
-  table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 8);
-  table_->horizontalHeader()->setHighlightSections(false);
-  table_->horizontalHeader()->setDefaultAlignment(Qt::AlignLeft | Qt::AlignVCenter);
-  table_->horizontalHeader()->setContextMenuPolicy(Qt::CustomContextMenu);
-  table_->horizontalHeader()->setSortIndicatorClearable(true);
-  table_->horizontalHeader()->setSortIndicator(-1, Qt::AscendingOrder);
-  table_->setSortingEnabled(true);
-  table_->installEventFilter(this);
+  table_ = MakeTable(name, rows_, this);
   note_->setWordWrap(true);
   note_->setTextFormat(Qt::PlainText);
   auto* below = new QHBoxLayout;
@@ -117,8 +176,6 @@ TablePanel::TablePanel(const QString& name, QAbstractItemModel* model, QWidget* 
   layout->addLayout(below);
   setFocusProxy(table_);
   connect(clear_, &QPushButton::clicked, this, &TablePanel::ClearWanted);
-  connect(table_->horizontalHeader(), &QWidget::customContextMenuRequested, this,
-          &TablePanel::ChooseColumns);
   connect(table_, &QTableView::activated, this,
           [this](const QModelIndex& index) { Q_EMIT Activated(index.data(kKeyRole).toString()); });
   connect(table_->selectionModel(), &QItemSelectionModel::currentRowChanged, this,
@@ -167,18 +224,6 @@ QStringList TablePanel::selected() const {
   return keys;
 }
 
-bool TablePanel::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() == QEvent::KeyPress &&
-      static_cast<QKeyEvent*>(event)->matches(QKeySequence::Copy)) {
-    Copy();
-    return true;
-  }
-  if (watched == table_ && event->type() == QEvent::FontChange) {
-    table_->verticalHeader()->setDefaultSectionSize(table_->fontMetrics().height() + 8);
-  }
-  return QWidget::eventFilter(watched, event);
-}
-
 void TablePanel::Count() {
   const int all = rows_->sourceModel()->rowCount(), shown = rows_->rowCount();
   const bool filters = static_cast<RowFilter*>(rows_)->filters();
@@ -193,35 +238,6 @@ void TablePanel::Count() {
   if (text != note_->text()) note_->setText(text);
   note_->setVisible(!text.isEmpty());
   clear_->setVisible(filters && all > 0);
-}
-
-void TablePanel::Copy() {
-  const auto fields = [this](const std::function<QString(int column)>& field) {
-    QStringList line;
-    for (int column = 0; column < rows_->columnCount(); ++column) {
-      if (!table_->isColumnHidden(column)) line.append(field(column));
-    }
-    return line.join(u'\t');
-  };
-  QStringList lines = {
-      fields([this](int column) { return rows_->headerData(column, Qt::Horizontal).toString(); })};
-  for (const QModelIndex& row : table_->selectionModel()->selectedRows()) {
-    lines.append(fields([&](int column) { return row.siblingAtColumn(column).data().toString(); }));
-  }
-  QApplication::clipboard()->setText(lines.join(u'\n'));
-}
-
-void TablePanel::ChooseColumns(const QPoint& at) {
-  QMenu menu(this);
-  for (int column = 0; column < rows_->columnCount(); ++column) {
-    QAction* action = menu.addAction(rows_->headerData(column, Qt::Horizontal).toString());
-    action->setCheckable(true);
-    action->setChecked(!table_->isColumnHidden(column));
-    action->setEnabled(column > 0);  // What says which row it is stays.
-    connect(action, &QAction::toggled, table_,
-            [this, column](bool shown) { table_->setColumnHidden(column, !shown); });
-  }
-  menu.exec(table_->horizontalHeader()->mapToGlobal(at));
 }
 
 }  // namespace onepiece::gui

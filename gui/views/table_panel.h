@@ -11,6 +11,12 @@
 
 namespace onepiece::gui {
 
+/// A table in the console's style, with `model` as it is: colours by kToneRole, Ctrl+C copies the
+/// selected rows as tab-separated text with their header, a right click on the header chooses
+/// columns, a click on it calls the model's sort(). For models that sort and filter by themselves;
+/// everything else is shown in a TablePanel.
+QTableView* MakeTable(const QString& name, QAbstractItemModel* model, QWidget* parent);
+
 /// Rows of a KeyedTable (kKeyRole, kSortRole, kToneRole). A click on a header sorts by kSortRole
 /// and never loses the selection; a right click on it chooses columns; Ctrl+C copies the selected
 /// rows as tab-separated text with its header. Below it stands how many rows a filter hides.
@@ -43,13 +49,8 @@ class TablePanel : public QWidget {
   /// "Clear filters" was pressed: whoever owns the filter empties it.
   void ClearWanted();
 
- protected:
-  bool eventFilter(QObject* watched, QEvent* event) override;
-
  private:
   void Count();
-  void Copy();
-  void ChooseColumns(const QPoint& at);
 
   QSortFilterProxyModel* rows_;
   QTableView* table_;
