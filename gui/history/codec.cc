@@ -83,9 +83,14 @@ absl::Status Damaged(std::string_view what) {
   return base::MakeError(absl::StatusCode::kDataLoss, "DAMAGED", what);
 }
 
-std::uint32_t RowSum(std::int64_t at_ms, std::string_view blob) {
+std::uint32_t RowSum(std::int64_t at_ms, std::string_view blob, std::uint32_t before) {
   const auto bytes = std::bit_cast<std::array<std::byte, sizeof(at_ms)>>(at_ms);
-  return base::ExtendCrc32c(base::Crc32c(bytes), std::as_bytes(std::span(blob)));
+  return base::ExtendCrc32c(base::ExtendCrc32c(before, bytes), std::as_bytes(std::span(blob)));
+}
+
+std::uint32_t FrameSum(const FramePlace& place, std::string_view blob) {
+  const std::array<std::int64_t, 3> leans_on = {place.tick, place.layout_sum, place.shape_sum};
+  return RowSum(place.at_ms, blob, base::Crc32c(std::as_bytes(std::span(leans_on))));
 }
 
 Codec::Codec() : packer_(ZSTD_createCCtx()), expander_(ZSTD_createDCtx()) {

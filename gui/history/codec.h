@@ -59,8 +59,15 @@ class Codec {
   ZSTD_DCtx* expander_;
 };
 
-/// Of a row: a blob that stands at another time than its own is found too.
-std::uint32_t RowSum(std::int64_t at_ms, std::string_view blob);
+/// Of a row: a blob that stands at another time than its own is found too. `before`: the sum of the
+/// row before, where rows build on each other, so that one that is lost is found by the next.
+std::uint32_t RowSum(std::int64_t at_ms, std::string_view blob, std::uint32_t before = 0);
+/// What a frame leans on: which tick it is, and the sums of its layout and of its shape's last row.
+struct FramePlace {
+  std::int64_t at_ms = 0, tick = 0;
+  std::uint32_t layout_sum = 0, shape_sum = 0;
+};
+std::uint32_t FrameSum(const FramePlace& place, std::string_view blob);
 
 absl::Status Damaged(std::string_view what);
 

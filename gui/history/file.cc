@@ -19,15 +19,16 @@ namespace onepiece::gui::history {
 namespace {
 
 // Frames of one minute have their layout's first frame for a reference; a keyframe's shape holds
-// until the next one, with the changes since.
+// until the next one, with the changes since. Ticks are counted, each change's checksum goes on
+// from the row before, and a frame names the last one: of these a row that is lost is found.
 constexpr const char* kTables =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, unit TEXT NOT NULL,"
     " last_ms INTEGER NOT NULL, crc INTEGER NOT NULL);"
     "CREATE TABLE layout (t_ms INTEGER PRIMARY KEY, series BLOB NOT NULL, crc INTEGER NOT NULL);"
-    "CREATE TABLE frame (t_ms INTEGER PRIMARY KEY, numbers BLOB NOT NULL, crc INTEGER NOT NULL);"
-    "CREATE TABLE keyframe (t_ms INTEGER PRIMARY KEY, tick INTEGER NOT NULL, shape BLOB NOT NULL,"
-    " crc INTEGER NOT NULL);"
+    "CREATE TABLE frame (t_ms INTEGER PRIMARY KEY, tick INTEGER NOT NULL, shape_crc INTEGER NOT"
+    " NULL, numbers BLOB NOT NULL, crc INTEGER NOT NULL);"
+    "CREATE TABLE keyframe (t_ms INTEGER PRIMARY KEY, shape BLOB NOT NULL, crc INTEGER NOT NULL);"
     "CREATE TABLE change (t_ms INTEGER PRIMARY KEY, shape BLOB NOT NULL, crc INTEGER NOT NULL);"
     "CREATE TABLE mark (id INTEGER PRIMARY KEY, t_ms INTEGER NOT NULL, kind INTEGER NOT NULL,"
     " entity TEXT NOT NULL, text TEXT NOT NULL);"

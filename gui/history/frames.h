@@ -17,8 +17,12 @@
 
 namespace onepiece::gui::history {
 
+/// Ticks further apart have a gap between them: the computer slept, or nobody asked.
+inline constexpr std::int64_t kHoleMs = 5'000;
+
 struct Frame {
-  std::int64_t at_ms = 0;
+  std::int64_t at_ms = 0, tick = 0;
+  std::uint32_t shape_sum = 0;  ///< Of the last keyframe or change before it, or at it.
   std::shared_ptr<const Layout> layout;
   std::vector<double> values;  ///< One for each series of the layout; NaN: not known.
 };
@@ -27,7 +31,8 @@ class FrameReader {
  public:
   static absl::StatusOr<FrameReader> Create(const File& file);
 
-  /// The last tick at or before `at_ms`.
+  /// The last tick at or before `at_ms`, when none between them is lost. The caller has looked for
+  /// gaps.
   absl::StatusOr<std::optional<Frame>> AtOrBefore(std::int64_t at_ms);
   /// Ticks from `from_ms` to `to_ms`, both included, oldest first.
   absl::Status Scan(std::int64_t from_ms, std::int64_t to_ms,
@@ -37,11 +42,13 @@ class FrameReader {
   FrameReader() : codec_(std::make_unique<Codec>()) {}
   absl::Status UseLayoutOf(std::int64_t at_ms);
   absl::StatusOr<Frame> Read(const Statement& row);
+  absl::Status CheckNoneAfter(const Frame& frame);
 
-  Statement before_, scan_, layout_, next_layout_, reference_;
+  Statement before_, after_, scan_, layout_, next_layout_, reference_;
   std::unique_ptr<Codec> codec_;
   // The layout in use: of the ticks from its own to the next one's.
   std::int64_t layout_ms_ = -1, until_ms_ = -1;
+  std::uint32_t layout_sum_ = 0;
   std::shared_ptr<const Layout> columns_;
   std::vector<double> first_;
 };

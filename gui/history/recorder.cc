@@ -27,8 +27,6 @@ namespace onepiece::gui::history {
 namespace {
 
 constexpr std::int64_t kKeyframeMs = 60'000;
-// Ticks further apart are a gap: the computer slept, or nobody asked.
-constexpr std::int64_t kHoleMs = 5'000;
 constexpr std::size_t kMaxBookmark = 4'000;
 // Of Limits::max_bytes; the rest is for what a minute adds before anybody looks.
 constexpr double kFullShare = 0.95;
@@ -81,7 +79,7 @@ class Recorder::Impl {
       : path_(std::move(path)), limits_(limits), lock_(std::move(lock)) {}
   ~Impl() {
     if (!statements_) return;
-    (void)SetMeta("closed", "1");
+    (void)SetMeta("closed", absl::StrCat(ticks_));
     statements_.reset();
     file_->Fold();
   }
@@ -147,6 +145,7 @@ class Recorder::Impl {
   bool lost_ = false;
   std::optional<Snapshot> before_;
 
+  std::uint32_t layout_sum_ = 0, shape_sum_ = 0;  // Of the last rows.
   // What has been written since the keyframe; empty: a keyframe comes next.
   Things things_;
   std::unordered_map<std::string, KnownJob> jobs_;
@@ -166,8 +165,8 @@ absl::Status Recorder::Impl::Prepare() {
       {&made.series, "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5)"},
       {&made.seen, "UPDATE series SET last_ms = ?2 WHERE id = ?1"},
       {&made.layout, "INSERT INTO layout VALUES (?1, ?2, ?3)"},
-      {&made.frame, "INSERT INTO frame VALUES (?1, ?2, ?3)"},
-      {&made.keyframe, "INSERT INTO keyframe VALUES (?1, ?2, ?3, ?4)"},
+      {&made.frame, "INSERT INTO frame VALUES (?1, ?2, ?3, ?4, ?5)"},
+      {&made.keyframe, "INSERT INTO keyframe VALUES (?1, ?2, ?3)"},
       {&made.change, "INSERT INTO change VALUES (?1, ?2, ?3)"},
       {&made.mark, "INSERT INTO mark (t_ms, kind, entity, text) VALUES (?1, ?2, ?3, ?4)"},
       {&made.gap, "INSERT OR REPLACE INTO gap VALUES (?1, ?2, ?3)"},
@@ -189,18 +188,14 @@ absl::Status Recorder::Impl::Load() {
     ONEPIECE_ASSIGN_OR_RETURN(const bool found, meta.Next());
     if (!found) break;
     if (meta.Bytes(0) == "cluster_id") cluster_id_ = meta.Text(1);
-    if (meta.Bytes(0) == "closed") closed = meta.Bytes(1) == "1";
+    if (meta.Bytes(0) == "closed") closed = !meta.Bytes(1).empty();
   }
   ONEPIECE_ASSIGN_OR_RETURN(FrameReader frames, FrameReader::Create(*file_));
   ONEPIECE_ASSIGN_OR_RETURN(const auto last,
                             frames.AtOrBefore(std::numeric_limits<std::int64_t>::max()));
   if (last) {
     last_ms_ = last->at_ms;
-    ONEPIECE_ASSIGN_OR_RETURN(
-        const std::int64_t ticks,
-        file_->Number("SELECT (SELECT count(*) FROM frame WHERE t_ms >= k.t_ms) + k.tick FROM "
-                      "keyframe k ORDER BY k.t_ms DESC LIMIT 1"));
-    ticks_ = ticks;
+    ticks_ = last->tick + 1;
     gap_reason_ = closed ? "recorder closed" : "recorder ended unexpectedly";
     // What the open windows had seen. A window that had ended is there, and ends again.
     constexpr std::int64_t kLongestMs = std::int64_t{1000} * kRollupSeconds.back();
@@ -210,7 +205,7 @@ absl::Status Recorder::Impl::Load() {
             window.Add(frame.at_ms, *frame.layout, frame.values);
         }));
   }
-  return SetMeta("closed", "0");
+  return SetMeta("closed", "");
 }
 
 absl::Status Recorder::Impl::LoadSeries() {
@@ -342,8 +337,8 @@ absl::Status Recorder::Impl::WriteTick(std::int64_t at_ms, const Snapshot& snaps
   }
   Pieces pieces = TakeApart(snapshot, jobs_left_out_);
   ONEPIECE_RETURN_IF_ERROR(WriteRollups(at_ms));
-  ONEPIECE_RETURN_IF_ERROR(WriteNumbers(at_ms, pieces.numbers, keyframe));
   ONEPIECE_RETURN_IF_ERROR(WriteShape(at_ms, snapshot, std::move(pieces.things), jobs, keyframe));
+  ONEPIECE_RETURN_IF_ERROR(WriteNumbers(at_ms, pieces.numbers, keyframe));
   if (!before_) return absl::OkStatus();
   Snapshot now = snapshot;
   now.at_ms = at_ms;
@@ -380,8 +375,9 @@ absl::Status Recorder::Impl::WriteNumbers(std::int64_t at_ms, const std::vector<
       ONEPIECE_RETURN_IF_ERROR(statements_->seen.Run(std::int64_t{id}, at_ms));
     }
     const std::string packed = codec_.PackLayout(layout_);
+    layout_sum_ = RowSum(at_ms, packed);
     ONEPIECE_RETURN_IF_ERROR(
-        statements_->layout.Run(at_ms, Blob{packed}, std::int64_t{RowSum(at_ms, packed)}));
+        statements_->layout.Run(at_ms, Blob{packed}, std::int64_t{layout_sum_}));
   }
   values_.assign(layout_.size(), std::numeric_limits<double>::quiet_NaN());
   std::size_t column = 0;
@@ -392,7 +388,9 @@ absl::Status Recorder::Impl::WriteNumbers(std::int64_t at_ms, const std::vector<
   const std::string packed =
       codec_.PackFrame(values_, fits ? std::span<const double>(first_) : std::span<const double>());
   if (!fits) first_ = values_;
-  return statements_->frame.Run(at_ms, Blob{packed}, std::int64_t{RowSum(at_ms, packed)});
+  const FramePlace place{at_ms, ticks_, layout_sum_, shape_sum_};
+  return statements_->frame.Run(at_ms, ticks_, std::int64_t{shape_sum_}, Blob{packed},
+                                std::int64_t{FrameSum(place, packed)});
 }
 
 absl::Status Recorder::Impl::WriteShape(std::int64_t at_ms, const Snapshot& snapshot, Things things,
@@ -423,10 +421,10 @@ absl::Status Recorder::Impl::WriteShape(std::int64_t at_ms, const Snapshot& snap
   }
   if (!keyframe && change.ByteSizeLong() == 0) return absl::OkStatus();
   const std::string packed = codec_.Compress(change.SerializeAsString());
-  const std::int64_t sum = RowSum(at_ms, packed);
-  if (!keyframe) return statements_->change.Run(at_ms, Blob{packed}, sum);
-  keyframe_ms_ = at_ms;
-  return statements_->keyframe.Run(at_ms, ticks_, Blob{packed}, sum);
+  shape_sum_ = RowSum(at_ms, packed, keyframe ? 0 : shape_sum_);
+  if (keyframe) keyframe_ms_ = at_ms;
+  Statement& row = keyframe ? statements_->keyframe : statements_->change;
+  return row.Run(at_ms, Blob{packed}, std::int64_t{shape_sum_});
 }
 
 void Recorder::Impl::ChangeJobs(const JobsToRecord& jobs, v1::RecordedShape& change) {

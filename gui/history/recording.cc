@@ -36,6 +36,7 @@ absl::Status Outside(std::string_view what) {
 /// The cluster's shape at one tick: a keyframe, and the changes up to it.
 struct Shape {
   std::int64_t keyframe_ms = -1, at_ms = -1;
+  std::uint32_t sum = 0;  // Of the last row.
   Things things;
   std::unordered_map<std::string, JobEntry> jobs;  // By uid.
 
@@ -147,8 +148,11 @@ class Recording::Impl {
   };
   absl::Status CheckNoGap(std::int64_t at_ms);
   absl::Status LoadNames();
-  absl::Status UseShapeOf(std::int64_t at_ms);
-  absl::StatusOr<v1::RecordedShape> ReadShape(const Statement& row);
+  absl::Status CheckEnd();
+  absl::Status UseShapeOf(const Frame& frame);
+  absl::Status GoOnTo(std::int64_t at_ms);
+  /// `sum`: of the row before, then of this one.
+  absl::StatusOr<v1::RecordedShape> ReadShape(const Statement& row, std::uint32_t& sum);
   absl::StatusOr<std::int64_t> AddRollups(std::uint32_t series, Interval interval,
                                           Buckets& buckets);
   absl::Status Copy(Interval interval, const std::string& path, const Progress& progress);
@@ -194,7 +198,19 @@ absl::Status Recording::Impl::Load(const std::string& path) {
   }
   statements_ = std::move(made);
   ONEPIECE_ASSIGN_OR_RETURN(frames_, FrameReader::Create(*file_));
+  ONEPIECE_RETURN_IF_ERROR(CheckEnd());
   return Info().status();
+}
+
+// Who closed it has counted the ticks.
+absl::Status Recording::Impl::CheckEnd() {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const std::int64_t lost,
+      file_->Number("SELECT CAST(value AS INTEGER) - ifnull((SELECT tick + 1 FROM frame ORDER BY "
+                    "t_ms DESC LIMIT 1), 0) FROM meta WHERE key = 'closed' AND value != ''"));
+  if (lost == 0) return absl::OkStatus();
+  return Damaged(
+      absl::StrCat(path_, ": the last ", lost, " ticks are not there", file_->WhatIsLeft()));
 }
 
 absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
@@ -206,12 +222,10 @@ absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
   statements_->meta.Stop();
   ONEPIECE_ASSIGN_OR_RETURN(info.interval.from_ms, file_->Number("SELECT min(t_ms) FROM frame"));
   ONEPIECE_ASSIGN_OR_RETURN(info.interval.to_ms, file_->Number("SELECT max(t_ms) FROM frame"));
-  // Keyframes count the ticks before them, so that nobody has to.
   ONEPIECE_ASSIGN_OR_RETURN(
       info.ticks,
-      file_->Number("SELECT k.tick - (SELECT tick FROM keyframe ORDER BY t_ms LIMIT 1) + (SELECT "
-                    "count(*) FROM frame WHERE t_ms >= k.t_ms) FROM keyframe k ORDER BY k.t_ms "
-                    "DESC LIMIT 1"));
+      file_->Number("SELECT 1 + tick - (SELECT tick FROM frame ORDER BY t_ms LIMIT 1) FROM frame "
+                    "ORDER BY t_ms DESC LIMIT 1"));
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t format, file_->Number("PRAGMA user_version"));
   info.format = static_cast<int>(format);
   info.bytes = BytesOnDisk(path_);
@@ -250,44 +264,54 @@ absl::Status Recording::Impl::CheckNoGap(std::int64_t at_ms) {
   return outside;
 }
 
-absl::StatusOr<v1::RecordedShape> Recording::Impl::ReadShape(const Statement& row) {
+absl::StatusOr<v1::RecordedShape> Recording::Impl::ReadShape(const Statement& row,
+                                                             std::uint32_t& sum) {
   const std::int64_t at_ms = row.Int(0);
   v1::RecordedShape shape;
-  if (row.Int(2) != RowSum(at_ms, row.Bytes(1)))
-    return Damaged(absl::StrCat("the cluster of ", TimeText(at_ms), " has a wrong checksum"));
+  sum = RowSum(at_ms, row.Bytes(1), sum);
+  if (row.Int(2) != sum) {
+    return Damaged(absl::StrCat("the cluster of ", TimeText(at_ms),
+                                " has a wrong checksum, or what changed before is not there"));
+  }
   ONEPIECE_ASSIGN_OR_RETURN(const std::string plain, codec_.Expand(row.Bytes(1)));
   if (!shape.ParseFromString(plain))
     return Damaged(absl::StrCat("the cluster of ", TimeText(at_ms), " cannot be read"));
   return shape;
 }
 
-absl::Status Recording::Impl::UseShapeOf(std::int64_t at_ms) {
+absl::Status Recording::Impl::UseShapeOf(const Frame& frame) {
   Statement& keyframe = statements_->keyframe;
-  ONEPIECE_ASSIGN_OR_RETURN(const bool found, keyframe.Start(at_ms).Next());
+  ONEPIECE_ASSIGN_OR_RETURN(const bool found, keyframe.Start(frame.at_ms).Next());
   if (!found)
-    return Damaged(absl::StrCat("nothing says what the cluster was at ", TimeText(at_ms)));
-  if (keyframe.Int(0) != shape_.keyframe_ms || at_ms < shape_.at_ms) {
+    return Damaged(absl::StrCat("nothing says what the cluster was at ", TimeText(frame.at_ms)));
+  if (keyframe.Int(0) != shape_.keyframe_ms || frame.at_ms < shape_.at_ms) {
     Shape shape;
     shape.keyframe_ms = shape.at_ms = keyframe.Int(0);
     shape_ = {};
-    ONEPIECE_ASSIGN_OR_RETURN(const v1::RecordedShape all, ReadShape(keyframe));
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::RecordedShape all, ReadShape(keyframe, shape.sum));
     ONEPIECE_RETURN_IF_ERROR(shape.Apply(all));
     shape_ = std::move(shape);
   }
   keyframe.Stop();
+  absl::Status status = GoOnTo(frame.at_ms);
+  if (status.ok() && shape_.sum != frame.shape_sum) {
+    status = Damaged(absl::StrCat("what changed in the cluster until ", TimeText(frame.at_ms),
+                                  " is not all there"));
+  }
+  if (!status.ok()) shape_ = {};
+  return status;
+}
+
+absl::Status Recording::Impl::GoOnTo(std::int64_t at_ms) {
   Statement& changes = statements_->changes;
   changes.Start(shape_.at_ms, at_ms);
   for (;;) {
-    const auto more = changes.Next();
-    if (more.ok() && !*more) break;
-    absl::Status status = more.status();
-    if (status.ok()) {
-      const auto change = ReadShape(changes);
-      status = change.ok() ? shape_.Apply(*change) : change.status();
-    }
+    ONEPIECE_ASSIGN_OR_RETURN(const bool more, changes.Next());
+    if (!more) break;
+    const auto change = ReadShape(changes, shape_.sum);
+    const absl::Status status = change.ok() ? shape_.Apply(*change) : change.status();
     if (!status.ok()) {
       changes.Stop();
-      shape_ = {};
       return status;
     }
   }
@@ -300,12 +324,15 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t
   ONEPIECE_RETURN_IF_ERROR(CheckNoGap(at_ms));
   ONEPIECE_ASSIGN_OR_RETURN(const auto frame, frames_->AtOrBefore(at_ms));
   if (!frame) {
+    // The first tick is a keyframe too.
     ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t first,
-                              file_->Number("SELECT min(t_ms) FROM frame"));
+                              file_->Number("SELECT min(t_ms) FROM keyframe"));
+    if (first != 0 && first <= at_ms)
+      return Damaged(absl::StrCat("the tick of ", TimeText(first), " is not there"));
     return Outside(first == 0 ? "nothing has been recorded yet"
                               : absl::StrCat("the recording begins at ", TimeText(first)));
   }
-  ONEPIECE_RETURN_IF_ERROR(UseShapeOf(frame->at_ms));
+  ONEPIECE_RETURN_IF_ERROR(UseShapeOf(*frame));
   const Layout& layout = *frame->layout;
   // A series that is not known by name has come since.
   if (!std::ranges::includes(named_, layout)) ONEPIECE_RETURN_IF_ERROR(LoadNames());
@@ -448,10 +475,10 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
        "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5)"},
       {"SELECT * FROM layout WHERE t_ms BETWEEN ?1 AND ?2",
        "INSERT INTO layout VALUES (?1, ?2, ?3)"},
-      {"SELECT * FROM frame WHERE t_ms BETWEEN ?1 AND ?2", "INSERT INTO frame VALUES (?1, ?2, ?3)",
-       true},
+      {"SELECT * FROM frame WHERE t_ms BETWEEN ?1 AND ?2",
+       "INSERT INTO frame VALUES (?1, ?2, ?3, ?4, ?5)", true},
       {"SELECT * FROM keyframe WHERE t_ms BETWEEN ?1 AND ?2",
-       "INSERT INTO keyframe VALUES (?1, ?2, ?3, ?4)", true},
+       "INSERT INTO keyframe VALUES (?1, ?2, ?3)", true},
       {"SELECT * FROM change WHERE t_ms BETWEEN ?1 AND ?2",
        "INSERT INTO change VALUES (?1, ?2, ?3)", true},
       {"SELECT * FROM mark WHERE t_ms BETWEEN ?1 AND ?2",
@@ -482,7 +509,8 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
     ++done;
   }
   ONEPIECE_RETURN_IF_ERROR(
-      file->Execute("INSERT OR REPLACE INTO meta VALUES ('closed', '1'); COMMIT"));
+      file->Execute("INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM "
+                    "frame; COMMIT"));
   file->Fold();
   return absl::OkStatus();
 }
