@@ -91,6 +91,22 @@ QString FormatSeconds(double seconds) {
   return sign + QStringLiteral("%1 d %2 h").arg(whole / 86400).arg(two(whole / 3600 % 24));
 }
 
+QString FormatValue(double value, std::string_view unit) {
+  if (!std::isfinite(value)) return Tr("N/A");
+  if (unit == "ratio") return FormatShare(value);
+  if (unit == "bytes") return FormatBytes(value);
+  if (unit == "bytes/s") return FormatBytes(value) + QStringLiteral("/s");
+  if (unit == "1/s") return FormatRate(value);
+  if (unit == "s") return FormatSeconds(value);
+  if (unit == "ms") return FormatSeconds(value * 1e-3);
+  const QString digits =
+      value == std::round(value) ? QString::number(value, 'f', 0) : Digits(value);
+  if (unit == "celsius") return digits + QStringLiteral(" °C");
+  if (unit == "watts") return digits + QStringLiteral(" W");
+  if (unit == "s2") return digits + QStringLiteral(" s²");
+  return digits;
+}
+
 QString FormatTime(std::int64_t unix_ms, std::int64_t now_ms) {
   if (unix_ms <= 0) return Tr("never");
   const QDateTime time = QDateTime::fromMSecsSinceEpoch(unix_ms);

@@ -24,6 +24,9 @@ QString FormatBytes(double bytes);
 QString FormatRate(double per_second);
 QString FormatShare(std::optional<double> share);  ///< nullopt: "N/A", which is not "0 %".
 QString FormatSeconds(double seconds);
+/// A number of a series in its unit (history::SeriesInfo::unit): "87 %", "4.2 GiB", "42 °C",
+/// "310 W".
+QString FormatValue(double value, std::string_view unit);
 /// "12:04:31", with the date when it is not today's.
 QString FormatTime(std::int64_t unix_ms, std::int64_t now_ms);
 /// "3 s ago"

@@ -1,12 +1,14 @@
 #include "gui/views/tone.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <initializer_list>
 
 namespace onepiece::gui {
 namespace {
 
-constexpr double kTextContrast = 4.5;
+constexpr double kTextContrast = 4.5, kGraphicContrast = 3;
 
 double Luminance(const QColor& color) {
   const auto linear = [](double channel) {
@@ -20,6 +22,21 @@ QColor Mix(const QColor& a, const QColor& b, double share) {
   return QColor::fromRgbF(static_cast<float>(a.redF() * (1 - share) + b.redF() * share),
                           static_cast<float>(a.greenF() * (1 - share) + b.greenF() * share),
                           static_cast<float>(a.blueF() * (1 - share) + b.blueF() * share));
+}
+
+/// The colour, made lighter or darker until it stands out from the grounds; else the text's.
+QColor StandingOut(const QColor& color, double contrast, const QPalette& palette,
+                   std::initializer_list<QPalette::ColorRole> grounds) {
+  const QColor end = IsDark(palette) ? QColor(Qt::white) : QColor(Qt::black);
+  for (int step = 0; step <= 20; ++step) {
+    const QColor tried = Mix(color, end, step / 20.0);
+    if (std::ranges::all_of(grounds, [&](QPalette::ColorRole ground) {
+          return ContrastRatio(tried, palette.color(ground)) >= contrast;
+        })) {
+      return tried;
+    }
+  }
+  return palette.color(QPalette::Text);
 }
 
 }  // namespace
@@ -56,15 +73,14 @@ QColor ToneColor(StatusTone tone, const QPalette& palette) {
       color.setAlpha(255);
       break;
   }
-  const QColor end = IsDark(palette) ? QColor(Qt::white) : QColor(Qt::black);
-  for (int step = 0; step <= 20; ++step) {
-    const QColor tried = Mix(color, end, step / 20.0);
-    if (ContrastRatio(tried, palette.color(QPalette::Base)) >= kTextContrast &&
-        ContrastRatio(tried, palette.color(QPalette::Window)) >= kTextContrast) {
-      return tried;
-    }
-  }
-  return text;
+  return StandingOut(color, kTextContrast, palette, {QPalette::Base, QPalette::Window});
+}
+
+QColor SeriesColor(int index, const QPalette& palette) {
+  static constexpr std::array<QRgb, 8> kOkabeIto = {0xff0072b2, 0xffe69f00, 0xff009e73, 0xffcc79a7,
+                                                    0xff56b4e9, 0xffd55e00, 0xfff0e442, 0xff888888};
+  return StandingOut(QColor(kOkabeIto[static_cast<std::size_t>(index) % kOkabeIto.size()]),
+                     kGraphicContrast, palette, {QPalette::Base, QPalette::Window});
 }
 
 BandColors PastBand() { return {QColor(0xff, 0xbf, 0x47), QColor(Qt::black)}; }

@@ -18,6 +18,10 @@ double ContrastRatio(const QColor& a, const QColor& b);
 /// together with ToneGlyph or a word.
 QColor ToneColor(StatusTone tone, const QPalette& palette);
 
+/// A chart's line of this number, from 0 on: eight colours, then again. At least 3 of contrast to
+/// the palette's Base, which is what graphics need.
+QColor SeriesColor(int index, const QPalette& palette);
+
 /// The background is dark.
 bool IsDark(const QPalette& palette);
 
