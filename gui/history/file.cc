@@ -38,8 +38,7 @@ constexpr const char* kTables =
     " crc INTEGER NOT NULL);"
     "CREATE UNIQUE INDEX rollup_time ON rollup (level_s, t_ms);";
 
-constexpr int kBusyMs = 2000;
-constexpr int kMaxBlobBytes = 64 << 20;
+constexpr std::chrono::milliseconds kBusyWait{2000};
 
 absl::Status Foreign(const std::string& path, std::string_view why) {
   return base::MakeError(
@@ -57,17 +56,21 @@ absl::Status SystemError(std::string_view what, const std::string& path) {
   return base::MakeError(absl::StatusCode::kUnavailable, "FILE_FAILED", message);
 }
 
-// For an URI: what would end or change the path.
-std::string Escaped(const std::string& path) {
-  std::string uri = "file:";
-  for (const char c : path) {
-    if (c == '%' || c == '?' || c == '#') {
-      absl::StrAppend(&uri, "%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    } else {
-      uri += c;
-    }
+absl::Status ExplainFailure(const std::string& path, sqlite::Failure failure,
+                            std::string_view what) {
+  const std::string message = absl::StrCat(path, ": ", std::string(what));
+  switch (failure) {
+    case sqlite::Failure::kFull:
+      return base::MakeError(absl::StatusCode::kResourceExhausted, "DISK_LOW", message);
+    case sqlite::Failure::kDenied:
+      return base::MakeError(absl::StatusCode::kPermissionDenied, "FILE_FAILED", message);
+    case sqlite::Failure::kDamaged:
+      return Damaged(message);
+    case sqlite::Failure::kBusy:
+    case sqlite::Failure::kFailed:
+      break;
   }
-  return uri;
+  return base::MakeError(absl::StatusCode::kUnavailable, "FILE_FAILED", message);
 }
 
 bool IsOurs(const std::string& path) {
@@ -80,58 +83,16 @@ bool IsOurs(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<bool> Statement::Next() {
-  const int code = sqlite3_step(statement_);
-  if (code == SQLITE_ROW) return true;
-  const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : file_->Error(code);
-  sqlite3_reset(statement_);
-  if (!status.ok()) return status;
-  return false;
-}
-
-absl::Status Statement::RunRow(const Statement& row) {
-  sqlite3_reset(statement_);
-  for (int i = 0; i < sqlite3_column_count(row.statement_); ++i)
-    sqlite3_bind_value(statement_, i + 1, sqlite3_column_value(row.statement_, i));
-  const absl::Status status = Next().status();
-  sqlite3_reset(statement_);
-  return status;
-}
-
-std::string_view Statement::Bytes(int column) const {
-  const void* data = sqlite3_column_blob(statement_, column);
-  const int size = sqlite3_column_bytes(statement_, column);
-  if (data == nullptr) return {};
-  return {static_cast<const char*>(data), static_cast<std::size_t>(size)};
-}
-
-// SQLite takes a null pointer for NULL, whatever the length.
-void Statement::Bind(int place, std::string_view text) {
-  sqlite3_bind_text64(statement_, place, text.empty() ? "" : text.data(), text.size(),
-                      SQLITE_STATIC, SQLITE_UTF8);
-}
-
-void Statement::Bind(int place, Blob blob) {
-  sqlite3_bind_blob64(statement_, place, blob.bytes.empty() ? "" : blob.bytes.data(),
-                      blob.bytes.size(), SQLITE_STATIC);
-}
-
-absl::StatusOr<std::unique_ptr<File>> File::Connect(const std::string& path, int flags,
-                                                    bool immutable) {
-  std::unique_ptr<File> file(new File(path));
-  const std::string uri = Escaped(path) + (immutable ? "?immutable=1" : "");
-  const int code = sqlite3_open_v2(uri.c_str(), &file->connection_,
-                                   flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
-  if (code != SQLITE_OK) return file->Error(code);
-  sqlite3_extended_result_codes(file->connection_, 1);
-  sqlite3_busy_timeout(file->connection_, kBusyMs);
-  sqlite3_limit(file->connection_, SQLITE_LIMIT_LENGTH, kMaxBlobBytes);
-  // What the file brings along (views, triggers) is not run.
-  sqlite3_db_config(file->connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(file->connection_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  sqlite3_db_config(file->connection_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
-  sqlite3_db_config(file->connection_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
-  return file;
+absl::StatusOr<std::unique_ptr<File>> File::Connect(const std::string& path,
+                                                    const sqlite::Options& options) {
+  sqlite::Options all = options;
+  all.busy_wait = kBusyWait;
+  ONEPIECE_ASSIGN_OR_RETURN(
+      auto database,
+      sqlite::Database::Open(path, all, [path](sqlite::Failure failure, std::string_view what) {
+        return ExplainFailure(path, failure, what);
+      }));
+  return std::unique_ptr<File>(new File(std::move(database)));
 }
 
 absl::StatusOr<bool> File::IsRecording(const std::string& path) {
@@ -142,12 +103,14 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) return Foreign(path, "it is no file");
   if (info.st_size == 0) return false;
-  ONEPIECE_ASSIGN_OR_RETURN(const auto file, Connect(path, SQLITE_OPEN_READONLY, true));
+  sqlite::Options options{.mode = sqlite::Mode::kReadFrozen, .untrusted = true};
+  ONEPIECE_ASSIGN_OR_RETURN(auto file, Connect(path, options));
   auto id = file->Number("PRAGMA application_id");
   const absl::Status damage = id.status();
   if (damage.code() == absl::StatusCode::kDataLoss) {
     // A file that is cut off still says whose it is, and SQLite reads on when it is told to.
-    sqlite3_db_config(file->connection_, SQLITE_DBCONFIG_DEFENSIVE, 0, nullptr);
+    options.untrusted = false;
+    ONEPIECE_ASSIGN_OR_RETURN(file, Connect(path, options));
     ONEPIECE_RETURN_IF_ERROR(file->Execute("PRAGMA writable_schema=ON"));
     id = file->Number("PRAGMA application_id");
     if (!id.ok()) return Foreign(path, "no database");
@@ -180,8 +143,7 @@ absl::Status File::Create(const std::string& path) {
   std::filesystem::remove(made, error);
   absl::Status status;
   {
-    ONEPIECE_ASSIGN_OR_RETURN(const auto file,
-                              Connect(made, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, false));
+    ONEPIECE_ASSIGN_OR_RETURN(const auto file, Connect(made, {.mode = sqlite::Mode::kCreate}));
     status = file->Execute(absl::StrCat(
         "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL; BEGIN EXCLUSIVE; PRAGMA "
         "application_id=",
@@ -196,7 +158,8 @@ absl::Status File::Create(const std::string& path) {
 absl::StatusOr<std::unique_ptr<File>> File::OpenToWrite(const std::string& path) {
   ONEPIECE_ASSIGN_OR_RETURN(const bool there, IsRecording(path));
   if (!there) ONEPIECE_RETURN_IF_ERROR(Create(path));
-  ONEPIECE_ASSIGN_OR_RETURN(auto file, Connect(path, SQLITE_OPEN_READWRITE, false));
+  ONEPIECE_ASSIGN_OR_RETURN(auto file,
+                            Connect(path, {.mode = sqlite::Mode::kWrite, .untrusted = true}));
   ONEPIECE_RETURN_IF_ERROR(
       file->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA "
                     "wal_autocheckpoint=128; PRAGMA journal_size_limit=2097152"));
@@ -210,61 +173,14 @@ absl::StatusOr<std::unique_ptr<File>> File::OpenToRead(const std::string& path) 
     errno = ENOENT;
     return SystemError("cannot open", path);
   }
-  return Connect(path, SQLITE_OPEN_READONLY, !IsOurs(path));
+  const sqlite::Mode mode = IsOurs(path) ? sqlite::Mode::kRead : sqlite::Mode::kReadFrozen;
+  return Connect(path, {.mode = mode, .untrusted = true});
 }
-
-File::~File() { sqlite3_close(connection_); }
 
 void File::Fold() {
   // Best effort: a reader that stands in the way leaves a write-ahead log, which is as good.
-  sqlite3_busy_timeout(connection_, 100);
+  database_->SetBusyWait(std::chrono::milliseconds(100));
   (void)Execute("PRAGMA journal_mode=DELETE");
-}
-
-absl::Status File::Execute(const std::string& sql) {
-  const int code = sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr);
-  return code == SQLITE_OK ? absl::OkStatus() : Error(code);
-}
-
-absl::StatusOr<Statement> File::Prepare(const char* sql) const {
-  Statement statement;
-  statement.file_ = this;
-  const int code = sqlite3_prepare_v3(connection_, sql, -1, SQLITE_PREPARE_PERSISTENT,
-                                      &statement.statement_, nullptr);
-  if (code != SQLITE_OK) return Error(code);
-  return statement;
-}
-
-absl::StatusOr<std::int64_t> File::Number(const char* sql) const {
-  ONEPIECE_ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
-  ONEPIECE_ASSIGN_OR_RETURN(const bool found, statement.Next());
-  return found ? statement.Int(0) : 0;
-}
-
-absl::Status File::Error(int code) const {
-  const std::string message = absl::StrCat(path_, ": ", sqlite3_errmsg(connection_));
-  if (code == SQLITE_IOERR_SHORT_READ) return Damaged(absl::StrCat(path_, ": a page is cut off"));
-  switch (code & 0xff) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return base::MakeError(absl::StatusCode::kUnavailable, "FILE_FAILED", message);
-    case SQLITE_FULL:
-      return base::MakeError(absl::StatusCode::kResourceExhausted, "DISK_LOW", message);
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-    case SQLITE_AUTH:
-      return base::MakeError(absl::StatusCode::kPermissionDenied, "FILE_FAILED", message);
-    // Our statements are right: when one does not fit, the tables are not as we made them.
-    case SQLITE_ERROR:
-    case SQLITE_CONSTRAINT:
-    case SQLITE_MISMATCH:
-    case SQLITE_CORRUPT:
-    case SQLITE_TOOBIG:
-    case SQLITE_NOTADB:
-      return Damaged(message);
-    default:
-      return base::MakeError(absl::StatusCode::kUnavailable, "FILE_FAILED", message);
-  }
 }
 
 std::string File::WhatIsLeft() const {
@@ -278,7 +194,7 @@ std::string File::WhatIsLeft() const {
   }
   if (count == 0) return "; nothing of it can be read";
   return absl::StrCat("; ", count, " ticks can be read, from ", TimeText(first), " to ",
-                      TimeText(last), ": `sqlite3 '", path_, "' .recover` saves them");
+                      TimeText(last), ": `sqlite3 '", path(), "' .recover` saves them");
 }
 
 std::string TimeText(std::int64_t at_ms) {

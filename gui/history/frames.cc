@@ -40,7 +40,7 @@ absl::StatusOr<FrameReader> FrameReader::Create(const File& file) {
       {&reader.next_layout_, "SELECT min(t_ms) FROM layout WHERE t_ms > ?1"},
       {&reader.reference_, columns + "WHERE t_ms = ?1"}};
   for (const auto& [statement, sql] : all) {
-    ONEPIECE_ASSIGN_OR_RETURN(*statement, file.Prepare(sql.c_str()));
+    ONEPIECE_ASSIGN_OR_RETURN(*statement, file.Prepare(sql));
   }
   return reader;
 }

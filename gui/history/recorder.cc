@@ -290,11 +290,9 @@ absl::Status Recorder::Impl::Record(const Snapshot& snapshot, const LinkStatus& 
   const std::int64_t at_ms = TimeOf(snapshot);
   if (gap_reason_.empty() && last_ms_ >= 0 && at_ms - last_ms_ > kHoleMs)
     gap_reason_ = "nothing was recorded (the computer slept, or was too busy)";
-  ONEPIECE_RETURN_IF_ERROR(file_->Execute("BEGIN IMMEDIATE"));
-  absl::Status status = WriteTick(at_ms, snapshot);
-  if (status.ok()) status = file_->Execute("COMMIT");
+  const absl::Status status =
+      file_->database().InTransaction([&] { return WriteTick(at_ms, snapshot); });
   if (!status.ok()) {
-    (void)file_->Execute("ROLLBACK");
     StartOver();
     if (status.code() == absl::StatusCode::kResourceExhausted) gap_reason_ = "disk full";
     return status;
@@ -495,13 +493,7 @@ absl::Status Recorder::Impl::Trim(std::int64_t at_ms) {
     const bool large = static_cast<double>((pages - unused) * page_bytes) >
                        kFullShare * static_cast<double>(limits_.max_bytes);
     if (!large && next >= at_ms - limits_.max_age_ms) break;
-    ONEPIECE_RETURN_IF_ERROR(file_->Execute("BEGIN IMMEDIATE"));
-    absl::Status status = ForgetBefore(next);
-    if (status.ok()) status = file_->Execute("COMMIT");
-    if (!status.ok()) {
-      (void)file_->Execute("ROLLBACK");
-      return status;
-    }
+    ONEPIECE_RETURN_IF_ERROR(file_->database().InTransaction([&] { return ForgetBefore(next); }));
     trimmed = true;
   }
   if (!trimmed) return absl::OkStatus();

@@ -38,14 +38,18 @@ struct Shape {
   std::int64_t keyframe_ms = -1, at_ms = -1;
   std::uint32_t sum = 0;  // Of the last row.
   Things things;
-  std::unordered_map<std::string, JobEntry> jobs;  // By uid.
+  struct ShapeJob {
+    JobEntry entry;
+    std::optional<v1::Job> moved;  // Where it has got to since: of many steps only the last counts.
+  };
+  std::unordered_map<std::string, ShapeJob> jobs;  // By uid.
 
   absl::Status Apply(const v1::RecordedShape& change) {
     for (const v1::RecordedThing& thing : change.things()) {
       if (!absl::StartsWith(thing.key(), base::AbslView(kJob))) {
         things[thing.key()] = thing.value();
       } else if (auto job = ParseJob(thing.value())) {
-        jobs[thing.key().substr(kJob.size())] = *std::move(job);
+        jobs[thing.key().substr(kJob.size())] = {*std::move(job), std::nullopt};
       } else {
         return Damaged("a job cannot be read");
       }
@@ -56,15 +60,26 @@ struct Shape {
     }
     for (const v1::Job& progress : change.progress()) {
       const auto known = jobs.find(progress.uid());
-      if (known == jobs.end()) continue;
-      auto job = std::make_shared<v1::Job>(*known->second.job);
-      job->set_stage(progress.stage());
-      job->set_stage_index(progress.stage_index());
-      job->set_step(progress.step());
-      job->set_steps(progress.steps());
-      known->second.job = std::move(job);
+      if (known != jobs.end()) known->second.moved = progress;
     }
     return absl::OkStatus();
+  }
+  std::vector<JobEntry> Jobs() {
+    std::vector<JobEntry> all;
+    all.reserve(jobs.size());
+    for (auto& [uid, job] : jobs) {
+      if (job.moved) {
+        auto now = std::make_shared<v1::Job>(*job.entry.job);
+        now->set_stage(job.moved->stage());
+        now->set_stage_index(job.moved->stage_index());
+        now->set_step(job.moved->step());
+        now->set_steps(job.moved->steps());
+        job.entry.job = std::move(now);
+        job.moved.reset();
+      }
+      all.push_back(job.entry);
+    }
+    return all;
   }
 };
 
@@ -110,24 +125,6 @@ class Buckets {
   std::vector<Sum> sums_;
 };
 
-/// One transaction: all that is read is of one moment, though the file is being written.
-class View {
- public:
-  static absl::StatusOr<View> Begin(File& file) {
-    ONEPIECE_RETURN_IF_ERROR(file.Execute("BEGIN"));
-    return View(file);
-  }
-  View(View&& other) noexcept : file_(std::exchange(other.file_, nullptr)) {}
-  View& operator=(View&&) = delete;
-  ~View() {
-    if (file_ != nullptr) (void)file_->Execute("COMMIT");
-  }
-
- private:
-  explicit View(File& file) : file_(&file) {}
-  File* file_;
-};
-
 }  // namespace
 
 class Recording::Impl {
@@ -156,6 +153,7 @@ class Recording::Impl {
   absl::StatusOr<std::int64_t> AddRollups(std::uint32_t series, Interval interval,
                                           Buckets& buckets);
   absl::Status Copy(Interval interval, const std::string& path, const Progress& progress);
+  absl::Status CopyRows(Interval interval, const File& file, const Progress& progress);
 
   std::string path_;
   std::unique_ptr<File> file_;
@@ -214,7 +212,7 @@ absl::Status Recording::Impl::CheckEnd() {
 }
 
 absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
-  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto view, sqlite::ReadView::Begin(file_->database()));
   RecordingInfo info;
   info.path = path_;
   ONEPIECE_ASSIGN_OR_RETURN(const bool named, statements_->meta.Start().Next());
@@ -320,7 +318,7 @@ absl::Status Recording::Impl::GoOnTo(std::int64_t at_ms) {
 }
 
 absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t at_ms) {
-  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto view, sqlite::ReadView::Begin(file_->database()));
   ONEPIECE_RETURN_IF_ERROR(CheckNoGap(at_ms));
   ONEPIECE_ASSIGN_OR_RETURN(const auto frame, frames_->AtOrBefore(at_ms));
   if (!frame) {
@@ -346,10 +344,9 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t
   };
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
   const bool at_end = frame->at_ms == last && !FileLock::IsTaken(path_);
-  std::vector<JobEntry> jobs;
-  for (const auto& [uid, entry] : shape_.jobs) {
-    jobs.push_back(entry);
-    if (at_end && !HasEnded(*entry.job)) jobs.back().certainty = Certainty::kUnknownAtEnd;
+  std::vector<JobEntry> jobs = shape_.Jobs();
+  for (JobEntry& entry : jobs) {
+    if (at_end && !HasEnded(*entry.job)) entry.certainty = Certainty::kUnknownAtEnd;
   }
   Snapshot snapshot = PutTogether(shape_.things, std::move(jobs), find);
   snapshot.at_ms = frame->at_ms;
@@ -436,7 +433,7 @@ absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_vie
         absl::StatusCode::kInvalidArgument, "BAD_INTERVAL",
         absl::StrCat("an interval that ends after it begins, and 1 to ", kMaxPoints, " points"));
   }
-  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto view, sqlite::ReadView::Begin(file_->database()));
   ONEPIECE_ASSIGN_OR_RETURN(const bool known, statements_->series_of.Start(name).Next());
   const auto series = static_cast<std::uint32_t>(known ? statements_->series_of.Int(0) : 0);
   statements_->series_of.Stop();
@@ -458,7 +455,14 @@ absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_vie
 absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
                                    const Progress& progress) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto file, File::OpenToWrite(path));
-  ONEPIECE_RETURN_IF_ERROR(file->Execute("BEGIN IMMEDIATE"));
+  ONEPIECE_RETURN_IF_ERROR(
+      file->database().InTransaction([&] { return CopyRows(interval, *file, progress); }));
+  file->Fold();
+  return absl::OkStatus();
+}
+
+absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
+                                       const Progress& progress) {
   // The minute in which the interval begins comes as a whole: its ticks lean on the first.
   Statement& keyframe = statements_->keyframe;
   ONEPIECE_ASSIGN_OR_RETURN(const bool found, keyframe.Start(interval.from_ms).Next());
@@ -492,7 +496,7 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
   double done = 0;  // Tables.
   for (const Table& table : kTables) {
     ONEPIECE_ASSIGN_OR_RETURN(Statement from, file_->Prepare(table.from));
-    ONEPIECE_ASSIGN_OR_RETURN(Statement to, file->Prepare(table.to));
+    ONEPIECE_ASSIGN_OR_RETURN(Statement to, file.Prepare(table.to));
     from.Start(from_ms, interval.to_ms);
     for (;;) {
       ONEPIECE_ASSIGN_OR_RETURN(const bool more, from.Next());
@@ -508,11 +512,8 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
     }
     ++done;
   }
-  ONEPIECE_RETURN_IF_ERROR(
-      file->Execute("INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM "
-                    "frame; COMMIT"));
-  file->Fold();
-  return absl::OkStatus();
+  return file.Execute(
+      "INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM frame");
 }
 
 absl::Status Recording::Impl::Export(Interval interval, const std::string& path,
@@ -525,7 +526,7 @@ absl::Status Recording::Impl::Export(Interval interval, const std::string& path,
     return base::MakeError(absl::StatusCode::kNotFound, "NO_FILE",
                            absl::StrCat("there is no folder '", folder.string(), "'"));
   }
-  ONEPIECE_ASSIGN_OR_RETURN(const View view, View::Begin(*file_));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto view, sqlite::ReadView::Begin(file_->database()));
   ONEPIECE_ASSIGN_OR_RETURN(const auto first, frames_->AtOrBefore(interval.to_ms));
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
   if (interval.to_ms < interval.from_ms || !first || last < interval.from_ms)

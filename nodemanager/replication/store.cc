@@ -68,11 +68,51 @@ absl::Status MakeFolder(const std::string& dir) {
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
   ONEPIECE_RETURN_IF_ERROR(MakeFolder(dir));
-  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(dir));
-  std::unique_ptr<Store> store(new Store(std::move(database)));
+  std::unique_ptr<Store> store(new Store(dir));
+  ONEPIECE_RETURN_IF_ERROR(store->OpenDatabase());
   ONEPIECE_RETURN_IF_ERROR(store->Load());
-  ONEPIECE_RETURN_IF_ERROR(store->database_->Trust());
+  // What was read is right: from here on closing folds. (A process that was killed, or whose sync
+  // failed, leaves data that can be read and that a power cut takes away.)
+  store->database_->FoldOnClose(true);
+  ONEPIECE_RETURN_IF_ERROR(store->database_->Checkpoint());
   return store;
+}
+
+absl::Status Store::OpenDatabase() {
+  const std::string path = dir_ + "/nodemanager.sqlite";
+  const auto explain = [this, path](sqlite::Failure failure, std::string_view what) {
+    const std::string message = absl::StrCat(path, ": ", std::string(what));
+    switch (failure) {
+      case sqlite::Failure::kBusy:
+        return base::MakeError(absl::StatusCode::kFailedPrecondition, "DATA_DIR_IN_USE",
+                               absl::StrCat(path, " is in use by another process"));
+      case sqlite::Failure::kFull:
+        return base::MakeError(absl::StatusCode::kUnavailable, "DISK_FULL", message);
+      case sqlite::Failure::kDamaged:
+        return Corrupt(what);
+      case sqlite::Failure::kDenied:
+      case sqlite::Failure::kFailed:
+        break;
+    }
+    return base::MakeError(absl::StatusCode::kUnavailable, "DATABASE_FAILED", message);
+  };
+  ONEPIECE_ASSIGN_OR_RETURN(database_,
+                            sqlite::Database::Open(path, {.mode = sqlite::Mode::kCreate}, explain));
+  database_->FoldOnClose(false);
+  // EXCLUSIVE keeps a second NodeManager out for as long as this one lives. Overwriting what is
+  // deleted (Debian's default) would only write more.
+  return database_->Execute(
+      "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
+      "PRAGMA secure_delete=OFF; BEGIN EXCLUSIVE; COMMIT");
+}
+
+absl::Status Store::Corrupt(std::string_view what) const {
+  return base::MakeError(
+      absl::StatusCode::kDataLoss, "DATABASE_CORRUPT",
+      absl::StrCat(dir_, "/nodemanager.sqlite is damaged (", std::string(what),
+                   "). Move the folder ", dir_,
+                   " away and start again: the replica comes back as a new one, without a vote, "
+                   "and its peers feed it. When it is the only replica, restore a copy instead"));
 }
 
 Store::~Store() = default;
@@ -88,19 +128,20 @@ paxos::DurableState Store::TakeState() {
 
 absl::Status Store::Load() {
   if (const std::string damage = FindWalDamage(database_->path() + "-wal"); !damage.empty())
-    return database_->Corrupt(damage);
-  ONEPIECE_ASSIGN_OR_RETURN(Statement check, database_->Prepare("PRAGMA quick_check(1)"));
+    return Corrupt(damage);
+  ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement check, database_->Prepare("PRAGMA quick_check(1)"));
   ONEPIECE_ASSIGN_OR_RETURN(bool row, check.Next());
-  if (const std::string answer = row ? check.Blob(0) : "no answer"; answer != "ok")
-    return database_->Corrupt(answer);
-  ONEPIECE_ASSIGN_OR_RETURN(Statement tables,
+  if (const std::string answer = row ? check.Text(0) : "no answer"; answer != "ok")
+    return Corrupt(answer);
+  ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement tables,
                             database_->Prepare("SELECT count(*) FROM sqlite_master"));
   ONEPIECE_RETURN_IF_ERROR(tables.Next().status());
-  if (tables.Integer(0) == 0) return absl::OkStatus();
-  ONEPIECE_ASSIGN_OR_RETURN(Statement format, database_->Prepare("SELECT version FROM format"));
+  if (tables.Unsigned(0) == 0) return absl::OkStatus();
+  ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement format,
+                            database_->Prepare("SELECT version FROM format"));
   ONEPIECE_ASSIGN_OR_RETURN(row, format.Next());
-  if (!row) return database_->Corrupt("no format");
-  if (const std::uint64_t version = format.Integer(0); version != kFormat) {
+  if (!row) return Corrupt("no format");
+  if (const std::uint64_t version = format.Unsigned(0); version != kFormat) {
     return base::MakeError(
         absl::StatusCode::kFailedPrecondition, "DATABASE_VERSION",
         absl::StrCat(database_->path(), " has format ", version, ", this program reads ", kFormat,
@@ -120,80 +161,80 @@ absl::Status Store::Load() {
 
 absl::Status Store::LoadHead() {
   ONEPIECE_ASSIGN_OR_RETURN(
-      Statement select,
+      sqlite::Statement select,
       database_->Prepare("SELECT cluster, name, replica, group_id, promised_round, "
                          "promised_replica, chosen, first_slot, last_slot, log_digest, "
                          "snapshot_index, snapshot_checksum, checksum, id FROM replica"));
   ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
-  if (!row) return database_->Corrupt("the row of the replica is missing");
-  identity_ = {select.Blob(0), select.Blob(1), select.Integer(2), select.Integer(3)};
-  head_ = {.promised = {select.Integer(4), select.Integer(5)},
-           .chosen = select.Integer(6),
-           .first = select.Integer(7),
-           .last = select.Integer(8),
-           .log_digest = select.Integer(9),
-           .snapshot_index = select.Integer(10),
-           .snapshot_checksum = select.Integer(11)};
-  if (select.Integer(12) != HeadChecksum() || select.Integer(13) != 1 || identity_->replica == 0)
-    return database_->Corrupt("checksum of the replica's row");
+  if (!row) return Corrupt("the row of the replica is missing");
+  identity_ = {select.Text(0), select.Text(1), select.Unsigned(2), select.Unsigned(3)};
+  head_ = {.promised = {select.Unsigned(4), select.Unsigned(5)},
+           .chosen = select.Unsigned(6),
+           .first = select.Unsigned(7),
+           .last = select.Unsigned(8),
+           .log_digest = select.Unsigned(9),
+           .snapshot_index = select.Unsigned(10),
+           .snapshot_checksum = select.Unsigned(11)};
+  if (select.Unsigned(12) != HeadChecksum() || select.Unsigned(13) != 1 || identity_->replica == 0)
+    return Corrupt("checksum of the replica's row");
   ONEPIECE_ASSIGN_OR_RETURN(row, select.Next());
-  return row ? database_->Corrupt("two rows for one replica") : absl::OkStatus();
+  return row ? Corrupt("two rows for one replica") : absl::OkStatus();
 }
 
 absl::Status Store::LoadSnapshot() {
-  ONEPIECE_ASSIGN_OR_RETURN(Statement select,
+  ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement select,
                             database_->Prepare("SELECT snapshot, id FROM snapshot"));
   ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
-  if (!row) return database_->Corrupt("the snapshot is missing");
-  const std::string bytes = select.Blob(0);
-  if (Crc(bytes) != head_.snapshot_checksum || select.Integer(1) != 1)
-    return database_->Corrupt("checksum of the snapshot");
+  if (!row) return Corrupt("the snapshot is missing");
+  const std::string bytes = select.Text(0);
+  if (Crc(bytes) != head_.snapshot_checksum || select.Unsigned(1) != 1)
+    return Corrupt("checksum of the snapshot");
   ONEPIECE_ASSIGN_OR_RETURN(row, select.Next());
-  if (row) return database_->Corrupt("two snapshots");
+  if (row) return Corrupt("two snapshots");
   v1::LogSnapshot proto;
-  if (!proto.ParseFromString(bytes)) return database_->Corrupt("content of the snapshot");
+  if (!proto.ParseFromString(bytes)) return Corrupt("content of the snapshot");
   absl::StatusOr<paxos::Snapshot> snapshot = DecodeSnapshot(std::move(proto));
   if (!snapshot.ok() || snapshot->index != head_.snapshot_index)
-    return database_->Corrupt("content of the snapshot");
+    return Corrupt("content of the snapshot");
   found_.snapshot = *std::move(snapshot);
   return absl::OkStatus();
 }
 
 absl::Status Store::LoadLog() {
   ONEPIECE_ASSIGN_OR_RETURN(
-      Statement select,
+      sqlite::Statement select,
       database_->Prepare("SELECT slot, round, replica, entry, checksum FROM log ORDER BY slot"));
   std::uint64_t digest = 0;
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool row, select.Next());
     if (!row) break;
-    paxos::AcceptedEntry accepted{select.Integer(0), {select.Integer(1), select.Integer(2)}, {}};
-    const std::string bytes = select.Blob(3);
+    paxos::AcceptedEntry accepted{select.Unsigned(0), {select.Unsigned(1), select.Unsigned(2)}, {}};
+    const std::string bytes = select.Text(3);
     const std::uint32_t checksum = EntryChecksum(accepted.slot, accepted.ballot, bytes);
-    if (checksum != select.Integer(4))
-      return database_->Corrupt(absl::StrCat("checksum of slot ", accepted.slot));
+    if (checksum != select.Unsigned(4))
+      return Corrupt(absl::StrCat("checksum of slot ", accepted.slot));
     if (accepted.slot != head_.first + log_checksums_.size())
-      return database_->Corrupt(absl::StrCat("a gap before slot ", accepted.slot));
+      return Corrupt(absl::StrCat("a gap before slot ", accepted.slot));
     v1::LogEntry proto;
     if (!proto.ParseFromString(bytes))
-      return database_->Corrupt(absl::StrCat("content of slot ", accepted.slot));
+      return Corrupt(absl::StrCat("content of slot ", accepted.slot));
     absl::StatusOr<paxos::Entry> entry = DecodeEntry(std::move(proto));
-    if (!entry.ok()) return database_->Corrupt(absl::StrCat("content of slot ", accepted.slot));
+    if (!entry.ok()) return Corrupt(absl::StrCat("content of slot ", accepted.slot));
     accepted.entry = *std::move(entry);
     log_checksums_.push_back(checksum);
     digest += checksum;
     found_.log.push_back(std::move(accepted));
   }
   if (head_.last + 1 != head_.first + log_checksums_.size())
-    return database_->Corrupt(absl::StrCat("slots up to ", head_.last, " are missing"));
-  if (digest != head_.log_digest) return database_->Corrupt("rows of the log are outdated");
+    return Corrupt(absl::StrCat("slots up to ", head_.last, " are missing"));
+  if (digest != head_.log_digest) return Corrupt("rows of the log are outdated");
   return absl::OkStatus();
 }
 
 // ---- writing ----
 
 absl::Status Store::PrepareWrites() {
-  const std::pair<Statement*, const char*> all[] = {
+  const std::pair<sqlite::Statement*, const char*> all[] = {
       {&write_entry_, "REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5)"},
       {&drop_entries_, "DELETE FROM log WHERE slot <= ?1"},
       {&write_snapshot_, "REPLACE INTO snapshot VALUES (1, ?1)"},
@@ -239,18 +280,14 @@ absl::Status Store::Commit(const paxos::Writes& writes) {
   return absl::OkStatus();
 }
 
-absl::Status Store::InTransaction(const std::function<absl::Status()>& write) {
+absl::Status Store::InTransaction(absl::FunctionRef<absl::Status()> write) {
   if (failed_) {
     return base::MakeError(
         absl::StatusCode::kUnavailable, "DATABASE_FAILED",
         absl::StrCat(database_->path(), ": an earlier write failed; it must be opened again"));
   }
-  absl::Status status = database_->Execute("BEGIN");
-  if (status.ok()) status = write();
-  if (status.ok()) status = database_->Execute("COMMIT");
-  if (status.ok()) return status;
-  failed_ = true;
-  (void)database_->Execute("ROLLBACK");  // Fails where the error has rolled back already.
+  const absl::Status status = database_->InTransaction(write);
+  failed_ = !status.ok();
   return status;
 }
 
@@ -290,7 +327,7 @@ absl::Status Store::WriteEntry(const paxos::AcceptedEntry& accepted) {
   head_.log_digest += std::uint64_t{checksum} - known;
   known = checksum;
   return write_entry_.Run(accepted.slot, accepted.ballot.round, accepted.ballot.replica,
-                          std::string_view(buffer_), std::uint64_t{checksum});
+                          sqlite::Blob{buffer_}, std::uint64_t{checksum});
 }
 
 absl::Status Store::WriteSnapshot(const paxos::Snapshot& snapshot) {
@@ -299,7 +336,7 @@ absl::Status Store::WriteSnapshot(const paxos::Snapshot& snapshot) {
   proto.SerializeToString(&buffer_);
   head_.snapshot_index = snapshot.index;
   head_.snapshot_checksum = Crc(buffer_);
-  return write_snapshot_.Run(std::string_view(buffer_));
+  return write_snapshot_.Run(sqlite::Blob{buffer_});
 }
 
 absl::Status Store::DropThrough(paxos::Slot slot) {
@@ -312,11 +349,10 @@ absl::Status Store::DropThrough(paxos::Slot slot) {
 }
 
 absl::Status Store::WriteHead() {
-  return write_head_.Run(std::string_view(identity_->cluster_id), std::string_view(identity_->name),
-                         identity_->replica, identity_->group, head_.promised.round,
-                         head_.promised.replica, head_.chosen, head_.first, head_.last,
-                         head_.log_digest, head_.snapshot_index, head_.snapshot_checksum,
-                         HeadChecksum());
+  return write_head_.Run(
+      sqlite::Blob{identity_->cluster_id}, sqlite::Blob{identity_->name}, identity_->replica,
+      identity_->group, head_.promised.round, head_.promised.replica, head_.chosen, head_.first,
+      head_.last, head_.log_digest, head_.snapshot_index, head_.snapshot_checksum, HeadChecksum());
 }
 
 std::uint64_t Store::HeadChecksum() const {

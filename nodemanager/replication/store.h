@@ -3,15 +3,16 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "cluster/sqlite/sqlite.h"
 #include "nodemanager/paxos/types.h"
-#include "nodemanager/replication/sqlite.h"
 
 namespace onepiece::nodemanager {
 
@@ -67,14 +68,18 @@ class Store {
     std::uint64_t snapshot_checksum = 0;
   };
 
-  explicit Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  explicit Store(std::string dir) : dir_(std::move(dir)) {}
+  // Nothing has been checked then, and until Load() is done nothing on the disk is moved: what is
+  // damaged stays as it was found.
+  absl::Status OpenDatabase();
+  [[nodiscard]] absl::Status Corrupt(std::string_view what) const;
   absl::Status Load();
   absl::Status LoadHead();
   absl::Status LoadSnapshot();
   absl::Status LoadLog();
   absl::Status PrepareWrites();
-  // Between BEGIN and COMMIT; any error rolls back, and closes the store for writing.
-  absl::Status InTransaction(const std::function<absl::Status()>& write);
+  // Any error rolls back, and closes the store for writing.
+  absl::Status InTransaction(absl::FunctionRef<absl::Status()> write);
   absl::Status Write(const paxos::Writes& writes);
   absl::Status WriteEntry(const paxos::AcceptedEntry& accepted);
   absl::Status WriteSnapshot(const paxos::Snapshot& snapshot);
@@ -82,8 +87,9 @@ class Store {
   absl::Status WriteHead();
   [[nodiscard]] std::uint64_t HeadChecksum() const;
 
-  std::unique_ptr<Database> database_;  // Before the statements, which it must outlive.
-  Statement write_entry_, drop_entries_, write_snapshot_, write_head_;
+  const std::string dir_;
+  std::unique_ptr<sqlite::Database> database_;  // Before the statements, which it must outlive.
+  sqlite::Statement write_entry_, drop_entries_, write_snapshot_, write_head_;
   std::optional<ReplicaIdentity> identity_;
   paxos::DurableState found_;
   Head head_;
