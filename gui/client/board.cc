@@ -1,8 +1,21 @@
 #include "gui/client/board.h"
 
+#include <cstdlib>
+
 namespace onepiece::gui {
 
-Board::Board() : link_(NowMs()) {
+namespace {
+
+/// Clocks run a little apart anyway.
+constexpr std::int64_t kClockSetMs = 500;
+
+std::int64_t OffsetMs(std::int64_t now_ms) {
+  return now_ms - base::SystemClock().Now().time_since_epoch() / std::chrono::milliseconds(1);
+}
+
+}  // namespace
+
+Board::Board() : link_(NowMs()), clock_offset_ms_(OffsetMs(NowMs())) {
   newest_.at_ms = NowMs();
   latest_ = std::make_shared<const Snapshot>(newest_);
 }
@@ -22,9 +35,19 @@ std::shared_ptr<const v1::Cluster> Board::cluster() const {
   return newest_.cluster.value;
 }
 
-void Board::Heard(std::int64_t server_ms, int api_version) {
+std::int64_t Board::LinkNowMs() {
   const std::int64_t now = NowMs();
+  const std::int64_t set_by = OffsetMs(now) - clock_offset_ms_;
+  if (std::abs(set_by) >= kClockSetMs) {
+    clock_offset_ms_ += set_by;
+    link_.ClockSet(set_by);
+  }
+  return now;
+}
+
+void Board::Heard(std::int64_t server_ms, int api_version) {
   const std::scoped_lock lock(mutex_);
+  const std::int64_t now = LinkNowMs();
   const Link before = link_.At(now).link;
   link_.Heard(now, server_ms, api_version);
   if (before == link_.At(now).link) return;
@@ -35,12 +58,12 @@ void Board::Heard(std::int64_t server_ms, int api_version) {
 
 void Board::Trying() {
   const std::scoped_lock lock(mutex_);
-  link_.Trying(NowMs());
+  link_.Trying(LinkNowMs());
 }
 
 void Board::Lost(const absl::Status& why, base::Duration until_next_try) {
-  const std::int64_t now = NowMs();
   const std::scoped_lock lock(mutex_);
+  const std::int64_t now = LinkNowMs();
   if (link_.At(now).attempt == 0) ++turns_.losses;
   link_.Lost(now, why, now + until_next_try / std::chrono::milliseconds(1));
 }
@@ -50,9 +73,9 @@ void Board::RefusedReadOnly() {
   link_.RefusedReadOnly();
 }
 
-LinkStatus Board::link() const {
+LinkStatus Board::link() {
   const std::scoped_lock lock(mutex_);
-  LinkStatus status = link_.At(NowMs());
+  LinkStatus status = link_.At(LinkNowMs());
   status.dropped = dropped_;
   return status;
 }

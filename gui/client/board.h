@@ -66,7 +66,7 @@ class Board {
   void Trying();
   void Lost(const absl::Status& why, base::Duration until_next_try);
   void RefusedReadOnly();
-  [[nodiscard]] LinkStatus link() const;
+  [[nodiscard]] LinkStatus link();
 
   [[nodiscard]] Turns turns() const;
   /// Ends every Sleep.
@@ -78,6 +78,9 @@ class Board {
   bool Sleep(base::Duration time, const std::stop_token& stop, std::uint64_t& seen);
 
  private:
+  /// The time, after link_ has been told that the clock was set. With mutex_ held.
+  std::int64_t LinkNowMs();
+
   mutable std::mutex mutex_;
   std::condition_variable_any woken_;
   // Guarded by mutex_.
@@ -86,6 +89,7 @@ class Board {
   std::shared_ptr<const Snapshot> taken_;   // What Latest() said last.
   std::uint64_t dropped_ = 0;
   LinkState link_;
+  std::int64_t clock_offset_ms_ = 0;  // Of the clock to one that nobody sets.
   Turns turns_;
   std::uint64_t wakes_ = 0;
 };

@@ -82,6 +82,14 @@ void LinkState::Lost(std::int64_t now_ms, const absl::Status& why, std::int64_t 
 
 void LinkState::Trying(std::int64_t) { status_.next_try_ms = 0; }
 
+void LinkState::ClockSet(std::int64_t by_ms) {
+  for (std::int64_t* instant : {&status_.since_ms, &status_.last_heard_ms, &status_.next_try_ms}) {
+    if (*instant != 0) *instant += by_ms;
+  }
+  heard_ = 0;  // What is known of the server's clock was against the other one.
+  status_.clock_skew_s -= static_cast<double>(by_ms) / 1000;
+}
+
 void LinkState::RefusedReadOnly() { status_.read_only = true; }
 
 LinkStatus LinkState::At(std::int64_t now_ms) const {

@@ -52,6 +52,8 @@ class LinkState {
   void Lost(std::int64_t now_ms, const absl::Status& why, std::int64_t next_try_ms);
   /// A try begins.
   void Trying(std::int64_t now_ms);
+  /// The console's clock was set; all instants move with it.
+  void ClockSet(std::int64_t by_ms);
   /// A change was refused with READ_ONLY.
   void RefusedReadOnly();
   /// As it is at `now_ms`: silence turns Live into Lagging and Stale.

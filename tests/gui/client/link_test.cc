@@ -107,6 +107,22 @@ class LinkTest : public QObject {
     QCOMPARE(state.At(24'000).clock_skew_s, -0.25);
   }
 
+  void ClockSetBack_SilenceIsSeenAllTheSame() {
+    LinkState state(1'000'000);
+    state.Heard(1'000'000, 1'002'000, 0);
+    state.ClockSet(-600'000);
+    QCOMPARE(state.At(401'000).link, Link::kLive);
+    QCOMPARE(state.At(402'500).link, Link::kLagging);
+    QCOMPARE(state.At(405'500).link, Link::kStale);
+    QCOMPARE(state.At(405'500).last_heard_ms, std::int64_t{400'000});
+    QCOMPARE(state.At(405'500).clock_skew_s, 602.0);
+    state.Lost(406'000, absl::UnavailableError("gone"), 407'000);
+    state.ClockSet(3'600'000);
+    QCOMPARE(state.At(4'006'000).next_try_ms, std::int64_t{4'007'000});
+    state.Heard(4'008'000, 4'608'500, 0);
+    QCOMPARE(state.At(4'008'000).clock_skew_s, 600.5);
+  }
+
   void ReadOnly_StaysSaid() {
     LinkState state(0);
     QVERIFY(!state.At(0).read_only);
