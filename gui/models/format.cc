@@ -148,6 +148,11 @@ QString SafeText(std::string_view text, int max) {
   return bytes < text.size() ? safe + u'…' : safe;
 }
 
+QString SafeTip(const QString& text) {
+  if (!text.contains(u'<') && !text.contains(u'&')) return text;
+  return QStringLiteral("<p style='white-space:pre-wrap'>%1</p>").arg(text.toHtmlEscaped());
+}
+
 QString ActivityName(v1::Activity activity) {
   switch (activity) {
     case v1::IDLE:

@@ -35,6 +35,9 @@ QString FormatAge(std::int64_t unix_ms, std::int64_t now_ms);
 /// for every string that comes from outside.
 QString SafeText(std::string_view text, int max = 256);
 
+/// For a tool tip, which looks for markup: what is shown is `text` as it stands.
+QString SafeTip(const QString& text);
+
 QString ActivityName(
     v1::Activity activity);  ///< "serving", "draining", "drained (safe to remove)", …
 StatusTone ActivityTone(v1::Activity activity);

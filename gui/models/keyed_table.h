@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "gui/models/format.h"
+
 namespace onepiece::gui {
 
 /// Role of the number or text that a column sorts and exports by; display text when not given.
@@ -218,6 +220,9 @@ QVariant KeyedTable<Row>::data(const QModelIndex& index, int role) const {
   if (role == kKeyRole) return key_(row);
   if (role == Qt::TextAlignmentRole) return QVariant(column.alignment);
   const QVariant value = column.data(row, role);
+  if (role == Qt::ToolTipRole && value.typeId() == QMetaType::QString) {
+    return SafeTip(value.toString());
+  }
   if (!value.isValid() && role == kSortRole) return column.data(row, Qt::DisplayRole);
   return value;
 }

@@ -247,6 +247,13 @@ class GuiModelsSharedTest : public QObject {
     QCOMPARE(is, shall);
   }
 
+  void Tips_AreNoMarkup() {
+    QCOMPARE(SafeTip(QStringLiteral("a\nb")), QStringLiteral("a\nb"));
+    const QString tip = SafeTip(QStringLiteral("<img src=x> & 1 < 2"));
+    QVERIFY(tip.contains(u"&lt;img src=x&gt; &amp; 1 &lt; 2"));
+    QVERIFY(!tip.contains(u"<img"));
+  }
+
   void Tones_HaveGlyphsOfTheirOwn() {
     QSet<QString> glyphs;
     for (int tone = 0; tone <= static_cast<int>(StatusTone::kUnknown); ++tone) {
