@@ -3,12 +3,16 @@
 #include <QHBoxLayout>
 #include <QStyle>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "gui/models/format.h"
 #include "gui/views/tone.h"
 
 namespace onepiece::gui {
 namespace {
+
+/// So many updates are overtaken by newer ones now and then, when several come at the same time.
+constexpr std::uint64_t kDroppingPerSecond = 20;
 
 StatusTone ToneOf(Link link) {
   switch (link) {
@@ -49,6 +53,7 @@ TopBand::TopBand(Store& store, QWidget* parent)
       cluster_(new QLabel(this)),
       link_(new QLabel(this)),
       as_of_(new QLabel(this)),
+      dropping_(new QLabel(this)),
       past_(new QLabel(this)),
       notice_(new QLabel(this)),
       filter_(new QLineEdit(this)),
@@ -61,7 +66,12 @@ TopBand::TopBand(Store& store, QWidget* parent)
   cluster_->setObjectName(QStringLiteral("cluster"));
   link_->setObjectName(QStringLiteral("link"));
   past_->setObjectName(QStringLiteral("past"));
-  for (QLabel* label : {cluster_, link_, as_of_, past_, notice_})
+  dropping_->setObjectName(QStringLiteral("dropping"));
+  dropping_->setToolTip(
+      tr("Numbers come faster than they are drawn: the newest of each is shown, those between are "
+         "not."));
+  dropping_->hide();
+  for (QLabel* label : {cluster_, link_, as_of_, dropping_, past_, notice_})
     label->setTextFormat(Qt::PlainText);
   QFont bold = cluster_->font();
   bold.setBold(true);
@@ -76,7 +86,7 @@ TopBand::TopBand(Store& store, QWidget* parent)
   palette_->setToolTip(tr("Find a command, a page, a node or a job (Ctrl+K)"));
   auto* row = new QHBoxLayout;
   row->setSpacing(12);
-  for (QWidget* widget : std::initializer_list<QWidget*>{cluster_, link_, as_of_})
+  for (QWidget* widget : std::initializer_list<QWidget*>{cluster_, link_, as_of_, dropping_})
     row->addWidget(widget);
   row->addStretch(1);
   row->addWidget(filter_, 2);
@@ -107,6 +117,7 @@ TopBand::TopBand(Store& store, QWidget* parent)
     connect(&store_, signal, this, &TopBand::Draw);
   }
   connect(&ages_, &QTimer::timeout, this, &TopBand::Draw);
+  connect(&ages_, &QTimer::timeout, this, &TopBand::CountDropped);
   ages_.start(1000);
   Draw();
 }
@@ -134,7 +145,7 @@ void TopBand::Draw() {
   QPalette colors = palette();
   colors.setColor(QPalette::WindowText, ToneColor(tone, colors));
   link_->setPalette(colors);
-  link_->setToolTip(SafeText(link.detail));
+  link_->setToolTip(SafeTip(SafeText(link.detail)));
   SetTextIfNew(as_of_, snapshot.cluster.value == nullptr
                            ? QString()
                            : tr("as of %1, rev %2")
@@ -155,6 +166,15 @@ void TopBand::Draw() {
                           session != nullptr ? tr("L goes live.") : tr("This is a recording.")));
   }
   DrawNotice();
+}
+
+void TopBand::CountDropped() {
+  const std::uint64_t now = store_.link().dropped;
+  const std::uint64_t in_a_second = now - std::min(dropped_, now);  // Another session begins at 0.
+  dropped_ = now;
+  dropping_->setVisible(in_a_second >= kDroppingPerSecond);
+  SetTextIfNew(dropping_, ToneGlyph(StatusTone::kWarning) + u' ' +
+                              tr("Dropping updates: %1/s").arg(in_a_second));
 }
 
 void TopBand::DrawNotice() {

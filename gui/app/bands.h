@@ -30,13 +30,15 @@ class TopBand : public QFrame {
  private:
   void Draw();
   void DrawNotice();
+  void CountDropped();
 
   Store& store_;
-  QLabel *cluster_, *link_, *as_of_, *past_, *notice_;
+  QLabel *cluster_, *link_, *as_of_, *dropping_, *past_, *notice_;
   QLineEdit* filter_;
   QPushButton *mode_, *palette_, *retry_, *switch_;
   QWidget* notice_row_;
-  QTimer ages_;  ///< Ages grow while nothing is heard.
+  QTimer ages_;                ///< Ages grow while nothing is heard.
+  std::uint64_t dropped_ = 0;  ///< LinkStatus::dropped a second ago.
 };
 
 }  // namespace onepiece::gui

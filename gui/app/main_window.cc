@@ -83,6 +83,7 @@ MainWindow::MainWindow(Options options, std::unique_ptr<Store> store)
   MakeMenus();
   Restore();
   UpdateWelcome();
+  connect(store_.get(), &Store::LinkChanged, this, &MainWindow::ShowLastRecorded);
   connect(store_.get(), &Store::ModeChanged, this, &MainWindow::UpdateWelcome);
   connect(store_.get(), &Store::Changed, this, &MainWindow::UpdateWelcome);
   connect(&adopt_, &QTimer::timeout, this, &MainWindow::AdoptRecording);
@@ -319,7 +320,13 @@ void MainWindow::Connect(const Target& target) {
       session, (options_.data_folder + QStringLiteral("/recordings")).toStdString(),
       ShippedRules());
   store_->Follow(std::move(session));
-  options_.settings.values.last_connection = QString::fromStdString(target.name);
+  Settings& settings = options_.settings.values;
+  settings.last_connection = QString::fromStdString(target.name);
+  last_recorded_ms_ = 0;
+  if (const QString last = settings.recordings.value(settings.last_connection); !last.isEmpty()) {
+    auto recording = history::Recording::Open(last.toStdString());
+    if (recording.ok()) store_->SetRecording(*std::move(recording));
+  }
   adopt_.start(500);
   setWindowTitle(tr("%1 – OnePiece Console").arg(SafeText(target.name, 40)));
 }
@@ -340,12 +347,31 @@ void MainWindow::Disconnect() {
 }
 
 void MainWindow::AdoptRecording() {
-  if (recorder_ == nullptr || store_->recording() != nullptr) return adopt_.stop();
+  if (recorder_ == nullptr) return adopt_.stop();
   const std::string path = recorder_->path();
   if (path.empty()) return;
   adopt_.stop();
   auto recording = history::Recording::Open(path);
-  if (recording.ok()) store_->SetRecording(*std::move(recording));
+  if (!recording.ok()) return;
+  store_->SetRecording(*std::move(recording));
+  Settings& settings = options_.settings.values;
+  settings.recordings[settings.last_connection] = QString::fromStdString(path);
+  SaveSettings();
+}
+
+void MainWindow::ShowLastRecorded() {
+  const LinkStatus& link = store_->link();
+  if (store_->session() == nullptr || store_->recording() == nullptr) return;
+  if (last_recorded_ms_ == 0 && link.last_heard_ms == 0 && link.attempt > 0 && store_->live()) {
+    const auto info = store_->recording()->Info();
+    if (info.ok() && store_->ViewAt(info->interval.to_ms).ok()) {
+      last_recorded_ms_ = info->interval.to_ms;
+    }
+  } else if (last_recorded_ms_ != 0 && link.last_heard_ms != 0) {
+    const bool as_we_left_it = !store_->live() && store_->viewing_ms() == last_recorded_ms_;
+    last_recorded_ms_ = 0;
+    if (as_we_left_it) store_->GoLive();
+  }
 }
 
 void MainWindow::OpenRecording(const QString& path) {

@@ -70,6 +70,8 @@ class MainWindow : public QMainWindow {
   void Open(const QString& view_id, const QString& entity);
   void Disconnect();
   void AdoptRecording();
+  /// A cluster that has not answered yet is shown as it was recorded last, until it answers.
+  void ShowLastRecorded();
   void UpdateWelcome();
   void SaveSettings();
   void Say(const QString& title, const QString& text);
@@ -98,7 +100,8 @@ class MainWindow : public QMainWindow {
   EntityTree* tree_ = nullptr;
   Inspector* inspector_ = nullptr;
   QDockWidget *tree_dock_ = nullptr, *inspector_dock_ = nullptr;
-  QTimer adopt_;  ///< Until the recorder has a file.
+  QTimer adopt_;                       ///< Until the recorder has a file.
+  std::int64_t last_recorded_ms_ = 0;  ///< The instant that ShowLastRecorded chose; 0: none.
   bool wide_inspector_ = false;
   bool sized_ = false;  ///< Docks take sizes only once the window has been laid out.
 };

@@ -62,6 +62,7 @@ void DrawMark(QPainter& painter, history::Mark::Kind kind, QPointF at, double si
 TimeLine::TimeLine(QWidget* parent) : QWidget(parent) {
   setObjectName(QStringLiteral("timeline"));
   setAccessibleName(tr("Time line of the recording"));
+  setAccessibleDescription(tr("nothing is recorded"));
   setFocusPolicy(Qt::StrongFocus);
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
 }
@@ -80,6 +81,9 @@ void TimeLine::SetPosition(std::int64_t at_ms, bool live) {
   if (at_ms == at_ms_ && live == live_) return;
   at_ms_ = at_ms;
   live_ = live;
+  setAccessibleDescription(at_ms == 0 ? tr("nothing is recorded")
+                           : live     ? tr("live")
+                                      : tr("at %1").arg(FormatTime(at_ms, interval_.to_ms)));
   update();
 }
 

@@ -38,6 +38,20 @@ Target ReadConnection(const QJsonObject& json) {
   return target;
 }
 
+QMap<QString, QString> ReadTexts(const QJsonObject& json) {
+  QMap<QString, QString> texts;
+  for (auto entry = json.begin(); entry != json.end(); ++entry) {
+    texts.insert(entry.key(), entry.value().toString());
+  }
+  return texts;
+}
+
+QJsonObject WriteTexts(const QMap<QString, QString>& texts) {
+  QJsonObject json;
+  for (auto entry = texts.begin(); entry != texts.end(); ++entry) json[entry.key()] = entry.value();
+  return json;
+}
+
 Settings Read(const QJsonObject& json) {
   Settings settings;
   const QString theme = json[u"theme"].toString();
@@ -54,10 +68,8 @@ Settings Read(const QJsonObject& json) {
     }
   }
   settings.last_connection = json[u"last_connection"].toString();
-  const QJsonObject shortcuts = json[u"shortcuts"].toObject();
-  for (auto entry = shortcuts.begin(); entry != shortcuts.end(); ++entry) {
-    settings.shortcuts.insert(entry.key(), entry.value().toString());
-  }
+  settings.recordings = ReadTexts(json[u"recordings"].toObject());
+  settings.shortcuts = ReadTexts(json[u"shortcuts"].toObject());
   settings.geometry = QByteArray::fromBase64(json[u"geometry"].toString().toLatin1());
   settings.layout = QByteArray::fromBase64(json[u"layout"].toString().toLatin1());
   return settings;
@@ -81,11 +93,8 @@ void Write(const Settings& settings, QJsonObject& json) {
   }
   json[u"connections"] = connections;
   json[u"last_connection"] = settings.last_connection;
-  QJsonObject shortcuts;
-  for (auto entry = settings.shortcuts.begin(); entry != settings.shortcuts.end(); ++entry) {
-    shortcuts[entry.key()] = entry.value();
-  }
-  json[u"shortcuts"] = shortcuts;
+  json[u"recordings"] = WriteTexts(settings.recordings);
+  json[u"shortcuts"] = WriteTexts(settings.shortcuts);
   json[u"geometry"] = QString::fromLatin1(settings.geometry.toBase64());
   json[u"layout"] = QString::fromLatin1(settings.layout.toBase64());
 }

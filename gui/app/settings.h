@@ -22,9 +22,10 @@ struct Settings {
   bool reduced_motion = false;
   bool tour_done = false;
   std::vector<Target> connections;
-  QString last_connection;           ///< By name.
-  QMap<QString, QString> shortcuts;  ///< By Command::id, where they are not the default; "": none.
-  QByteArray geometry, layout;       ///< Of the main window.
+  QString last_connection;            ///< By name.
+  QMap<QString, QString> recordings;  ///< File of the last recording, by connection's name.
+  QMap<QString, QString> shortcuts;   ///< By Command::id, where they are not the default; "": none.
+  QByteArray geometry, layout;        ///< Of the main window.
 };
 
 /// $XDG_CONFIG_HOME/onepiece-console/settings.json

@@ -278,7 +278,8 @@ void EntityTree::Draw() {
         group, QStringLiteral("node/") + QString::fromStdString(node->node_id()),
         QStringLiteral("%1 %2 · %3")
             .arg(ToneGlyph(NodeTone(*node)), SafeText(node->node_id(), 40), NodeStateName(*node)));
-    item->setForeground(0, ToneColor(NodeTone(*node), palette()));
+    const QBrush colour(ToneColor(NodeTone(*node), palette()));
+    if (item->foreground(0) != colour) item->setForeground(0, colour);
   }
   // Children before their groups: a group that is gone has none left.
   for (const bool groups : {false, true}) {
