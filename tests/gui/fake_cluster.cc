@@ -69,6 +69,7 @@ struct State {
   std::map<std::string, v1::GetJobTraceResponse> traces;
   std::vector<v1::SubmitJobRequest> submitted;
   int submit_answers_lost = 0;
+  std::map<std::string, std::string> user_agents;
   bool hang = false, read_only = false, telemetry = true, stopping = false;
   base::Duration delay{}, skew{};
   Status refusal;
@@ -92,6 +93,10 @@ struct State {
   Status Admit(std::unique_lock<std::mutex>& lock, ServerContext& context,
                const std::string& method, bool changes_something = false) {
     ++calls[method];
+    const auto agent = context.client_metadata().find("user-agent");
+    if (agent != context.client_metadata().end()) {
+      user_agents[method].assign(agent->second.data(), agent->second.size());
+    }
     const base::MonotonicTime until = base::SystemClock().Now() + delay;
     if (!Wait(lock, context, until, [] { return false; }))
       return {grpc::StatusCode::UNAVAILABLE, "the server goes away"};
@@ -747,6 +752,12 @@ void FakeCluster::LoseAnswers(bool lose) {
 }
 void FakeCluster::SetTelemetry(bool telemetry) {
   impl_->Set([&](State& state) { state.telemetry = telemetry; });
+}
+
+std::string FakeCluster::user_agent(const std::string& method) const {
+  const std::scoped_lock lock(impl_->state.mutex);
+  const auto at = impl_->state.user_agents.find(method);
+  return at == impl_->state.user_agents.end() ? "" : at->second;
 }
 
 int FakeCluster::calls(const std::string& method) const {

@@ -97,6 +97,8 @@ class FakeCluster {
 
   /// Calls of a method ("ListJobs") so far.
   [[nodiscard]] int calls(const std::string& method) const;
+  /// Who made the last of them, as gRPC tells it; empty: nobody yet.
+  [[nodiscard]] std::string user_agent(const std::string& method) const;
 
  private:
   class Impl;

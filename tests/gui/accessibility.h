@@ -1,0 +1,20 @@
+// What a screen reader or a keyboard alone would miss in a window.
+//
+// Threading  GUI thread only.
+#pragma once
+
+#include <QStringList>
+#include <QWidget>
+
+namespace onepiece::testing {
+
+/// One line for each fault of a window or dialog that is shown; empty: none.
+/// - What can be reached or pressed has a name, and no other thing of its window has the same role
+///   and name.
+/// - Tab reaches everything that takes the focus by Tab, and gets out of it again.
+/// - A table has a header, and every column of it a name.
+/// - What paints itself and takes the focus has children, a value, or a description that tells what
+///   is painted.
+QStringList AccessibilityFaults(QWidget& window);
+
+}  // namespace onepiece::testing

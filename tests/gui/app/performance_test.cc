@@ -1,0 +1,35 @@
+// What measures the console does show every page. How fast it is: docs/benchmarks.md.
+#include <QtTest>
+
+#include "tests/bench/console/load.h"
+#include "tests/gui/window.h"
+
+namespace onepiece::gui {
+
+class GuiAppPerformanceTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Measure_ShowsEveryPage() {
+    bench::ConsoleLoad load;
+    load.scene.jobs = 500;
+    load.ticks = 3;
+    load.paced = false;
+    const std::vector<bench::PageTimes> times = bench::MeasurePages(load);
+    testing::TestWindow window;
+    const auto pages = window.pages();
+    QVERIFY(times.size() >= pages.size());
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      QCOMPARE(times[i].page, pages[i]->id());
+      QCOMPARE(times[i].frames, load.ticks);
+      QVERIFY(times[i].wall.p50_ms > 0);
+      QVERIFY(times[i].wall.p50_ms <= times[i].wall.p95_ms);
+      QVERIFY(times[i].wall.p95_ms <= times[i].wall.max_ms);
+      QVERIFY(times[i].cpu.max_ms > 0);
+    }
+  }
+};
+
+}  // namespace onepiece::gui
+
+QTEST_MAIN(onepiece::gui::GuiAppPerformanceTest)
+#include "performance_test.moc"

@@ -1,0 +1,39 @@
+// The console's whole window for tests: settings and recordings in a folder of its own.
+#pragma once
+
+#include <QString>
+#include <QTemporaryDir>
+#include <memory>
+#include <vector>
+
+#include "gui/app/main_window.h"
+
+namespace onepiece::testing {
+
+struct WindowOptions {
+  gui::Theme theme = gui::Theme::kLight;
+  int font_percent = 100;
+  QSize size{1280, 800};
+  QString folder;  ///< Of settings and recordings; empty: one of its own.
+};
+
+/// Threading  GUI thread only.
+class TestWindow {
+ public:
+  /// Visible when it returns. Sets the application's style, font and palette.
+  explicit TestWindow(const WindowOptions& options = {});
+  gui::MainWindow* operator->() { return window_.get(); }
+  gui::MainWindow& operator*() { return *window_; }
+  /// Every page, in the order of the tabs.
+  [[nodiscard]] std::vector<gui::View*> pages();
+  [[nodiscard]] const QString& folder() const { return folder_; }
+  /// Until nothing is left to be drawn.
+  static void Settle();
+
+ private:
+  QTemporaryDir own_;
+  QString folder_;
+  std::unique_ptr<gui::MainWindow> window_;
+};
+
+}  // namespace onepiece::testing
