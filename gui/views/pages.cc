@@ -1,5 +1,6 @@
 #include "gui/views/pages.h"
 
+#include "gui/views/jobs.h"
 #include "gui/views/overview.h"
 
 namespace onepiece::gui {
@@ -7,6 +8,7 @@ namespace onepiece::gui {
 std::vector<std::unique_ptr<View>> MakePages(Store& store) {
   std::vector<std::unique_ptr<View>> pages;
   pages.push_back(std::make_unique<OverviewView>(store));
+  pages.push_back(std::make_unique<JobsView>(store));
   return pages;
 }
 

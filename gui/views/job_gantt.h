@@ -1,0 +1,57 @@
+// Where the time of one job went, over stages and nodes: a chart, and the same as a table.
+//
+// Threading  GUI thread only.
+#pragma once
+
+#include <QLabel>
+#include <QPushButton>
+#include <QWidget>
+#include <memory>
+#include <string>
+
+#include "gui/models/job_spans.h"
+#include "gui/models/keyed_table.h"
+#include "gui/models/store.h"
+
+namespace onepiece::gui {
+
+class GanttChart;
+
+class JobGantt : public QWidget {
+  Q_OBJECT
+ public:
+  explicit JobGantt(Store& store, QWidget* parent = nullptr);
+
+  /// Null: none. Asks for the spans when it is seen, and again when the job has moved on.
+  void Show(const std::shared_ptr<const v1::Job>& job);
+  [[nodiscard]] const JobSpans& spans() const { return spans_; }
+  [[nodiscard]] QString words() const { return words_->text(); }
+
+ protected:
+  void showEvent(QShowEvent* event) override;
+
+ private:
+  struct Line {
+    QString key;
+    QString stage, node, kind, operation, detail;
+    double start_s = 0, length_s = 0;
+    friend bool operator==(const Line&, const Line&) = default;
+  };
+  static std::vector<KeyedTable<Line>::Column> Columns();
+  [[nodiscard]] QString WhyNot() const;
+  void Ask();
+  void Take(absl::StatusOr<v1::GetJobTraceResponse> trace);
+  void Fill();
+
+  Store& store_;
+  std::shared_ptr<const v1::Job> job_;
+  std::string asked_;  ///< Uid and place of the job that was asked for last.
+  bool asking_ = false;
+  JobSpans spans_;
+  GanttChart* chart_;
+  QLabel* words_;
+  QPushButton* again_;
+  std::unique_ptr<KeyedTable<Line>> lines_;
+};
+
+}  // namespace onepiece::gui
