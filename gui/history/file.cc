@@ -50,7 +50,8 @@ absl::Status Foreign(const std::string& path, std::string_view why) {
 absl::Status SystemError(std::string_view what, const std::string& path) {
   const int number = errno;
   const std::string message = absl::StrCat(std::string(what), " '", path, "': ", strerror(number));
-  if (number == ENOENT) return base::MakeError(absl::StatusCode::kNotFound, "NO_FILE", message);
+  if (number == ENOENT || number == ENOTDIR)
+    return base::MakeError(absl::StatusCode::kNotFound, "NO_FILE", message);
   if (number == EACCES || number == EPERM || number == EROFS)
     return base::MakeError(absl::StatusCode::kPermissionDenied, "FILE_FAILED", message);
   return base::MakeError(absl::StatusCode::kUnavailable, "FILE_FAILED", message);

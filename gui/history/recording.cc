@@ -540,32 +540,53 @@ absl::Status Recording::Impl::Export(Interval interval, const std::string& path,
 }
 
 absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& path) {
-  auto impl = std::make_unique<Impl>();
-  ONEPIECE_RETURN_IF_ERROR(impl->Load(path));
-  return std::unique_ptr<Recording>(new Recording(std::move(impl)));
+  std::unique_ptr<Recording> recording(new Recording(path));
+  ONEPIECE_RETURN_IF_ERROR(recording->instants_->Load(path));
+  return recording;
 }
 
-Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recording::Recording(std::string path)
+    : path_(std::move(path)), instants_(std::make_unique<Impl>()) {}
 Recording::~Recording() = default;
 
-absl::StatusOr<RecordingInfo> Recording::Info() { return impl_->Info(); }
-absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::At(std::int64_t at_ms) {
-  return impl_->At(at_ms);
+absl::StatusOr<RecordingInfo> Recording::Info() {
+  const std::lock_guard lock(instants_mutex_);
+  return instants_->Info();
 }
+absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::At(std::int64_t at_ms) {
+  const std::lock_guard lock(instants_mutex_);
+  return instants_->At(at_ms);
+}
+
+template <typename Read>
+auto Recording::OfRange(const Read& read) -> decltype(read(std::declval<Impl&>())) {
+  const std::lock_guard lock(ranges_mutex_);
+  if (!ranges_) {
+    auto impl = std::make_unique<Impl>();
+    ONEPIECE_RETURN_IF_ERROR(impl->Load(path_));
+    ranges_ = std::move(impl);
+  }
+  return read(*ranges_);
+}
+
 absl::StatusOr<std::vector<Gap>> Recording::Gaps(Interval interval) {
-  return impl_->Gaps(interval);
+  return OfRange([&](Impl& impl) { return impl.Gaps(interval); });
 }
 absl::StatusOr<std::vector<Mark>> Recording::Marks(Interval interval, std::size_t max) {
-  return impl_->Marks(interval, max);
+  return OfRange([&](Impl& impl) { return impl.Marks(interval, max); });
 }
-absl::StatusOr<std::vector<SeriesInfo>> Recording::ListSeries() { return impl_->ListSeries(); }
+absl::StatusOr<std::vector<SeriesInfo>> Recording::ListSeries() {
+  return OfRange([](Impl& impl) { return impl.ListSeries(); });
+}
 absl::StatusOr<std::vector<SeriesPoint>> Recording::Series(std::string_view name, Interval interval,
                                                            int max_points) {
-  return impl_->Series(name, interval, max_points);
+  return OfRange([&](Impl& impl) { return impl.Series(name, interval, max_points); });
 }
 absl::Status Recording::Export(Interval interval, const std::string& path,
                                const Progress& progress) {
-  return impl_->Export(interval, path, progress);
+  Impl impl;
+  ONEPIECE_RETURN_IF_ERROR(impl.Load(path_));
+  return impl.Export(interval, path, progress);
 }
 
 }  // namespace onepiece::gui::history

@@ -1,19 +1,22 @@
 // Reads a recording: any instant as a Snapshot, series for charts, marks and gaps for the scrubber.
 //
-// Ownership  Owns its read-only connection. A file that a Recorder writes at the same time may be
-// read. Threading  Externally synchronised; not on the GUI thread where the answer may be long
-// (Series over days,
-//            Export). At() is meant to be called at every step of a scrubber (< 5 ms).
+// Ownership  Owns its read-only connections. A file that a Recorder writes at the same time may be
+//            read.
+// Threading  Thread-safe. At() and Info() wait for nothing but each other: At() is meant to be
+//            called at every step of a scrubber (< 5 ms). What is of a range (Gaps, Marks,
+//            ListSeries, Series) has a connection of its own, Export one for each call; these and
+//            Open() may take long: not on the GUI thread.
 // Errors     absl::Status: FAILED_PRECONDITION (FOREIGN_FILE, NEWER_FORMAT), DATA_LOSS (DAMAGED,
-// what can
-//            still be read is named), OUT_OF_RANGE (nothing was recorded then), NOT_FOUND.
+//            what can still be read is named), OUT_OF_RANGE (nothing was recorded then), NOT_FOUND.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -90,8 +93,15 @@ class Recording {
 
  private:
   class Impl;
-  explicit Recording(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Recording(std::string path);
+  template <typename Read>
+  auto OfRange(const Read& read) -> decltype(read(std::declval<Impl&>()));
+
+  const std::string path_;
+  std::mutex instants_mutex_;
+  std::unique_ptr<Impl> instants_;  // Guarded by instants_mutex_.
+  std::mutex ranges_mutex_;
+  std::unique_ptr<Impl> ranges_;  // Guarded by ranges_mutex_; null: not asked for yet.
 };
 
 }  // namespace onepiece::gui::history

@@ -1,98 +1,24 @@
-// What a recording gives back, and what it does with files and clocks that are not as they should
-// be.
+// What a recording gives back, and what it does with clocks that are not as they should be.
 #include "gui/history/recording.h"
-
-#include <sqlite3.h>
-#include <sys/stat.h>
 
 #include <QTemporaryDir>
 #include <QtTest>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "cluster/base/status.h"
 #include "gui/history/pieces.h"
 #include "gui/history/recorder.h"
-#include "tests/gui/history/snapshots.h"
+#include "tests/gui/history/recordings.h"
 
 namespace onepiece::gui::history {
 namespace {
 
 namespace fs = std::filesystem;
-
-QString Reason(const absl::Status& status) {
-  return QString::fromStdString(base::GetReason(status).reason);
-}
-
-void Sql(const std::string& path, const std::string& sql) {
-  sqlite3* file = nullptr;
-  QCOMPARE(sqlite3_open(path.c_str(), &file), SQLITE_OK);
-  QCOMPARE(sqlite3_exec(file, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
-  sqlite3_close(file);
-}
-
-int CountRows(const std::string& path, const std::string& table) {
-  sqlite3* file = nullptr;
-  sqlite3_stmt* count = nullptr;
-  int rows = -1;
-  if (sqlite3_open(path.c_str(), &file) == SQLITE_OK &&
-      sqlite3_prepare_v2(file, ("SELECT count(*) FROM " + table).c_str(), -1, &count, nullptr) ==
-          SQLITE_OK &&
-      sqlite3_step(count) == SQLITE_ROW)
-    rows = sqlite3_column_int(count, 0);
-  sqlite3_finalize(count);
-  sqlite3_close(file);
-  return rows;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
-}
-
-template <typename T>
-std::string Age(const Part<T>& part) {
-  return std::to_string(part.as_of_ms) + part.error + (part.value ? "" : "null");
-}
-
-/// Everything that a snapshot says, as text; what a recording leaves out is left out.
-std::string Describe(const Snapshot& s) {
-  std::string text = std::to_string(s.at_ms);
-  for (const std::string& age :
-       {Age(s.cluster), Age(s.elasticity), Age(s.rings), Age(s.jobs), Age(s.databases),
-        Age(s.replicas), Age(s.audit), Age(s.plans), Age(s.alerts)})
-    text += "\n" + age;
-  if (s.cluster.value) text += "\n" + s.cluster.value->DebugString();
-  if (s.elasticity.value) text += "\n" + s.elasticity.value->DebugString();
-  if (s.plans.value) text += "\n" + s.plans.value->DebugString();
-  const auto number = [](double value) { return std::to_string(value) + " "; };
-  for (const RingEntry& ring : s.rings.value ? *s.rings.value : Rings()) {
-    text += "\n" + ring.node_id + std::to_string(ring.incarnation) + ring.error +
-            std::to_string(ring.as_of_ms) + ring.health.DebugString();
-    if (ring.rates) text += number(ring.rates->messages_per_s) + number(ring.rates->bytes_per_s);
-  }
-  for (const JobEntry& job : s.jobs.value ? s.jobs.value->jobs : std::vector<JobEntry>())
-    text += "\n" + job.job->DebugString() + std::to_string(static_cast<int>(job.certainty));
-  if (s.jobs.value) text += s.jobs.value->truncated ? "truncated" : "all";
-  for (const DatabaseEntry& database : s.databases.value ? *s.databases.value : Databases())
-    text += "\n" + database.database.DebugString() + database.error;
-  for (const ReplicaEntry& replica : s.replicas.value ? *s.replicas.value : Replicas())
-    text += "\n" + replica.name + replica.address + replica.error +
-            (replica.status ? replica.status->DebugString() : "silent");
-  for (const auto& entry : s.audit.value ? *s.audit.value : Audit()) text += entry.DebugString();
-  for (const Alert& alert : s.alerts.value ? *s.alerts.value : Alerts())
-    text += "\n" + alert.id + alert.entity + alert.text + number(alert.value.value_or(-1)) +
-            number(alert.threshold.value_or(-1)) + std::to_string(alert.since_ms) +
-            std::to_string(static_cast<int>(alert.state));
-  return text;
-}
 
 }  // namespace
 
@@ -438,172 +364,38 @@ class RecordingTest : public QObject {
     QVERIFY(recorder->Record(SnapshotAt(2), kLiveLink).ok());
   }
 
-  void FilesThatAreNotOurs_AreLeftAlone_data() {
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::addColumn<QString>("sql");
-    QTest::addColumn<QString>("reason");
-    QTest::newRow("text") << QByteArray("dear diary, ").repeated(100) << ""
-                          << "FOREIGN_FILE";
-    QTest::newRow("one byte") << QByteArray("x") << ""
-                              << "FOREIGN_FILE";
-    QTest::newRow("zeros") << QByteArray(100'000, '\0') << ""
-                           << "FOREIGN_FILE";
-    QTest::newRow("the beginning of a database") << QByteArray("SQLite format 3\0", 16) << ""
-                                                 << "FOREIGN_FILE";
-    QTest::newRow("another database") << QByteArray() << "CREATE TABLE photos (id INTEGER)"
-                                      << "FOREIGN_FILE";
-    QTest::newRow("of a newer program")
-        << QByteArray()
-        << "PRAGMA application_id=1330655555; PRAGMA user_version=2; CREATE TABLE t (x)"
-        << "NEWER_FORMAT";
-  }
-  void FilesThatAreNotOurs_AreLeftAlone() {
-    QFETCH(const QByteArray, bytes);
-    QFETCH(const QString, sql);
-    QFETCH(const QString, reason);
-    WriteFile(path_, bytes.toStdString());
-    if (!sql.isEmpty()) Sql(path_, sql.toStdString());
-    const std::string before = ReadFile(path_);
-    QCOMPARE(Reason(Recording::Open(path_).status()), reason);
-    QCOMPARE(Reason(Recorder::Open(path_).status()), reason);
-    QCOMPARE(ReadFile(path_), before);
-    QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
-  }
-
-  void NoFile_AndFolders_AreRefused() {
-    QCOMPARE(Reason(Recording::Open(path_).status()), QString("NO_FILE"));
-    QVERIFY(!fs::exists(path_));
-    QCOMPARE(Reason(Recorder::Open(path_ + "/deeper/b").status()), QString("NO_FILE"));
-    QCOMPARE(Reason(Recording::Open(folder_->path().toStdString()).status()),
-             QString("FOREIGN_FILE"));
-    WriteFile(path_, "");
-    QCOMPARE(Reason(Recording::Open(path_).status()), QString("FOREIGN_FILE"));
-    QVERIFY(Recorder::Open(path_).ok());  // Nothing is lost.
-  }
-
-  void FileThatWeMayNotWrite_IsReadWithoutATrace() {
-    RecordTicks(0, 3);
-    const std::string before = ReadFile(path_);
-    chmod(path_.c_str(), 0400);
-    chmod(folder_->path().toLocal8Bit(), 0500);
-    auto reader = Recording::Open(path_);
-    QVERIFY(reader.ok());
-    QVERIFY((*reader)->At(kStart + 1000).ok());
-    chmod(folder_->path().toLocal8Bit(), 0700);
-    QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
-    QCOMPARE(ReadFile(path_), before);
-  }
-
-  void CutOffFile_SaysWhatIsLeft_AndIsMovedAside() {
-    RecordTicks(0, 400);
-    const std::string whole = ReadFile(path_);
-    for (const double share : {0.99, 0.6, 0.2}) {
-      const std::string cut =
-          whole.substr(0, static_cast<std::size_t>(share * static_cast<double>(whole.size())));
-      WriteFile(path_, cut);
-      const absl::Status read = Recording::Open(path_).status();
-      QCOMPARE(Reason(read), QString("DAMAGED"));
-      QVERIFY2(absl::StrContains(base::Message(read), "read"), base::Message(read).c_str());
-      QCOMPARE(ReadFile(path_), cut);
-    }
-    const absl::Status moved = Recorder::Open(path_).status();
-    QCOMPARE(Reason(moved), QString("DAMAGED"));
-    QVERIFY(!fs::exists(path_));
-    const QStringList files = QDir(folder_->path()).entryList(QDir::Files);
-    QCOMPARE(files.size(), 1);
-    QVERIFY(files[0].startsWith("a.onepiece.damaged-"));
-    QVERIFY(absl::StrContains(base::Message(moved), files[0].toStdString()));
-    RecordTicks(0, 1);
-  }
-
-  // Whatever byte changes: an error that says so, or what was recorded.
-  void ChangedBytes_AreFoundOrHarmless() {
-    RecordTicks(0, 30);
-    const std::string good = ReadFile(path_);
-    std::vector<std::string> expected;
+  void Reading_IsDoneByAnyThread() {
+    RecordTicks(0, 130);
+    const auto reader = *Recording::Open(path_);
+    const Interval all{kStart, kStart + 130'000};
+    std::atomic<int> wrong = 0;
     {
-      auto reader = Recording::Open(path_);
-      for (int tick = 0; tick < 30; ++tick)
-        expected.push_back(Describe(**(*reader)->At(kStart + 1000 * tick)));
-    }
-    int found = 0, harmless = 0, other = 0;
-    for (std::size_t at = 100; at < good.size(); at += 211) {
-      std::string bad = good;
-      bad[at] = static_cast<char>(bad[at] ^ 0x40);
-      WriteFile(path_, bad);
-      const auto reader = Recording::Open(path_);
-      bool error = !reader.ok();
-      for (int tick = 0; tick < 30 && !error; tick += 7) {
-        const auto past = (*reader)->At(kStart + 1000 * tick);
-        error = !past.ok();
-        if (error) continue;
-        // SQLite may lose a row of a page whose header has changed, without a word.
-        if (Describe(**past) != expected[static_cast<std::size_t>(tick)]) ++other;
-      }
-      ++(error ? found : harmless);
-    }
-    qInfo("%d found, %d harmless, %d ticks read otherwise", found, harmless, other);
-    QVERIFY(found > 20);
-    QCOMPARE(other, 0);
-  }
-
-  // What SQLite loses without a word, one row at a time: an error that says when, or what was
-  // there.
-  void LostRows_AreFound_data() {
-    QTest::addColumn<QString>("table_name");
-    for (const char* table : {"frame", "change", "keyframe", "layout", "gap"})
-      QTest::newRow(table) << table;
-  }
-  void LostRows_AreFound() {
-    QFETCH(const QString, table_name);
-    const std::string table = table_name.toStdString();
-    RecordTicks(0, 30);
-    RecordTicks(40, 70);
-    const std::string good = ReadFile(path_);
-    std::vector<std::string> expected;  // Empty in the gap.
-    {
-      auto reader = Recording::Open(path_);
-      for (int tick = 0; tick < 70; ++tick) {
-        const auto past = (*reader)->At(kStart + 1000 * tick);
-        expected.push_back(past.ok() ? Describe(**past) : "");
-        QCOMPARE(past.ok(), tick < 30 || tick >= 40);
-      }
-    }
-    const int rows = CountRows(path_, table);
-    QVERIFY(rows > 0);
-    for (int row = 0; row < rows; ++row) {
-      WriteFile(path_, good);
-      Sql(path_, "DELETE FROM " + table + " WHERE rowid = (SELECT rowid FROM " + table +
-                     " ORDER BY rowid LIMIT 1 OFFSET " + std::to_string(row) + ")");
-      auto reader = Recording::Open(path_);
-      int found = reader.ok() ? 0 : 1;
-      for (int tick = 0; tick < 70 && reader.ok(); ++tick) {
-        const auto past = (*reader)->At(kStart + 1000 * tick);
-        const std::string& was = expected[static_cast<std::size_t>(tick)];
-        if (Reason(past.status()) == "DAMAGED") {
-          ++found;
-          QVERIFY(absl::StrContains(base::Message(past.status()), "2027-"));  // kStart's year.
-        } else {
-          QCOMPARE(past.ok() ? Describe(**past) : "", was);
+      std::vector<std::jthread> threads;
+      threads.emplace_back([&] {
+        for (int i = 0; i < 20; ++i) {
+          const auto points = reader->Series("node/instance-0/utilization", all, 130);
+          if (!points.ok() || (*points)[7].mean != 0.5 + 0.001 * 7) ++wrong;
         }
+      });
+      threads.emplace_back([&] {
+        for (int i = 0; i < 50; ++i) {
+          if (!reader->Marks(all).ok() || !reader->Gaps(all)->empty()) ++wrong;
+        }
+      });
+      threads.emplace_back([&] {
+        if (!reader->Export(all, path_ + ".copy").ok()) ++wrong;
+      });
+      for (int thread = 0; thread < 2; ++thread) {
+        threads.emplace_back([&, thread] {
+          for (int tick = thread; tick < 129; tick += 3) {
+            const auto past = reader->At(kStart + 1000 * tick);
+            if (!past.ok() || Describe(**past) != Describe(SnapshotAt(tick))) ++wrong;
+          }
+        });
       }
-      QVERIFY2(found > 0, qPrintable(QString("row %1").arg(row)));
     }
-  }
-
-  void WrongRows_AreNamed() {
-    RecordTicks(0, 100);
-    Sql(path_,
-        "UPDATE frame SET numbers = (SELECT numbers FROM frame WHERE t_ms = 1800000012000) "
-        "WHERE t_ms = 1800000011000; UPDATE keyframe SET shape = zeroblob(50000000) WHERE "
-        "t_ms > 1800000000000; DELETE FROM layout WHERE t_ms > 1800000030000");
-    auto reader = Recording::Open(path_);
-    QVERIFY(reader.ok());
-    QVERIFY((*reader)->At(kStart + 10'000).ok());
-    QCOMPARE(Reason((*reader)->At(kStart + 11'000).status()), QString("DAMAGED"));
-    QVERIFY((*reader)->At(kStart + 12'000).ok());
-    QCOMPARE(Reason((*reader)->At(kStart + 70'000).status()), QString("DAMAGED"));
-    QVERIFY((*reader)->At(kStart + 13'000).ok());
+    QCOMPARE(wrong.load(), 0);
+    QCOMPARE((*Recording::Open(path_ + ".copy"))->Info()->ticks, 130);
   }
 
   void Export_IsARecordingOfThePart() {
@@ -642,12 +434,7 @@ class RecordingTest : public QObject {
   }
 
  private:
-  std::unique_ptr<Recorder> Open(Limits limits = {}) {
-    if (limits.keep_free_bytes == Limits().keep_free_bytes) limits.keep_free_bytes = 0;
-    auto recorder = Recorder::Open(path_, limits);
-    if (!recorder.ok()) qFatal("%s", base::Message(recorder.status()).c_str());
-    return *std::move(recorder);
-  }
+  std::unique_ptr<Recorder> Open(const Limits& limits = {}) { return OpenRecorder(path_, limits); }
   void RecordTicks(int from, int to) {
     auto recorder = Open();
     for (int tick = from; tick < to; ++tick)
