@@ -173,6 +173,13 @@ void TellFailure(QWidget* parent, const QString& what, const absl::Status& statu
   box->open();
 }
 
+void EnableUnless(QAbstractButton* button, const QString& why_not, const QString& tip) {
+  button->setEnabled(why_not.isEmpty());
+  const QString& text = why_not.isEmpty() ? tip : why_not;
+  if (button->toolTip() != SafeTip(text)) button->setToolTip(SafeTip(text));
+  if (button->accessibleDescription() != text) button->setAccessibleDescription(text);
+}
+
 std::string Actor() {
   const passwd* user = getpwuid(geteuid());
   return std::string("operator:") +

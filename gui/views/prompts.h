@@ -3,6 +3,7 @@
 // Threading  GUI thread only. Nothing here blocks: answers come to callbacks.
 #pragma once
 
+#include <QAbstractButton>
 #include <QString>
 #include <QStringList>
 #include <QWidget>
@@ -34,6 +35,9 @@ void Confirm(QWidget* parent, Store& store, const Question& question,
 /// what to do where the code tells (PERMISSION_DENIED, RESOURCE_EXHAUSTED, ABORTED). [Copy
 /// details].
 void TellFailure(QWidget* parent, const QString& what, const absl::Status& status);
+
+/// Enables a button, or says in its tool tip why it is not. `tip` is what it says otherwise.
+void EnableUnless(QAbstractButton* button, const QString& why_not, const QString& tip = {});
 
 /// Whose changes they are, for `actor` of calls: "operator:NAME" of the user who runs the console.
 std::string Actor();

@@ -1,0 +1,577 @@
+// The page that moves instances, on a real session to a fake cluster, and on made-up snapshots.
+#include "gui/views/rebalance.h"
+
+#include <QAbstractItemModelTester>
+#include <QAction>
+#include <QApplication>
+#include <QComboBox>
+#include <QDialog>
+#include <QLabel>
+#include <QLineEdit>
+#include <QListView>
+#include <QMenu>
+#include <QMessageBox>
+#include <QMimeData>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QSpinBox>
+#include <QTableView>
+#include <QToolButton>
+#include <QtTest>
+
+#include "cluster/base/status.h"
+#include "gui/models/keyed_table.h"
+#include "gui/views/prompts.h"
+#include "tests/gui/fake_cluster.h"
+#include "tests/gui/scene.h"
+
+namespace onepiece::gui {
+namespace {
+
+const std::string kEncode = "encode/wan/tiny", kDit = "dit/wan/tiny";
+
+v1::Node Instance(const std::string& id, const std::string& pool, std::uint64_t incarnation = 1) {
+  v1::Node node;
+  node.set_node_id(id);
+  node.set_role(v1::INSTANCE);
+  node.set_state(v1::Node::READY);
+  node.set_incarnation(incarnation);
+  node.set_workflow_set("default");
+  node.mutable_placement()->set_pool(pool);
+  node.mutable_placement()->set_workflow_set("default");
+  return node;
+}
+
+v1::Estimate Band(double value, double low, double high) {
+  v1::Estimate estimate;
+  estimate.set_value(value);
+  estimate.set_low(low);
+  estimate.set_high(high);
+  return estimate;
+}
+
+v1::Prediction MakePrediction() {
+  v1::Prediction prediction;
+  prediction.set_basis("12 min window, 341 jobs");
+  v1::AppPrediction& app = *prediction.add_apps();
+  app.set_workflow_set("default");
+  app.set_app_id("wan-t2v");
+  *app.mutable_throughput_before() = Band(0.42, 0.38, 0.47);
+  *app.mutable_throughput_after() = Band(0.63, 0.57, 0.7);
+  v1::PoolPrediction& pool = *prediction.add_pools();
+  pool.set_workflow_set("default");
+  pool.set_pool(kDit);
+  pool.set_instances_before(2);
+  pool.set_instances_after(4);
+  *pool.mutable_utilization_before() = Band(1.2, 1.1, 1.3);
+  *pool.mutable_utilization_after() = Band(0.9, 0.82, 0.97);
+  *pool.mutable_wait_before() = Band(-1, -1, -1);
+  *pool.mutable_wait_after() = Band(4, 3, 6);
+  prediction.set_bottleneck_before(kDit);
+  prediction.set_bottleneck_after(kDit);
+  prediction.set_transient_loss_s(84);
+  return prediction;
+}
+
+void Fill(testing::FakeCluster& fake) {
+  fake.SetUp(0);
+  // encode: 1 and 2; dit: 3 and 4; idle: 5.
+  for (const char* id : {"instance-1", "instance-2"}) fake.SetNode(Instance(id, kEncode));
+  for (const char* id : {"instance-3", "instance-4"}) fake.SetNode(Instance(id, kDit));
+  fake.SetNode(Instance("instance-5", ""));
+  v1::Elasticity elasticity;
+  elasticity.set_plan_revision(7);
+  elasticity.set_policy("utilization");
+  elasticity.set_window_s(300);
+  for (const std::string& id : {kEncode, kDit}) {
+    v1::PoolStatus& pool = *elasticity.add_pools();
+    pool.set_workflow_set("default");
+    pool.set_pool(id);
+    pool.set_min_instances(1);
+    pool.add_app_ids("wan-t2v");
+  }
+  fake.SetElasticity(elasticity);
+  fake.SetPrediction(MakePrediction());
+}
+
+/// A page that follows a fake cluster, unlocked.
+struct Page {
+  testing::FakeCluster fake;
+  Store store;
+  std::unique_ptr<RebalanceView> view;
+
+  explicit Page(bool production = false,
+                base::Duration poll_interval = std::chrono::milliseconds(100)) {
+    Fill(fake);
+    Open(production, poll_interval);
+  }
+  void Open(bool production, base::Duration poll_interval) {
+    SessionOptions options;
+    options.poll_interval = poll_interval;
+    options.telemetry_interval = std::chrono::milliseconds(200);
+    store.Follow(
+        std::make_shared<Session>(Target{"test-a", {fake.address()}, production}, options));
+    store.SetMode(ControlMode::kControl);
+    view = std::make_unique<RebalanceView>(store);
+    view->resize(1200, 800);
+    view->show();
+  }
+  [[nodiscard]] bool ready() const {
+    return cards("dit/wan/tiny") != nullptr && cards("dit/wan/tiny")->model()->rowCount() > 0 &&
+           cards("idle") != nullptr && cards("idle")->model()->rowCount() > 0 &&
+           store.WhyNoChange().isEmpty();
+  }
+  [[nodiscard]] QListView* cards(const char* pool) const {
+    return view->findChild<QListView*>(QStringLiteral("cards.") + QLatin1String(pool));
+  }
+  /// "instance-3 instance-4"
+  [[nodiscard]] QString names(const char* pool) const {
+    QStringList names;
+    for (int row = 0; row < cards(pool)->model()->rowCount(); ++row)
+      names << cards(pool)->model()->index(row, 0).data().toString();
+    return names.join(u' ');
+  }
+  [[nodiscard]] QPushButton* button(const char* name) const {
+    return view->findChild<QPushButton*>(QLatin1String(name));
+  }
+  [[nodiscard]] QString note() const {
+    return view->findChild<QLabel*>(QStringLiteral("draft.note"))->text();
+  }
+  /// Column `column` of the row of `table` whose first cell is `first`.
+  [[nodiscard]] QString cell(const char* table, const char* first, int column) const {
+    const auto* view_of =
+        view->findChild<QTableView*>(QStringLiteral("table.") + QLatin1String(table));
+    for (int row = 0; row < view_of->model()->rowCount(); ++row) {
+      const QModelIndex index = view_of->model()->index(row, 0);
+      if (index.data().toString() == QString::fromUtf8(first))
+        return index.siblingAtColumn(column).data().toString();
+    }
+    return {};
+  }
+  [[nodiscard]] QString strip(const QString& plan_id) const {
+    const auto* frame = view->findChild<QFrame*>(QStringLiteral("strip.") + plan_id);
+    return frame == nullptr ? QString() : frame->findChild<QLabel*>()->text();
+  }
+  [[nodiscard]] QPushButton* of_strip(const QString& plan_id, const char* name) const {
+    return view->findChild<QFrame*>(QStringLiteral("strip.") + plan_id)
+        ->findChild<QPushButton*>(QLatin1String(name));
+  }
+  /// By the keyboard alone: the card gets the focus, M, then the menu's entry.
+  void MoveByKeys(const char* from, int row, const char* entry) const {
+    cards(from)->setFocus();
+    cards(from)->setCurrentIndex(cards(from)->model()->index(row, 0));
+    QTest::keyClick(cards(from), Qt::Key_M);
+    auto* menu = view->findChild<QMenu*>(QStringLiteral("card.menu"));
+    QVERIFY(menu != nullptr);
+    for (QAction* action : menu->actions()) {
+      if (action->text() == QLatin1String(entry)) action->trigger();
+    }
+    menu->close();
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+  }
+  void Drop(const char* node_id, const char* pool) const {
+    QMimeData mime;
+    mime.setData(QLatin1String(PoolColumns::kMimeType), node_id);
+    QWidget* to = cards(pool)->viewport();
+    QDragEnterEvent enter(QPoint(5, 5), Qt::MoveAction, &mime, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(to, &enter);
+    QDropEvent drop(QPointF(5, 5), Qt::MoveAction, &mime, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(to, &drop);
+    QVERIFY(drop.isAccepted());
+  }
+  [[nodiscard]] QDialog* dialog() const {
+    return view->findChild<QDialog*>(QStringLiteral("confirm"));
+  }
+  /// Answers the question that is asked.
+  void Yes(const QString& reason, const QString& name = {}) const {
+    QTRY_VERIFY(dialog() != nullptr);
+    const auto fields = dialog()->findChildren<QLineEdit*>();
+    if (!fields.isEmpty()) fields[0]->setText(reason);
+    if (fields.size() > 1) fields[1]->setText(name);
+    auto* yes = dialog()->findChild<QPushButton*>(QStringLiteral("confirm.yes"));
+    QVERIFY2(yes->isEnabled(), qPrintable(yes->text()));
+    yes->click();
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+    QTRY_VERIFY(dialog() == nullptr);
+  }
+  /// instance-1 by keys and instance-5 by a drop, both to dit, and what the server says of it.
+  void ComposeAndAsk() const {
+    MoveByKeys("encode/wan/tiny", 0, "Move to dit/wan/tiny");
+    Drop("instance-5", "dit/wan/tiny");
+    QCOMPARE(names("dit/wan/tiny"), QStringLiteral("instance-1 instance-3 instance-4 instance-5"));
+    button("draft.ask")->click();
+    QTRY_VERIFY(!cell("Predicted effect", "Throughput of wan-t2v", 2).isEmpty());
+  }
+  void Apply(const QString& reason) const {
+    QVERIFY2(button("draft.apply")->isEnabled(), qPrintable(button("draft.apply")->toolTip()));
+    button("draft.apply")->click();
+    Yes(reason, QStringLiteral("test-a"));
+  }
+};
+
+#define READY(page) QTRY_VERIFY_WITH_TIMEOUT((page).ready(), 20'000)
+
+}  // namespace
+
+class GuiRebalanceViewTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Plan_FromDraftToUndo() {
+    Page page;
+    READY(page);
+    QSignalSpy drafts(page.view.get(), &RebalanceView::DraftChanged);
+    QCOMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
+    QVERIFY(!page.button("draft.apply")->isEnabled());
+    page.ComposeAndAsk();
+    QVERIFY(drafts.count() >= 3);
+    QCOMPARE(page.view->draft()->moves_size(), 2);
+    // The card that leaves is still seen where it was.
+    QCOMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
+    // What is shown is what the call says.
+    client::Options options;
+    options.nodemanagers = {page.fake.address()};
+    v1::ProposePlanRequest same;
+    for (const char* id : {"instance-1", "instance-5"}) same.add_moves()->set_node_id(id);
+    const auto said = client::Client(options).ProposePlan(same);
+    QVERIFY(said.ok());
+    const v1::Estimate& after = said->prediction().apps(0).throughput_after();
+    QCOMPARE(
+        page.cell("Predicted effect", "Throughput of wan-t2v", 2),
+        QStringLiteral("%1 (%2 to %3)")
+            .arg(FormatRate(after.value()), FormatRate(after.low()), FormatRate(after.high())));
+    QCOMPARE(page.cell("Predicted effect", "ρ of dit/wan/tiny", 1),
+             QStringLiteral("120 % (110 % to 130 %)"));
+    QCOMPARE(page.cell("Draft", "instance-1", 1), QStringLiteral("encode/wan/tiny → dit/wan/tiny"));
+    QCOMPARE(page.cell("Draft", "instance-1", 2), QStringLiteral("tiny, for wan-t2v"));
+    QCOMPARE(page.fake.calls("ApplyPlan"), 0);
+
+    // Half of a pool goes: the name must be typed, and a reason given.
+    page.button("draft.apply")->click();
+    QTRY_VERIFY(page.dialog() != nullptr);
+    auto* yes = page.dialog()->findChild<QPushButton*>(QStringLiteral("confirm.yes"));
+    QCOMPARE(yes->text(), QStringLiteral("Apply 2 moves"));
+    QVERIFY(!yes->isEnabled());
+    QCOMPARE(page.dialog()->findChildren<QLineEdit*>().size(), 2);
+    page.dialog()->findChildren<QLineEdit*>()[0]->setText(QStringLiteral("dit is too busy"));
+    QVERIFY(!yes->isEnabled());
+    page.Yes(QStringLiteral("dit is too busy"), QStringLiteral("test-a"));
+
+    QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{1});
+    const v1::ApplyPlanRequest sent = page.fake.plans().applied[0];
+    QCOMPARE(sent.moves_size(), 2);
+    QCOMPARE(sent.moves(0).node_id(), std::string("instance-1"));
+    QCOMPARE(sent.moves(0).to().pool(), kDit);
+    QCOMPARE(sent.moves(1).node_id(), std::string("instance-5"));
+    QCOMPARE(sent.moves(1).to().pool(), kDit);
+    QCOMPARE(sent.base_revision(), std::uint64_t{7});
+    QCOMPARE(sent.actor(), Actor());
+    QCOMPARE(sent.reason(), std::string("dit is too busy"));
+    QCOMPARE(sent.confirm_within_s(), 300);
+    QCOMPARE(sent.request_id().size(), std::size_t{36});
+
+    const QString id = QStringLiteral("plan-1");
+    QTRY_VERIFY(page.strip(id).contains(QStringLiteral("0 of 2 moves done, instance-1 pending")));
+    QTRY_VERIFY(page.view->draft() == nullptr);
+    page.fake.FinishPlan("plan-1");
+    QTRY_VERIFY(page.strip(id).contains(QStringLiteral("goes back by itself in 4 m 5")));
+    QTRY_COMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-2"));
+    page.of_strip(id, "keep")->click();
+    page.Yes({});
+    QTRY_COMPARE(page.fake.plans().decided.size(), std::size_t{1});
+    QCOMPARE(page.fake.plans().decided[0].plan_id(), std::string("plan-1"));
+    QTRY_VERIFY(page.strip(id).isEmpty());
+
+    page.view->Focus(QStringLiteral("plan/plan-1"));
+    QTRY_VERIFY(page.button("plan.undo")->isEnabled());
+    QVERIFY(page.button("plan.undo")
+                ->text()
+                .startsWith(QStringLiteral("Revert to the assignment of ")));
+    page.button("plan.undo")->click();
+    page.Yes(QStringLiteral("it did not help"), QStringLiteral("test-a"));
+    QTRY_COMPARE(page.fake.plans().decided.size(), std::size_t{2});
+    QCOMPARE(page.fake.plans().decided[1].reason(), std::string("it did not help"));
+    QTRY_VERIFY(!page.strip(QStringLiteral("plan-2")).isEmpty());
+    page.fake.FinishPlan("plan-2");
+    QTRY_COMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
+    QTRY_VERIFY(
+        page.button("plan.undo")->toolTip().contains(QStringLiteral("plan-2 has undone it")));
+    QTRY_COMPARE(page.cell("Plans", "plan-1", 6), QStringLiteral("undone by plan-2"));
+  }
+
+  void Apply_RefusedWhenTheClusterHasChanged() {
+    // Polled once: what happens behind its back is not seen in time.
+    Page page(false, std::chrono::hours(1));
+    READY(page);
+    page.ComposeAndAsk();
+    v1::Plan other;
+    other.set_plan_id("plan-policy");
+    other.set_state(v1::Plan::DONE);
+    other.set_actor("policy:utilization");
+    page.fake.StartPlan(other);
+    page.fake.SetNode(Instance("instance-4", ""));
+    QTRY_VERIFY(page.names("idle").contains(QStringLiteral("instance-4")));
+    page.Apply(QStringLiteral("dit is too busy"));
+    QTRY_VERIFY(page.note().contains(QStringLiteral("STALE_REVISION")));
+    QVERIFY(page.note().contains(QStringLiteral("instance-4: dit/wan/tiny → idle")));
+    QTRY_COMPARE(page.fake.calls("ProposePlan"), 2);
+    QTRY_VERIFY(page.note().contains(QStringLiteral("This is a new dry run")));
+    QCOMPARE(page.fake.plans().applied.size(), std::size_t{1});  // Never again by itself.
+    QCOMPARE(page.fake.plans().plans.plans_size(), 1);
+    page.store.session()->Resync();
+    QTRY_VERIFY(page.button("draft.apply")->isEnabled());
+    page.Apply(QStringLiteral("still too busy"));
+    QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{2});
+    QCOMPARE(page.fake.plans().applied[1].base_revision(), std::uint64_t{8});
+    QVERIFY(page.fake.plans().applied[1].request_id() != page.fake.plans().applied[0].request_id());
+  }
+
+  void Draft_SaysWhatMovedUnderIt() {
+    Page page;
+    READY(page);
+    page.ComposeAndAsk();
+    page.fake.SetNode(Instance("instance-1", ""));
+    QTRY_VERIFY(page.note().contains(
+        QStringLiteral("instance-1 was in encode/wan/tiny and is in idle now")));
+    v1::Plan other;
+    other.set_plan_id("plan-other");
+    other.set_state(v1::Plan::DONE);
+    page.fake.StartPlan(other);
+    QTRY_VERIFY(
+        page.button("draft.apply")->toolTip().contains(QStringLiteral("revision 7, now 8")));
+    page.button("draft.renew")->click();
+    QVERIFY(page.note().isEmpty());
+    QCOMPARE(page.cell("Draft", "instance-1", 1), QStringLiteral("idle → dit/wan/tiny"));
+  }
+
+  void ObserveMode_AsksButDoesNotApply() {
+    Page page;
+    READY(page);
+    page.store.SetMode(ControlMode::kObserve);
+    page.ComposeAndAsk();
+    QVERIFY(!page.button("draft.apply")->isEnabled());
+    QVERIFY(page.button("draft.apply")->toolTip().contains(QStringLiteral("Observe mode")));
+    QVERIFY(!page.button("hold")->isEnabled());
+    for (const Command& command : page.view->Commands()) {
+      if (command.id == QStringLiteral("rebalance.apply")) command.run();
+    }
+    QVERIFY(page.dialog() == nullptr);
+    page.store.SetMode(ControlMode::kControl);
+    QVERIFY(page.button("draft.apply")->isEnabled());
+    page.store.Pause();
+    QVERIFY(!page.button("draft.apply")->isEnabled());
+    QVERIFY(!page.button("draft.ask")->isEnabled());
+  }
+
+  void PlanOfAnotherConsole_IsSeenAtOnceAndAfterARestart() {
+    Page page;
+    READY(page);
+    v1::Plan other;
+    other.set_plan_id("plan-b");
+    other.set_state(v1::Plan::UNCONFIRMED);
+    other.set_actor("operator:somebody");
+    other.set_confirm_by_unix_ms(base::ToUnixMs(base::SystemClock().WallNow()) + 200'000);
+    v1::Move& move = *other.add_moves();
+    move.set_node_id("instance-3");
+    move.set_phase(v1::Move::DONE);
+    move.mutable_to()->set_pool(kEncode);
+    page.fake.StartPlan(other);
+    const QString id = QStringLiteral("plan-b");
+    QTRY_VERIFY(page.strip(id).contains(QStringLiteral("operator:somebody")));
+    QVERIFY(page.of_strip(id, "keep")->isEnabled());
+    page.view.reset();
+    page.Open(false, std::chrono::milliseconds(100));
+    READY(page);
+    QTRY_VERIFY(page.strip(id).contains(QStringLiteral("goes back by itself in 3 m")));
+    page.of_strip(id, "revert")->click();
+    page.Yes(QStringLiteral("not now"));
+    QTRY_VERIFY(page.strip(id).contains(QStringLiteral("reverting")));
+    QVERIFY(page.of_strip(id, "revert")->isHidden());
+  }
+
+  void LostAnswer_IsAskedForWithTheSameId() {
+    Page page;
+    READY(page);
+    page.ComposeAndAsk();
+    page.fake.LoseAnswers(true);
+    page.Apply(QStringLiteral("dit is too busy"));
+    QTRY_VERIFY(page.strip({}).contains(QStringLiteral("whether it was done is not known")));
+    page.fake.LoseAnswers(false);
+    page.of_strip({}, "again")->click();
+    QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{2});
+    QTRY_VERIFY(page.strip({}).isEmpty());
+    const testing::FakePlans plans = page.fake.plans();
+    QCOMPARE(plans.applied[0].request_id(), plans.applied[1].request_id());
+    QCOMPARE(plans.plans.plans_size(), 1);
+    QTRY_VERIFY(page.view->draft() == nullptr);
+  }
+
+  void ReadOnlyServer_RefusesAndIsSaid() {
+    Page page(true);
+    READY(page);
+    page.ComposeAndAsk();
+    page.fake.SetReadOnly(true);
+    page.Apply(QStringLiteral("dit is too busy"));
+    QMessageBox* box = nullptr;
+    QTRY_VERIFY((box = page.view->findChild<QMessageBox*>(QStringLiteral("failure"))) != nullptr);
+    QVERIFY(box->informativeText().contains(QStringLiteral("READ_ONLY")));
+    QTRY_VERIFY(page.button("draft.apply")->toolTip().contains(QStringLiteral("read-only")));
+    QCOMPARE(page.fake.plans().plans.plans_size(), 0);
+    QVERIFY(page.view->draft() != nullptr);  // The draft stays.
+  }
+
+  void Refusal_OfADryRunIsShown() {
+    Page page;
+    READY(page);
+    page.fake.SetNode(Instance("instance-6", ""));
+    QTRY_VERIFY(page.names("idle").contains(QStringLiteral("instance-6")));
+    page.Drop("instance-6", "dit/wan/tiny");
+    v1::Plan other;
+    other.set_plan_id("plan-c");
+    other.set_state(v1::Plan::RUNNING);
+    other.add_moves()->set_node_id("instance-6");
+    page.fake.StartPlan(other);
+    page.button("draft.ask")->click();
+    QTRY_VERIFY(page.note().contains(QStringLiteral("NODE_MOVING")));
+    QTRY_VERIFY(page.note().contains(QStringLiteral("instance-6 is part of plan plan-c")));
+    QVERIFY(!page.button("draft.apply")->isEnabled());
+  }
+
+  void Policy_IsAskedAndItsMovesAreDrafted() {
+    Page page;
+    READY(page);
+    QSignalSpy told(page.view.get(), &View::Told);
+    v1::Plan policy;
+    policy.set_reason("all pools below the threshold");
+    page.fake.SetPolicyPlan(policy);
+    page.button("draft.policy")->click();
+    QTRY_VERIFY(told.count() > 0);
+    QVERIFY(told.last()[0].toString().contains(QStringLiteral("all pools below the threshold")));
+    page.Drop("instance-5", "encode/wan/tiny");
+    policy.add_moves()->set_node_id("instance-2");
+    policy.mutable_moves(0)->mutable_to()->set_pool(kDit);
+    page.fake.SetPolicyPlan(policy);
+    page.button("draft.policy")->click();
+    QTRY_COMPARE(page.cell("Draft", "instance-2", 1),
+                 QStringLiteral("encode/wan/tiny → dit/wan/tiny"));
+    QVERIFY(page.button("draft.apply")->isEnabled());  // Its dry run has been made with it.
+    QTest::keyClick(page.cards("dit/wan/tiny"), Qt::Key_Z, Qt::ControlModifier);
+    QTRY_COMPARE(page.cell("Draft", "instance-5", 1), QStringLiteral("idle → encode/wan/tiny"));
+    QVERIFY(page.view->findChild<QToolButton*>(QStringLiteral("draft.undo"))
+                ->toolTip()
+                .contains(QStringLiteral("never changes the cluster")));
+  }
+
+  void SmallActions_AreSentAsAsked() {
+    Page page;
+    READY(page);
+    const auto run = [&](const char* id) {
+      for (const Command& command : page.view->Commands()) {
+        if (command.id == QLatin1String(id)) command.run();
+      }
+    };
+    page.view->Focus(QStringLiteral("node/instance-3"));
+    run("node.pin");
+    page.Yes(QStringLiteral("it has the big disk"));
+    QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{1});
+    v1::ApplyPlanRequest sent = page.fake.plans().applied[0];
+    QVERIFY(sent.moves(0).to().pinned());
+    QCOMPARE(sent.moves(0).to().pool(), kDit);
+    QCOMPARE(sent.base_revision(), std::uint64_t{7});
+    page.fake.FinishPlan("plan-1");
+    QTRY_VERIFY(page.cards("dit/wan/tiny")
+                    ->model()
+                    ->index(0, 0)
+                    .data(Qt::ToolTipRole)
+                    .toString()
+                    .contains(QStringLiteral("pinned")));
+    page.view->Focus(QStringLiteral("node/instance-4"));
+    run("node.drain");
+    page.Yes(QStringLiteral("it is replaced"), QStringLiteral("test-a"));
+    QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{2});
+    sent = page.fake.plans().applied[1];
+    QCOMPARE(sent.moves(0).node_id(), std::string("instance-4"));
+    QVERIFY(sent.moves(0).to().removed());
+    QVERIFY(sent.moves(0).to().pool().empty());
+    run("rebalance.hold");
+    page.Yes(QStringLiteral("by hand now"));
+    QTRY_VERIFY(page.fake.plans().elasticity.hold().active());
+    QTRY_VERIFY(!page.button("release")->isHidden());
+    run("rebalance.release");
+    page.Yes(QStringLiteral("done by hand"));
+    QTRY_VERIFY(!page.fake.plans().elasticity.hold().active());
+    page.view->Focus(QStringLiteral("pool/default/encode/wan/tiny"));
+    run("pool.limits");
+    auto* limits = page.view->findChild<QDialog*>(QStringLiteral("limits"));
+    QVERIFY(limits != nullptr);
+    limits->findChildren<QSpinBox*>()[1]->setValue(5);
+    for (auto* button : limits->findChildren<QPushButton*>()) {
+      if (button->text() == QStringLiteral("Set limits…")) button->click();
+    }
+    page.Yes(QStringLiteral("it eats the cluster"));
+    QTRY_COMPARE(page.fake.plans().elasticity.pools(0).max_instances(), 5);
+  }
+
+  void Counts_SayWhyTheyCannot() {
+    Page page;
+    READY(page);
+    QSignalSpy told(page.view.get(), &View::Told);
+    auto* box = page.view->findChild<QFrame*>(QStringLiteral("pool.dit/wan/tiny"));
+    auto* more = box->findChild<QToolButton*>(QStringLiteral("more"));
+    more->click();
+    QCOMPARE(page.cell("Draft", "instance-5", 1), QStringLiteral("idle → dit/wan/tiny"));
+    QVERIFY(told.isEmpty());
+    more->click();
+    QVERIFY(told.last()[0].toString().contains(QStringLiteral("No instance is idle")));
+    // Arrows go from pool to pool.
+    page.cards("encode/wan/tiny")->setFocus();
+    QTest::keyClick(page.cards("encode/wan/tiny"), Qt::Key_Right);
+    QVERIFY(page.cards("dit/wan/tiny")->hasFocus());
+    QTest::keyClick(page.cards("dit/wan/tiny"), Qt::Key_Minus);
+    QVERIFY(page.view->draft() == nullptr);
+    for (const char* pool : {"dit/wan/tiny", "encode/wan/tiny", "idle"}) {
+      new QAbstractItemModelTester(page.cards(pool)->model(),
+                                   QAbstractItemModelTester::FailureReportingMode::QtTest, box);
+    }
+    page.Drop("instance-1", "idle");
+    page.Drop("instance-1", "dit/wan/tiny");
+    page.Drop("instance-1", "encode/wan/tiny");
+    QVERIFY(page.view->draft() == nullptr);
+  }
+
+  void Snapshot_OfAnyKindIsShown() {
+    Store store;
+    RebalanceView view(store);
+    view.resize(900, 700);
+    view.show();
+    testing::SceneOptions options;
+    options.hostile = true;
+    options.nodes = 40;
+    options.plans = 20;
+    const testing::Scene scene(options);
+    LinkStatus link = testing::LiveLink();
+    store.Show(scene.snapshot(), link);
+    view.Focus(QStringLiteral("plan/") +
+               QString::fromStdString(scene.snapshot()->plans.value->plans(3).plan_id()));
+    for (auto* table : view.findChildren<QTableView*>()) {
+      new QAbstractItemModelTester(table->model(),
+                                   QAbstractItemModelTester::FailureReportingMode::QtTest, &view);
+    }
+    view.SetFilter(QStringLiteral("nothing has this name"));
+    view.SetFilter({});
+    // Without what was known nothing blanks.
+    auto old = std::make_shared<Snapshot>(*scene.snapshot());
+    old->elasticity.error = "NO_LEADER: nobody leads";
+    store.Show(old, link);
+    bool said = false;
+    for (const auto* label : view.findChildren<QLabel*>())
+      said = said || label->text().contains(QStringLiteral("NO_LEADER"));
+    QVERIFY(said);
+    QCOMPARE(view.ExportModel()->rowCount(), int(PlansOf(*old).size()));
+    store.Show(std::make_shared<Snapshot>(), link);
+  }
+};
+
+}  // namespace onepiece::gui
+
+QTEST_MAIN(onepiece::gui::GuiRebalanceViewTest)
+#include "rebalance_test.moc"
