@@ -26,10 +26,28 @@ QString WriteShare(double share) { return FormatShare(share); }
 /// -1 stands for infinite.
 QString WriteWait(double seconds) { return seconds < 0 ? Tr("grows") : FormatSeconds(seconds); }
 
+/// What comes after the number: "/s", " %".
+QString UnitOf(const QString& text) {
+  const auto digit = std::find_if(text.rbegin(), text.rend(), [](QChar c) { return c.isDigit(); });
+  return digit == text.rend() ? QString() : text.right(digit - text.rbegin());
+}
+
+/// "0.42/s (0.38 to 0.47)": a unit that all have is said once.
+QString WithBand(const QString& value, QString low, QString high) {
+  if (low == high) return value;
+  const QString unit = UnitOf(value);
+  const QString least = low.chopped(unit.size()), most = high.chopped(unit.size());
+  // "4 m 10 s" has two.
+  if (unit == UnitOf(low) && unit == UnitOf(high) && !least.contains(u' ') &&
+      !most.contains(u' ')) {
+    low = least;
+    high = most;
+  }
+  return Tr("%1 (%2 to %3)").arg(value, low, high);
+}
+
 QString Banded(const v1::Estimate& estimate, const Writer& write) {
-  const QString value = write(estimate.value()), low = write(estimate.low()),
-                high = write(estimate.high());
-  return low == high ? value : Tr("%1 (%2 to %3)").arg(value, low, high);
+  return WithBand(write(estimate.value()), write(estimate.low()), write(estimate.high()));
 }
 
 QString Signed(double value, const Writer& write) {
@@ -49,7 +67,7 @@ void SetChange(const v1::Estimate& before, const v1::Estimate& after, bool more_
   const QString text = Signed(value, write);
   const QString least = Signed(std::min(low, high), write),
                 most = Signed(std::max(low, high), write);
-  row.change = least == most ? text : Tr("%1 (%2 to %3)").arg(text, least, most);
+  row.change = WithBand(text, least, most);
   if (text != write(0))
     row.tone = (value > 0) == more_is_better ? StatusTone::kGood : StatusTone::kWarning;
 }
@@ -93,14 +111,15 @@ QString Narrowest(const v1::Prediction& prediction, const std::string& id, bool 
 
 void AddPool(const v1::PoolPrediction& pool, std::vector<EffectRow>& rows) {
   const QString name = PoolName({pool.workflow_set(), pool.pool()});
-  EffectRow instances{.key = Key("instances", pool.workflow_set(), pool.pool())};
-  instances.what = Tr("Instances of %1").arg(name);
-  instances.before = QString::number(pool.instances_before());
-  instances.after = QString::number(pool.instances_after());
-  const int change = pool.instances_after() - pool.instances_before();
-  instances.change_value = change;
-  instances.change = Signed(change, [](double n) { return QString::number(n); });
-  rows.push_back(std::move(instances));
+  if (const int change = pool.instances_after() - pool.instances_before(); change != 0) {
+    EffectRow instances{.key = Key("instances", pool.workflow_set(), pool.pool())};
+    instances.what = Tr("Instances of %1").arg(name);
+    instances.before = QString::number(pool.instances_before());
+    instances.after = QString::number(pool.instances_after());
+    instances.change_value = change;
+    instances.change = Signed(change, [](double n) { return QString::number(n); });
+    rows.push_back(std::move(instances));
+  }
   EffectRow rho{.key = Key("utilization", pool.workflow_set(), pool.pool())};
   rho.what = Tr("ρ of %1").arg(name);
   SetChange(pool.utilization_before(), pool.utilization_after(), false, WriteShare, rho);
@@ -179,7 +198,11 @@ std::vector<EffectRow> EffectRows(const v1::Prediction& prediction) {
   narrowest.change_value = kNaN;
   const bool same = prediction.bottleneck_before() == prediction.bottleneck_after();
   narrowest.change = same ? Tr("the same") : Tr("another one");
-  for (const v1::PoolPrediction& pool : prediction.pools()) AddPool(pool, rows);
+  for (const bool changes : {true, false}) {
+    for (const v1::PoolPrediction& pool : prediction.pools()) {
+      if ((pool.instances_before() != pool.instances_after()) == changes) AddPool(pool, rows);
+    }
+  }
   EffectRow& loss = rows.emplace_back();
   loss.key = QStringLiteral("transient");
   loss.what = Tr("Lost while instances drain and load");

@@ -42,8 +42,7 @@ DraftPanel::DraftPanel(Store& store, PlanDraft& draft, QWidget* parent)
   split_->setChildrenCollapsible(false);
   split_->addWidget(moves_);
   split_->addWidget(effect_);
-  split_->setStretchFactor(0, 2);
-  split_->setStretchFactor(1, 3);
+  moves_->table()->setTextElideMode(Qt::ElideMiddle);
   QFont bold = title_->font();
   bold.setBold(true);
   title_->setFont(bold);
@@ -73,6 +72,11 @@ DraftPanel::DraftPanel(Store& store, PlanDraft& draft, QWidget* parent)
   layout->addLayout(notes);
   layout->addWidget(split_, 1);
   layout->addLayout(start);
+}
+
+void DraftPanel::SetOrientation(Qt::Orientation orientation) {
+  split_->setOrientation(orientation);
+  split_->setSizes({350, 650});
 }
 
 void DraftPanel::MakeButtons() {

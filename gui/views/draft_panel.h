@@ -46,7 +46,8 @@ class DraftPanel : public QWidget {
   [[nodiscard]] QString WhyNotApply() const;
   /// 0: it needs no confirmation.
   [[nodiscard]] int confirm_within_s() const { return confirm_->currentData().toInt(); }
-  void SetOrientation(Qt::Orientation orientation) { split_->setOrientation(orientation); }
+  /// How moves and effect lie.
+  void SetOrientation(Qt::Orientation orientation);
   [[nodiscard]] const EffectPanel& effect() const { return *effect_; }
   [[nodiscard]] QString note() const { return note_->text(); }
 

@@ -2,6 +2,7 @@
 
 #include <QHeaderView>
 #include <QVBoxLayout>
+#include <algorithm>
 
 namespace onepiece::gui {
 
@@ -16,6 +17,7 @@ EffectPanel::EffectPanel(const QString& name, QWidget* parent)
   layout->addWidget(head_);
   layout->addWidget(table_, 1);
   table_->table()->horizontalHeader()->setStretchLastSection(true);
+  table_->table()->setTextElideMode(Qt::ElideMiddle);
 }
 
 void EffectPanel::ShowNothing(const QString& why) {
@@ -38,7 +40,13 @@ void EffectPanel::Show(const v1::Plan& plan, const v1::Elasticity* elasticity,
   table_->setVisible(!rows.empty());
   rows_->Update(std::move(rows), SameEffect);
   table_->table()->setColumnHidden(4, !begun);
-  if (fresh) table_->table()->resizeColumnsToContents();
+  if (!fresh) return;
+  QTableView* table = table_->table();
+  table->resizeColumnsToContents();
+  // Long names of pools are elided, and whole in their tips, so that all columns are seen.
+  const int most = std::max(table->viewport()->width() / 4, fontMetrics().averageCharWidth() * 22);
+  for (int column = 0; column < 4; ++column)
+    table->setColumnWidth(column, std::min(table->columnWidth(column), most));
 }
 
 }  // namespace onepiece::gui

@@ -92,13 +92,11 @@ PlansPanel::PlansPanel(Store& store, QWidget* parent)
   inside->setContentsMargins(0, 0, 0, 0);
   inside->addWidget(about_);
   inside->addLayout(buttons);
-  inside->addWidget(move_table_, 1);
-  inside->addWidget(effect_, 1);
+  inside->addWidget(move_table_, 2);
+  inside->addWidget(effect_, 3);
   split_->setChildrenCollapsible(false);
   split_->addWidget(plans_);
   split_->addWidget(details_);
-  split_->setStretchFactor(0, 1);
-  split_->setStretchFactor(1, 1);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(split_);
@@ -109,6 +107,11 @@ PlansPanel::PlansPanel(Store& store, QWidget* parent)
   });
   connect(keep_, &QPushButton::clicked, this, [this] { Q_EMIT KeepWanted(current()); });
   connect(undo_, &QPushButton::clicked, this, [this] { Q_EMIT UndoWanted(current()); });
+}
+
+void PlansPanel::SetOrientation(Qt::Orientation orientation) {
+  split_->setOrientation(orientation);
+  split_->setSizes({400, 600});
 }
 
 void PlansPanel::MakeTables() {
@@ -211,7 +214,9 @@ void PlansPanel::ShowDetails(const Snapshot& snapshot, const PoolBoard& board) {
   const bool fresh = moves_->rowCount() == 0;
   moves_->Update(std::move(moves), std::equal_to<MoveRow>());
   if (fresh) move_table_->table()->resizeColumnsToContents();
-  effect_->Show(*plan, snapshot.elasticity.value.get(), ServerNowMs(store_));
+  // What is measured now tells of the last plan alone.
+  const bool last = PlansOf(snapshot).front()->plan_id() == plan->plan_id();
+  effect_->Show(*plan, last ? snapshot.elasticity.value.get() : nullptr, ServerNowMs(store_));
 }
 
 PlanStrips::PlanStrips(Store& store, QWidget* parent)

@@ -36,7 +36,8 @@ class PlansPanel : public QWidget {
   /// Of the current row; empty: none.
   [[nodiscard]] QString current() const { return plans_->current(); }
   [[nodiscard]] QAbstractItemModel* table() const { return plans_->rows(); }
-  void SetOrientation(Qt::Orientation orientation) { split_->setOrientation(orientation); }
+  /// How the table and the chosen plan lie.
+  void SetOrientation(Qt::Orientation orientation);
 
  Q_SIGNALS:
   void KeepWanted(const QString& plan_id);

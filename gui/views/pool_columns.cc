@@ -153,7 +153,7 @@ class PoolBox : public QFrame {
   PoolColumns& owner_;
   std::unique_ptr<KeyedTable<CardRow>> rows_;
   QListView* list_;
-  QLabel *count_ = nullptr, *load_ = nullptr;
+  QLabel *count_ = nullptr, *bounds_ = nullptr, *load_ = nullptr;
   QToolButton *less_ = nullptr, *more_ = nullptr, *limits_ = nullptr;
 };
 
@@ -282,8 +282,9 @@ void PoolBox::MakeHead(QVBoxLayout* layout) {
   rest->setMinimumWidth(1);
   rest->setToolTip(SafeTip(name));
   count_ = new QLabel(this);
+  bounds_ = new QLabel(this);
   load_ = new QLabel(this);
-  for (QLabel* label : {count_, load_}) {
+  for (QLabel* label : {count_, bounds_, load_}) {
     label->setTextFormat(Qt::PlainText);
     label->setMinimumWidth(1);
   }
@@ -300,6 +301,7 @@ void PoolBox::MakeHead(QVBoxLayout* layout) {
   layout->addWidget(title);
   layout->addWidget(rest);
   layout->addLayout(counts);
+  layout->addWidget(bounds_);
   layout->addWidget(load_);
   if (key_.pool.empty()) return;
   less_ = button(QStringLiteral("−"), PoolColumns::tr("One less in %1").arg(name));
@@ -321,18 +323,18 @@ void PoolBox::ShowHead(const PlanDraft& draft, int hidden) {
   const int now = draft.CountNow(key_), after = draft.CountAfter(key_);
   QString count =
       now == after ? QString::number(now) : QStringLiteral("%1 → %2").arg(now).arg(after);
-  if (hidden > 0) count += PoolColumns::tr(", %1 hidden by the filter").arg(hidden);
+  if (hidden > 0) count += PoolColumns::tr(" (%1 hidden)").arg(hidden);
   const PoolColumn* column = draft.board().Find(key_);
-  QString load;
+  QString bounds, load;
   if (column != nullptr && !key_.pool.empty()) {
-    count +=
-        column->max_instances > 0
-            ? PoolColumns::tr(" of %1 to %2").arg(column->min_instances).arg(column->max_instances)
-            : PoolColumns::tr(", at least %1").arg(column->min_instances);
+    bounds = PoolColumns::tr("at least %1").arg(column->min_instances);
+    if (column->max_instances > 0)
+      bounds += PoolColumns::tr(", at most %1").arg(column->max_instances);
     load = column->utilization.has_value()
                ? PoolColumns::tr("%1 busy").arg(FormatShare(column->utilization))
                : PoolColumns::tr("not measured yet");
   }
+  if (bounds_->text() != bounds) bounds_->setText(bounds);
   if (count_->text() != count) count_->setText(count);
   if (load_->text() != load) load_->setText(load);
   QFont font = count_->font();

@@ -64,8 +64,8 @@ void RebalanceView::MakeLayout() {
   split_->setChildrenCollapsible(false);
   split_->addWidget(columns_);
   split_->addWidget(tabs_);
-  split_->setStretchFactor(0, 3);
-  split_->setStretchFactor(1, 2);
+  columns_->setMinimumHeight(fontMetrics().height() * 11);
+  columns_->setMinimumWidth(fontMetrics().averageCharWidth() * 44);
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(head);
   layout->addWidget(strips_);
@@ -389,7 +389,10 @@ void RebalanceView::SetFilter(const QString& text) {
 void RebalanceView::resizeEvent(QResizeEvent* event) {
   View::resizeEvent(event);
   const bool wide = width() > fontMetrics().averageCharWidth() * kWideChars;
+  if (wide_ == wide) return;
+  wide_ = wide;
   split_->setOrientation(wide ? Qt::Horizontal : Qt::Vertical);
+  split_->setSizes(wide ? QList<int>{550, 450} : QList<int>{450, 550});
   panel_->SetOrientation(wide ? Qt::Vertical : Qt::Horizontal);
   plans_->SetOrientation(wide ? Qt::Vertical : Qt::Horizontal);
 }

@@ -74,6 +74,7 @@ class RebalanceView : public View {
   PlanStrips* strips_;
   QLabel* policy_;
   QPushButton *hold_, *release_;
+  std::optional<bool> wide_;  ///< Draft and plans stand beside the pools.
   QSplitter* split_;
   PoolColumns* columns_;
   QTabWidget* tabs_;
