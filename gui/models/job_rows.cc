@@ -323,7 +323,7 @@ QVariant JobRows::data(const QModelIndex& index, int role) const {
     case Qt::DisplayRole:
       return TextOf(row, column);
     case Qt::ToolTipRole:
-      return TipOf(row, column);
+      return SafeTip(TipOf(row, column));
     case kKeyRole:
       return QString::fromStdString(row.job->uid());
     case kSortRole: {

@@ -29,7 +29,7 @@ class TileButton : public QAbstractButton {
     tile_ = tile;
     if (same) return;
     setAccessibleName(QStringLiteral("%1: %2, %3").arg(tile.title, tile.value, tile.detail));
-    setToolTip(tr("%1\n%2\nOpens %3").arg(tile.value, tile.detail, tile.view_id));
+    setToolTip(SafeTip(tr("%1\n%2\nOpens %3").arg(tile.value, tile.detail, tile.view_id)));
     update();
   }
   [[nodiscard]] const OverviewTile& tile() const { return tile_; }

@@ -25,8 +25,12 @@ TestWindow::TestWindow(const WindowOptions& options)
 }
 
 std::vector<gui::View*> TestWindow::pages() {
-  const auto found = window_->findChildren<gui::View*>();
-  return {found.begin(), found.end()};
+  const auto* stack = qobject_cast<QStackedWidget*>(window_->page()->parentWidget());
+  std::vector<gui::View*> pages;
+  for (int i = 0; i < stack->count(); ++i) {
+    pages.push_back(qobject_cast<gui::View*>(stack->widget(i)));
+  }
+  return pages;
 }
 
 void TestWindow::Settle() {
