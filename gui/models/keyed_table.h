@@ -19,6 +19,8 @@ namespace onepiece::gui {
 
 /// Role of the number or text that a column sorts and exports by; display text when not given.
 inline constexpr int kSortRole = Qt::UserRole;
+/// kSortRole of a number that is not known: comes last, and is exported as null and never as 0.
+inline QVariant NotKnown() { return QVariant::fromValue(nullptr); }
 /// Role of a cell's StatusTone (gui/models/format.h).
 inline constexpr int kToneRole = Qt::UserRole + 1;
 /// Role of a row's key.

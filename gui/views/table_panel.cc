@@ -55,7 +55,8 @@ class RowFilter : public QSortFilterProxyModel {
  private:
   static QVariant Value(const QModelIndex& index) {
     const QVariant value = index.data(kSortRole);
-    return value.isValid() ? value : index.data(Qt::DisplayRole);
+    if (value.isValid()) return value.isNull() ? QVariant() : value;
+    return index.data(Qt::DisplayRole);
   }
   QString text_;
 };

@@ -41,6 +41,7 @@ class UnitTicker : public QCPAxisTicker {
  protected:
   double getTickStep(const QCPRange& range) override {
     const double step = QCPAxisTicker::getTickStep(range);
+    if (unit_ == "1") return std::max(1.0, step);  // Counts have no parts.
     const bool binary = unit_ == "bytes" || unit_ == "bytes/s";
     if (!binary || step <= 0) return step;
     return std::exp2(std::ceil(std::log2(range.size() / 5)));
@@ -180,6 +181,15 @@ TimeChart::TimeChart(const QString& title, QWidget* parent)
 }
 
 TimeChart::~TimeChart() = default;
+
+void TimeChart::SetTitle(const QString& title) {
+  if (title == title_) return;
+  title_ = title;
+  heading_->setText(title);
+  setAccessibleName(title);
+  plot_->widget->setAccessibleName(title);
+  Invalidate();
+}
 
 void TimeChart::SetSeries(std::vector<ChartSeries> series) {
   const std::size_t all = series.size();

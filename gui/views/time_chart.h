@@ -34,6 +34,7 @@ class TimeChart : public QWidget {
   explicit TimeChart(const QString& title, QWidget* parent = nullptr);
   ~TimeChart() override;
 
+  void SetTitle(const QString& title);
   /// Of one unit, the first's; those of another one, and those beyond kMaxSeries, are not drawn,
   /// and the chart says how many.
   void SetSeries(std::vector<ChartSeries> series);
@@ -77,7 +78,7 @@ class TimeChart : public QWidget {
   void DrawThresholds();
   void ReadOutCursor();
 
-  const QString title_;
+  QString title_;
   std::vector<ChartSeries> series_;
   std::size_t left_out_ = 0;
   history::Interval interval_;

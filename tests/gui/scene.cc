@@ -157,7 +157,6 @@ v1::Node Scene::Instance(int i) const {
   node.set_address("10.0.0." + std::to_string(1 + i % 250) + ":5001");
   node.set_incarnation(static_cast<std::uint64_t>(3 + i));
   node.set_pid(4700 + i);
-  SetTime(*node.mutable_last_report_time(), options_.at_ms - 200);
   node.mutable_placement()->set_workflow_set("default");
   const bool idle = i == options_.nodes - 1 && options_.nodes >= 8;
   node.set_activity(idle ? v1::IDLE : v1::SERVING);
@@ -189,6 +188,7 @@ void Scene::SetLoad(v1::Node& node, int i) const {
   load.set_ring_slots_used((3 * tick_ + i) % 40);
   load.set_memory_bytes((std::int64_t{20} + i % 40) << 30);
   load.set_sample_unix_ms(options_.at_ms - 100);
+  SetTime(*node.mutable_last_report_time(), options_.at_ms - 200);
   load.clear_stages();
   if (!idle) {
     v1::StageLoad& stage = *load.add_stages();
