@@ -10,8 +10,8 @@
 #include "cluster/base/logging.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/plan_output.h"
-#include "cluster/cli/replicas.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/client/replicas.h"
 #include "cluster/local/control.h"
 
 namespace onepiece::cli {
@@ -237,7 +237,7 @@ void AddReplicas(client::Client& client, std::vector<Row>& rows) {
     }
     if (replica.status.ok()) {
       row->state = "READY";
-      row->replica_role = ReplicaRoleName(*replica.status);
+      row->replica_role = client::ReplicaRoleName(*replica.status);
     } else if (row->state == "READY") {
       row->state = "UNKNOWN";
       row->detail = base::Message(replica.status.status());

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
-#include "cluster/cli/replicas.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/client/replicas.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -30,7 +30,7 @@ Json ReplicaDocument(const client::ReplicaAnswer& replica, std::uint64_t chosen)
     return document;
   }
   const v1::ReplicaStatus& status = *replica.status;
-  document["role"] = ReplicaRoleName(status);
+  document["role"] = client::ReplicaRoleName(status);
   document["health"] = v1::ReplicaStatus::Health_Name(status.health());
   document["health_detail"] = status.health_detail();
   document["cluster_id"] = status.cluster_id();
@@ -58,8 +58,9 @@ std::string ReplicaText(const client::ReplicaAnswer& replica, std::uint64_t chos
   }
   const v1::ReplicaStatus& status = *replica.status;
   return absl::StrFormat("%-18s %-11s %-13s %6d %9d %9d %6d %-5s %08x %3d  %s\n", name,
-                         ReplicaRoleName(status), v1::ReplicaStatus::Health_Name(status.health()),
-                         status.round(), status.chosen(), status.applied(),
+                         client::ReplicaRoleName(status),
+                         v1::ReplicaStatus::Health_Name(status.health()), status.round(),
+                         status.chosen(), status.applied(),
                          chosen - std::min(chosen, status.applied()), status.lease() ? "yes" : "",
                          status.state_hash(), status.version(), replica.address);
 }
@@ -89,7 +90,7 @@ std::string MembersText(const v1::ConsensusMembers& members) {
 }
 
 absl::Status NoLeader(const Replicas& replicas) {
-  const auto advice = AdviceFor(replicas);
+  const auto advice = client::AdviceFor(replicas);
   return base::MakeError(absl::StatusCode::kUnavailable, "NO_LEADER",
                          advice.empty() ? "no replica leads" : advice.front());
 }
@@ -103,8 +104,8 @@ int RunStatus(const Context& context, client::Client& client) {
     chosen = std::max(chosen, replica.status->chosen());
     if (cluster_id.empty()) cluster_id = replica.status->cluster_id();
   }
-  const v1::ReplicaStatus* leader = FindLeader(replicas);
-  const std::vector<std::string> advice = AdviceFor(replicas);
+  const v1::ReplicaStatus* leader = client::FindLeader(replicas);
+  const std::vector<std::string> advice = client::AdviceFor(replicas);
   Json document = {{"cluster_id", cluster_id},
                    {"healthy", advice.empty()},
                    {"leader", leader == nullptr ? "" : leader->name()},
@@ -125,7 +126,7 @@ int RunStatus(const Context& context, client::Client& client) {
 
 int RunMembers(const Context& context, client::Client& client) {
   const Replicas replicas = client.AskReplicas();
-  const v1::ReplicaStatus* leader = FindLeader(replicas);
+  const v1::ReplicaStatus* leader = client::FindLeader(replicas);
   if (leader == nullptr) return context.Fail(NoLeader(replicas));
   context.Print(MembersDocument(leader->members()), MembersText(leader->members()));
   return kOk;
@@ -168,7 +169,7 @@ absl::Status AwaitSuccessor(client::Client& client, const v1::ReplicaStatus& old
   const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kSuccessorLimit);
   for (;;) {
     const Replicas replicas = client.AskReplicas();
-    const v1::ReplicaStatus* leader = FindLeader(replicas);
+    const v1::ReplicaStatus* leader = client::FindLeader(replicas);
     if (leader != nullptr && leader->replica() != old.replica()) return absl::OkStatus();
     if (leader != nullptr) return base::Annotate(lost, old.name() + " still leads");
     if (base::SystemClock().Now() >= deadline) return base::Annotate(lost, "nobody leads now");
@@ -178,7 +179,7 @@ absl::Status AwaitSuccessor(client::Client& client, const v1::ReplicaStatus& old
 
 int RunStepDown(const Context& context, client::Client& client) {
   const Replicas replicas = client.AskReplicas();
-  const v1::ReplicaStatus* leader = FindLeader(replicas);
+  const v1::ReplicaStatus* leader = client::FindLeader(replicas);
   if (leader == nullptr) return context.Fail(NoLeader(replicas));
   const auto asked = std::ranges::find_if(
       replicas, [&](const auto& r) { return r.status.ok() && &*r.status == leader; });
@@ -194,7 +195,7 @@ int RunStepDown(const Context& context, client::Client& client) {
 /// The replica of that name, else (empty name) the leader, else any that answers.
 absl::StatusOr<client::ReplicaAnswer> Choose(client::Client& client, const std::string& name) {
   const Replicas replicas = client.AskReplicas();
-  const v1::ReplicaStatus* leader = FindLeader(replicas);
+  const v1::ReplicaStatus* leader = client::FindLeader(replicas);
   const std::string wanted = name.empty() && leader != nullptr ? leader->name() : name;
   absl::Status silent;
   std::string known;

@@ -1,4 +1,4 @@
-#include "cluster/cli/replicas.h"
+#include "cluster/client/replicas.h"
 
 #include <algorithm>
 #include <cctype>
@@ -7,12 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
 
-namespace onepiece::cli {
+namespace onepiece::client {
 namespace {
 
-using Replicas = std::vector<client::ReplicaAnswer>;
+using Replicas = std::vector<ReplicaAnswer>;
 
-std::string NameOf(const client::ReplicaAnswer& replica) {
+std::string NameOf(const ReplicaAnswer& replica) {
   return replica.name.empty() ? replica.address : replica.name;
 }
 
@@ -60,7 +60,7 @@ void AdviseOnSilent(const std::string& name, const v1::Seat* seat,
       name, name));
 }
 
-void AdviseOnReplica(const client::ReplicaAnswer& replica, const v1::ReplicaStatus* leader,
+void AdviseOnReplica(const ReplicaAnswer& replica, const v1::ReplicaStatus* leader,
                      std::vector<std::string>& advice) {
   const std::string name = NameOf(replica);
   const v1::Seat* seat = FindSeat(leader, name);
@@ -97,8 +97,8 @@ void AdviseOnLeaderView(const v1::ReplicaStatus& leader, std::vector<std::string
 }
 
 void AdviseOnDisagreement(const Replicas& replicas, std::vector<std::string>& advice) {
-  const client::ReplicaAnswer* first = nullptr;
-  std::map<std::uint64_t, const client::ReplicaAnswer*> by_slot, by_id;
+  const ReplicaAnswer* first = nullptr;
+  std::map<std::uint64_t, const ReplicaAnswer*> by_slot, by_id;
   for (const auto& replica : replicas) {
     if (!replica.status.ok()) continue;
     const v1::ReplicaStatus& status = *replica.status;
@@ -159,4 +159,4 @@ std::vector<std::string> AdviceFor(const Replicas& replicas) {
   return advice;
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::client

@@ -1,13 +1,13 @@
-#include "cluster/cli/replicas.h"
+#include "cluster/client/replicas.h"
 
 #include <QtTest>
 
-namespace onepiece::cli {
+namespace onepiece::client {
 namespace {
 
-using Replicas = std::vector<client::ReplicaAnswer>;
+using Replicas = std::vector<ReplicaAnswer>;
 
-client::ReplicaAnswer Answer(int number, v1::ReplicaStatus::Role role) {
+ReplicaAnswer Answer(int number, v1::ReplicaStatus::Role role) {
   v1::ReplicaStatus status;
   status.set_cluster_id("pirates");
   status.set_name("nodemanager-" + std::to_string(number));
@@ -162,7 +162,7 @@ class ReplicasTest : public QObject {
   }
 };
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::client
 
-QTEST_GUILESS_MAIN(onepiece::cli::ReplicasTest)
+QTEST_GUILESS_MAIN(onepiece::client::ReplicasTest)
 #include "replicas_test.moc"
