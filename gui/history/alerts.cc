@@ -279,6 +279,31 @@ absl::StatusOr<AlertEngine::Known*> AlertEngine::Find(std::string_view id) {
       absl::StrCat("there is no alert '", base::ToUtf8(id, 200), "' now; it may be over"));
 }
 
+void AlertEngine::Restore(const Alerts& alerts) {
+  for (const Alert& before : alerts) {
+    const bool over = before.state == Alert::State::kResolved;
+    const bool seen = !before.acknowledged_by.empty() && !over;
+    const bool silenced = before.silenced_until_ms > now_ms_;
+    if (!seen && !silenced) continue;
+    const auto [place, is_new] = known_.try_emplace(before.id);
+    Known& known = place->second;
+    if (is_new) {
+      // The next evaluation ends what holds no more.
+      known.alert = before;
+      known.true_since_ms = before.since_ms;
+      continue;
+    }
+    const bool ended = known.alert.state == Alert::State::kResolved;
+    if (seen && !ended && known.alert.acknowledged_by.empty())
+      known.alert.acknowledged_by = before.acknowledged_by;
+    if (silenced && known.alert.silenced_until_ms == 0) {
+      known.alert.silenced_until_ms = before.silenced_until_ms;
+      known.alert.silence_reason = before.silence_reason;
+    }
+  }
+  Publish();
+}
+
 absl::Status AlertEngine::Acknowledge(std::string_view id, std::string_view who) {
   ONEPIECE_ASSIGN_OR_RETURN(Known * known, Find(id));
   known->alert.acknowledged_by = base::ToUtf8(who, 200);

@@ -44,6 +44,9 @@ class AlertEngine {
   void Evaluate(const Snapshot& snapshot, const LinkStatus& link);
   /// Resolved ones stay for an hour.
   [[nodiscard]] const Alerts& alerts() const;
+  /// What people said of alerts before this engine began, from a recording: acknowledgements of
+  /// those that had not ended, and silences that have not. What was said to this engine stays.
+  void Restore(const Alerts& alerts);
   /// Somebody has seen it. NOT_FOUND.
   absl::Status Acknowledge(std::string_view id, std::string_view who);
   /// INVALID_ARGUMENT without an end in the future or without a reason; NOT_FOUND.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "gui/history/recording.h"
 
 namespace onepiece::gui::history {
 namespace {
@@ -76,10 +77,21 @@ absl::Status RecordLoop::Start(const std::string& path, const Limits& limits) {
   const std::lock_guard lock(work_mutex_);
   recorder_.reset();
   auto recorder = Recorder::Open(path, limits);
+  if (recorder.ok()) RestoreAlerts(path);
   const std::lock_guard state_lock(state_mutex_);
   state_ = {.recording = recorder.ok(), .path = path, .status = recorder.status()};
   if (recorder.ok()) recorder_ = *std::move(recorder);
   return state_.status;
+}
+
+// A new recording has nothing to tell.
+void RecordLoop::RestoreAlerts(const std::string& path) {
+  const auto recording = Recording::Open(path);
+  if (!recording.ok()) return;
+  const auto info = (*recording)->Info();
+  if (!info.ok() || info->ticks == 0) return;
+  const auto last = (*recording)->At(info->interval.to_ms);
+  if (last.ok() && (*last)->alerts.value) engine_.Restore(*(*last)->alerts.value);
 }
 
 void RecordLoop::Stop() {
@@ -94,13 +106,13 @@ RecordState RecordLoop::state() const {
   return state_;
 }
 
-absl::Status RecordLoop::Bookmark(std::string_view text) {
+absl::Status RecordLoop::Bookmark(std::string_view text, std::int64_t at_ms) {
   const std::lock_guard lock(work_mutex_);
   if (!recorder_) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "NOT_RECORDING",
                            "nothing is being recorded: begin a recording first");
   }
-  return recorder_->Bookmark(NowMs(), text);
+  return recorder_->Bookmark(at_ms == 0 ? NowMs() : at_ms, text);
 }
 
 absl::Status RecordLoop::Acknowledge(std::string_view id, std::string_view who) {

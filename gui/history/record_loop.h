@@ -54,12 +54,13 @@ class RecordLoop {
   RecordLoop(const RecordLoop&) = delete;
   RecordLoop& operator=(const RecordLoop&) = delete;
 
-  /// Begins a recording, or goes on with one. Errors: as Recorder::Open; the one before has ended.
+  /// Begins a recording, or goes on with one: then what people said of alerts is taken from it.
+  /// Errors: as Recorder::Open; the one before has ended.
   absl::Status Start(const std::string& path, const Limits& limits = {});
   void Stop();
   [[nodiscard]] RecordState state() const;
-  /// FAILED_PRECONDITION (NOT_RECORDING).
-  absl::Status Bookmark(std::string_view text);
+  /// `at_ms` 0: now. FAILED_PRECONDITION (NOT_RECORDING).
+  absl::Status Bookmark(std::string_view text, std::int64_t at_ms = 0);
   /// As AlertEngine; shown at once.
   absl::Status Acknowledge(std::string_view id, std::string_view who);
   absl::Status Silence(std::string_view id, std::int64_t until_ms, std::string_view reason);
@@ -68,6 +69,7 @@ class RecordLoop {
   void Run(const std::stop_token& stop);
   void Tick();
   void ShowAlerts(std::int64_t now_ms);
+  void RestoreAlerts(const std::string& path);
   [[nodiscard]] std::int64_t NowMs() const;
 
   const Source source_;

@@ -465,6 +465,76 @@ class AlertsTest : public QObject {
     QCOMPARE(QString::fromStdString((*recording)->Marks({0, kStart * 2})->back().text),
              QString("here"));
   }
+
+  void Loop_WhatPeopleSaidOutlastsARestart() {
+    const QTemporaryDir folder;
+    const std::string path = folder.filePath("loop.onepiece").toStdString();
+    base::ManualClock clock{base::FromUnixMs(kStart)};
+    std::mutex mutex;
+    Part<Alerts> shown;
+    std::atomic<int> looks{0};
+    const RecordLoop::Source source = {
+        [&] {
+          ++looks;
+          return std::make_shared<const Snapshot>(Dead(static_cast<int>(looks)));
+        },
+        [] { return kLiveLink; },
+        [&](Part<Alerts> alerts) {
+          const std::lock_guard lock(mutex);
+          shown = std::move(alerts);
+        }};
+    Limits limits;
+    limits.keep_free_bytes = 0;
+    const auto tick = [&](const RecordLoop& loop) {
+      const std::int64_t ticks = loop.state().ticks;
+      clock.Advance(std::chrono::seconds(1));
+      return testing::Eventually(std::chrono::seconds(20),
+                                 [&] { return loop.state().ticks > ticks; });
+    };
+    const std::string id = "node-dead/node/instance-1";
+    const std::int64_t until_ms = kStart + 3'600'000;
+    {
+      RecordLoop loop(source, {Watch("node-dead")}, clock);
+      QVERIFY(loop.Start(path, limits).ok());
+      QVERIFY(tick(loop));
+      QVERIFY(loop.Acknowledge(id, "ada").ok());
+      QVERIFY(loop.Silence(id, until_ms, "being repaired").ok());
+      QVERIFY(tick(loop));
+    }
+    RecordLoop loop(source, {Watch("node-dead")}, clock);
+    QVERIFY(loop.Start(path, limits).ok());
+    QVERIFY(tick(loop));
+    const std::lock_guard lock(mutex);
+    QCOMPARE(shown.value->size(), std::size_t{1});
+    const Alert& alert = shown.value->front();
+    QCOMPARE(alert.state, State::kFiring);
+    QCOMPARE(QString::fromStdString(alert.acknowledged_by), QString("ada"));
+    QCOMPARE(alert.silenced_until_ms, until_ms);
+    QCOMPARE(QString::fromStdString(alert.silence_reason), QString("being repaired"));
+  }
+
+  // What was over, or has run out, is not brought back.
+  void Restore_TakesOnlyWhatHolds() {
+    Alert over, late;
+    over.id = "node-dead/node/a";
+    over.state = State::kResolved;
+    over.acknowledged_by = "ada";
+    late.id = "node-dead/node/b";
+    late.state = State::kFiring;
+    late.silenced_until_ms = kStart - 1;
+    AlertEngine engine({Watch("node-dead")});
+    const Snapshot well = Changed(1, [](auto&...) {});
+    engine.Evaluate(well, kLiveLink);
+    engine.Restore({over, late});
+    QVERIFY(engine.alerts().empty());
+    // What holds no more when it is looked at has ended.
+    late.acknowledged_by = "ada";
+    engine.Restore({late});
+    QCOMPARE(engine.alerts().size(), std::size_t{1});
+    engine.Evaluate(Changed(2, [](auto&...) {}), kLiveLink);
+    QCOMPARE(engine.alerts().size(), std::size_t{1});
+    QCOMPARE(engine.alerts()[0].state, State::kResolved);
+  }
 };
 
 }  // namespace onepiece::gui::history
