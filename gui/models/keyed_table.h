@@ -17,14 +17,49 @@
 
 namespace onepiece::gui {
 
-/// Role of the number or text that a column sorts and exports by; display text when not given.
+/// Role of the number or text that a column sorts and exports by; display text when not given. A
+/// number that is not known is NaN: it comes last and is exported as nothing.
 inline constexpr int kSortRole = Qt::UserRole;
 /// kSortRole of a number that is not known: comes last, and is exported as null and never as 0.
 inline QVariant NotKnown() { return QVariant::fromValue(nullptr); }
 /// Role of a cell's StatusTone (gui/models/format.h).
 inline constexpr int kToneRole = Qt::UserRole + 1;
+/// Role of a share, 0 to 1, that is drawn as a bar under the cell's text, in its tone.
+inline constexpr int kShareRole = Qt::UserRole + 3;
 /// Role of a row's key.
 inline constexpr int kKeyRole = Qt::UserRole + 2;
+
+/// What a cell shows, for columns that say it all at once (see ShowCell).
+struct TableCell {
+  QString text;
+  QVariant sort = {};  ///< kSortRole; not given: the text. See kSortRole of what is not known.
+  QVariant tone = {};  ///< A StatusTone as int.
+  QString tip = {};
+  QVariant share = {};
+};
+
+/// A column's data out of a function that makes its cell.
+template <typename Make>
+auto ShowCell(Make make) {
+  return [make = std::move(make)](const auto& row, int role) -> QVariant {
+    switch (role) {
+      case Qt::DisplayRole:
+        return make(row).text;
+      case kSortRole:
+        return make(row).sort;
+      case kToneRole:
+        return make(row).tone;
+      case Qt::ToolTipRole: {
+        const QString tip = make(row).tip;
+        return tip.isEmpty() ? QVariant() : QVariant(tip);
+      }
+      case kShareRole:
+        return make(row).share;
+      default:
+        return {};
+    }
+  };
+}
 
 template <typename Row>
 class KeyedTable : public QAbstractTableModel {

@@ -20,6 +20,8 @@
 #include "gui/client/session.h"
 #include "gui/client/snapshot.h"
 #include "gui/history/recording.h"
+#include "gui/models/alert_desk.h"
+#include "gui/models/operations.h"
 
 namespace onepiece::gui {
 
@@ -68,15 +70,25 @@ class Store : public QObject {
   [[nodiscard]] QString WhyNoChange() const;
 
   /// Runs `call` off the GUI thread and `then` on it, unless `context` is gone by then. Every
-  /// mutation and every slow question goes through here.
+  /// mutation and every slow question goes through here. `what`, unless empty, is listed among the
+  /// operations with what came of it: "Cancel 14 jobs".
   template <typename T>
   void Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
-           std::function<void(absl::StatusOr<T>)> then);
+           std::function<void(absl::StatusOr<T>)> then, const QString& what = {});
   /// The same of the recording: marks, gaps, series. `call` has a connection to the file of its
   /// own; calls run one after the other. FAILED_PRECONDITION: nothing is recorded.
   template <typename T>
   void Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
             std::function<void(absl::StatusOr<T>)> then);
+  /// The same of anything else that may take long and needs no connection: files, locks.
+  template <typename T>
+  void Work(QObject* context, std::function<absl::StatusOr<T>()> call,
+            std::function<void(absl::StatusOr<T>)> then);
+
+  /// Who takes acknowledgements and silences; null: alerts are only looked at.
+  [[nodiscard]] const std::shared_ptr<AlertDesk>& desk() const { return desk_; }
+  void SetDesk(std::shared_ptr<AlertDesk> desk) { desk_ = std::move(desk); }
+  [[nodiscard]] OperationLog& operations() { return operations_; }
 
  Q_SIGNALS:
   /// Another snapshot is shown (≤ 10 a second).
@@ -99,6 +111,8 @@ class Store : public QObject {
 
   std::shared_ptr<Session> session_;
   std::shared_ptr<history::Recording> recording_;
+  std::shared_ptr<AlertDesk> desk_;
+  OperationLog operations_;
   std::shared_ptr<const Snapshot> shown_, pinned_;
   LinkStatus link_;
   std::int64_t viewing_ms_ = 0;
@@ -121,10 +135,12 @@ void Store::Deliver(const QPointer<QObject>& alive, std::function<void(absl::Sta
 
 template <typename T>
 void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
-                std::function<void(absl::StatusOr<T>)> then) {
+                std::function<void(absl::StatusOr<T>)> then, const QString& what) {
+  const int number = what.isEmpty() ? 0 : operations_.Begin(what);
   // A change that is refused tells of a server that is read-only: of the one that was asked.
-  const auto note = [store = QPointer(this), asked = session_.get(),
+  const auto note = [store = QPointer(this), asked = session_.get(), number,
                      then = std::move(then)](absl::StatusOr<T> answer) {
+    if (store) store->operations_.End(number, answer.status());
     if (store && store->session_.get() == asked && asked != nullptr) {
       asked->NoteAnswer(answer.status());
     }
@@ -150,6 +166,15 @@ void Store::Read(QObject* context, std::function<absl::StatusOr<T>(history::Reco
     Deliver<T>(alive, then,
                recording.ok() ? call(**recording) : absl::StatusOr<T>(recording.status()));
   });
+}
+
+template <typename T>
+void Store::Work(QObject* context, std::function<absl::StatusOr<T>()> call,
+                 std::function<void(absl::StatusOr<T>)> then) {
+  QThreadPool::globalInstance()->start(
+      [alive = QPointer<QObject>(context), call = std::move(call), then = std::move(then)] {
+        Deliver<T>(alive, then, call());
+      });
 }
 
 }  // namespace onepiece::gui

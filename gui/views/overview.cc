@@ -36,7 +36,7 @@ class TileButton : public QAbstractButton {
 
   [[nodiscard]] QSize sizeHint() const override {
     const int line = fontMetrics().height();
-    return {line * 15, line * 5 + 2 * kMargin};
+    return {line * 15, line * 6 + 2 * kMargin};
   }
   [[nodiscard]] QSize minimumSizeHint() const override {
     return {fontMetrics().height() * 10, sizeHint().height()};
@@ -62,19 +62,35 @@ class TileButton : public QAbstractButton {
     painter.setFont(large);
     const QFontMetrics metrics(large);
     painter.setPen(ToneColor(tile_.tone, palette()));
-    painter.drawText(inside, Qt::AlignLeft | Qt::AlignVCenter,
+    // The detail below may take two lines.
+    const QRect middle = inside.adjusted(0, 0, 0, -painter.fontMetrics().height() / 4);
+    painter.drawText(middle, Qt::AlignLeft | Qt::AlignVCenter,
                      metrics.elidedText(ToneGlyph(tile_.tone) + u' ' + tile_.value, Qt::ElideRight,
                                         inside.width()));
     painter.setFont(font());
     painter.setPen(palette().color(QPalette::Text));
-    painter.drawText(inside, Qt::AlignLeft | Qt::AlignBottom,
-                     fontMetrics().elidedText(tile_.detail, Qt::ElideRight, inside.width()));
+    DrawDetail(painter, inside);
     if (hasFocus()) {
       QPen ring(palette().color(QPalette::Highlight), 2);
       painter.setPen(ring);
       painter.setBrush(Qt::NoBrush);
       painter.drawRoundedRect(frame.adjusted(1.5, 1.5, -1.5, -1.5), 5, 5);
     }
+  }
+  /// On two lines where one is too short, cut where both are; the tooltip has it all.
+  void DrawDetail(QPainter& painter, const QRect& inside) const {
+    const QFontMetrics metrics = fontMetrics();
+    QRect lines = inside;
+    lines.setTop(inside.bottom() - 2 * metrics.height());
+    QString text = tile_.detail;
+    const auto fits = [&] {
+      return metrics.boundingRect(lines, Qt::TextWordWrap, text).height() <= lines.height();
+    };
+    while (!fits() && text.size() > 1) {
+      const qsizetype cut = text.lastIndexOf(u' ', -2);
+      text = text.left(cut > 0 ? cut : text.size() - 2) + u'…';
+    }
+    painter.drawText(lines, Qt::AlignLeft | Qt::AlignBottom | Qt::TextWordWrap, text);
   }
   void enterEvent(QEnterEvent* /*event*/) override { update(); }
   void leaveEvent(QEvent* /*event*/) override { update(); }
@@ -198,26 +214,32 @@ void OverviewView::Draw(const Snapshot& snapshot) {
 }
 
 void OverviewView::LoadChanges(const Snapshot& snapshot) {
-  QString note;
   if (store().recording() == nullptr) {
-    note = tr("Nothing is being recorded, so what has changed is not known.");
     changes_->Update({}, [](const auto&, const auto&) { return true; });
     loaded_at_ms_ = 0;
-  } else {
-    if (loaded_at_ms_ != 0 && std::abs(snapshot.at_ms - loaded_at_ms_) < 2000) return;
-    loaded_at_ms_ = snapshot.at_ms;
-    auto marks = store().recording()->Marks(
-        {snapshot.at_ms - OverviewTiles::kWindowMs, snapshot.at_ms}, 200);
-    if (!marks.ok()) {
-      note = tr("What has changed cannot be read: %1").arg(SafeText(base::Message(marks.status())));
-    } else {
-      std::reverse(marks->begin(), marks->end());
-      changes_->Update(*std::move(marks), [](const history::Mark& a, const history::Mark& b) {
-        return a.at_ms == b.at_ms && a.kind == b.kind && a.entity == b.entity && a.text == b.text;
-      });
-      if (changes_->rowCount() == 0) note = tr("Nothing.");
-    }
+    return Note(tr("Nothing is being recorded, so what has changed is not known."));
   }
+  if (loaded_at_ms_ != 0 && std::abs(snapshot.at_ms - loaded_at_ms_) < 2000) return;
+  loaded_at_ms_ = snapshot.at_ms;
+  const history::Interval window = {snapshot.at_ms - OverviewTiles::kWindowMs, snapshot.at_ms};
+  using Marks = std::vector<history::Mark>;
+  store().Read<Marks>(
+      this, [window](history::Recording& recording) { return recording.Marks(window, 200); },
+      [this, at_ms = snapshot.at_ms](absl::StatusOr<Marks> marks) {
+        if (at_ms != loaded_at_ms_) return;  // Another instant was asked for since.
+        if (!marks.ok()) {
+          return Note(tr("What has changed cannot be read: %1")
+                          .arg(SafeText(base::Message(marks.status()))));
+        }
+        std::reverse(marks->begin(), marks->end());
+        changes_->Update(*std::move(marks), [](const history::Mark& a, const history::Mark& b) {
+          return a.at_ms == b.at_ms && a.kind == b.kind && a.entity == b.entity && a.text == b.text;
+        });
+        Note(changes_->rowCount() == 0 ? tr("Nothing.") : QString());
+      });
+}
+
+void OverviewView::Note(const QString& note) {
   note_->setText(note);
   note_->setVisible(!note.isEmpty());
 }

@@ -31,6 +31,7 @@ class OverviewView : public View {
  private:
   /// Asks the recording for the window's marks, at most every two seconds of what is shown.
   void LoadChanges(const Snapshot& snapshot);
+  void Note(const QString& note);
 
   OverviewTiles tiles_;
   std::array<TileButton*, 6> buttons_{};

@@ -1,8 +1,12 @@
 #include "gui/views/pages.h"
 
+#include "gui/views/alerts.h"
+#include "gui/views/audit.h"
 #include "gui/views/jobs.h"
+#include "gui/views/logs.h"
 #include "gui/views/overview.h"
 #include "gui/views/rebalance.h"
+#include "gui/views/stores.h"
 
 namespace onepiece::gui {
 
@@ -11,6 +15,11 @@ std::vector<std::unique_ptr<View>> MakePages(Store& store) {
   pages.push_back(std::make_unique<OverviewView>(store));
   pages.push_back(std::make_unique<JobsView>(store));
   pages.push_back(std::make_unique<RebalanceView>(store));
+  pages.push_back(std::make_unique<DatabasesView>(store));
+  pages.push_back(std::make_unique<ReplicasView>(store));
+  pages.push_back(std::make_unique<AlertsView>(store));
+  pages.push_back(std::make_unique<LogsView>(store));
+  pages.push_back(std::make_unique<AuditView>(store));
   return pages;
 }
 

@@ -10,7 +10,9 @@
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <utility>
 
 #include "gui/models/format.h"
 #include "gui/models/keyed_table.h"
@@ -55,16 +57,32 @@ class RowFilter : public QSortFilterProxyModel {
  private:
   static QVariant Value(const QModelIndex& index) {
     const QVariant value = index.data(kSortRole);
+    if (value.typeId() == QMetaType::Double && std::isnan(value.toDouble())) return {};
     if (value.isValid()) return value.isNull() ? QVariant() : value;
     return index.data(Qt::DisplayRole);
   }
   QString text_;
 };
 
-/// Text in the colour of its tone, which the theme decides.
+/// Text in the colour of its tone, which the theme decides, over a bar where the cell is a share.
 class ToneDelegate : public QStyledItemDelegate {
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
+
+  void paint(QPainter* painter, const QStyleOptionViewItem& option,
+             const QModelIndex& index) const override {
+    QStyledItemDelegate::paint(painter, option, index);
+    const QVariant share = index.data(kShareRole);
+    if (!share.isValid()) return;
+    QStyleOptionViewItem styled = option;
+    initStyleOption(&styled, index);
+    const QRect bar = option.rect.adjusted(3, option.rect.height() - 4, -3, -1);
+    const bool selected = (option.state & QStyle::State_Selected) != 0;
+    painter->fillRect(bar, option.palette.color(QPalette::Mid));
+    painter->fillRect(QRectF(bar.left(), bar.top(),
+                             bar.width() * std::clamp(share.toDouble(), 0.0, 1.0), bar.height()),
+                      styled.palette.color(selected ? QPalette::HighlightedText : QPalette::Text));
+  }
 
  protected:
   void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
@@ -194,6 +212,21 @@ void TablePanel::SetFilter(const QString& text) {
   Count();
 }
 
+void TablePanel::FitColumns(int max_characters) {
+  fit_characters_ = max_characters;
+  table_->horizontalHeader()->setStretchLastSection(true);
+  Fit();
+}
+
+void TablePanel::Fit() {
+  if (fit_characters_ == 0 || rows_->rowCount() == 0) return;
+  const int most = fontMetrics().averageCharWidth() * std::exchange(fit_characters_, 0);
+  for (int column = 0; column + 1 < rows_->columnCount(); ++column) {
+    table_->resizeColumnToContents(column);
+    table_->setColumnWidth(column, std::min(table_->columnWidth(column) + 12, most));
+  }
+}
+
 void TablePanel::SetEmptyText(const QString& text) {
   if (text == empty_text_) return;
   empty_text_ = text;
@@ -239,6 +272,7 @@ void TablePanel::Count() {
   if (text != note_->text()) note_->setText(text);
   note_->setVisible(!text.isEmpty());
   clear_->setVisible(filters && all > 0);
+  Fit();
 }
 
 }  // namespace onepiece::gui

@@ -29,6 +29,8 @@ class TablePanel : public QWidget {
 
   /// Keeps rows of which some cell contains the text (case does not matter). Empty: all.
   void SetFilter(const QString& text);
+  /// Columns take what the first rows need, up to so many characters; the last one takes the rest.
+  void FitColumns(int max_characters = 40);
   /// What is said when the model has no rows at all: why, and what to do.
   void SetEmptyText(const QString& text);
   /// The row with this key is selected and scrolled to; false: there is none, or a filter hides it.
@@ -51,12 +53,14 @@ class TablePanel : public QWidget {
 
  private:
   void Count();
+  void Fit();
 
   QSortFilterProxyModel* rows_;
   QTableView* table_;
   QLabel* note_;
   QPushButton* clear_;
   QString empty_text_;
+  int fit_characters_ = 0;  ///< Of FitColumns, until there were rows; then 0.
 };
 
 }  // namespace onepiece::gui

@@ -54,6 +54,9 @@ class View : public QWidget {
   void Told(const QString& text);
   /// Its filter shall be emptied: the shell owns the filter's text.
   void ClearFilterWanted();
+  /// What stands behind the title in its tab, seen from every page: "2" of "Alerts (2)". Empty:
+  /// nothing.
+  void Badge(const QString& text);
 
  protected:
   [[nodiscard]] Store& store() { return store_; }

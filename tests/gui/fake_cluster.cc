@@ -425,6 +425,18 @@ struct Consensus final : v1::ConsensusService::Service {
     *response = state.replica;
     return Status::OK;
   }
+  Status StepDown(ServerContext* context, const v1::StepDownRequest*,
+                  google::protobuf::Empty*) override {
+    ADMIT("StepDown", true);
+    return Status::OK;
+  }
+  Status TakeSnapshot(ServerContext* context, const v1::TakeSnapshotRequest*,
+                      v1::TakeSnapshotResponse* response) override {
+    ADMIT("TakeSnapshot", true);
+    response->set_index(state.replica.applied());
+    response->set_bytes(4096);
+    return Status::OK;
+  }
   State& state;
 };
 

@@ -1,0 +1,368 @@
+#include "gui/models/store_rows.h"
+
+#include <QCoreApplication>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "cluster/client/replicas.h"
+
+namespace onepiece::gui {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+// Fuller than this, a database will refuse results soon.
+constexpr double kNearlyFull = 0.9;
+// What is not newer than this has stopped coming.
+constexpr std::int64_t kOldMs = 6000;
+
+QString Tr(const char* text, int n = -1) {
+  return QCoreApplication::translate("onepiece::gui::Stores", text, nullptr, n);
+}
+
+QVariant Tone(StatusTone tone) { return static_cast<int>(tone); }
+
+TableCell Count(std::optional<double> number, const QString& tip = {}) {
+  if (!number.has_value()) return {Tr("N/A"), kUnknown, {}, tip};
+  return {QString::number(*number, 'f', 0), *number, {}, tip};
+}
+
+double UsedShare(const v1::Database& database) {
+  return database.budget_bytes() > 0
+             ? static_cast<double>(database.result_bytes()) / database.budget_bytes()
+             : kUnknown;
+}
+
+std::vector<client::ReplicaAnswer> Answers(const Replicas& replicas) {
+  std::vector<client::ReplicaAnswer> answers;
+  for (const ReplicaEntry& replica : replicas) {
+    answers.push_back({replica.address, replica.name, absl::UnavailableError(replica.error)});
+    if (replica.status.has_value()) answers.back().status = *replica.status;
+  }
+  return answers;
+}
+
+}  // namespace
+
+QString WhyOld(std::int64_t as_of_ms, const std::string& error, std::int64_t now_ms) {
+  if (error.empty() && (as_of_ms == 0 || now_ms - as_of_ms < kOldMs)) return {};
+  const QString age =
+      as_of_ms == 0
+          ? Tr("Nothing was heard yet.")
+          : Tr("As of %1 (%2).").arg(FormatTime(as_of_ms, now_ms), FormatAge(as_of_ms, now_ms));
+  if (error.empty()) return age;
+  return age + u' ' + Tr("Not newer because: %1").arg(SafeText(error, 300));
+}
+
+bool operator==(const DatabaseRow& a, const DatabaseRow& b) {
+  const auto numbers = [](const DatabaseRow& row) {
+    const v1::Database& d =
+        row.database.has_value() ? *row.database : v1::Database::default_instance();
+    return std::tuple(row.database.has_value(), d.records(), d.results(), d.result_bytes(),
+                      d.budget_bytes());
+  };
+  return std::tie(a.node_id, a.workflow_set, a.state, a.tone, a.behind, a.age, a.error) ==
+             std::tie(b.node_id, b.workflow_set, b.state, b.tone, b.behind, b.age, b.error) &&
+         numbers(a) == numbers(b);
+}
+
+std::vector<DatabaseRow> DatabaseRows(const Snapshot& snapshot) {
+  std::map<std::string, DatabaseRow> rows;
+  if (snapshot.cluster.value != nullptr) {
+    for (const v1::Node& node : snapshot.cluster.value->nodes()) {
+      if (node.role() != v1::DATABASE) continue;
+      DatabaseRow& row = rows[node.node_id()];
+      row.node_id = node.node_id();
+      row.workflow_set = node.workflow_set();
+      const bool dead = node.state() == v1::Node::DEAD, ready = node.state() == v1::Node::READY;
+      row.state = dead ? Tr("lost") : ready ? Tr("ready") : Tr("starting");
+      row.tone = dead ? StatusTone::kBad : ready ? StatusTone::kGood : StatusTone::kBusy;
+    }
+  }
+  if (snapshot.databases.value != nullptr) {
+    for (const DatabaseEntry& entry : *snapshot.databases.value) {
+      DatabaseRow& row = rows[entry.node_id];
+      row.node_id = entry.node_id;
+      row.as_of_ms = entry.as_of_ms;
+      if (entry.as_of_ms != 0) row.database = entry.database;
+      row.age = FormatAge(entry.as_of_ms, snapshot.at_ms);
+      row.error = SafeText(entry.error, 300);
+      if (entry.error.empty() || row.tone == StatusTone::kBad) continue;
+      row.state = Tr("does not answer");
+      row.tone = StatusTone::kWarning;
+    }
+  }
+  std::map<std::string, std::int64_t> fullest;
+  for (const auto& [id, row] : rows) {
+    if (row.database.has_value()) {
+      std::int64_t& most = fullest[row.workflow_set];
+      most = std::max(most, row.database->records());
+    }
+  }
+  std::vector<DatabaseRow> list;
+  for (auto& [id, row] : rows) {
+    if (row.state.isEmpty()) row.state = Tr("unknown");
+    if (row.age.isEmpty()) row.age = Tr("never");
+    if (row.database.has_value()) row.behind = fullest[row.workflow_set] - row.database->records();
+    list.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(list, {}, &DatabaseRow::workflow_set);
+  return list;
+}
+
+Headline DatabasesInWords(const std::vector<DatabaseRow>& rows) {
+  if (rows.empty()) return {Tr("No database is known."), StatusTone::kUnknown};
+  int well = 0, full = 0;
+  double bytes = 0, budget = 0;
+  for (const DatabaseRow& row : rows) {
+    well += row.tone == StatusTone::kGood && row.error.isEmpty() && row.database.has_value();
+    if (!row.database.has_value()) continue;
+    bytes += static_cast<double>(row.database->result_bytes());
+    budget += static_cast<double>(row.database->budget_bytes());
+    full += UsedShare(*row.database) >= kNearlyFull;
+  }
+  const int all = static_cast<int>(rows.size());
+  QString text = Tr("%1 of %2 answer; %3 of results, of %4")
+                     .arg(well)
+                     .arg(all)
+                     .arg(FormatBytes(bytes), FormatBytes(budget));
+  if (full > 0) text += Tr("; %1 nearly full: the oldest results go").arg(full);
+  const StatusTone tone = well == 0                ? StatusTone::kBad
+                          : well < all || full > 0 ? StatusTone::kWarning
+                                                   : StatusTone::kGood;
+  return {text + u'.', tone};
+}
+
+std::vector<KeyedTable<DatabaseRow>::Column> DatabaseColumns() {
+  const auto number = Qt::AlignRight | Qt::AlignVCenter;
+  using Row = DatabaseRow;
+  const auto of = [](const Row& row, double value) {
+    return row.database.has_value() ? std::optional(value) : std::nullopt;
+  };
+  return {
+      {Tr("Database"), Tr("Node id"),
+       ShowCell([](const Row& row) { return TableCell{SafeText(row.node_id, 60)}; })},
+      {Tr("State"), Tr("As the NodeManager sees it, and whether it answers the console"),
+       ShowCell([](const Row& row) {
+         return TableCell{ToneGlyph(row.tone) + u' ' + row.state, row.state, Tone(row.tone),
+                          row.error};
+       })},
+      {Tr("Workflow set"), {}, ShowCell([](const Row& row) {
+         return TableCell{SafeText(row.workflow_set, 40)};
+       })},
+      {Tr("Used"), Tr("Bytes of results, of the budget; above it the oldest go first"),
+       ShowCell([](const Row& row) {
+         if (!row.database.has_value()) return TableCell{Tr("N/A"), kUnknown};
+         const double share = UsedShare(*row.database);
+         const StatusTone tone = share >= kNearlyFull ? StatusTone::kWarning : StatusTone::kNeutral;
+         return TableCell{Tr("%1 of %2")
+                              .arg(FormatBytes(static_cast<double>(row.database->result_bytes())),
+                                   FormatBytes(static_cast<double>(row.database->budget_bytes()))),
+                          static_cast<double>(row.database->result_bytes()),
+                          tone == StatusTone::kNeutral ? QVariant() : Tone(tone),
+                          FormatShare(share), std::isnan(share) ? QVariant() : QVariant(share)};
+       })},
+      {Tr("Results"), Tr("Jobs whose result bytes it holds"), ShowCell([of](const Row& row) {
+         return Count(of(row, row.database.has_value() ? row.database->results() : 0));
+       }),
+       number},
+      {Tr("Records"), Tr("Jobs that it knows, those that were deleted included for a while"),
+       ShowCell([of](const Row& row) {
+         return Count(of(row, row.database.has_value() ? row.database->records() : 0));
+       }),
+       number},
+      {Tr("Behind"),
+       Tr("Records that the fullest database of its workflow set has and it has not, at least; "
+          "they copy from each other all the time"),
+       ShowCell([](const Row& row) {
+         return Count(row.behind.has_value() ? std::optional<double>(*row.behind) : std::nullopt);
+       }),
+       number},
+      {Tr("As of"), Tr("When it answered; asked every 2 s"), ShowCell([](const Row& row) {
+         return TableCell{row.age,
+                          row.as_of_ms == 0 ? QVariant(kUnknown) : QVariant(qint64(row.as_of_ms))};
+       })},
+      {Tr("Why not newer"), {}, ShowCell([](const Row& row) {
+         return TableCell{row.error, {}, {}, row.error};
+       })}};
+}
+
+bool operator==(const ReplicaRow& a, const ReplicaRow& b) {
+  const auto numbers = [](const ReplicaRow& row) {
+    const v1::ReplicaStatus& s =
+        row.status.has_value() ? *row.status : v1::ReplicaStatus::default_instance();
+    return std::tuple(row.status.has_value(), s.round(), s.chosen(), s.applied(), s.snapshot(),
+                      s.first_slot(), s.lease(), s.state_hash(), s.version(), s.health());
+  };
+  return std::tie(a.name, a.address, a.role, a.tone, a.behind, a.detail) ==
+             std::tie(b.name, b.address, b.role, b.tone, b.behind, b.detail) &&
+         numbers(a) == numbers(b);
+}
+
+std::vector<ReplicaRow> ReplicaRows(const Replicas& replicas) {
+  std::uint64_t chosen = 0;
+  for (const ReplicaEntry& replica : replicas) {
+    if (replica.status.has_value()) chosen = std::max(chosen, replica.status->chosen());
+  }
+  std::vector<ReplicaRow> rows;
+  for (const ReplicaEntry& replica : replicas) {
+    ReplicaRow& row = rows.emplace_back();
+    row.name = replica.name.empty() ? replica.address : replica.name;
+    row.address = replica.address;
+    row.status = replica.status;
+    if (!replica.status.has_value()) {
+      row.role = Tr("unreachable");
+      row.tone = StatusTone::kBad;
+      row.detail = SafeText(replica.error, 300);
+      continue;
+    }
+    const v1::ReplicaStatus& status = *replica.status;
+    row.role = QString::fromStdString(client::ReplicaRoleName(status));
+    row.behind = chosen - std::min(chosen, status.applied());
+    row.tone = status.role() == v1::ReplicaStatus::LEADER     ? StatusTone::kGood
+               : status.role() == v1::ReplicaStatus::FOLLOWER ? StatusTone::kNeutral
+                                                              : StatusTone::kBusy;
+    if (status.health() == v1::ReplicaStatus::OK ||
+        status.health() == v1::ReplicaStatus::HEALTH_UNSPECIFIED)
+      continue;
+    const bool broken = status.health() == v1::ReplicaStatus::DISK_FAILED;
+    row.tone = broken ? StatusTone::kBad : StatusTone::kWarning;
+    const QString health = broken ? Tr("its disk refuses writes")
+                           : status.health() == v1::ReplicaStatus::NEWER_VERSION
+                               ? Tr("its program is too old for the log")
+                               : Tr("waiting");
+    row.detail = health + QStringLiteral(": ") + SafeText(status.health_detail(), 200);
+  }
+  return rows;
+}
+
+std::vector<KeyedTable<ReplicaRow>::Column> ReplicaColumns() {
+  const auto right = Qt::AlignRight | Qt::AlignVCenter;
+  using Row = ReplicaRow;
+  const auto number = [](const QString& title, const QString& tip, auto field) {
+    return KeyedTable<Row>::Column{
+        title, tip, ShowCell([field](const Row& row) {
+          return Count(row.status.has_value()
+                           ? std::optional(static_cast<double>(field(*row.status)))
+                           : std::nullopt);
+        }),
+        Qt::AlignRight | Qt::AlignVCenter};
+  };
+  return {
+      {Tr("Replica"), Tr("Name of its seat"),
+       ShowCell([](const Row& row) { return TableCell{SafeText(row.name, 60)}; })},
+      {Tr("Role"), {}, ShowCell([](const Row& row) {
+         return TableCell{ToneGlyph(row.tone) + u' ' + row.role, row.role, Tone(row.tone),
+                          row.detail};
+       })},
+      {Tr("Lease"), Tr("A leader whose lease covers reads now"), ShowCell([](const Row& row) {
+         return TableCell{row.status.has_value() && row.status->lease() ? Tr("yes") : QString()};
+       })},
+      number(Tr("Round"), Tr("Ballot that it promised; every election raises it"),
+             [](const v1::ReplicaStatus& s) { return s.round(); }),
+      number(Tr("Chosen"), Tr("Last log entry that it knows to be chosen"),
+             [](const v1::ReplicaStatus& s) { return s.chosen(); }),
+      number(Tr("Applied"), Tr("Last log entry that its state contains"),
+             [](const v1::ReplicaStatus& s) { return s.applied(); }),
+      {Tr("Behind"), Tr("Entries that some replica knows to be chosen and it has not applied"),
+       ShowCell([](const Row& row) {
+         return Count(row.behind.has_value() ? std::optional(static_cast<double>(*row.behind))
+                                             : std::nullopt);
+       }),
+       right},
+      number(Tr("Snapshot"), Tr("Log entry up to which its disk has a snapshot"),
+             [](const v1::ReplicaStatus& s) { return s.snapshot(); }),
+      number(Tr("Log"), Tr("Entries that its disk holds after the snapshot"),
+             [](const v1::ReplicaStatus& s) {
+               return s.last_slot() >= s.first_slot() ? s.last_slot() - s.first_slot() + 1 : 0;
+             }),
+      {Tr("State"), Tr("CRC-32C of the state after “applied”: equal at equal entries"),
+       ShowCell([](const Row& row) {
+         if (!row.status.has_value()) return TableCell{Tr("N/A"), kUnknown};
+         return TableCell{QStringLiteral("%1").arg(row.status->state_hash(), 8, 16, QChar(u'0'))};
+       })},
+      number(Tr("Version"), Tr("Highest command version that it can apply"),
+             [](const v1::ReplicaStatus& s) { return s.version(); }),
+      {Tr("Address"), {}, ShowCell([](const Row& row) {
+         return TableCell{SafeText(row.address, 80)};
+       })},
+      {Tr("Why not"), Tr("Why it does not answer, or what keeps it from its work"),
+       ShowCell([](const Row& row) {
+         return TableCell{row.detail, {}, {}, row.detail};
+       })}};
+}
+
+ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
+  News news;
+  if (snapshot.replicas.value == nullptr) {
+    news.headline = {snapshot.replicas.error.empty() ? Tr("No replica was heard of yet.")
+                                                     : SafeText(snapshot.replicas.error, 300),
+                     snapshot.replicas.error.empty() ? StatusTone::kUnknown : StatusTone::kBad};
+    return news;
+  }
+  const Replicas& replicas = *snapshot.replicas.value;
+  const auto answers = Answers(replicas);
+  for (const std::string& line : client::AdviceFor(answers)) news.advice << SafeText(line, 400);
+  const v1::ReplicaStatus* leader = client::FindLeader(answers);
+  for (const auto& answer : answers) {
+    if (answer.status.ok() && &*answer.status == leader) news.leader_address = answer.address;
+  }
+  std::size_t answering = 0, seats = 0;
+  std::uint64_t slowest = 0;
+  std::string cluster_id;
+  for (const ReplicaRow& row : ReplicaRows(replicas)) {
+    if (!row.status.has_value()) continue;
+    ++answering;
+    slowest = std::max(slowest, row.behind.value_or(0));
+    if (cluster_id.empty()) cluster_id = row.status->cluster_id();
+    std::size_t occupied = 0;
+    for (const v1::Seat& seat : row.status->members().seats()) occupied += seat.replica() != 0;
+    seats = std::max(seats, occupied);
+  }
+  seats = std::max(seats, replicas.size());
+  if (cluster_id != cluster_id_ || snapshot.at_ms < seen_ms_ || began_ms_ == 0) {
+    *this = {};
+    cluster_id_ = cluster_id;
+    began_ms_ = snapshot.at_ms;
+  }
+  seen_ms_ = snapshot.at_ms;
+  if (leader != nullptr) {
+    news.leader = leader->name();
+    if (leader->name() != leader_ || leader->round() != round_) {
+      if (round_ != 0) ++elections_;
+      since_ms_ = snapshot.at_ms;
+    }
+    leader_ = leader->name();
+    round_ = leader->round();
+  }
+  QString text = Tr("%1 of %2 answer").arg(answering).arg(seats);
+  if (answering * 2 <= seats) {
+    text = Tr("QUORUM LOST: %1 of %2 answer, %3 are needed. Nothing can be changed or assigned; "
+              "jobs that run go on")
+               .arg(answering)
+               .arg(seats)
+               .arg(seats / 2 + 1);
+  } else if (leader == nullptr) {
+    text += Tr("; NOBODY LEADS: an election takes about a second");
+  } else {
+    const bool watched = since_ms_ > began_ms_;
+    text += (watched ? Tr("; %1 leads since %2") : Tr("; %1 leads since %2 or before"))
+                .arg(SafeText(leader->name(), 60), FormatTime(since_ms_, snapshot.at_ms));
+    text += slowest == 0 ? Tr("; nobody is behind")
+                         : Tr("; the slowest is %1 entries behind").arg(slowest);
+  }
+  if (began_ms_ < snapshot.at_ms) {
+    text += Tr("; %1 elections seen since %2")
+                .arg(elections_)
+                .arg(FormatTime(began_ms_, snapshot.at_ms));
+  }
+  const StatusTone tone = leader == nullptr || answering * 2 <= seats ? StatusTone::kBad
+                          : news.advice.empty()                       ? StatusTone::kGood
+                                                                      : StatusTone::kWarning;
+  news.headline = {text + u'.', tone};
+  return news;
+}
+
+}  // namespace onepiece::gui

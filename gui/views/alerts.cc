@@ -1,0 +1,284 @@
+#include "gui/views/alerts.h"
+
+#include <QApplication>
+#include <QComboBox>
+#include <QDateTimeEdit>
+#include <QDialog>
+#include <QDialogButtonBox>
+#include <QFormLayout>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QVBoxLayout>
+
+#include "gui/views/prompts.h"
+
+namespace onepiece::gui {
+namespace {
+
+/// How long before it began: what led to it is seen too.
+constexpr std::int64_t kBeforeMs = 30'000;
+
+}  // namespace
+
+void AskSilence(QWidget* parent, const QStringList& alerts,
+                std::function<void(std::int64_t until_ms, const QString& reason)> yes) {
+  auto* dialog = new QDialog(parent);
+  dialog->setObjectName(QStringLiteral("silence"));
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->setWindowTitle(QObject::tr("Silence"));
+  auto* what = new QListWidget(dialog);
+  what->addItems(alerts);
+  what->setAccessibleName(QObject::tr("Alerts that are silenced"));
+  what->setSelectionMode(QAbstractItemView::NoSelection);
+  what->setMaximumHeight((dialog->fontMetrics().height() + 4) * 6);
+  auto* length = new QComboBox(dialog);
+  for (const auto& [text, minutes] : {std::pair(QObject::tr("15 minutes"), 15),
+                                      {QObject::tr("1 hour"), 60},
+                                      {QObject::tr("4 hours"), 240},
+                                      {QObject::tr("1 day"), 1440},
+                                      {QObject::tr("until…"), 0}}) {
+    length->addItem(text, minutes);
+  }
+  length->setCurrentIndex(1);
+  length->setAccessibleName(QObject::tr("For how long"));
+  auto* until = new QDateTimeEdit(QDateTime::currentDateTime().addSecs(3600), dialog);
+  until->setAccessibleName(QObject::tr("Until"));
+  until->setDisplayFormat(QStringLiteral("yyyy-MM-dd HH:mm"));
+  until->setEnabled(false);
+  auto* reason = new QLineEdit(dialog);
+  reason->setObjectName(QStringLiteral("silence.reason"));
+  reason->setAccessibleName(QObject::tr("Reason"));
+  reason->setMaxLength(200);
+  auto* note = new QLabel(dialog);
+  note->setWordWrap(true);
+  auto* buttons = new QDialogButtonBox(dialog);
+  QPushButton* go =
+      buttons->addButton(alerts.size() == 1 ? QObject::tr("Silence 1 alert")
+                                            : QObject::tr("Silence %1 alerts").arg(alerts.size()),
+                         QDialogButtonBox::AcceptRole);
+  go->setObjectName(QStringLiteral("silence.yes"));
+  QPushButton* no = buttons->addButton(QDialogButtonBox::Cancel);
+  auto* form = new QFormLayout;
+  form->addRow(QObject::tr("For"), length);
+  form->addRow(QObject::tr("Until"), until);
+  form->addRow(QObject::tr("Reason"), reason);
+  auto* layout = new QVBoxLayout(dialog);
+  layout->addWidget(what);
+  layout->addLayout(form);
+  layout->addWidget(note);
+  layout->addWidget(buttons);
+  const auto check = [=] {
+    const int minutes = length->currentData().toInt();
+    until->setEnabled(minutes == 0);
+    if (minutes != 0) until->setDateTime(QDateTime::currentDateTime().addSecs(minutes * 60));
+    QString why;
+    if (until->dateTime() <= QDateTime::currentDateTime()) {
+      why = QObject::tr("A silence ends in the future.");
+    } else if (reason->text().trimmed().isEmpty()) {
+      why = QObject::tr("A reason is missing.");
+    }
+    note->setText(why.isEmpty()
+                      ? QObject::tr("They are not counted until then, and fire again after it.")
+                      : why);
+    go->setEnabled(why.isEmpty());
+  };
+  QObject::connect(length, &QComboBox::currentIndexChanged, dialog, check);
+  QObject::connect(until, &QDateTimeEdit::dateTimeChanged, note, [=] {
+    if (until->isEnabled()) check();
+  });
+  QObject::connect(reason, &QLineEdit::textChanged, dialog, check);
+  QObject::connect(buttons, &QDialogButtonBox::accepted, dialog, [=, yes = std::move(yes)] {
+    yes(until->dateTime().toMSecsSinceEpoch(), reason->text().trimmed());
+    dialog->accept();
+  });
+  QObject::connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::reject);
+  go->setAutoDefault(false);
+  no->setDefault(true);
+  dialog->setMinimumWidth(dialog->fontMetrics().averageCharWidth() * 60);
+  check();
+  dialog->open();
+  reason->setFocus();
+}
+
+AlertsView::AlertsView(Store& store, QWidget* parent)
+    : ListPage(QStringLiteral("alerts"), tr("Alerts"), store, parent),
+      table_(std::make_unique<KeyedTable<AlertRow>>(
+          AlertColumns(),
+          [](const AlertRow& row) { return QString::fromStdString(row.alert.id); })),
+      seen_(new QPushButton(tr("Acknowledge"), this)),
+      silence_(new QPushButton(tr("Silence…"), this)),
+      began_(new QPushButton(tr("Show when it began"), this)) {
+  SetModel(table_.get());
+  panel()->SetEmptyText(tr("Nothing fires, and nothing has fired in the last hour."));
+  for (QPushButton* button : {seen_, silence_, began_}) head()->addWidget(button);
+  connect(seen_, &QPushButton::clicked, this, &AlertsView::Acknowledge);
+  connect(silence_, &QPushButton::clicked, this, &AlertsView::Silence);
+  connect(began_, &QPushButton::clicked, this, &AlertsView::ShowBeginning);
+  connect(panel(), &TablePanel::Current, this, &AlertsView::Enable);
+  connect(panel(), &TablePanel::Activated, this, [this] {
+    const Alert* alert = Current();
+    if (alert == nullptr) return;
+    const QString entity = QString::fromStdString(alert->entity);
+    Q_EMIT Wanted(entity == u"cluster" ? QStringLiteral("replicas") : QString(),
+                  entity == u"cluster" ? QString() : entity);
+  });
+  connect(&this->store(), &Store::Changed, this, &AlertsView::Count);
+  Enable();
+}
+
+QString AlertsView::Help() const {
+  return tr(
+      "What the rules of alerts.yaml say, looked at every second.\n\n"
+      "A rule that holds is pending until it has held for long enough, then it fires. “No data” "
+      "means that nobody can tell, “error” that the rule cannot be computed: neither of them is "
+      "well. What is over stays for an hour.\n\n"
+      "“Acknowledge” says that you have seen it; it silences nothing and ends with the alert. “"
+      "Silence…” takes it out of the count until a time that you give, with a reason. Both are "
+      "of this console: they are written into its recording and taken from there when it starts "
+      "again, and other consoles do not see them.\n\n"
+      "“Show when it began” takes every page to 30 seconds before, and opens what it is about. "
+      "Enter opens that without leaving now.");
+}
+
+std::vector<Command> AlertsView::Commands() {
+  return {{QStringLiteral("alert.acknowledge"),
+           tr("Acknowledge the alert"),
+           {},
+           {},
+           false,
+           [this] { Acknowledge(); }},
+          {QStringLiteral("alert.silence"),
+           tr("Silence the alert…"),
+           {},
+           {},
+           false,
+           [this] { Silence(); }},
+          {QStringLiteral("alert.began"), tr("Show when the alert began"), {}, {}, false, [this] {
+             ShowBeginning();
+           }}};
+}
+
+void AlertsView::Draw(const Snapshot& snapshot) {
+  std::vector<AlertRow> rows;
+  if (snapshot.alerts.value != nullptr) rows = AlertRows(*snapshot.alerts.value, snapshot.at_ms);
+  if (snapshot.alerts.value == nullptr) {
+    Say(tr("No rule was looked at yet."), StatusTone::kUnknown,
+        SafeText(snapshot.alerts.error, 300));
+  } else {
+    const AlertCounts counts = CountAlerts(rows);
+    Say(AlertsInWords(counts), ToneOf(counts),
+        snapshot.recorded ? tr("As it was then.") : SafeText(snapshot.alerts.error, 300));
+  }
+  table_->Update(std::move(rows), std::equal_to<AlertRow>());
+  Enable();
+}
+
+void AlertsView::Count() {
+  const Snapshot& snapshot = *store().snapshot();
+  if (snapshot.alerts.value == counted_ && counted_once_) return;
+  counted_ = snapshot.alerts.value;
+  counted_once_ = true;
+  std::vector<AlertRow> rows;
+  if (counted_ != nullptr) rows = AlertRows(*counted_, snapshot.at_ms);
+  const int firing = CountAlerts(rows).firing;
+  Q_EMIT Badge(firing == 0 ? QString() : QString::number(firing));
+  if (!store().live() || snapshot.recorded) return;
+  QSet<QString> fires;
+  for (const AlertRow& row : rows) {
+    if (row.alert.state == Alert::State::kFiring && !row.silenced) {
+      fires.insert(QString::fromStdString(row.alert.id));
+    }
+  }
+  if (!(fires - fired_).isEmpty()) QApplication::alert(window());
+  fired_ = fires;
+}
+
+const Alert* AlertsView::Current() const {
+  const int row = table_->RowOf(panel()->current());
+  return row < 0 ? nullptr : &table_->at(row).alert;
+}
+
+QString AlertsView::WhyNot() {
+  if (store().desk() == nullptr) return tr("Alerts of a recording are only looked at.");
+  if (!store().live()) return tr("Viewing the past: press L to go live.");
+  return Current() == nullptr ? tr("Choose an alert first.") : QString();
+}
+
+void AlertsView::Enable() {
+  const QString why = WhyNot();
+  for (QPushButton* button : {seen_, silence_}) {
+    button->setEnabled(why.isEmpty());
+    button->setToolTip(why);
+    button->setAccessibleDescription(why);
+  }
+  const bool possible = Current() != nullptr && store().recording() != nullptr;
+  began_->setEnabled(possible);
+  began_->setToolTip(possible
+                         ? tr("Every page shows 30 s before it, and what it is about is opened")
+                     : Current() == nullptr ? tr("Choose an alert first.")
+                                            : tr("Nothing is being recorded."));
+}
+
+void AlertsView::TellDesk(const QString& what, const QStringList& ids, Call call) {
+  store().Work<bool>(
+      this,
+      [desk = store().desk(), ids, call = std::move(call)]() -> absl::StatusOr<bool> {
+        for (const QString& id : ids) {
+          if (const absl::Status status = call(*desk, id.toStdString()); !status.ok())
+            return status;
+        }
+        return true;
+      },
+      [this, what](const absl::StatusOr<bool>& done) {
+        if (!done.ok()) return TellFailure(this, what, done.status());
+        Q_EMIT Told(tr("%1: done.").arg(what));
+      });
+}
+
+void AlertsView::Acknowledge() {
+  if (const QString why = WhyNot(); !why.isEmpty()) {
+    Q_EMIT Told(why);
+    return;
+  }
+  const QStringList ids = panel()->selected();
+  TellDesk(tr("Acknowledge %1 alerts").arg(ids.size()), ids,
+           [who = Actor()](AlertDesk& desk, const std::string& id) {
+             return desk.Acknowledge(id, who);
+           });
+}
+
+void AlertsView::Silence() {
+  if (const QString why = WhyNot(); !why.isEmpty()) {
+    Q_EMIT Told(why);
+    return;
+  }
+  // What is chosen now is silenced, whatever is chosen by then.
+  const QStringList ids = panel()->selected();
+  QStringList shown;
+  for (const QString& id : ids) shown << SafeText(id.toStdString(), 120);
+  AskSilence(this, shown, [this, ids](std::int64_t until_ms, const QString& reason) {
+    if (store().desk() == nullptr) return;
+    TellDesk(tr("Silence %1 alerts").arg(ids.size()), ids,
+             [until_ms, why = reason.toStdString()](AlertDesk& desk, const std::string& id) {
+               return desk.Silence(id, until_ms, why);
+             });
+  });
+}
+
+void AlertsView::ShowBeginning() {
+  const Alert* alert = Current();
+  if (alert == nullptr) {
+    Q_EMIT Told(tr("Choose an alert first."));
+    return;
+  }
+  const QString entity = QString::fromStdString(alert->entity);
+  const std::int64_t since_ms = alert->since_ms;
+  absl::Status status = store().ViewAt(since_ms - kBeforeMs);
+  // The recording may begin in these 30 s.
+  if (!status.ok()) status = store().ViewAt(since_ms);
+  if (!status.ok()) return TellFailure(this, tr("Show when it began"), status);
+  Q_EMIT Wanted(entity == u"cluster" ? QStringLiteral("replicas") : QString(),
+                entity == u"cluster" ? QString() : entity);
+}
+
+}  // namespace onepiece::gui

@@ -1,0 +1,65 @@
+// The page of what all processes log, as one stream.
+#pragma once
+
+#include <QCheckBox>
+#include <QComboBox>
+#include <QPushButton>
+#include <QSet>
+#include <QThreadPool>
+#include <QTimer>
+#include <QToolButton>
+#include <memory>
+
+#include "gui/client/log_tail.h"
+#include "gui/models/log_lines.h"
+#include "gui/views/list_page.h"
+
+namespace onepiece::gui {
+
+class LogsView : public ListPage {
+  Q_OBJECT
+ public:
+  explicit LogsView(Store& store, QWidget* parent = nullptr);
+  ~LogsView() override;
+  [[nodiscard]] QString Help() const override;
+  [[nodiscard]] std::vector<Command> Commands() override;
+  /// "node/ID": its lines alone.
+  void Focus(const QString& entity) override;
+  void SetFilter(const QString& text) override;
+  /// A tail is under way.
+  [[nodiscard]] bool tails() const { return tail_ != nullptr; }
+
+ protected:
+  void Draw(const Snapshot& snapshot) override;
+  void hideEvent(QHideEvent* event) override;
+
+ private:
+  void Begin();
+  void End();
+  void Take();
+  /// Tells the tail which processes it is to follow, when these are others.
+  void Follow();
+  void ShowLines();
+  void ApplyFilter();
+  void ChooseProcesses();
+  void SetPaused(bool paused);
+
+  LogLines lines_;
+  std::unique_ptr<KeyedTable<std::shared_ptr<const LogRow>>> table_;
+  std::shared_ptr<LogTail> tail_;  ///< Null: nobody is followed.
+  /// Whose lines these are; not kept alive: its end waits for its threads.
+  std::weak_ptr<Session> session_;
+  std::vector<std::tuple<std::string, std::uint64_t, std::string>> followed_;
+  QSet<QString> chosen_;  ///< Node ids; empty: all.
+  QString text_, bad_expression_;
+  std::uint64_t shown_changes_ = 0;
+  int left_out_ = 0;  ///< Processes beyond what a tail follows.
+  QToolButton* processes_;
+  QComboBox* level_;
+  QCheckBox *regex_, *hidden_too_;
+  QPushButton* pause_;
+  QTimer take_;
+  QThreadPool tailing_;  ///< Beginning and ending a tail waits for threads. Last: it ends first.
+};
+
+}  // namespace onepiece::gui

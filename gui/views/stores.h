@@ -1,0 +1,44 @@
+// The pages of what keeps the cluster's memory: databases, and the NodeManager's replicas.
+#pragma once
+
+#include <memory>
+
+#include "gui/models/store_rows.h"
+#include "gui/views/list_page.h"
+
+namespace onepiece::gui {
+
+class DatabasesView : public ListPage {
+  Q_OBJECT
+ public:
+  explicit DatabasesView(Store& store, QWidget* parent = nullptr);
+  [[nodiscard]] QString Help() const override;
+
+ protected:
+  void Draw(const Snapshot& snapshot) override;
+
+ private:
+  std::unique_ptr<KeyedTable<DatabaseRow>> table_;
+};
+
+class ReplicasView : public ListPage {
+  Q_OBJECT
+ public:
+  explicit ReplicasView(Store& store, QWidget* parent = nullptr);
+  [[nodiscard]] QString Help() const override;
+  [[nodiscard]] std::vector<Command> Commands() override;
+
+ protected:
+  void Draw(const Snapshot& snapshot) override;
+
+ private:
+  void StepDown();
+  void TakeSnapshot();
+
+  std::unique_ptr<KeyedTable<ReplicaRow>> table_;
+  ReplicaWatch watch_;
+  ReplicaWatch::News news_;
+  std::shared_ptr<const Replicas> watched_;
+};
+
+}  // namespace onepiece::gui
