@@ -8,6 +8,7 @@
 #include <QPainter>
 #include <QSaveFile>
 #include <QSvgGenerator>
+#include <cmath>
 
 #include "cluster/base/status.h"
 #include "gui/models/keyed_table.h"
@@ -18,6 +19,7 @@ namespace {
 QVariant Cell(const QAbstractItemModel& model, int row, int column) {
   const QModelIndex index = model.index(row, column);
   const QVariant value = index.data(kSortRole);
+  if (value.typeId() == QMetaType::Double && std::isnan(value.toDouble())) return {};
   return value.isValid() ? value : index.data(Qt::DisplayRole);
 }
 

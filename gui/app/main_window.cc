@@ -20,6 +20,7 @@
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
 #include "cluster/local/resources.h"
+#include "gui/app/operations_panel.h"
 #include "gui/app/recording_service.h"
 #include "gui/app/theme.h"
 #include "gui/models/format.h"
@@ -29,7 +30,7 @@ namespace onepiece::gui {
 namespace {
 
 /// Of saveState: grows when docks are renamed.
-constexpr int kLayoutVersion = 1;
+constexpr int kLayoutVersion = 2;
 /// How long what a page tells stays in the status line.
 constexpr int kTellMs = 10'000;
 
@@ -40,22 +41,11 @@ QString KindOfPage(const QString& entity) {
   if (kind == u"ring") return QStringLiteral("rings");
   if (kind == u"job") return QStringLiteral("jobs");
   if (kind == u"pool" || kind == u"plan") return QStringLiteral("rebalance");
+  if (kind == u"device") return QStringLiteral("gpus");
   if (kind == u"database") return QStringLiteral("databases");
+  if (kind == u"replica") return QStringLiteral("replicas");
   if (kind == u"alert") return QStringLiteral("alerts");
   return QStringLiteral("pipelines");
-}
-
-std::vector<history::Rule> ShippedRules() {
-  const auto path = local::ResourcePath("alerts.yaml");
-  if (!path.ok()) return {};
-  QFile file(QString::fromStdString(*path));
-  if (!file.open(QIODevice::ReadOnly)) return {};
-  auto rules = history::ParseRules(file.readAll().toStdString());
-  if (!rules.ok()) {
-    qWarning("%s: %s", path->c_str(), rules.status().ToString().c_str());
-    return {};
-  }
-  return *std::move(rules);
 }
 
 }  // namespace
@@ -117,6 +107,10 @@ void MainWindow::MakeBody() {
     connect(view, &View::Told, this,
             [this](const QString& text) { statusBar()->showMessage(text, kTellMs); });
     connect(view, &View::ClearFilterWanted, band_->filter(), &QLineEdit::clear);
+    connect(view, &View::Badge, this, [this, view, tab = tabs_->count() - 1](const QString& text) {
+      tabs_->setTabText(
+          tab, text.isEmpty() ? view->title() : QStringLiteral("%1 (%2)").arg(view->title(), text));
+    });
   }
   int arrow = 0;
   for (auto* button : tabs_->findChildren<QToolButton*>()) {
@@ -207,15 +201,14 @@ QWidget* MainWindow::MakeTour() {
          "says why."),
       tr("4 of 4. The line below is time: everything is recorded. Drag it to see the past; L goes "
          "live again. F1 explains the page.")};
-  auto* step = new int(0);
-  connect(bar, &QObject::destroyed, this, [step] { delete step; });
-  text->setText(steps[0]);
-  connect(next, &QPushButton::clicked, bar, [=, this] {
-    if (++*step < steps.size()) {
-      text->setText(steps[*step]);
-      if (*step + 1 == steps.size()) next->hide();
-    }
-  });
+  show_tour_step_ = [=](int step) {
+    text->setText(steps[step]);
+    next->setVisible(step + 1 < steps.size());
+    bar->setProperty("step", step);
+  };
+  show_tour_step_(0);
+  connect(next, &QPushButton::clicked, bar,
+          [this, bar] { show_tour_step_(bar->property("step").toInt() + 1); });
   connect(end, &QPushButton::clicked, bar, [this, bar] {
     bar->hide();
     options_.settings.values.tour_done = true;
@@ -253,6 +246,11 @@ void MainWindow::MakeDocks() {
   tree_dock_ = add(QStringLiteral("dock.entities"), tr("Entities"), tree_, Qt::LeftDockWidgetArea);
   inspector_dock_ =
       add(QStringLiteral("dock.inspector"), tr("Inspector"), inspector_, Qt::RightDockWidgetArea);
+  operations_ = new OperationsPanel(*store_, this);
+  operations_dock_ = add(QStringLiteral("dock.operations"), tr("Operations"), operations_,
+                         Qt::BottomDockWidgetArea);
+  connect(operations_, &OperationsPanel::Opened, this,
+          [this](const QString& entity) { Open({}, entity); });
   connect(tree_, &EntityTree::Selected, this, &MainWindow::Inspect);
   connect(tree_, &EntityTree::Opened, this, [this](const QString& entity) { Open({}, entity); });
   connect(inspector_, &Inspector::Opened, this,
@@ -272,17 +270,24 @@ void MainWindow::SetPreset(Preset preset) {
   const bool wall = preset == Preset::kWall;
   addDockWidget(Qt::LeftDockWidgetArea, tree_dock_);
   addDockWidget(Qt::RightDockWidgetArea, inspector_dock_);
+  addDockWidget(Qt::BottomDockWidgetArea, operations_dock_);
   tree_dock_->setVisible(preset == Preset::kOperate);
   inspector_dock_->setVisible(!wall);
+  operations_dock_->setVisible(preset == Preset::kInvestigate);
   scrubber_->setVisible(!wall);
   wide_inspector_ = preset == Preset::kInvestigate;
   if (sized_) SizeDocks();
 }
 
 void MainWindow::SizeDocks() {
+  // A large window has room for names that a small one has to cut.
   const int unit = fontMetrics().averageCharWidth();
-  resizeDocks({tree_dock_, inspector_dock_}, {unit * 34, unit * (wide_inspector_ ? 70 : 46)},
+  resizeDocks({tree_dock_, inspector_dock_},
+              {std::max(unit * 34, width() / 7),
+               std::max(unit * (wide_inspector_ ? 70 : 46), width() / (wide_inspector_ ? 4 : 5))},
               Qt::Horizontal);
+  resizeDocks({operations_dock_}, {std::max(fontMetrics().height() * 9, height() / 6)},
+              Qt::Vertical);
 }
 
 void MainWindow::showEvent(QShowEvent* event) {
@@ -311,80 +316,6 @@ void MainWindow::Open(const QString& view_id, const QString& entity) {
   if (!entity.isEmpty()) Inspect(entity);
   if (!ShowPage(view_id.isEmpty() ? KindOfPage(entity) : view_id)) return;
   if (!entity.isEmpty()) page()->Focus(entity);
-}
-
-void MainWindow::Connect(const Target& target) {
-  Disconnect();
-  auto session = std::make_shared<Session>(target);
-  recorder_ = std::make_unique<RecordingService>(
-      session, (options_.data_folder + QStringLiteral("/recordings")).toStdString(),
-      ShippedRules());
-  store_->Follow(std::move(session));
-  Settings& settings = options_.settings.values;
-  settings.last_connection = QString::fromStdString(target.name);
-  last_recorded_ms_ = 0;
-  if (const QString last = settings.recordings.value(settings.last_connection); !last.isEmpty()) {
-    auto recording = history::Recording::Open(last.toStdString());
-    if (recording.ok()) store_->SetRecording(*std::move(recording));
-  }
-  adopt_.start(500);
-  setWindowTitle(tr("%1 – OnePiece Console").arg(SafeText(target.name, 40)));
-}
-
-void MainWindow::Disconnect() {
-  adopt_.stop();
-  auto session = store_->session();
-  store_->SetRecording(nullptr);
-  store_->Follow(nullptr);
-  if (session == nullptr) return;
-  // Their threads may wait for the network for a second; nobody here does.
-  QThreadPool::globalInstance()->start(
-      [service = std::shared_ptr<RecordingService>(std::move(recorder_)),
-       old = std::move(session)]() mutable {
-        service.reset();
-        old.reset();
-      });
-}
-
-void MainWindow::AdoptRecording() {
-  if (recorder_ == nullptr) return adopt_.stop();
-  const std::string path = recorder_->path();
-  if (path.empty()) return;
-  adopt_.stop();
-  auto recording = history::Recording::Open(path);
-  if (!recording.ok()) return;
-  store_->SetRecording(*std::move(recording));
-  Settings& settings = options_.settings.values;
-  settings.recordings[settings.last_connection] = QString::fromStdString(path);
-  SaveSettings();
-}
-
-void MainWindow::ShowLastRecorded() {
-  const LinkStatus& link = store_->link();
-  if (store_->session() == nullptr || store_->recording() == nullptr) return;
-  if (last_recorded_ms_ == 0 && link.last_heard_ms == 0 && link.attempt > 0 && store_->live()) {
-    const auto info = store_->recording()->Info();
-    if (info.ok() && store_->ViewAt(info->interval.to_ms).ok()) {
-      last_recorded_ms_ = info->interval.to_ms;
-    }
-  } else if (last_recorded_ms_ != 0 && link.last_heard_ms != 0) {
-    const bool as_we_left_it = !store_->live() && store_->viewing_ms() == last_recorded_ms_;
-    last_recorded_ms_ = 0;
-    if (as_we_left_it) store_->GoLive();
-  }
-}
-
-void MainWindow::OpenRecording(const QString& path) {
-  auto recording = history::Recording::Open(path.toStdString());
-  if (!recording.ok()) {
-    return Say(
-        tr("The recording cannot be opened"),
-        SafeText(path.toStdString()) + u'\n' + SafeText(base::Message(recording.status()), 1000));
-  }
-  Disconnect();
-  store_->SetRecording(*std::move(recording));
-  setWindowTitle(
-      tr("%1 – OnePiece Console").arg(SafeText(QFileInfo(path).fileName().toStdString(), 60)));
 }
 
 void MainWindow::TryLocalCluster() {

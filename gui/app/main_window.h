@@ -4,10 +4,13 @@
 #pragma once
 
 #include <QMainWindow>
+#include <QPointer>
 #include <QStackedWidget>
 #include <QTabBar>
 #include <QTimer>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gui/app/bands.h"
@@ -20,6 +23,8 @@
 
 namespace onepiece::gui {
 
+class CompareDialog;
+class OperationsPanel;
 class RecordingService;
 
 class MainWindow : public QMainWindow {
@@ -35,7 +40,7 @@ class MainWindow : public QMainWindow {
   ~MainWindow() override;
 
   void Connect(const Target& target);
-  /// An error is said in a dialog.
+  /// Opened elsewhere, shown when that is done; an error is said in a dialog.
   void OpenRecording(const QString& path);
   /// Starts the embedded cluster and connects to it.
   void TryLocalCluster();
@@ -69,9 +74,14 @@ class MainWindow : public QMainWindow {
   void Inspect(const QString& entity);
   void Open(const QString& view_id, const QString& entity);
   void Disconnect();
+  /// Sees that the cluster is recorded, and shows its recording.
   void AdoptRecording();
   /// A cluster that has not answered yet is shown as it was recorded last, until it answers.
   void ShowLastRecorded();
+  void RunBookmark();
+  void RunCompare();
+  void RunExportRange();
+  void ExportRange(const std::string& from, history::Interval part, const QString& path);
   void UpdateWelcome();
   void SaveSettings();
   void Say(const QString& title, const QString& text);
@@ -88,20 +98,27 @@ class MainWindow : public QMainWindow {
 
   Options options_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<RecordingService> recorder_;
+  std::shared_ptr<RecordingService> recorder_;
   std::unique_ptr<LocalCluster> local_;
   CommandList* commands_;
   TopBand* band_;
   QTabBar* tabs_;
   QStackedWidget *body_, *pages_;
   QWidget *welcome_ = nullptr, *tour_ = nullptr;
+  std::function<void(int step)> show_tour_step_;
   std::vector<View*> views_;
   Scrubber* scrubber_;
   EntityTree* tree_ = nullptr;
   Inspector* inspector_ = nullptr;
-  QDockWidget *tree_dock_ = nullptr, *inspector_dock_ = nullptr;
-  QTimer adopt_;                       ///< Until the recorder has a file.
+  OperationsPanel* operations_ = nullptr;
+  QDockWidget *tree_dock_ = nullptr, *inspector_dock_ = nullptr, *operations_dock_ = nullptr;
+  QPointer<CompareDialog> compare_;
+  QTimer adopt_;
   std::int64_t last_recorded_ms_ = 0;  ///< The instant that ShowLastRecorded chose; 0: none.
+  std::string adopted_;                ///< The cluster's file, once it was tried.
+  std::int64_t adopted_at_ms_ = 0;
+  bool adopting_ = false;
+  int opening_ = 0;  ///< Grows with everything that is opened.
   bool wide_inspector_ = false;
   bool sized_ = false;  ///< Docks take sizes only once the window has been laid out.
 };

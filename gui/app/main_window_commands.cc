@@ -11,8 +11,9 @@
 #include "gui/app/command_palette.h"
 #include "gui/app/dialogs.h"
 #include "gui/app/export.h"
+#include "gui/app/history_dialogs.h"
 #include "gui/app/main_window.h"
-#include "gui/app/recording_service.h"
+#include "gui/app/operations_panel.h"
 #include "gui/app/theme.h"
 #include "gui/models/format.h"
 
@@ -25,7 +26,10 @@ QString CliOfPage(const QString& id) {
     return QStringLiteral("onepiece status");
   if (id == u"rings") return QStringLiteral("onepiece rings");
   if (id == u"jobs") return QStringLiteral("onepiece jobs");
-  if (id == u"nodemanager") return QStringLiteral("onepiece cluster status");
+  if (id == u"rebalance") return QStringLiteral("onepiece rebalance status");
+  if (id == u"replicas") return QStringLiteral("onepiece cluster status");
+  if (id == u"logs") return QStringLiteral("onepiece logs --follow");
+  if (id == u"audit") return QStringLiteral("onepiece rebalance audit");
   return {};
 }
 
@@ -57,13 +61,25 @@ void MainWindow::AddCommands() {
   add("live.go", tr("Go live"), "L", [this] { scrubber_->GoLive(); });
   add("live.before", tr("Previous event"), "Ctrl+Left", [this] { scrubber_->StepToMark(false); });
   add("live.after", tr("Next event"), "Ctrl+Right", [this] { scrubber_->StepToMark(true); });
-  add("bookmark", tr("Bookmark this instant"), "Ctrl+B", [this] {
-    if (recorder_ != nullptr)
-      recorder_->Bookmark(store_->viewing_ms(), tr("bookmark").toStdString());
-  });
-  add("pin", tr("Pin this instant to compare with"), "",
+  add("bookmark", tr("Bookmark this instant…"), "Ctrl+B", [this] { RunBookmark(); });
+  add("pin", tr("Pin this instant to compare with"), "Ctrl+Shift+P",
       [this] { store_->Pin(store_->snapshot()); });
-  add("unpin", tr("Stop comparing"), "", [this] { store_->Pin(nullptr); });
+  add("compare", tr("Compare with the pinned instant"), "Ctrl+Shift+D", [this] { RunCompare(); });
+  add("unpin", tr("Stop comparing"), "", [this] {
+    store_->Pin(nullptr);
+    if (compare_ != nullptr) compare_->close();
+  });
+  commands_->Add({QStringLiteral("recording.export"),
+                  tr("Export a part of the recording…"),
+                  QStringLiteral("onepiece show --file FILE --export NEW-FILE --from -15m"),
+                  {},
+                  false,
+                  [this] { RunExportRange(); }});
+  add("operations", tr("Operations"), "Alt+1", [this] {
+    const bool show = !operations_dock_->isVisible();
+    operations_dock_->setVisible(show);
+    if (show) operations_->setFocus();
+  });
   add("filter", tr("Filter this page"), "/", [this] {
     band_->filter()->setFocus();
     band_->filter()->selectAll();
@@ -84,7 +100,10 @@ void MainWindow::AddCommands() {
   add("layout.reset", tr("Reset layout"), "", [this] { SetPreset(Preset::kOperate); });
   add("help", tr("Help on this page"), "F1", [this] { RunHelp(); });
   add("shortcuts", tr("Shortcuts"), "?", [this] { RunHelp(); });
-  add("tour", tr("Show the tour"), "", [this] { tour_->show(); });
+  add("tour", tr("Show the tour"), "", [this] {
+    show_tour_step_(0);
+    tour_->show();
+  });
 }
 
 void MainWindow::AddPageCommands() {
@@ -121,6 +140,7 @@ void MainWindow::MakeMenus() {
                      QStringLiteral("local.stop"),
                      {},
                      QStringLiteral("export"),
+                     QStringLiteral("recording.export"),
                      QStringLiteral("copy-cli"),
                      {},
                      QStringLiteral("settings"),
@@ -132,6 +152,8 @@ void MainWindow::MakeMenus() {
                                         QStringLiteral("filter"),
                                         QStringLiteral("clear"),
                                         QStringLiteral("resync"),
+                                        {},
+                                        QStringLiteral("operations"),
                                         {},
                                         QStringLiteral("layout.operate"),
                                         QStringLiteral("layout.investigate"),
@@ -147,6 +169,7 @@ void MainWindow::MakeMenus() {
                      {},
                      QStringLiteral("bookmark"),
                      QStringLiteral("pin"),
+                     QStringLiteral("compare"),
                      QStringLiteral("unpin")});
   QStringList changes = {QStringLiteral("control.toggle"), QString()};
   for (const CommandList::Entry& entry : commands_->entries()) {
@@ -246,8 +269,8 @@ void MainWindow::CopyCli() {
 }
 
 void MainWindow::CyclePane() {
-  const std::vector<QWidget*> panes = {tree_, pages_->currentWidget(), inspector_,
-                                       scrubber_->line(), band_->filter()};
+  const std::vector<QWidget*> panes = {tree_,       pages_->currentWidget(), inspector_,
+                                       operations_, scrubber_->line(),       band_->filter()};
   std::size_t now = panes.size() - 1;
   for (std::size_t i = 0; i < panes.size(); ++i) {
     if (panes[i] == focusWidget() || panes[i]->isAncestorOf(focusWidget())) now = i;

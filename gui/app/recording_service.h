@@ -1,53 +1,47 @@
-// Records a session and evaluates the alert rules, once a second, away from the GUI thread.
+// Records what a session sees into the file of its cluster, and takes what people say of alerts.
 //
 // Ownership  Shares the session.
-// Threading  Thread-safe; one thread of its own.
+// Threading  Thread-safe. state() never waits for the disk; all else may: not on the GUI thread.
 // Blocking   The destructor waits for the tick under way.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "gui/client/session.h"
-#include "gui/history/alerts.h"
-#include "gui/history/recorder.h"
+#include "gui/history/record_loop.h"
+#include "gui/models/alert_desk.h"
 
 namespace onepiece::gui {
 
-class RecordingService {
+class RecordingService : public AlertDesk {
  public:
-  /// Records into `folder`/CLUSTER_ID.onepiece-recording once the cluster has told its id.
   RecordingService(std::shared_ptr<Session> session, std::string folder,
                    std::vector<history::Rule> rules);
-  ~RecordingService();
-  RecordingService(const RecordingService&) = delete;
-  RecordingService& operator=(const RecordingService&) = delete;
 
-  /// The file; empty: none yet.
-  [[nodiscard]] std::string path() const;
-  /// How the last tick went.
-  [[nodiscard]] absl::Status status() const;
-  void Bookmark(std::int64_t at_ms, std::string text);
+  /// `folder`/CLUSTER_ID.onepiece-recording; empty until the cluster has told its id.
+  [[nodiscard]] std::string WantedPath() const;
+  /// Records into that file from now on, unless it does already. The same cluster may be recorded
+  /// by another console: FAILED_PRECONDITION (IN_USE), and the file can be read all the same.
+  absl::Status Begin();
+  [[nodiscard]] history::RecordState state() const { return loop_.state(); }
+  absl::Status Bookmark(std::int64_t at_ms, const std::string& text) {
+    return loop_.Bookmark(text, at_ms);
+  }
+  absl::Status Acknowledge(const std::string& id, const std::string& who) override {
+    return loop_.Acknowledge(id, who);
+  }
+  absl::Status Silence(const std::string& id, std::int64_t until_ms,
+                       const std::string& reason) override {
+    return loop_.Silence(id, until_ms, reason);
+  }
 
  private:
-  void Run(const std::stop_token& stop);
-  void Tick();
-
   const std::shared_ptr<Session> session_;
   const std::string folder_;
-  history::AlertEngine alerts_;                  ///< Of the thread.
-  std::unique_ptr<history::Recorder> recorder_;  ///< Of the thread.
-  mutable std::mutex mutex_;
-  std::condition_variable_any wake_;
-  std::string path_;  ///< Guarded by mutex_, as what follows.
-  absl::Status status_;
-  std::vector<std::pair<std::int64_t, std::string>> bookmarks_;
-  std::jthread thread_;
+  history::RecordLoop loop_;
 };
 
 }  // namespace onepiece::gui

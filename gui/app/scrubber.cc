@@ -249,36 +249,72 @@ Scrubber::Scrubber(Store& store, QWidget* parent)
   Refresh();
 }
 
-void Scrubber::Refresh() {
-  const auto& recording = store_.recording();
-  QString note;
-  if (recording == nullptr) {
-    note = tr("Nothing is being recorded");
-    line_->Show({}, {}, {});
-  } else if (auto info = recording->Info(); !info.ok()) {
-    note = SafeText(base::Message(info.status()), 60);
-  } else {
-    history::Interval seen = info->interval;
-    const std::int64_t minutes = range_->currentData().toInt();
-    // The part that is looked at stays in sight.
-    const std::int64_t wanted_end =
-        store_.live() ? seen.to_ms : std::max(store_.viewing_ms(), seen.from_ms);
-    if (minutes != 0 && seen.to_ms - seen.from_ms > minutes * 60'000) {
-      seen.from_ms = std::min(seen.to_ms - minutes * 60'000,
-                              std::max(info->interval.from_ms, wanted_end - minutes * 30'000));
-      seen.to_ms = seen.from_ms + minutes * 60'000;
-    }
-    auto gaps = recording->Gaps(seen);
-    auto marks = recording->Marks(seen, 500);
-    line_->Show(seen, gaps.ok() ? *std::move(gaps) : std::vector<history::Gap>{},
-                marks.ok() ? *std::move(marks) : std::vector<history::Mark>{});
+absl::StatusOr<Scrubber::Seen> Scrubber::Look(history::Recording& recording, std::int64_t minutes,
+                                              std::int64_t end_ms) {
+  const auto info = recording.Info();
+  if (!info.ok()) return info.status();
+  Seen found{info->interval, {}, {}};
+  history::Interval& seen = found.interval;
+  // The part that is looked at stays in sight.
+  const std::int64_t wanted_end = end_ms == 0 ? seen.to_ms : std::max(end_ms, seen.from_ms);
+  if (minutes != 0 && seen.to_ms - seen.from_ms > minutes * 60'000) {
+    seen.from_ms = std::min(seen.to_ms - minutes * 60'000,
+                            std::max(info->interval.from_ms, wanted_end - minutes * 30'000));
+    seen.to_ms = seen.from_ms + minutes * 60'000;
   }
-  note_->setText(note);
-  const bool possible = recording != nullptr;
+  auto gaps = recording.Gaps(seen);
+  if (!gaps.ok()) return gaps.status();
+  auto marks = recording.Marks(seen, 500);
+  if (!marks.ok()) return marks.status();
+  found.gaps = *std::move(gaps);
+  found.marks = *std::move(marks);
+  return found;
+}
+
+void Scrubber::Refresh() {
+  const bool possible = store_.recording() != nullptr;
   for (QWidget* widget : std::initializer_list<QWidget*>{before_, after_, line_, range_}) {
     widget->setEnabled(possible);
   }
+  if (!possible) {
+    line_->Show({}, {}, {});
+    note_->setText(notice_.isEmpty() ? tr("Nothing is being recorded") : notice_);
+    return Draw();
+  }
+  ask_again_ = asking_;
+  if (asking_) return;
+  asking_ = true;
+  asked_ = store_.recording();
+  const std::int64_t minutes = range_->currentData().toInt();
+  const std::int64_t end_ms = store_.live() ? 0 : store_.viewing_ms();
+  store_.Read<Seen>(
+      this,
+      [minutes, end_ms](history::Recording& recording) { return Look(recording, minutes, end_ms); },
+      [this](absl::StatusOr<Seen> seen) { Take(std::move(seen)); });
+}
+
+void Scrubber::Take(absl::StatusOr<Seen> seen) {
+  asking_ = false;
+  const auto asked = asked_.lock();
+  if (asked == nullptr || asked != store_.recording() || std::exchange(ask_again_, false)) {
+    if (store_.recording() != nullptr) Refresh();
+    return;
+  }
+  if (!seen.ok()) {
+    note_->setText(SafeText(base::Message(seen.status()), 60));
+    note_->setToolTip(SafeText(base::Message(seen.status())));
+    return Draw();
+  }
+  line_->Show(seen->interval, std::move(seen->gaps), std::move(seen->marks));
+  note_->setText(notice_);
+  note_->setToolTip({});
   Draw();
+}
+
+void Scrubber::SetNotice(const QString& notice) {
+  if (notice == notice_) return;
+  notice_ = notice;
+  note_->setText(notice);
 }
 
 void Scrubber::Draw() {
@@ -293,7 +329,7 @@ void Scrubber::Draw() {
 
 void Scrubber::View(std::int64_t at_ms) {
   const absl::Status status = store_.ViewAt(at_ms);
-  note_->setText(status.ok() ? QString() : SafeText(base::Message(status), 60));
+  note_->setText(status.ok() ? notice_ : SafeText(base::Message(status), 60));
   if (!status.ok()) note_->setToolTip(SafeText(base::Message(status)));
 }
 

@@ -9,6 +9,7 @@
 #include <QPushButton>
 #include <QTimer>
 #include <QWidget>
+#include <memory>
 #include <vector>
 
 #include "gui/history/recording.h"
@@ -58,14 +59,25 @@ class Scrubber : public QWidget {
   Q_OBJECT
  public:
   explicit Scrubber(Store& store, QWidget* parent);
-  /// Reads the recording's interval, gaps and marks now; done by itself every two seconds.
+  /// Asks for the recording's interval, gaps and marks; done by itself every two seconds.
   void Refresh();
   void TogglePause();
   void GoLive();
   void StepToMark(bool after);
+  /// Why nothing is recorded; empty: it is. Stands where other notes stand, when there are none.
+  void SetNotice(const QString& notice);
   [[nodiscard]] TimeLine* line() const { return line_; }
 
  private:
+  /// What Refresh asks the recording for.
+  struct Seen {
+    history::Interval interval;
+    std::vector<history::Gap> gaps;
+    std::vector<history::Mark> marks;
+  };
+  static absl::StatusOr<Seen> Look(history::Recording& recording, std::int64_t minutes,
+                                   std::int64_t end_ms);
+  void Take(absl::StatusOr<Seen> seen);
   void View(std::int64_t at_ms);
   void Draw();
 
@@ -74,7 +86,10 @@ class Scrubber : public QWidget {
   QComboBox* range_;
   QPushButton *pause_, *live_, *before_, *after_;
   QLabel* note_;
+  QString notice_;
   QTimer refresh_;
+  std::weak_ptr<history::Recording> asked_;  ///< Of the answer that is waited for.
+  bool asking_ = false, ask_again_ = false;
 };
 
 }  // namespace onepiece::gui

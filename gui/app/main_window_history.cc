@@ -1,0 +1,247 @@
+// What the window does with sessions and recordings.
+#include <QDir>
+#include <QFileInfo>
+#include <QMetaObject>
+#include <QStatusBar>
+#include <QThreadPool>
+#include <utility>
+
+#include "cluster/base/clock.h"
+#include "cluster/base/status.h"
+#include "cluster/local/resources.h"
+#include "gui/app/history_dialogs.h"
+#include "gui/app/main_window.h"
+#include "gui/app/recording_service.h"
+#include "gui/models/format.h"
+#include "gui/views/prompts.h"
+
+namespace onepiece::gui {
+namespace {
+
+/// How soon it is tried again to record what could not be recorded.
+constexpr std::int64_t kTryAgainMs = 10'000;
+
+using Opened = std::shared_ptr<history::Recording>;
+
+absl::StatusOr<Opened> OpenFile(const std::string& path) {
+  auto recording = history::Recording::Open(path);
+  if (!recording.ok()) return recording.status();
+  return Opened(*std::move(recording));
+}
+
+std::int64_t NowMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
+
+std::vector<history::Rule> ShippedRules() {
+  const auto path = local::ResourcePath("alerts.yaml");
+  if (!path.ok()) return {};
+  QFile file(QString::fromStdString(*path));
+  if (!file.open(QIODevice::ReadOnly)) return {};
+  auto rules = history::ParseRules(file.readAll().toStdString());
+  if (!rules.ok()) {
+    qWarning("%s: %s", path->c_str(), rules.status().ToString().c_str());
+    return {};
+  }
+  return *std::move(rules);
+}
+
+}  // namespace
+
+void MainWindow::Connect(const Target& target) {
+  Disconnect();
+  auto session = std::make_shared<Session>(target);
+  recorder_ = std::make_shared<RecordingService>(
+      session, (options_.data_folder + QStringLiteral("/recordings")).toStdString(),
+      ShippedRules());
+  store_->SetDesk(recorder_);
+  store_->Follow(std::move(session));
+  Settings& settings = options_.settings.values;
+  settings.last_connection = QString::fromStdString(target.name);
+  last_recorded_ms_ = 0;
+  if (const QString last = settings.recordings.value(settings.last_connection); !last.isEmpty()) {
+    store_->Work<Opened>(
+        this, [last] { return OpenFile(last.toStdString()); },
+        [this, opening = opening_](absl::StatusOr<Opened> opened) {
+          // The cluster may have answered first.
+          if (opening != opening_ || store_->recording() != nullptr || !opened.ok()) return;
+          store_->SetRecording(*std::move(opened));
+          ShowLastRecorded();
+        });
+  }
+  adopt_.start(500);
+  setWindowTitle(tr("%1 – OnePiece Console").arg(SafeText(target.name, 40)));
+}
+
+void MainWindow::Disconnect() {
+  ++opening_;
+  adopt_.stop();
+  adopted_.clear();
+  adopting_ = false;
+  auto session = store_->session();
+  store_->SetDesk(nullptr);
+  store_->SetRecording(nullptr);
+  store_->Follow(nullptr);
+  scrubber_->SetNotice({});
+  if (session == nullptr) return;
+  // Their threads may wait for the network for a second; nobody here does.
+  QThreadPool::globalInstance()->start(
+      [service = std::move(recorder_), old = std::move(session)]() mutable {
+        service.reset();
+        old.reset();
+      });
+  recorder_ = nullptr;
+}
+
+void MainWindow::AdoptRecording() {
+  if (recorder_ == nullptr || adopting_) return;
+  const history::RecordState state = recorder_->state();
+  const std::string path = recorder_->WantedPath();
+  if (path.empty()) return;
+  const bool records = state.recording && state.path == path;
+  if (adopted_ == path) {
+    scrubber_->SetNotice(
+        state.status.ok() ? QString()
+                          : tr("Not recorded: %1").arg(SafeText(base::Message(state.status), 200)));
+    if (records || NowMs() - adopted_at_ms_ < kTryAgainMs) return;
+  }
+  adopting_ = true;
+  store_->Work<Opened>(
+      this,
+      [service = recorder_, path]() -> absl::StatusOr<Opened> {
+        const absl::Status begun = service->Begin();
+        // Another console records this cluster: its file is as good.
+        if (!begun.ok() && base::GetReason(begun).reason != "IN_USE") return begun;
+        return OpenFile(path);
+      },
+      [this, path, opening = opening_](absl::StatusOr<Opened> opened) {
+        if (opening != opening_) return;  // Another cluster was chosen meanwhile.
+        adopting_ = false;
+        const bool again = adopted_ == path && store_->recording() != nullptr;
+        adopted_ = path;
+        adopted_at_ms_ = NowMs();
+        if (!opened.ok()) {
+          scrubber_->SetNotice(
+              tr("Not recorded: %1").arg(SafeText(base::Message(opened.status()), 200)));
+        } else if (!again) {
+          store_->SetRecording(*std::move(opened));
+          Settings& settings = options_.settings.values;
+          settings.recordings[settings.last_connection] = QString::fromStdString(path);
+          SaveSettings();
+        }
+      });
+}
+
+void MainWindow::ShowLastRecorded() {
+  const LinkStatus& link = store_->link();
+  if (store_->session() == nullptr || store_->recording() == nullptr) return;
+  if (last_recorded_ms_ == 0 && link.last_heard_ms == 0 && link.attempt > 0 && store_->live()) {
+    const auto info = store_->recording()->Info();
+    if (info.ok() && store_->ViewAt(info->interval.to_ms).ok()) {
+      last_recorded_ms_ = info->interval.to_ms;
+    }
+  } else if (last_recorded_ms_ != 0 && link.last_heard_ms != 0) {
+    const bool as_we_left_it = !store_->live() && store_->viewing_ms() == last_recorded_ms_;
+    last_recorded_ms_ = 0;
+    if (as_we_left_it) store_->GoLive();
+  }
+}
+
+void MainWindow::OpenRecording(const QString& path) {
+  const int opening = ++opening_;
+  statusBar()->showMessage(tr("Opening %1…").arg(SafeText(path.toStdString(), 120)));
+  store_->Work<Opened>(
+      this, [path] { return OpenFile(path.toStdString()); },
+      [this, path, opening](absl::StatusOr<Opened> opened) {
+        if (opening != opening_) return;  // Something else was opened meanwhile.
+        statusBar()->clearMessage();
+        if (!opened.ok()) {
+          return Say(tr("The recording cannot be opened"),
+                     SafeText(path.toStdString()) + u'\n' +
+                         SafeText(base::Message(opened.status()), 1000));
+        }
+        Disconnect();
+        store_->SetRecording(*std::move(opened));
+        setWindowTitle(tr("%1 – OnePiece Console")
+                           .arg(SafeText(QFileInfo(path).fileName().toStdString(), 60)));
+      });
+}
+
+void MainWindow::RunBookmark() {
+  if (recorder_ == nullptr) {
+    return Say(tr("Bookmark"), tr("Nothing is being recorded: a bookmark has no place."));
+  }
+  const std::int64_t at_ms = store_->viewing_ms();
+  AskBookmark(this, at_ms, [this, at_ms](const QString& text) {
+    if (recorder_ == nullptr) return;
+    store_->Work<bool>(
+        this,
+        [service = recorder_, at_ms, said = text.toStdString()]() -> absl::StatusOr<bool> {
+          const absl::Status status = service->Bookmark(at_ms, said);
+          if (!status.ok()) return status;
+          return true;
+        },
+        [this, at_ms](const absl::StatusOr<bool>& done) {
+          if (!done.ok()) return TellFailure(this, tr("Set a bookmark"), done.status());
+          statusBar()->showMessage(tr("Bookmark at %1.").arg(FormatTime(at_ms, NowMs())), 10'000);
+          scrubber_->Refresh();
+        });
+  });
+}
+
+void MainWindow::RunCompare() {
+  if (compare_ == nullptr) {
+    compare_ = new CompareDialog(*store_, this);
+    connect(compare_, &CompareDialog::Opened, this,
+            [this](const QString& entity) { Open({}, entity); });
+  }
+  compare_->show();
+  compare_->raise();
+  compare_->activateWindow();
+}
+
+void MainWindow::RunExportRange() {
+  const QString title = tr("Export a part of the recording");
+  if (store_->recording() == nullptr) return Say(title, tr("Nothing is recorded."));
+  const QString folder = options_.data_folder + QStringLiteral("/recordings");
+  store_->Read<history::RecordingInfo>(
+      this, [](history::Recording& recording) { return recording.Info(); },
+      [this, title, folder](const absl::StatusOr<history::RecordingInfo>& info) {
+        if (!info.ok()) return TellFailure(this, title, info.status());
+        QDir().mkpath(folder);
+        AskExport(this, scrubber_->line()->interval(), info->interval, folder,
+                  [this, from = info->path](history::Interval part, const QString& path) {
+                    ExportRange(from, part, path);
+                  });
+      });
+}
+
+void MainWindow::ExportRange(const std::string& from, history::Interval part, const QString& path) {
+  const QString file = SafeText(QFileInfo(path).fileName().toStdString(), 80);
+  const int number = store_->operations().Begin(tr("Export %1").arg(file));
+  const auto note = [window = QPointer(this), number](double share) {
+    QMetaObject::invokeMethod(
+        qApp,
+        [window, number, share] {
+          if (window) window->store().operations().Note(number, FormatShare(share));
+        },
+        Qt::QueuedConnection);
+    return !window.isNull();
+  };
+  operations_dock_->show();
+  // A connection of its own: the time line goes on meanwhile.
+  store_->Work<std::int64_t>(
+      this,
+      [from, part, path, note]() -> absl::StatusOr<std::int64_t> {
+        ONEPIECE_ASSIGN_OR_RETURN(const auto recording, history::Recording::Open(from));
+        ONEPIECE_RETURN_IF_ERROR(recording->Export(part, path.toStdString(), note));
+        return QFileInfo(path).size();
+      },
+      [this, number, file](const absl::StatusOr<std::int64_t>& bytes) {
+        store_->operations().End(
+            number, bytes.status(),
+            bytes.ok() ? tr("%1, %2").arg(file, FormatBytes(static_cast<double>(*bytes)))
+                       : QString());
+        if (!bytes.ok()) TellFailure(this, tr("Export %1").arg(file), bytes.status());
+      });
+}
+
+}  // namespace onepiece::gui

@@ -1,0 +1,37 @@
+// What is under way and what was asked for, below every page.
+#pragma once
+
+#include <QWidget>
+#include <memory>
+
+#include "gui/models/operation_rows.h"
+#include "gui/models/store.h"
+#include "gui/views/table_panel.h"
+
+namespace onepiece::gui {
+
+/// Threading  GUI thread only.
+class OperationsPanel : public QWidget {
+  Q_OBJECT
+ public:
+  explicit OperationsPanel(Store& store, QWidget* parent = nullptr);
+  [[nodiscard]] QSize sizeHint() const override;
+  [[nodiscard]] TablePanel* panel() const { return panel_; }
+
+ Q_SIGNALS:
+  /// Enter on a plan.
+  void Opened(const QString& entity);
+
+ protected:
+  void showEvent(QShowEvent* event) override;
+
+ private:
+  void Draw();
+
+  Store& store_;
+  std::unique_ptr<KeyedTable<OperationRow>> table_;
+  TablePanel* panel_;
+  std::shared_ptr<const v1::Elasticity> drawn_;
+};
+
+}  // namespace onepiece::gui

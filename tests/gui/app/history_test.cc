@@ -1,0 +1,280 @@
+// The window and time: recordings are opened and exported elsewhere, the time line's keys,
+// bookmarks, comparing, and the dock of operations.
+#include <QApplication>
+#include <QComboBox>
+#include <QDialog>
+#include <QDockWidget>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QStackedWidget>
+#include <QTabBar>
+#include <QTableView>
+#include <QTemporaryDir>
+#include <QtTest>
+#include <memory>
+
+#include "gui/app/history_dialogs.h"
+#include "gui/app/main_window.h"
+#include "gui/app/operations_panel.h"
+#include "gui/app/theme.h"
+#include "gui/history/recorder.h"
+#include "tests/gui/fake_cluster.h"
+#include "tests/gui/history/snapshots.h"
+
+namespace onepiece::gui {
+namespace {
+
+using history::kLiveLink;
+using history::kStart;
+using history::SnapshotAt;
+
+constexpr int kTicks = 120;
+constexpr std::int64_t kEnd = kStart + (kTicks - 1) * 1000;
+constexpr int kDeadlineMs = 20'000;
+
+std::unique_ptr<MainWindow> MakeWindow(const QTemporaryDir& folder) {
+  MainWindow::Options options;
+  options.settings = SettingsFile::Load(folder.filePath(QStringLiteral("settings.json")));
+  options.data_folder = folder.path();
+  ApplyTheme(options.settings.values, false, 9);
+  auto window = std::make_unique<MainWindow>(std::move(options), std::make_unique<Store>());
+  window->show();
+  return window;
+}
+
+/// Two minutes, with bookmarks at 30 s and 60 s.
+QString MakeRecording(const QTemporaryDir& folder) {
+  const QString path = folder.filePath(QStringLiteral("a.onepiece-recording"));
+  history::Limits limits;
+  limits.keep_free_bytes = 0;
+  auto recorder = history::Recorder::Open(path.toStdString(), limits);
+  if (!recorder.ok()) return {};
+  for (int tick = 0; tick < kTicks; ++tick) {
+    if (!(*recorder)->Record(SnapshotAt(tick), kLiveLink).ok()) return {};
+    if (tick != 30 && tick != 60) continue;
+    if (!(*recorder)->Bookmark(kStart + tick * 1000, "mark").ok()) return {};
+  }
+  return path;
+}
+
+template <typename Widget>
+Widget* Child(const QObject& parent, const char* name) {
+  return parent.findChild<Widget*>(QLatin1String(name));
+}
+
+}  // namespace
+
+class GuiAppHistoryTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() { QApplication::setStyle(new ConsoleStyle); }
+
+  void Recording_IsOpenedElsewhere() {
+    const QTemporaryDir folder;
+    const QString path = MakeRecording(folder);
+    QVERIFY(!path.isEmpty());
+    auto window = MakeWindow(folder);
+    window->OpenRecording(path);
+    // Nothing was read in the call itself.
+    QVERIFY(window->store().recording() == nullptr);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    QCOMPARE(window->store().viewing_ms(), kEnd);
+    QVERIFY(window->windowTitle().startsWith(QStringLiteral("a.onepiece-recording")));
+    // The last one that was asked for is shown.
+    window->OpenRecording(folder.filePath(QStringLiteral("nothing.onepiece-recording")));
+    window->OpenRecording(path);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    QVERIFY(window->store().viewing_ms() == kEnd);
+  }
+
+  void TimeLine_EveryKey() {
+    const QTemporaryDir folder;
+    const QString path = MakeRecording(folder);
+    auto window = MakeWindow(folder);
+    window->OpenRecording(path);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    auto* line = window->findChild<TimeLine*>();
+    QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms == kEnd, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(line->marks().size() >= 2, kDeadlineMs);
+    line->setFocus();
+    const auto at = [&] { return (window->store().viewing_ms() - kStart) / 1000; };
+    const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
+      QTest::keyClick(line, key, modifiers);
+    };
+    press(Qt::Key_Home);
+    QCOMPARE(at(), 0);
+    press(Qt::Key_Right);
+    QCOMPARE(at(), 1);
+    press(Qt::Key_Right, Qt::ShiftModifier);
+    QCOMPARE(at(), 11);
+    press(Qt::Key_Left);
+    QCOMPARE(at(), 10);
+    press(Qt::Key_Left, Qt::ShiftModifier);
+    QCOMPARE(at(), 0);
+    std::vector<std::int64_t> marks;
+    for (const history::Mark& mark : line->marks()) marks.push_back((mark.at_ms - kStart) / 1000);
+    QVERIFY(std::ranges::find(marks, 30) != marks.end());
+    const auto next = [&](std::int64_t from) {
+      std::int64_t best = kTicks;
+      for (const std::int64_t mark : marks) {
+        if (mark > from) best = std::min(best, mark);
+      }
+      return best;
+    };
+    press(Qt::Key_Right, Qt::ControlModifier);
+    QCOMPARE(at(), next(0));
+    const std::int64_t first = at();
+    press(Qt::Key_Right, Qt::ControlModifier);
+    QCOMPARE(at(), next(first));
+    press(Qt::Key_Left, Qt::ControlModifier);
+    QCOMPARE(at(), first);
+    press(Qt::Key_End);
+    QCOMPARE(at(), kTicks - 1);
+    // L and Space are the window's.
+    press(Qt::Key_Home);
+    window->commands().Run(QStringLiteral("live.go"));
+    QCOMPARE(at(), kTicks - 1);
+    press(Qt::Key_Home);
+    QTest::keyClick(line, Qt::Key_L);
+    QTRY_COMPARE(at(), kTicks - 1);
+    press(Qt::Key_Home);
+    QTest::keyClick(line, Qt::Key_Space);
+    QTRY_COMPARE(at(), kTicks - 1);
+  }
+
+  void Compare_ListsWhatDiffers() {
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    window->OpenRecording(MakeRecording(folder));
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    window->commands().Run(QStringLiteral("pin"));
+    QVERIFY(window->store().pinned() != nullptr);
+    QVERIFY(window->store().ViewAt(kStart + 10'000).ok());
+    const std::size_t differences =
+        history::Compare(*window->store().pinned(), *window->store().snapshot()).size();
+    QVERIFY(differences > 0);
+    window->commands().Run(QStringLiteral("compare"));
+    auto* dialog = window->findChild<CompareDialog*>();
+    QTRY_COMPARE_WITH_TIMEOUT(dialog->panel()->rows()->rowCount(), static_cast<int>(differences),
+                              kDeadlineMs);
+    // It follows what is shown.
+    QVERIFY(window->store().ViewAt(kEnd).ok());
+    QTRY_COMPARE_WITH_TIMEOUT(dialog->panel()->rows()->rowCount(), 0, kDeadlineMs);
+  }
+
+  void Export_WritesARangeAndSaysSo() {
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    window->OpenRecording(MakeRecording(folder));
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    window->commands().Run(QStringLiteral("recording.export"));
+    QTRY_VERIFY_WITH_TIMEOUT(Child<QDialog>(*window, "export-range") != nullptr, kDeadlineMs);
+    auto* dialog = Child<QDialog>(*window, "export-range");
+    const QString path = folder.filePath(QStringLiteral("part.onepiece-recording"));
+    Child<QLineEdit>(*dialog, "export-range.path")->setText(path);
+    dialog->accept();
+    const auto& operations = window->store().operations().all();
+    QCOMPARE(operations.size(), std::size_t{1});
+    QTRY_VERIFY_WITH_TIMEOUT(operations[0].ended_ms != 0, kDeadlineMs);
+    QVERIFY2(operations[0].outcome.ok(), operations[0].outcome.ToString().c_str());
+    auto part = history::Recording::Open(path.toStdString());
+    QVERIFY(part.ok());
+    QCOMPARE((*part)->Info()->interval.to_ms, kEnd);
+    // It is listed where operations are.
+    QVERIFY(Child<QDockWidget>(*window, "dock.operations")->isVisible());
+    QCOMPARE(window->findChild<OperationsPanel*>()->panel()->rows()->rowCount(), 1);
+  }
+
+  void Live_IsRecordedBookmarkedAndPaused() {
+    testing::FakeCluster cluster;
+    cluster.SetUp(2);
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    window->Connect({"fake", {cluster.address()}, false});
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    QVERIFY(window->store().live());
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().link().link == Link::kLive, kDeadlineMs);
+    auto* line = window->findChild<TimeLine*>();
+    QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms > line->interval().from_ms, kDeadlineMs);
+    line->setFocus();
+    QTest::keyClick(line, Qt::Key_Space);
+    QTRY_VERIFY(!window->store().live());
+    QTest::keyClick(line, Qt::Key_L);
+    QTRY_VERIFY(window->store().live());
+    window->commands().Run(QStringLiteral("bookmark"));
+    auto* dialog = Child<QDialog>(*window, "bookmark");
+    QVERIFY(dialog != nullptr);
+    Child<QLineEdit>(*dialog, "bookmark.text")->setText(QStringLiteral("load test begins"));
+    dialog->accept();
+    const auto marked = [&] {
+      return std::ranges::any_of(line->marks(), [](const history::Mark& mark) {
+        return mark.kind == history::Mark::Kind::kBookmark && mark.text == "load test begins";
+      });
+    };
+    QTRY_VERIFY_WITH_TIMEOUT(marked(), kDeadlineMs);
+    // The alerts have somebody who takes what is said of them.
+    QVERIFY(window->store().desk() != nullptr);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->alerts.value != nullptr, kDeadlineMs);
+  }
+
+  void Operations_AreToggled() {
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    auto* dock = Child<QDockWidget>(*window, "dock.operations");
+    QVERIFY(!dock->isVisible());
+    window->commands().Run(QStringLiteral("operations"));
+    QVERIFY(dock->isVisible());
+    window->commands().Run(QStringLiteral("operations"));
+    QVERIFY(!dock->isVisible());
+    window->SetPreset(MainWindow::Preset::kInvestigate);
+    QVERIFY(dock->isVisible());
+    window->SetPreset(MainWindow::Preset::kWall);
+    QVERIFY(!dock->isVisible());
+  }
+
+  void Tour_BeginsAtItsBeginning() {
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    auto* tour = Child<QFrame>(*window, "tour");
+    const auto text = [&] { return tour->findChild<QLabel*>()->text(); };
+    QPushButton* next = nullptr;
+    for (auto* button : tour->findChildren<QPushButton*>()) {
+      if (button->text() == QStringLiteral("Next")) next = button;
+    }
+    for (int step = 0; step < 3; ++step) next->click();
+    QVERIFY(text().startsWith(QStringLiteral("4 of 4")));
+    QVERIFY(next->isHidden());
+    window->commands().Run(QStringLiteral("tour"));
+    QVERIFY(text().startsWith(QStringLiteral("1 of 4")));
+    QVERIFY(!next->isHidden());
+  }
+
+  void Tabs_SayHowManyAlertsFire() {
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    auto snapshot = std::make_shared<Snapshot>(SnapshotAt(0));
+    Alerts alerts(2);
+    alerts[0].id = "a";
+    alerts[1].id = "b";
+    alerts[0].state = alerts[1].state = Alert::State::kFiring;
+    snapshot->alerts = {std::make_shared<const Alerts>(alerts), snapshot->at_ms, {}};
+    window->store().Show(snapshot, kLiveLink);
+    const auto titles = [&] {
+      QStringList all;
+      const auto* tabs = Child<QTabBar>(*window, "pages");
+      for (int i = 0; i < tabs->count(); ++i) all << tabs->tabText(i);
+      return all;
+    };
+    QVERIFY2(titles().contains(QStringLiteral("Alerts (2)")), qPrintable(titles().join(u' ')));
+    auto well = std::make_shared<Snapshot>(*snapshot);
+    well->alerts.value = std::make_shared<const Alerts>();
+    window->store().Show(well, kLiveLink);
+    QVERIFY(titles().contains(QStringLiteral("Alerts")));
+  }
+};
+
+}  // namespace onepiece::gui
+
+QTEST_MAIN(onepiece::gui::GuiAppHistoryTest)
+#include "history_test.moc"
