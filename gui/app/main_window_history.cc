@@ -1,5 +1,6 @@
 // What the window does with sessions and recordings.
 #include <QDir>
+#include <QDockWidget>
 #include <QFileInfo>
 #include <QMetaObject>
 #include <QStatusBar>

@@ -324,7 +324,6 @@ Inspector::Inspector(Store& store, CommandList& commands, QWidget* parent)
   note_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
   view_->setModel(table_.get());
   view_->setAccessibleName(tr("Properties of what is selected"));
-  view_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
   view_->horizontalHeader()->setStretchLastSection(true);
   view_->verticalHeader()->hide();
   view_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() * 3 / 2);
@@ -363,6 +362,12 @@ void Inspector::Draw() {
                                    : tr("It is not in the cluster at this instant."));
   note_->setVisible(gone);
   view_->setVisible(!gone);
+  int name_width = 0;
+  for (const Property& property : properties) {
+    name_width = std::max(name_width, view_->fontMetrics().horizontalAdvance(property.first));
+  }
+  // Names are never cut; values have their tooltip.
+  view_->horizontalHeader()->resizeSection(0, name_width + fontMetrics().averageCharWidth() * 2);
   table_->Update(std::move(properties), std::equal_to<Property>());
 }
 

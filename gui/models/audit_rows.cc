@@ -84,14 +84,14 @@ std::vector<KeyedTable<AuditRow>::Column> AuditColumns() {
        })},
       {Tr("Subject"), Tr("Node, application or plan; Enter opens it"),
        ShowCell([](const Row& row) { return TableCell{SafeText(row.entry.subject(), 80)}; })},
-      {Tr("Detail"), Tr("The reason that was given, or what became of it"),
-       ShowCell([](const Row& row) {
-         return TableCell{row.detail, {}, {}, row.detail};
-       })},
       {Tr("Revision"), Tr("Of the cluster's state after it"), ShowCell([](const Row& row) {
          return TableCell{QString::number(row.entry.revision()), qint64(row.entry.revision())};
        }),
-       Qt::AlignRight | Qt::AlignVCenter}};
+       Qt::AlignRight | Qt::AlignVCenter},
+      {Tr("Detail"), Tr("The reason that was given, or what became of it"),
+       ShowCell([](const Row& row) {
+         return TableCell{row.detail, {}, {}, row.detail};
+       })}};
 }
 
 }  // namespace onepiece::gui

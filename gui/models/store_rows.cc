@@ -294,6 +294,31 @@ std::vector<KeyedTable<ReplicaRow>::Column> ReplicaColumns() {
        })}};
 }
 
+QString ReplicaWatch::InWords(std::size_t answering, std::size_t seats,
+                              const v1::ReplicaStatus* leader, std::uint64_t slowest,
+                              std::int64_t now_ms) const {
+  QString text = Tr("%1 of %2 answer").arg(answering).arg(seats);
+  if (answering * 2 <= seats) {
+    text = Tr("QUORUM LOST: %1 of %2 answer, %3 are needed. Nothing can be changed or assigned; "
+              "jobs that run go on")
+               .arg(answering)
+               .arg(seats)
+               .arg(seats / 2 + 1);
+  } else if (leader == nullptr) {
+    text += Tr("; NOBODY LEADS: an election takes about a second");
+  } else {
+    const bool watched = since_ms_ > began_ms_;
+    text += (watched ? Tr("; %1 leads since %2") : Tr("; %1 leads since %2 or before"))
+                .arg(SafeText(leader->name(), 60), FormatTime(since_ms_, now_ms));
+    text += slowest == 0 ? Tr("; nobody is behind")
+                         : Tr("; the slowest is %1 entries behind").arg(slowest);
+  }
+  if (began_ms_ < now_ms) {
+    text += Tr("; %1 elections seen since %2").arg(elections_).arg(FormatTime(began_ms_, now_ms));
+  }
+  return text;
+}
+
 ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
   News news;
   if (snapshot.replicas.value == nullptr) {
@@ -337,27 +362,7 @@ ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
     leader_ = leader->name();
     round_ = leader->round();
   }
-  QString text = Tr("%1 of %2 answer").arg(answering).arg(seats);
-  if (answering * 2 <= seats) {
-    text = Tr("QUORUM LOST: %1 of %2 answer, %3 are needed. Nothing can be changed or assigned; "
-              "jobs that run go on")
-               .arg(answering)
-               .arg(seats)
-               .arg(seats / 2 + 1);
-  } else if (leader == nullptr) {
-    text += Tr("; NOBODY LEADS: an election takes about a second");
-  } else {
-    const bool watched = since_ms_ > began_ms_;
-    text += (watched ? Tr("; %1 leads since %2") : Tr("; %1 leads since %2 or before"))
-                .arg(SafeText(leader->name(), 60), FormatTime(since_ms_, snapshot.at_ms));
-    text += slowest == 0 ? Tr("; nobody is behind")
-                         : Tr("; the slowest is %1 entries behind").arg(slowest);
-  }
-  if (began_ms_ < snapshot.at_ms) {
-    text += Tr("; %1 elections seen since %2")
-                .arg(elections_)
-                .arg(FormatTime(began_ms_, snapshot.at_ms));
-  }
+  const QString text = InWords(answering, seats, leader, slowest, snapshot.at_ms);
   const StatusTone tone = leader == nullptr || answering * 2 <= seats ? StatusTone::kBad
                           : news.advice.empty()                       ? StatusTone::kGood
                                                                       : StatusTone::kWarning;

@@ -69,6 +69,10 @@ class ReplicaWatch {
   News See(const Snapshot& snapshot);
 
  private:
+  [[nodiscard]] QString InWords(std::size_t answering, std::size_t seats,
+                                const v1::ReplicaStatus* leader, std::uint64_t slowest,
+                                std::int64_t now_ms) const;
+
   std::string cluster_id_, leader_;
   std::uint64_t round_ = 0;
   std::int64_t since_ms_ = 0, began_ms_ = 0, seen_ms_ = 0;

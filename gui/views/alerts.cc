@@ -18,87 +18,98 @@ namespace {
 /// How long before it began: what led to it is seen too.
 constexpr std::int64_t kBeforeMs = 30'000;
 
-}  // namespace
+class SilenceDialog : public QDialog {
+ public:
+  using Yes = std::function<void(std::int64_t until_ms, const QString& reason)>;
 
-void AskSilence(QWidget* parent, const QStringList& alerts,
-                std::function<void(std::int64_t until_ms, const QString& reason)> yes) {
-  auto* dialog = new QDialog(parent);
-  dialog->setObjectName(QStringLiteral("silence"));
-  dialog->setAttribute(Qt::WA_DeleteOnClose);
-  dialog->setWindowTitle(QObject::tr("Silence"));
-  auto* what = new QListWidget(dialog);
-  what->addItems(alerts);
-  what->setAccessibleName(QObject::tr("Alerts that are silenced"));
-  what->setSelectionMode(QAbstractItemView::NoSelection);
-  what->setMaximumHeight((dialog->fontMetrics().height() + 4) * 6);
-  auto* length = new QComboBox(dialog);
-  for (const auto& [text, minutes] : {std::pair(QObject::tr("15 minutes"), 15),
-                                      {QObject::tr("1 hour"), 60},
-                                      {QObject::tr("4 hours"), 240},
-                                      {QObject::tr("1 day"), 1440},
-                                      {QObject::tr("until…"), 0}}) {
-    length->addItem(text, minutes);
+  SilenceDialog(QWidget* parent, const QStringList& alerts, Yes yes)
+      : QDialog(parent),
+        length_(new QComboBox(this)),
+        until_(new QDateTimeEdit(QDateTime::currentDateTime().addSecs(3600), this)),
+        reason_(new QLineEdit(this)),
+        note_(new QLabel(this)) {
+    setObjectName(QStringLiteral("silence"));
+    setAttribute(Qt::WA_DeleteOnClose);
+    setWindowTitle(tr("Silence"));
+    setMinimumWidth(fontMetrics().averageCharWidth() * 60);
+    auto* what = new QListWidget(this);
+    what->addItems(alerts);
+    what->setAccessibleName(tr("Alerts that are silenced"));
+    what->setSelectionMode(QAbstractItemView::NoSelection);
+    what->setMaximumHeight((fontMetrics().height() + 4) * 6);
+    note_->setWordWrap(true);
+    auto* buttons = new QDialogButtonBox(this);
+    go_ = buttons->addButton(
+        alerts.size() == 1 ? tr("Silence 1 alert") : tr("Silence %1 alerts").arg(alerts.size()),
+        QDialogButtonBox::AcceptRole);
+    go_->setObjectName(QStringLiteral("silence.yes"));
+    go_->setAutoDefault(false);
+    buttons->addButton(QDialogButtonBox::Cancel)->setDefault(true);
+    auto* layout = new QVBoxLayout(this);
+    layout->addWidget(what);
+    layout->addLayout(MakeForm());
+    layout->addWidget(note_);
+    layout->addWidget(buttons);
+    connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
+    connect(buttons, &QDialogButtonBox::accepted, this, &QDialog::accept);
+    connect(this, &QDialog::accepted, this, [this, yes = std::move(yes)] {
+      yes(until_->dateTime().toMSecsSinceEpoch(), reason_->text().trimmed());
+    });
+    Check();
+    reason_->setFocus();
   }
-  length->setCurrentIndex(1);
-  length->setAccessibleName(QObject::tr("For how long"));
-  auto* until = new QDateTimeEdit(QDateTime::currentDateTime().addSecs(3600), dialog);
-  until->setAccessibleName(QObject::tr("Until"));
-  until->setDisplayFormat(QStringLiteral("yyyy-MM-dd HH:mm"));
-  until->setEnabled(false);
-  auto* reason = new QLineEdit(dialog);
-  reason->setObjectName(QStringLiteral("silence.reason"));
-  reason->setAccessibleName(QObject::tr("Reason"));
-  reason->setMaxLength(200);
-  auto* note = new QLabel(dialog);
-  note->setWordWrap(true);
-  auto* buttons = new QDialogButtonBox(dialog);
-  QPushButton* go =
-      buttons->addButton(alerts.size() == 1 ? QObject::tr("Silence 1 alert")
-                                            : QObject::tr("Silence %1 alerts").arg(alerts.size()),
-                         QDialogButtonBox::AcceptRole);
-  go->setObjectName(QStringLiteral("silence.yes"));
-  QPushButton* no = buttons->addButton(QDialogButtonBox::Cancel);
-  auto* form = new QFormLayout;
-  form->addRow(QObject::tr("For"), length);
-  form->addRow(QObject::tr("Until"), until);
-  form->addRow(QObject::tr("Reason"), reason);
-  auto* layout = new QVBoxLayout(dialog);
-  layout->addWidget(what);
-  layout->addLayout(form);
-  layout->addWidget(note);
-  layout->addWidget(buttons);
-  const auto check = [=] {
-    const int minutes = length->currentData().toInt();
-    until->setEnabled(minutes == 0);
-    if (minutes != 0) until->setDateTime(QDateTime::currentDateTime().addSecs(minutes * 60));
-    QString why;
-    if (until->dateTime() <= QDateTime::currentDateTime()) {
-      why = QObject::tr("A silence ends in the future.");
-    } else if (reason->text().trimmed().isEmpty()) {
-      why = QObject::tr("A reason is missing.");
+
+ private:
+  QFormLayout* MakeForm() {
+    for (const auto& [text, minutes] : {std::pair(tr("15 minutes"), 15),
+                                        {tr("1 hour"), 60},
+                                        {tr("4 hours"), 240},
+                                        {tr("1 day"), 1440},
+                                        {tr("until…"), 0}}) {
+      length_->addItem(text, minutes);
     }
-    note->setText(why.isEmpty()
-                      ? QObject::tr("They are not counted until then, and fire again after it.")
-                      : why);
-    go->setEnabled(why.isEmpty());
-  };
-  QObject::connect(length, &QComboBox::currentIndexChanged, dialog, check);
-  QObject::connect(until, &QDateTimeEdit::dateTimeChanged, note, [=] {
-    if (until->isEnabled()) check();
-  });
-  QObject::connect(reason, &QLineEdit::textChanged, dialog, check);
-  QObject::connect(buttons, &QDialogButtonBox::accepted, dialog, [=, yes = std::move(yes)] {
-    yes(until->dateTime().toMSecsSinceEpoch(), reason->text().trimmed());
-    dialog->accept();
-  });
-  QObject::connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::reject);
-  go->setAutoDefault(false);
-  no->setDefault(true);
-  dialog->setMinimumWidth(dialog->fontMetrics().averageCharWidth() * 60);
-  check();
-  dialog->open();
-  reason->setFocus();
-}
+    length_->setCurrentIndex(1);
+    length_->setAccessibleName(tr("For how long"));
+    until_->setAccessibleName(tr("Until"));
+    until_->setDisplayFormat(QStringLiteral("yyyy-MM-dd HH:mm"));
+    reason_->setObjectName(QStringLiteral("silence.reason"));
+    reason_->setAccessibleName(tr("Reason"));
+    reason_->setMaxLength(200);
+    connect(length_, &QComboBox::currentIndexChanged, this, [this] { Check(); });
+    connect(until_, &QDateTimeEdit::dateTimeChanged, this, [this] {
+      if (until_->isEnabled()) Check();
+    });
+    connect(reason_, &QLineEdit::textChanged, this, [this] { Check(); });
+    auto* form = new QFormLayout;
+    form->addRow(tr("For"), length_);
+    form->addRow(tr("Until"), until_);
+    form->addRow(tr("Reason"), reason_);
+    return form;
+  }
+
+  void Check() {
+    const int minutes = length_->currentData().toInt();
+    until_->setEnabled(minutes == 0);
+    if (minutes != 0) until_->setDateTime(QDateTime::currentDateTime().addSecs(minutes * 60));
+    QString why;
+    if (until_->dateTime() <= QDateTime::currentDateTime()) {
+      why = tr("A silence ends in the future.");
+    } else if (reason_->text().trimmed().isEmpty()) {
+      why = tr("A reason is missing.");
+    }
+    note_->setText(why.isEmpty() ? tr("They are not counted until then, and fire again after it.")
+                                 : why);
+    go_->setEnabled(why.isEmpty());
+  }
+
+  QComboBox* length_;
+  QDateTimeEdit* until_;
+  QLineEdit* reason_;
+  QLabel* note_;
+  QPushButton* go_ = nullptr;
+};
+
+}  // namespace
 
 AlertsView::AlertsView(Store& store, QWidget* parent)
     : ListPage(QStringLiteral("alerts"), tr("Alerts"), store, parent),
@@ -114,7 +125,9 @@ AlertsView::AlertsView(Store& store, QWidget* parent)
   connect(seen_, &QPushButton::clicked, this, &AlertsView::Acknowledge);
   connect(silence_, &QPushButton::clicked, this, &AlertsView::Silence);
   connect(began_, &QPushButton::clicked, this, &AlertsView::ShowBeginning);
-  connect(panel(), &TablePanel::Current, this, &AlertsView::Enable);
+  connect(panel(), &TablePanel::Current, this, [this] {
+    if (isVisible()) Draw(*this->store().snapshot());
+  });
   connect(panel(), &TablePanel::Activated, this, [this] {
     const Alert* alert = Current();
     if (alert == nullptr) return;
@@ -166,8 +179,12 @@ void AlertsView::Draw(const Snapshot& snapshot) {
         SafeText(snapshot.alerts.error, 300));
   } else {
     const AlertCounts counts = CountAlerts(rows);
+    // What the columns have no room for.
+    const int row = table_->RowOf(panel()->current());
     Say(AlertsInWords(counts), ToneOf(counts),
-        snapshot.recorded ? tr("As it was then.") : SafeText(snapshot.alerts.error, 300));
+        row >= 0            ? SafeText(table_->at(row).alert.text, 500)
+        : snapshot.recorded ? tr("As it was then.")
+                            : SafeText(snapshot.alerts.error, 300));
   }
   table_->Update(std::move(rows), std::equal_to<AlertRow>());
   Enable();
@@ -256,13 +273,14 @@ void AlertsView::Silence() {
   const QStringList ids = panel()->selected();
   QStringList shown;
   for (const QString& id : ids) shown << SafeText(id.toStdString(), 120);
-  AskSilence(this, shown, [this, ids](std::int64_t until_ms, const QString& reason) {
+  const auto yes = [this, ids](std::int64_t until_ms, const QString& reason) {
     if (store().desk() == nullptr) return;
     TellDesk(tr("Silence %1 alerts").arg(ids.size()), ids,
              [until_ms, why = reason.toStdString()](AlertDesk& desk, const std::string& id) {
                return desk.Silence(id, until_ms, why);
              });
-  });
+  };
+  (new SilenceDialog(this, shown, yes))->open();
 }
 
 void AlertsView::ShowBeginning() {

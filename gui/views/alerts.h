@@ -10,11 +10,6 @@
 
 namespace onepiece::gui {
 
-/// Asks until when and why `alerts` (in words, one a line) are to be silenced; `yes` gets both.
-/// There is no silence without an end, nor without a reason.
-void AskSilence(QWidget* parent, const QStringList& alerts,
-                std::function<void(std::int64_t until_ms, const QString& reason)> yes);
-
 class AlertsView : public ListPage {
   Q_OBJECT
  public:

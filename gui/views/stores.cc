@@ -86,9 +86,14 @@ void ReplicasView::Draw(const Snapshot& snapshot) {
   QStringList notes = news_.advice;
   const QString old = WhyOld(snapshot.replicas.as_of_ms, snapshot.replicas.error, snapshot.at_ms);
   if (!old.isEmpty()) notes << old;
-  Say(news_.headline.text, news_.headline.tone, notes.join(u'\n'));
   std::vector<ReplicaRow> rows;
   if (snapshot.replicas.value != nullptr) rows = ReplicaRows(*snapshot.replicas.value);
+  for (const ReplicaRow& row : rows) {
+    if (!row.detail.isEmpty()) {
+      notes << QStringLiteral("%1: %2").arg(SafeText(row.name, 60), row.detail);
+    }
+  }
+  Say(news_.headline.text, news_.headline.tone, notes.join(u'\n'));
   table_->Update(std::move(rows), std::equal_to<ReplicaRow>());
 }
 

@@ -7,6 +7,7 @@
 #include <QKeyEvent>
 #include <QMenu>
 #include <QPainter>
+#include <QScopedValueRollback>
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -87,6 +88,8 @@ class ToneDelegate : public QStyledItemDelegate {
  protected:
   void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
     QStyledItemDelegate::initStyleOption(option, index);
+    // Numbers stand at their column's end: not right before the next column's text.
+    if ((option->displayAlignment & Qt::AlignRight) != 0) option->text += QChar(0x2002);
     const QVariant tone = index.data(kToneRole);
     if (!tone.isValid()) return;
     option->palette.setColor(QPalette::Text,
@@ -214,16 +217,29 @@ void TablePanel::SetFilter(const QString& text) {
 
 void TablePanel::FitColumns(int max_characters) {
   fit_characters_ = max_characters;
-  table_->horizontalHeader()->setStretchLastSection(true);
+  QHeaderView* header = table_->horizontalHeader();
+  header->setStretchLastSection(true);
+  header->setResizeContentsPrecision(100);
+  connect(header, &QHeaderView::sectionResized, this, [this](int column) {
+    if (!fitting_ && column + 1 < rows_->columnCount()) fit_characters_ = 0;
+  });
   Fit();
 }
 
 void TablePanel::Fit() {
   if (fit_characters_ == 0 || rows_->rowCount() == 0) return;
-  const int most = fontMetrics().averageCharWidth() * std::exchange(fit_characters_, 0);
+  const QScopedValueRollback fitting(fitting_, true);
+  const int most = fontMetrics().averageCharWidth() * fit_characters_;
+  const int before = fitted_rows_;
+  fitted_rows_ = std::max(fitted_rows_, rows_->rowCount());
+  // What has been wide enough for many rows is so for more.
+  if (before == fitted_rows_ || before > 100) return;
+  const QAbstractItemView* view = table_;  // Where the hint is public.
   for (int column = 0; column + 1 < rows_->columnCount(); ++column) {
-    table_->resizeColumnToContents(column);
-    table_->setColumnWidth(column, std::min(table_->columnWidth(column) + 12, most));
+    const int needed = std::max(view->sizeHintForColumn(column),
+                                table_->horizontalHeader()->sectionSizeHint(column));
+    const int wanted = std::min(needed + 12, most);
+    if (before == 0 || wanted > table_->columnWidth(column)) table_->setColumnWidth(column, wanted);
   }
 }
 

@@ -29,7 +29,8 @@ class TablePanel : public QWidget {
 
   /// Keeps rows of which some cell contains the text (case does not matter). Empty: all.
   void SetFilter(const QString& text);
-  /// Columns take what the first rows need, up to so many characters; the last one takes the rest.
+  /// Columns take what their rows need, up to so many characters, until people choose their widths;
+  /// the last one takes the rest.
   void FitColumns(int max_characters = 40);
   /// What is said when the model has no rows at all: why, and what to do.
   void SetEmptyText(const QString& text);
@@ -60,7 +61,9 @@ class TablePanel : public QWidget {
   QLabel* note_;
   QPushButton* clear_;
   QString empty_text_;
-  int fit_characters_ = 0;  ///< Of FitColumns, until there were rows; then 0.
+  int fit_characters_ = 0;  ///< Of FitColumns; 0: widths are people's.
+  int fitted_rows_ = 0;     ///< The most rows that widths were fitted to.
+  bool fitting_ = false;
 };
 
 }  // namespace onepiece::gui

@@ -267,6 +267,7 @@ class GuiAppConnectionTest : public QObject {
     const QString path = window.folder() + QStringLiteral("/good.onepiece-recording");
     WriteRecording(path);
     window->OpenRecording(path);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kSoonMs);
     QVERIFY(!window->store().live());
     QVERIFY(TextOf(*window, "past").contains(u"This is a recording."));
     QCOMPARE(window->store().WhyNoChange(), QStringLiteral("Recording"));
@@ -322,8 +323,9 @@ class GuiAppConnectionTest : public QObject {
     }
     file.close();
     window->OpenRecording(path);
-    const auto* box = window->findChild<QMessageBox*>();
-    QVERIFY2(box != nullptr, "nothing is said");
+    const auto said = [&] { return window->findChild<QMessageBox*>(); };
+    QTRY_VERIFY2_WITH_TIMEOUT(said() != nullptr, "nothing is said", kSoonMs);
+    const auto* box = said();
     QVERIFY(box->text().contains(path));
     QVERIFY2(box->text().contains(says, Qt::CaseInsensitive), qPrintable(box->text()));
     QCOMPARE(box->textFormat(), Qt::PlainText);
