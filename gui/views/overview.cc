@@ -36,7 +36,7 @@ class TileButton : public QAbstractButton {
 
   [[nodiscard]] QSize sizeHint() const override {
     const int line = fontMetrics().height();
-    return {line * 15, line * 6 + 2 * kMargin};
+    return {line * 15, line * 5 + 2 * kMargin};
   }
   [[nodiscard]] QSize minimumSizeHint() const override {
     return {fontMetrics().height() * 10, sizeHint().height()};
@@ -62,35 +62,19 @@ class TileButton : public QAbstractButton {
     painter.setFont(large);
     const QFontMetrics metrics(large);
     painter.setPen(ToneColor(tile_.tone, palette()));
-    // The detail below may take two lines.
-    const QRect middle = inside.adjusted(0, 0, 0, -painter.fontMetrics().height() / 4);
-    painter.drawText(middle, Qt::AlignLeft | Qt::AlignVCenter,
+    painter.drawText(inside, Qt::AlignLeft | Qt::AlignVCenter,
                      metrics.elidedText(ToneGlyph(tile_.tone) + u' ' + tile_.value, Qt::ElideRight,
                                         inside.width()));
     painter.setFont(font());
     painter.setPen(palette().color(QPalette::Text));
-    DrawDetail(painter, inside);
+    painter.drawText(inside, Qt::AlignLeft | Qt::AlignBottom,
+                     fontMetrics().elidedText(tile_.detail, Qt::ElideRight, inside.width()));
     if (hasFocus()) {
       QPen ring(palette().color(QPalette::Highlight), 2);
       painter.setPen(ring);
       painter.setBrush(Qt::NoBrush);
       painter.drawRoundedRect(frame.adjusted(1.5, 1.5, -1.5, -1.5), 5, 5);
     }
-  }
-  /// On two lines where one is too short, cut where both are; the tooltip has it all.
-  void DrawDetail(QPainter& painter, const QRect& inside) const {
-    const QFontMetrics metrics = fontMetrics();
-    QRect lines = inside;
-    lines.setTop(inside.bottom() - 2 * metrics.height());
-    QString text = tile_.detail;
-    const auto fits = [&] {
-      return metrics.boundingRect(lines, Qt::TextWordWrap, text).height() <= lines.height();
-    };
-    while (!fits() && text.size() > 1) {
-      const qsizetype cut = text.lastIndexOf(u' ', -2);
-      text = text.left(cut > 0 ? cut : text.size() - 2) + u'…';
-    }
-    painter.drawText(lines, Qt::AlignLeft | Qt::AlignBottom | Qt::TextWordWrap, text);
   }
   void enterEvent(QEnterEvent* /*event*/) override { update(); }
   void leaveEvent(QEvent* /*event*/) override { update(); }
