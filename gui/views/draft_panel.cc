@@ -205,6 +205,11 @@ void DraftPanel::BecameStale(const QString& why) {
   Show();
 }
 
+void DraftPanel::Forget() {
+  dry_run_.reset();
+  stale_why_.clear();
+}
+
 QString DraftPanel::Note() const {
   QStringList lines;
   if (!stale_why_.isEmpty()) {

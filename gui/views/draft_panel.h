@@ -40,6 +40,8 @@ class DraftPanel : public QWidget {
   /// The server has refused to start it, for what it was made for has changed: says what, and makes
   /// a new dry run. Nothing is started again by itself.
   void BecameStale(const QString& why);
+  /// Drops what the server has said.
+  void Forget();
   /// The dry run of the present draft; null: there is none.
   [[nodiscard]] const v1::Plan* proposed() const;
   /// Empty: the draft can be started.

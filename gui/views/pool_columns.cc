@@ -362,7 +362,7 @@ void PoolBox::Show(const PlanDraft& draft, const QString& filter) {
   rows_->Update(std::move(rows), std::equal_to<CardRow>());
   ShowHead(draft, hidden);
   const int unit = fontMetrics().averageCharWidth();
-  setMinimumWidth(unit * 21);
+  setMinimumWidth(unit * 28);
   setMaximumWidth(unit * 44);
 }
 

@@ -112,6 +112,7 @@ class ConfirmDialog : public QDialog {
   }
 
   void Check() {
+    if (asked_of_.lock() != store_.session()) return reject();  // Another cluster is not meant.
     QString why = store_.WhyNoChange();
     if (why.isEmpty() && reason_ != nullptr && reason().isEmpty()) why = tr("A reason is missing.");
     if (why.isEmpty() && name_ != nullptr && name_->text() != cluster_) {
@@ -122,6 +123,7 @@ class ConfirmDialog : public QDialog {
   }
 
   Store& store_;
+  std::weak_ptr<Session> asked_of_ = store_.session();
   Question question_;
   QString cluster_;
   QLineEdit *reason_ = nullptr, *name_ = nullptr;

@@ -119,6 +119,14 @@ void RebalanceView::ConnectParts() {
 }
 
 void RebalanceView::Draw(const Snapshot& snapshot) {
+  if (session_.lock() != store().session()) {  // Another cluster: nothing of this is for it.
+    session_ = store().session();
+    draft_ = PlanDraft();
+    seen_cluster_ = nullptr;
+    panel_->Forget();
+    actions_->LeaveIt();
+    Edited();
+  }
   if (snapshot.cluster.value != seen_cluster_ || snapshot.elasticity.value != seen_elasticity_ ||
       seen_cluster_ == nullptr) {
     seen_cluster_ = snapshot.cluster.value;

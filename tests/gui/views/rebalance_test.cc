@@ -419,6 +419,22 @@ class GuiRebalanceViewTest : public QObject {
     QVERIFY(page.view->draft() != nullptr);  // The draft stays.
   }
 
+  void AnotherCluster_GetsNothingOfTheDraft() {
+    Page page;
+    READY(page);
+    page.ComposeAndAsk();
+    page.button("draft.apply")->click();
+    QTRY_VERIFY(page.dialog() != nullptr);
+    testing::FakeCluster other;
+    Fill(other);
+    page.store.Follow(std::make_shared<Session>(Target{"test-b", {other.address()}, false}));
+    page.store.SetMode(ControlMode::kControl);
+    QTRY_VERIFY(page.dialog() == nullptr);
+    QVERIFY(page.view->draft() == nullptr);
+    QVERIFY(!page.button("draft.apply")->isEnabled());
+    QCOMPARE(other.calls("ApplyPlan"), 0);
+  }
+
   void Refusal_OfADryRunIsShown() {
     Page page;
     READY(page);
