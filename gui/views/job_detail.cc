@@ -6,6 +6,7 @@
 #include <QScrollArea>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "cluster/client/client.h"
@@ -183,7 +184,14 @@ JobDetail::JobDetail(Store& store, QWidget* parent)
   tabs_->setAccessibleName(tr("Parts of the job"));
   auto* stage_panel = new TablePanel(QStringLiteral("stages"), stages_.get(), this);
   stage_panel->SetEmptyText(tr("The cluster does not know its workflow, and no stage has told."));
+  const std::array<int, 7> letters = {20, 26, 12, 12, 12, 12, 24};
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    stage_panel->table()->setColumnWidth(static_cast<int>(i),
+                                         letters[i] * fontMetrics().averageCharWidth());
+  }
+  stage_panel->table()->horizontalHeader()->setStretchLastSection(true);
   auto* parameter_panel = new TablePanel(QStringLiteral("parameters"), parameters_.get(), this);
+  parameter_panel->table()->setColumnWidth(0, 26 * fontMetrics().averageCharWidth());
   parameter_panel->table()->horizontalHeader()->setStretchLastSection(true);
   parameter_panel->SetEmptyText(tr("It was asked for with the application's defaults."));
   error_->setAlignment(Qt::AlignTop | Qt::AlignLeft);

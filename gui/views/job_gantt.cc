@@ -1,10 +1,11 @@
 #include "gui/views/job_gantt.h"
 
 #include <QHBoxLayout>
+#include <QHeaderView>
 #include <QHelpEvent>
 #include <QPainter>
 #include <QScrollArea>
-#include <QSplitter>
+#include <QStackedWidget>
 #include <QToolTip>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -64,7 +65,7 @@ class GanttChart : public QWidget {
  public:
   explicit GanttChart(QWidget* parent) : QWidget(parent) {
     setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Minimum);
-    setAccessibleName(JobGantt::tr("Chart of the job's time; the table below says the same"));
+    setAccessibleName(JobGantt::tr("Chart of the job's time; the table says the same"));
   }
   void Show(const JobSpans& spans) {
     spans_ = &spans;
@@ -222,8 +223,12 @@ JobGantt::JobGantt(Store& store, QWidget* parent)
   words_->setWordWrap(true);
   words_->setObjectName(QStringLiteral("jobs.gantt.words"));
   again_->setAccessibleName(tr("Ask for the job's times again"));
+  auto* as_table = new QPushButton(tr("Table"), this);
+  as_table->setCheckable(true);
+  as_table->setAccessibleName(tr("Show the same as a table"));
   auto* top = new QHBoxLayout;
   top->addWidget(words_, 1);
+  top->addWidget(as_table);
   top->addWidget(again_);
   auto* area = new QScrollArea(this);
   area->setWidgetResizable(true);
@@ -231,11 +236,11 @@ JobGantt::JobGantt(Store& store, QWidget* parent)
   area->setFrameShape(QFrame::NoFrame);
   area->setAccessibleName(tr("Chart"));
   auto* table = new TablePanel(QStringLiteral("spans"), lines_.get(), this);
-  auto* parts = new QSplitter(Qt::Vertical, this);
+  table->table()->horizontalHeader()->setStretchLastSection(true);
+  auto* parts = new QStackedWidget(this);
   parts->addWidget(area);
   parts->addWidget(table);
-  parts->setStretchFactor(0, 3);
-  parts->setStretchFactor(1, 2);
+  connect(as_table, &QPushButton::toggled, parts, &QStackedWidget::setCurrentIndex);
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(top);
   layout->addWidget(parts, 1);

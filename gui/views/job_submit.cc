@@ -3,7 +3,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QHBoxLayout>
-#include <QShortcut>
+#include <QKeyEvent>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <utility>
@@ -130,9 +130,14 @@ void SubmitDialog::MakeLayout() {
   });
   connect(submit_, &QPushButton::clicked, this, &SubmitDialog::Submit);
   connect(close_, &QPushButton::clicked, this, &SubmitDialog::reject);
-  for (const auto key : {Qt::Key_Return, Qt::Key_Enter}) {
-    auto* shortcut = new QShortcut(QKeySequence(Qt::CTRL | key), this);
-    connect(shortcut, &QShortcut::activated, this, &SubmitDialog::Submit);
+}
+
+void SubmitDialog::keyPressEvent(QKeyEvent* event) {
+  const bool enter = event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter;
+  if (enter && event->modifiers().testFlag(Qt::ControlModifier)) {
+    Submit();
+  } else {
+    QDialog::keyPressEvent(event);
   }
 }
 

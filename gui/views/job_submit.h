@@ -47,6 +47,10 @@ class SubmitDialog : public QDialog {
   /// Stays, unseen, while an answer is awaited.
   void reject() override;
 
+ protected:
+  /// Ctrl+Enter submits.
+  void keyPressEvent(QKeyEvent* event) override;
+
  private:
   struct Outcome {
     bool sent = false;  ///< The job itself was asked for, not only the check.

@@ -46,8 +46,9 @@ JobsView::JobsView(Store& store, QWidget* parent)
   splitter_->addWidget(table_);
   splitter_->addWidget(MakeDetail());
   splitter_->setChildrenCollapsible(false);
-  splitter_->setStretchFactor(0, 3);
-  splitter_->setStretchFactor(1, 2);
+  splitter_->setStretchFactor(0, 1);
+  splitter_->setStretchFactor(1, 1);
+  splitter_->setSizes({450, 550});
   auto* layout = new QVBoxLayout(this);
   auto* top = new QHBoxLayout;
   top->addWidget(filters_, 1);
@@ -123,7 +124,7 @@ void JobsView::MakeList() {
     Q_EMIT Wanted(QString(), QStringLiteral("job/") + index.data(kKeyRole).toString());
   });
   const int letter = fontMetrics().averageCharWidth();
-  const std::array<int, kJobColumns> letters = {17, 15, 16, 36, 11, 12, 11, 11, 11, 18, 40};
+  const std::array<int, kJobColumns> letters = {20, 16, 16, 44, 11, 13, 11, 11, 13, 18, 40};
   QHeaderView* header = table_->horizontalHeader();
   for (int column = 0; column < kJobColumns; ++column) {
     header->resizeSection(column, letters[static_cast<std::size_t>(column)] * letter);
@@ -206,6 +207,7 @@ void JobsView::Submit() {
   }
   dialog->show();
   dialog->raise();
+  dialog->activateWindow();
 }
 
 void JobsView::Clone() {
