@@ -101,7 +101,7 @@ QVariant HeatModel::data(const QModelIndex& index, int role) const {
       return cell.key;
     case kStateRole:
       return static_cast<int>(cell.state);
-    case kShareRole:
+    case kHeatRole:
       return cell.share;
     case kLabelRole:
       return cell.label;

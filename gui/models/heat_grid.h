@@ -42,7 +42,7 @@ struct HeatGrid {
 
 /// Role of a cell's CellState, and of what its colour says.
 inline constexpr int kStateRole = Qt::UserRole + 10;
-inline constexpr int kShareRole = Qt::UserRole + 11;
+inline constexpr int kHeatRole = Qt::UserRole + 11;
 inline constexpr int kLabelRole = Qt::UserRole + 12;
 inline constexpr int kWarningRole = Qt::UserRole + 13;
 

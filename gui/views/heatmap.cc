@@ -42,7 +42,7 @@ class CellDelegate : public QStyledItemDelegate {
     const QRect cell = option.rect.adjusted(0, 0, -1, -1);
     const bool known = state == CellState::kValue || state == CellState::kStale;
     const QColor ground =
-        known ? Heat(index.data(kShareRole).toDouble(), palette) : palette.color(QPalette::Window);
+        known ? Heat(index.data(kHeatRole).toDouble(), palette) : palette.color(QPalette::Window);
     const QColor ink = Readable(ground);
     painter->save();
     painter->fillRect(cell, ground);

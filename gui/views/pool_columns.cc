@@ -23,9 +23,9 @@
 namespace onepiece::gui {
 namespace {
 
-constexpr int kSecondLineRole = kKeyRole + 1;
-constexpr int kBusyRole = kKeyRole + 2;
-constexpr int kDraftRole = kKeyRole + 3;
+constexpr int kSecondLineRole = kKeyRole + 100;
+constexpr int kBusyRole = kKeyRole + 101;
+constexpr int kDraftRole = kKeyRole + 102;
 
 enum class Drafted { kNo, kComes, kLeaves };
 
