@@ -98,6 +98,7 @@ void ApplyTheme(const Settings& settings, bool system_is_dark, double base_point
   QFont font = QApplication::font();
   font.setPointSizeF(base_points * settings.font_percent / 100.0);
   QApplication::setFont(font);
+  SetMotionWanted(!settings.reduced_motion);
   QApplication::setEffectEnabled(Qt::UI_AnimateMenu, !settings.reduced_motion);
   QApplication::setEffectEnabled(Qt::UI_AnimateCombo, !settings.reduced_motion);
   QApplication::setEffectEnabled(Qt::UI_AnimateTooltip, !settings.reduced_motion);

@@ -5,6 +5,7 @@
 #include "gui/views/jobs.h"
 #include "gui/views/logs.h"
 #include "gui/views/overview.h"
+#include "gui/views/pipelines.h"
 #include "gui/views/rebalance.h"
 #include "gui/views/stores.h"
 
@@ -13,6 +14,7 @@ namespace onepiece::gui {
 std::vector<std::unique_ptr<View>> MakePages(Store& store) {
   std::vector<std::unique_ptr<View>> pages;
   pages.push_back(std::make_unique<OverviewView>(store));
+  pages.push_back(std::make_unique<PipelinesView>(store));
   pages.push_back(std::make_unique<JobsView>(store));
   pages.push_back(std::make_unique<RebalanceView>(store));
   pages.push_back(std::make_unique<DatabasesView>(store));

@@ -1,5 +1,7 @@
 #include "gui/views/tone.h"
 
+#include <QCoreApplication>
+#include <QVariant>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -82,6 +84,13 @@ QColor SeriesColor(int index, const QPalette& palette) {
   return StandingOut(QColor(kOkabeIto[static_cast<std::size_t>(index) % kOkabeIto.size()]),
                      kGraphicContrast, palette, {QPalette::Base, QPalette::Window});
 }
+
+namespace {
+constexpr const char* kStill = "reduced_motion";  // Property of the application.
+}
+bool MotionWanted() { return !qApp->property(kStill).toBool(); }
+
+void SetMotionWanted(bool wanted) { qApp->setProperty(kStill, !wanted); }
 
 BandColors PastBand() { return {QColor(0xff, 0xbf, 0x47), QColor(Qt::black)}; }
 

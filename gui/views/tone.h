@@ -25,6 +25,10 @@ QColor SeriesColor(int index, const QPalette& palette);
 /// The background is dark.
 bool IsDark(const QPalette& palette);
 
+/// Things may move and fade: the settings do not ask for reduced motion. Of the whole program.
+bool MotionWanted();
+void SetMotionWanted(bool wanted);
+
 /// The ground of the band that says "this is the past" or "production", and its text: the same in
 /// every theme, for they warn.
 struct BandColors {
