@@ -26,11 +26,13 @@ double Write(QPainter& painter, const QRectF& box, Qt::Alignment align, const QF
              const QColor& color, const QString& text) {
   if (text.isEmpty() || box.width() <= 0) return 0;
   const QFontMetricsF metrics(font);
-  const QString cut = metrics.elidedText(text, Qt::ElideRight, box.width());
+  const double width = metrics.horizontalAdvance(text);
+  const bool fits = width <= box.width();
+  const QString cut = fits ? text : metrics.elidedText(text, Qt::ElideRight, box.width());
   painter.setFont(font);
   painter.setPen(color);
   painter.drawText(box, static_cast<int>(align | Qt::AlignVCenter | Qt::TextSingleLine), cut);
-  return metrics.horizontalAdvance(cut);
+  return std::min(width, box.width());
 }
 
 void Bar(QPainter& painter, const QRectF& box, int permille, const QColor& ground,
@@ -65,6 +67,7 @@ Detail DetailAt(double zoom) {
 void PipelineStyle::Set(const QPalette& new_palette, const QFont& new_font) {
   palette = new_palette;
   font = new_font;
+  fonts_.clear();
   for (std::size_t i = 0; i < tones.size(); ++i) {
     tones[i] = ToneColor(static_cast<StatusTone>(i), palette);
   }
@@ -83,11 +86,14 @@ QColor PipelineStyle::Muted() const {
   return Mix(color(QPalette::Base), color(QPalette::Text), 0.78);
 }
 
-QFont PipelineStyle::Type(double pixels, bool bold) const {
-  QFont type = font;
-  type.setPixelSize(static_cast<int>(std::lround(pixels)));
-  type.setBold(bold);
-  return type;
+const QFont& PipelineStyle::Type(double pixels, bool bold) const {
+  const int size = std::max(static_cast<int>(std::lround(pixels)), 1);
+  const auto [at, is_new] = fonts_.try_emplace({size, bold}, font);
+  if (is_new) {
+    at->second.setPixelSize(size);
+    at->second.setBold(bold);
+  }
+  return at->second;
 }
 
 void PipelineItem::SetArea(const QRectF& area) {
@@ -181,7 +187,7 @@ void CardItem::PaintFull(QPainter& painter) const {
   const double state =
       std::min(QFontMetricsF(small).horizontalAdvance(look_.state), line.width() * 0.48);
   QFont name = style_.Type(12.5, true);
-  name.setStrikeOut(look_.fate == PipelineCard::Fate::kLeaves);
+  if (look_.fate == PipelineCard::Fate::kLeaves) name.setStrikeOut(true);
   Write(painter, line.adjusted(glyph, 0, -state - 8, 0), Qt::AlignLeft, name,
         style_.color(QPalette::Text), look_.name);
   Write(painter, QRectF(line.right() - state - 1, line.top(), state + 1, line.height()),
@@ -304,9 +310,7 @@ void StageItem::PaintFull(QPainter& painter) const {
   const QRectF inside = header_.adjusted(14, 0, -14, 0);
   const double top = header_.top();
   const bool pool = look_.kind == PipelineStage::Kind::kPool;
-  const bool end =
-      look_.kind == PipelineStage::Kind::kEntrance || look_.kind == PipelineStage::Kind::kExit;
-  if (end) {
+  if (!pool && look_.kind != PipelineStage::Kind::kIdle) {
     Write(painter, QRectF(inside.left(), top + 14, inside.width(), 22), Qt::AlignHCenter,
           style_.Type(15, true), text, look_.counts);
     Write(painter, QRectF(header_.left() + 4, top + 36, header_.width() - 8, 18), Qt::AlignHCenter,
@@ -349,9 +353,9 @@ void StageItem::PaintFull(QPainter& painter) const {
 
 void StageItem::PaintLarge(QPainter& painter, const QRectF& box) const {
   const QRectF inside = box.adjusted(6, 4, -6, -4);
-  const QString glyph = look_.bottleneck ? ToneGlyph(look_.tone) + u' ' : QString();
   const QString load = look_.kind == PipelineStage::Kind::kPool ? look_.load : look_.counts;
-  QStringList lines = {glyph + look_.name, load};
+  QStringList lines = {look_.bottleneck ? ToneGlyph(look_.tone) + u' ' + look_.name : look_.name,
+                       load};
   if (box.width() <= PipelineLayout::kEndWidth) lines = {load};  // The name would not be read.
   // As large as on the screen at 100 %, or smaller until it fits.
   double size = std::clamp(11.5 / style_.zoom, 14.0, box.height() / 2.4);

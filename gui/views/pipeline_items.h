@@ -10,6 +10,8 @@
 #include <QPainterPath>
 #include <QPalette>
 #include <array>
+#include <map>
+#include <utility>
 
 #include "gui/models/pipeline_layout.h"
 #include "gui/models/pipeline_text.h"
@@ -25,7 +27,8 @@ enum class Detail {
 Detail DetailAt(double zoom);
 
 /// Colours and sizes of all items, of the palette. They borrow it.
-struct PipelineStyle {
+class PipelineStyle {
+ public:
   QPalette palette;
   QFont font;
   double zoom = 1;
@@ -39,7 +42,11 @@ struct PipelineStyle {
   /// Share of its tone in a card's ground.
   [[nodiscard]] double card_tint() const;
   [[nodiscard]] QColor Muted() const;  ///< Of text that matters less; contrast is still 4.5.
-  [[nodiscard]] QFont Type(double pixels, bool bold = false) const;
+  /// Valid until the next Set: finding a font takes longer than writing with it.
+  [[nodiscard]] const QFont& Type(double pixels, bool bold = false) const;
+
+ private:
+  mutable std::map<std::pair<int, bool>, QFont> fonts_;
 };
 
 class PipelineItem : public QGraphicsItem {
