@@ -49,9 +49,14 @@ void CompareNodes(const v1::Node& before, const v1::Node& now, Marks& marks) {
   if (now.state() != before.state()) {
     if (now.state() == v1::Node::DEAD) add(" died" + because);
     if (now.state() == v1::Node::READY) add(" is ready");
-    if (now.state() == v1::Node::STARTING) add(" is starting");
-  } else if (now.incarnation() != before.incarnation()) {
-    add(" has started anew");
+    if (now.state() == v1::Node::STARTING && now.incarnation() == before.incarnation()) {
+      add(" is starting");
+    }
+  }
+  if (now.incarnation() != before.incarnation()) {
+    // Its supervisor may be faster than a look at it: the process that was seen has ended.
+    add(before.state() == v1::Node::DEAD ? " has started anew"
+                                         : " died and has started anew");
   }
   if (now.activity() != before.activity()) {
     if (now.activity() == v1::QUARANTINED) add(" is quarantined" + because);
