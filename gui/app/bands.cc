@@ -109,7 +109,10 @@ TopBand::TopBand(Store& store, QWidget* parent)
   layout->addWidget(past_);
   layout->addWidget(notice_row_);
   connect(filter_, &QLineEdit::textChanged, this, &TopBand::FilterChanged);
-  connect(mode_, &QPushButton::clicked, this, &TopBand::ModeWanted);
+  // Screen readers toggle it without a click.
+  connect(mode_, &QPushButton::toggled, this, [this](bool checked) {
+    if (checked != (store_.mode() == ControlMode::kControl)) Q_EMIT ModeWanted();
+  });
   connect(palette_, &QPushButton::clicked, this, &TopBand::PaletteWanted);
   connect(retry_, &QPushButton::clicked, this, &TopBand::RetryWanted);
   connect(switch_, &QPushButton::clicked, this, &TopBand::SwitchWanted);

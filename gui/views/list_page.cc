@@ -35,7 +35,6 @@ void ListPage::SetModel(QAbstractItemModel* model) {
   panel_ = new TablePanel(title(), model, this);
   panel_->FitColumns();
   layout()->addWidget(panel_);
-  setFocusProxy(panel_);
   connect(panel_, &TablePanel::ClearWanted, this, &View::ClearFilterWanted);
 }
 
