@@ -17,8 +17,7 @@ auto Told(const LinkStatus& link) {
 
 }  // namespace
 
-Store::Store(QObject* parent)
-    : QObject(parent), shown_(std::make_shared<Snapshot>()), reader_(std::make_shared<Reader>()) {
+Store::Store(QObject* parent) : QObject(parent), shown_(std::make_shared<Snapshot>()) {
   tick_.setInterval(100);
   reading_.setMaxThreadCount(1);
 }

@@ -75,8 +75,8 @@ class Store : public QObject {
   template <typename T>
   void Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
            std::function<void(absl::StatusOr<T>)> then, const QString& what = {});
-  /// The same of the recording: marks, gaps, series. `call` has a connection to the file of its
-  /// own; calls run one after the other. FAILED_PRECONDITION: nothing is recorded.
+  /// The same of the recording: marks, gaps, series. Calls run one after the other.
+  /// FAILED_PRECONDITION: nothing is recorded.
   template <typename T>
   void Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
             std::function<void(absl::StatusOr<T>)> then);
@@ -98,12 +98,6 @@ class Store : public QObject {
   void ModeChanged();
 
  private:
-  /// The recording that `Read` reads, opened when it is first needed. Of the reading thread.
-  struct Reader {
-    std::string path;  ///< Empty: none.
-    std::unique_ptr<history::Recording> recording;
-    absl::StatusOr<history::Recording*> Get();
-  };
   template <typename T>
   static void Deliver(const QPointer<QObject>& alive, std::function<void(absl::StatusOr<T>)> then,
                       absl::StatusOr<T> answer);
@@ -118,8 +112,7 @@ class Store : public QObject {
   std::int64_t viewing_ms_ = 0;
   ControlMode mode_ = ControlMode::kObserve;
   QTimer tick_;
-  std::shared_ptr<Reader> reader_;  ///< Another one for every recording.
-  QThreadPool reading_;             ///< One thread; last: it ends before what it uses.
+  QThreadPool reading_;  ///< One thread.
 };
 
 template <typename T>
@@ -160,11 +153,12 @@ void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client
 template <typename T>
 void Store::Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
                  std::function<void(absl::StatusOr<T>)> then) {
-  reading_.start([alive = QPointer<QObject>(context), reader = reader_, call = std::move(call),
-                  then = std::move(then)] {
-    auto recording = reader->Get();
+  reading_.start([alive = QPointer<QObject>(context), recording = recording_,
+                  call = std::move(call), then = std::move(then)] {
     Deliver<T>(alive, then,
-               recording.ok() ? call(**recording) : absl::StatusOr<T>(recording.status()));
+               recording != nullptr
+                   ? call(*recording)
+                   : absl::StatusOr<T>(absl::FailedPreconditionError("nothing is being recorded")));
   });
 }
 

@@ -33,11 +33,6 @@ void Store::Follow(std::shared_ptr<Session> session) {
 
 void Store::SetRecording(std::shared_ptr<history::Recording> recording) {
   recording_ = std::move(recording);
-  reader_ = std::make_shared<Reader>();
-  if (recording_ != nullptr) {
-    const auto opened = recording_->Info();
-    if (opened.ok()) reader_->path = opened->path;
-  }
   if (session_ != nullptr || recording_ == nullptr) {
     Q_EMIT ModeChanged();
     return;
@@ -57,16 +52,6 @@ absl::Status Store::ViewAt(std::int64_t at_ms) {
   Q_EMIT ModeChanged();
   Q_EMIT Changed();
   return absl::OkStatus();
-}
-
-absl::StatusOr<history::Recording*> Store::Reader::Get() {
-  if (path.empty()) return absl::FailedPreconditionError("nothing is being recorded");
-  if (recording == nullptr) {
-    auto opened = history::Recording::Open(path);
-    if (!opened.ok()) return opened.status();
-    recording = *std::move(opened);
-  }
-  return recording.get();
 }
 
 void Store::GoLive() {
