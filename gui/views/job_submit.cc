@@ -6,6 +6,7 @@
 #include <QKeyEvent>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -23,6 +24,10 @@ namespace {
 bool IsUncertain(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsCancelled(status);
+}
+
+int RequiredFiles(const v1::Workflow& workflow) {
+  return static_cast<int>(std::ranges::count_if(workflow.inputs(), &v1::InputSpec::required));
 }
 
 QString Refusal(const absl::Status& status) {
@@ -59,11 +64,16 @@ SubmitDialog::SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent)
   setObjectName(QStringLiteral("jobs.submit"));
   setWindowTitle(tr("Submit a job"));
   MakeLayout();
-  int begin = 0;
+  // What was used the last time, else the first that needs no file.
+  int begin = 0, fewest = std::numeric_limits<int>::max();
   if (cluster_ != nullptr) {
     for (const v1::Workflow& workflow : cluster_->workflows()) {
       const QString id = SafeText(workflow.app_id(), 63);
-      if (workflow.app_id() == memory_.app) begin = app_->count();
+      const int files = workflow.app_id() == memory_.app ? -1 : RequiredFiles(workflow);
+      if (files < fewest) {
+        begin = app_->count();
+        fewest = files;
+      }
       app_->addItem(workflow.display_name().empty()
                         ? id
                         : tr("%1 (%2)").arg(SafeText(workflow.display_name(), 80), id));

@@ -94,8 +94,11 @@ class ConfirmDialog : public QDialog {
     list->setAccessibleName(tr("What it is done to"));
     list->addItems(question_.targets);
     list->setSelectionMode(QAbstractItemView::NoSelection);
-    const int rows = static_cast<int>(std::min<qsizetype>(question_.targets.size(), 8));
-    list->setFixedHeight(rows * (fontMetrics().height() + 4) + 8);
+    list->setWordWrap(true);
+    list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    // Two lines each: names of pools are long.
+    const int rows = static_cast<int>(std::min<qsizetype>(question_.targets.size(), 5));
+    list->setFixedHeight(rows * (2 * fontMetrics().height() + 4) + 8);
     return list;
   }
 
