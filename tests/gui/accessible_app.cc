@@ -228,8 +228,7 @@ std::optional<Accessible> Accessible::Find(const Test& test) const {
   for (const Accessible& child : children()) {
     if (!child.showing()) continue;
     if (test(child)) return child;
-    const QString role = child.role();
-    if (role == u"table" || role == u"tree") continue;
+    if (child.role() == u"table") continue;
     if (auto found = child.Find(test)) return found;
   }
   return std::nullopt;
@@ -271,6 +270,29 @@ QString Accessible::Tree(int depth) const {
     }
   }
   return text;
+}
+
+QStringList Accessible::Rows(int max) const {
+  constexpr char kTable[] = "org.a11y.atspi.Table";
+  const int rows = Property(kTable, "NRows").toInt(),
+            columns = Property(kTable, "NColumns").toInt();
+  QStringList lines;
+  for (int row = 0; row < rows && row < max; ++row) {
+    QStringList cells;
+    for (int column = 0; column < columns; ++column) {
+      const QDBusMessage answer = Call(kTable, "GetAccessibleAt", {row, column});
+      if (answer.type() != QDBusMessage::ReplyMessage || answer.arguments().isEmpty()) continue;
+      QString service;
+      QDBusObjectPath path;
+      const auto reference = answer.arguments().first().value<QDBusArgument>();
+      reference.beginStructure();
+      reference >> service >> path;
+      reference.endStructure();
+      cells.append(Accessible(bus_, service, path.path()).name());
+    }
+    lines.append(cells.join(QStringLiteral(" | ")));
+  }
+  return lines;
 }
 
 std::optional<Accessible> AwaitProgram(const Desktop& desktop, const QString& name,

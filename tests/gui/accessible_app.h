@@ -73,6 +73,8 @@ class Accessible {
   [[nodiscard]] std::optional<Accessible> Menu(const QStringList& path) const;
   /// All that show, one a line, indented: for a failed test's report.
   [[nodiscard]] QString Tree(int depth = 12) const;
+  /// Of a table: its rows from the first, their cells joined by " | "; at most `max`.
+  [[nodiscard]] QStringList Rows(int max = 30) const;
 
  private:
   [[nodiscard]] QVariant Property(const char* interface, const char* name) const;
