@@ -18,6 +18,7 @@
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
+#include "cluster/service/options.h"
 #include "gui/app/main_window.h"
 #include "gui/app/theme.h"
 
@@ -56,7 +57,8 @@ gui::Theme ThemeOf(const std::string& name, gui::Theme otherwise) {
   return otherwise;
 }
 
-/// What the flags name; else what was used the last time; else nothing.
+/// What the flags name; else what was used the last time; else the cluster that `onepiece up` has
+/// started here; else nothing.
 void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
                   const gui::Settings& settings) {
   if (!arguments.recording.empty()) {
@@ -75,7 +77,9 @@ void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
                                    [&](const gui::Target& target) {
                                      return target.name == settings.last_connection.toStdString();
                                    });
-    if (last != settings.connections.end()) window.Connect(*last);
+    if (last != settings.connections.end()) return window.Connect(*last);
+    const auto here = local::FindCluster(service::DefaultStateDir());
+    if (here.ok()) window.Connect({here->cluster_id, here->nodemanagers, false});
   }
 }
 

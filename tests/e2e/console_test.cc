@@ -27,7 +27,8 @@ class Console {
  public:
   Console(const testing::Desktop& desktop, const std::string& home) : desktop_(desktop) {
     QProcessEnvironment environment = desktop.environment();
-    for (const char* name : {"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"}) {
+    for (const char* name :
+         {"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"}) {
       environment.insert(QLatin1String(name), QString::fromStdString(home));
     }
     environment.insert(QStringLiteral("ONEPIECE_BIN_DIR"),
@@ -216,7 +217,10 @@ class ConsoleTest : public QObject {
       QVERIFY2(console_->Says("list item", {node, stage, "serving"}), Tree());
     }
     Shoot("pipelines");
-    for (const char* page : {"GPUs", "Databases", "NodeManager", "Alerts", "Logs", "Audit"}) {
+    QVERIFY(console_->Page("Logs"));
+    QVERIFY2(console_->HasRow("Logs", {"text_encode"}), Tree());
+    Shoot("logs");
+    for (const char* page : {"GPUs", "Databases", "NodeManager", "Alerts", "Audit"}) {
       QVERIFY(console_->Page(page));
       QVERIFY2(console_->Await("filler", page), Tree());
       Shoot(QString(page).toLower());
@@ -248,7 +252,7 @@ class ConsoleTest : public QObject {
     QVERIFY2(testing::Eventually(seconds(60), [&] { return Plan(plan) == "UNCONFIRMED"; }),
              Plan(plan).c_str());
     QCOMPARE(InstancesByStage()[to], few + 1);
-    Shoot("rebalance-unconfirmed");
+    Shoot("rebalance");
     const QString keep_name = keep->name();
     QVERIFY(console_->Press(keep_name));
     QVERIFY2(console_->Confirm("Keep it", ""), Tree());

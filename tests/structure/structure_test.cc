@@ -58,7 +58,7 @@ const QMap<QString, QStringList>& AllowedIncludes() {
         "proto"}},
       {"gui/app",
        {"gui/views", "gui/models", "gui/client", "gui/history", "cluster/base", "cluster/client",
-        "cluster/local", "proto"}},
+        "cluster/local", "cluster/service", "proto"}},
       {"nodemanager/paxos", {"cluster/base"}},
       {"nodemanager/state", {"cluster/base", "proto"}},
       {"nodemanager/replication",
