@@ -46,7 +46,7 @@ GpusView::GpusView(Store& store, QWidget* parent)
   auto* upper = new QWidget(this);
   auto* upper_layout = new QVBoxLayout(upper);
   upper_layout->setContentsMargins(0, 0, 0, 0);
-  upper_layout->addWidget(map_, 1);
+  upper_layout->addWidget(map_, 1, Qt::AlignTop);
   upper_layout->addLayout(filtered);
   auto* lower = new QWidget(this);
   auto* grid = new QGridLayout(lower);
@@ -62,7 +62,7 @@ GpusView::GpusView(Store& store, QWidget* parent)
   auto* splitter = new QSplitter(Qt::Vertical, this);
   splitter->addWidget(upper);
   splitter->addWidget(lower);
-  splitter->setSizes({1000, 1000});
+  splitter->setSizes({1000, 1700});
   splitter->setChildrenCollapsible(false);
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(head);

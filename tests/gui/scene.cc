@@ -164,8 +164,11 @@ v1::Node Scene::Instance(int i) const {
     const int stage = StageOf(i);
     node.mutable_placement()->set_pool(PoolId(stage));
     node.mutable_assignment()->set_workflow_set("default");
-    node.mutable_assignment()->mutable_stage()->set_stage(
-        kStages.at(static_cast<std::size_t>(stage)));
+    v1::StageSpec& spec = *node.mutable_assignment()->mutable_stage();
+    spec.set_stage(kStages.at(static_cast<std::size_t>(stage)));
+    spec.set_plugin("wan");
+    spec.set_model("wan-14b");
+    spec.set_threads(1);
     node.mutable_assignment()->add_app_ids("t2v");
   }
   if (options_.hostile) node.set_detail(HostileText(i + 3));
