@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   database->SetBusyWait(options.busy_wait);
   if (options.untrusted) {
     sqlite3_limit(connection, SQLITE_LIMIT_LENGTH, options.max_value_bytes);
-    sqlite3_db_config(connection, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    sqlite3_db_config(connection, SQLITE_DBCONFIG_DEFENSIVE, options.damaged ? 0 : 1, nullptr);
     sqlite3_db_config(connection, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
     sqlite3_db_config(connection, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
     sqlite3_db_config(connection, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
@@ -203,7 +203,14 @@ absl::StatusOr<ReadView> ReadView::Begin(Database& database) {
 }
 
 ReadView::~ReadView() {
-  if (database_ != nullptr) (void)database_->Execute("COMMIT");
+  if (database_ == nullptr) return;
+  // A walk that an error left open would keep the view open too.
+  sqlite3* connection = database_->connection_;
+  for (auto* each = sqlite3_next_stmt(connection, nullptr); each != nullptr;
+       each = sqlite3_next_stmt(connection, each)) {
+    if (sqlite3_stmt_busy(each) != 0) sqlite3_reset(each);
+  }
+  (void)database_->Execute("COMMIT");
 }
 
 }  // namespace onepiece::sqlite

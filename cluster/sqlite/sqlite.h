@@ -106,6 +106,8 @@ struct Options {
   /// It may come from anybody: triggers and views are not run, the schema is not changed, and no
   /// value is longer than `max_value_bytes`.
   bool untrusted = false;
+  /// Of an untrusted one: `PRAGMA writable_schema` works, to look at what is left of a damaged one.
+  bool damaged = false;
   int max_value_bytes = 64 << 20;
 };
 
@@ -135,6 +137,7 @@ class Database {
   [[nodiscard]] absl::Status Error(int code) const;
 
  private:
+  friend class ReadView;
   Database(std::string path, Explain explain)
       : path_(std::move(path)), explain_(std::move(explain)) {}
 

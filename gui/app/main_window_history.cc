@@ -116,13 +116,13 @@ void MainWindow::AdoptRecording() {
       [this, path, opening = opening_](absl::StatusOr<Opened> opened) {
         if (opening != opening_) return;  // Another cluster was chosen meanwhile.
         adopting_ = false;
-        const bool again = adopted_ == path && store_->recording() != nullptr;
         adopted_ = path;
         adopted_at_ms_ = NowMs();
         if (!opened.ok()) {
           scrubber_->SetNotice(
               tr("Not recorded: %1").arg(SafeText(base::Message(opened.status()), 200)));
-        } else if (!again) {
+        } else {
+          // A damaged file may have been moved away: this one may be another of the same name.
           store_->SetRecording(*std::move(opened));
           Settings& settings = options_.settings.values;
           settings.recordings[settings.last_connection] = QString::fromStdString(path);

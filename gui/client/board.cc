@@ -1,5 +1,7 @@
 #include "gui/client/board.h"
 
+#include <time.h>
+
 #include <cstdlib>
 
 namespace onepiece::gui {
@@ -10,7 +12,10 @@ namespace {
 constexpr std::int64_t kClockSetMs = 500;
 
 std::int64_t OffsetMs(std::int64_t now_ms) {
-  return now_ms - base::SystemClock().Now().time_since_epoch() / std::chrono::milliseconds(1);
+  // Goes on while the machine sleeps: what was heard before that is old afterwards.
+  timespec up{};
+  clock_gettime(CLOCK_BOOTTIME, &up);
+  return now_ms - (std::int64_t{up.tv_sec} * 1000 + up.tv_nsec / 1'000'000);
 }
 
 }  // namespace

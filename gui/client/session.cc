@@ -66,6 +66,14 @@ class Session::Impl {
       action(actions_client_);
       lock.lock();
     }
+    // Whoever asked gets an answer: the client's calls end with CANCELLED at once.
+    while (!waiting_.empty()) {
+      const Action action = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      action(actions_client_);
+      lock.lock();
+    }
   }
 
   const Target target_;

@@ -110,11 +110,17 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
   const absl::Status damage = id.status();
   if (damage.code() == absl::StatusCode::kDataLoss) {
     // A file that is cut off still says whose it is, and SQLite reads on when it is told to.
-    options.untrusted = false;
+    options.damaged = true;
     ONEPIECE_ASSIGN_OR_RETURN(file, Connect(path, options));
     ONEPIECE_RETURN_IF_ERROR(file->Execute("PRAGMA writable_schema=ON"));
     id = file->Number("PRAGMA application_id");
     if (!id.ok()) return Foreign(path, "no database");
+    // It ended while its write-ahead log was being folded in, or that goes on now: the log has it
+    // all.
+    if (*id == kApplicationId &&
+        (std::filesystem::exists(path + "-wal") || FileLock::IsTaken(path))) {
+      return true;
+    }
     if (*id == kApplicationId)
       return Damaged(absl::StrCat(base::Message(damage), file->WhatIsLeft()));
   }

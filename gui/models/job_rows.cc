@@ -327,6 +327,9 @@ QVariant JobRows::data(const QModelIndex& index, int role) const {
     case kKeyRole:
       return QString::fromStdString(row.job->uid());
     case kSortRole: {
+      if (MovesWithTime(column) && row.certainty != Certainty::kKnown && !row.job->has_end_time()) {
+        return NotKnown();
+      }
       const QVariant number = NumberOf(*row.job, column);
       return number.isValid() || IsNumber(column) ? number : QVariant(TextOf(row, column));
     }

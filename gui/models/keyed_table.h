@@ -147,6 +147,7 @@ void KeyedTable<Row>::Update(std::vector<Row> rows,
     if (runs * std::max(rows_.size(), rows.size()) > kMaxRowMoves) {
       this->beginResetModel();
       rows_ = std::move(rows);
+      index_.clear();
       this->endResetModel();
       return;
     }
@@ -168,6 +169,7 @@ void KeyedTable<Row>::RemoveMissing(std::size_t first, std::size_t end,
       this->beginRemoveRows({}, static_cast<int>(begin), static_cast<int>(end) - 1);
       rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(begin),
                   rows_.begin() + static_cast<std::ptrdiff_t>(end));
+      index_.clear();  // Listeners ask in the middle of an update.
       this->endRemoveRows();
     }
     end = begin;
@@ -200,6 +202,7 @@ void KeyedTable<Row>::Reorder(std::size_t first, std::size_t end,
                                               : this->index(now_at[row - first], index.column()));
   }
   this->changePersistentIndexList(before, after);
+  index_.clear();
   this->layoutChanged();
 }
 
@@ -217,6 +220,7 @@ void KeyedTable<Row>::InsertNew(std::size_t first, const std::vector<Row>& rows,
       const auto at = static_cast<std::ptrdiff_t>(i);
       rows_.insert(rows_.begin() + at, rows.begin() + at,
                    rows.begin() + static_cast<std::ptrdiff_t>(run));
+      index_.clear();
       this->endInsertRows();
     }
     i = std::max(run, i + 1);

@@ -138,9 +138,9 @@ struct Fit {
 };
 
 Fit FitOf(double actual, const v1::Estimate& predicted, const Writer& write) {
-  const double error = predicted.value() > kMinShare ? std::abs(actual / predicted.value() - 1) : 0;
-  const bool inside =
-      actual >= predicted.low() - kMinShare && actual <= predicted.high() + kMinShare;
+  const double error = predicted.value() > 0 ? std::abs(actual / predicted.value() - 1) : 0;
+  const double slack = std::min(kMinShare, kMinShare * predicted.value());
+  const bool inside = actual >= predicted.low() - slack && actual <= predicted.high() + slack;
   if (inside) return {Tr("%1, within the band").arg(write(actual)), StatusTone::kGood, error};
   return {Tr("%1, %2 off").arg(write(actual), FormatShare(error)),
           error > kLowConfidence ? StatusTone::kBad : StatusTone::kWarning, error};

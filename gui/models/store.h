@@ -131,15 +131,13 @@ void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client
                 std::function<void(absl::StatusOr<T>)> then, const QString& what) {
   const int number = what.isEmpty() ? 0 : operations_.Begin(what);
   // A change that is refused tells of a server that is read-only: of the one that was asked.
-  const auto note = [store = QPointer(this), asked = session_.get(), number,
+  const auto note = [this, context = QPointer<QObject>(context), asked = session_.get(), number,
                      then = std::move(then)](absl::StatusOr<T> answer) {
-    if (store) store->operations_.End(number, answer.status());
-    if (store && store->session_.get() == asked && asked != nullptr) {
-      asked->NoteAnswer(answer.status());
-    }
-    then(std::move(answer));
+    operations_.End(number, answer.status());
+    if (session_.get() == asked && asked != nullptr) asked->NoteAnswer(answer.status());
+    if (context) then(std::move(answer));
   };
-  const QPointer<QObject> alive(context);
+  const QPointer<QObject> alive(this);
   const bool taken = session_ != nullptr &&
                      session_->Do([alive, note, call = std::move(call)](client::Client& client) {
                        Deliver<T>(alive, note, call(client));

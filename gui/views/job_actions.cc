@@ -141,6 +141,7 @@ void JobActions::Delete(const std::vector<Job>& jobs) {
 
 void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
   auto batch = std::make_shared<Batch>();
+  batch->asked_of = store_.session();
   batch->kind = kind;
   for (const Job& job : jobs) {
     batch->uids.push_back(job->uid());
@@ -153,6 +154,19 @@ void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
 }
 
 void JobActions::Send(const std::shared_ptr<Batch>& batch) {
+  // Whoever locks, or connects elsewhere, ends what has not been asked for yet.
+  const QString why = batch->asked_of.lock() != store_.session()
+                          ? tr("another cluster is connected")
+                          : store_.WhyNoChange();
+  if (!why.isEmpty() && batch->next < batch->uids.size()) {
+    batch->others.append(
+        tr("%1 not asked for: %2").arg(Jobs(batch->uids.size() - batch->next), why));
+    for (std::size_t i = batch->next; i < batch->uids.size(); ++i) {
+      rows_.ClearCancel(QString::fromStdString(batch->uids[i]));
+    }
+    batch->uids.resize(batch->next);
+    if (batch->under_way == 0) return Finish(*batch);
+  }
   while (batch->under_way < kAtOnce && batch->next < batch->uids.size()) {
     const std::string uid = batch->uids[batch->next++];
     ++batch->under_way;

@@ -46,6 +46,7 @@ class JobActions : public QObject {
     std::size_t under_way = 0;
     std::size_t done = 0;  ///< As it should be.
     QStringList others;    ///< "UID: what became of it"
+    std::weak_ptr<Session> asked_of;
   };
   [[nodiscard]] bool MayAsk(const std::vector<Job>& jobs);
   void Start(Kind kind, const std::vector<Job>& jobs);

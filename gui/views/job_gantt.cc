@@ -87,7 +87,7 @@ class GanttChart : public QWidget {
   bool event(QEvent* event) override {
     if (event->type() == QEvent::ToolTip) {
       const auto* help = static_cast<QHelpEvent*>(event);
-      QToolTip::showText(help->globalPos(), TextAt(help->pos()), this);
+      QToolTip::showText(help->globalPos(), SafeTip(TextAt(help->pos())), this);
       return true;
     }
     return QWidget::event(event);

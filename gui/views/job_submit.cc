@@ -49,6 +49,7 @@ QString Refusal(const absl::Status& status) {
 SubmitDialog::SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent)
     : QDialog(parent),
       store_(store),
+      asked_of_(store.session()),
       memory_(memory),
       request_id_(base::Uid::GenerateRandom().ToString()),
       cluster_(store.snapshot()->cluster.value),
@@ -226,12 +227,14 @@ void SubmitDialog::Check() {
   for (const auto& [name, editor] : inputs_) editor->ShowProblem(why(name));
   line_->setText(form_->CommandLine());
   line_->setCursorPosition(0);
-  const QString why_not = store_.WhyNoChange();
+  const QString why_not = asked_of_.lock() != store_.session()
+                              ? tr("Another cluster is connected: this was for the one before")
+                              : store_.WhyNoChange();
   submit_->setEnabled(!sending_ && problems.empty() && why_not.isEmpty());
   submit_->setToolTip(!why_not.isEmpty()  ? why_not
                       : !problems.empty() ? tr("Something is missing or wrong above")
                                           : tr("Ctrl+Enter"));
-  if (sending_ || uncertain_) return;
+  if (sending_ || (uncertain_ && asked_of_.lock() == store_.session())) return;
   if (!why_not.isEmpty()) {
     Say(why_not, true);
   } else if (const auto all = problems.find(std::string()); all != problems.end()) {
@@ -303,7 +306,7 @@ void SubmitDialog::Answered(const Outcome& outcome) {
   Say(text, true);
   if (!unseen) return;
   Q_EMIT Told(text);
-  deleteLater();
+  if (!uncertain_) deleteLater();  // Else it is shown again, to ask with the same request.
 }
 
 void SubmitDialog::Lock(bool locked) {

@@ -153,6 +153,8 @@ void JobsView::Focus(const QString& entity) {
   wanted_ = watched_;
   rows_->Watch(watched_);
   SelectWanted();
+  // Commands are about the job that is shown, not about what was selected before.
+  if (!wanted_.isEmpty()) table_->selectionModel()->clear();
   ShowDetail();
 }
 

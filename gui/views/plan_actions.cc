@@ -91,7 +91,9 @@ PlanActions::PlanActions(Store& store, QWidget* parent)
 void PlanActions::Send(const QString& what, const Call& call, bool draft) {
   LeaveIt();
   Q_EMIT Told(tr("%1: asked for").arg(what));
-  store_.Ask<v1::Plan>(this, call, [this, what, call, draft](absl::StatusOr<v1::Plan> plan) {
+  const std::weak_ptr<Session> asked = store_.session();
+  store_.Ask<v1::Plan>(this, call, [this, what, call, draft, asked](absl::StatusOr<v1::Plan> plan) {
+    if (asked.lock() != store_.session()) return;  // Another cluster's is nobody's business here.
     if (plan.ok()) {
       const QString id = SafeText(plan->plan_id(), 60);
       Q_EMIT Told(tr("%1: plan %2 is %3").arg(what, id, PlanStateName(plan->state())));
@@ -226,7 +228,9 @@ void PlanActions::Drain(const std::string& node_id) {
   move.mutable_to()->set_removed(true);
   store_.Ask<v1::Plan>(
       this, [request](client::Client& client) { return client.ProposePlan(request); },
-      [this, what, request](absl::StatusOr<v1::Plan> plan) {
+      [this, what, request,
+       asked = std::weak_ptr(store_.session())](absl::StatusOr<v1::Plan> plan) {
+        if (asked.lock() != store_.session()) return;
         if (!plan.ok()) return TellFailure(parent_, tr("%1 was refused").arg(what), plan.status());
         const PoolBoard now = Board();
         const Transient transient = TransientOf(*plan, now);

@@ -185,7 +185,10 @@ class PoolBox::List : public QListView {
     picture.fill(palette().color(QPalette::Window));
     viewport()->render(&picture, QPoint(), visualRect(currentIndex()));
     drag->setPixmap(picture);
+    // Snapshots go on meanwhile, but this list must not go with its pool.
+    owner_.SetDragging(true);
     drag->exec(Qt::MoveAction);
+    owner_.SetDragging(false);
   }
   void dragEnterEvent(QDragEnterEvent* event) override { Accept(event); }
   void dragMoveEvent(QDragMoveEvent* event) override { Accept(event); }
@@ -382,7 +385,7 @@ PoolColumns::PoolColumns(QWidget* parent) : QScrollArea(parent) {
 PoolColumns::~PoolColumns() = default;
 
 void PoolColumns::Show(const PlanDraft& draft) {
-  MakeColumns(draft.board());
+  if (!dragging_) MakeColumns(draft.board());
   for (PoolBox* box : columns_) box->Show(draft, filter_);
 }
 

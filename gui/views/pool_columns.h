@@ -27,6 +27,8 @@ class PoolColumns : public QScrollArea {
   ~PoolColumns() override;
 
   void Show(const PlanDraft& draft);
+  /// A card is under way: no column goes until it has been dropped.
+  void SetDragging(bool dragging) { dragging_ = dragging; }
   /// Keeps cards that contain the text; how many are hidden stands above them.
   void SetFilter(const QString& text);
   /// The card becomes the current one and gets the focus, where it would be by the draft; false:
@@ -54,6 +56,7 @@ class PoolColumns : public QScrollArea {
   void Step(const PoolBox* from, int columns, int row);
 
   QHBoxLayout* layout_;
+  bool dragging_ = false;
   std::vector<PoolBox*> columns_;
   std::string current_;
   QString filter_;

@@ -168,6 +168,7 @@ void TellFailure(QWidget* parent, const QString& what, const absl::Status& statu
   const QString details = SafeText(Explain(status), 2000);
   const QString advice = WhatToDo(status);
   box->setInformativeText(advice.isEmpty() ? details : details + QStringLiteral("\n\n") + advice);
+  for (auto* label : box->findChildren<QLabel*>()) label->setTextFormat(Qt::PlainText);
   QPushButton* copy = box->addButton(QObject::tr("Copy details"), QMessageBox::ActionRole);
   copy->disconnect();
   QObject::connect(copy, &QPushButton::clicked, box, [what, details, status] {

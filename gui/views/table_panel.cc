@@ -200,8 +200,11 @@ TablePanel::TablePanel(const QString& name, QAbstractItemModel* model, QWidget* 
   connect(clear_, &QPushButton::clicked, this, &TablePanel::ClearWanted);
   connect(table_, &QTableView::activated, this,
           [this](const QModelIndex& index) { Q_EMIT Activated(index.data(kKeyRole).toString()); });
-  connect(table_->selectionModel(), &QItemSelectionModel::currentRowChanged, this,
-          [this] { Q_EMIT Current(current()); });
+  // Queued: the row may go in the middle of an update of the model, and whoever hears of it may
+  // update that model.
+  connect(
+      table_->selectionModel(), &QItemSelectionModel::currentRowChanged, this,
+      [this] { Q_EMIT Current(current()); }, Qt::QueuedConnection);
   for (const auto signal : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved}) {
     connect(rows_, signal, this, &TablePanel::Count);
     connect(model, signal, this, &TablePanel::Count);

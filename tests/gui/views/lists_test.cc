@@ -376,7 +376,7 @@ class GuiViewsListsTest : public QObject {
     QVERIFY(acknowledge->toolTip().contains(QStringLiteral("recording")));
     store.SetDesk(desk);
     view.Focus(QStringLiteral("alert/") + QString::fromStdString(engine.alerts()[0].id));
-    QVERIFY(acknowledge->isEnabled());
+    QTRY_VERIFY(acknowledge->isEnabled());
     acknowledge->click();
     QTRY_VERIFY(!desk->alerts()[0].acknowledged_by.empty());
     QVERIFY(desk->alerts()[0].acknowledged_by.starts_with("operator:"));

@@ -298,14 +298,14 @@ class GuiRingsTest : public QObject {
     QTRY_COMPARE_WITH_TIMEOUT(rate(), QVariant(0.0), 20'000);  // From the second answer on.
     view.Focus(QStringLiteral("ring/instance-2"));
     auto* verdict = view.findChild<QLabel*>(QStringLiteral("verdict"));
-    QVERIFY2(verdict->text().startsWith(QStringLiteral("instance-2 · ")),
+    QTRY_VERIFY2(verdict->text().startsWith(QStringLiteral("instance-2 · ")),
              qPrintable(verdict->text()));
-    QVERIFY(verdict->text().contains(QStringLiteral("37 of 100 slots used")));
+    QTRY_VERIFY(verdict->text().contains(QStringLiteral("37 of 100 slots used")));
     auto* producers = view.findChild<QTableView*>(QStringLiteral("table.Producers of the ring"));
     QCOMPARE(Cell(*producers->model(), 0, QStringLiteral("Delivered"), kSortRole),
              QVariant(4711.0));
     view.Focus(QStringLiteral("node/instance-1"));
-    QVERIFY(verdict->text().startsWith(QStringLiteral("instance-1 · ")));
+    QTRY_VERIFY(verdict->text().startsWith(QStringLiteral("instance-1 · ")));
     auto* chart = view.findChild<TimeChart*>();
     QTRY_VERIFY_WITH_TIMEOUT(!chart->series().empty() && !chart->series()[0].points.empty(),
                              20'000);
