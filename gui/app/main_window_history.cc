@@ -125,8 +125,11 @@ void MainWindow::AdoptRecording() {
           // A damaged file may have been moved away: this one may be another of the same name.
           store_->SetRecording(*std::move(opened));
           Settings& settings = options_.settings.values;
-          settings.recordings[settings.last_connection] = QString::fromStdString(path);
-          SaveSettings();
+          QString& known = settings.recordings[settings.last_connection];
+          if (known != QString::fromStdString(path)) {
+            known = QString::fromStdString(path);
+            SaveSettings();
+          }
         }
       });
 }

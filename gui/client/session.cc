@@ -58,16 +58,9 @@ class Session::Impl {
   void RunActions() {
     const std::stop_token stop = stop_.get_token();
     std::unique_lock lock(mutex_);
-    while (condition_.wait(lock, stop, [this] { return !waiting_.empty(); }) &&
-           !stop.stop_requested()) {
-      const Action action = std::move(waiting_.front());
-      waiting_.pop_front();
-      lock.unlock();
-      action(actions_client_);
-      lock.lock();
-    }
-    // Whoever asked gets an answer: the client's calls end with CANCELLED at once.
-    while (!waiting_.empty()) {
+    // What still waits when the session ends is run too, so that whoever asked gets an answer: the
+    // client's calls end with CANCELLED at once.
+    while (condition_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
       const Action action = std::move(waiting_.front());
       waiting_.pop_front();
       lock.unlock();

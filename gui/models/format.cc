@@ -3,6 +3,7 @@
 #include <QCoreApplication>
 #include <QDateTime>
 #include <QLocale>
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -151,6 +152,24 @@ QString SafeText(std::string_view text, int max) {
 QString SafeTip(const QString& text) {
   if (!text.contains(u'<') && !text.contains(u'&')) return text;
   return QStringLiteral("<p style='white-space:pre-wrap'>%1</p>").arg(text.toHtmlEscaped());
+}
+
+std::int64_t ToMs(const google::protobuf::Timestamp& time) {
+  constexpr std::int64_t kYear10000 = 253'402'300'800;
+  return std::clamp<std::int64_t>(time.seconds(), 0, kYear10000) * 1000 + time.nanos() / 1'000'000;
+}
+
+QString SourceName(v1::UtilizationSource source) {
+  switch (source) {
+    case v1::WORKERS:
+      return Tr("workers' time");
+    case v1::SM_ACTIVE:
+      return Tr("SM active");
+    case v1::GPU_COARSE:
+      return Tr("GPU, coarse");
+    default:
+      return Tr("source unknown");
+  }
 }
 
 QString ActivityName(v1::Activity activity) {

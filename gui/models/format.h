@@ -29,6 +29,8 @@ QString FormatSeconds(double seconds);
 QString FormatValue(double value, std::string_view unit);
 /// "12:04:31", with the date when it is not today's.
 QString FormatTime(std::int64_t unix_ms, std::int64_t now_ms);
+/// Milliseconds since 1970; 0 when it is not set. Times of strangers are kept within the year 9999.
+std::int64_t ToMs(const google::protobuf::Timestamp& time);
 /// "3 s ago"
 QString FormatAge(std::int64_t unix_ms, std::int64_t now_ms);
 /// Control characters and directional overrides made visible, cut after `max` characters with "…":
@@ -38,6 +40,8 @@ QString SafeText(std::string_view text, int max = 256);
 /// For a tool tip, which looks for markup: what is shown is `text` as it stands.
 QString SafeTip(const QString& text);
 
+/// "workers' time", "SM active", "GPU, coarse"
+QString SourceName(v1::UtilizationSource source);
 QString ActivityName(
     v1::Activity activity);  ///< "serving", "draining", "drained (safe to remove)", …
 StatusTone ActivityTone(v1::Activity activity);

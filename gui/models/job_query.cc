@@ -277,11 +277,6 @@ JobEdit Compare(const std::vector<JobRow>& before, const std::vector<JobRow>& af
   return edit;
 }
 
-std::int64_t ToMs(const google::protobuf::Timestamp& time) {
-  constexpr std::int64_t kYear10000 = 253'402'300'800;
-  return std::clamp<std::int64_t>(time.seconds(), 0, kYear10000) * 1000 + time.nanos() / 1'000'000;
-}
-
 double DurationOf(const v1::Job& job, std::int64_t now_ms) {
   const std::int64_t end_ms = job.has_end_time() ? ToMs(job.end_time()) : now_ms;
   return static_cast<double>(std::max<std::int64_t>(0, end_ms - ToMs(job.create_time()))) * 1e-3;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gui/client/snapshot.h"
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 
@@ -91,8 +92,6 @@ struct JobEdit {
 };
 JobEdit Compare(const std::vector<JobRow>& before, const std::vector<JobRow>& after);
 
-/// Milliseconds since 1970; 0 when it is not set.
-std::int64_t ToMs(const google::protobuf::Timestamp& time);
 /// From its creation to its end, or to now.
 double DurationOf(const v1::Job& job, std::int64_t now_ms);
 /// In queues: what its stages have told, and for a job that is QUEUED, all time that is not

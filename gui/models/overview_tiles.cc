@@ -14,10 +14,6 @@ QString Tr(const char* text) {
   return QCoreApplication::translate("onepiece::gui::OverviewTiles", text);
 }
 
-std::int64_t Ms(const google::protobuf::Timestamp& time) {
-  return time.seconds() * 1000 + time.nanos() / 1'000'000;
-}
-
 /// A part's age and error go with whatever is made of it.
 template <typename T>
 void Qualify(OverviewTile& tile, const Part<T>& part, std::int64_t now_ms) {
@@ -27,19 +23,6 @@ void Qualify(OverviewTile& tile, const Part<T>& part, std::int64_t now_ms) {
       part.value == nullptr
           ? SafeText(part.error, 80)
           : Tr("stale, %1: %2").arg(FormatAge(part.as_of_ms, now_ms), SafeText(part.error, 60));
-}
-
-QString SourceName(v1::UtilizationSource source) {
-  switch (source) {
-    case v1::WORKERS:
-      return Tr("workers' time");
-    case v1::SM_ACTIVE:
-      return Tr("SM active");
-    case v1::GPU_COARSE:
-      return Tr("GPU, coarse");
-    default:
-      return Tr("source unknown");
-  }
 }
 
 OverviewTile UtilizationTile(const Snapshot& snapshot) {
@@ -152,11 +135,12 @@ void OverviewTiles::CountJobs(const Snapshot& snapshot) {
       ++jobs_.uncertain;
     } else if (active) {
       ++(job.state() == v1::Job::RUNNING ? jobs_.running : jobs_.queued);
-    } else if (job.has_end_time() && Ms(job.end_time()) > snapshot.at_ms - kWindowMs) {
+    } else if (job.has_end_time() && ToMs(job.end_time()) > snapshot.at_ms - kWindowMs) {
       if (job.state() == v1::Job::FAILED) ++jobs_.failed;
       if (job.state() != v1::Job::SUCCEEDED) continue;
       ++jobs_.succeeded;
-      latencies.push_back(static_cast<double>(Ms(job.end_time()) - Ms(job.create_time())) * 1e-3);
+      latencies.push_back(static_cast<double>(ToMs(job.end_time()) - ToMs(job.create_time())) *
+                          1e-3);
     }
   }
   if (latencies.empty()) return;

@@ -16,10 +16,6 @@ QString Tr(const char* text) {
   return QCoreApplication::translate("onepiece::gui::PipelineModel", text);
 }
 
-std::int64_t Ms(const google::protobuf::Timestamp& time) {
-  return time.seconds() * 1000 + time.nanos() / 1'000'000;
-}
-
 template <typename T>
 void Add(std::optional<T>& sum, const std::optional<T>& number) {
   if (number.has_value()) sum = sum.value_or(0) + *number;
@@ -120,7 +116,7 @@ class PipelineModel::Builder {
               [](const auto* a, const auto* b) { return a->app_id() < b->app_id(); });
     apps_ = std::move(apps);
     for (const v1::Node& node : cluster().nodes()) {
-      newest_report_ms_ = std::max(newest_report_ms_, Ms(node.last_report_time()));
+      newest_report_ms_ = std::max(newest_report_ms_, ToMs(node.last_report_time()));
       if (node.state() == v1::Node::DEAD) continue;
       if (node.role() == v1::INSTANCE) sets_.insert(PlaceOf(node).set);
       if (node.role() == v1::PROXY || node.role() == v1::DATABASE) {
@@ -276,7 +272,7 @@ class PipelineModel::Builder {
                                                   : StatusTone::kBusy;
     card.serves = node.activity() == v1::SERVING || node.activity() == v1::STUCK ||
                   (!told && node.state() == v1::Node::READY);
-    card.stale = newest_report_ms_ - Ms(node.last_report_time()) > kStaleMs;
+    card.stale = newest_report_ms_ - ToMs(node.last_report_time()) > kStaleMs;
     ReadLoad(node.load(), card);
     ReadRing(node, card);
     if (!place.pool.empty()) {
@@ -350,7 +346,7 @@ class PipelineModel::Builder {
 
   /// One that was dead before we looked: how long is known by the reports of the others.
   void NoteDead(const v1::Node& node) {
-    const std::int64_t silent_ms = newest_report_ms_ - Ms(node.last_report_time());
+    const std::int64_t silent_ms = newest_report_ms_ - ToMs(node.last_report_time());
     if (silent_ms > kGhostMs || model_.seen_.contains(node.node_id())) return;
     PipelineCard card;
     card.node_id = card.key = node.node_id();

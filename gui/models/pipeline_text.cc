@@ -74,19 +74,6 @@ QString MarkOf(const PipelineCard& card, std::int64_t now_ms) {
 
 }  // namespace
 
-QString SourceName(v1::UtilizationSource source) {
-  switch (source) {
-    case v1::WORKERS:
-      return Tr("workers' time");
-    case v1::SM_ACTIVE:
-      return Tr("SM active");
-    case v1::GPU_COARSE:
-      return Tr("GPU, coarse");
-    default:
-      return Tr("source unknown");
-  }
-}
-
 std::optional<double> MedianOfBuckets(const std::array<std::uint64_t, 21>& buckets) {
   double all = 0;
   for (const std::uint64_t count : buckets) all += static_cast<double>(count);

@@ -54,8 +54,6 @@ QString AccessibleName(const PipelineStage& stage);
 QString TipOf(const PipelineCard& card, const PipelineStage& stage, std::int64_t now_ms);
 QString TipOf(const PipelineStage& stage);
 QString TipOf(const PipelineEdge& edge, const PipelineGraph& graph);
-/// "workers' time", "SM active", "GPU, coarse"
-QString SourceName(v1::UtilizationSource source);
 
 /// Of NodeLoad's buckets (powers of 2, from 1 ms), even within each; absent: they are empty.
 std::optional<double> MedianOfBuckets(const std::array<std::uint64_t, 21>& buckets);

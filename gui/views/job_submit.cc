@@ -227,14 +227,15 @@ void SubmitDialog::Check() {
   for (const auto& [name, editor] : inputs_) editor->ShowProblem(why(name));
   line_->setText(form_->CommandLine());
   line_->setCursorPosition(0);
-  const QString why_not = asked_of_.lock() != store_.session()
+  const bool elsewhere = asked_of_.lock() != store_.session();
+  const QString why_not = elsewhere
                               ? tr("Another cluster is connected: this was for the one before")
                               : store_.WhyNoChange();
   submit_->setEnabled(!sending_ && problems.empty() && why_not.isEmpty());
   submit_->setToolTip(!why_not.isEmpty()  ? why_not
                       : !problems.empty() ? tr("Something is missing or wrong above")
                                           : tr("Ctrl+Enter"));
-  if (sending_ || (uncertain_ && asked_of_.lock() == store_.session())) return;
+  if (sending_ || (uncertain_ && !elsewhere)) return;
   if (!why_not.isEmpty()) {
     Say(why_not, true);
   } else if (const auto all = problems.find(std::string()); all != problems.end()) {

@@ -105,7 +105,8 @@ class PredictionTest : public QObject {
     Tell(share, profile, predicted, measured, static_cast<int>(arrivals.size()));
     // Times that others' work draws out come in spells, and the simulator draws each by itself: a
     // short run on a busy machine then says little.
-    const bool disturbed = profile.apps(0).stages(1).seconds_per_unit() > 1.25 * kSecondsY;
+    const v1::SimulatedStage& y = profile.apps(0).stages(1);
+    const bool disturbed = y.seconds_per_unit() > 1.25 * kSecondsY || y.variation() > 0.15;
     if (disturbed) qWarning("the stages had to wait for a processor: wide bounds");
     QVERIFY2(
         std::abs(ErrorOf(predicted.throughput, measured.throughput)) <= (disturbed ? 0.4 : 0.1),
@@ -200,8 +201,9 @@ class PredictionTest : public QObject {
   static void Tell(double share, const v1::SimulationProfile& profile, const Outcomes& predicted,
                    const Outcomes& measured, int offered) {
     const v1::SimulatedApp& app = profile.apps(0);
-    qInfo("load %.0f %%, %d jobs: T_X %.1f ms, T_Y %.1f ms", 100 * share, offered,
-          1e3 * app.stages(0).seconds_per_unit(), 1e3 * app.stages(1).seconds_per_unit());
+    qInfo("load %.0f %%, %d jobs: T_X %.1f ms, T_Y %.1f ms (variation %.2f)", 100 * share, offered,
+          1e3 * app.stages(0).seconds_per_unit(), 1e3 * app.stages(1).seconds_per_unit(),
+          app.stages(1).variation());
     const auto line = [](const char* what, double theirs, double ours) {
       qInfo("  %-18s predicted %8.3f  measured %8.3f  error %+6.1f %%", what, theirs, ours,
             100 * ErrorOf(theirs, ours));

@@ -20,6 +20,7 @@
 #include "cluster/node/inbox.h"
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/channel.h"
+#include "tests/bench/report_main.h"
 #include "tests/database/database_cluster.h"
 #include "tests/eventually.h"
 
@@ -298,14 +299,6 @@ cli::BenchReport Measure() {
 }  // namespace onepiece::bench
 
 int main(int argc, char** argv) {
-  const bool json = argc == 2 && std::string(argv[1]) == "--json";
-  if (argc > 1 && !json) {
-    std::fputs("usage: onepiece-bench-admission [--json]\n", stderr);
-    return 2;
-  }
-  const onepiece::cli::BenchReport report = onepiece::bench::Measure();
-  const std::string text =
-      json ? onepiece::cli::ToJson(report).dump(2) + "\n" : onepiece::cli::ToText(report);
-  std::fputs(text.c_str(), stdout);
-  return 0;
+  return onepiece::bench::ReportMain(argc, argv, "onepiece-bench-admission",
+                                     onepiece::bench::Measure);
 }

@@ -18,6 +18,7 @@
 #include "gui/history/pieces.h"
 #include "gui/history/recorder.h"
 #include "gui/history/recording.h"
+#include "tests/bench/report_main.h"
 
 namespace onepiece::bench {
 namespace {
@@ -286,17 +287,11 @@ cli::BenchReport Measure(const std::string& folder) {
 }  // namespace onepiece::bench
 
 int main(int argc, char** argv) {
-  const bool json = argc == 2 && std::string(argv[1]) == "--json";
-  if (argc > 1 && !json) {
-    std::fputs("usage: onepiece-bench-recording [--json]\n", stderr);
-    return 2;
-  }
-  std::string folder = std::filesystem::temp_directory_path() / "onepiece-recording-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) return 1;
-  const onepiece::cli::BenchReport report = onepiece::bench::Measure(folder);
-  std::filesystem::remove_all(folder);
-  const std::string text =
-      json ? onepiece::cli::ToJson(report).dump(2) + "\n" : onepiece::cli::ToText(report);
-  std::fputs(text.c_str(), stdout);
-  return 0;
+  return onepiece::bench::ReportMain(argc, argv, "onepiece-bench-recording", [] {
+    std::string folder = std::filesystem::temp_directory_path() / "onepiece-recording-XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) std::exit(1);
+    auto report = onepiece::bench::Measure(folder);
+    std::filesystem::remove_all(folder);
+    return report;
+  });
 }
