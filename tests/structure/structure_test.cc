@@ -32,13 +32,16 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"cluster/node",
        {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/workflow",
         "cluster/rpc", "cluster/telemetry", "proto"}},
+      {"cluster/values",
+       {"cluster/base", "cluster/fabric", "cluster/message", "cluster/rpc", "proto"}},
       {"cluster/proxy",
        {"cluster/base", "cluster/fabric", "cluster/message", "cluster/workflow", "cluster/rpc",
-        "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "cluster/admission",
-        "proto"}},
+        "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "cluster/values",
+        "cluster/admission", "proto"}},
       {"cluster/database",
        {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/rpc",
-        "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "proto"}},
+        "cluster/telemetry", "cluster/service", "cluster/job", "cluster/node", "cluster/values",
+        "cluster/sqlite", "proto"}},
       {"cluster/client", {"cluster/base", "cluster/rpc", "proto"}},
       {"cluster/local",
        {"cluster/base", "cluster/config", "cluster/fabric", "cluster/workflow", "cluster/client",
@@ -90,7 +93,7 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"stages/instance",
        {"stages/sdk", "stages/runtime", "stages/device", "cluster/base", "cluster/fabric",
         "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
-        "cluster/service", "cluster/node", "proto"}},
+        "cluster/service", "cluster/node", "cluster/values", "proto"}},
   };
   return allowed;
 }
