@@ -19,7 +19,8 @@ namespace onepiece::values {
 /// Where a peer that was let into the segment finds bytes. A value type; travels on the control
 /// plane and in the ValueIndex.
 struct Place {
-  std::uint32_t segment = 0;  ///< Never used twice by one process; 0: the index, never a slab.
+  /// Never used twice by one process, hardly by two; 0: the index, never a slab.
+  std::uint32_t segment = 0;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   friend bool operator==(const Place&, const Place&) = default;
@@ -27,7 +28,7 @@ struct Place {
 
 struct SlabsOptions {
   std::string label = "values";  ///< Of the regions: letters, digits, '-', '_'.
-  /// A segment holds many small slabs, or one that is larger than a quarter of it.
+  /// A segment holds many small slabs; one that is larger than a quarter of it has its own.
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;
   /// Registered at most, free room included; Take refuses beyond.
   std::uint64_t limit_bytes = std::uint64_t{2} << 30;
@@ -63,11 +64,14 @@ class Slabs {
   virtual absl::StatusOr<Slab> Take(std::uint64_t bytes) = 0;
   /// Where peers find these bytes; nullopt when they are not inside a slab of ours.
   [[nodiscard]] virtual std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const = 0;
-  /// Lets a peer's process into a segment; a former admission of the same process ends. Gone again
-  /// with the segment, or with the peer's process. Errors: NOT_FOUND (SEGMENT_UNKNOWN: it is gone;
-  /// look the value up again), those of Region::Accept.
-  virtual absl::StatusOr<fabric::RemoteRegion> Admit(std::uint32_t segment,
+  /// Lets the process of node `peer` into a segment; a former admission of that node ends. Gone
+  /// again with the segment, or with the peer's process. Errors: NOT_FOUND (SEGMENT_UNKNOWN: it is
+  /// gone; look the value up again), those of Region::Accept.
+  virtual absl::StatusOr<fabric::RemoteRegion> Admit(std::uint32_t segment, const std::string& peer,
                                                      const fabric::Offer& offer) = 0;
+  /// Ends the admissions of `peer` to a segment. True: nothing of it takes effect there any more.
+  /// False: the backend cannot promise that yet (shm, while the peer's process lives).
+  virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
   [[nodiscard]] virtual SlabsStats stats() const = 0;
 
  protected:

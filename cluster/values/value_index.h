@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/ids.h"
@@ -52,7 +53,9 @@ class ValueIndex {
   virtual bool Put(const Key& key, const Entry& entry) = 0;
   /// No-op when it is not there. After it returns no later read finds the entry.
   virtual void Remove(const Key& key) = 0;
-  virtual absl::StatusOr<fabric::RemoteRegion> Admit(const fabric::Offer& offer) = 0;
+  /// Lets the process of node `peer` in, as Slabs::Admit does.
+  virtual absl::StatusOr<fabric::RemoteRegion> Admit(const std::string& peer,
+                                                     const fabric::Offer& offer) = 0;
 
  protected:
   ValueIndex() = default;

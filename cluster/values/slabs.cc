@@ -1,0 +1,303 @@
+#include "cluster/values/slabs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "cluster/values/admissions.h"
+
+namespace onepiece::values {
+namespace {
+
+constexpr std::uint64_t kAlignBytes = 64;
+
+constexpr std::uint64_t RoundUp(std::uint64_t value, std::uint64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// From a random start, so that a peer does not take a segment for that of a process before.
+std::uint32_t NextSegmentId() {
+  static std::atomic<std::uint32_t> next{static_cast<std::uint32_t>(base::RandomU64())};
+  std::uint32_t id = 0;
+  while (id == 0) id = next++;
+  return id;
+}
+
+struct Segment {
+  std::uint32_t id = 0;
+  bool single = false;  // For one slab, of the whole segment.
+  std::unique_ptr<fabric::Region> region;
+  Admissions admissions;
+  std::map<std::uint64_t, std::uint64_t> free;  // Offset → length; neighbours are joined.
+  std::map<std::uint64_t, std::uint64_t> used;  // Offset → length asked for.
+
+  [[nodiscard]] std::uint64_t size() const { return region->bytes().size(); }
+};
+using Retired = std::vector<std::unique_ptr<Segment>>;
+
+absl::Status Full(std::uint64_t bytes, std::uint64_t limit) {
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "VALUE_MEMORY_FULL",
+                         "no room for " + std::to_string(bytes) + " bytes in the " +
+                             std::to_string(limit) + " bytes of memory for values");
+}
+
+class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsImpl> {
+ public:
+  SlabsImpl(fabric::Fabric& fabric, SlabsOptions options)
+      : fabric_(fabric), options_(std::move(options)) {}
+
+  absl::StatusOr<Slab> Take(std::uint64_t bytes) override;
+  std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const override;
+  absl::StatusOr<fabric::RemoteRegion> Admit(std::uint32_t segment, const std::string& peer,
+                                             const fabric::Offer& offer) override;
+  bool Fence(std::uint32_t segment, const std::string& peer) override;
+  SlabsStats stats() const override;
+
+ private:
+  // A slab before it has an owner.
+  struct Cut {
+    Place place;
+    std::byte* data = nullptr;
+  };
+  bool IsLarge(std::uint64_t bytes) const { return bytes > options_.segment_bytes / 4; }
+  static std::uint64_t Rounded(std::uint64_t bytes) { return RoundUp(bytes, kAlignBytes); }
+  // Coarse, so that the segment of one large value fits others that are about as large.
+  static std::uint64_t SingleBytes(std::uint64_t bytes) {
+    return RoundUp(bytes, std::max(std::bit_floor(bytes) / 16, kAlignBytes));
+  }
+  absl::Status Grow(std::uint64_t bytes);
+  // These need mutex_.
+  std::optional<Cut> CutFrom(std::uint64_t bytes);
+  Cut CutAt(Segment& segment, std::uint64_t offset, std::uint64_t bytes);
+  void AddFree(Segment& segment, std::uint64_t offset, std::uint64_t length);
+  void RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t length);
+  void Retire(std::uint32_t id, Retired& retired);
+  std::uint64_t EmptyBytes() const;
+  Segment* Find(std::uint32_t id) const;
+
+  void GiveBack(const Place& place);
+
+  fabric::Fabric& fabric_;
+  const SlabsOptions options_;
+  std::mutex grow_mutex_;  // Taken before mutex_; held while a segment is registered.
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, std::unique_ptr<Segment>> segments_;
+  std::map<const std::byte*, Segment*> by_address_;
+  // (length, segment, offset) of the free extents in segments of many slabs.
+  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>> free_;
+  std::deque<std::uint32_t> empty_;  // Segments without slabs, the longest empty first.
+  SlabsStats stats_;
+};
+
+absl::StatusOr<Slabs::Slab> SlabsImpl::Take(std::uint64_t bytes) {
+  if (bytes == 0) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SIZE", "a slab of no bytes");
+  }
+  if (bytes > options_.limit_bytes) return Full(bytes, options_.limit_bytes);
+  const auto try_cut = [&] {
+    const std::scoped_lock lock(mutex_);
+    return CutFrom(bytes);
+  };
+  std::optional<Cut> cut = try_cut();
+  if (!cut.has_value()) {
+    const std::scoped_lock grow(grow_mutex_);
+    // Whoever held the lock may have made room. Freed slabs join what is new, so one round may
+    // leave it to somebody who is faster; a few rounds do not.
+    for (int round = 0; round < 3 && !cut.has_value(); ++round) {
+      if (cut = try_cut(); cut.has_value()) break;
+      ONEPIECE_RETURN_IF_ERROR(Grow(bytes));
+      cut = try_cut();
+    }
+    if (!cut.has_value()) return Full(bytes, options_.limit_bytes);
+  }
+  auto give_back = [self = shared_from_this(), place = cut->place](std::byte*) {
+    self->GiveBack(place);
+  };
+  return Slab{.owner = std::shared_ptr<const void>(cut->data, std::move(give_back)),
+              .bytes = {cut->data, bytes},
+              .place = cut->place};
+}
+
+std::optional<SlabsImpl::Cut> SlabsImpl::CutFrom(std::uint64_t bytes) {
+  if (IsLarge(bytes)) {
+    for (const std::uint32_t id : empty_) {
+      Segment& segment = *segments_.at(id);
+      if (segment.single && segment.size() == SingleBytes(bytes)) return CutAt(segment, 0, bytes);
+    }
+    return std::nullopt;
+  }
+  // The tightest fit leaves large rooms large.
+  const auto fit = free_.lower_bound({Rounded(bytes), 0, 0});
+  if (fit == free_.end()) return std::nullopt;
+  const auto [length, id, offset] = *fit;
+  return CutAt(*segments_.at(id), offset, bytes);
+}
+
+SlabsImpl::Cut SlabsImpl::CutAt(Segment& segment, std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t taken = segment.single ? segment.size() : Rounded(bytes);
+  const std::uint64_t room = segment.free.at(offset);
+  RemoveFree(segment, offset, room);
+  if (room > taken) AddFree(segment, offset + taken, room - taken);
+  if (segment.used.empty()) std::erase(empty_, segment.id);
+  segment.used.emplace(offset, bytes);
+  stats_.used_bytes += bytes;
+  stats_.taken_bytes += taken;
+  ++stats_.slabs;
+  return {.place = {.segment = segment.id, .offset = offset, .length = bytes},
+          .data = segment.region->bytes().data() + offset};
+}
+
+void SlabsImpl::AddFree(Segment& segment, std::uint64_t offset, std::uint64_t length) {
+  segment.free.emplace(offset, length);
+  if (!segment.single) free_.emplace(length, segment.id, offset);
+}
+
+void SlabsImpl::RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t length) {
+  segment.free.erase(offset);
+  if (!segment.single) free_.erase({length, segment.id, offset});
+}
+
+// Needs grow_mutex_.
+absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
+  const bool single = IsLarge(bytes);
+  std::uint64_t size = single ? SingleBytes(bytes) : Rounded(options_.segment_bytes);
+  const std::uint64_t least = single ? size : Rounded(bytes);
+  Retired retired;  // Let go before the new one is made.
+  {
+    const std::scoped_lock lock(mutex_);
+    // Room that is kept for later gives way to what is needed now.
+    while (stats_.registered_bytes + size > options_.limit_bytes && !empty_.empty()) {
+      Retire(empty_.front(), retired);
+    }
+    const std::uint64_t left = options_.limit_bytes - stats_.registered_bytes;
+    size = std::min(size, left / kAlignBytes * kAlignBytes);
+    if (size < least) return Full(bytes, options_.limit_bytes);
+    stats_.registered_bytes += size;
+  }
+  retired.clear();
+  auto region = fabric_.Register(size, options_.label);
+  const std::scoped_lock lock(mutex_);
+  if (!region.ok()) {
+    stats_.registered_bytes -= size;
+    return region.status();
+  }
+  auto segment = std::make_unique<Segment>();
+  segment->id = NextSegmentId();
+  segment->single = single;
+  segment->region = *std::move(region);
+  AddFree(*segment, 0, size);
+  empty_.push_back(segment->id);
+  by_address_.emplace(segment->region->bytes().data(), segment.get());
+  segments_.emplace(segment->id, std::move(segment));
+  ++stats_.segments;
+  return absl::OkStatus();
+}
+
+void SlabsImpl::GiveBack(const Place& place) {
+  Retired retired;  // Let go without the lock.
+  const std::scoped_lock lock(mutex_);
+  Segment& segment = *segments_.at(place.segment);
+  segment.used.erase(place.offset);
+  std::uint64_t offset = place.offset;
+  std::uint64_t length = segment.single ? segment.size() : Rounded(place.length);
+  stats_.used_bytes -= place.length;
+  stats_.taken_bytes -= length;
+  --stats_.slabs;
+  const auto next = segment.free.find(offset + length);
+  if (next != segment.free.end()) {
+    const std::uint64_t joined = next->second;
+    RemoveFree(segment, offset + length, joined);
+    length += joined;
+  }
+  auto before = segment.free.lower_bound(offset);
+  if (before != segment.free.begin()) {
+    --before;
+    const auto [start, room] = *before;
+    if (start + room == offset) {
+      RemoveFree(segment, start, room);
+      offset = start;
+      length += room;
+    }
+  }
+  AddFree(segment, offset, length);
+  if (!segment.used.empty()) return;
+  empty_.push_back(segment.id);
+  while (EmptyBytes() > options_.keep_bytes) Retire(empty_.front(), retired);
+}
+
+std::uint64_t SlabsImpl::EmptyBytes() const {
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t id : empty_) bytes += segments_.at(id)->size();
+  return bytes;
+}
+
+void SlabsImpl::Retire(std::uint32_t id, Retired& retired) {
+  const auto found = segments_.find(id);
+  Segment& segment = *found->second;
+  stats_.registered_bytes -= segment.size();
+  --stats_.segments;
+  RemoveFree(segment, 0, segment.size());
+  by_address_.erase(segment.region->bytes().data());
+  std::erase(empty_, id);
+  retired.push_back(std::move(found->second));
+  segments_.erase(found);
+}
+
+Segment* SlabsImpl::Find(std::uint32_t id) const {
+  const auto found = segments_.find(id);
+  return found == segments_.end() ? nullptr : found->second.get();
+}
+
+std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const {
+  const std::scoped_lock lock(mutex_);
+  auto above = by_address_.upper_bound(bytes.data());
+  if (above == by_address_.begin()) return std::nullopt;
+  const auto& [begin, segment] = *--above;
+  // The difference of pointers into other memory may be beyond every slab, which is what counts.
+  const auto offset = static_cast<std::uint64_t>(bytes.data() - begin);
+  auto slab = segment->used.upper_bound(offset);
+  if (slab == segment->used.begin()) return std::nullopt;
+  --slab;
+  const std::uint64_t end = slab->first + slab->second;
+  if (offset > end || bytes.size() > end - offset) return std::nullopt;
+  return Place{.segment = segment->id, .offset = offset, .length = bytes.size()};
+}
+
+absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Admit(std::uint32_t id, const std::string& peer,
+                                                      const fabric::Offer& offer) {
+  const std::scoped_lock lock(mutex_);
+  Segment* segment = Find(id);
+  if (segment == nullptr) {
+    return base::MakeError(absl::StatusCode::kNotFound, "SEGMENT_UNKNOWN",
+                           "segment " + std::to_string(id) + " is gone; look the value up again");
+  }
+  return segment->admissions.Admit(*segment->region, peer, offer);
+}
+
+bool SlabsImpl::Fence(std::uint32_t id, const std::string& peer) {
+  const std::scoped_lock lock(mutex_);
+  Segment* segment = Find(id);
+  return segment == nullptr || segment->admissions.Fence(peer);
+}
+
+SlabsStats SlabsImpl::stats() const {
+  const std::scoped_lock lock(mutex_);
+  return stats_;
+}
+
+}  // namespace
+
+std::shared_ptr<Slabs> Slabs::Create(fabric::Fabric& fabric, SlabsOptions options) {
+  return std::make_shared<SlabsImpl>(fabric, std::move(options));
+}
+
+}  // namespace onepiece::values

@@ -1,0 +1,163 @@
+#include "cluster/values/value_index.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "cluster/values/admissions.h"
+
+namespace onepiece::values {
+namespace {
+
+constexpr std::size_t kLineWords = 8;
+constexpr std::size_t kLineBytes = 8 * kLineWords;
+constexpr std::size_t kBucketWords = kBucketBytes / 8;
+constexpr std::size_t kBucketLines = kBucketWords / kLineWords;
+constexpr std::size_t kCheckWord = kLineWords - 1;
+// Lines in the mean of a full index: then one bucket in 1000 has more than kBucketLines.
+constexpr std::uint64_t kMeanLines = 2;
+constexpr std::uint64_t kMaxValues = std::uint64_t{1} << 24;
+
+using Line = std::array<std::uint64_t, kLineWords>;
+
+// SplitMix64's finisher.
+constexpr std::uint64_t Mix(std::uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+std::uint64_t MixAll(std::span<const std::uint64_t> words) {
+  std::uint64_t mixed = 0;
+  for (const std::uint64_t word : words) mixed = Mix(mixed ^ word);
+  return mixed;
+}
+
+std::array<std::uint64_t, 2> UidWords(const base::Uid& uid) {
+  return std::bit_cast<std::array<std::uint64_t, 2>>(uid.bytes());
+}
+
+Line MakeLine(const Key& key, const Entry& entry) {
+  const auto uid = UidWords(key.uid);
+  Line line = {uid[0],
+               uid[1],
+               std::uint64_t{key.ordinal} << 32 | entry.place.segment,
+               entry.place.offset,
+               entry.place.length,
+               entry.crc32c,
+               0,
+               0};
+  line[kCheckWord] = MixAll(std::span(line).first<kCheckWord>());
+  return line;
+}
+
+bool IsOf(const Key& key, std::span<const std::uint64_t> line) {
+  const auto uid = UidWords(key.uid);
+  return line[0] == uid[0] && line[1] == uid[1] && line[2] >> 32 == key.ordinal &&
+         line[kCheckWord] == MixAll(line.first(kCheckWord));
+}
+
+class RegionIndex final : public ValueIndex {
+ public:
+  explicit RegionIndex(std::unique_ptr<fabric::Region> region) : region_(std::move(region)) {}
+
+  bool Put(const Key& key, const Entry& entry) override;
+  void Remove(const Key& key) override;
+  absl::StatusOr<fabric::RemoteRegion> Admit(const std::string& peer,
+                                             const fabric::Offer& offer) override;
+
+ private:
+  std::byte* BucketOf(const Key& key) {
+    const std::span<std::byte> table = region_->bytes();
+    return table.data() + BucketOffset(key, table.size());
+  }
+  // These need mutex_.
+  static std::byte* FindLine(const Key& key, std::byte* bucket);
+  static std::byte* FreeLine(std::byte* bucket);
+
+  std::mutex mutex_;
+  const std::unique_ptr<fabric::Region> region_;
+  Admissions admissions_;
+};
+
+std::byte* RegionIndex::FindLine(const Key& key, std::byte* bucket) {
+  for (std::size_t i = 0; i < kBucketLines; ++i) {
+    Line line;
+    fabric::LoadWords(bucket + i * kLineBytes, line);
+    if (IsOf(key, line)) return bucket + i * kLineBytes;
+  }
+  return nullptr;
+}
+
+std::byte* RegionIndex::FreeLine(std::byte* bucket) {
+  for (std::size_t i = 0; i < kBucketLines; ++i) {
+    Line line;
+    fabric::LoadWords(bucket + i * kLineBytes, line);
+    if (line == Line{}) return bucket + i * kLineBytes;
+  }
+  return nullptr;
+}
+
+bool RegionIndex::Put(const Key& key, const Entry& entry) {
+  const std::scoped_lock lock(mutex_);
+  std::byte* bucket = BucketOf(key);
+  std::byte* line = FindLine(key, bucket);
+  if (line == nullptr) line = FreeLine(bucket);
+  if (line == nullptr) return false;
+  fabric::StoreWords(line, MakeLine(key, entry));
+  return true;
+}
+
+void RegionIndex::Remove(const Key& key) {
+  const std::scoped_lock lock(mutex_);
+  std::byte* line = FindLine(key, BucketOf(key));
+  if (line == nullptr) return;
+  // A line of zeros has a wrong check: MixAll of zeros is not 0.
+  fabric::StoreWord(line + 8 * kCheckWord, 0);
+  fabric::StoreWords(line, Line{});
+}
+
+absl::StatusOr<fabric::RemoteRegion> RegionIndex::Admit(const std::string& peer,
+                                                        const fabric::Offer& offer) {
+  const std::scoped_lock lock(mutex_);
+  return admissions_.Admit(*region_, peer, offer);
+}
+
+}  // namespace
+
+std::uint64_t BucketOffset(const Key& key, std::uint64_t table_bytes) {
+  const std::uint64_t buckets = table_bytes / kBucketBytes;
+  if (buckets == 0) return 0;
+  const auto uid = UidWords(key.uid);
+  const std::array<std::uint64_t, 3> words = {uid[0], uid[1], key.ordinal};
+  return MixAll(words) % buckets * kBucketBytes;
+}
+
+std::optional<Entry> FindInBucket(const Key& key, std::span<const std::uint64_t> bucket) {
+  for (; bucket.size() >= kLineWords; bucket = bucket.subspan(kLineWords)) {
+    const auto line = bucket.first(kLineWords);
+    if (!IsOf(key, line)) continue;
+    return Entry{.place = {.segment = static_cast<std::uint32_t>(line[2]),
+                           .offset = line[3],
+                           .length = line[4]},
+                 .crc32c = static_cast<std::uint32_t>(line[5])};
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::unique_ptr<ValueIndex>> ValueIndex::Create(fabric::Fabric& fabric,
+                                                               std::uint64_t values) {
+  if (values == 0 || values > kMaxValues) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SIZE",
+                           "an index is for 1 to 16777216 values, not " + std::to_string(values));
+  }
+  const std::uint64_t buckets = (values + kMeanLines - 1) / kMeanLines;
+  ONEPIECE_ASSIGN_OR_RETURN(auto region, fabric.Register(buckets * kBucketBytes, "value-index"));
+  return std::make_unique<RegionIndex>(std::move(region));
+}
+
+}  // namespace onepiece::values

@@ -1,0 +1,283 @@
+// Slabs against a model: nothing overlaps, nothing is lost, limits hold, peers see what is written.
+#include "cluster/values/slabs.h"
+
+#include <QtTest>
+#include <array>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+
+namespace onepiece::values {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kMiB = 1024 * kKiB;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+void Fill(const Slabs::Slab& slab, std::uint8_t value) {
+  std::memset(slab.bytes.data(), value, slab.bytes.size());
+}
+bool HoldsOnly(const Slabs::Slab& slab, std::uint8_t value) {
+  return std::ranges::all_of(
+      slab.bytes, [value](std::byte byte) { return std::to_integer<int>(byte) == value; });
+}
+
+// What the slabs must be, kept in the simplest way.
+class Model {
+ public:
+  void Add(Slabs::Slab slab, std::uint8_t fill) {
+    const auto at = reinterpret_cast<std::uintptr_t>(slab.bytes.data());
+    auto next = slabs_.lower_bound(at);
+    if (next != slabs_.end()) QVERIFY(at + slab.bytes.size() <= next->first);
+    if (next != slabs_.begin()) {
+      --next;
+      QVERIFY(next->first + next->second.first.bytes.size() <= at);
+    }
+    used_ += slab.bytes.size();
+    slabs_.emplace(at, std::pair(std::move(slab), fill));
+  }
+  // The n-th goes; false when somebody else wrote into it.
+  bool Remove(std::size_t n) {
+    const auto found = std::next(slabs_.begin(), static_cast<std::ptrdiff_t>(n));
+    const bool intact = HoldsOnly(found->second.first, found->second.second);
+    used_ -= found->second.first.bytes.size();
+    slabs_.erase(found);
+    return intact;
+  }
+  std::size_t count() const { return slabs_.size(); }
+  std::uint64_t used() const { return used_; }
+  const auto& slabs() const { return slabs_; }
+
+ private:
+  std::map<std::uintptr_t, std::pair<Slabs::Slab, std::uint8_t>> slabs_;
+  std::uint64_t used_ = 0;
+};
+
+}  // namespace
+
+class SlabsTest : public QObject {
+  Q_OBJECT
+
+  std::unique_ptr<fabric::Fabric> fabric_;
+
+  std::shared_ptr<Slabs> Make(std::uint64_t segment, std::uint64_t limit, std::uint64_t keep) {
+    return Slabs::Create(*fabric_,
+                         {.segment_bytes = segment, .limit_bytes = limit, .keep_bytes = keep});
+  }
+
+ private Q_SLOTS:
+  void init() {
+    auto fabric = fabric::Fabric::Open("shm://slabs-" + base::Uid::GenerateRandom().ToString());
+    QVERIFY(fabric.ok());
+    fabric_ = *std::move(fabric);
+  }
+
+  void TakeAndGive_AgreeWithAModel_data() {
+    QTest::addColumn<int>("seed");
+    for (int seed = 1; seed <= 4; ++seed) QTest::addRow("seed %d", seed) << seed;
+  }
+  void TakeAndGive_AgreeWithAModel() {
+    QFETCH(int, seed);
+    std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+    const auto slabs = Make(64 * kKiB, kMiB, 128 * kKiB);
+    Model model;
+    int refused = 0;
+    for (int step = 0; step < 6000; ++step) {
+      // Small ones, ones near the quarter of a segment, and ones larger than a segment.
+      const std::uint64_t largest = std::array{200, 20'000, 200'000}[random() % 3];
+      const bool take = model.count() == 0 || random() % 100 < 52;
+      if (take) {
+        const std::uint64_t bytes = 1 + random() % largest;
+        auto slab = slabs->Take(bytes);
+        if (!slab.ok()) {
+          QCOMPARE(Reason(slab.status()), std::string("VALUE_MEMORY_FULL"));
+          ++refused;
+          if (model.count() > 0) QVERIFY(model.Remove(random() % model.count()));
+          continue;
+        }
+        QCOMPARE(slab->bytes.size(), bytes);
+        QCOMPARE(slab->place.length, bytes);
+        QCOMPARE(slab->place.offset % 64, std::uint64_t{0});
+        QVERIFY(slab->place.segment != 0);
+        const auto place = slabs->PlaceOf(slab->bytes);
+        QVERIFY(place.has_value() && *place == slab->place);
+        const auto fill = static_cast<std::uint8_t>(random());
+        Fill(*slab, fill);
+        model.Add(*std::move(slab), fill);
+      } else {
+        QVERIFY(model.Remove(random() % model.count()));
+      }
+      const SlabsStats stats = slabs->stats();
+      QCOMPARE(stats.slabs, model.count());
+      QCOMPARE(stats.used_bytes, model.used());
+      QVERIFY(stats.registered_bytes <= kMiB);
+      QVERIFY(stats.taken_bytes <= stats.registered_bytes);
+      QVERIFY(stats.taken_bytes <= model.used() + model.used() / 16 + 63 * model.count());
+    }
+    QVERIFY(refused > 0);
+    while (model.count() > 0) QVERIFY(model.Remove(0));
+    QCOMPARE(slabs->stats().taken_bytes, std::uint64_t{0});
+    QVERIFY(slabs->stats().registered_bytes <= 128 * kKiB);
+  }
+
+  void GivenBackNeighbours_BecomeOneRoomAgain() {
+    const auto slabs = Make(64 * kKiB, 64 * kKiB, 64 * kKiB);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<Slabs::Slab> all;
+      for (auto slab = slabs->Take(1024); slab.ok(); slab = slabs->Take(1024)) {
+        all.push_back(*std::move(slab));
+      }
+      QCOMPARE(all.size(), std::size_t{64});
+      // Odd ones, then even ones: each joins with both of its neighbours.
+      for (std::size_t i = 1; i < all.size(); i += 2) all[i] = {};
+      QVERIFY(!slabs->Take(2048).ok());
+      for (std::size_t i = 0; i < all.size(); i += 2) all[i] = {};
+      QVERIFY(slabs->Take(16 * kKiB).ok());
+    }
+  }
+
+  void Limit_CountsFreeRoomToo_AndKeptRoomGivesWay() {
+    const auto slabs = Make(64 * kKiB, 256 * kKiB, 256 * kKiB);
+    QCOMPARE(Reason(slabs->Take(0).status()), std::string("BAD_SIZE"));
+    QCOMPARE(Reason(slabs->Take(257 * kKiB).status()), std::string("VALUE_MEMORY_FULL"));
+    QCOMPARE(Reason(slabs->Take(~std::uint64_t{0}).status()), std::string("VALUE_MEMORY_FULL"));
+    { QVERIFY(slabs->Take(100).ok()); }
+    QCOMPARE(slabs->stats().registered_bytes, 64 * kKiB);
+    auto large = slabs->Take(256 * kKiB);
+    QVERIFY(large.ok());
+    QCOMPARE(slabs->stats().registered_bytes, 256 * kKiB);
+    QCOMPARE(slabs->stats().segments, 1u);
+    QCOMPARE(Reason(slabs->Take(1).status()), std::string("VALUE_MEMORY_FULL"));
+    large->owner.reset();
+    QVERIFY(slabs->Take(1).ok());
+  }
+
+  void LargeValue_HasASegmentOfItsSize_ThatTheNextOneTakesOver() {
+    const auto slabs = Make(kMiB, 64 * kMiB, 8 * kMiB);
+    auto first = slabs->Take(5 * kMiB);
+    QVERIFY(first.ok());
+    QVERIFY(slabs->stats().registered_bytes < 5 * kMiB + 5 * kMiB / 16 + 1);
+    const std::uint32_t segment = first->place.segment;
+    first->owner.reset();
+    auto next = slabs->Take(5 * kMiB - 1000);
+    QVERIFY(next.ok());
+    QCOMPARE(next->place.segment, segment);
+    auto other = slabs->Take(7 * kMiB);
+    QVERIFY(other.ok() && other->place.segment != segment);
+  }
+
+  void EmptySegments_AreGivenBackBeyondWhatIsKept() {
+    const auto slabs = Make(kMiB, 64 * kMiB, 2 * kMiB);
+    std::vector<Slabs::Slab> all;
+    for (int i = 0; i < 64; ++i) all.push_back(*slabs->Take(256 * kKiB));
+    QCOMPARE(slabs->stats().segments, 16u);
+    all.clear();
+    QCOMPARE(slabs->stats().segments, 2u);
+    QCOMPARE(slabs->stats().registered_bytes, 2 * kMiB);
+  }
+
+  void Slab_OutlivesItsMaker() {
+    auto slabs = Make(kMiB, kMiB, 0);
+    auto slab = slabs->Take(1000);
+    QVERIFY(slab.ok());
+    slabs.reset();
+    Fill(*slab, 7);
+    QVERIFY(HoldsOnly(*slab, 7));
+  }
+
+  void PlaceOf_KnowsPartsOfSlabs_AndNothingElse() {
+    const auto slabs = Make(kMiB, 4 * kMiB, kMiB);
+    const auto slab = *slabs->Take(1000);
+    const auto part = slabs->PlaceOf(slab.bytes.subspan(100, 50));
+    QVERIFY(part.has_value());
+    QCOMPARE(part->offset, slab.place.offset + 100);
+    QCOMPARE(part->length, std::uint64_t{50});
+    const std::array<std::byte, 8> elsewhere{};
+    QVERIFY(!slabs->PlaceOf(elsewhere).has_value());
+    QVERIFY(!slabs->PlaceOf({slab.bytes.data(), 1001}).has_value());
+    auto gone = slabs->Take(1000);
+    const std::span<std::byte> bytes = gone->bytes;
+    gone->owner.reset();
+    QVERIFY(!slabs->PlaceOf(bytes).has_value());
+  }
+
+  void Threads_NeverShareASlab() {
+    const auto slabs = Make(256 * kKiB, 8 * kMiB, 256 * kKiB);
+    std::atomic<int> wrong{0};
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937_64 random(static_cast<std::uint64_t>(t));
+        std::vector<std::pair<Slabs::Slab, std::uint8_t>> mine;
+        for (int step = 0; step < 1500; ++step) {
+          auto slab = slabs->Take(1 + random() % (random() % 8 == 0 ? 200'000 : 5000));
+          if (slab.ok()) {
+            const auto fill = static_cast<std::uint8_t>(random());
+            Fill(*slab, fill);
+            mine.emplace_back(*std::move(slab), fill);
+          }
+          if (mine.size() < 8 && slab.ok()) continue;
+          std::swap(mine[random() % mine.size()], mine.back());
+          if (!HoldsOnly(mine.back().first, mine.back().second)) ++wrong;
+          mine.pop_back();
+        }
+      });
+    }
+    threads.clear();
+    QCOMPARE(wrong.load(), 0);
+    QCOMPARE(slabs->stats().slabs, std::uint64_t{0});
+    QCOMPARE(slabs->stats().used_bytes, std::uint64_t{0});
+    QVERIFY(slabs->stats().registered_bytes <= 256 * kKiB);
+  }
+
+  void Peer_ReadsASlab_UntilItsSegmentIsGone() {
+    const auto slabs = Make(kMiB, 4 * kMiB, 0);
+    auto slab = *slabs->Take(100'000);
+    Fill(slab, 42);
+    auto dialer = *fabric_->Dial();
+    const auto remote = slabs->Admit(slab.place.segment, "peer", dialer->offer());
+    QVERIFY(remote.ok());
+    const auto channel = *dialer->Connect(*remote);
+    std::vector<std::byte> read(slab.bytes.size());
+    const std::array chain = {fabric::Op::Read("value", slab.place.offset, read)};
+    const auto soon = [] { return base::SystemClock().Now() + std::chrono::seconds(10); };
+    QVERIFY(channel->Execute(chain, soon()).ok());
+    QVERIFY(std::ranges::equal(read, slab.bytes));
+    slab = {};
+    QCOMPARE(Reason(channel->Execute(chain, soon())), std::string("REGION_RETIRED"));
+    QCOMPARE(Reason(slabs->Admit(slab.place.segment, "peer", dialer->offer()).status()),
+             std::string("SEGMENT_UNKNOWN"));
+  }
+
+  void Admit_RefusesAForeignOffer_AndAnUnknownSegment() {
+    const auto slabs = Make(kMiB, kMiB, 0);
+    const auto slab = *slabs->Take(100);
+    const auto offer = (*fabric_->Dial())->offer();
+    QCOMPARE(Reason(slabs->Admit(slab.place.segment + 1, "peer", offer).status()),
+             std::string("SEGMENT_UNKNOWN"));
+    fabric::Offer foreign = offer;
+    foreign.backend = "verbs";
+    QCOMPARE(Reason(slabs->Admit(slab.place.segment, "peer", foreign).status()),
+             std::string("WRONG_FABRIC"));
+  }
+
+  void Fence_IsNotGiven_WhileAProcessOfSharedMemoryLives() {
+    const auto slabs = Make(kMiB, kMiB, 0);
+    const auto slab = *slabs->Take(100);
+    QVERIFY(slabs->Fence(slab.place.segment, "peer"));
+    QVERIFY(slabs->Admit(slab.place.segment, "peer", (*fabric_->Dial())->offer()).ok());
+    QVERIFY(!slabs->Fence(slab.place.segment, "peer"));
+    QVERIFY(slabs->Fence(slab.place.segment, "other"));
+  }
+};
+
+}  // namespace onepiece::values
+
+QTEST_GUILESS_MAIN(onepiece::values::SlabsTest)
+#include "slabs_test.moc"
