@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +66,12 @@ struct Artifact {
   std::vector<std::int64_t> shape;
   std::string media_type;  ///< MIME type of kBytes artifacts ("video/mp4"); empty for tensors.
   Buffer data;             ///< 64-byte aligned when it came out of a message.
+  /// Of the bytes, 32 raw bytes, from whoever made them; empty: nobody computed it. Carried, not
+  /// checked.
+  std::string sha256;
+  /// Of the bytes, as the last sender's pass found it; not set where no message came. Encode
+  /// computes its own.
+  std::optional<std::uint32_t> crc32c;
 };
 
 /// Makes a kBytes artifact.

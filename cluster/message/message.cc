@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxRank = 8;
 constexpr std::size_t kMaxMediaTypeBytes = 127;
+constexpr std::size_t kSha256Bytes = 32;
 constexpr std::array<std::byte, kArtifactAlignBytes> kPadding{};
 
 absl::Status Malformed(std::string_view what) {
@@ -76,6 +77,14 @@ absl::Status CheckMediaType(const std::string& name, const std::string& media_ty
   return absl::OkStatus();
 }
 
+absl::Status CheckSha256(const std::string& name, const std::string& sha256) {
+  if (!sha256.empty() && sha256.size() != kSha256Bytes) {
+    return Malformed("artifact '" + name + "' has a SHA-256 of " + std::to_string(sha256.size()) +
+                     " bytes, not 32");
+  }
+  return absl::OkStatus();
+}
+
 // --- Encoding.
 
 absl::Status CopyText(std::string_view field, std::string_view text,
@@ -111,12 +120,14 @@ absl::Status FillTable(const Message& message, v1::ArtifactTable& table) {
     ONEPIECE_RETURN_IF_ERROR(
         CheckShape(artifact.name, artifact.dtype, artifact.shape, artifact.data.size()));
     ONEPIECE_RETURN_IF_ERROR(CheckMediaType(artifact.name, artifact.media_type));
+    ONEPIECE_RETURN_IF_ERROR(CheckSha256(artifact.name, artifact.sha256));
     v1::ArtifactEntry& entry = *table.add_artifacts();
     entry.set_name(artifact.name);
     entry.set_dtype(static_cast<std::uint32_t>(artifact.dtype));
     entry.mutable_shape()->Add(artifact.shape.begin(), artifact.shape.end());
     entry.set_media_type(artifact.media_type);
     entry.set_length(artifact.data.size());
+    entry.set_sha256(artifact.sha256);
   }
   for (const auto& [name, value] : message.parameters) {
     ONEPIECE_RETURN_IF_ERROR(CheckName("parameter", name));
@@ -132,8 +143,11 @@ absl::Status FillTable(const Message& message, v1::ArtifactTable& table) {
 
 // Sets the artifacts' offsets and returns where the message ends.
 absl::StatusOr<std::uint64_t> PlaceArtifacts(v1::ArtifactTable& table) {
-  // An offset takes the same room whatever it is, but only once it is set.
-  for (v1::ArtifactEntry& entry : *table.mutable_artifacts()) entry.set_offset(1);
+  // These take the same room whatever they are, but only once they are set.
+  for (v1::ArtifactEntry& entry : *table.mutable_artifacts()) {
+    entry.set_offset(1);
+    entry.set_crc32c(0);
+  }
   const std::uint64_t table_bytes = table.ByteSizeLong();
   if (table_bytes > kMaxTableBytes) return Malformed("parameters and names are larger than 1 MiB");
   std::uint64_t end = sizeof(WireHeader) + table_bytes;
@@ -169,13 +183,15 @@ absl::StatusOr<WireHeader> FillHeader(const Header& header) {
 // Appends the artifacts and the padding before each to the pieces, which hold the head already.
 void AppendArtifacts(const v1::ArtifactTable& table, Encoded& encoded) {
   std::uint64_t end = encoded.pieces.front().bytes.size();
+  const auto append = [&](std::span<const std::byte> bytes, std::uint32_t crc32c) {
+    if (!bytes.empty()) encoded.pieces.push_back({bytes, crc32c});
+    end += bytes.size();
+  };
   for (int i = 0; i < table.artifacts_size(); ++i) {
-    const auto append = [&](std::span<const std::byte> bytes) {
-      if (!bytes.empty()) encoded.pieces.push_back({bytes, base::Crc32c(bytes)});
-      end += bytes.size();
-    };
-    append(std::span(kPadding).first(table.artifacts(i).offset() - end));
-    append(encoded.artifacts[static_cast<std::size_t>(i)].data.bytes());
+    const v1::ArtifactEntry& entry = table.artifacts(i);
+    const auto padding = std::span(kPadding).first(entry.offset() - end);
+    append(padding, base::Crc32c(padding));
+    append(encoded.artifacts[static_cast<std::size_t>(i)].data.bytes(), entry.crc32c());
   }
 }
 
@@ -270,13 +286,15 @@ absl::Status ReadArtifacts(const v1::ArtifactTable& table, std::uint64_t table_e
     const std::vector<std::int64_t> shape(entry.shape().begin(), entry.shape().end());
     ONEPIECE_RETURN_IF_ERROR(CheckShape(entry.name(), dtype, shape, entry.length()));
     ONEPIECE_RETURN_IF_ERROR(CheckMediaType(entry.name(), entry.media_type()));
+    ONEPIECE_RETURN_IF_ERROR(CheckSha256(entry.name(), entry.sha256()));
     if (entry.offset() != Align(end)) return Malformed(quoted + "is not where it must be");
     if (entry.offset() > bytes.size() || entry.length() > bytes.size() - entry.offset()) {
       return Malformed(quoted + "ends after the message");
     }
     end = entry.offset() + entry.length();
     artifacts.push_back({entry.name(), dtype, shape, entry.media_type(),
-                         bytes.Slice(entry.offset(), entry.length())});
+                         bytes.Slice(entry.offset(), entry.length()), entry.sha256()});
+    if (entry.has_crc32c()) artifacts.back().crc32c = entry.crc32c();
   }
   if (end != bytes.size()) return Malformed("bytes after its end");
   return absl::OkStatus();
@@ -328,6 +346,10 @@ absl::StatusOr<Encoded> Encode(const Message& message) {
   ONEPIECE_RETURN_IF_ERROR(FillTable(message, table));
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t total_bytes, PlaceArtifacts(table));
   ONEPIECE_ASSIGN_OR_RETURN(WireHeader header, FillHeader(message.header));
+  for (int i = 0; i < table.artifacts_size(); ++i) {
+    const Buffer& data = message.artifacts[static_cast<std::size_t>(i)].data;
+    table.mutable_artifacts(i)->set_crc32c(base::Crc32c(data.bytes()));
+  }
   const std::string table_text = table.SerializeAsString();
 
   Encoded encoded;

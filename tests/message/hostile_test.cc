@@ -207,6 +207,7 @@ class HostileTest : public QObject {
     expect("is not UTF-8", [&](auto& t) { second(t)->set_name("\xff"); });
     expect("is not UTF-8", [&](auto& t) { t.mutable_parameters(0)->set_text("\xff"); });
     expect("media type", [&](auto& t) { second(t)->set_media_type("a\nb"); });
+    expect("SHA-256 of 33 bytes", [&](auto& t) { second(t)->set_sha256(std::string(33, 's')); });
     expect("256 artifacts", [&](auto& t) {
       for (int i = 0; i < 300; ++i) t.add_artifacts()->set_name(std::to_string(i));
     });
@@ -214,6 +215,15 @@ class HostileTest : public QObject {
     expect("has no value", [&](auto& t) { t.mutable_parameters(0)->clear_value(); });
     expect("not 1 to 64",
            [&](auto& t) { t.mutable_parameters(0)->set_name(std::string(65, 'p')); });
+  }
+
+  void Decode_TakesATableWithoutChecksums() {
+    const auto decoded = DecodeCopy(
+        WithTable([](auto& t) { t.mutable_artifacts(1)->clear_crc32c(); }), Checksum::kVerify);
+    QVERIFY(decoded.ok());
+    QVERIFY(decoded->artifacts[0].crc32c.has_value());
+    QVERIFY(!decoded->artifacts[1].crc32c.has_value());
+    QVERIFY(decoded->artifacts[1].sha256.empty());
   }
 
   void Decode_RefusesATableThatIsNoProtobuf() {

@@ -39,6 +39,7 @@ Message Example() {
       {"latents", DType::kF32, {2, 3}, "", Buffer::FromString(std::string(24, '\x40'))});
   message.artifacts.push_back({"none", DType::kBF16, {0, 5}, "", {}});
   message.artifacts.push_back(BytesArtifact("video", "video/mp4", std::string(100, 'v')));
+  message.artifacts.back().sha256 = std::string(31, 's') + '\0';
   return message;
 }
 
@@ -63,6 +64,8 @@ void CompareMessages(const Message& got, const Message& want) {
     QVERIFY(got.artifacts[i].shape == want.artifacts[i].shape);
     QCOMPARE(got.artifacts[i].media_type, want.artifacts[i].media_type);
     QVERIFY(got.artifacts[i].data.text() == want.artifacts[i].data.text());
+    QVERIFY(got.artifacts[i].sha256 == want.artifacts[i].sha256);
+    QVERIFY(got.artifacts[i].crc32c == base::Crc32c(want.artifacts[i].data.bytes()));
     QCOMPARE(reinterpret_cast<std::uintptr_t>(got.artifacts[i].data.bytes().data()) %
                  kArtifactAlignBytes,
              std::uintptr_t{0});
@@ -209,12 +212,12 @@ class MessageTest : public QObject {
   void Encode_RefusesWhatDoesNotFit_data() {
     QTest::addColumn<QString>("what");
     QTest::addColumn<int>("which");
-    const char* cases[] = {"app is not",         "stage is not",     "sender is not",
-                           "not 1 to 64",        "two artifacts",    "does not fit",
-                           "negative dimension", "absurd shape",     "8 dimensions",
-                           "not one-dim",        "media type",       "256 artifacts",
-                           "256 parameters",     "not 1 to 64",      "is not UTF-8",
-                           "larger than 1 MiB",  "name is not UTF-8"};
+    const char* cases[] = {"app is not",         "stage is not",      "sender is not",
+                           "not 1 to 64",        "two artifacts",     "does not fit",
+                           "negative dimension", "absurd shape",      "8 dimensions",
+                           "not one-dim",        "media type",        "256 artifacts",
+                           "256 parameters",     "not 1 to 64",       "is not UTF-8",
+                           "larger than 1 MiB",  "name is not UTF-8", "SHA-256 of 31 bytes"};
     for (int i = 0; i < static_cast<int>(std::size(cases)); ++i) {
       QTest::addRow("%d %s", i, cases[i]) << cases[i] << i;
     }
@@ -275,6 +278,9 @@ class MessageTest : public QObject {
         break;
       case 16:
         first.name = std::string("a\0b", 3);
+        break;
+      case 17:
+        first.sha256 = std::string(31, 's');
         break;
     }
     const auto encoded = Encode(message);

@@ -88,7 +88,7 @@ class SlabsTest : public QObject {
     const auto slabs = Make(64 * kKiB, kMiB, 128 * kKiB);
     Model model;
     int refused = 0;
-    for (int step = 0; step < 6000; ++step) {
+    for (int step = 0; step < 3000; ++step) {
       // Small ones, ones near the quarter of a segment, and ones larger than a segment.
       const std::uint64_t largest = std::array{200, 20'000, 200'000}[random() % 3];
       const bool take = model.count() == 0 || random() % 100 < 52;
