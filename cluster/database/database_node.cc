@@ -35,6 +35,7 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   if (config.max_records() > 0) options.store.max_records = config.max_records();
   if (config.tombstone_ttl_s() > 0)
     options.store.tombstone_ttl = std::chrono::seconds(config.tombstone_ttl_s());
+  if (config.copies() > 0) options.copies = config.copies();
   options.store.holder_grace = base::Scaled(options.store.holder_grace);
   options.inbox.label = "database";
   node::ApplyRingConfig(config.ring(), options.inbox);
@@ -60,8 +61,11 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<node::In
       metrics_(metrics),
       spans_(spans),
       clock_(clock),
-      replicator_(std::make_unique<Replicator>(
-          ReplicatorOptions{.node_id = options_.node_id, .routing = options_.routing}, clock)),
+      replicator_(std::make_unique<Replicator>(ReplicatorOptions{.node_id = options_.node_id,
+                                                                 .cluster_id = options_.cluster_id,
+                                                                 .routing = options_.routing,
+                                                                 .copies = options_.copies},
+                                               clock)),
       store_(std::make_unique<JobStore>(
           options_.store, clock,
           [replicator = replicator_.get()](const base::Uid& uid, Change change) {
@@ -83,7 +87,7 @@ DatabaseNode::~DatabaseNode() { Stop(); }
 std::vector<grpc::Service*> DatabaseNode::services() { return {service_.get(), inbox_->service()}; }
 
 void DatabaseNode::Start() {
-  replicator_->Start(*store_, *outbox_);
+  replicator_->Start(*store_, *outbox_, [](const base::Uid&) {});
   message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
   upkeep_thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
 }
@@ -201,7 +205,7 @@ void DatabaseNode::ExportMetrics() {
           stats.deadline_exceeded);
   counter("onepiece_job_records_refused_total", "Records refused for want of room",
           stats.refused_records);
-  const ReplicatorStats replication = replicator_->stats();
+  const PeerStats replication = replicator_->stats();
   counter("onepiece_replicated_records_total", "Records sent to peers", replication.records_sent);
   counter("onepiece_replicated_results_total", "Results sent to peers", replication.results_sent);
   counter("onepiece_replication_failures_total", "Attempts to replicate that failed",

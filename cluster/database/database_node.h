@@ -28,14 +28,17 @@ struct DatabaseNodeOptions {
   JobStoreOptions store;
   node::InboxOptions inbox;
   std::function<std::shared_ptr<const node::Routing>()> routing;
+  std::function<std::string()> cluster_id;  ///< NodeAgent::cluster_id.
+  int copies = 2;                           ///< Of each job, this instance's included.
   base::Duration sweep_interval = std::chrono::milliseconds(200);
 };
 
-/// The options that a configuration file asks for; `routing`, `incarnation` are the caller's.
+/// The options that a configuration file asks for; `routing`, `cluster_id` and `incarnation` are
+/// the caller's.
 DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 
 /// Ownership  Owns its store, ring and threads. Borrows fabric, metrics, spans and clock.
-/// Threading  Thread-safe. Threads of its own: ring, upkeep, two for replication.
+/// Threading  Thread-safe. Threads of its own: ring, upkeep, replication, two for each peer.
 /// Blocking   Stop waits for the threads: about 1 s.
 class DatabaseNode {
  public:

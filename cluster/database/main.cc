@@ -21,6 +21,10 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
     const node::NodeAgent* known = agent_now;
     return known == nullptr ? nobody : known->routing();
   };
+  options.cluster_id = [&agent_now] {
+    const node::NodeAgent* known = agent_now;
+    return known == nullptr ? std::string() : known->cluster_id();
+  };
   options.inbox.incarnation = [&agent_now]() -> std::uint64_t {
     const node::NodeAgent* known = agent_now;
     return known == nullptr ? 0 : known->incarnation();

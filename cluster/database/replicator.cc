@@ -3,220 +3,244 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <span>
 
-#include "cluster/base/status.h"
-#include "cluster/job/job_record.h"
-#include "cluster/rpc/channel.h"
+#include "cluster/database/placement.h"
 
 namespace onepiece::database {
 namespace {
 
-constexpr std::size_t kRecordsPerCall = 256;
-/// Keeps a call well below the transport's limit, whatever the records hold.
-constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
-constexpr std::size_t kMaxStubs = 64;
+/// How often the routing is looked at when nothing else happens.
+constexpr base::Duration kUpkeepInterval = std::chrono::seconds(1);
+
+void Add(const PeerStats& part, PeerStats& sum) {
+  sum.records_sent += part.records_sent;
+  sum.results_sent += part.results_sent;
+  sum.failures += part.failures;
+  sum.dropped += part.dropped;
+  sum.records_waiting += part.records_waiting;
+  sum.results_waiting += part.results_waiting;
+}
+
+Peer::What WhatOf(Change change) {
+  return change == Change::kRecord ? Peer::What::kRecord : Peer::What::kResult;
+}
 
 }  // namespace
-
-bool Replicator::Queue::Add(const base::Uid& uid) {
-  if (!waiting.insert(uid).second) return true;
-  order.push_back(uid);
-  if (order.size() <= kMaxWaiting) return true;
-  waiting.erase(order.front());
-  order.pop_front();
-  return false;
-}
-
-std::vector<base::Uid> Replicator::Queue::Take(std::size_t count) {
-  std::vector<base::Uid> uids;
-  while (uids.size() < count && !order.empty()) {
-    uids.push_back(order.front());
-    waiting.erase(order.front());
-    order.pop_front();
-  }
-  return uids;
-}
 
 Replicator::Replicator(ReplicatorOptions options, base::Clock& clock)
     : options_(std::move(options)), clock_(clock) {}
 
 Replicator::~Replicator() { Stop(); }
 
-void Replicator::Enqueue(const base::Uid& uid, Change change) {
-  const std::lock_guard lock(mutex_);
-  if (!(change == Change::kRecord ? records_ : results_).Add(uid)) ++stats_.dropped;
-  changed_.notify_all();
-}
-
-void Replicator::Start(const JobStore& store, node::Outbox& outbox) {
+void Replicator::Start(const JobStore& store, node::Outbox& outbox, Confirm confirm) {
   store_ = &store;
   outbox_ = &outbox;
-  record_thread_ = std::jthread([this](const std::stop_token& stop) { SendRecords(stop); });
-  result_thread_ = std::jthread([this](const std::stop_token& stop) { SendResults(stop); });
+  confirm_ = std::move(confirm);
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = true;
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
 }
 
 void Replicator::Stop() {
-  for (std::jthread* thread : {&record_thread_, &result_thread_}) {
-    if (thread->joinable()) thread->request_stop();
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
   }
-  for (std::jthread* thread : {&record_thread_, &result_thread_}) {
-    if (thread->joinable()) thread->join();
+  std::shared_ptr<const View> last;
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = false;
+    last = std::move(view_);
+  }
+  // Outside the lock, which their threads may want.
+  if (last == nullptr) return;
+  for (const auto& [id, peer] : last->peers) peer->Stop();
+}
+
+void Replicator::Enqueue(const base::Uid& uid, Change change) {
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return;
+  for (const auto& [peer, alive] : TargetsOf(*view, uid)) peer->Enqueue(uid, WhatOf(change));
+}
+
+void Replicator::Hold(const base::Uid& uid) {
+  const std::shared_ptr<const View> view = CurrentView();
+  std::vector<std::pair<Peer*, bool>> targets;
+  if (view != nullptr) targets = TargetsOf(*view, uid);
+  Held held;
+  for (const auto& [peer, alive] : targets) {
+    if (alive && peer->Answers()) held.missing.insert(peer->node_id());
+  }
+  {
+    const base::MonotonicTime now = clock_.Now();
+    const std::lock_guard lock(mutex_);
+    if (held.missing.empty()) {
+      held.until = now;
+      due_.emplace_front(held.until, uid);
+    } else {
+      held.until = now + base::Scaled(options_.confirm_timeout);
+      due_.emplace_back(held.until, uid);
+    }
+    held_[uid] = held;
+    changed_.notify_all();
+  }
+  for (const auto& [peer, alive] : targets) {
+    peer->Enqueue(uid, held.missing.contains(peer->node_id()) ? Peer::What::kUrgentResult
+                                                              : Peer::What::kResult);
   }
 }
 
-bool Replicator::WaitIdle(base::MonotonicTime deadline) {
-  std::unique_lock lock(mutex_);
-  return clock_.WaitUntil(changed_, lock, {}, deadline, [this] {
-    return records_.order.empty() && results_.order.empty() && !records_.busy && !results_.busy;
-  });
+void Replicator::EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change) {
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return;
+  const auto found = view->peers.find(node_id);
+  if (found != view->peers.end()) found->second->Enqueue(uid, WhatOf(change));
 }
 
-ReplicatorStats Replicator::stats() const {
+bool Replicator::IsIdle(const std::string& node_id) {
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return true;
+  const auto found = view->peers.find(node_id);
+  return found == view->peers.end() || found->second->IsIdle();
+}
+
+PeerStats Replicator::stats() const {
   const std::lock_guard lock(mutex_);
-  ReplicatorStats stats = stats_;
-  stats.records_waiting = static_cast<std::int64_t>(records_.order.size());
-  stats.results_waiting = static_cast<std::int64_t>(results_.order.size());
-  return stats;
+  PeerStats sum = forgotten_;
+  if (view_ == nullptr) return sum;
+  for (const auto& [id, peer] : view_->peers) Add(peer->stats(), sum);
+  return sum;
 }
 
-std::optional<v1::Endpoint> Replicator::PeerFor(const base::Uid& uid) const {
-  for (v1::Endpoint& endpoint : options_.routing()->DatabasesFor(uid)) {
-    if (endpoint.node_id() != options_.node_id) return std::move(endpoint);
+std::vector<v1::DatabasePeer> Replicator::peers() {
+  std::vector<v1::DatabasePeer> peers;
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return peers;
+  for (const auto& [id, peer] : view->peers) {
+    const PeerStats stats = peer->stats();
+    v1::DatabasePeer& told = peers.emplace_back();
+    told.set_node_id(id);
+    told.set_alive(std::ranges::find(view->alive, id) != view->alive.end());
+    told.set_waiting_records(stats.records_waiting);
+    told.set_waiting_results(stats.results_waiting);
   }
-  return std::nullopt;
+  return peers;
 }
 
-std::vector<base::Uid> Replicator::TakeOrWait(Queue& queue, std::size_t count,
-                                              const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, stop, [&queue] { return !queue.order.empty(); });
-  std::vector<base::Uid> uids = queue.Take(count);
-  queue.busy = !uids.empty();
-  return uids;
+std::shared_ptr<const Replicator::View> Replicator::CurrentView() {
+  const std::lock_guard lock(mutex_);
+  if (!running_) return nullptr;
+  std::shared_ptr<const node::Routing> routing = options_.routing();
+  if (view_ == nullptr || view_->routing != routing) view_ = MakeView(std::move(routing));
+  return view_;
 }
 
-void Replicator::Finish(Queue& queue, const std::vector<base::Uid>& again,
-                        const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  for (const base::Uid& uid : again) {
-    if (!queue.Add(uid)) ++stats_.dropped;
+std::shared_ptr<const Replicator::View> Replicator::MakeView(
+    std::shared_ptr<const node::Routing> routing) {
+  auto view = std::make_shared<View>();
+  view->routing = std::move(routing);
+  if (view_ != nullptr) view->peers = view_->peers;
+  for (const v1::Endpoint& database : view->routing->table().databases()) {
+    const std::string& id = database.node_id();
+    view->alive.push_back(id);
+    away_since_.erase(id);
+    if (id == options_.node_id || view->peers.contains(id)) continue;
+    if (view->peers.size() >= kMaxPeers) {
+      spdlog::error("op=replicate peer={} is one database too many: it gets no copies", id);
+      continue;
+    }
+    view->peers[id] = std::make_shared<Peer>(
+        PeerOptions{.node_id = id, .cluster_id = options_.cluster_id, .routing = options_.routing},
+        *store_, *outbox_, [this, id](const base::Uid& uid) { Tried(id, uid); }, clock_);
   }
-  queue.busy = false;
-  changed_.notify_all();
-  // A peer that is away must not be asked as fast as we can.
-  if (!again.empty()) {
-    (void)changed_.wait_for(lock, stop, base::Scaled(options_.retry_pause), [] { return false; });
+  view->known = view->alive;
+  for (const auto& [id, peer] : view->peers) {
+    if (std::ranges::find(view->alive, id) != view->alive.end()) continue;
+    view->known.push_back(id);
+    away_since_.emplace(id, clock_.Now());
   }
+  return view;
 }
 
-void Replicator::SendRecords(const std::stop_token& stop) {
+std::vector<std::pair<Peer*, bool>> Replicator::TargetsOf(const View& view,
+                                                          const base::Uid& uid) const {
+  std::vector<std::pair<Peer*, bool>> targets;
+  const auto add = [&](std::span<const std::string> databases, bool alive) {
+    for (const std::string* id : KeepersOf(uid, databases, options_.copies)) {
+      const auto peer = view.peers.find(*id);
+      if (peer == view.peers.end()) continue;  // This instance.
+      const bool is_alive = std::ranges::find(view.alive, *id) != view.alive.end();
+      if (is_alive == alive) targets.emplace_back(peer->second.get(), alive);
+    }
+  };
+  add(view.alive, true);
+  if (view.known.size() > view.alive.size()) add(view.known, false);
+  return targets;
+}
+
+void Replicator::Tried(const std::string& node_id, const base::Uid& uid) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = held_.find(uid);
+    if (found == held_.end()) return;
+    found->second.missing.erase(node_id);
+    if (!found->second.missing.empty()) return;
+    held_.erase(found);
+  }
+  confirm_(uid);
+}
+
+void Replicator::Upkeep(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    const std::vector<base::Uid> uids = TakeOrWait(records_, kRecordsPerCall, stop);
-    std::map<std::string, std::pair<v1::Endpoint, std::vector<base::Uid>>> by_peer;
-    std::vector<base::Uid> again;
-    for (const base::Uid& uid : uids) {
-      const auto peer = PeerFor(uid);
-      if (!peer.has_value()) {
-        again.push_back(uid);
+    (void)CurrentView();
+    ForgetPeers();
+    std::vector<base::Uid> confirmed;
+    {
+      std::unique_lock lock(mutex_);
+      const base::MonotonicTime now = clock_.Now();
+      base::MonotonicTime next = now + kUpkeepInterval;
+      if (!due_.empty()) next = std::min(next, due_.front().first);
+      clock_.WaitUntil(changed_, lock, stop, next,
+                       [&] { return !due_.empty() && due_.front().first <= clock_.Now(); });
+      while (!due_.empty() && due_.front().first <= clock_.Now()) {
+        const auto [until, uid] = due_.front();
+        due_.pop_front();
+        const auto found = held_.find(uid);
+        if (found == held_.end() || found->second.until != until) continue;
+        held_.erase(found);
+        confirmed.push_back(uid);
+      }
+    }
+    for (const base::Uid& uid : confirmed) confirm_(uid);
+  }
+}
+
+void Replicator::ForgetPeers() {
+  std::vector<std::shared_ptr<Peer>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const base::MonotonicTime now = clock_.Now();
+    auto view = std::make_shared<View>(*view_);
+    for (auto it = away_since_.begin(); it != away_since_.end();) {
+      if (now - it->second < base::Scaled(options_.forget_after)) {
+        ++it;
         continue;
       }
-      auto& batch = by_peer[peer->address()];
-      batch.first = *peer;
-      batch.second.push_back(uid);
+      const auto peer = view->peers.find(it->first);
+      Add(peer->second->stats(), forgotten_);
+      gone.push_back(peer->second);
+      view->peers.erase(peer);
+      std::erase(view->known, it->first);
+      it = away_since_.erase(it);
     }
-    for (const auto& [address, batch] : by_peer) {
-      const std::vector<base::Uid> failed = SendBatch(batch.first, batch.second);
-      again.insert(again.end(), failed.begin(), failed.end());
-    }
-    Finish(records_, again, stop);
+    if (gone.empty()) return;
+    view_ = std::move(view);
+    forgotten_.records_waiting = forgotten_.results_waiting = 0;
   }
-}
-
-std::vector<base::Uid> Replicator::SendBatch(const v1::Endpoint& peer,
-                                             const std::vector<base::Uid>& uids) {
-  std::vector<base::Uid> again;
-  v1::ReplicateJobsRequest request;
-  std::vector<base::Uid> in_request;
-  std::size_t bytes = 0;
-  const auto flush = [&] {
-    if (in_request.empty()) return;
-    const auto stub = StubFor(peer.address());
-    const auto answer =
-        rpc::Call(*stub, &v1::DatabaseService::Stub::ReplicateJobs, request, options_.call_timeout);
-    const std::lock_guard lock(mutex_);
-    if (answer.ok()) {
-      stats_.records_sent += in_request.size();
-    } else {
-      ++stats_.failures;
-      again.insert(again.end(), in_request.begin(), in_request.end());
-    }
-    request.Clear();
-    in_request.clear();
-    bytes = 0;
-  };
-  for (const base::Uid& uid : uids) {
-    for (v1::JobRecord& record : store_->Records(std::vector{uid})) {
-      bytes += record.ByteSizeLong();
-      *request.add_records() = std::move(record);
-      in_request.push_back(uid);
-    }
-    if (bytes >= kBytesPerCall) flush();
-  }
-  flush();
-  return again;
-}
-
-void Replicator::SendResults(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
-    const std::vector<base::Uid> uids = TakeOrWait(results_, 1, stop);
-    std::vector<base::Uid> again;
-    for (const base::Uid& uid : uids) {
-      if (SendResult(uid) == Sent::kTryAgain) again.push_back(uid);
-    }
-    Finish(results_, again, stop);
-  }
-}
-
-Replicator::Sent Replicator::SendResult(const base::Uid& uid) {
-  const auto result = store_->FindResult(uid);
-  const std::vector<v1::JobRecord> records = store_->Records(std::vector{uid});
-  if (result == nullptr || records.empty()) return Sent::kNever;  // Purged meanwhile.
-  const auto peer = PeerFor(uid);
-  if (!peer.has_value()) return Sent::kTryAgain;
-  const v1::Job& job = records.front().job();
-  message::Message message;
-  message.header.kind = message::Kind::kReplica;
-  message.header.uid = uid;
-  message.header.app = job.app_id();
-  message.header.ingress_time = job::FromTimestamp(job.create_time());
-  message.header.deadline = job::FromTimestamp(job.deadline());
-  for (const StoredArtifact& artifact : *result) {
-    message.artifacts.push_back({artifact.info.artifact(),
-                                 message::DType::kBytes,
-                                 {artifact.info.size_bytes()},
-                                 artifact.info.media_type(),
-                                 artifact.data});
-  }
-  const auto sent = outbox_->Deliver(message, node::Target::Nodes({*peer}),
-                                     clock_.Now() + base::Scaled(options_.deliver_timeout));
-  const std::lock_guard lock(mutex_);
-  if (sent.ok()) {
-    ++stats_.results_sent;
-    return Sent::kYes;
-  }
-  ++stats_.failures;
-  spdlog::warn("op=replicate uid={} peer={} {}", uid.ToString(), peer->node_id(),
-               base::View(sent.status().message()));
-  return sent.status().code() == absl::StatusCode::kInvalidArgument ? Sent::kNever
-                                                                    : Sent::kTryAgain;
-}
-
-std::shared_ptr<v1::DatabaseService::Stub> Replicator::StubFor(const std::string& address) {
-  if (stubs_.size() >= kMaxStubs && !stubs_.contains(address)) stubs_.clear();
-  auto& stub = stubs_[address];
-  if (stub == nullptr)
-    stub = std::make_shared<v1::DatabaseService::Stub>(rpc::MakeChannel(address));
-  return stub;
+  for (const std::shared_ptr<Peer>& peer : gone) peer->Stop();
 }
 
 }  // namespace onepiece::database

@@ -1,5 +1,5 @@
-// Keeps one peer of every job up to date: records by ReplicateJobs, result bytes through the peer's
-// ring.
+// Keeps the other databases among the first `copies` of every job up to date, and says when a
+// result has all the copies that it can have now.
 #pragma once
 
 #include <condition_variable>
@@ -9,91 +9,109 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/database/job_store.h"
+#include "cluster/database/peer.h"
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
-#include "onepiece/v1/database.grpc.pb.h"
+#include "onepiece/v1/database.pb.h"
 
 namespace onepiece::database {
 
 struct ReplicatorOptions {
-  std::string node_id;  ///< Ours: never a peer.
+  std::string node_id;                      ///< Ours: never a peer.
+  std::function<std::string()> cluster_id;  ///< Ours, once the NodeManager has told us.
   std::function<std::shared_ptr<const node::Routing>()> routing;
-  base::Duration call_timeout = std::chrono::seconds(2);
-  base::Duration deliver_timeout = std::chrono::seconds(5);
-  base::Duration retry_pause = std::chrono::milliseconds(200);
+  int copies = 2;  ///< Of each job, this one included.
+  /// A peer that did not take a result for so long counts as not there. Scaled.
+  base::Duration confirm_timeout = std::chrono::seconds(2);
+  /// What waits for a peer that is away for so long is forgotten. Scaled.
+  base::Duration forget_after = std::chrono::minutes(10);
 };
 
-struct ReplicatorStats {
-  std::uint64_t records_sent = 0, results_sent = 0, failures = 0, dropped = 0;
-  std::int64_t records_waiting = 0, results_waiting = 0;
-};
-
-/// The queues hold uids, not data: a job that changes ten times while its peer is slow or away is
-/// sent once, as it stands then. Every record goes whole, so that a peer that came back empty heals
-/// as jobs move.
+/// A job goes to the databases among the first `copies` for its uid (cluster/database/placement.h),
+/// of those in the routing; one that is away and would be among them if it were back gets a hint.
+/// A slow peer holds up nobody else: each has its own queues and threads.
 ///
-/// Ownership  Owns its two threads and its connections. Borrows the store and the outbox from
-/// Start() to Stop(). Threading  Thread-safe. Blocking   Enqueue never waits. Stop waits for the
-/// call in progress. Invariant  At most kMaxWaiting uids wait in each queue; the oldest ones beyond
-/// are dropped and counted.
+/// Ownership  Owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
+/// Threading  Thread-safe. Enqueue and Hold may be called under the store's locks.
+/// Blocking   Enqueue and Hold never wait. Stop waits for the calls in progress.
+/// Bounds     kMaxPeers peers, Peer::kMaxWaiting uids in each of a peer's two queues; as many held
+///            results as the store holds.
 class Replicator {
  public:
-  static constexpr std::size_t kMaxWaiting = 100'000;
+  static constexpr std::size_t kMaxPeers = 64;
+  /// Told on a thread of the replicator's when every copy that can be made now is made.
+  using Confirm = std::function<void(const base::Uid&)>;
 
   explicit Replicator(ReplicatorOptions options, base::Clock& clock = base::SystemClock());
   ~Replicator();
   Replicator(const Replicator&) = delete;
   Replicator& operator=(const Replicator&) = delete;
 
-  /// The store's observer.
-  void Enqueue(const base::Uid& uid, Change change);
-  void Start(const JobStore& store, node::Outbox& outbox);
+  void Start(const JobStore& store, node::Outbox& outbox, Confirm confirm);
   void Stop();
-  /// Waits until nothing is queued or in flight; false when `deadline` passes before.
-  bool WaitIdle(base::MonotonicTime deadline);
-  [[nodiscard]] ReplicatorStats stats() const;
+
+  /// The store's observer. Before Start() there is nobody to send to.
+  void Enqueue(const base::Uid& uid, Change change);
+  /// Sends this result before others, and confirms it when each peer that should have a copy and
+  /// answers has taken or failed to take it, or confirm_timeout has passed.
+  void Hold(const base::Uid& uid);
+  /// For one peer, whether it should have the job or not; nobody of that name: ignored.
+  void EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change);
+
+  /// Nothing waits for this peer or is on its way to it.
+  [[nodiscard]] bool IsIdle(const std::string& node_id);
+  /// Sums over all peers.
+  [[nodiscard]] PeerStats stats() const;
+  [[nodiscard]] std::vector<v1::DatabasePeer> peers();
 
  private:
-  /// Uids in order of arrival, each once.
-  struct Queue {
-    std::deque<base::Uid> order;
-    std::set<base::Uid> waiting;
-    bool busy = false;  ///< Its thread is sending what it took.
-
-    bool Add(const base::Uid& uid);
-    std::vector<base::Uid> Take(std::size_t count);
+  /// The peers that one routing table and those before it told of. Immutable.
+  struct View {
+    std::shared_ptr<const node::Routing> routing;
+    std::vector<std::string> alive;  ///< Databases in the routing, this one included.
+    std::vector<std::string> known;  ///< With those that are away.
+    std::map<std::string, std::shared_ptr<Peer>> peers;
   };
-  enum class Sent { kYes, kTryAgain, kNever };
+  struct Held {
+    std::set<std::string> missing;  ///< Peers that have not had their try yet.
+    base::MonotonicTime until;
+  };
 
-  std::optional<v1::Endpoint> PeerFor(const base::Uid& uid) const;
-  std::vector<base::Uid> TakeOrWait(Queue& queue, std::size_t count, const std::stop_token& stop);
-  void Finish(Queue& queue, const std::vector<base::Uid>& again, const std::stop_token& stop);
-  void SendRecords(const std::stop_token& stop);
-  std::vector<base::Uid> SendBatch(const v1::Endpoint& peer, const std::vector<base::Uid>& uids);
-  void SendResults(const std::stop_token& stop);
-  Sent SendResult(const base::Uid& uid);
-  std::shared_ptr<v1::DatabaseService::Stub> StubFor(const std::string& address);
+  /// Null while not running.
+  std::shared_ptr<const View> CurrentView();
+  std::shared_ptr<const View> MakeView(
+      std::shared_ptr<const node::Routing> routing);  // Needs mutex_.
+  /// Those that should be told of a job: each peer, and whether it is in the routing.
+  std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
+  void Tried(const std::string& node_id, const base::Uid& uid);
+  void Upkeep(const std::stop_token& stop);
+  void ForgetPeers();
 
   const ReplicatorOptions options_;
   base::Clock& clock_;
-  const JobStore* store_ = nullptr;  // Set by Start.
-  node::Outbox* outbox_ = nullptr;   // Set by Start.
-  mutable std::mutex mutex_;         // Guards the queues and the stats.
+  const JobStore* store_ = nullptr;  // Set by Start, as are the next two.
+  node::Outbox* outbox_ = nullptr;
+  Confirm confirm_;
+  mutable std::mutex mutex_;  // Guards what follows, up to the thread.
   std::condition_variable_any changed_;
-  Queue records_, results_;
-  ReplicatorStats stats_;
-  std::map<std::string, std::shared_ptr<v1::DatabaseService::Stub>> stubs_;  // Records thread only.
-  std::jthread record_thread_, result_thread_;
+  bool running_ = false;
+  std::shared_ptr<const View> view_;
+  std::map<std::string, base::MonotonicTime> away_since_;
+  PeerStats forgotten_;  // Counts of peers that are no more.
+  std::unordered_map<base::Uid, Held> held_;
+  std::deque<std::pair<base::MonotonicTime, base::Uid>> due_;  // Of held_, oldest first.
+  std::jthread thread_;
 };
 
 }  // namespace onepiece::database

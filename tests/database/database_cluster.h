@@ -83,6 +83,7 @@ class DatabaseCluster {
     options.inbox.slots = 64;
     options.inbox.incarnation = [incarnation = database.incarnation] { return incarnation; };
     options.routing = RoutingSource();
+    options.cluster_id = [] { return "test"; };
     options.sweep_interval = std::chrono::milliseconds(20);
     auto opened =
         DatabaseNode::Open(std::move(options), *fabric_, *database.metrics, *database.spans);

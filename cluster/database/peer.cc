@@ -1,0 +1,235 @@
+#include "cluster/database/peer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
+#include "cluster/rpc/channel.h"
+
+namespace onepiece::database {
+namespace {
+
+constexpr std::size_t kRecordsPerCall = 256;
+/// Keeps a call well below the transport's limit, whatever the records hold.
+constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
+
+std::vector<v1::Endpoint> Find(const node::Routing& routing, const std::string& node_id) {
+  std::vector<v1::Endpoint> found;
+  for (const v1::Endpoint& database : routing.table().databases()) {
+    if (database.node_id() == node_id) found.push_back(database);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool Peer::Queue::Add(const base::Uid& uid, bool is_urgent) {
+  const bool is_new = waiting.insert(uid).second;
+  // An urgent one overtakes itself; Take passes over what is left of it in `order`.
+  if (is_new || is_urgent) (is_urgent ? urgent : order).push_back(uid);
+  bool kept_all = true;
+  while (waiting.size() > kMaxWaiting || urgent.size() + order.size() > 2 * kMaxWaiting) {
+    std::deque<base::Uid>& oldest = order.empty() ? urgent : order;
+    if (waiting.erase(oldest.front()) > 0) kept_all = false;
+    oldest.pop_front();
+  }
+  return kept_all;
+}
+
+std::vector<base::Uid> Peer::Queue::Take(std::size_t count) {
+  std::vector<base::Uid> uids;
+  for (std::deque<base::Uid>* from : {&urgent, &order}) {
+    while (uids.size() < count && !from->empty()) {
+      if (waiting.erase(from->front()) > 0) uids.push_back(from->front());
+      from->pop_front();
+    }
+  }
+  return uids;
+}
+
+Peer::Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Tried tried,
+           base::Clock& clock)
+    : options_(std::move(options)),
+      store_(store),
+      outbox_(outbox),
+      tried_(std::move(tried)),
+      clock_(clock) {
+  record_thread_ = std::jthread([this](const std::stop_token& stop) {
+    Run(records_, kRecordsPerCall, stop,
+        [this](const auto& endpoint, const auto& uids) { return SendRecords(endpoint, uids); });
+  });
+  result_thread_ = std::jthread([this](const std::stop_token& stop) {
+    Run(results_, 1, stop,
+        [this](const auto& endpoint, const auto& uids) { return SendResults(endpoint, uids); });
+  });
+}
+
+Peer::~Peer() { Stop(); }
+
+void Peer::Stop() {
+  for (std::jthread* thread : {&record_thread_, &result_thread_}) thread->request_stop();
+  for (std::jthread* thread : {&record_thread_, &result_thread_}) {
+    if (thread->joinable()) thread->join();
+  }
+}
+
+void Peer::Enqueue(const base::Uid& uid, What what) {
+  const std::lock_guard lock(mutex_);
+  Queue& queue = what == What::kRecord ? records_ : results_;
+  if (!queue.Add(uid, what == What::kUrgentResult)) ++stats_.dropped;
+  changed_.notify_all();
+}
+
+bool Peer::Answers() const {
+  const std::optional<v1::Endpoint> endpoint = Endpoint();
+  const std::lock_guard lock(mutex_);
+  return endpoint.has_value() && endpoint->incarnation() != silent_incarnation_;
+}
+
+bool Peer::IsIdle() const {
+  const std::lock_guard lock(mutex_);
+  return records_.waiting.empty() && !records_.busy && results_.waiting.empty() && !results_.busy;
+}
+
+PeerStats Peer::stats() const {
+  const std::lock_guard lock(mutex_);
+  PeerStats stats = stats_;
+  stats.records_waiting = static_cast<std::int64_t>(records_.waiting.size());
+  stats.results_waiting = static_cast<std::int64_t>(results_.waiting.size());
+  return stats;
+}
+
+std::optional<v1::Endpoint> Peer::Endpoint() const {
+  std::vector<v1::Endpoint> found = Find(*options_.routing(), options_.node_id);
+  if (found.empty()) return std::nullopt;
+  return std::move(found.front());
+}
+
+void Peer::Note(const v1::Endpoint& endpoint, bool took) {
+  const std::lock_guard lock(mutex_);
+  if (!took) {
+    ++stats_.failures;
+    silent_incarnation_ = endpoint.incarnation();
+  } else if (silent_incarnation_ == endpoint.incarnation()) {
+    silent_incarnation_ = 0;
+  }
+}
+
+void Peer::Run(Queue& queue, std::size_t count, const std::stop_token& stop,
+               const std::function<std::vector<base::Uid>(const v1::Endpoint&,
+                                                          const std::vector<base::Uid>&)>& send) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&queue] { return !queue.waiting.empty(); }) &&
+         !stop.stop_requested()) {
+    lock.unlock();
+    const std::optional<v1::Endpoint> endpoint = Endpoint();
+    lock.lock();
+    bool all_sent = false;
+    if (endpoint.has_value()) {
+      const std::vector<base::Uid> uids = queue.Take(count);
+      queue.busy = true;
+      lock.unlock();
+      const std::vector<base::Uid> again = send(*endpoint, uids);
+      lock.lock();
+      queue.busy = false;
+      for (const base::Uid& uid : again) {
+        if (!queue.Add(uid, false)) ++stats_.dropped;
+      }
+      all_sent = again.empty();
+    }
+    // A peer that is away must not be asked as fast as we can. Only `stop` ends this wait early.
+    if (!all_sent) {
+      (void)changed_.wait_for(lock, stop, base::Scaled(options_.retry_pause), [] { return false; });
+    }
+  }
+}
+
+std::vector<base::Uid> Peer::SendRecords(const v1::Endpoint& endpoint,
+                                         const std::vector<base::Uid>& uids) {
+  if (stub_ == nullptr || stub_address_ != endpoint.address()) {
+    stub_address_ = endpoint.address();
+    stub_ = std::make_unique<v1::DatabaseService::Stub>(rpc::MakeChannel(stub_address_));
+  }
+  std::vector<base::Uid> again, in_request;
+  v1::ReplicateJobsRequest request;
+  std::size_t bytes = 0;
+  const auto flush = [&] {
+    if (in_request.empty()) return;
+    request.set_cluster_id(options_.cluster_id());
+    const auto answer = rpc::Call(*stub_, &v1::DatabaseService::Stub::ReplicateJobs, request,
+                                  options_.call_timeout);
+    Note(endpoint, answer.ok());
+    if (answer.ok()) {
+      const std::lock_guard lock(mutex_);
+      stats_.records_sent += in_request.size();
+    } else {
+      again.insert(again.end(), in_request.begin(), in_request.end());
+    }
+    request.Clear();
+    in_request.clear();
+    bytes = 0;
+  };
+  for (const base::Uid& uid : uids) {
+    for (v1::JobRecord& record : store_.Records(std::vector{uid})) {
+      bytes += record.ByteSizeLong();
+      *request.add_records() = std::move(record);
+      in_request.push_back(uid);
+    }
+    if (bytes >= kBytesPerCall) flush();
+  }
+  flush();
+  return again;
+}
+
+std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
+                                         const std::vector<base::Uid>& uids) {
+  std::vector<base::Uid> again;
+  for (const base::Uid& uid : uids) {
+    const Sent sent = SendResult(uid);
+    if (sent != Sent::kNever) Note(endpoint, sent == Sent::kYes);
+    if (sent == Sent::kTryAgain) again.push_back(uid);
+    tried_(uid);
+  }
+  return again;
+}
+
+Peer::Sent Peer::SendResult(const base::Uid& uid) {
+  const auto result = store_.FindResult(uid);
+  const std::vector<v1::JobRecord> records = store_.Records(std::vector{uid});
+  if (result == nullptr || records.empty()) return Sent::kNever;  // Purged meanwhile.
+  const v1::Job& job = records.front().job();
+  message::Message message;
+  message.header.kind = message::Kind::kReplica;
+  message.header.uid = uid;
+  message.header.app = job.app_id();
+  message.header.ingress_time = job::FromTimestamp(job.create_time());
+  message.header.deadline = job::FromTimestamp(job.deadline());
+  for (const StoredArtifact& artifact : *result) {
+    message.artifacts.push_back({artifact.info.artifact(),
+                                 message::DType::kBytes,
+                                 {artifact.info.size_bytes()},
+                                 artifact.info.media_type(),
+                                 artifact.data});
+  }
+  // Asked anew at each round: the peer may come back under another incarnation meanwhile.
+  const node::Target target{.patience = base::Scaled(options_.patience),
+                            .candidates = [this](const node::Routing& routing) {
+                              return Find(routing, options_.node_id);
+                            }};
+  const auto sent =
+      outbox_.Deliver(message, target, clock_.Now() + base::Scaled(options_.deliver_timeout));
+  if (sent.ok()) {
+    const std::lock_guard lock(mutex_);
+    ++stats_.results_sent;
+    return Sent::kYes;
+  }
+  if (!absl::IsCancelled(sent.status())) {
+    spdlog::warn("op=replicate uid={} peer={} {}", uid.ToString(), options_.node_id,
+                 base::View(sent.status().message()));
+  }
+  return absl::IsInvalidArgument(sent.status()) ? Sent::kNever : Sent::kTryAgain;
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,116 @@
+// Another database, as this one feeds it: what it has yet to be told, and the threads that tell it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
+#include "cluster/database/job_store.h"
+#include "cluster/node/outbox.h"
+#include "cluster/node/routing.h"
+#include "onepiece/v1/database.grpc.pb.h"
+
+namespace onepiece::database {
+
+struct PeerOptions {
+  std::string node_id;                      ///< The peer's.
+  std::function<std::string()> cluster_id;  ///< Ours.
+  std::function<std::shared_ptr<const node::Routing>()> routing;
+  base::Duration call_timeout = std::chrono::seconds(2);
+  base::Duration deliver_timeout = std::chrono::seconds(5);
+  base::Duration patience = std::chrono::seconds(1);  ///< While its ring cannot be opened.
+  base::Duration retry_pause = std::chrono::milliseconds(200);
+};
+
+struct PeerStats {
+  std::uint64_t records_sent = 0, results_sent = 0, failures = 0, dropped = 0;
+  std::int64_t records_waiting = 0, results_waiting = 0;
+};
+
+/// The queues hold uids, not data: a job that changes ten times while the peer is slow or away is
+/// sent once, as it stands then. While the peer is not in the routing they are hints, for when it
+/// is back; what is dropped beyond kMaxWaiting is found by anti-entropy.
+///
+/// Ownership  Owns its two threads (records; results) and its connection. Borrows store, outbox and
+///            clock.
+/// Threading  Thread-safe.
+/// Blocking   Enqueue never waits. Stop waits for the calls in progress.
+class Peer {
+ public:
+  static constexpr std::size_t kMaxWaiting = 100'000;
+  enum class What {
+    kRecord,
+    kResult,
+    kUrgentResult,  ///< Before the other results: somebody waits for it.
+  };
+  /// Told after each attempt at a result, whatever became of it. Runs on a thread of the peer's.
+  using Tried = std::function<void(const base::Uid&)>;
+
+  Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Tried tried,
+       base::Clock& clock);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  /// Nothing is sent after it. Idempotent; one thread at a time.
+  void Stop();
+  [[nodiscard]] const std::string& node_id() const { return options_.node_id; }
+  void Enqueue(const base::Uid& uid, What what);
+  /// In the routing, and it took what it was last sent since it is there.
+  [[nodiscard]] bool Answers() const;
+  /// Nothing waits or is being sent.
+  [[nodiscard]] bool IsIdle() const;
+  [[nodiscard]] PeerStats stats() const;
+
+ private:
+  /// Uids in order of arrival, urgent ones first, each once.
+  struct Queue {
+    std::deque<base::Uid> urgent, order;  // With uids that are not in `waiting` any more.
+    std::unordered_set<base::Uid> waiting;
+    bool busy = false;  ///< Its thread is sending what it took.
+
+    /// False when another one was dropped for it.
+    bool Add(const base::Uid& uid, bool is_urgent);
+    std::vector<base::Uid> Take(std::size_t count);
+  };
+  enum class Sent { kYes, kTryAgain, kNever };
+
+  void Run(Queue& queue, std::size_t count, const std::stop_token& stop,
+           const std::function<std::vector<base::Uid>(const v1::Endpoint&,
+                                                      const std::vector<base::Uid>&)>& send);
+  [[nodiscard]] std::optional<v1::Endpoint> Endpoint() const;
+  std::vector<base::Uid> SendRecords(const v1::Endpoint& endpoint,
+                                     const std::vector<base::Uid>& uids);
+  std::vector<base::Uid> SendResults(const v1::Endpoint& endpoint,
+                                     const std::vector<base::Uid>& uids);
+  Sent SendResult(const base::Uid& uid);
+  void Note(const v1::Endpoint& endpoint, bool took);
+
+  const PeerOptions options_;
+  const JobStore& store_;
+  node::Outbox& outbox_;
+  const Tried tried_;
+  base::Clock& clock_;
+  mutable std::mutex mutex_;  // Guards what follows, up to the stub.
+  std::condition_variable_any changed_;
+  Queue records_, results_;
+  PeerStats stats_;
+  std::uint64_t silent_incarnation_ = 0;  // That did not take what it was sent last; 0: none.
+  // Of the records thread alone:
+  std::string stub_address_;
+  std::unique_ptr<v1::DatabaseService::Stub> stub_;
+  std::jthread record_thread_, result_thread_;
+};
+
+}  // namespace onepiece::database
