@@ -1,0 +1,287 @@
+#include "cluster/database/journal.h"
+
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/database/data_folder.h"
+#include "cluster/job/job_record.h"
+#include "cluster/sqlite/sqlite.h"
+
+namespace onepiece::database {
+namespace {
+
+constexpr const char* kSchema =
+    "CREATE TABLE records (uid BLOB PRIMARY KEY, record BLOB NOT NULL, checksum INTEGER NOT NULL)";
+/// In one transaction; the rest follows at once.
+constexpr std::size_t kGroup = 4096;
+/// Of records that wait for the disk. A record is some KiB.
+constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 20;
+constexpr base::Duration kRetryPause = std::chrono::seconds(1);
+constexpr base::Duration kCloseLimit = std::chrono::seconds(2);
+
+std::uint32_t RowChecksum(std::string_view uid, std::string_view record) {
+  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(uid))),
+                            std::as_bytes(std::span(record)));
+}
+
+class SqliteJournal final : public Journal {
+ public:
+  SqliteJournal(JournalOptions options, base::Clock& clock)
+      : options_(std::move(options)), clock_(clock) {}
+  ~SqliteJournal() override;
+
+  absl::Status Open();
+
+  std::vector<v1::JobRecord> Recover() override;
+  void Note(const v1::JobRecord& record) override;
+  void Forget(const base::Uid& uid) override;
+  bool Flush(base::MonotonicTime deadline) override;
+  [[nodiscard]] JournalStats stats() const override;
+
+ private:
+  // Bytes of the newest record; nullopt: it is forgotten.
+  using Change = std::optional<std::string>;
+  using Group = std::vector<std::pair<base::Uid, Change>>;
+
+  absl::Status Load(sqlite::Database& database);
+  void Take(const base::Uid& uid, Change change);
+  void WriteBehind(const std::stop_token& stop);
+  Group NextGroup();
+  absl::Status WriteRows(const Group& group);
+  absl::Status WriteGroup(const Group& group);
+  void PutBack(Group group);
+
+  const JournalOptions options_;
+  base::Clock& clock_;
+  std::unique_ptr<DataFolder> folder_;
+  // The writer's, once it runs.
+  std::unique_ptr<sqlite::Database> database_;
+  sqlite::Statement put_, remove_;  // Go before database_.
+  std::unordered_set<base::Uid> on_disk_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<v1::JobRecord> recovered_;
+  std::vector<std::int64_t> damaged_;  // Rows, while it is opened.
+  std::unordered_map<base::Uid, Change> waiting_;
+  std::deque<base::Uid> order_;  // Of waiting_, the oldest first.
+  std::size_t waiting_bytes_ = 0;
+  std::size_t writing_ = 0;  // Of the group that is being written.
+  bool hurry_ = false;       // Somebody waits in Flush.
+  JournalStats stats_;
+  std::jthread writer_;
+};
+
+SqliteJournal::~SqliteJournal() {
+  if (!writer_.joinable()) return;
+  if (!Flush(clock_.Now() + kCloseLimit))
+    spdlog::error("op=journal_close the disk is too slow: records are lost");
+  writer_.request_stop();
+  writer_.join();
+}
+
+absl::Status SqliteJournal::Open() {
+  ONEPIECE_ASSIGN_OR_RETURN(folder_, DataFolder::Open(options_.folder));
+  bool made = false;
+  ONEPIECE_ASSIGN_OR_RETURN(database_,
+                            OpenTables(
+                                *folder_,
+                                {.name = "records.sqlite",
+                                 .application_id = 0x4F504A52,  // "OPJR"
+                                 .format = 1,
+                                 .schema = kSchema,
+                                 .cluster_id = options_.cluster_id},
+                                [this](sqlite::Database& database) { return Load(database); },
+                                [] { return absl::OkStatus(); }, made));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      put_, database_->Prepare("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3)"));
+  ONEPIECE_ASSIGN_OR_RETURN(remove_, database_->Prepare("DELETE FROM records WHERE uid = ?1"));
+  for (const std::int64_t row : damaged_) {
+    ONEPIECE_RETURN_IF_ERROR(
+        database_->Execute(absl::StrCat("DELETE FROM records WHERE rowid = ", row)));
+  }
+  if (!damaged_.empty())
+    spdlog::error("op=journal_open folder={} damaged_records={}", options_.folder, damaged_.size());
+  stats_.records = static_cast<std::int64_t>(on_disk_.size());
+  spdlog::info("op=journal_open folder={} records={} file={}", options_.folder, recovered_.size(),
+               made ? "new" : "kept");
+  writer_ = std::jthread([this](const std::stop_token& stop) { WriteBehind(stop); });
+  return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::Load(sqlite::Database& database) {
+  ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement select,
+                            database.Prepare("SELECT uid, record, checksum, rowid FROM records"));
+  absl::StatusOr<bool> row = false;
+  while ((row = select.Next()).ok() && *row) {
+    v1::JobRecord record;
+    const std::string_view bytes = select.Bytes(1);
+    const bool whole = select.Unsigned(2) == RowChecksum(select.Bytes(0), bytes) &&
+                       record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+    const auto uid = base::Uid::Parse(record.job().uid());
+    if (!whole || !uid.has_value()) {
+      damaged_.push_back(select.Int(3));
+      continue;
+    }
+    on_disk_.insert(*uid);
+    recovered_.push_back(std::move(record));
+  }
+  if (row.ok()) return absl::OkStatus();
+  recovered_.clear();
+  on_disk_.clear();
+  damaged_.clear();
+  return row.status();
+}
+
+std::vector<v1::JobRecord> SqliteJournal::Recover() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(recovered_, {});
+}
+
+void SqliteJournal::Note(const v1::JobRecord& record) {
+  const auto uid = base::Uid::Parse(record.job().uid());
+  if (uid.has_value()) Take(*uid, job::CanonicalBytes(record));
+}
+
+void SqliteJournal::Forget(const base::Uid& uid) { Take(uid, std::nullopt); }
+
+void SqliteJournal::Take(const base::Uid& uid, Change change) {
+  const std::size_t bytes = change.has_value() ? change->size() : 0;
+  const std::lock_guard lock(mutex_);
+  const auto found = waiting_.find(uid);
+  if (found != waiting_.end()) {
+    waiting_bytes_ -= found->second.has_value() ? found->second->size() : 0;
+    waiting_bytes_ += bytes;
+    found->second = std::move(change);
+    return;
+  }
+  if (waiting_.size() >= kMaxWaiting || waiting_bytes_ + bytes > kMaxWaitingBytes) {
+    ++stats_.failed;
+    return;
+  }
+  waiting_bytes_ += bytes;
+  waiting_.emplace(uid, std::move(change));
+  order_.push_back(uid);
+  if (order_.size() == 1) changed_.notify_all();
+}
+
+bool SqliteJournal::Flush(base::MonotonicTime deadline) {
+  std::unique_lock lock(mutex_);
+  hurry_ = true;
+  changed_.notify_all();
+  const bool done = clock_.WaitUntil(changed_, lock, {}, deadline,
+                                     [this] { return order_.empty() && writing_ == 0; });
+  hurry_ = false;
+  return done;
+}
+
+JournalStats SqliteJournal::stats() const {
+  const std::lock_guard lock(mutex_);
+  JournalStats stats = stats_;
+  stats.waiting = static_cast<std::int64_t>(order_.size() + writing_);
+  return stats;
+}
+
+void SqliteJournal::WriteBehind(const std::stop_token& stop) {
+  bool failed = false;
+  while (!stop.stop_requested()) {
+    Group group;
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [this] { return !order_.empty(); })) return;
+      // A disk that does not take it is not asked as fast as we can.
+      clock_.WaitUntil(changed_, lock, stop, clock_.Now() + (failed ? kRetryPause : options_.delay),
+                       [&] { return hurry_ && !failed; });
+      if (stop.stop_requested()) return;
+      group = NextGroup();
+    }
+    const absl::Status status = WriteGroup(group);
+    if (!status.ok() && !failed)
+      spdlog::error("op=journal_write {}; tried again", base::View(status.message()));
+    failed = !status.ok();
+    {
+      const std::lock_guard lock(mutex_);
+      writing_ = 0;
+      if (status.ok()) {
+        stats_.written += group.size();
+      } else {
+        ++stats_.failed;
+        PutBack(std::move(group));
+      }
+    }
+    changed_.notify_all();
+  }
+}
+
+SqliteJournal::Group SqliteJournal::NextGroup() {
+  Group group;
+  while (group.size() < kGroup && !order_.empty()) {
+    const auto found = waiting_.find(order_.front());
+    order_.pop_front();
+    waiting_bytes_ -= found->second.has_value() ? found->second->size() : 0;
+    group.emplace_back(found->first, std::move(found->second));
+    waiting_.erase(found);
+  }
+  writing_ = group.size();
+  return group;
+}
+
+// What came meanwhile is newer.
+void SqliteJournal::PutBack(Group group) {
+  for (auto change = group.rbegin(); change != group.rend(); ++change) {
+    const std::size_t bytes = change->second.has_value() ? change->second->size() : 0;
+    const base::Uid uid = change->first;
+    if (!waiting_.emplace(uid, std::move(change->second)).second) continue;
+    waiting_bytes_ += bytes;
+    order_.push_front(uid);
+  }
+}
+
+absl::Status SqliteJournal::WriteRows(const Group& group) {
+  for (const auto& [uid, change] : group) {
+    const std::string_view key = KeyOf(uid);
+    if (change.has_value()) {
+      ONEPIECE_RETURN_IF_ERROR(put_.Run(sqlite::Blob{key}, sqlite::Blob{*change},
+                                        std::int64_t{RowChecksum(key, *change)}));
+    } else {
+      ONEPIECE_RETURN_IF_ERROR(remove_.Run(sqlite::Blob{key}));
+    }
+  }
+  // The file gives back what forgotten records took.
+  return database_->Execute("PRAGMA incremental_vacuum(4096)");
+}
+
+absl::Status SqliteJournal::WriteGroup(const Group& group) {
+  const absl::Status status = database_->InTransaction([&] { return WriteRows(group); });
+  if (!status.ok()) return status;
+  for (const auto& [uid, change] : group) {
+    if (change.has_value()) {
+      on_disk_.insert(uid);
+    } else {
+      on_disk_.erase(uid);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  stats_.records = static_cast<std::int64_t>(on_disk_.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(JournalOptions options, base::Clock& clock) {
+  auto journal = std::make_unique<SqliteJournal>(std::move(options), clock);
+  ONEPIECE_RETURN_IF_ERROR(journal->Open());
+  return std::unique_ptr<Journal>(std::move(journal));
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,321 @@
+#include "cluster/database/spill.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/database/data_folder.h"
+#include "cluster/database/spill_file.h"
+#include "cluster/sqlite/sqlite.h"
+
+namespace onepiece::database {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kResult = ".result";
+constexpr std::string_view kPart = ".part";  // Until it is renamed.
+
+constexpr const char* kSchema =
+    "CREATE TABLE results (uid BLOB PRIMARY KEY, bytes INTEGER NOT NULL, checksum INTEGER NOT "
+    "NULL) WITHOUT ROWID";
+
+// Of a row: a uid that is damaged must not make a file look like nobody's.
+std::uint32_t RowChecksum(const base::Uid& uid, std::int64_t bytes) {
+  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(uid.bytes()))),
+                            std::as_bytes(std::span(&bytes, 1)));
+}
+
+class FileSpill final : public Spill {
+ public:
+  explicit FileSpill(SpillOptions options)
+      : options_(std::move(options)), cluster_(ClusterHash(options_.cluster_id)) {}
+
+  absl::Status Open();
+
+  [[nodiscard]] std::vector<base::Uid> Kept() const override;
+  absl::StatusOr<std::vector<StoredArtifact>> Write(
+      const base::Uid& uid, std::span<const StoredArtifact> artifacts) override;
+  absl::StatusOr<std::vector<StoredArtifact>> Read(const base::Uid& uid) override;
+  void Remove(const base::Uid& uid) override;
+  [[nodiscard]] SpillStats stats() const override;
+
+ private:
+  struct Found {
+    absl::Status status;  // Of its header.
+    std::int64_t bytes = 0;
+  };
+
+  [[nodiscard]] std::string PathOf(const base::Uid& uid) const {
+    return folder_->File(absl::StrCat(uid.ToString(), std::string(kResult)));
+  }
+  [[nodiscard]] SpillOwner OwnerOf(const base::Uid& uid) const { return {uid, cluster_}; }
+  absl::Status LookAtFiles();
+  absl::Status Load(sqlite::Database& database);
+  absl::Status Reconcile(bool index_is_new);
+  absl::Status Publish(const base::Uid& uid, const std::string& part, std::int64_t bytes);
+  // Needs mutex_, as the statements do.
+  absl::Status Insert(const base::Uid& uid, std::int64_t bytes);
+  void Drop(const base::Uid& uid);
+
+  const SpillOptions options_;
+  const std::uint64_t cluster_;
+  std::unique_ptr<DataFolder> folder_;
+  std::map<base::Uid, Found> files_;  // While it is opened.
+
+  std::mutex write_mutex_;  // Before mutex_: held while a file is written.
+  mutable std::mutex mutex_;
+  std::unique_ptr<sqlite::Database> index_;
+  sqlite::Statement insert_, remove_;                    // Go before index_.
+  std::unordered_map<base::Uid, std::int64_t> entries_;  // Bytes of the files.
+  SpillStats stats_;                                     // `bytes`: with what is being written.
+};
+
+absl::Status FileSpill::Open() {
+  ONEPIECE_ASSIGN_OR_RETURN(folder_, DataFolder::Open(options_.folder));
+  ONEPIECE_RETURN_IF_ERROR(LookAtFiles());
+  // An index that is made anew takes in what lies there; it must not take in another cluster's.
+  const auto may_make = [this]() -> absl::Status {
+    for (const auto& [uid, found] : files_) {
+      if (base::GetReason(found.status).reason == "OTHER_CLUSTER") return found.status;
+    }
+    return absl::OkStatus();
+  };
+  bool made = false;
+  ONEPIECE_ASSIGN_OR_RETURN(
+      index_, OpenTables(
+                  *folder_,
+                  {.name = "index.sqlite",
+                   .application_id = 0x4F505350,  // "OPSP"
+                   .format = 1,
+                   .schema = kSchema,
+                   .cluster_id = options_.cluster_id},
+                  [this](sqlite::Database& database) { return Load(database); }, may_make, made));
+  ONEPIECE_ASSIGN_OR_RETURN(insert_,
+                            index_->Prepare("INSERT OR REPLACE INTO results VALUES (?1, ?2, ?3)"));
+  ONEPIECE_ASSIGN_OR_RETURN(remove_, index_->Prepare("DELETE FROM results WHERE uid = ?1"));
+  ONEPIECE_RETURN_IF_ERROR(Reconcile(made));
+  files_.clear();
+  stats_.budget_bytes = options_.budget_bytes;
+  spdlog::info("op=spill_open folder={} results={} bytes={} damaged={} index={}", options_.folder,
+               entries_.size(), stats_.bytes, stats_.damaged, made ? "new" : "kept");
+  return absl::OkStatus();
+}
+
+// Names that are not ours are left alone.
+absl::Status FileSpill::LookAtFiles() {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder, error)) {
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(kPart)) {
+      name.resize(name.size() - kPart.size());
+      if (name.ends_with(kResult)) unlink(entry.path().c_str());
+      continue;
+    }
+    if (!name.ends_with(kResult)) continue;
+    const auto uid = base::Uid::Parse(name.substr(0, name.size() - kResult.size()));
+    if (!uid.has_value() || entry.path() != PathOf(*uid)) continue;
+    Found& found = files_[*uid];
+    const auto header = ReadSpillHeader(entry.path());
+    if (base::GetReason(header.status()).reason == "NEWER_FORMAT") return header.status();
+    found.status = header.status();
+    if (!header.ok()) continue;
+    found.bytes = header->file_bytes;
+    if (header->owner.cluster != cluster_) {
+      found.status =
+          base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
+                          absl::StrCat(entry.path().string(),
+                                       " was spilled by another cluster's database: give "
+                                       "this one another data_dir, or move it away"));
+    } else if (header->owner.uid != *uid) {
+      found.status = absl::DataLossError("it is another result's");
+    }
+  }
+  return error ? DiskError(error.value(), "cannot read", options_.folder) : absl::OkStatus();
+}
+
+absl::Status FileSpill::Load(sqlite::Database& database) {
+  ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement select,
+                            database.Prepare("SELECT uid, bytes, checksum FROM results"));
+  absl::StatusOr<bool> row = false;
+  while ((row = select.Next()).ok() && *row) {
+    std::array<std::uint8_t, 16> bytes{};
+    const std::string_view key = select.Bytes(0);
+    std::copy_n(key.begin(), std::min(key.size(), bytes.size()), bytes.begin());
+    const base::Uid uid(bytes);
+    if (key.size() != bytes.size() || select.Unsigned(2) != RowChecksum(uid, select.Int(1))) {
+      row = absl::DataLossError(absl::StrCat(database.path(), ": checksum of a row"));
+      break;
+    }
+    entries_[uid] = select.Int(1);
+  }
+  if (row.ok()) return absl::OkStatus();
+  entries_.clear();
+  return row.status();
+}
+
+// Files and index agree afterwards.
+absl::Status FileSpill::Reconcile(bool index_is_new) {
+  return index_->InTransaction([&]() -> absl::Status {
+    for (const auto& [uid, found] : files_) {
+      const auto entry = entries_.find(uid);
+      const bool known = entry != entries_.end() && entry->second == found.bytes;
+      if (found.status.ok() && (known || index_is_new)) {
+        if (!known) ONEPIECE_RETURN_IF_ERROR(Insert(uid, found.bytes));
+        continue;
+      }
+      // Without an entry it was never finished, or is on its way out: no loss.
+      if (entry != entries_.end() || index_is_new) {
+        ++stats_.damaged;
+        spdlog::error("op=spill_open uid={} dropped: {}", uid.ToString(),
+                      found.status.ok() ? "it is of another size than the index says"
+                                        : std::string(base::View(found.status.message())));
+      }
+      unlink(PathOf(uid).c_str());
+      if (entry == entries_.end()) continue;
+      entries_.erase(entry);
+      ONEPIECE_RETURN_IF_ERROR(remove_.Run(sqlite::Blob{KeyOf(uid)}));
+    }
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+      if (files_.contains(entry->first)) {
+        stats_.bytes += entry->second;
+        ++entry;
+        continue;
+      }
+      ++stats_.damaged;
+      spdlog::error("op=spill_open uid={} dropped: its file is missing", entry->first.ToString());
+      ONEPIECE_RETURN_IF_ERROR(remove_.Run(sqlite::Blob{KeyOf(entry->first)}));
+      entry = entries_.erase(entry);
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status FileSpill::Insert(const base::Uid& uid, std::int64_t bytes) {
+  ONEPIECE_RETURN_IF_ERROR(
+      insert_.Run(sqlite::Blob{KeyOf(uid)}, bytes, std::int64_t{RowChecksum(uid, bytes)}));
+  entries_[uid] = bytes;
+  return absl::OkStatus();
+}
+
+std::vector<base::Uid> FileSpill::Kept() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<base::Uid> uids;
+  uids.reserve(entries_.size());
+  for (const auto& [uid, bytes] : entries_) uids.push_back(uid);
+  return uids;
+}
+
+absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
+    const base::Uid& uid, std::span<const StoredArtifact> artifacts) {
+  const std::lock_guard writing(write_mutex_);
+  const std::int64_t bytes = SpillFileBytes(artifacts);
+  {
+    const std::lock_guard lock(mutex_);
+    Drop(uid);
+    if (bytes > options_.budget_bytes - stats_.bytes) {
+      return base::MakeError(
+          absl::StatusCode::kResourceExhausted, "SPILL_FULL",
+          absl::StrCat("no room for ", bytes, " bytes: ", stats_.bytes, " of ",
+                       options_.budget_bytes, " are spilled (spill_budget_bytes)"));
+    }
+    stats_.bytes += bytes;
+  }
+  const std::string part = absl::StrCat(PathOf(uid), std::string(kPart));
+  absl::Status status = WriteSpillFile(part, OwnerOf(uid), artifacts);
+  if (status.ok()) status = Publish(uid, part, bytes);
+  if (status.ok()) {
+    auto mapped = MapSpillFile(PathOf(uid), OwnerOf(uid));
+    if (mapped.ok()) return mapped;
+    Remove(uid);
+    status = mapped.status();
+    const std::lock_guard lock(mutex_);
+    ++stats_.failed_writes;
+  } else {
+    unlink(part.c_str());
+    const std::lock_guard lock(mutex_);
+    stats_.bytes -= bytes;
+    ++stats_.failed_writes;
+  }
+  // A folder that we may no longer write is a disk that fails.
+  if (status.code() == absl::StatusCode::kResourceExhausted) return status;
+  return base::MakeError(absl::StatusCode::kUnavailable, "DISK_FAILED", base::Message(status));
+}
+
+// The file gets its name, and then its entry; nothing of it is left when that fails.
+absl::Status FileSpill::Publish(const base::Uid& uid, const std::string& part, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::string path = PathOf(uid);
+  if (rename(part.c_str(), path.c_str()) != 0) return DiskError(errno, "cannot rename", part);
+  absl::Status status = folder_->Sync();
+  if (status.ok()) status = Insert(uid, bytes);
+  if (!status.ok()) {
+    unlink(path.c_str());
+    return status;
+  }
+  ++stats_.written;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Read(const base::Uid& uid) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!entries_.contains(uid)) return absl::NotFoundError("no spilled result");
+  }
+  auto artifacts = CheckSpillFile(PathOf(uid), OwnerOf(uid));
+  if (artifacts.ok()) return artifacts;
+  const std::lock_guard lock(mutex_);
+  if (!entries_.contains(uid)) return absl::NotFoundError("no spilled result");
+  ++stats_.damaged;
+  spdlog::error("op=spill_read uid={} dropped: {}", uid.ToString(),
+                base::View(artifacts.status().message()));
+  Drop(uid);
+  return base::MakeError(absl::StatusCode::kDataLoss, "SPILL_DAMAGED",
+                         base::Message(artifacts.status()), {{"uid", uid.ToString()}});
+}
+
+void FileSpill::Remove(const base::Uid& uid) {
+  const std::lock_guard lock(mutex_);
+  if (!entries_.contains(uid)) return;
+  ++stats_.removed;
+  Drop(uid);
+}
+
+// A row that cannot be taken out finds no file at the next start, and goes then.
+void FileSpill::Drop(const base::Uid& uid) {
+  const auto entry = entries_.find(uid);
+  if (entry == entries_.end()) return;
+  if (const absl::Status status = remove_.Run(sqlite::Blob{KeyOf(uid)}); !status.ok())
+    spdlog::warn("op=spill_remove uid={} {}", uid.ToString(), base::View(status.message()));
+  unlink(PathOf(uid).c_str());
+  stats_.bytes -= entry->second;
+  entries_.erase(entry);
+}
+
+SpillStats FileSpill::stats() const {
+  const std::lock_guard lock(mutex_);
+  SpillStats stats = stats_;
+  stats.results = static_cast<std::int64_t>(entries_.size());
+  return stats;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Spill>> Spill::Open(SpillOptions options) {
+  auto spill = std::make_unique<FileSpill>(std::move(options));
+  ONEPIECE_RETURN_IF_ERROR(spill->Open());
+  return std::unique_ptr<Spill>(std::move(spill));
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,467 @@
+// Results on disk: what was written comes back whole, through damage, full disks and kills; nothing
+// else is left.
+#include "cluster/database/spill.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <QTemporaryDir>
+#include <QtTest>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/database/spill_file.h"
+#include "cluster/job/sha256.h"
+#include "tests/eventually.h"
+
+namespace onepiece::database {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kKills = 40;
+
+std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
+
+// The same number gives the same bytes.
+std::string Content(std::uint64_t number, std::size_t bytes) {
+  std::string content(bytes, '\0');
+  std::mt19937_64 random(number);
+  for (char& c : content) c = static_cast<char>(random());
+  return content;
+}
+
+StoredArtifact Artifact(const std::string& name, std::string bytes) {
+  StoredArtifact artifact;
+  artifact.info.set_artifact(name);
+  artifact.info.set_media_type("video/mp4");
+  artifact.info.set_size_bytes(static_cast<std::int64_t>(bytes.size()));
+  artifact.info.set_sha256(job::Sha256Hex(std::as_bytes(std::span(bytes))));
+  artifact.data = message::Buffer::FromString(std::move(bytes));
+  return artifact;
+}
+
+// Several sizes around blocks, an empty one too.
+std::vector<StoredArtifact> ResultOf(std::uint64_t number) {
+  return {Artifact("video", Content(number, 1 + number * 7919 % 20'000)), Artifact("empty", ""),
+          Artifact("thumbnail", Content(number + 1, 4096))};
+}
+
+base::Uid UidOf(std::uint64_t number) {
+  std::array<std::uint8_t, 16> bytes{};
+  for (std::size_t i = 0; i < 8; ++i) bytes[8 + i] = static_cast<std::uint8_t>(number >> (8 * i));
+  return base::Uid(bytes);
+}
+
+bool Same(const std::vector<StoredArtifact>& a, const std::vector<StoredArtifact>& b) {
+  return std::ranges::equal(a, b, [](const StoredArtifact& x, const StoredArtifact& y) {
+    return x.info.SerializeAsString() == y.info.SerializeAsString() &&
+           x.data.text() == y.data.text();
+  });
+}
+
+std::string ReadBytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void WriteBytes(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+// What the child tells its parent; shared memory.
+struct Shared {
+  std::atomic<std::uint64_t> first{0};  // Results below it were removed.
+  std::atomic<std::uint64_t> next{0};   // Results below it were written.
+};
+
+}  // namespace
+
+class SpillTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void initTestCase() {
+    // Before any thread: a write above the limit shall fail, not kill.
+    signal(SIGXFSZ, SIG_IGN);
+  }
+  void init() {
+    // Memory, unless a test wants the disk.
+    folder_ = std::make_unique<QTemporaryDir>(
+        QDir("/dev/shm").exists() ? "/dev/shm/spill-XXXXXX" : QDir::tempPath() + "/spill-XXXXXX");
+    dir_ = folder_->filePath("results").toStdString();
+  }
+
+  void Written_ComesBack_AlsoAfterARestart() {
+    const QTemporaryDir disk;
+    dir_ = disk.filePath("results").toStdString();
+    {
+      const auto spill = Open();
+      for (std::uint64_t n = 0; n < 20; ++n) {
+        const auto written = spill->Write(UidOf(n), ResultOf(n));
+        QVERIFY2(written.ok(), written.status().ToString().c_str());
+        QVERIFY(Same(*written, ResultOf(n)));
+        for (const StoredArtifact& artifact : *written)
+          QCOMPARE(reinterpret_cast<std::uintptr_t>(artifact.data.bytes().data()) % 4096, 0U);
+      }
+      spill->Remove(UidOf(3));
+      QCOMPARE(ReasonOf(spill->Read(UidOf(3)).status()), std::string());
+      QVERIFY(absl::IsNotFound(spill->Read(UidOf(3)).status()));
+      QCOMPARE(spill->stats().bytes, FileBytes());
+      QCOMPARE(spill->stats().results, 19);
+    }
+    const auto spill = Open();
+    QCOMPARE(spill->Kept().size(), 19U);
+    for (std::uint64_t n = 0; n < 20; ++n) {
+      const auto read = spill->Read(UidOf(n));
+      if (n == 3) {
+        QVERIFY(!read.ok());
+      } else {
+        QVERIFY(read.ok() && Same(*read, ResultOf(n)));
+      }
+    }
+    QCOMPARE(spill->stats().bytes, FileBytes());
+    for (const base::Uid& uid : spill->Kept()) spill->Remove(uid);
+    QCOMPARE(spill->stats().bytes, 0);
+    QCOMPARE(FileBytes(), 0);
+  }
+
+  void Removed_StaysReadable_WhereItIsMapped() {
+    const auto spill = Open();
+    const auto written = spill->Write(UidOf(1), ResultOf(1));
+    QVERIFY(written.ok());
+    spill->Remove(UidOf(1));
+    QCOMPARE(FileBytes(), 0);
+    QVERIFY(Same(*written, ResultOf(1)));
+  }
+
+  void WrittenAgain_TakesThePlaceOfTheFormer() {
+    const auto spill = Open();
+    QVERIFY(spill->Write(UidOf(1), ResultOf(1)).ok());
+    QVERIFY(spill->Write(UidOf(1), ResultOf(2)).ok());
+    const auto read = spill->Read(UidOf(1));
+    QVERIFY(read.ok() && Same(*read, ResultOf(2)));
+    QCOMPARE(spill->stats().bytes, FileBytes());
+    QCOMPARE(spill->stats().results, 1);
+  }
+
+  void Budget_IsNeverPassed() {
+    const std::int64_t bytes = SpillFileBytes(ResultOf(1));
+    const auto spill = Open(2 * bytes);
+    QVERIFY(spill->Write(UidOf(1), ResultOf(1)).ok());
+    QVERIFY(spill->Write(UidOf(2), ResultOf(1)).ok());
+    const auto full = spill->Write(UidOf(3), ResultOf(1));
+    QVERIFY(absl::IsResourceExhausted(full.status()));
+    QCOMPARE(ReasonOf(full.status()), std::string("SPILL_FULL"));
+    QCOMPARE(FileBytes(), 2 * bytes);
+    spill->Remove(UidOf(1));
+    QVERIFY(spill->Write(UidOf(3), ResultOf(1)).ok());
+    QCOMPARE(spill->stats().bytes, 2 * bytes);
+  }
+
+  void SecondProcess_IsRefused() {
+    const auto spill = Open();
+    const auto second = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
+    QCOMPARE(ReasonOf(second.status()), std::string("FOLDER_IN_USE"));
+    QVERIFY(second.status().message().find(dir_) != absl::string_view::npos);
+  }
+
+  void OtherCluster_IsRefused_AndNothingIsTouched() {
+    { QVERIFY(Open()->Write(UidOf(1), ResultOf(1)).ok()); }
+    // With its index, and without: the files say it too.
+    for (const bool index : {true, false}) {
+      if (!index) fs::remove(dir_ + "/index.sqlite");
+      for (int again = 0; again < 2; ++again) {
+        const auto other = Spill::Open({.folder = dir_, .cluster_id = "other"});
+        QVERIFY(absl::IsFailedPrecondition(other.status()));
+        QCOMPARE(ReasonOf(other.status()), std::string("OTHER_CLUSTER"));
+      }
+      QCOMPARE(Files().size(), 1U);
+    }
+    const auto spill = Open();
+    const auto read = spill->Read(UidOf(1));
+    QVERIFY(read.ok() && Same(*read, ResultOf(1)));
+  }
+
+  void NewerFormat_IsRefused_AndNothingIsTouched() {
+    { QVERIFY(Open()->Write(UidOf(1), ResultOf(1)).ok()); }
+    const fs::path file = *Files().begin();
+    const std::string before = ReadBytes(file);
+    std::string newer = before;
+    newer[8] = 2;
+    const std::uint32_t checksum = base::Crc32c(std::as_bytes(std::span(newer)).first(60));
+    std::memcpy(newer.data() + 60, &checksum, sizeof(checksum));
+    WriteBytes(file, newer);
+    const auto refused = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
+    QCOMPARE(ReasonOf(refused.status()), std::string("NEWER_FORMAT"));
+    QCOMPARE(ReadBytes(file), newer);
+    WriteBytes(file, before);
+    SetIndexVersion(2);
+    QCOMPARE(ReasonOf(Spill::Open({.folder = dir_, .cluster_id = "cluster"}).status()),
+             std::string("NEWER_FORMAT"));
+    QCOMPARE(ReadBytes(file), before);
+  }
+
+  // A small file that ends anywhere is dropped, whole or not at all.
+  void Truncated_AtEveryBlock_IsDropped() {
+    { QVERIFY(Open()->Write(UidOf(1), ResultOf(1)).ok()); }
+    const fs::path file = *Files().begin();
+    const std::string whole = ReadBytes(file);
+    const std::string index = ReadBytes(dir_ + "/index.sqlite");
+    for (std::size_t bytes = 0; bytes < whole.size(); bytes += 512) {
+      WriteBytes(file, whole.substr(0, bytes));
+      WriteBytes(dir_ + "/index.sqlite", index);
+      const auto spill = Open();
+      QVERIFY(spill->Kept().empty());
+      QCOMPARE(spill->stats().damaged, 1U);
+      QCOMPARE(spill->stats().bytes, 0);
+      QVERIFY(Files().empty());
+    }
+    // Longer than it was is damaged too.
+    WriteBytes(file, whole + std::string(4096, 'x'));
+    WriteBytes(dir_ + "/index.sqlite", index);
+    QVERIFY(Open()->Kept().empty());
+  }
+
+  // Every byte of header and artifacts; what pads them means nothing.
+  void FlippedByte_Anywhere_IsNoticed() {
+    { QVERIFY(Open()->Write(UidOf(1), {{Artifact("a", Content(1, 700))}}).ok()); }
+    const fs::path file = *Files().begin();
+    const std::string whole = ReadBytes(file);
+    const std::string index = ReadBytes(dir_ + "/index.sqlite");
+    for (std::size_t at = 0; at < 4096 + 700; at += at < 256 || at >= 4096 ? 1 : 61) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+      WriteBytes(file, bytes);
+      WriteBytes(dir_ + "/index.sqlite", index);
+      const auto spill = Open();
+      const auto read = spill->Read(UidOf(1));
+      QVERIFY2(!read.ok(), qPrintable(QString("byte %1").arg(at)));
+      QCOMPARE(spill->stats().damaged, 1U);
+      QCOMPARE(spill->stats().bytes, 0);
+      QVERIFY(Files().empty());
+      if (at >= 4096) QCOMPARE(ReasonOf(read.status()), std::string("SPILL_DAMAGED"));
+    }
+  }
+
+  void ForeignAndOrphanFiles_Go_OtherNamesStay() {
+    {
+      const auto spill = Open();
+      QVERIFY(spill->Write(UidOf(1), ResultOf(1)).ok());
+      QVERIFY(spill->Write(UidOf(2), ResultOf(2)).ok());
+    }
+    const auto name = [&](std::uint64_t n) { return dir_ + "/" + UidOf(n).ToString() + ".result"; };
+    fs::copy_file(name(1), name(7));                    // Another result's file.
+    WriteBytes(name(8), "not a result");                // Foreign.
+    WriteBytes(name(9) + ".part", Content(9, 10'000));  // Never finished.
+    WriteBytes(dir_ + "/notes.txt", "mine");
+    fs::remove(name(2));  // Missing.
+    const auto spill = Open();
+    QCOMPARE(spill->Kept(), std::vector{UidOf(1)});
+    QCOMPARE(spill->stats().damaged, 1U);
+    QCOMPARE(Files().size(), 1U);
+    QCOMPARE(spill->stats().bytes, FileBytes());
+    QVERIFY(!fs::exists(name(9) + ".part"));
+    QCOMPARE(ReadBytes(dir_ + "/notes.txt"), std::string("mine"));
+    QVERIFY(absl::IsNotFound(spill->Read(UidOf(2)).status()));
+    QVERIFY(Same(*spill->Read(UidOf(1)), ResultOf(1)));
+  }
+
+  void Index_DamagedOrLost_IsMadeAnewFromTheFiles_data() {
+    QTest::addColumn<int>("kind");
+    QTest::newRow("missing") << 0;
+    QTest::newRow("empty") << 1;
+    QTest::newRow("garbage") << 2;
+    QTest::newRow("zeros") << 3;
+    QTest::newRow("cut off") << 4;
+    QTest::newRow("a row's uid is another") << 5;
+    QTest::newRow("a page is wrong") << 6;
+  }
+  void Index_DamagedOrLost_IsMadeAnewFromTheFiles() {
+    QFETCH(int, kind);
+    {
+      const auto spill = Open();
+      for (std::uint64_t n = 0; n < 5; ++n) QVERIFY(spill->Write(UidOf(n), ResultOf(n)).ok());
+    }
+    const std::string path = dir_ + "/index.sqlite";
+    std::string bytes = ReadBytes(path);
+    if (kind == 0) fs::remove(path);
+    if (kind == 1) WriteBytes(path, "");
+    if (kind == 2) WriteBytes(path, Content(1, 8192));
+    if (kind == 3) WriteBytes(path, std::string(bytes.size(), '\0'));
+    if (kind == 4) WriteBytes(path, bytes.substr(0, bytes.size() - 4096));
+    if (kind == 5) {
+      const std::string key(reinterpret_cast<const char*>(UidOf(4).bytes().data()), 16);
+      const auto at = bytes.rfind(key);
+      QVERIFY(at != std::string::npos);
+      bytes[at + 2] = 'x';
+      WriteBytes(path, bytes);
+    }
+    if (kind == 6) {
+      bytes.replace(bytes.size() - 4096, 100, std::string(100, '\xff'));
+      WriteBytes(path, bytes);
+    }
+    for (int start = 0; start < 2; ++start) {
+      const auto spill = Open();
+      QCOMPARE(spill->Kept().size(), 5U);
+      QCOMPARE(spill->stats().bytes, FileBytes());
+      for (std::uint64_t n = 0; n < 5; ++n) {
+        const auto read = spill->Read(UidOf(n));
+        QVERIFY(read.ok() && Same(*read, ResultOf(n)));
+      }
+    }
+    QCOMPARE(fs::exists(path + ".damaged"), kind >= 2);
+  }
+
+  void FullDisk_LeavesNothing() {
+    fs::create_directories(dir_);
+    if (mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=2m") != 0)
+      QSKIP("mounting a small disk needs privileges");
+    const auto unmount = qScopeGuard([&] { umount(dir_.c_str()); });
+    const auto spill = Open();
+    std::uint64_t written = 0;
+    absl::Status status;
+    while (written < 100) {
+      const auto result =
+          spill->Write(UidOf(written), {{Artifact("a", Content(written, 300'000))}});
+      status = result.status();
+      if (!status.ok()) break;
+      ++written;
+    }
+    QVERIFY(written > 0 && written < 8);
+    QVERIFY2(absl::IsResourceExhausted(status), status.ToString().c_str());
+    QCOMPARE(ReasonOf(status), std::string("DISK_FULL"));
+    QCOMPARE(spill->stats().failed_writes, 1U);
+    QCOMPARE(Files().size(), written);
+    QCOMPARE(spill->stats().bytes, FileBytes());
+    // Smaller ones still fit, and what is there is whole.
+    QVERIFY(spill->Write(UidOf(1000), {{Artifact("a", Content(5, 3000))}}).ok());
+    for (std::uint64_t n = 0; n < written; ++n) QVERIFY(spill->Read(UidOf(n)).ok());
+    spill->Remove(UidOf(0));
+    QVERIFY(spill->Write(UidOf(1001), {{Artifact("a", Content(6, 200'000))}}).ok());
+  }
+
+  // The disk fails in the middle of a file, and at the index.
+  void LimitedFile_LeavesNothing() {
+    const auto spill = Open();
+    QVERIFY(spill->Write(UidOf(1), ResultOf(1)).ok());
+    const std::int64_t bytes = spill->stats().bytes;
+    rlimit limit{};
+    QCOMPARE(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (const rlim_t most : {0UL, 4096UL, 65536UL}) {
+      const rlimit tight{.rlim_cur = most, .rlim_max = limit.rlim_max};
+      QCOMPARE(setrlimit(RLIMIT_FSIZE, &tight), 0);
+      const auto written = spill->Write(UidOf(2), {{Artifact("a", Content(2, 100'000))}});
+      QCOMPARE(setrlimit(RLIMIT_FSIZE, &limit), 0);
+      QCOMPARE(ReasonOf(written.status()), std::string("DISK_FULL"));
+      QCOMPARE(Files().size(), 1U);
+      QCOMPARE(spill->stats().bytes, bytes);
+    }
+    QVERIFY(spill->Write(UidOf(2), ResultOf(2)).ok());
+    QVERIFY(Same(*spill->Read(UidOf(1)), ResultOf(1)));
+  }
+
+  void FolderThatIsAFile_NamesIt() {
+    WriteBytes(dir_, "x");
+    const auto spill = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
+    QVERIFY(!spill.ok());
+    QVERIFY(spill.status().message().find(dir_) != absl::string_view::npos);
+  }
+
+  void KilledAnywhere_WhatWasWrittenIsWhole_AndNothingElseIsLeft() {
+    auto* shared = new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
+    const char* given = std::getenv("ONEPIECE_SEED");
+    const std::uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
+    std::mt19937_64 random(seed);
+    for (int kill = 0; kill < kKills; ++kill) {
+      const pid_t child = fork();
+      if (child == 0) WriteForEver(*shared);
+      testing::Pause(std::chrono::microseconds(random() % (kill % 3 == 0 ? 5'000 : 40'000)));
+      ::kill(child, SIGKILL);
+      int status = 0;
+      QCOMPARE(waitpid(child, &status, 0), child);
+      QVERIFY2(WIFSIGNALED(status), qPrintable(QString("exit %1").arg(WEXITSTATUS(status))));
+      const auto spill = Open();
+      const std::uint64_t first = shared->first, next = shared->next;
+      // One more may have been written, or removed, that nobody was told of.
+      std::set<base::Uid> kept;
+      for (const base::Uid& uid : spill->Kept()) kept.insert(uid);
+      for (std::uint64_t n = first; n < next; ++n) {
+        const auto read = spill->Read(UidOf(n));
+        if (n == first && !read.ok()) continue;
+        QVERIFY2(read.ok() && Same(*read, ResultOf(n)), qPrintable(QString::number(n)));
+        kept.erase(UidOf(n));
+      }
+      kept.erase(UidOf(first));
+      kept.erase(UidOf(next));
+      QVERIFY(kept.empty());
+      QCOMPARE(spill->stats().bytes, FileBytes());
+      QCOMPARE(spill->stats().damaged, 0U);
+      for (const auto& entry : fs::directory_iterator(dir_))
+        QVERIFY2(entry.path().extension() != ".part", entry.path().c_str());
+    }
+    qInfo("%llu results over %d kills", static_cast<unsigned long long>(shared->next.load()),
+          kKills);
+    QVERIFY(shared->next > 50);
+    munmap(shared, sizeof(Shared));
+  }
+
+ private:
+  std::unique_ptr<Spill> Open(std::int64_t budget = 1 << 30) const {
+    auto spill = Spill::Open({.folder = dir_, .cluster_id = "cluster", .budget_bytes = budget});
+    if (!spill.ok()) qFatal("%s", spill.status().ToString().c_str());
+    return *std::move(spill);
+  }
+  std::set<fs::path> Files() const {
+    std::set<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(dir_)) {
+      if (entry.path().extension() == ".result") files.insert(entry.path());
+    }
+    return files;
+  }
+  std::int64_t FileBytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& file : Files()) bytes += static_cast<std::int64_t>(fs::file_size(file));
+    return bytes;
+  }
+  void SetIndexVersion(int version) const {
+    // Big-endian at byte 60 of a SQLite file: the user's version.
+    std::string bytes = ReadBytes(dir_ + "/index.sqlite");
+    bytes[63] = static_cast<char>(version);
+    WriteBytes(dir_ + "/index.sqlite", bytes);
+  }
+  [[noreturn]] void WriteForEver(Shared& shared) const {
+    const auto spill = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
+    if (!spill.ok()) _exit(1);
+    for (;;) {
+      const std::uint64_t next = shared.next;
+      if (!(*spill)->Write(UidOf(next), ResultOf(next)).ok()) _exit(2);
+      shared.next = next + 1;
+      if (shared.next - shared.first < 12) continue;
+      (*spill)->Remove(UidOf(shared.first));
+      ++shared.first;
+    }
+  }
+
+  std::unique_ptr<QTemporaryDir> folder_;
+  std::string dir_;
+};
+
+}  // namespace onepiece::database
+
+QTEST_GUILESS_MAIN(onepiece::database::SpillTest)
+#include "spill_test.moc"
