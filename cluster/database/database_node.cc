@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
 
 namespace onepiece::database {
 namespace {
@@ -48,19 +49,31 @@ absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(DatabaseNodeOpt
                                                                  telemetry::Spans& spans,
                                                                  base::Clock& clock) {
   options.inbox.metrics = &metrics;
+  ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ValueAccess> values,
+                            ValueAccess::Create(fabric,
+                                                {.budget_bytes = options.store.budget_bytes,
+                                                 .max_records = options.store.max_records},
+                                                clock));
+  // Received once, and served from there.
+  options.inbox.blocks =
+      [&slabs = values->slabs()](std::size_t size) -> absl::StatusOr<node::BlockPool::Block> {
+    ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab, slabs.Take(size));
+    return node::BlockPool::Block{.owner = std::move(slab.owner), .bytes = slab.bytes};
+  };
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<node::Inbox> inbox,
                             node::Inbox::Open(fabric, options.inbox, clock));
-  return std::unique_ptr<DatabaseNode>(
-      new DatabaseNode(std::move(options), std::move(inbox), fabric, metrics, spans, clock));
+  return std::unique_ptr<DatabaseNode>(new DatabaseNode(
+      std::move(options), std::move(values), std::move(inbox), fabric, metrics, spans, clock));
 }
 
-DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<node::Inbox> inbox,
-                           fabric::Fabric& fabric, telemetry::Metrics& metrics,
-                           telemetry::Spans& spans, base::Clock& clock)
+DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAccess> values,
+                           std::unique_ptr<node::Inbox> inbox, fabric::Fabric& fabric,
+                           telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
     : options_(std::move(options)),
       metrics_(metrics),
       spans_(spans),
       clock_(clock),
+      values_(std::move(values)),
       replicator_(std::make_unique<Replicator>(ReplicatorOptions{.node_id = options_.node_id,
                                                                  .cluster_id = options_.cluster_id,
                                                                  .routing = options_.routing,
@@ -78,7 +91,14 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<node::In
                                     .metrics = &metrics,
                                     .spans = &spans},
                                    clock)),
-      service_(std::make_unique<DatabaseService>(options_.node_id, *store_, clock)) {
+      service_(std::make_unique<DatabaseService>(
+          options_.node_id, *store_, *values_,
+          ValueAccess::Store{
+              .wants = [this](const base::Uid& uid,
+                              message::Kind kind) { return Wants(uid, kind); },
+              .keep = [this](const ResultBundle& bundle, message::Kind kind,
+                             const std::string& sender) { return Keep(bundle, kind, sender); }},
+          clock)) {
   metrics_.OnScrape([this] { ExportMetrics(); });
 }
 
@@ -131,39 +151,53 @@ void DatabaseNode::TakeMessages(const std::stop_token& stop) {
   }
 }
 
+void DatabaseNode::CountResult(std::string_view outcome) {
+  metrics_
+      .Counter("onepiece_results_total", "Results that arrived, by what became of them",
+               {{"outcome", std::string(outcome)}})
+      .Increment();
+}
+
 void DatabaseNode::Take(const node::Received& received) {
   const message::Header& header = received.message.header;
-  const std::string uid = header.uid.ToString();
-  const auto count = [this](std::string_view outcome) {
-    metrics_
-        .Counter("onepiece_results_total", "Results that arrived, by what became of them",
-                 {{"outcome", std::string(outcome)}})
-        .Increment();
-  };
   if (header.kind != message::Kind::kResult && header.kind != message::Kind::kReplica) {
-    count("misdirected");
-    spdlog::error("op=store uid={} sender={} a message for a stage came to a database", uid,
-                  header.sender);
+    CountResult("misdirected");
+    spdlog::error("op=store uid={} sender={} a message for a stage came to a database",
+                  header.uid.ToString(), header.sender);
     return;
   }
-  telemetry::ScopedSpan span(spans_, header.uid, "store");
   const absl::StatusOr<ResultBundle> bundle = MakeResultBundle(received.message);
   if (!bundle.ok()) {
-    count("empty");
+    CountResult("empty");
     store_->FailJob(header.uid, "EMPTY_RESULT", base::Message(bundle.status()));
     return;
   }
-  const absl::StatusOr<StoreOutcome> outcome = store_->StoreResult(*bundle, header.kind);
+  Keep(*bundle, header.kind, header.sender);
+}
+
+bool DatabaseNode::Wants(const base::Uid& uid, message::Kind kind) const {
+  if (store_->FindResult(uid) != nullptr) return false;
+  const absl::StatusOr<v1::JobRecord> record = store_->Get(uid.ToString());
+  if (!record.ok() || !job::IsTerminal(record->job().state())) return true;
+  return kind == message::Kind::kReplica && record->job().state() == v1::Job::SUCCEEDED &&
+         !job::IsTombstone(*record);
+}
+
+bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
+  const std::string uid = bundle.uid.ToString();
+  telemetry::ScopedSpan span(spans_, bundle.uid, "store");
+  const absl::StatusOr<StoreOutcome> outcome = store_->StoreResult(bundle, kind);
   if (!outcome.ok()) {
-    count("refused");
-    spdlog::error("op=store uid={} bytes={} {}", uid, bundle->total_bytes,
+    CountResult("refused");
+    spdlog::error("op=store uid={} bytes={} {}", uid, bundle.total_bytes,
                   base::View(outcome.status().message()));
-    return;
+    return false;
   }
-  count(OutcomeName(*outcome));
+  CountResult(OutcomeName(*outcome));
   span.Set("outcome", OutcomeName(*outcome));
-  spdlog::info("op=store uid={} bytes={} outcome={} sender={}", uid, bundle->total_bytes,
-               OutcomeName(*outcome), header.sender);
+  spdlog::info("op=store uid={} bytes={} outcome={} sender={}", uid, bundle.total_bytes,
+               OutcomeName(*outcome), sender);
+  return *outcome == StoreOutcome::kStored;
 }
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {
@@ -179,6 +213,7 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
       };
     }
     store_->Sweep(is_alive);
+    values_->Sweep();
     // Only `stop` ends this wait early.
     (void)never.wait_for(lock, stop, options_.sweep_interval, [] { return false; });
   }

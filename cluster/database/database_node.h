@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "cluster/database/database_service.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
+#include "cluster/database/value_access.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/node/inbox.h"
 #include "cluster/node/outbox.h"
@@ -42,7 +44,7 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 /// Blocking   Stop waits for the threads: about 1 s.
 class DatabaseNode {
  public:
-  /// Errors: those of Inbox::Open.
+  /// Errors: those of Inbox::Open and ValueAccess::Create.
   static absl::StatusOr<std::unique_ptr<DatabaseNode>> Open(
       DatabaseNodeOptions options, fabric::Fabric& fabric, telemetry::Metrics& metrics,
       telemetry::Spans& spans, base::Clock& clock = base::SystemClock());
@@ -62,11 +64,14 @@ class DatabaseNode {
   [[nodiscard]] v1::NodeLoad load() const;
 
  private:
-  DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<node::Inbox> inbox,
-               fabric::Fabric& fabric, telemetry::Metrics& metrics, telemetry::Spans& spans,
-               base::Clock& clock);
+  DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAccess> values,
+               std::unique_ptr<node::Inbox> inbox, fabric::Fabric& fabric,
+               telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock);
   void TakeMessages(const std::stop_token& stop);
   void Take(const node::Received& received);
+  bool Wants(const base::Uid& uid, message::Kind kind) const;
+  bool Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender);
+  void CountResult(std::string_view outcome);
   void Upkeep(const std::stop_token& stop);
   void ExportMetrics();
 
@@ -74,6 +79,7 @@ class DatabaseNode {
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
+  std::unique_ptr<ValueAccess> values_;     // Outlives the store, which tells it of results.
   std::unique_ptr<Replicator> replicator_;  // Outlives the store, which calls it.
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<node::Inbox> inbox_;

@@ -31,8 +31,13 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
 
 }  // namespace
 
-DatabaseService::DatabaseService(std::string node_id, JobStore& store, base::Clock& clock)
-    : node_id_(std::move(node_id)), store_(store), clock_(clock) {}
+DatabaseService::DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
+                                 ValueAccess::Store value_store, base::Clock& clock)
+    : node_id_(std::move(node_id)),
+      store_(store),
+      values_(values),
+      value_store_(std::move(value_store)),
+      clock_(clock) {}
 
 grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                         v1::CreateJobResponse* response) {
@@ -137,6 +142,24 @@ grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
   const std::vector<v1::JobRecord> records(request->records().begin(), request->records().end());
   store_.Merge(records);
   return grpc::Status::OK;
+}
+
+grpc::Status DatabaseService::OpenSegment(grpc::ServerContext*,
+                                          const v1::OpenSegmentRequest* request,
+                                          v1::OpenSegmentResponse* response) {
+  return Answer(values_.OpenSegment(*request), response);
+}
+
+grpc::Status DatabaseService::ReserveResult(grpc::ServerContext*,
+                                            const v1::ReserveResultRequest* request,
+                                            v1::ReserveResultResponse* response) {
+  return Answer(values_.Reserve(*request, value_store_), response);
+}
+
+grpc::Status DatabaseService::CommitResult(grpc::ServerContext*,
+                                           const v1::CommitResultRequest* request,
+                                           v1::CommitResultResponse* response) {
+  return Answer(values_.Commit(*request, value_store_), response);
 }
 
 grpc::Status DatabaseService::GetDatabase(grpc::ServerContext*, const v1::GetDatabaseRequest*,

@@ -7,11 +7,12 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/database/job_store.h"
+#include "cluster/database/value_access.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::database {
 
-/// Ownership  Borrows the store.
+/// Ownership  Borrows the store and the values.
 /// Threading  Thread-safe.
 /// Blocking   WatchJob until the job or the client ends, or Stop(). At most kMaxWatchers watch at a
 /// time
@@ -22,7 +23,9 @@ class DatabaseService final : public v1::DatabaseService::Service {
   static constexpr int kMaxWatchers = 128;
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
-  DatabaseService(std::string node_id, JobStore& store, base::Clock& clock = base::SystemClock());
+  /// `value_store` is what committed results go to.
+  DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
+                  ValueAccess::Store value_store, base::Clock& clock = base::SystemClock());
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
 
@@ -45,6 +48,12 @@ class DatabaseService final : public v1::DatabaseService::Service {
                          google::protobuf::Empty* response) override;
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
                              google::protobuf::Empty* response) override;
+  grpc::Status OpenSegment(grpc::ServerContext* context, const v1::OpenSegmentRequest* request,
+                           v1::OpenSegmentResponse* response) override;
+  grpc::Status ReserveResult(grpc::ServerContext* context, const v1::ReserveResultRequest* request,
+                             v1::ReserveResultResponse* response) override;
+  grpc::Status CommitResult(grpc::ServerContext* context, const v1::CommitResultRequest* request,
+                            v1::CommitResultResponse* response) override;
   grpc::Status GetDatabase(grpc::ServerContext* context, const v1::GetDatabaseRequest* request,
                            v1::Database* response) override;
 
@@ -54,6 +63,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
 
   const std::string node_id_;
   JobStore& store_;
+  ValueAccess& values_;
+  const ValueAccess::Store value_store_;
   base::Clock& clock_;
   std::stop_source stopping_;
   std::atomic<int> watchers_{0};

@@ -1,5 +1,7 @@
 #include "cluster/database/result_bundle.h"
 
+#include "absl/strings/escaping.h"
+#include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 #include "cluster/job/sha256.h"
 
@@ -21,7 +23,11 @@ absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message) {
     stored.info.set_artifact(artifact.name);
     stored.info.set_media_type(artifact.media_type);
     stored.info.set_size_bytes(static_cast<std::int64_t>(artifact.data.size()));
-    stored.info.set_sha256(job::Sha256Hex(artifact.data.bytes()));
+    stored.info.set_sha256(artifact.sha256.empty()
+                               ? job::Sha256Hex(artifact.data.bytes())
+                               : absl::BytesToHexString(base::AbslView(artifact.sha256)));
+    stored.crc32c =
+        artifact.crc32c.has_value() ? *artifact.crc32c : base::Crc32c(artifact.data.bytes());
     // A view would keep the tensors' memory alive, which no budget counts.
     stored.data = has_tensors ? message::Buffer::FromString(std::string(artifact.data.text()))
                               : artifact.data;

@@ -15,7 +15,8 @@ namespace onepiece::database {
 
 struct StoredArtifact {
   v1::ResultArtifact info;
-  message::Buffer data;  ///< info.size_bytes() bytes whose SHA-256 is info.sha256().
+  message::Buffer data;      ///< info.size_bytes() bytes whose SHA-256 is info.sha256().
+  std::uint32_t crc32c = 0;  ///< Of the bytes; used while they are in value memory.
 };
 
 struct ResultBundle {
@@ -27,9 +28,9 @@ struct ResultBundle {
   std::int64_t total_bytes = 0;
 };
 
-/// Takes the byte artifacts of a kResult or kReplica message, in their order, and computes each
-/// one's SHA-256. Shares the message's bytes where it holds nothing else. Errors: INVALID_ARGUMENT
-/// with reason EMPTY_RESULT.
+/// Takes the byte artifacts of a kResult or kReplica message, in their order, with the checksums of
+/// whoever made them; computes those that are missing. Shares the message's bytes where it holds
+/// nothing else. Errors: INVALID_ARGUMENT with reason EMPTY_RESULT.
 absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message);
 
 }  // namespace onepiece::database

@@ -54,6 +54,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   grpc::Status GetRingHealth(grpc::ServerContext* context, const v1::GetRingHealthRequest* request,
                              v1::RingHealth* response) override;
   absl::Status Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
+  BlockPool::Block TakeBlock(std::size_t bytes);
   absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
   void NoteMalformed(const absl::Status& status);
 
@@ -95,8 +96,15 @@ absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
   return Closed();
 }
 
+BlockPool::Block RingInbox::TakeBlock(std::size_t bytes) {
+  if (options_.blocks) {
+    if (auto block = options_.blocks(bytes); block.ok()) return *std::move(block);
+  }
+  return pool_->Take(bytes);
+}
+
 absl::StatusOr<message::Message> RingInbox::TakeOut(ring::Delivery delivery) {
-  const BlockPool::Block block = pool_->Take(delivery.size_bytes());
+  const BlockPool::Block block = TakeBlock(delivery.size_bytes());
   ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(block.bytes));
   return message::Decode(message::Buffer(block.owner, block.bytes), message::Checksum::kVerified);
 }

@@ -39,7 +39,9 @@ struct InboxOptions {
   /// refused.
   std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
-  BlockHook block_hook;                   ///< Told of the blocks that messages are copied into.
+  /// Where messages are copied into, if it has room; else, and by default, a BlockPool. Thread-safe.
+  std::function<absl::StatusOr<BlockPool::Block>(std::size_t)> blocks;
+  BlockHook block_hook;  ///< Told of the pool's blocks.
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 
@@ -71,8 +73,9 @@ struct RingStats {
 ///
 /// Ownership  Owns the ring and its memory. Borrows `fabric` and `clock`, which must outlive it.
 /// Messages handed out
-///            live in heap memory of their own; large blocks are recycled when the last artifact of
-///            a message goes, which may be after the Inbox has gone.
+///            live in memory of their own: of InboxOptions::blocks, else of the heap, where large
+///            blocks are recycled when the last artifact of a message goes, which may be after the
+///            Inbox has gone.
 /// Threading  Thread-safe; Receive is meant for one thread (others wait their turn).
 class Inbox {
  public:

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -22,9 +24,10 @@ struct RemoteValuesOptions {
 /// Results of at least this size are worth a reservation; smaller ones go through the ring.
 inline constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;
 
-/// Ownership  Owns its connections: one to the index, one to each segment it has met. `fabric` and
-///            `clock` outlive it.
-/// Threading  Thread-safe; one-sided operations on one segment take turns.
+/// Ownership  Owns its connections: one to the index, one to each segment that it has used of late.
+///            `fabric` and `clock` outlive it.
+/// Threading  Thread-safe; one-sided operations on one segment take turns. A thread of its own
+///            closes connections that nobody uses, as they keep memory that the database gave back.
 /// Blocking   By `deadline`.
 class RemoteValues {
  public:
@@ -37,14 +40,37 @@ class RemoteValues {
   /// (the database is away), DEADLINE_EXCEEDED.
   virtual absl::StatusOr<message::Buffer> Get(const Key& key, base::MonotonicTime deadline) = 0;
   /// Reserve, write, commit. `message` is a kResult or kReplica whose artifacts are all kBytes with
-  /// sha256. True: the database has it; false: it does not want it (late, or no room). Errors:
-  /// UNAVAILABLE, DEADLINE_EXCEEDED (nothing or a reservation that will be forgotten is left),
-  /// INVALID_ARGUMENT.
+  /// sha256. True: the database has it; false: it does not keep it (late, or over the budget).
+  /// Errors: INVALID_ARGUMENT (BAD_RESULT: not such a message), RESOURCE_EXHAUSTED (no room to
+  /// write it now), UNAVAILABLE, DEADLINE_EXCEEDED. After the last three it may go by message: a
+  /// result that is here already is no harm.
   virtual absl::StatusOr<bool> Put(const message::Message& message,
                                    base::MonotonicTime deadline) = 0;
 
  protected:
   RemoteValues() = default;
+};
+
+/// True for a kResult or kReplica that is worth a reservation.
+bool IsForPut(const message::Message& message);
+
+/// The RemoteValues of every database that was asked for, by address.
+///
+/// Ownership  As RemoteValues; callers share.
+/// Threading  Thread-safe.
+/// Invariant  At most kMaxPeers are kept: databases come back under other addresses.
+class ValuePeers {
+ public:
+  static constexpr std::size_t kMaxPeers = 32;
+  ValuePeers(fabric::Fabric& fabric, std::string node_id, base::Clock& clock = base::SystemClock());
+  std::shared_ptr<RemoteValues> At(const std::string& address);
+
+ private:
+  fabric::Fabric& fabric_;
+  const std::string node_id_;
+  base::Clock& clock_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<RemoteValues>> peers_;
 };
 
 }  // namespace onepiece::values

@@ -39,8 +39,10 @@ class DatabaseCluster {
     std::unique_ptr<rpc::Server> server;
   };
 
-  DatabaseCluster() {
-    auto opened = fabric::Fabric::Open("shm://test-" + base::Uid::GenerateRandom().ToString());
+  /// `uri` of the fabric; empty: shared memory of its own.
+  explicit DatabaseCluster(const std::string& uri = "") {
+    auto opened = fabric::Fabric::Open(
+        uri.empty() ? "shm://test-" + base::Uid::GenerateRandom().ToString() : uri);
     Require(opened.status());
     fabric_ = *std::move(opened);
     table_.set_epoch(1);
@@ -69,7 +71,8 @@ class DatabaseCluster {
     routing_ = std::make_shared<const node::Routing>(table_);
   }
 
-  Database& AddDatabase(const std::string& node_id, JobStoreOptions store = {}) {
+  Database& AddDatabase(const std::string& node_id, JobStoreOptions store = {},
+                        const std::string& listen = rpc::ServerOptions().listen) {
     Database database;
     database.node_id = node_id;
     database.incarnation = ++last_incarnation_;
@@ -89,7 +92,7 @@ class DatabaseCluster {
         DatabaseNode::Open(std::move(options), *fabric_, *database.metrics, *database.spans);
     Require(opened.status());
     database.node = *std::move(opened);
-    database.server = std::make_unique<rpc::Server>(rpc::ServerOptions{});
+    database.server = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = listen});
     for (grpc::Service* service : database.node->services()) database.server->AddService(*service);
     Require(database.server->Start().status());
     database.node->Start();

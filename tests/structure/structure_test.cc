@@ -93,7 +93,7 @@ const QMap<QString, QStringList>& AllowedIncludes() {
       {"stages/instance",
        {"stages/sdk", "stages/runtime", "stages/device", "cluster/base", "cluster/fabric",
         "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
-        "cluster/service", "cluster/node", "cluster/values", "proto"}},
+        "cluster/service", "cluster/job", "cluster/node", "cluster/values", "proto"}},
   };
   return allowed;
 }

@@ -1,0 +1,281 @@
+#include "cluster/database/value_access.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "cluster/base/crc32c.h"
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
+#include "cluster/message/layout.h"
+
+namespace onepiece::database {
+namespace {
+
+/// On top of the budget: what arrives while the budget is full, and room that is cut badly.
+constexpr std::uint64_t kHeadRoomBytes = std::uint64_t{256} << 20;
+/// Smaller results are so cheap to send that they need not all be in the index.
+constexpr std::int64_t kBytesPerIndexed = 16384;
+constexpr std::int64_t kLeastIndexed = 1024;
+constexpr std::size_t kMaxNodeBytes = 63;
+constexpr std::size_t kMaxMediaTypeBytes = 127;
+constexpr std::size_t kSha256HexBytes = 64;
+constexpr std::int64_t kMaxBytes = message::kMaxMessageBytes;
+
+absl::Status Bad(std::string_view reason, std::string_view field, const std::string& what) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, reason, what,
+                         {{"field", std::string(field)}});
+}
+
+absl::Status CheckNode(const std::string& node_id, std::string_view field) {
+  if (!node_id.empty() && node_id.size() <= kMaxNodeBytes) return absl::OkStatus();
+  return Bad("BAD_NODE", field, "a node id has 1 to 63 bytes");
+}
+
+constexpr std::int64_t Aligned(std::int64_t bytes) {
+  constexpr std::int64_t kAlign = message::kArtifactAlignBytes;
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+bool IsLowerHex(std::string_view text) {
+  return std::ranges::all_of(
+      text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+absl::Status CheckArtifact(const v1::ResultArtifact& artifact) {
+  const auto bad = [](const std::string& what) { return Bad("BAD_ARTIFACTS", "artifacts", what); };
+  const std::string& name = artifact.artifact();
+  if (name.empty() || name.size() > message::kNameBytes || name.find('\0') != std::string::npos) {
+    return bad("an artifact's name has 1 to 64 bytes");
+  }
+  const bool printable =
+      std::ranges::all_of(artifact.media_type(), [](char c) { return c > ' ' && c < 0x7f; });
+  if (artifact.media_type().size() > kMaxMediaTypeBytes || !printable) {
+    return bad("artifact '" + name + "' has a bad media type");
+  }
+  if (artifact.size_bytes() < 0 || artifact.size_bytes() > kMaxBytes) {
+    return bad("artifact '" + name + "' has an absurd size");
+  }
+  if (artifact.sha256().size() != kSha256HexBytes || !IsLowerHex(artifact.sha256())) {
+    return bad("artifact '" + name + "' has no SHA-256 of 64 hex digits");
+  }
+  return absl::OkStatus();
+}
+
+/// Where the last artifact ends.
+absl::StatusOr<std::int64_t> CheckArtifacts(const v1::ReserveResultRequest& request) {
+  if (request.artifacts().empty() ||
+      request.artifacts_size() > static_cast<int>(message::kMaxArtifacts)) {
+    return Bad("BAD_ARTIFACTS", "artifacts", "a result has 1 to 256 artifacts");
+  }
+  std::set<std::string_view> names;
+  std::int64_t end = 0;
+  for (const v1::ResultArtifact& artifact : request.artifacts()) {
+    ONEPIECE_RETURN_IF_ERROR(CheckArtifact(artifact));
+    if (!names.insert(artifact.artifact()).second) {
+      return Bad("BAD_ARTIFACTS", "artifacts", "two artifacts '" + artifact.artifact() + "'");
+    }
+    end = Aligned(end) + artifact.size_bytes();
+    if (end > kMaxBytes) return Bad("BAD_ARTIFACTS", "artifacts", "larger than 4 GiB");
+  }
+  if (end == 0) return Bad("BAD_ARTIFACTS", "artifacts", "there are no bytes to write");
+  return end;
+}
+
+// 2200-01-01, as for messages.
+bool IsSane(const google::protobuf::Timestamp& time) {
+  return time.seconds() >= 0 && time.seconds() <= 7'258'118'400 && time.nanos() >= 0 &&
+         time.nanos() < 1'000'000'000;
+}
+
+absl::StatusOr<ResultBundle> BundleOf(const v1::ReserveResultRequest& request) {
+  const auto uid = base::Uid::Parse(request.uid());
+  if (!uid.has_value()) return Bad("BAD_UID", "uid", "malformed uid");
+  if (request.app_id().size() >= message::kNameBytes) {
+    return Bad("BAD_APP", "app_id", "an application id has at most 63 bytes");
+  }
+  if (!IsSane(request.create_time()) || !IsSane(request.deadline())) {
+    return Bad("BAD_TIME", "deadline", "a time is out of range");
+  }
+  ResultBundle bundle;
+  bundle.uid = *uid;
+  bundle.app_id = request.app_id();
+  bundle.ingress_time = job::FromTimestamp(request.create_time());
+  bundle.deadline = job::FromTimestamp(request.deadline());
+  for (const v1::ResultArtifact& artifact : request.artifacts()) {
+    bundle.artifacts.push_back({.info = artifact});
+    bundle.total_bytes += artifact.size_bytes();
+  }
+  return bundle;
+}
+
+/// One pass: the artifacts' checksums, and that of all bytes.
+std::uint32_t ReadChecksums(std::span<const std::byte> bytes,
+                            std::vector<StoredArtifact>& artifacts) {
+  std::uint32_t all = 0;
+  std::size_t at = 0;
+  for (StoredArtifact& artifact : artifacts) {
+    const auto begin = static_cast<std::size_t>(Aligned(static_cast<std::int64_t>(at)));
+    all = base::ExtendCrc32c(all, bytes.subspan(at, begin - at));
+    artifact.crc32c = base::Crc32c(artifact.data.bytes());
+    all = base::CombineCrc32c(all, artifact.crc32c, artifact.data.size());
+    at = begin + artifact.data.size();
+  }
+  return all;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ValueAccess>> ValueAccess::Create(fabric::Fabric& fabric,
+                                                                 const ValueAccessOptions& options,
+                                                                 base::Clock& clock) {
+  const std::int64_t indexed = std::max(
+      std::min(options.max_records, options.budget_bytes / kBytesPerIndexed), kLeastIndexed);
+  ONEPIECE_ASSIGN_OR_RETURN(
+      auto index, values::ValueIndex::Create(fabric, static_cast<std::uint64_t>(indexed)));
+  auto slabs = values::Slabs::Create(
+      fabric, {.limit_bytes = static_cast<std::uint64_t>(options.budget_bytes) + kHeadRoomBytes});
+  return std::unique_ptr<ValueAccess>(
+      new ValueAccess(std::move(slabs), std::move(index), options.budget_bytes, clock));
+}
+
+ValueAccess::ValueAccess(std::shared_ptr<values::Slabs> slabs,
+                         std::unique_ptr<values::ValueIndex> index, std::int64_t budget_bytes,
+                         base::Clock& clock)
+    : slabs_(std::move(slabs)),
+      index_(std::move(index)),
+      budget_bytes_(budget_bytes),
+      clock_(clock) {}
+
+void ValueAccess::Serve(const base::Uid& uid, const std::vector<StoredArtifact>* artifacts) {
+  const std::scoped_lock lock(served_mutex_);
+  if (const auto before = served_.extract(uid); !before.empty()) {
+    for (std::uint32_t i = 0; i < before.mapped(); ++i) index_->Remove({uid, i});
+  }
+  if (artifacts == nullptr) return;
+  bool any = false;
+  for (std::uint32_t i = 0; i < artifacts->size(); ++i) {
+    const StoredArtifact& artifact = (*artifacts)[i];
+    const auto place = slabs_->PlaceOf(artifact.data.bytes());
+    // A full bucket: peers ask by message.
+    any |= place.has_value() && index_->Put({uid, i}, {*place, artifact.crc32c});
+  }
+  if (any) served_.emplace(uid, static_cast<std::uint32_t>(artifacts->size()));
+}
+
+absl::StatusOr<v1::OpenSegmentResponse> ValueAccess::OpenSegment(
+    const v1::OpenSegmentRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckNode(request.node_id(), "node_id"));
+  ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
+  auto region = request.segment() == 0 ? index_->Admit(request.node_id(), offer)
+                                       : slabs_->Admit(request.segment(), request.node_id(), offer);
+  if (!region.ok()) return region.status();
+  v1::OpenSegmentResponse response;
+  response.set_region(region->Serialize());
+  return response;
+}
+
+absl::Status ValueAccess::CheckRoom(std::int64_t bytes) const {
+  if (reservations_.size() < kMaxReservations && bytes <= budget_bytes_ - reserved_bytes_) {
+    return absl::OkStatus();
+  }
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_RESERVATIONS",
+                         std::to_string(reservations_.size()) + " results of " +
+                             std::to_string(reserved_bytes_) +
+                             " bytes are being written; send this one by message");
+}
+
+absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
+    const v1::ReserveResultRequest& request, const Store& store) {
+  ONEPIECE_RETURN_IF_ERROR(CheckNode(request.sender(), "sender"));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t length, CheckArtifacts(request));
+  Reservation reservation;
+  reservation.kind = request.replica() ? message::Kind::kReplica : message::Kind::kResult;
+  reservation.sender = request.sender();
+  ONEPIECE_ASSIGN_OR_RETURN(reservation.bundle, BundleOf(request));
+  v1::ReserveResultResponse response;
+  if (!store.wants(reservation.bundle.uid, reservation.kind)) return response;
+  {
+    const std::scoped_lock lock(mutex_);
+    ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(reservation.slab, slabs_->Take(static_cast<std::uint64_t>(length)));
+  std::int64_t at = 0;
+  for (StoredArtifact& artifact : reservation.bundle.artifacts) {
+    const auto size = static_cast<std::size_t>(artifact.info.size_bytes());
+    at = Aligned(at);
+    artifact.data = {reservation.slab.owner,
+                     reservation.slab.bytes.subspan(static_cast<std::size_t>(at), size)};
+    at += artifact.info.size_bytes();
+  }
+  const values::Place& place = reservation.slab.place;
+  response.set_segment(place.segment);
+  response.set_offset(place.offset);
+  response.set_length(place.length);
+  reservation.expires = clock_.Now() + base::Scaled(kReservationTtl);
+  const std::scoped_lock lock(mutex_);
+  // Others may have come meanwhile.
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
+  response.set_reservation(base::RandomU64());
+  reserved_bytes_ += length;
+  reservations_.emplace(response.reservation(), std::move(reservation));
+  return response;
+}
+
+absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitResultRequest& request,
+                                                             const Store& store) {
+  Reservation reservation;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = reservations_.find(request.reservation());
+    if (found == reservations_.end() || (found->second.abandoned && !request.abandon())) {
+      return base::MakeError(absl::StatusCode::kNotFound, "RESERVATION_UNKNOWN",
+                             "no such reservation (they last 10 s); send the result by message");
+    }
+    reservation = std::move(found->second);
+    reserved_bytes_ -= static_cast<std::int64_t>(reservation.slab.bytes.size());
+    reservations_.erase(found);
+  }
+  v1::CommitResultResponse response;
+  const bool intact =
+      !request.abandon() &&
+      ReadChecksums(reservation.slab.bytes, reservation.bundle.artifacts) == request.crc32c();
+  if (intact) {
+    response.set_stored(store.keep(reservation.bundle, reservation.kind, reservation.sender));
+    return response;
+  }
+  // The writer is done; what it has on its way yet must not land where another value is.
+  (void)slabs_->Fence(reservation.slab.place.segment, reservation.sender);
+  if (request.abandon()) return response;
+  return base::MakeError(absl::StatusCode::kDataLoss, "BAD_CHECKSUM",
+                         "the reserved bytes are not those of the checksum");
+}
+
+void ValueAccess::Sweep() {
+  const base::MonotonicTime now = clock_.Now();
+  std::vector<Reservation> gone;  // Let go without the lock.
+  const std::scoped_lock lock(mutex_);
+  for (auto it = reservations_.begin(); it != reservations_.end();) {
+    Reservation& reservation = it->second;
+    if (reservation.expires > now) {
+      ++it;
+      continue;
+    }
+    reservation.abandoned = true;
+    if (!slabs_->Fence(reservation.slab.place.segment, reservation.sender)) {
+      ++it;
+      continue;
+    }
+    reserved_bytes_ -= static_cast<std::int64_t>(reservation.slab.bytes.size());
+    gone.push_back(std::move(reservation));
+    it = reservations_.erase(it);
+  }
+}
+
+std::size_t ValueAccess::reservations() const {
+  const std::scoped_lock lock(mutex_);
+  return reservations_.size();
+}
+
+}  // namespace onepiece::database
