@@ -6,6 +6,7 @@
 
 #include <QAbstractTableModel>
 #include <QHash>
+#include <QSet>
 #include <QString>
 #include <QVariant>
 #include <algorithm>
@@ -96,6 +97,11 @@ class KeyedTable : public QAbstractTableModel {
   /// Rows that are together touched by more work than this are not worth a diff: the model resets.
   static constexpr std::size_t kMaxRowMoves = 20'000'000;
 
+  /// So many rows may go at the head without the rest being looked at: the oldest lines of a log.
+  static constexpr std::size_t kMaxHead = 2000;
+
+  void RemoveHead(const std::vector<Row>& rows,
+                  const std::function<bool(const Row&, const Row&)>& same);
   // Each step leaves a model whose rows can be asked for. Rows before `first` are not looked at;
   // `end` is the end of the part that changes.
   void RemoveMissing(std::size_t first, std::size_t end, const QHash<QString, std::size_t>& wanted);
@@ -113,6 +119,7 @@ template <typename Row>
 void KeyedTable<Row>::Update(std::vector<Row> rows,
                              const std::function<bool(const Row&, const Row&)>& same) {
   const auto equal = [&](const Row& a, const Row& b) { return same(a, b) || key_(a) == key_(b); };
+  RemoveHead(rows, same);
   // Most updates change little: what is alike at both ends is only repainted.
   std::size_t first = 0, old_end = rows_.size(), new_end = rows.size();
   while (first < old_end && first < new_end && equal(rows_[first], rows[first])) ++first;
@@ -139,9 +146,13 @@ void KeyedTable<Row>::Update(std::vector<Row> rows,
       const bool gone = !wanted.contains(key_(rows_[i]));
       if (gone && (i == first || wanted.contains(key_(rows_[i - 1])))) ++runs;
     }
+    QSet<QString> had;
+    for (std::size_t i = first; i < old_end; ++i) had.insert(key_(rows_[i]));
+    bool fresh_before = false;
     for (std::size_t i = first; i < new_end; ++i) {
-      const bool fresh = RowOf(key_(rows[i])) < 0;
-      if (fresh && (i == first || RowOf(key_(rows[i - 1])) >= 0)) ++runs;
+      const bool fresh = !had.contains(key_(rows[i]));
+      if (fresh && !fresh_before) ++runs;
+      fresh_before = fresh;
     }
     index_.clear();
     if (runs * std::max(rows_.size(), rows.size()) > kMaxRowMoves) {
@@ -157,6 +168,33 @@ void KeyedTable<Row>::Update(std::vector<Row> rows,
     InsertNew(first, rows, new_end);
   }
   Repaint(rows, same);
+}
+
+template <typename Row>
+void KeyedTable<Row>::RemoveHead(const std::vector<Row>& rows,
+                                 const std::function<bool(const Row&, const Row&)>& same) {
+  if (rows.empty() || rows_.empty() || same(rows_.front(), rows.front())) return;
+  const QString front = key_(rows.front());
+  std::size_t head = 0;
+  QSet<QString> gone;
+  for (; head < rows_.size() && head <= kMaxHead; ++head) {
+    const QString key = key_(rows_[head]);
+    if (key == front) break;
+    gone.insert(key);
+  }
+  if (head == 0 || head > kMaxHead || head == rows_.size()) return;
+  std::size_t kept = 1;
+  while (head + kept < rows_.size() && kept < rows.size() && same(rows_[head + kept], rows[kept])) {
+    ++kept;
+  }
+  // What has only moved further down stays.
+  for (std::size_t i = kept; i < rows.size(); ++i) {
+    if (i - kept > kMaxHead || gone.contains(key_(rows[i]))) return;
+  }
+  this->beginRemoveRows({}, 0, static_cast<int>(head) - 1);
+  rows_.erase(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(head));
+  index_.clear();
+  this->endRemoveRows();
 }
 
 template <typename Row>

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <QAbstractItemModel>
 #include <QCoreApplication>
 #include <QDeadlineTimer>
 #include <QEventLoop>
@@ -12,10 +13,13 @@
 #include <future>
 #include <memory>
 #include <semaphore>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "gui/client/log_tail.h"
 #include "tests/eventually.h"
+#include "tests/gui/fake_cluster.h"
 #include "tests/gui/window.h"
 
 namespace onepiece::bench {
@@ -24,6 +28,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kWarmUpTicks = 5;
+// As often as the page of logs takes what has come.
+constexpr auto kLogTick = std::chrono::milliseconds(200);
 
 double Ms(steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -89,6 +95,7 @@ class Run {
       all.push_back(MeasurePage(QStringLiteral("jobs")));
       all.back().page = QStringLiteral("jobs, one inspected");
     }
+    if (load_.log_lines > 0) all.push_back(MeasureLogs());
     return all;
   }
 
@@ -124,6 +131,45 @@ class Run {
     times.wall = SpreadOf(std::move(wall));
     times.cpu = SpreadOf(std::move(cpu));
     times.stall_ms = watchdog_.Take();
+    return times;
+  }
+
+  /// Nobody shows snapshots here: the session does, and the page takes lines by itself.
+  PageTimes MeasureLogs() {
+    testing::FakeCluster cluster;
+    cluster.SetUp(static_cast<int>(gui::LogTail::kMaxProcesses) - 3);
+    auto log = [&, number = 0]() mutable {  // Of every process.
+      ++number;
+      cluster.Log(number % 50 == 0 ? v1::LOG_WARNING : v1::LOG_INFO,
+                  "job 0b5e8a3c-1111-4222-8333-abcdefabcdef: step " + std::to_string(number));
+    };
+    window_->ShowPage(QStringLiteral("logs"));
+    const QAbstractItemModel* lines = window_->page()->ExportModel();
+    window_->store().Follow(
+        std::make_shared<gui::Session>(gui::Target{"fake", {cluster.address()}, false}));
+    const QDeadlineTimer filled(std::chrono::seconds(60));
+    for (; lines->rowCount() < load_.log_lines && !filled.hasExpired();) {
+      log();
+      WaitUntil(steady_clock::now() + std::chrono::milliseconds(10));
+    }
+    std::vector<double> wall, cpu;
+    double stall_ms = 0;
+    for (int tick = 0; tick < load_.ticks + kWarmUpTicks; ++tick) {
+      watchdog_.Take();
+      const double cpu_start = ThreadCpuMs();
+      for (int i = 0; i < load_.log_lines_per_tick; ++i) log();
+      WaitUntil(steady_clock::now() + kLogTick);
+      if (tick < kWarmUpTicks) continue;
+      wall.push_back(watchdog_.Take());
+      cpu.push_back(ThreadCpuMs() - cpu_start);
+      stall_ms = std::max(stall_ms, wall.back());
+    }
+    PageTimes times{QStringLiteral("logs, %1 lines").arg(lines->rowCount()),
+                    static_cast<int>(wall.size())};
+    times.wall = SpreadOf(std::move(wall));
+    times.cpu = SpreadOf(std::move(cpu));
+    times.stall_ms = stall_ms;
+    window_->store().Follow(nullptr);
     return times;
   }
 

@@ -14,6 +14,8 @@ struct ConsoleLoad {
   int ticks = 50;  ///< For each page; a tick is a snapshot.
   /// Ten snapshots a second, as a session gives them; else one after the other.
   bool paced = true;
+  int log_lines = 20'000;      ///< In the list of logs before it is measured; 0: it is not.
+  int log_lines_per_tick = 2;  ///< Of each of 64 processes, in 200 ms.
 };
 
 struct Spread {
@@ -31,7 +33,9 @@ struct PageTimes {
 };
 
 /// Every page in turn, each with a node in the inspector; then the page of jobs once more with the
-/// oldest job in it. Needs a QApplication; the window is 1280 by 800.
+/// oldest job in it, and that of logs with lines that a session fetches: there a frame is the
+/// longest that an event waited in 200 ms, and cpu all that the GUI thread took in them. Needs a
+/// QApplication; the window is 1280 by 800.
 std::vector<PageTimes> MeasurePages(const ConsoleLoad& load);
 
 }  // namespace onepiece::bench

@@ -14,6 +14,7 @@ class GuiAppPerformanceTest : public QObject {
     load.scene.jobs = 500;
     load.ticks = 3;
     load.paced = false;
+    load.log_lines = 100;
     const std::vector<bench::PageTimes> times = bench::MeasurePages(load);
     testing::TestWindow window;
     const auto pages = window.pages();
@@ -26,6 +27,8 @@ class GuiAppPerformanceTest : public QObject {
       QVERIFY(times[i].wall.p95_ms <= times[i].wall.max_ms);
       QVERIFY(times[i].cpu.max_ms > 0);
     }
+    QVERIFY(times.back().page.startsWith(u"logs, "));
+    QVERIFY(times.back().wall.max_ms > 0);
   }
 };
 

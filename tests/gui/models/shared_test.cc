@@ -35,7 +35,11 @@ class Table : public KeyedTable<Row> {
                                                       : QVariant();
                      },
                      Qt::AlignRight}},
-                   [](const Row& row) { return QString::number(row.key); }) {}
+                   [](const Row& row) {
+                     ++keys_made;
+                     return QString::number(row.key);
+                   }) {}
+  static inline int keys_made = 0;
   void Set(std::vector<Row> rows) { Update(std::move(rows), std::equal_to<Row>()); }
   [[nodiscard]] std::vector<Row> All() const {
     std::vector<Row> rows;
@@ -113,6 +117,12 @@ class GuiModelsSharedTest : public QObject {
         << QList<int>{10, 20, 30} << QList<int>{30, 10, 20} << QList<int>{0, 0, 0, 1};
     QTest::newRow("one goes, one comes")
         << QList<int>{10, 20} << QList<int>{30, 10} << QList<int>{1, 1, 0, 0};
+    QTest::newRow("the oldest go, others come")
+        << QList<int>{10, 20, 30, 40} << QList<int>{30, 40, 50} << QList<int>{1, 1, 0, 0};
+    QTest::newRow("the oldest goes, others come between")
+        << QList<int>{10, 20, 30, 40} << QList<int>{20, 60, 40, 50} << QList<int>{2, 2, 0, 0};
+    QTest::newRow("one goes, the oldest moves")
+        << QList<int>{10, 20, 30, 40} << QList<int>{30, 40, 10} << QList<int>{0, 1, 0, 1};
     QTest::newRow("all goes") << QList<int>{10, 20} << QList<int>{} << QList<int>{0, 1, 0, 0};
     QTest::newRow("a key twice: the first")
         << QList<int>{} << QList<int>{10, 15} << QList<int>{1, 0, 0, 0};
@@ -189,6 +199,19 @@ class GuiModelsSharedTest : public QObject {
     table.Set(rows);
     QCOMPARE(table.rowCount(), static_cast<int>(rows.size()));
     QVERIFY2(timer.elapsed() < 5000, qPrintable(QString::number(timer.elapsed())));
+  }
+
+  void KeyedTable_LogThatGoesOn_LooksAtItsEndsOnly() {
+    Table table;
+    std::vector<Row> rows;
+    for (int i = 0; i < 20'000; ++i) rows.push_back({i, 0});
+    table.Set(rows);
+    rows.erase(rows.begin(), rows.begin() + 100);
+    for (int i = 0; i < 100; ++i) rows.push_back({20'000 + i, 0});
+    Table::keys_made = 0;
+    table.Set(rows);
+    QVERIFY(table.All() == rows);
+    QVERIFY2(Table::keys_made < 2000, qPrintable(QString::number(Table::keys_made)));
   }
 
   void KeyedTable_RolesFallBack() {
