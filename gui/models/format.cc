@@ -14,9 +14,10 @@ QString Tr(const char* text, int n = -1) {
   return QCoreApplication::translate("onepiece::gui::Format", text, nullptr, n);
 }
 
-/// Three digits that matter: 0.042, 4.2, 42, 4200.
+/// Digits that matter: 4200, 42.0, 4.2, 0.42, 0.0042. Only 0 is "0".
 QString Digits(double value) {
   const double magnitude = std::abs(value);
+  if (magnitude > 0 && magnitude < 0.1) return QString::number(value, 'g', 2);
   const int decimals = magnitude == 0 || magnitude >= 100 ? 0 : magnitude >= 1 ? 1 : 2;
   return QString::number(value, 'f', decimals);
 }
@@ -65,7 +66,14 @@ QString FormatBytes(double bytes) {
 }
 
 QString FormatRate(double per_second) {
-  return std::isfinite(per_second) ? Digits(per_second) + QStringLiteral("/s") : Tr("N/A");
+  if (!std::isfinite(per_second)) return Tr("N/A");
+  // In the shortest time in which it is no tiny fraction.
+  constexpr double kLeast = 0.01;
+  const double magnitude = std::abs(per_second);
+  if (magnitude == 0 || magnitude >= kLeast) return Digits(per_second) + QStringLiteral("/s");
+  if (magnitude * 60 >= kLeast) return Digits(per_second * 60) + QStringLiteral("/min");
+  if (magnitude * 3600 >= kLeast) return Digits(per_second * 3600) + QStringLiteral("/h");
+  return per_second > 0 ? QStringLiteral("< 0.01/h") : QStringLiteral("> -0.01/h");
 }
 
 QString FormatShare(std::optional<double> share) {
@@ -96,7 +104,10 @@ QString FormatValue(double value, std::string_view unit) {
   if (!std::isfinite(value)) return Tr("N/A");
   if (unit == "ratio") return FormatShare(value);
   if (unit == "bytes") return FormatBytes(value);
-  if (unit == "bytes/s") return FormatBytes(value) + QStringLiteral("/s");
+  if (unit == "bytes/s") {
+    if (value > 0 && value < 1) return QStringLiteral("< 1 B/s");
+    return FormatBytes(value) + QStringLiteral("/s");
+  }
   if (unit == "1/s") return FormatRate(value);
   if (unit == "s") return FormatSeconds(value);
   if (unit == "ms") return FormatSeconds(value * 1e-3);

@@ -21,6 +21,8 @@ QString ToneGlyph(StatusTone tone);
 /// "4.2 MiB" (as the CLI writes it), "12.5/s", "87 %", "2.1 ms", "3 m 05 s". What is no number
 /// (NaN) is "N/A".
 QString FormatBytes(double bytes);
+/// Below 0.01 a second it is per minute, below 0.01 a minute per hour: "0.24/min", "1.4/h",
+/// "< 0.01/h". Only 0 is "0/s".
 QString FormatRate(double per_second);
 QString FormatShare(std::optional<double> share);  ///< nullopt: "N/A", which is not "0 %".
 QString FormatSeconds(double seconds);

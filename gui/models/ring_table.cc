@@ -280,11 +280,11 @@ HeatGrid RingHistory(const std::vector<ChartSeries>& used, const std::vector<QSt
       HeatCell cell;
       cell.key = QStringLiteral("%1@%2").arg(keys[line]).arg(i);
       cell.state = CellState::kNotAvailable;
-      if (!std::isnan(value)) {
+      if (!std::isnan(value) && slots[line] > 0) {
         cell.state = CellState::kValue;
         cell.value = value;
-        cell.share = slots[line] > 0 ? value / slots[line] : 0;
-        cell.text = slots[line] > 0 ? FormatShare(cell.share) : FormatValue(value, "1");
+        cell.share = value / slots[line];
+        cell.text = FormatShare(cell.share);
       }
       cell.tip =
           Tr("%1, from %2 on: %3")

@@ -60,8 +60,8 @@ class RingTable {
 };
 
 /// How full rings were: a line for each series, a column for each of at most `columns` spans of the
-/// interval. A cell is the largest share in its span; `slots` says what full is, by line (0: not
-/// known). Keys as given.
+/// interval. A cell is the largest share in its span; `slots` says what full is, by line; where
+/// that is not known (0) there are gaps. Keys as given.
 HeatGrid RingHistory(const std::vector<ChartSeries>& used, const std::vector<QString>& keys,
                      const std::vector<double>& slots, history::Interval interval, int columns);
 

@@ -42,8 +42,8 @@ void SlotStrip::Show(const v1::RingHealth* health, bool known) {
   if (there_) {
     const std::uint64_t free = health_.slots() - std::min(health_.used_slots(), health_.slots());
     text_ =
-        tr("Slots: %1 filled, %2 free; bytes: %3 of %4. Filled ones are drawn first: which they "
-           "are, and which are under way, is not told. Corrupt, since it began: %5.")
+        tr("Slots: %1 filled, %2 free; bytes: %3 of %4; corrupt since it began: %5. Which slots "
+           "are filled is not told.")
             .arg(health_.used_slots())
             .arg(free)
             .arg(FormatBytes(static_cast<double>(health_.used_bytes())),
@@ -117,6 +117,10 @@ RingsView::RingsView(Store& store, QWidget* parent)
   verdict_->setObjectName(QStringLiteral("verdict"));
   producers_->SetEmptyText(tr("No producer has ever been admitted."));
   map_->SetDense(true);
+  panel_->FitColumns();
+  const StatusTone worst = RingStateTone(RingState::kStuckProducer);
+  panel_->Reserve(1, ToneGlyph(worst) + u' ' + RingStateName(RingState::kStuckProducer));
+  producers_->FitColumns();
   auto* flow = new QWidget(this);
   auto* flow_layout = new QVBoxLayout(flow);
   auto* line = new QHBoxLayout;
@@ -276,11 +280,18 @@ void RingsView::WantHistory(std::int64_t now_ms) {
   if (tabs_->currentIndex() != 2) return;
   const int rings = rings_.table().rowCount();
   const bool old = std::abs(now_ms - history_chosen_ms_) > kChooseMs;
-  if (rings != history_of_ || (old && static_cast<std::size_t>(rings) > kHistoryRings)) {
+  const bool all = static_cast<std::size_t>(rings) <= kHistoryRings;
+  const bool replaced = all && std::ranges::any_of(history_keys_, [this](const QString& key) {
+                          return rings_.Find(key) == nullptr;
+                        });
+  if (rings != history_of_ || replaced || (old && !all)) {
     history_chosen_ms_ = now_ms;
     history_of_ = rings;
     history_keys_ = rings_.Worst(kHistoryRings);
     std::ranges::sort(history_keys_);
+    std::erase_if(history_slots_, [this](const auto& known) {
+      return !std::ranges::binary_search(history_keys_, known.first);
+    });
     std::vector<SeriesFeed::Wanted> wanted;
     for (const QString& key : history_keys_) {
       const RingRow* row = rings_.Find(key);
@@ -298,7 +309,11 @@ void RingsView::DrawHistory() {
   std::vector<double> slots;
   for (const QString& key : history_keys_) {
     const RingRow* row = rings_.Find(key);
-    slots.push_back(row == nullptr ? 0 : static_cast<double>(row->ring.health.slots()));
+    double& known = history_slots_[key];  // Of a ring that left since: what it had.
+    if (row != nullptr && row->ring.as_of_ms > 0) {
+      known = static_cast<double>(row->ring.health.slots());
+    }
+    slots.push_back(known);
   }
   const history::Interval interval = history_.interval();
   cells_.Show(RingHistory(history_.series(), history_keys_, slots, interval, kHistoryColumns));

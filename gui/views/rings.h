@@ -4,6 +4,7 @@
 #include <QLabel>
 #include <QTabWidget>
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class RingsView : public View {
   QString to_focus_;  ///< Was asked for before it was known.
   QString wanted_;    ///< What WantSeries was of.
   std::vector<QString> history_keys_;
+  std::map<QString, double> history_slots_;  ///< As last told, by key.
   std::int64_t history_chosen_ms_ = 0;
   int history_of_ = 0;  ///< Rings there were when the lines were chosen.
   QLabel *headline_, *verdict_, *history_note_;

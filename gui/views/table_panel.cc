@@ -223,6 +223,8 @@ void TablePanel::FitColumns(int max_characters) {
   QHeaderView* header = table_->horizontalHeader();
   header->setStretchLastSection(true);
   header->setResizeContentsPrecision(100);
+  needed_.assign(static_cast<std::size_t>(rows_->columnCount()), 0);
+  table_->viewport()->installEventFilter(this);
   connect(header, &QHeaderView::sectionResized, this, [this](int column) {
     if (!fitting_ && column + 1 < rows_->columnCount()) fit_characters_ = 0;
   });
@@ -231,19 +233,48 @@ void TablePanel::FitColumns(int max_characters) {
 
 void TablePanel::Fit() {
   if (fit_characters_ == 0 || rows_->rowCount() == 0) return;
-  const QScopedValueRollback fitting(fitting_, true);
-  const int most = fontMetrics().averageCharWidth() * fit_characters_;
   const int before = fitted_rows_;
   fitted_rows_ = std::max(fitted_rows_, rows_->rowCount());
   // What has been wide enough for many rows is so for more.
   if (before == fitted_rows_ || before > 100) return;
   const QAbstractItemView* view = table_;  // Where the hint is public.
-  for (int column = 0; column + 1 < rows_->columnCount(); ++column) {
-    const int needed = std::max(view->sizeHintForColumn(column),
-                                table_->horizontalHeader()->sectionSizeHint(column));
-    const int wanted = std::min(needed + 12, most);
-    if (before == 0 || wanted > table_->columnWidth(column)) table_->setColumnWidth(column, wanted);
+  for (int column = 0; column < rows_->columnCount(); ++column) {
+    const int hint = std::max(view->sizeHintForColumn(column),
+                              table_->horizontalHeader()->sectionSizeHint(column));
+    int& needed = needed_[static_cast<std::size_t>(column)];
+    needed = std::max(needed, hint + 12);
   }
+  Spread();
+}
+
+void TablePanel::Reserve(int column, const QString& text) {
+  needed_[static_cast<std::size_t>(column)] = fontMetrics().horizontalAdvance(text) + 20;
+}
+
+void TablePanel::Spread() {
+  if (fit_characters_ == 0 || fitted_rows_ == 0 || fitting_) return;
+  const QScopedValueRollback fitting(fitting_, true);
+  const int most = fontMetrics().averageCharWidth() * fit_characters_;
+  const int last = rows_->columnCount() - 1;
+  int room = table_->viewport()->width();
+  for (int column = 0; column <= last; ++column) {
+    if (table_->isColumnHidden(column)) continue;
+    room -= std::min(needed_[static_cast<std::size_t>(column)], most);
+  }
+  // The last one takes the rest, but when there is none it is still to be read.
+  table_->horizontalHeader()->setStretchLastSection(room >= 0);
+  for (int column = 0; column <= last; ++column) {
+    if (table_->isColumnHidden(column)) continue;
+    const int needed = needed_[static_cast<std::size_t>(column)];
+    const int more = std::clamp(needed - most, 0, std::max(room, 0));
+    room -= more;
+    if (column < last || room < 0) table_->setColumnWidth(column, std::min(needed, most + more));
+  }
+}
+
+bool TablePanel::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == table_->viewport() && event->type() == QEvent::Resize) Spread();
+  return QWidget::eventFilter(watched, event);
 }
 
 void TablePanel::SetEmptyText(const QString& text) {

@@ -8,6 +8,7 @@
 #include <QSortFilterProxyModel>
 #include <QTableView>
 #include <QWidget>
+#include <vector>
 
 namespace onepiece::gui {
 
@@ -29,9 +30,11 @@ class TablePanel : public QWidget {
 
   /// Keeps rows of which some cell contains the text (case does not matter). Empty: all.
   void SetFilter(const QString& text);
-  /// Columns take what their rows need, up to so many characters, until people choose their widths;
-  /// the last one takes the rest.
+  /// Columns take what their rows need, up to so many characters, or more where there is room,
+  /// until people choose their widths; the last one takes the rest.
   void FitColumns(int max_characters = 40);
+  /// That column has room for `text`, which may come later. After FitColumns.
+  void Reserve(int column, const QString& text);
   /// What is said when the model has no rows at all: why, and what to do.
   void SetEmptyText(const QString& text);
   /// The row with this key is selected and scrolled to; false: there is none, or a filter hides it.
@@ -52,17 +55,22 @@ class TablePanel : public QWidget {
   /// "Clear filters" was pressed: whoever owns the filter empties it.
   void ClearWanted();
 
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+
  private:
   void Count();
   void Fit();
+  void Spread();
 
   QSortFilterProxyModel* rows_;
   QTableView* table_;
   QLabel* note_;
   QPushButton* clear_;
   QString empty_text_;
-  int fit_characters_ = 0;  ///< Of FitColumns; 0: widths are people's.
-  int fitted_rows_ = 0;     ///< The most rows that widths were fitted to.
+  int fit_characters_ = 0;   ///< Of FitColumns; 0: widths are people's.
+  int fitted_rows_ = 0;      ///< The most rows that widths were fitted to.
+  std::vector<int> needed_;  ///< Widths that show everything, by column.
   bool fitting_ = false;
 };
 

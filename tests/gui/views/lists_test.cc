@@ -5,6 +5,7 @@
 #include <QComboBox>
 #include <QDateTimeEdit>
 #include <QDialog>
+#include <QHeaderView>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
@@ -450,6 +451,29 @@ class GuiViewsListsTest : public QObject {
     QTEST(rows[0].who, "who");
     QTEST(rows[0].detail, "rest");
     QTEST(rows[0].entity, "entity");
+  }
+
+  void Columns_ShowEverythingWhereThereIsRoom() {
+    Scene scene;
+    Store store;
+    AuditView view(store);
+    store.Show(scene.snapshot(), LiveLink());
+    const auto* table = view.findChild<QTableView*>();
+    const QHeaderView* header = table->horizontalHeader();
+    const int last = header->count() - 1;
+    const int text =
+        table->fontMetrics().horizontalAdvance(QStringLiteral("diffusion is the bottleneck"));
+    // In a small window the list is scrolled, and the last column can still be read.
+    view.resize(500, 400);
+    view.show();
+    QTRY_VERIFY(header->length() > table->viewport()->width());
+    QVERIFY(header->sectionSize(last) > text);
+    view.resize(2400, 400);
+    QTRY_COMPARE(header->length(), table->viewport()->width());
+    QVERIFY(header->sectionSize(last) > text);
+    view.resize(500, 400);
+    QTRY_VERIFY(header->length() > table->viewport()->width());
+    QVERIFY(header->sectionSize(last) > text);
   }
 
   void Audit_NewestFirstFilteredAndBounded() {

@@ -4,6 +4,7 @@
 #include <QAbstractItemModelTester>
 #include <QElapsedTimer>
 #include <QSignalSpy>
+#include <QTableView>
 #include <QtTest>
 #include <cmath>
 #include <functional>
@@ -236,6 +237,37 @@ class GuiRingsTest : public QObject {
     QCOMPARE(grid.cells[2].value, 0.0);
     QVERIFY(grid.cells[3].state == CellState::kNotAvailable);
     QCOMPARE(grid.cells[0].key, QStringLiteral("ring/a@0"));
+    // Of how many slots is not known: that is no empty ring.
+    const HeatGrid of_what =
+        RingHistory({used[0]}, {QStringLiteral("ring/a")}, {0}, {kNow, kNow + 60'000}, 3);
+    for (const HeatCell& cell : of_what.cells) QVERIFY(cell.state == CellState::kNotAvailable);
+    QVERIFY(of_what.cells[0].tip.contains(u"50 slots"));
+  }
+
+  void Page_RingThatLeft_HasNoEmptyLine() {
+    Store store;
+    Scene scene({.nodes = 8, .rings = 8});
+    RingsView view(store);
+    view.show();
+    view.findChild<QTabWidget*>()->setCurrentIndex(2);
+    const QAbstractItemModel* map =
+        view.findChild<QTableView*>(QStringLiteral("heatmap.Used slots over time"))->model();
+    const auto lines = [&] {
+      QStringList names;
+      for (int i = 0; i < map->rowCount(); ++i)
+        names << map->headerData(i, Qt::Vertical).toString();
+      return names;
+    };
+    store.Show(scene.snapshot(), LiveLink());
+    QTRY_VERIFY(lines().contains(u"instance-3"));
+    // Another one came in its place: as many as before.
+    auto next = std::make_shared<Snapshot>(*scene.Step());
+    Rings rings = *next->rings.value;
+    rings[2].node_id = "instance-9";
+    next->rings.value = std::make_shared<const Rings>(std::move(rings));
+    store.Show(next, LiveLink());
+    QTRY_VERIFY(lines().contains(u"instance-9"));
+    QVERIFY(!lines().contains(u"instance-3"));
   }
 
   void Page_TwoHundredRings_TenASecond_Hostile() {
@@ -299,7 +331,7 @@ class GuiRingsTest : public QObject {
     view.Focus(QStringLiteral("ring/instance-2"));
     auto* verdict = view.findChild<QLabel*>(QStringLiteral("verdict"));
     QTRY_VERIFY2(verdict->text().startsWith(QStringLiteral("instance-2 · ")),
-             qPrintable(verdict->text()));
+                 qPrintable(verdict->text()));
     QTRY_VERIFY(verdict->text().contains(QStringLiteral("37 of 100 slots used")));
     auto* producers = view.findChild<QTableView*>(QStringLiteral("table.Producers of the ring"));
     QCOMPARE(Cell(*producers->model(), 0, QStringLiteral("Delivered"), kSortRole),
