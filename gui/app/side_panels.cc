@@ -6,11 +6,13 @@
 #include <QSignalBlocker>
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "gui/app/commands.h"
 #include "gui/models/format.h"
+#include "gui/models/pipeline_graph.h"
 #include "gui/views/tone.h"
 
 namespace onepiece::gui {
@@ -64,11 +66,11 @@ const v1::Node* FindNode(const Snapshot& snapshot, const std::string& id) {
 void AddLoad(const v1::NodeLoad& load, std::int64_t now_ms, Properties& list) {
   list.emplace_back(Tr("Utilisation"), FormatShare(load.utilization()));
   if (load.workers() > 0) {
-    list.emplace_back(Tr("Jobs"), Tr("%1 running on %2 workers, %3 queued, %4 held")
+    list.emplace_back(Tr("Jobs"), Tr("%1 running, %2 queued, %3 held")
                                       .arg(load.running_jobs())
-                                      .arg(load.workers())
                                       .arg(load.queued_jobs())
                                       .arg(load.held_jobs()));
+    list.emplace_back(Tr("Workers"), QString::number(load.workers()));
   }
   if (load.ring_slots() > 0) {
     list.emplace_back(Tr("Ring"),
@@ -192,6 +194,7 @@ EntityTree::EntityTree(Store& store, QWidget* parent) : QTreeWidget(parent), sto
   setAccessibleName(tr("Entities"));
   setHeaderHidden(true);
   setUniformRowHeights(true);
+  setIndentation(fontMetrics().height() * 4 / 5);  // Names need the room.
   connect(&store_, &Store::Changed, this, &EntityTree::Draw);
   connect(this, &QTreeWidget::currentItemChanged, this, [this](QTreeWidgetItem* item) {
     const QString entity = item == nullptr ? QString() : item->data(0, Qt::UserRole).toString();
@@ -250,11 +253,13 @@ void EntityTree::Draw() {
     return std::tuple(node->role() == v1::INSTANCE       ? 0
                       : node->role() == v1::NODE_MANAGER ? 99
                                                          : static_cast<int>(node->role()),
-                      node->workflow_set(), idle, place == places.end() ? 1000 : place->second,
-                      node->node_id());
+                      std::string_view(node->workflow_set()), idle,
+                      place == places.end() ? 1000 : place->second);
   };
-  std::sort(nodes.begin(), nodes.end(),
-            [&](const v1::Node* a, const v1::Node* b) { return rank(a) < rank(b); });
+  std::sort(nodes.begin(), nodes.end(), [&](const v1::Node* a, const v1::Node* b) {
+    const auto left = rank(a), right = rank(b);
+    return left != right ? left < right : NodeIdLess(a->node_id(), b->node_id());
+  });
   for (const v1::Node* node : nodes) {
     QTreeWidgetItem* group = nullptr;
     if (node->role() == v1::INSTANCE) {
@@ -326,8 +331,9 @@ Inspector::Inspector(Store& store, CommandList& commands, QWidget* parent)
   view_->setAccessibleName(tr("Properties of what is selected"));
   view_->horizontalHeader()->setStretchLastSection(true);
   view_->verticalHeader()->hide();
-  view_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() * 3 / 2);
+  view_->verticalHeader()->setMinimumSectionSize(fontMetrics().height() * 3 / 2);
   view_->setShowGrid(false);
+  view_->setVerticalScrollMode(QAbstractItemView::ScrollPerPixel);
   view_->setTabKeyNavigation(false);
   view_->setCornerButtonEnabled(false);
   auto* layout = new QVBoxLayout(this);
@@ -366,9 +372,10 @@ void Inspector::Draw() {
   for (const Property& property : properties) {
     name_width = std::max(name_width, view_->fontMetrics().horizontalAdvance(property.first));
   }
-  // Names are never cut; values have their tooltip.
+  // Names are never cut; values go on in the next line.
   view_->horizontalHeader()->resizeSection(0, name_width + fontMetrics().averageCharWidth() * 2);
   table_->Update(std::move(properties), std::equal_to<Property>());
+  view_->resizeRowsToContents();
 }
 
 void Inspector::MakeButtons() {

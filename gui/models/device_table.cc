@@ -211,12 +211,14 @@ QString Spread(const std::vector<std::pair<DeviceValue, const DeviceRow*>>& valu
            who(*values.front().second), values.back().first.text, who(*values.back().second));
 }
 
-HeatCell CellOf(const DeviceRow& row, DeviceMetric metric) {
+/// `only`: its instance has no other device, so its name says nothing.
+HeatCell CellOf(const DeviceRow& row, DeviceMetric metric, bool only) {
   HeatCell cell;
   cell.key = row.key;
-  cell.label = row.device.isEmpty() || row.device == u"cpu"
-                   ? row.node
-                   : QStringLiteral("%1 %2").arg(row.node, row.device);
+  const QString name = row.device.isEmpty() || row.device == u"cpu"
+                           ? row.node
+                           : QStringLiteral("%1 %2").arg(row.node, row.device);
+  cell.label = only ? row.node : name;
   const auto value = ValueOf(row, metric);
   cell.state = row.state;
   if (!value && row.state != CellState::kWarmingUp) cell.state = CellState::kNotAvailable;
@@ -226,7 +228,7 @@ HeatCell CellOf(const DeviceRow& row, DeviceMetric metric) {
     cell.text = value->text;
   }
   cell.warning = row.warning;
-  QStringList tip = {cell.label};
+  QStringList tip = {name};
   if (!row.product.isEmpty()) tip.append(row.product);
   for (const DeviceMetric one : kDeviceMetrics) {
     const auto number = ValueOf(row, one);
@@ -252,10 +254,12 @@ bool Matches(const DeviceRow& row, const QString& filter) {
 
 HeatGrid Arrange(const std::vector<const DeviceRow*>& rows, DeviceMetric metric) {
   std::map<QString, std::vector<const DeviceRow*>> machines;
+  std::map<QString, int> devices;  // By instance.
   bool one_each = rows.size() > 1;
   for (const DeviceRow* row : rows) {
     auto& machine = machines[row->machine];
     machine.push_back(row);
+    ++devices[row->node];
     one_each = one_each && machine.size() == 1;
   }
   if (one_each) machines = {{QString(), rows}};
@@ -271,7 +275,9 @@ HeatGrid Arrange(const std::vector<const DeviceRow*>& rows, DeviceMetric metric)
           first == 0 ? name : QStringLiteral("%1 (%2)").arg(name).arg(first / columns + 1);
       grid.rows.append(one_each ? members[first]->node : line);
       for (std::size_t i = first; i < first + columns; ++i) {
-        grid.cells.push_back(i < members.size() ? CellOf(*members[i], metric) : HeatCell());
+        grid.cells.push_back(i < members.size()
+                                 ? CellOf(*members[i], metric, devices[members[i]->node] == 1)
+                                 : HeatCell());
       }
     }
   }

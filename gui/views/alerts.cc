@@ -120,6 +120,7 @@ AlertsView::AlertsView(Store& store, QWidget* parent)
       silence_(new QPushButton(tr("Silence…"), this)),
       began_(new QPushButton(tr("Show when it began"), this)) {
   SetModel(table_.get());
+  panel()->FitColumns(60);  // What fires is a sentence.
   panel()->SetEmptyText(tr("Nothing fires, and nothing has fired in the last hour."));
   for (QPushButton* button : {seen_, silence_, began_}) head()->addWidget(button);
   connect(seen_, &QPushButton::clicked, this, &AlertsView::Acknowledge);

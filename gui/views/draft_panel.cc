@@ -38,7 +38,7 @@ DraftPanel::DraftPanel(Store& store, PlanDraft& draft, QWidget* parent)
   moves_->SetEmptyText(
       tr("No move is drafted. Drag an instance to another pool, press M on one, or + and − on a "
          "pool."));
-  moves_->table()->horizontalHeader()->setStretchLastSection(true);
+  moves_->FitColumns();
   split_->setChildrenCollapsible(false);
   split_->addWidget(moves_);
   split_->addWidget(effect_);
@@ -76,7 +76,7 @@ DraftPanel::DraftPanel(Store& store, PlanDraft& draft, QWidget* parent)
 
 void DraftPanel::SetOrientation(Qt::Orientation orientation) {
   split_->setOrientation(orientation);
-  split_->setSizes({350, 650});
+  split_->setSizes({450, 550});
 }
 
 void DraftPanel::MakeButtons() {

@@ -11,6 +11,7 @@ EffectPanel::EffectPanel(const QString& name, QWidget* parent)
   table_ = new TablePanel(name, rows_.get(), this);
   head_->setTextFormat(Qt::PlainText);
   head_->setWordWrap(true);
+  head_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
   head_->setAccessibleName(tr("Where the prediction comes from"));
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);

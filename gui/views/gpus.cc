@@ -62,7 +62,7 @@ GpusView::GpusView(Store& store, QWidget* parent)
   auto* splitter = new QSplitter(Qt::Vertical, this);
   splitter->addWidget(upper);
   splitter->addWidget(lower);
-  splitter->setSizes({1000, 1700});
+  splitter->setSizes({1000, 1300});
   splitter->setChildrenCollapsible(false);
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(head);
@@ -72,6 +72,7 @@ GpusView::GpusView(Store& store, QWidget* parent)
   connect(clear_, &QPushButton::clicked, this, &View::ClearFilterWanted);
   connect(&feed_, &SeriesFeed::Changed, this, &GpusView::DrawCharts);
   DrawMap();
+  DrawCharts();
 }
 
 QString GpusView::Help() const {
@@ -146,6 +147,8 @@ void GpusView::DrawMap() {
   const int all = map_->sizeHint().height();  // Room that it does not need is the charts'.
   map_->setMinimumHeight(std::min(all, fontMetrics().height() * 10));
   map_->setMaximumHeight(all);
+  const int filtered = picture.hidden > 0 ? clear_->sizeHint().height() + 12 : 0;
+  map_->parentWidget()->setMaximumHeight(all + filtered);
 }
 
 void GpusView::Pick(const QString& key) {
@@ -216,7 +219,8 @@ void GpusView::WantSeries() {
 void GpusView::DrawCharts() {
   const DeviceRow* row = devices_.Find(picked_);
   const bool gpu = row != nullptr && row->is_gpu();
-  QString head = tr("Pick a device above to see its last 15 minutes.");
+  QString head;
+  if (devices_.table().rowCount() > 0) head = tr("Pick a device above to see its last 15 minutes.");
   if (row != nullptr) {
     QStringList words = {row->node};
     for (const QString& word : {row->device, row->product}) {

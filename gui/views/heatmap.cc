@@ -182,7 +182,7 @@ void Heatmap::Measure() {
   const int columns = model_.columnCount();
   if (dense_ || columns == 0) return;
   const int room = (viewport()->width() - 2) / columns;
-  horizontalHeader()->setDefaultSectionSize(std::clamp(room, 5 * line, 12 * line));
+  horizontalHeader()->setDefaultSectionSize(std::clamp(room, 5 * line, 20 * line));
 }
 
 QSize Heatmap::sizeHint() const {

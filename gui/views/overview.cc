@@ -56,19 +56,24 @@ class TileButton : public QAbstractButton {
     painter.setPen(palette().color(QPalette::Text));
     painter.drawText(inside, Qt::AlignLeft | Qt::AlignTop,
                      fontMetrics().elidedText(tile_.title, Qt::ElideRight, inside.width()));
+    const int line = fontMetrics().height();
+    const QString detail = Fitting(tile_.detail, {inside.width(), 2 * line});
+    QRect below = Box(detail, inside);
+    below.moveBottom(inside.bottom());
+    const QRect middle(inside.left(), inside.top() + line, inside.width(),
+                       below.top() - inside.top() - line);
     QFont large = font();
     large.setPointSizeF(large.pointSizeF() * 1.7);
     large.setBold(true);
     painter.setFont(large);
     const QFontMetrics metrics(large);
     painter.setPen(ToneColor(tile_.tone, palette()));
-    painter.drawText(inside, Qt::AlignLeft | Qt::AlignVCenter,
+    painter.drawText(middle, Qt::AlignLeft | Qt::AlignVCenter,
                      metrics.elidedText(ToneGlyph(tile_.tone) + u' ' + tile_.value, Qt::ElideRight,
                                         inside.width()));
     painter.setFont(font());
     painter.setPen(palette().color(QPalette::Text));
-    painter.drawText(inside, Qt::AlignLeft | Qt::AlignBottom,
-                     fontMetrics().elidedText(tile_.detail, Qt::ElideRight, inside.width()));
+    painter.drawText(below, Qt::AlignLeft | Qt::TextWordWrap, detail);
     if (hasFocus()) {
       QPen ring(palette().color(QPalette::Highlight), 2);
       painter.setPen(ring);
@@ -80,6 +85,20 @@ class TileButton : public QAbstractButton {
   void leaveEvent(QEvent* /*event*/) override { update(); }
 
  private:
+  [[nodiscard]] QRect Box(const QString& text, const QRect& within) const {
+    QRect box = fontMetrics().boundingRect(within, Qt::AlignLeft | Qt::TextWordWrap, text);
+    box.setLeft(within.left());
+    box.setWidth(within.width());
+    return box;
+  }
+  /// As much of the text as there is room for; the tip has it whole.
+  [[nodiscard]] QString Fitting(QString text, const QSize& room) const {
+    while (Box(text, {{}, room}).height() > room.height() && text.size() > 8) {
+      text = text.left(text.size() * 9 / 10 - 1).trimmed() + u'…';
+    }
+    return text;
+  }
+
   static constexpr int kMargin = 12;
   OverviewTile tile_;
 };

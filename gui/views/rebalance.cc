@@ -15,7 +15,7 @@ namespace onepiece::gui {
 namespace {
 
 /// Beyond this many average characters draft and plans stand beside the pools, not below them.
-constexpr int kWideChars = 190;
+constexpr int kWideChars = 230;
 
 bool WaitsToBeKept(const v1::Plan& plan) {
   return !HasEnded(plan) && plan.state() != v1::Plan::REVERTING && plan.confirm_by_unix_ms() != 0;
@@ -400,7 +400,7 @@ void RebalanceView::resizeEvent(QResizeEvent* event) {
   if (wide_ == wide) return;
   wide_ = wide;
   split_->setOrientation(wide ? Qt::Horizontal : Qt::Vertical);
-  split_->setSizes(wide ? QList<int>{550, 450} : QList<int>{450, 550});
+  split_->setSizes(wide ? QList<int>{550, 450} : QList<int>{520, 480});
   panel_->SetOrientation(wide ? Qt::Vertical : Qt::Horizontal);
   plans_->SetOrientation(wide ? Qt::Vertical : Qt::Horizontal);
 }
