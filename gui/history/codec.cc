@@ -93,6 +93,14 @@ std::uint32_t FrameSum(const FramePlace& place, std::string_view blob) {
   return RowSum(place.at_ms, blob, base::Crc32c(std::as_bytes(std::span(leans_on))));
 }
 
+std::uint32_t RollupSum(int level_s, std::int64_t at_ms, std::string_view blob) {
+  return RowSum(at_ms, blob, RowSum(level_s, {}));
+}
+
+std::uint32_t GapSum(std::int64_t from_ms, std::int64_t to_ms, std::string_view reason) {
+  return RowSum(from_ms, reason, RowSum(to_ms, {}));
+}
+
 Codec::Codec() : packer_(ZSTD_createCCtx()), expander_(ZSTD_createDCtx()) {
   ONEPIECE_CHECK(packer_ != nullptr && expander_ != nullptr);
 }

@@ -68,6 +68,9 @@ struct FramePlace {
   std::uint32_t layout_sum = 0, shape_sum = 0;
 };
 std::uint32_t FrameSum(const FramePlace& place, std::string_view blob);
+/// Of a window: of this level, too.
+std::uint32_t RollupSum(int level_s, std::int64_t at_ms, std::string_view blob);
+std::uint32_t GapSum(std::int64_t from_ms, std::int64_t to_ms, std::string_view reason);
 
 absl::Status Damaged(std::string_view what);
 

@@ -20,7 +20,8 @@ namespace {
 
 // Frames of one minute have their layout's first frame for a reference; a keyframe's shape holds
 // until the next one, with the changes since. Ticks are counted, each change's checksum goes on
-// from the row before, and a frame names the last one: of these a row that is lost is found.
+// from the row before, and a frame names the last one; a window of a rollup is there when it has
+// frames and others follow; meta 'marks' counts marks: so a row that is lost is found.
 constexpr const char* kTables =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, unit TEXT NOT NULL,"
@@ -31,12 +32,14 @@ constexpr const char* kTables =
     "CREATE TABLE keyframe (t_ms INTEGER PRIMARY KEY, shape BLOB NOT NULL, crc INTEGER NOT NULL);"
     "CREATE TABLE change (t_ms INTEGER PRIMARY KEY, shape BLOB NOT NULL, crc INTEGER NOT NULL);"
     "CREATE TABLE mark (id INTEGER PRIMARY KEY, t_ms INTEGER NOT NULL, kind INTEGER NOT NULL,"
-    " entity TEXT NOT NULL, text TEXT NOT NULL);"
+    " entity TEXT NOT NULL, text TEXT NOT NULL, crc INTEGER NOT NULL);"
     "CREATE INDEX mark_time ON mark (t_ms);"
-    "CREATE TABLE gap (from_ms INTEGER PRIMARY KEY, to_ms INTEGER NOT NULL, reason TEXT NOT NULL);"
+    "CREATE TABLE gap (from_ms INTEGER PRIMARY KEY, to_ms INTEGER NOT NULL, reason TEXT NOT NULL,"
+    " crc INTEGER NOT NULL);"
     "CREATE TABLE rollup (level_s INTEGER NOT NULL, t_ms INTEGER NOT NULL, numbers BLOB NOT NULL,"
     " crc INTEGER NOT NULL);"
-    "CREATE UNIQUE INDEX rollup_time ON rollup (level_s, t_ms);";
+    "CREATE UNIQUE INDEX rollup_time ON rollup (level_s, t_ms);"
+    "INSERT INTO meta VALUES ('marks', '0');";
 
 constexpr std::chrono::milliseconds kBusyWait{2000};
 
@@ -134,11 +137,19 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
     return Damaged(absl::StrCat(path, ": it ends in the middle of a page", file->WhatIsLeft()));
   }
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t format, file->Number("PRAGMA user_version"));
+  if (format < kFormat) {
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "OLDER_FORMAT",
+        absl::StrCat("'", path, "' was recorded by an earlier version of OnePiece (format ", format,
+                     "), and this one reads format ", kFormat,
+                     " only: look at it with the version that wrote it; to record under this name, "
+                     "move it away"));
+  }
   if (format > kFormat) {
     return base::MakeError(
         absl::StatusCode::kFailedPrecondition, "NEWER_FORMAT",
         absl::StrCat("'", path, "' was recorded by a newer program (format ", format,
-                     ", this one reads up to ", kFormat, "): use that program"));
+                     ", this one reads ", kFormat, "): use that program"));
   }
   return true;
 }

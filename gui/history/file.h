@@ -1,7 +1,8 @@
 // The SQLite file of a recording: whose it is, its tables, its lock. Internal to gui/history.
 //
 // Threading  Thread-confined, as cluster/sqlite; statements must go before their File.
-// Errors     FAILED_PRECONDITION (FOREIGN_FILE, NEWER_FORMAT, IN_USE), DATA_LOSS (DAMAGED),
+// Errors     FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT, IN_USE), DATA_LOSS
+//            (DAMAGED),
 //            RESOURCE_EXHAUSTED (DISK_LOW), NOT_FOUND (NO_FILE), PERMISSION_DENIED, UNAVAILABLE
 //            (FILE_FAILED).
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace onepiece::gui::history {
 
-inline constexpr int kFormat = 1;                           ///< user_version.
+inline constexpr int kFormat = 2;                           ///< user_version; no other is read.
 inline constexpr std::int32_t kApplicationId = 0x4F503143;  ///< "OP1C"
 
 using sqlite::Blob;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/utf8.h"
+#include "gui/history/codec.h"
 #include "gui/history/pieces.h"
 
 namespace onepiece::gui::history {
@@ -55,8 +56,7 @@ void CompareNodes(const v1::Node& before, const v1::Node& now, Marks& marks) {
   }
   if (now.incarnation() != before.incarnation()) {
     // Its supervisor may be faster than a look at it: the process that was seen has ended.
-    add(before.state() == v1::Node::DEAD ? " has started anew"
-                                         : " died and has started anew");
+    add(before.state() == v1::Node::DEAD ? " has started anew" : " died and has started anew");
   }
   if (now.activity() != before.activity()) {
     if (now.activity() == v1::QUARANTINED) add(" is quarantined" + because);
@@ -182,6 +182,11 @@ std::vector<Mark> WhatHappened(const Snapshot& before, const Snapshot& now) {
   if (Differ(before.jobs, now.jobs))
     CompareJobs(*before.jobs.value, *now.jobs.value, before.at_ms, marks);
   return marks.Take();
+}
+
+std::uint32_t MarkSum(std::int64_t at_ms, std::int64_t kind, std::string_view entity,
+                      std::string_view text) {
+  return RowSum(at_ms, text, RowSum(kind, entity));
 }
 
 }  // namespace onepiece::gui::history

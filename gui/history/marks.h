@@ -3,6 +3,8 @@
 // Threading  Pure functions.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "gui/client/snapshot.h"
@@ -12,5 +14,9 @@ namespace onepiece::gui::history {
 
 /// At `now.at_ms`; at most 200, then one says how many more there were.
 std::vector<Mark> WhatHappened(const Snapshot& before, const Snapshot& now);
+
+/// Of its row.
+std::uint32_t MarkSum(std::int64_t at_ms, std::int64_t kind, std::string_view entity,
+                      std::string_view text);
 
 }  // namespace onepiece::gui::history

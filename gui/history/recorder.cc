@@ -92,15 +92,14 @@ class Recorder::Impl {
   }
   absl::Status Record(const Snapshot& snapshot, const LinkStatus& link);
   absl::Status Bookmark(std::int64_t at_ms, std::string_view text) {
-    const Mark mark{at_ms, Mark::Kind::kBookmark, "cluster", base::ToUtf8(text, kMaxBookmark)};
-    return Write(mark);
+    return WriteAlone({at_ms, Mark::Kind::kBookmark, "cluster", base::ToUtf8(text, kMaxBookmark)});
   }
   [[nodiscard]] std::int64_t bytes() const { return BytesOnDisk(path_); }
   [[nodiscard]] std::int64_t written() const { return written_; }
 
  private:
   struct Statements {
-    Statement meta, series, seen, layout, frame, keyframe, change, mark, gap, rollup;
+    Statement meta, series, seen, layout, frame, keyframe, change, mark, marks, gap, rollup;
   };
   struct KnownJob {
     std::shared_ptr<const v1::Job> job;
@@ -122,6 +121,8 @@ class Recorder::Impl {
   absl::Status WriteShape(std::int64_t at_ms, const Snapshot& snapshot, Things things,
                           const std::optional<JobsToRecord>& jobs, bool keyframe);
   void ChangeJobs(const JobsToRecord& jobs, v1::RecordedShape& change);
+  absl::Status WriteAlone(const Mark& mark);
+  /// In a transaction: the mark is counted, too.
   absl::Status Write(const Mark& mark);
   absl::Status WriteRollups(std::int64_t at_ms);
   absl::Status Trim(std::int64_t at_ms);
@@ -168,8 +169,9 @@ absl::Status Recorder::Impl::Prepare() {
       {&made.frame, "INSERT INTO frame VALUES (?1, ?2, ?3, ?4, ?5)"},
       {&made.keyframe, "INSERT INTO keyframe VALUES (?1, ?2, ?3)"},
       {&made.change, "INSERT INTO change VALUES (?1, ?2, ?3)"},
-      {&made.mark, "INSERT INTO mark (t_ms, kind, entity, text) VALUES (?1, ?2, ?3, ?4)"},
-      {&made.gap, "INSERT OR REPLACE INTO gap VALUES (?1, ?2, ?3)"},
+      {&made.mark, "INSERT INTO mark (t_ms, kind, entity, text, crc) VALUES (?1, ?2, ?3, ?4, ?5)"},
+      {&made.marks, "UPDATE meta SET value = value + 1 WHERE key = 'marks'"},
+      {&made.gap, "INSERT OR REPLACE INTO gap VALUES (?1, ?2, ?3, ?4)"},
       {&made.rollup, "INSERT OR REPLACE INTO rollup VALUES (?1, ?2, ?3, ?4)"}};
   for (const auto& [statement, sql] : all) {
     ONEPIECE_ASSIGN_OR_RETURN(*statement, file_->Prepare(sql));
@@ -271,7 +273,7 @@ absl::Status Recorder::Impl::Lose(const Snapshot& snapshot, const LinkStatus& li
   if (lost_ || heard_at_ms_ < 0) return absl::OkStatus();
   lost_ = true;
   gap_reason_ = "connection lost" + (link.detail.empty() ? "" : ": " + link.detail);
-  return Write(
+  return WriteAlone(
       {std::max(last_ms_, snapshot.at_ms), Mark::Kind::kConnection, "cluster", gap_reason_});
 }
 
@@ -319,8 +321,11 @@ void Recorder::Impl::StartOver() {
 
 absl::Status Recorder::Impl::WriteTick(std::int64_t at_ms, const Snapshot& snapshot) {
   const bool gap = !gap_reason_.empty() && last_ms_ >= 0;
-  if (gap)
-    ONEPIECE_RETURN_IF_ERROR(statements_->gap.Run(last_ms_, at_ms, std::string_view(gap_reason_)));
+  if (gap) {
+    ONEPIECE_RETURN_IF_ERROR(
+        statements_->gap.Run(last_ms_, at_ms, std::string_view(gap_reason_),
+                             std::int64_t{GapSum(last_ms_, at_ms, gap_reason_)}));
+  }
   if (lost_) {
     ONEPIECE_RETURN_IF_ERROR(Write({at_ms, Mark::Kind::kConnection, "cluster", "connected again"}));
   }
@@ -463,9 +468,16 @@ void Recorder::Impl::ChangeJobs(const JobsToRecord& jobs, v1::RecordedShape& cha
   }
 }
 
+absl::Status Recorder::Impl::WriteAlone(const Mark& mark) {
+  return file_->database().InTransaction([&] { return Write(mark); });
+}
+
 absl::Status Recorder::Impl::Write(const Mark& mark) {
-  return statements_->mark.Run(mark.at_ms, static_cast<std::int64_t>(mark.kind),
-                               std::string_view(mark.entity), std::string_view(mark.text));
+  const auto kind = static_cast<std::int64_t>(mark.kind);
+  ONEPIECE_RETURN_IF_ERROR(statements_->mark.Run(
+      mark.at_ms, kind, std::string_view(mark.entity), std::string_view(mark.text),
+      std::int64_t{MarkSum(mark.at_ms, kind, mark.entity, mark.text)}));
+  return statements_->marks.Run();
 }
 
 absl::Status Recorder::Impl::WriteRollups(std::int64_t at_ms) {
@@ -473,9 +485,9 @@ absl::Status Recorder::Impl::WriteRollups(std::int64_t at_ms) {
     const auto ended = window.EndedBy(at_ms);
     if (!ended) continue;
     const std::string packed = codec_.PackRollup(window.Cells());
-    ONEPIECE_RETURN_IF_ERROR(statements_->rollup.Run(std::int64_t{window.level_s()}, *ended,
-                                                     Blob{packed},
-                                                     std::int64_t{RowSum(*ended, packed)}));
+    ONEPIECE_RETURN_IF_ERROR(
+        statements_->rollup.Run(std::int64_t{window.level_s()}, *ended, Blob{packed},
+                                std::int64_t{RollupSum(window.level_s(), *ended, packed)}));
   }
   return absl::OkStatus();
 }
@@ -505,6 +517,8 @@ absl::Status Recorder::Impl::ForgetBefore(std::int64_t cutoff_ms) {
   for (const char* sql :
        {"DELETE FROM frame WHERE t_ms < ?1", "DELETE FROM layout WHERE t_ms < ?1",
         "DELETE FROM change WHERE t_ms < ?1", "DELETE FROM keyframe WHERE t_ms < ?1",
+        "UPDATE meta SET value = value - (SELECT count(*) FROM mark WHERE t_ms < ?1) WHERE key = "
+        "'marks'",
         "DELETE FROM mark WHERE t_ms < ?1", "DELETE FROM gap WHERE to_ms <= ?1",
         "DELETE FROM rollup WHERE level_s = 10 AND t_ms <= ?1 - 10000",
         "DELETE FROM rollup WHERE level_s = 60 AND t_ms <= ?1 - 60000",

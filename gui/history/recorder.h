@@ -33,8 +33,9 @@ struct Limits {
 class Recorder {
  public:
   /// Creates the file or goes on with it (a gap is noted). Errors: NOT_FOUND (NO_FILE: no such
-  /// folder), FAILED_PRECONDITION (FOREIGN_FILE, NEWER_FORMAT, IN_USE: another recorder has it),
-  /// DATA_LOSS (DAMAGED: it is moved aside as FILE.damaged-TIME and said so, never overwritten).
+  /// folder), FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT, IN_USE: another
+  /// recorder has it), DATA_LOSS (DAMAGED: it is moved aside as FILE.damaged-TIME and said so,
+  /// never overwritten).
   static absl::StatusOr<std::unique_ptr<Recorder>> Open(const std::string& path,
                                                         const Limits& limits = {});
   ~Recorder();

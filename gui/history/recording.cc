@@ -17,6 +17,7 @@
 #include "cluster/base/status.h"
 #include "gui/history/file.h"
 #include "gui/history/frames.h"
+#include "gui/history/marks.h"
 #include "gui/history/pieces.h"
 #include "gui/history/rollup.h"
 #include "onepiece/v1/recording.pb.h"
@@ -141,9 +142,14 @@ class Recording::Impl {
 
  private:
   struct Statements {
-    Statement keyframe, changes, gap, series_of, gaps, marks, names, rollups, meta;
+    Statement keyframe, changes, gap, series_of, gaps, marks, names, rollups, meta, tick_in;
   };
   absl::Status CheckNoGap(std::int64_t at_ms);
+  static absl::StatusOr<Gap> ReadGap(const Statement& row);
+  /// How many of them are not there.
+  absl::StatusOr<std::int64_t> LostMarks();
+  /// That no window from `from_ms` to `to_ms` had to be there: none had a tick.
+  absl::Status CheckNoTick(std::int64_t from_ms, std::int64_t to_ms);
   absl::Status LoadNames();
   absl::Status CheckEnd();
   absl::Status UseShapeOf(const Frame& frame);
@@ -152,6 +158,9 @@ class Recording::Impl {
   absl::StatusOr<v1::RecordedShape> ReadShape(const Statement& row, std::uint32_t& sum);
   absl::StatusOr<std::int64_t> AddRollups(std::uint32_t series, Interval interval,
                                           Buckets& buckets);
+  absl::Status AddWindow(std::uint32_t series, std::int64_t at_ms, std::string_view packed,
+                         Buckets& buckets);
+  absl::Status AddTicks(std::uint32_t series, Interval interval, Buckets& buckets);
   absl::Status Copy(Interval interval, const std::string& path, const Progress& progress);
   absl::Status CopyRows(Interval interval, const File& file, const Progress& progress);
 
@@ -177,20 +186,21 @@ absl::Status Recording::Impl::Load(const std::string& path) {
        "SELECT t_ms, shape, crc FROM change WHERE t_ms > ?1 AND t_ms <= ?2 ORDER BY "
        "t_ms"},
       {&made.gap,
-       "SELECT from_ms, to_ms, reason FROM gap WHERE from_ms < ?1 AND to_ms > ?1 LIMIT "
+       "SELECT from_ms, to_ms, reason, crc FROM gap WHERE from_ms < ?1 AND to_ms > ?1 LIMIT "
        "1"},
       {&made.series_of, "SELECT id FROM series WHERE name = ?1"},
       {&made.gaps,
-       "SELECT from_ms, to_ms, reason FROM gap WHERE from_ms < ?2 AND to_ms > ?1 ORDER "
+       "SELECT from_ms, to_ms, reason, crc FROM gap WHERE from_ms < ?2 AND to_ms > ?1 ORDER "
        "BY from_ms"},
       {&made.marks,
-       "SELECT t_ms, kind, entity, text FROM mark WHERE t_ms BETWEEN ?1 AND ?2 ORDER "
+       "SELECT t_ms, kind, entity, text, crc FROM mark WHERE t_ms BETWEEN ?1 AND ?2 ORDER "
        "BY t_ms DESC, id DESC LIMIT ?3"},
       {&made.names, "SELECT id, name, unit, crc FROM series ORDER BY name"},
       {&made.rollups,
        "SELECT t_ms, numbers, crc FROM rollup WHERE level_s = ?1 AND t_ms >= ?2 AND "
        "t_ms < ?3 ORDER BY t_ms"},
-      {&made.meta, "SELECT value FROM meta WHERE key = 'cluster_id'"}};
+      {&made.meta, "SELECT value FROM meta WHERE key = 'cluster_id'"},
+      {&made.tick_in, "SELECT 1 FROM frame WHERE t_ms >= ?1 AND t_ms < ?2 LIMIT 1"}};
   for (const auto& [statement, sql] : all) {
     ONEPIECE_ASSIGN_OR_RETURN(*statement, file_->Prepare(sql));
   }
@@ -255,11 +265,18 @@ absl::Status Recording::Impl::CheckNoGap(std::int64_t at_ms) {
   Statement& gap = statements_->gap;
   ONEPIECE_ASSIGN_OR_RETURN(const bool found, gap.Start(at_ms).Next());
   if (!found) return absl::OkStatus();
-  const absl::Status outside =
-      Outside(absl::StrCat("nothing was recorded from ", TimeText(gap.Int(0)), " to ",
-                           TimeText(gap.Int(1)), ": ", gap.Text(2)));
+  const absl::StatusOr<Gap> in = ReadGap(gap);
   gap.Stop();
-  return outside;
+  if (!in.ok()) return in.status();
+  return Outside(absl::StrCat("nothing was recorded from ", TimeText(in->interval.from_ms), " to ",
+                              TimeText(in->interval.to_ms), ": ", in->reason));
+}
+
+absl::StatusOr<Gap> Recording::Impl::ReadGap(const Statement& row) {
+  Gap gap{{row.Int(0), row.Int(1)}, row.Text(2)};
+  if (row.Int(3) == GapSum(gap.interval.from_ms, gap.interval.to_ms, gap.reason)) return gap;
+  return Damaged(
+      absl::StrCat("the gap after ", TimeText(gap.interval.from_ms), " has a wrong checksum"));
 }
 
 absl::StatusOr<v1::RecordedShape> Recording::Impl::ReadShape(const Statement& row,
@@ -361,20 +378,41 @@ absl::StatusOr<std::vector<Gap>> Recording::Impl::Gaps(Interval interval) {
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
     if (!found) return gaps;
-    gaps.push_back({{rows.Int(0), rows.Int(1)}, rows.Text(2)});
+    absl::StatusOr<Gap> gap = ReadGap(rows);
+    if (!gap.ok()) {
+      rows.Stop();
+      return gap.status();
+    }
+    gaps.push_back(*std::move(gap));
   }
 }
 
+absl::StatusOr<std::int64_t> Recording::Impl::LostMarks() {
+  return file_->Number(
+      "SELECT ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'marks'), -1) - count(*) "
+      "FROM mark");
+}
+
 absl::StatusOr<std::vector<Mark>> Recording::Impl::Marks(Interval interval, std::size_t max) {
+  ONEPIECE_ASSIGN_OR_RETURN(const auto view, sqlite::ReadView::Begin(file_->database()));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t lost, LostMarks());
+  if (lost > 0) return Damaged(absl::StrCat(lost, " events and bookmarks are not there"));
+  if (lost < 0) return Damaged("there are more events and bookmarks than were recorded");
   std::vector<Mark> marks;
   Statement& rows = statements_->marks;
   rows.Start(interval.from_ms, interval.to_ms, static_cast<std::int64_t>(max));
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
     if (!found) break;
-    const std::int64_t kind =
-        std::clamp<std::int64_t>(rows.Int(1), 0, static_cast<int>(Mark::Kind::kConnection));
-    marks.push_back({rows.Int(0), static_cast<Mark::Kind>(kind), rows.Text(2), rows.Text(3)});
+    const std::int64_t at_ms = rows.Int(0), kind = rows.Int(1);
+    if (rows.Int(4) != MarkSum(at_ms, kind, rows.Bytes(2), rows.Bytes(3))) {
+      rows.Stop();
+      return Damaged(
+          absl::StrCat("the event or bookmark of ", TimeText(at_ms), " has a wrong checksum"));
+    }
+    // Of a file that was made, not recorded.
+    const auto known = std::clamp<std::int64_t>(kind, 0, static_cast<int>(Mark::Kind::kConnection));
+    marks.push_back({at_ms, static_cast<Mark::Kind>(known), rows.Text(2), rows.Text(3)});
   }
   std::ranges::reverse(marks);
   return marks;
@@ -391,37 +429,73 @@ absl::StatusOr<std::vector<SeriesInfo>> Recording::Impl::ListSeries() {
   }
 }
 
+absl::Status Recording::Impl::CheckNoTick(std::int64_t from_ms, std::int64_t to_ms) {
+  if (from_ms >= to_ms) return absl::OkStatus();
+  ONEPIECE_ASSIGN_OR_RETURN(const bool found, statements_->tick_in.Start(from_ms, to_ms).Next());
+  statements_->tick_in.Stop();
+  if (!found) return absl::OkStatus();
+  return Damaged(absl::StrCat("a rollup between ", TimeText(from_ms), " and ", TimeText(to_ms),
+                              " is not there"));
+}
+
 // From the coarsest windows that are not longer than a bucket; returns up to where they go.
 absl::StatusOr<std::int64_t> Recording::Impl::AddRollups(std::uint32_t series, Interval interval,
                                                          Buckets& buckets) {
-  std::int64_t done_ms = interval.from_ms;
   int level_s = 0;
   for (const int level : kRollupSeconds) {
     if (level * std::int64_t{1000} <= buckets.bucket_ms()) level_s = level;
   }
-  if (level_s == 0) return done_ms;
+  if (level_s == 0) return interval.from_ms;
   const std::int64_t level_ms = level_s * std::int64_t{1000};
+  const auto start_of = [level_ms](std::int64_t at_ms) { return at_ms - at_ms % level_ms; };
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t first, file_->Number("SELECT min(t_ms) FROM frame"));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
+  // A window in which the recording begins may have been cut: its ticks are read. Of the others
+  // those are there that have a tick and have ended. One that begins before the interval is part
+  // of its first bucket.
+  const std::int64_t from_ms = std::max(start_of(interval.from_ms), start_of(first + level_ms - 1));
+  const std::int64_t to_ms =
+      std::min(start_of(std::min(interval.to_ms, last) + level_ms - 1), start_of(last));
+  if (from_ms >= to_ms) return interval.from_ms;
+  ONEPIECE_RETURN_IF_ERROR(AddTicks(series, {interval.from_ms, from_ms}, buckets));
+  std::int64_t done_ms = from_ms;
   Statement& rows = statements_->rollups;
-  // A window that begins before the interval is part of its first bucket.
-  rows.Start(std::int64_t{level_s}, interval.from_ms - interval.from_ms % level_ms, interval.to_ms);
+  rows.Start(std::int64_t{level_s}, from_ms, to_ms);
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool found, rows.Next());
-    if (!found) return done_ms;
+    if (!found) break;
     const std::int64_t at_ms = rows.Int(0);
-    if (rows.Int(2) != RowSum(at_ms, rows.Bytes(1))) {
+    absl::Status status = CheckNoTick(done_ms, at_ms);
+    if (status.ok() && rows.Int(2) != RollupSum(level_s, at_ms, rows.Bytes(1)))
+      status = Damaged(absl::StrCat("a rollup of ", TimeText(at_ms), " has a wrong checksum"));
+    if (status.ok()) status = AddWindow(series, at_ms, rows.Bytes(1), buckets);
+    if (!status.ok()) {
       rows.Stop();
-      return Damaged(absl::StrCat("a rollup of ", TimeText(at_ms), " has a wrong checksum"));
+      return status;
     }
-    const auto cells = codec_.UnpackRollup(rows.Bytes(1));
-    if (!cells.ok()) {
-      rows.Stop();
-      return cells.status();
-    }
-    const auto cell = std::ranges::lower_bound(*cells, series, {}, &RollupCell::series);
-    if (cell != cells->end() && cell->series == series)
-      buckets.Add(at_ms, cell->min, cell->mean * cell->count, cell->max, cell->count);
     done_ms = at_ms + level_ms;
   }
+  ONEPIECE_RETURN_IF_ERROR(CheckNoTick(done_ms, to_ms));
+  return to_ms;
+}
+
+absl::Status Recording::Impl::AddWindow(std::uint32_t series, std::int64_t at_ms,
+                                        std::string_view packed, Buckets& buckets) {
+  const auto cells = codec_.UnpackRollup(packed);
+  if (!cells.ok()) return cells.status();
+  const auto cell = std::ranges::lower_bound(*cells, series, {}, &RollupCell::series);
+  if (cell != cells->end() && cell->series == series)
+    buckets.Add(at_ms, cell->min, cell->mean * cell->count, cell->max, cell->count);
+  return absl::OkStatus();
+}
+
+absl::Status Recording::Impl::AddTicks(std::uint32_t series, Interval interval, Buckets& buckets) {
+  return frames_->Scan(interval.from_ms, interval.to_ms - 1, [&](const Frame& frame) {
+    const auto column = std::ranges::lower_bound(*frame.layout, series);
+    if (column == frame.layout->end() || *column != series) return;
+    const double value = frame.values[static_cast<std::size_t>(column - frame.layout->begin())];
+    if (!std::isnan(value)) buckets.Add(frame.at_ms, value, value, value, 1);
+  });
 }
 
 absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_view name,
@@ -443,12 +517,7 @@ absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_vie
   }
   Buckets buckets(interval, max_points);
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t done_ms, AddRollups(series, interval, buckets));
-  ONEPIECE_RETURN_IF_ERROR(frames_->Scan(done_ms, interval.to_ms - 1, [&](const Frame& frame) {
-    const auto column = std::ranges::lower_bound(*frame.layout, series);
-    if (column == frame.layout->end() || *column != series) return;
-    const double value = frame.values[static_cast<std::size_t>(column - frame.layout->begin())];
-    if (!std::isnan(value)) buckets.Add(frame.at_ms, value, value, value, 1);
-  }));
+  ONEPIECE_RETURN_IF_ERROR(AddTicks(series, {done_ms, interval.to_ms}, buckets));
   return buckets.Points();
 }
 
@@ -486,9 +555,9 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
       {"SELECT * FROM change WHERE t_ms BETWEEN ?1 AND ?2",
        "INSERT INTO change VALUES (?1, ?2, ?3)", true},
       {"SELECT * FROM mark WHERE t_ms BETWEEN ?1 AND ?2",
-       "INSERT INTO mark VALUES (?1, ?2, ?3, ?4, ?5)"},
+       "INSERT INTO mark VALUES (?1, ?2, ?3, ?4, ?5, ?6)"},
       {"SELECT * FROM gap WHERE from_ms >= ?1 AND to_ms <= ?2",
-       "INSERT INTO gap VALUES (?1, ?2, ?3)"},
+       "INSERT INTO gap VALUES (?1, ?2, ?3, ?4)"},
       {"SELECT * FROM rollup WHERE t_ms >= ?1 AND t_ms + level_s * 1000 <= ?2",
        "INSERT INTO rollup VALUES (?1, ?2, ?3, ?4)"}};
   const double length_ms = static_cast<double>(std::max<std::int64_t>(1, interval.to_ms - from_ms));
@@ -512,8 +581,12 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
     }
     ++done;
   }
-  return file.Execute(
-      "INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM frame");
+  // What is lost stays lost in the copy.
+  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t lost, LostMarks());
+  return file.Execute(absl::StrCat(
+      "INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM frame; INSERT OR "
+      "REPLACE INTO meta SELECT 'marks', count(*) + ",
+      lost, " FROM mark"));
 }
 
 absl::Status Recording::Impl::Export(Interval interval, const std::string& path,

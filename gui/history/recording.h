@@ -6,7 +6,8 @@
 //            called at every step of a scrubber (< 5 ms). What is of a range (Gaps, Marks,
 //            ListSeries, Series) has a connection of its own, Export one for each call; these and
 //            Open() may take long: not on the GUI thread.
-// Errors     absl::Status: FAILED_PRECONDITION (FOREIGN_FILE, NEWER_FORMAT), DATA_LOSS (DAMAGED,
+// Errors     absl::Status: FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT),
+// DATA_LOSS (DAMAGED,
 //            what can still be read is named), OUT_OF_RANGE (nothing was recorded then), NOT_FOUND.
 #pragma once
 

@@ -5,6 +5,8 @@
 #include <QTemporaryDir>
 #include <QtTest>
 #include <filesystem>
+#include <map>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "cluster/base/status.h"
@@ -16,6 +18,39 @@ namespace onepiece::gui::history {
 namespace {
 
 namespace fs = std::filesystem;
+
+absl::StatusOr<std::vector<Mark>> MarksOf(const std::string& path) {
+  const auto reader = Recording::Open(path);
+  if (!reader.ok()) return reader.status();
+  return (*reader)->Marks({0, kStart * 2});
+}
+
+std::string Describe(const std::vector<SeriesPoint>& points) {
+  std::string text;
+  for (const SeriesPoint& point : points) {
+    for (const double value : {point.min, point.mean, point.max})
+      text += std::to_string(value) + " ";
+  }
+  return text;
+}
+
+/// Of the whole recording: windows, marks, gaps.
+absl::StatusOr<std::string> WhatIsTold(Recording& reader) {
+  std::string text;
+  const auto points = reader.Series("node/instance-0/utilization", {kStart, kStart + 60'000}, 6);
+  if (!points.ok()) return points.status();
+  text += Describe(*points);
+  const auto marks = reader.Marks({0, kStart * 2});
+  if (!marks.ok()) return marks.status();
+  for (const Mark& mark : *marks)
+    text += std::to_string(mark.at_ms) + mark.entity + mark.text +
+            std::to_string(static_cast<int>(mark.kind));
+  const auto gaps = reader.Gaps({0, kStart * 2});
+  if (!gaps.ok()) return gaps.status();
+  for (const Gap& gap : *gaps)
+    text += std::to_string(gap.interval.from_ms + gap.interval.to_ms) + gap.reason;
+  return text;
+}
 
 }  // namespace
 
@@ -43,8 +78,12 @@ class RecordingFilesTest : public QObject {
                                       << "FOREIGN_FILE";
     QTest::newRow("of a newer program")
         << QByteArray()
-        << "PRAGMA application_id=1330655555; PRAGMA user_version=2; CREATE TABLE t (x)"
+        << "PRAGMA application_id=1330655555; PRAGMA user_version=3; CREATE TABLE t (x)"
         << "NEWER_FORMAT";
+    QTest::newRow("of an older program")
+        << QByteArray()
+        << "PRAGMA application_id=1330655555; PRAGMA user_version=1; CREATE TABLE t (x)"
+        << "OLDER_FORMAT";
   }
   void FilesThatAreNotOurs_AreLeftAlone() {
     QFETCH(const QByteArray, bytes);
@@ -57,6 +96,29 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(Reason(Recorder::Open(path_).status()), reason);
     QCOMPARE(ReadFile(path_), before);
     QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
+  }
+
+  // Whoever has one is told what it is and what can be done.
+  void RecordingOfAnotherFormat_SaysWhich_AndWhatToDo() {
+    for (const auto& [format, reason, advice] :
+         {std::tuple(1, "OLDER_FORMAT", "move it away"), {3, "NEWER_FORMAT", "use that program"}}) {
+      fs::remove(path_);
+      RecordTicks(0, 3);
+      Sql(path_, "PRAGMA user_version=" + std::to_string(format));
+      const std::string before = ReadFile(path_);
+      for (const absl::Status& status :
+           {Recording::Open(path_).status(), Recorder::Open(path_).status()}) {
+        QCOMPARE(Reason(status), QString(reason));
+        const std::string message = base::Message(status);
+        QVERIFY2(absl::StrContains(message, "format " + std::to_string(format)), message.c_str());
+        QVERIFY2(absl::StrContains(message, advice), message.c_str());
+      }
+      QCOMPARE(ReadFile(path_), before);
+      QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
+      // What is cut off is damaged, whatever wrote it.
+      WriteFile(path_, before.substr(0, before.size() - 100));
+      QCOMPARE(Reason(Recording::Open(path_).status()), QString("DAMAGED"));
+    }
   }
 
   void NoFile_AndFolders_AreRefused() {
@@ -204,12 +266,16 @@ class RecordingFilesTest : public QObject {
   // Whatever byte changes: an error that says so, or what was recorded.
   void ChangedBytes_AreFoundOrHarmless() {
     RecordTicks(0, 30);
+    RecordTicks(40, 42);
+    SetBookmarks(20);
     const std::string good = ReadFile(path_);
     std::vector<std::string> expected;
+    std::string told;
     {
       auto reader = Recording::Open(path_);
       for (int tick = 0; tick < 30; ++tick)
         expected.push_back(Describe(**(*reader)->At(kStart + 1000 * tick)));
+      told = WhatIsTold(**reader).value();
     }
     int found = 0, harmless = 0, other = 0;
     for (std::size_t at = 100; at < good.size(); at += 211) {
@@ -225,9 +291,14 @@ class RecordingFilesTest : public QObject {
         // SQLite may lose a row of a page whose header has changed, without a word.
         if (Describe(**past) != expected[static_cast<std::size_t>(tick)]) ++other;
       }
+      if (!error) {
+        const auto range = WhatIsTold(**reader);
+        error = !range.ok();
+        if (!error && *range != told) ++other;
+      }
       ++(error ? found : harmless);
     }
-    qInfo("%d found, %d harmless, %d ticks read otherwise", found, harmless, other);
+    qInfo("%d found, %d harmless, %d read otherwise", found, harmless, other);
     QVERIFY(found > 20);
     QCOMPARE(other, 0);
   }
@@ -276,6 +347,136 @@ class RecordingFilesTest : public QObject {
     }
   }
 
+  // Of a long chart a lost window is not a gap.
+  void LostWindows_AreFound() {
+    RecordTicks(0, 205);
+    RecordTicks(300, 700);
+    const std::string good = ReadFile(path_);
+    std::map<int, std::string> whole;
+    for (const int level : {10, 60, 600}) whole[level] = Describe(*ReadWindows(level));
+    for (const int level : {10, 60, 600}) {
+      const std::string of_level = " FROM rollup WHERE level_s = " + std::to_string(level);
+      const int rows = CountRows(path_, "(SELECT 1" + of_level + ")");
+      // 700 s, of which nothing is known of 95 s.
+      QCOMPARE(rows, level == 10 ? 60 : level == 60 ? 10 : 1);
+      for (int row = 0; row < rows; ++row) {
+        Sql(path_, "DELETE FROM rollup WHERE rowid = (SELECT rowid" + of_level +
+                       " ORDER BY t_ms LIMIT 1 OFFSET " + std::to_string(row) + ")");
+        const auto lost = ReadWindows(level);
+        QCOMPARE(Reason(lost.status()), QString("DAMAGED"));
+        QVERIFY(absl::StrContains(base::Message(lost.status()), "2027-"));  // kStart's year.
+        for (const int other : {10, 60, 600}) {
+          if (other != level) QCOMPARE(Describe(*ReadWindows(other)), whole[other]);
+        }
+        WriteFile(path_, good);
+      }
+    }
+  }
+
+  void ChangedWindows_AreFound_data() {
+    QTest::addColumn<QString>("sql");
+    QTest::newRow("numbers") << "UPDATE rollup SET numbers = substr(numbers, 1, 20) || x'00' || "
+                                "substr(numbers, 22) WHERE level_s = 10 AND t_ms % 60000 = 0";
+    QTest::newRow("of another time")
+        << "UPDATE rollup SET numbers = (SELECT numbers FROM rollup LIMIT 1 OFFSET 4), crc = "
+           "(SELECT crc FROM rollup LIMIT 1 OFFSET 4) WHERE t_ms = 1800000010000";
+    QTest::newRow("of another length")
+        << "UPDATE rollup SET numbers = (SELECT numbers FROM rollup WHERE level_s = 60 LIMIT 1), "
+           "crc = (SELECT crc FROM rollup WHERE level_s = 60 LIMIT 1) WHERE t_ms = 1800000000000";
+  }
+  void ChangedWindows_AreFound() {
+    QFETCH(const QString, sql);
+    RecordTicks(0, 100);
+    QVERIFY(ReadWindows(10).ok());
+    Sql(path_, sql.toStdString());
+    QCOMPARE(Reason(ReadWindows(10).status()), QString("DAMAGED"));
+  }
+
+  void LostMarks_AreFound() {
+    RecordTicks(0, 3);
+    SetBookmarks(5);
+    QCOMPARE(MarksOf(path_)->size(), std::size_t{5});
+    const std::string good = ReadFile(path_);
+    for (int row = 0; row < 5; ++row) {
+      Sql(path_, "DELETE FROM mark WHERE rowid = (SELECT rowid FROM mark LIMIT 1 OFFSET " +
+                     std::to_string(row) + ")");
+      QCOMPARE(Reason(MarksOf(path_).status()), QString("DAMAGED"));
+      // All else is there; and what was lost is lost in a copy, too.
+      auto reader = Recording::Open(path_);
+      QVERIFY((*reader)->At(kStart + 1000).ok());
+      const std::string copy = path_ + std::to_string(row);
+      QVERIFY((*reader)->Export({kStart, kStart + 2000}, copy).ok());
+      QCOMPARE(Reason(MarksOf(copy).status()), QString("DAMAGED"));
+      WriteFile(path_, good);
+    }
+    Sql(path_, "DELETE FROM mark");
+    QCOMPARE(Reason(MarksOf(path_).status()), QString("DAMAGED"));
+    WriteFile(path_, good);
+    Sql(path_, "DELETE FROM meta WHERE key = 'marks'");
+    QCOMPARE(Reason(MarksOf(path_).status()), QString("DAMAGED"));
+  }
+
+  void ChangedMarks_AreFound() {
+    RecordTicks(0, 3);
+    SetBookmarks(5);
+    const std::string good = ReadFile(path_);
+    for (const char* column :
+         {"kind = 2", "t_ms = t_ms + 1", "entity = 'node/x'", "text = 'mark 4'", "crc = crc + 1"}) {
+      Sql(path_, std::string("UPDATE mark SET ") + column + " WHERE text = 'mark 3'");
+      QCOMPARE(Reason(MarksOf(path_).status()), QString("DAMAGED"));
+      QVERIFY((*Recording::Open(path_))->At(kStart + 1000).ok());
+      WriteFile(path_, good);
+    }
+    Sql(path_, "INSERT INTO mark SELECT 99, t_ms, kind, entity, text, crc FROM mark LIMIT 1");
+    QCOMPARE(Reason(MarksOf(path_).status()), QString("DAMAGED"));
+  }
+
+  void ChangedGaps_AreFound() {
+    RecordTicks(0, 3);
+    RecordTicks(10, 13);
+    const std::string good = ReadFile(path_);
+    for (const char* column : {"from_ms = from_ms + 1", "to_ms = to_ms - 1", "reason = 'lunch'"}) {
+      Sql(path_, std::string("UPDATE gap SET ") + column);
+      auto reader = Recording::Open(path_);
+      QCOMPARE(Reason((*reader)->Gaps({0, kStart * 2}).status()), QString("DAMAGED"));
+      QCOMPARE(Reason((*reader)->At(kStart + 5000).status()), QString("DAMAGED"));
+      WriteFile(path_, good);
+    }
+  }
+
+  // What goes because it is old is not lost.
+  void WhatIsForgotten_IsNoDamage() {
+    Limits limits;
+    limits.max_age_ms = 120'000;
+    {
+      auto recorder = OpenRecorder(path_, limits);
+      for (int tick = 0; tick < 400; ++tick) {
+        QVERIFY(recorder->Record(SnapshotAt(tick), kLiveLink).ok());
+        if (tick % 50 != 0) continue;
+        // The last one of these is of a time that has gone already.
+        QVERIFY(recorder->Bookmark(kStart + tick * 1000, "now").ok());
+        QVERIFY(recorder->Bookmark(kStart + 1, "then").ok());
+      }
+    }
+    const auto marks = MarksOf(path_);
+    QVERIFY2(marks.ok(), base::Message(marks.status()).c_str());
+    QVERIFY(!marks->empty() && marks->size() < 16);
+    auto reader = Recording::Open(path_);
+    const Interval interval = (*reader)->Info()->interval;
+    QVERIFY(interval.from_ms > kStart + 60'000);
+    for (const int level : {10, 60, 600}) QVERIFY(ReadWindows(level).ok());
+    // A copy that begins and ends in the middle of windows has all its values.
+    const std::string copy = path_ + ".copy";
+    const Interval part{kStart + 303'000, kStart + 371'000};
+    QVERIFY((*reader)->Export(part, copy).ok());
+    QVERIFY(MarksOf(copy).ok());
+    const std::string name = "node/instance-0/utilization";
+    const auto seconds = (*Recording::Open(copy))->Series(name, part, 68);
+    const auto windows = (*Recording::Open(copy))->Series(name, part, 1);
+    QCOMPARE((*windows)[0].max, seconds->back().max);
+    QCOMPARE((*windows)[0].min, 0.5 + 0.001 * 300);  // The whole minute, as ever.
+  }
+
   void WrongRows_AreNamed() {
     RecordTicks(0, 100);
     Sql(path_,
@@ -296,6 +497,19 @@ class RecordingFilesTest : public QObject {
     auto recorder = OpenRecorder(path_);
     for (int tick = from; tick < to; ++tick)
       QVERIFY(recorder->Record(SnapshotAt(tick), kLiveLink).ok());
+  }
+
+  void SetBookmarks(int count) {
+    auto recorder = OpenRecorder(path_);
+    for (int i = 0; i < count; ++i)
+      QVERIFY(recorder->Bookmark(kStart + 100 * i, "mark " + std::to_string(i)).ok());
+  }
+  /// In buckets as long as the windows.
+  [[nodiscard]] absl::StatusOr<std::vector<SeriesPoint>> ReadWindows(int level_s) const {
+    const auto reader = Recording::Open(path_);
+    if (!reader.ok()) return reader.status();
+    return (*reader)->Series("node/instance-0/utilization", {kStart, kStart + 1'200'000},
+                             1200 / level_s);
   }
 
   std::unique_ptr<QTemporaryDir> folder_;
