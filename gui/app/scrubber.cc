@@ -1,5 +1,7 @@
 #include "gui/app/scrubber.h"
 
+#include <QAccessible>
+#include <QAccessibleWidget>
 #include <QHBoxLayout>
 #include <QHelpEvent>
 #include <QKeyEvent>
@@ -7,6 +9,7 @@
 #include <QPainter>
 #include <QToolTip>
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -18,6 +21,44 @@ namespace onepiece::gui {
 namespace {
 
 constexpr std::int64_t kTickMs = 1000;
+constexpr double kMsPerS = 1000;
+
+class LineAccessible : public QAccessibleWidget, public QAccessibleValueInterface {
+ public:
+  explicit LineAccessible(TimeLine* line) : QAccessibleWidget(line, QAccessible::Slider) {}
+
+  [[nodiscard]] QString text(QAccessible::Text kind) const override {
+    if (kind == QAccessible::Value && line().position() != 0)
+      return FormatTime(line().position(), line().interval().to_ms);
+    return QAccessibleWidget::text(kind);
+  }
+  void* interface_cast(QAccessible::InterfaceType type) override {
+    return type == QAccessible::ValueInterface ? static_cast<QAccessibleValueInterface*>(this)
+                                               : QAccessibleWidget::interface_cast(type);
+  }
+  [[nodiscard]] QVariant currentValue() const override { return Seconds(line().position()); }
+  void setCurrentValue(const QVariant& value) override {
+    const double wanted_s = value.toDouble();
+    if (!line().isEnabled() || std::isnan(wanted_s)) return;
+    const history::Interval& seen = line().interval();
+    line().Pick(static_cast<std::int64_t>(std::clamp(
+        wanted_s * kMsPerS, static_cast<double>(seen.from_ms), static_cast<double>(seen.to_ms))));
+  }
+  [[nodiscard]] QVariant minimumValue() const override {
+    return Seconds(line().interval().from_ms);
+  }
+  [[nodiscard]] QVariant maximumValue() const override { return Seconds(line().interval().to_ms); }
+  [[nodiscard]] QVariant minimumStepSize() const override { return Seconds(kTickMs); }
+
+ private:
+  [[nodiscard]] TimeLine& line() const { return *static_cast<TimeLine*>(widget()); }
+  static double Seconds(std::int64_t ms) { return static_cast<double>(ms) / kMsPerS; }
+};
+
+QAccessibleInterface* MakeAccessible(const QString& /*kind*/, QObject* object) {
+  auto* line = qobject_cast<TimeLine*>(object);
+  return line == nullptr ? nullptr : new LineAccessible(line);
+}
 
 StatusTone ToneOf(history::Mark::Kind kind) {
   switch (kind) {
@@ -60,6 +101,8 @@ void DrawMark(QPainter& painter, history::Mark::Kind kind, QPointF at, double si
 }  // namespace
 
 TimeLine::TimeLine(QWidget* parent) : QWidget(parent) {
+  static const bool told = (QAccessible::installFactory(MakeAccessible), true);
+  Q_UNUSED(told);
   setObjectName(QStringLiteral("timeline"));
   setAccessibleName(tr("Time line of the recording"));
   setAccessibleDescription(tr("nothing is recorded"));
@@ -84,6 +127,11 @@ void TimeLine::SetPosition(std::int64_t at_ms, bool live) {
   setAccessibleDescription(at_ms == 0 ? tr("nothing is recorded")
                            : live     ? tr("live")
                                       : tr("at %1").arg(FormatTime(at_ms, interval_.to_ms)));
+  // What moves by itself is not read out.
+  if (!live) {
+    QAccessibleValueChangeEvent moved(this, static_cast<double>(at_ms) / kMsPerS);
+    QAccessible::updateAccessibility(&moved);
+  }
   update();
 }
 
@@ -253,7 +301,7 @@ absl::StatusOr<Scrubber::Seen> Scrubber::Look(history::Recording& recording, std
                                               std::int64_t end_ms) {
   const auto info = recording.Info();
   if (!info.ok()) return info.status();
-  Seen found{info->interval, {}, {}};
+  Seen found{info->interval, {}, {}, {}};
   history::Interval& seen = found.interval;
   // The part that is looked at stays in sight.
   const std::int64_t wanted_end = end_ms == 0 ? seen.to_ms : std::max(end_ms, seen.from_ms);
@@ -263,11 +311,10 @@ absl::StatusOr<Scrubber::Seen> Scrubber::Look(history::Recording& recording, std
     seen.to_ms = seen.from_ms + minutes * 60'000;
   }
   auto gaps = recording.Gaps(seen);
-  if (!gaps.ok()) return gaps.status();
   auto marks = recording.Marks(seen, 500);
-  if (!marks.ok()) return marks.status();
-  found.gaps = *std::move(gaps);
-  found.marks = *std::move(marks);
+  found.status = gaps.ok() ? marks.status() : gaps.status();
+  if (gaps.ok()) found.gaps = *std::move(gaps);
+  if (marks.ok()) found.marks = *std::move(marks);
   return found;
 }
 
@@ -300,14 +347,10 @@ void Scrubber::Take(absl::StatusOr<Seen> seen) {
     if (store_.recording() != nullptr) Refresh();
     return;
   }
-  if (!seen.ok()) {
-    note_->setText(SafeText(base::Message(seen.status()), 60));
-    note_->setToolTip(SafeText(base::Message(seen.status())));
-    return Draw();
-  }
-  line_->Show(seen->interval, std::move(seen->gaps), std::move(seen->marks));
-  note_->setText(notice_);
-  note_->setToolTip({});
+  const absl::Status status = seen.ok() ? seen->status : seen.status();
+  if (seen.ok()) line_->Show(seen->interval, std::move(seen->gaps), std::move(seen->marks));
+  note_->setText(status.ok() ? notice_ : SafeText(base::Message(status), 60));
+  note_->setToolTip(status.ok() ? QString() : SafeText(base::Message(status)));
   Draw();
 }
 

@@ -17,7 +17,8 @@
 
 namespace onepiece::gui {
 
-/// The line itself: gaps hatched, marks above, the instant that is shown.
+/// The line itself: gaps hatched, marks above, the instant that is shown. To screen readers it is a
+/// slider, in seconds since the epoch.
 class TimeLine : public QWidget {
   Q_OBJECT
  public:
@@ -30,6 +31,8 @@ class TimeLine : public QWidget {
   [[nodiscard]] const std::vector<history::Mark>& marks() const { return marks_; }
   /// The mark before (or after) the position; 0: none.
   [[nodiscard]] std::int64_t Neighbour(bool after) const;
+  /// As a click there does; the nearest instant of the line.
+  void Pick(std::int64_t at_ms);
   [[nodiscard]] QSize sizeHint() const override;
 
  Q_SIGNALS:
@@ -45,7 +48,6 @@ class TimeLine : public QWidget {
  private:
   [[nodiscard]] double XOf(std::int64_t at_ms) const;
   [[nodiscard]] std::int64_t TimeAt(double x) const;
-  void Pick(std::int64_t at_ms);
 
   history::Interval interval_;
   std::vector<history::Gap> gaps_;
@@ -74,6 +76,7 @@ class Scrubber : public QWidget {
     history::Interval interval;
     std::vector<history::Gap> gaps;
     std::vector<history::Mark> marks;
+    absl::Status status;  ///< Why there are no gaps or no marks: the rest of the line is of use.
   };
   static absl::StatusOr<Seen> Look(history::Recording& recording, std::int64_t minutes,
                                    std::int64_t end_ms);

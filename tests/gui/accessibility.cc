@@ -53,8 +53,17 @@ struct Lint {
         node->state().focusable ||
         (node->actionInterface() != nullptr && !node->actionInterface()->actionNames().isEmpty());
     if (reached && !IsContent(role)) Name(*node, role);
+    if (role == QAccessible::Slider) Value(*node);
     const int children = std::min(node->childCount(), kMaxChildren);
     for (int i = 0; i < children; ++i) Visit(node->child(i), depth + 1);
+  }
+
+  void Value(QAccessibleInterface& node) {
+    QAccessibleValueInterface* value = node.valueInterface();
+    const bool in_range = value != nullptr &&
+                          value->minimumValue().toDouble() <= value->currentValue().toDouble() &&
+                          value->currentValue().toDouble() <= value->maximumValue().toDouble();
+    if (!in_range) faults << QStringLiteral("no value: %1").arg(Where(node.object()));
   }
 
   void Name(QAccessibleInterface& node, QAccessible::Role role) {

@@ -12,7 +12,7 @@ namespace onepiece::testing {
 /// - What can be reached or pressed has a name, and no other thing of its window has the same role
 ///   and name.
 /// - Tab reaches everything that takes the focus by Tab, and gets out of it again.
-/// - A table has a header, and every column of it a name.
+/// - A table has a header, and every column of it a name; a slider has a value in its range.
 /// - What paints itself and takes the focus has children, a value, or a description that tells what
 ///   is painted.
 QStringList AccessibilityFaults(QWidget& window);

@@ -1,5 +1,6 @@
 // The window and time: recordings are opened and exported elsewhere, the time line's keys,
 // bookmarks, comparing, and the dock of operations.
+#include <QAccessible>
 #include <QApplication>
 #include <QComboBox>
 #include <QDialog>
@@ -19,7 +20,9 @@
 #include "gui/app/operations_panel.h"
 #include "gui/app/theme.h"
 #include "gui/history/recorder.h"
+#include "tests/gui/accessibility.h"
 #include "tests/gui/fake_cluster.h"
+#include "tests/gui/history/recordings.h"
 #include "tests/gui/history/snapshots.h"
 
 namespace onepiece::gui {
@@ -141,6 +144,61 @@ class GuiAppHistoryTest : public QObject {
     press(Qt::Key_Home);
     QTest::keyClick(line, Qt::Key_Space);
     QTRY_COMPARE(at(), kTicks - 1);
+  }
+
+  // What a screen reader has of it: a slider whose value is the time.
+  void TimeLine_IsASliderToScreenReaders() {
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    auto* line = window->findChild<TimeLine*>();
+    QAccessibleInterface* slider = QAccessible::queryAccessibleInterface(line);
+    QVERIFY(slider != nullptr && slider->valueInterface() != nullptr);
+    QAccessibleValueInterface& value = *slider->valueInterface();
+    value.setCurrentValue(kStart / 1000.0);  // Nothing is recorded.
+    QCOMPARE(window->store().live(), true);
+    window->OpenRecording(MakeRecording(folder));
+    QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms == kEnd, kDeadlineMs);
+    QCOMPARE(slider->role(), QAccessible::Slider);
+    QCOMPARE(value.minimumValue().toDouble(), kStart / 1000.0);
+    QCOMPARE(value.maximumValue().toDouble(), kEnd / 1000.0);
+    QCOMPARE(value.minimumStepSize().toDouble(), 1.0);
+    line->setFocus();
+    QTest::keyClick(line, Qt::Key_Home);
+    QTest::keyClick(line, Qt::Key_Right, Qt::ShiftModifier);
+    QCOMPARE(value.currentValue().toDouble(), kStart / 1000.0 + 10);
+    QVERIFY(!slider->text(QAccessible::Value).isEmpty());
+    QCOMPARE(slider->text(QAccessible::Description),
+             QStringLiteral("at ") + slider->text(QAccessible::Value));
+    // It sets the instant, too, as the keys do; never one that is not on the line.
+    value.setCurrentValue(kStart / 1000.0 + 42);
+    QCOMPARE(window->store().viewing_ms(), kStart + 42'000);
+    QCOMPARE(value.currentValue().toDouble(), kStart / 1000.0 + 42);
+    value.setCurrentValue(0.0);
+    QCOMPARE(window->store().viewing_ms(), kStart);
+    value.setCurrentValue(1e18);
+    QCOMPARE(window->store().viewing_ms(), kEnd);
+    QCOMPARE(testing::AccessibilityFaults(*window), QStringList());
+  }
+
+  // Events that are lost are said; time can be gone through all the same.
+  void TimeLine_OfADamagedRecording_StillWorks() {
+    const QTemporaryDir folder;
+    const QString path = MakeRecording(folder);
+    history::Sql(path.toStdString(), "DELETE FROM mark WHERE t_ms > 1800000050000");
+    auto window = MakeWindow(folder);
+    window->OpenRecording(path);
+    auto* line = window->findChild<TimeLine*>();
+    QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms == kEnd, kDeadlineMs);
+    const auto* scrubber = window->findChild<Scrubber*>();
+    QTRY_VERIFY_WITH_TIMEOUT(
+        std::ranges::any_of(scrubber->findChildren<QLabel*>(),
+                            [](const QLabel* label) {
+                              return label->text().contains(QStringLiteral("bookmarks"));
+                            }),
+        kDeadlineMs);
+    line->setFocus();
+    QTest::keyClick(line, Qt::Key_Home);
+    QCOMPARE(window->store().viewing_ms(), kStart);
   }
 
   void Compare_ListsWhatDiffers() {
