@@ -46,6 +46,8 @@ class Store : public QObject {
 
   [[nodiscard]] const std::shared_ptr<Session>& session() const { return session_; }
   [[nodiscard]] const std::shared_ptr<history::Recording>& recording() const { return recording_; }
+  /// Counts the calls of Follow: what was asked of one cluster is not meant for the next.
+  [[nodiscard]] int connection() const { return connection_; }
   /// Never null.
   [[nodiscard]] const std::shared_ptr<const Snapshot>& snapshot() const { return shown_; }
   [[nodiscard]] const LinkStatus& link() const { return link_; }
@@ -70,11 +72,11 @@ class Store : public QObject {
   [[nodiscard]] QString WhyNoChange() const;
 
   /// Runs `call` off the GUI thread and `then` on it, unless `context` is gone by then. Every
-  /// mutation and every slow question goes through here. `what`, unless empty, is listed among the
-  /// operations with what came of it: "Cancel 14 jobs".
+  /// mutation and every slow question goes through here. `what` is listed among the operations with
+  /// what came of it: "Drain instance-3"; empty: it is a part of one that the caller lists.
   template <typename T>
   void Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
-           std::function<void(absl::StatusOr<T>)> then, const QString& what = {});
+           std::function<void(absl::StatusOr<T>)> then, const QString& what);
   /// The same of the recording: marks, gaps, series. Calls run one after the other.
   /// FAILED_PRECONDITION: nothing is recorded.
   template <typename T>
@@ -104,6 +106,7 @@ class Store : public QObject {
   void Tick();
 
   std::shared_ptr<Session> session_;
+  int connection_ = 0;
   std::shared_ptr<history::Recording> recording_;
   std::shared_ptr<AlertDesk> desk_;
   OperationLog operations_;
@@ -131,10 +134,10 @@ void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client
                 std::function<void(absl::StatusOr<T>)> then, const QString& what) {
   const int number = what.isEmpty() ? 0 : operations_.Begin(what);
   // A change that is refused tells of a server that is read-only: of the one that was asked.
-  const auto note = [this, context = QPointer<QObject>(context), asked = session_.get(), number,
+  const auto note = [this, context = QPointer<QObject>(context), asked = connection_, number,
                      then = std::move(then)](absl::StatusOr<T> answer) {
     operations_.End(number, answer.status());
-    if (session_.get() == asked && asked != nullptr) asked->NoteAnswer(answer.status());
+    if (connection_ == asked && session_ != nullptr) session_->NoteAnswer(answer.status());
     if (context) then(std::move(answer));
   };
   const QPointer<QObject> alive(this);

@@ -18,6 +18,7 @@ LinkStatus Offline(std::string detail) {
 void Store::Follow(std::shared_ptr<Session> session) {
   tick_.disconnect(this);
   session_ = std::move(session);
+  ++connection_;
   viewing_ms_ = 0;
   mode_ = ControlMode::kObserve;  // Of another cluster: nobody has unlocked this one.
   if (session_ != nullptr) {

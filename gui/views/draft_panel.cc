@@ -12,7 +12,6 @@
 #include "gui/views/prompts.h"
 
 namespace onepiece::gui {
-namespace {}  // namespace
 
 DraftPanel::DraftPanel(Store& store, PlanDraft& draft, QWidget* parent)
     : QWidget(parent),
@@ -170,7 +169,9 @@ void DraftPanel::Propose(const v1::ProposePlanRequest& request, bool policy) {
   dry_run_ = DryRun{request.SerializeAsString(), draft_.board(), true};
   store_.Ask<v1::Plan>(
       this, [request](client::Client& client) { return client.ProposePlan(request); },
-      [this, policy](absl::StatusOr<v1::Plan> plan) { Answered(std::move(plan), policy); });
+      [this, policy](absl::StatusOr<v1::Plan> plan) { Answered(std::move(plan), policy); },
+      policy ? tr("Ask what the policy would move")
+             : tr("Ask what %1 would do").arg(MovesCount(request.moves_size())));
   Show();
 }
 

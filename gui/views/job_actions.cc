@@ -141,13 +141,16 @@ void JobActions::Delete(const std::vector<Job>& jobs) {
 
 void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
   auto batch = std::make_shared<Batch>();
-  batch->asked_of = store_.session();
+  batch->asked_of = store_.connection();
   batch->kind = kind;
   for (const Job& job : jobs) {
     batch->uids.push_back(job->uid());
     if (kind == Kind::kCancel)
       rows_.SetCancel(QString::fromStdString(job->uid()), CancelPhase::kRequested);
   }
+  batch->operation =
+      store_.operations().Begin(kind == Kind::kCancel ? tr("Cancel %1").arg(Jobs(jobs.size()))
+                                                      : tr("Delete %1").arg(Jobs(jobs.size())));
   Q_EMIT Told(kind == Kind::kCancel ? tr("Cancel of %1 requested").arg(Jobs(jobs.size()))
                                     : tr("Deletion of %1 requested").arg(Jobs(jobs.size())));
   Send(batch);
@@ -155,9 +158,8 @@ void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
 
 void JobActions::Send(const std::shared_ptr<Batch>& batch) {
   // Whoever locks, or connects elsewhere, ends what has not been asked for yet.
-  const QString why = batch->asked_of.lock() != store_.session()
-                          ? tr("another cluster is connected")
-                          : store_.WhyNoChange();
+  const QString why = batch->asked_of != store_.connection() ? tr("another cluster is connected")
+                                                             : store_.WhyNoChange();
   if (!why.isEmpty() && batch->next < batch->uids.size()) {
     batch->others.append(
         tr("%1 not asked for: %2").arg(Jobs(batch->uids.size() - batch->next), why));
@@ -178,7 +180,7 @@ void JobActions::Send(const std::shared_ptr<Batch>& batch) {
           if (!deleted.ok()) return deleted;
           return v1::Job();
         },
-        [this, batch, uid](absl::StatusOr<v1::Job> answer) { Answered(batch, uid, answer); });
+        [this, batch, uid](absl::StatusOr<v1::Job> answer) { Answered(batch, uid, answer); }, {});
   }
 }
 
@@ -188,6 +190,7 @@ void JobActions::Answered(const std::shared_ptr<Batch>& batch, const std::string
   const QString id = QString::fromStdString(uid);
   const bool cancel = batch->kind == Kind::kCancel;
   if (!answer.ok()) {
+    batch->failure.Update(answer.status());
     batch->others.append(
         tr("%1: %2").arg(SafeText(uid, 64), SafeText(Explain(answer.status()), 300)));
     if (cancel && IsUncertain(answer.status())) {
@@ -207,9 +210,9 @@ void JobActions::Answered(const std::shared_ptr<Batch>& batch, const std::string
   if (answered == batch->uids.size()) {
     Finish(*batch);
   } else {
-    if (batch->uids.size() > kAtOnce && answered % kAtOnce == 0) {
-      Q_EMIT Told(tr("%1 of %2 answered").arg(answered).arg(batch->uids.size()));
-    }
+    const QString far = tr("%1 of %2 answered").arg(answered).arg(batch->uids.size());
+    store_.operations().Note(batch->operation, far);
+    if (batch->uids.size() > kAtOnce && answered % kAtOnce == 0) Q_EMIT Told(far);
     Send(batch);
   }
 }
@@ -219,6 +222,13 @@ void JobActions::Finish(const Batch& batch) {
       batch.kind == Kind::kCancel
           ? tr("Cancel of %1 of %2 acknowledged").arg(batch.done).arg(Jobs(batch.uids.size()))
           : tr("%1 of %2 deleted").arg(batch.done).arg(Jobs(batch.uids.size()));
+  absl::Status outcome;
+  if (!batch.others.isEmpty()) {
+    outcome = absl::Status(
+        batch.failure.ok() ? absl::StatusCode::kFailedPrecondition : batch.failure.code(),
+        (text + QStringLiteral("; ") + batch.others.first()).toStdString());
+  }
+  store_.operations().End(batch.operation, outcome, text);
   Q_EMIT Told(text);
   if (!batch.others.isEmpty()) TellAnswers(window_, text, batch.others);
 }

@@ -46,7 +46,9 @@ class JobActions : public QObject {
     std::size_t under_way = 0;
     std::size_t done = 0;  ///< As it should be.
     QStringList others;    ///< "UID: what became of it"
-    std::weak_ptr<Session> asked_of;
+    int asked_of = 0;      ///< As Store::connection.
+    int operation = 0;     ///< As Operation::number.
+    absl::Status failure;  ///< The first.
   };
   [[nodiscard]] bool MayAsk(const std::vector<Job>& jobs);
   void Start(Kind kind, const std::vector<Job>& jobs);

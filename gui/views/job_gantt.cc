@@ -295,7 +295,8 @@ void JobGantt::Ask() {
         asking_ = false;
         if (job_ != nullptr && job_->uid() == uid) Take(std::move(trace));
         Ask();  // It may have moved on, or be another one.
-      });
+      },
+      tr("Ask for the times of %1").arg(SafeText(job_->uid(), 64)));
 }
 
 void JobGantt::Take(absl::StatusOr<v1::GetJobTraceResponse> trace) {

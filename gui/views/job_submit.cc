@@ -49,7 +49,7 @@ QString Refusal(const absl::Status& status) {
 SubmitDialog::SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent)
     : QDialog(parent),
       store_(store),
-      asked_of_(store.session()),
+      asked_of_(store.connection()),
       memory_(memory),
       request_id_(base::Uid::GenerateRandom().ToString()),
       cluster_(store.snapshot()->cluster.value),
@@ -227,7 +227,7 @@ void SubmitDialog::Check() {
   for (const auto& [name, editor] : inputs_) editor->ShowProblem(why(name));
   line_->setText(form_->CommandLine());
   line_->setCursorPosition(0);
-  const bool elsewhere = asked_of_.lock() != store_.session();
+  const bool elsewhere = asked_of_ != store_.connection();
   const QString why_not = elsewhere
                               ? tr("Another cluster is connected: this was for the one before")
                               : store_.WhyNoChange();
@@ -271,7 +271,8 @@ void SubmitDialog::Submit() {
       },
       [this](absl::StatusOr<Outcome> outcome) {
         Answered(outcome.ok() ? *outcome : Outcome{false, outcome.status()});
-      });
+      },
+      tr("Submit a job of %1").arg(SafeText(form_->workflow().app_id(), 60)));
 }
 
 void SubmitDialog::Answered(const Outcome& outcome) {

@@ -67,7 +67,7 @@ class SubmitDialog : public QDialog {
   void Say(const QString& text, bool bad);
 
   Store& store_;
-  const std::weak_ptr<Session> asked_of_;  ///< What is asked here is for that cluster alone.
+  const int asked_of_;  ///< As Store::connection: What is asked here is for that cluster alone.
   SubmitMemory& memory_;
   const std::string request_id_;
   std::shared_ptr<const v1::Cluster> cluster_;  ///< As it was when the dialog was opened.

@@ -123,7 +123,6 @@ void LogsView::ApplyFilter() {
 }
 
 void LogsView::Begin() {
-  session_ = store().session();
   if (tail_ != nullptr || store().session() == nullptr) return;
   const auto wanted = static_cast<v1::LogLevel>(level_->currentData().toInt());
   tail_ = std::make_shared<LogTail>(std::min(wanted, v1::LOG_INFO), kBacklog,
@@ -211,10 +210,10 @@ void LogsView::ChooseProcesses() {
 
 void LogsView::Draw(const Snapshot& snapshot) {
   const auto& session = store().session();
-  if (session_.owner_before(session) || session.owner_before(session_)) {
+  if (connection_ != store().connection()) {
     End();
     lines_.Clear();
-    session_ = session;
+    connection_ = store().connection();
     chosen_.clear();
     ShowLines();
   }

@@ -47,8 +47,7 @@ class LogsView : public ListPage {
   LogLines lines_;
   std::unique_ptr<KeyedTable<std::shared_ptr<const LogRow>>> table_;
   std::shared_ptr<LogTail> tail_;  ///< Null: nobody is followed.
-  /// Whose lines these are; not kept alive: its end waits for its threads.
-  std::weak_ptr<Session> session_;
+  int connection_ = -1;            ///< As Store::connection: whose lines these are.
   std::vector<std::tuple<std::string, std::uint64_t, std::string>> followed_;
   QSet<QString> chosen_;  ///< Node ids; empty: all.
   QString text_, bad_expression_;

@@ -91,24 +91,27 @@ PlanActions::PlanActions(Store& store, QWidget* parent)
 void PlanActions::Send(const QString& what, const Call& call, bool draft) {
   LeaveIt();
   Q_EMIT Told(tr("%1: asked for").arg(what));
-  const std::weak_ptr<Session> asked = store_.session();
-  store_.Ask<v1::Plan>(this, call, [this, what, call, draft, asked](absl::StatusOr<v1::Plan> plan) {
-    if (asked.lock() != store_.session()) return;  // Another cluster's is nobody's business here.
-    if (plan.ok()) {
-      const QString id = SafeText(plan->plan_id(), 60);
-      Q_EMIT Told(tr("%1: plan %2 is %3").arg(what, id, PlanStateName(plan->state())));
-      if (draft) Q_EMIT DraftBegan(QString::fromStdString(plan->plan_id()));
-    } else if (IsUnanswered(plan.status())) {
-      unanswered_ = tr("%1: no answer came, so whether it was done is not known (%2)")
-                        .arg(what, SafeText(Explain(plan.status()), 200));
-      again_ = [this, what, call, draft] { Send(what, call, draft); };
-      Q_EMIT UnansweredChanged();
-    } else if (draft && base::GetReason(plan.status()).reason == "STALE_REVISION") {
-      Q_EMIT Stale(SafeText(Explain(plan.status()), 300));
-    } else {
-      TellFailure(parent_, tr("%1 was refused").arg(what), plan.status());
-    }
-  });
+  const int asked = store_.connection();
+  store_.Ask<v1::Plan>(
+      this, call,
+      [this, what, call, draft, asked](absl::StatusOr<v1::Plan> plan) {
+        if (asked != store_.connection()) return;  // Another cluster's is nobody's business here.
+        if (plan.ok()) {
+          const QString id = SafeText(plan->plan_id(), 60);
+          Q_EMIT Told(tr("%1: plan %2 is %3").arg(what, id, PlanStateName(plan->state())));
+          if (draft) Q_EMIT DraftBegan(QString::fromStdString(plan->plan_id()));
+        } else if (IsUnanswered(plan.status())) {
+          unanswered_ = tr("%1: no answer came, so whether it was done is not known (%2)")
+                            .arg(what, SafeText(Explain(plan.status()), 200));
+          again_ = [this, what, call, draft] { Send(what, call, draft); };
+          Q_EMIT UnansweredChanged();
+        } else if (draft && base::GetReason(plan.status()).reason == "STALE_REVISION") {
+          Q_EMIT Stale(SafeText(Explain(plan.status()), 300));
+        } else {
+          TellFailure(parent_, tr("%1 was refused").arg(what), plan.status());
+        }
+      },
+      what);
 }
 
 void PlanActions::SendAgain() {
@@ -228,9 +231,8 @@ void PlanActions::Drain(const std::string& node_id) {
   move.mutable_to()->set_removed(true);
   store_.Ask<v1::Plan>(
       this, [request](client::Client& client) { return client.ProposePlan(request); },
-      [this, what, request,
-       asked = std::weak_ptr(store_.session())](absl::StatusOr<v1::Plan> plan) {
-        if (asked.lock() != store_.session()) return;
+      [this, what, request, asked = store_.connection()](absl::StatusOr<v1::Plan> plan) {
+        if (asked != store_.connection()) return;
         if (!plan.ok()) return TellFailure(parent_, tr("%1 was refused").arg(what), plan.status());
         const PoolBoard now = Board();
         const Transient transient = TransientOf(*plan, now);
@@ -245,7 +247,8 @@ void PlanActions::Drain(const std::string& node_id) {
             u'\n' + EffectText(*plan, transient);
         ApplyMoves(what, text, MoveLines(*plan, now), std::move(apply),
                    production || transient.share > kRiskyShare, false);
-      });
+      },
+      tr("Ask what draining %1 would do").arg(name));
 }
 
 void PlanActions::Pin(const std::string& node_id, bool pinned) {
@@ -279,7 +282,8 @@ void PlanActions::SendHold(const QString& what, const v1::SetHoldRequest& reques
       [this, what](absl::StatusOr<v1::Hold> hold) {
         if (!hold.ok()) return TellFailure(parent_, tr("%1 was refused").arg(what), hold.status());
         Q_EMIT Told(tr("%1: done").arg(what));
-      });
+      },
+      what);
 }
 
 void PlanActions::Hold(int for_s) {
@@ -324,7 +328,8 @@ void PlanActions::SendLimits(const v1::PoolLimits& limits, const QString& reason
       [this, what](absl::StatusOr<v1::PoolLimits> set) {
         if (!set.ok()) return TellFailure(parent_, tr("%1 were refused").arg(what), set.status());
         Q_EMIT Told(tr("%1: set").arg(what));
-      });
+      },
+      what);
 }
 
 void PlanActions::AskLimits(const PoolKey& pool) {

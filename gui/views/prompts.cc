@@ -115,7 +115,7 @@ class ConfirmDialog : public QDialog {
   }
 
   void Check() {
-    if (asked_of_.lock() != store_.session()) return reject();  // Another cluster is not meant.
+    if (asked_of_ != store_.connection()) return reject();  // Another cluster is not meant.
     QString why = store_.WhyNoChange();
     if (why.isEmpty() && reason_ != nullptr && reason().isEmpty()) why = tr("A reason is missing.");
     if (why.isEmpty() && name_ != nullptr && name_->text() != cluster_) {
@@ -126,7 +126,7 @@ class ConfirmDialog : public QDialog {
   }
 
   Store& store_;
-  std::weak_ptr<Session> asked_of_ = store_.session();
+  const int asked_of_ = store_.connection();
   Question question_;
   QString cluster_;
   QLineEdit *reason_ = nullptr, *name_ = nullptr;

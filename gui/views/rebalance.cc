@@ -119,8 +119,8 @@ void RebalanceView::ConnectParts() {
 }
 
 void RebalanceView::Draw(const Snapshot& snapshot) {
-  if (session_.lock() != store().session()) {  // Another cluster: nothing of this is for it.
-    session_ = store().session();
+  if (connection_ != store().connection()) {  // Another cluster: nothing of this is for it.
+    connection_ = store().connection();
     draft_ = PlanDraft();
     seen_cluster_ = nullptr;
     panel_->Forget();

@@ -67,7 +67,7 @@ class RebalanceView : public View {
 
   PlanDraft draft_;
   std::optional<v1::Plan> drafted_;
-  std::weak_ptr<Session> session_;  ///< That the draft is for.
+  int connection_ = -1;  ///< As Store::connection: what the draft is for.
   std::shared_ptr<const v1::Cluster> seen_cluster_;
   std::shared_ptr<const v1::Elasticity> seen_elasticity_;
   PoolKey pool_;  ///< Focused last.

@@ -282,7 +282,8 @@ void ResultPreview::Load() {
       },
       [this, stop = stop_](absl::StatusOr<std::string> bytes) {
         if (stop == stop_) Fetched(std::move(bytes));  // Else somebody looks at another one by now.
-      });
+      },
+      tr("Fetch the result of %1").arg(SafeText(job_->uid(), 64)));
 }
 
 void ResultPreview::Fetched(absl::StatusOr<std::string> bytes) {
@@ -422,7 +423,8 @@ void ResultPreview::Save() {
               } else {
                 TellFailure(this, tr("The result was not saved"), saved.status());
               }
-            });
+            },
+            tr("Save the result of %1").arg(SafeText(uid, 64)));
       });
   dialog->open();
 }

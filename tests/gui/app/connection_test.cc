@@ -192,7 +192,8 @@ class GuiAppConnectionTest : public QObject {
     absl::Status refused;
     window->store().Ask<v1::Job>(
         &*window, [](client::Client& client) { return client.Cancel("a"); },
-        [&](const absl::StatusOr<v1::Job>& answer) { refused = answer.status(); });
+        [&](const absl::StatusOr<v1::Job>& answer) { refused = answer.status(); },
+        QStringLiteral("Cancel a"));
     QTRY_VERIFY_WITH_TIMEOUT(!refused.ok(), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(window->store().WhyNoChange().contains(u"read-only"), kSoonMs);
     window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-1"));

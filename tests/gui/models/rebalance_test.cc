@@ -6,6 +6,7 @@
 #include "gui/models/plan_effect.h"
 #include "gui/models/plan_words.h"
 #include "gui/models/pool_board.h"
+#include "tests/gui/predictions.h"
 
 namespace onepiece::gui {
 namespace {
@@ -74,37 +75,6 @@ QString Text(const PlanDraft& draft) {
   for (const DraftMove& move : draft.moves())
     parts << QString::fromStdString(move.node_id) + u'=' + PlaceName(move.to);
   return parts.join(u' ');
-}
-
-v1::Estimate Band(double value, double low, double high) {
-  v1::Estimate estimate;
-  estimate.set_value(value);
-  estimate.set_low(low);
-  estimate.set_high(high);
-  return estimate;
-}
-
-v1::Prediction MakePrediction() {
-  v1::Prediction prediction;
-  prediction.set_basis("12 min window, 341 jobs");
-  v1::AppPrediction& app = *prediction.add_apps();
-  app.set_workflow_set("default");
-  app.set_app_id("wan-t2v");
-  *app.mutable_throughput_before() = Band(0.42, 0.38, 0.47);
-  *app.mutable_throughput_after() = Band(0.63, 0.57, 0.7);
-  v1::PoolPrediction& pool = *prediction.add_pools();
-  pool.set_workflow_set("default");
-  pool.set_pool(kDit.pool);
-  pool.set_instances_before(3);
-  pool.set_instances_after(4);
-  *pool.mutable_utilization_before() = Band(1.2, 1.1, 1.3);
-  *pool.mutable_utilization_after() = Band(0.9, 0.82, 0.97);
-  *pool.mutable_wait_before() = Band(-1, -1, -1);
-  *pool.mutable_wait_after() = Band(4, 3, 6);
-  prediction.set_bottleneck_before(kDit.pool);
-  prediction.set_bottleneck_after(kDit.pool);
-  prediction.set_transient_loss_s(84);
-  return prediction;
 }
 
 const EffectRow& Row(const std::vector<EffectRow>& rows, const QString& key) {
@@ -306,7 +276,7 @@ class GuiRebalanceModelsTest : public QObject {
   }
 
   void Effect_RowsAreTheServersNumbers() {
-    const std::vector<EffectRow> rows = EffectRows(MakePrediction());
+    const std::vector<EffectRow> rows = EffectRows(testing::MakePrediction(kDit.pool, 3));
     const EffectRow& throughput = Row(rows, QStringLiteral("throughput/default/wan-t2v"));
     QCOMPARE(throughput.before, QStringLiteral("0.42/s (0.38 to 0.47)"));
     QCOMPARE(throughput.after, QStringLiteral("0.63/s (0.57 to 0.70)"));
@@ -325,7 +295,7 @@ class GuiRebalanceModelsTest : public QObject {
     QCOMPARE(Row(rows, QStringLiteral("bottleneck")).after, QStringLiteral("dit/wan/tiny, ρ 90 %"));
     QCOMPARE(Row(rows, QStringLiteral("transient")).after,
              QStringLiteral("1 m 24 s of worker time"));
-    QCOMPARE(EffectHead(MakePrediction()),
+    QCOMPARE(EffectHead(testing::MakePrediction(kDit.pool, 3)),
              QStringLiteral("Predicted by the server from 12 min window, 341 jobs"));
     const auto table = MakeEffectTable(nullptr);
     QAbstractItemModelTester tester(table.get(),
@@ -336,7 +306,7 @@ class GuiRebalanceModelsTest : public QObject {
   }
 
   void Effect_InsufficientDataIsNoNumber() {
-    v1::Prediction prediction = MakePrediction();
+    v1::Prediction prediction = testing::MakePrediction(kDit.pool, 3);
     prediction.set_insufficient_data("fewer than 5 jobs measured: dit/wan/tiny");
     QVERIFY(EffectRows(prediction).empty());
     QCOMPARE(EffectHead(prediction),
@@ -348,7 +318,7 @@ class GuiRebalanceModelsTest : public QObject {
     v1::Plan plan;
     plan.set_state(v1::Plan::DONE);
     plan.set_create_unix_ms(1'000'000);
-    *plan.mutable_prediction() = MakePrediction();
+    *plan.mutable_prediction() = testing::MakePrediction(kDit.pool, 3);
     plan.add_moves()->set_phase_since_unix_ms(1'060'000);
     v1::Elasticity elasticity;
     elasticity.set_window_s(300);

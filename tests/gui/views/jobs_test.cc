@@ -130,6 +130,12 @@ class Page {
       if (tabs->tabText(i) == title) tabs->setCurrentIndex(i);
     }
   }
+  /// What the dock of operations lists, newest first.
+  QStringList Asked() {
+    QStringList asked;
+    for (const Operation& operation : store.operations().all()) asked << operation.what;
+    return asked;
+  }
   SubmitDialog* Dialog() {
     view->Submit();
     return view->findChild<SubmitDialog*>();
@@ -217,6 +223,12 @@ class GuiJobsViewTest : public QObject {
              QStringLiteral("job-1: had ended already, it succeeded"));
     QTRY_VERIFY_WITH_TIMEOUT(page.cell(2, JobColumn::kState).endsWith(QStringLiteral("cancelled")),
                              kSoonMs);
+    // One operation, however many jobs, with what came of each that is not as asked.
+    QCOMPARE(page.Asked(), QStringList{QStringLiteral("Cancel 2 jobs")});
+    const Operation& operation = page.store.operations().all().front();
+    QVERIFY(operation.ended_ms != 0);
+    QVERIFY2(operation.outcome.message().find("job-1: had ended already") != std::string::npos,
+             operation.outcome.ToString().c_str());
   }
 
   void Delete_ForgetsTheJob() {
@@ -236,6 +248,8 @@ class GuiJobsViewTest : public QObject {
     QTRY_COMPARE_WITH_TIMEOUT(page.told.last(), QStringLiteral("1 of 1 job deleted"), kSoonMs);
     QCOMPARE(page.cluster.calls("DeleteJob"), 1);
     QCOMPARE(page.cluster.job("stays").state(), v1::Job::SUCCEEDED);
+    QCOMPARE(page.Asked(), QStringList{QStringLiteral("Delete 1 job")});
+    QVERIFY(page.store.operations().all().front().outcome.ok());
   }
 
   void Submit_IsMadeOfTheSchema() {
@@ -269,6 +283,7 @@ class GuiJobsViewTest : public QObject {
     const auto sent = page.cluster.submitted();
     QVERIFY(sent[0].validate_only());
     QVERIFY(!sent[1].validate_only());
+    QCOMPARE(page.Asked(), QStringList{QStringLiteral("Submit a job of wan")});
     QCOMPARE(sent[1].request_id(), id);
     QCOMPARE(sent[1].parameters().fields_size(), 3);
     QCOMPARE(sent[1].parameters().fields().at("steps").number_value(), 30.0);
@@ -369,6 +384,7 @@ class GuiJobsViewTest : public QObject {
     page.button("jobs.result.play").click();  // From the begin, to the end, by itself.
     QTRY_COMPARE_WITH_TIMEOUT(result->position(), 3, kSoonMs);
     page.button("jobs.result.play").click();
+    QCOMPARE(page.Asked(), QStringList{QStringLiteral("Fetch the result of film")});
     QCOMPARE(page.cluster.calls("AcknowledgeResult"), 0);
     QVERIFY(!page.cluster.job("film").result().fetched());
   }
@@ -435,6 +451,7 @@ class GuiJobsViewTest : public QObject {
     const auto* table = gantt->findChild<QTableView*>(QStringLiteral("table.spans"));
     QCOMPARE(table->model()->rowCount(), 2);
     QCOMPARE(table->model()->index(1, 2).data().toString(), QStringLiteral("compute"));
+    QCOMPARE(page.Asked().last(), QStringLiteral("Ask for the times of traced"));
   }
 
   void Past_NothingCanBeDone() {

@@ -23,6 +23,7 @@
 #include "gui/models/keyed_table.h"
 #include "gui/views/prompts.h"
 #include "tests/gui/fake_cluster.h"
+#include "tests/gui/predictions.h"
 #include "tests/gui/scene.h"
 
 namespace onepiece::gui {
@@ -40,37 +41,6 @@ v1::Node Instance(const std::string& id, const std::string& pool, std::uint64_t 
   node.mutable_placement()->set_pool(pool);
   node.mutable_placement()->set_workflow_set("default");
   return node;
-}
-
-v1::Estimate Band(double value, double low, double high) {
-  v1::Estimate estimate;
-  estimate.set_value(value);
-  estimate.set_low(low);
-  estimate.set_high(high);
-  return estimate;
-}
-
-v1::Prediction MakePrediction() {
-  v1::Prediction prediction;
-  prediction.set_basis("12 min window, 341 jobs");
-  v1::AppPrediction& app = *prediction.add_apps();
-  app.set_workflow_set("default");
-  app.set_app_id("wan-t2v");
-  *app.mutable_throughput_before() = Band(0.42, 0.38, 0.47);
-  *app.mutable_throughput_after() = Band(0.63, 0.57, 0.7);
-  v1::PoolPrediction& pool = *prediction.add_pools();
-  pool.set_workflow_set("default");
-  pool.set_pool(kDit);
-  pool.set_instances_before(2);
-  pool.set_instances_after(4);
-  *pool.mutable_utilization_before() = Band(1.2, 1.1, 1.3);
-  *pool.mutable_utilization_after() = Band(0.9, 0.82, 0.97);
-  *pool.mutable_wait_before() = Band(-1, -1, -1);
-  *pool.mutable_wait_after() = Band(4, 3, 6);
-  prediction.set_bottleneck_before(kDit);
-  prediction.set_bottleneck_after(kDit);
-  prediction.set_transient_loss_s(84);
-  return prediction;
 }
 
 void Fill(testing::FakeCluster& fake) {
@@ -91,7 +61,7 @@ void Fill(testing::FakeCluster& fake) {
     pool.add_app_ids("wan-t2v");
   }
   fake.SetElasticity(elasticity);
-  fake.SetPrediction(MakePrediction());
+  fake.SetPrediction(testing::MakePrediction(kDit, 2));
 }
 
 /// A page that follows a fake cluster, unlocked.
@@ -470,6 +440,8 @@ class GuiRebalanceViewTest : public QObject {
     QTRY_COMPARE(page.cell("Draft", "instance-2", 1),
                  QStringLiteral("encode/wan/tiny → dit/wan/tiny"));
     QVERIFY(page.button("draft.apply")->isEnabled());  // Its dry run has been made with it.
+    QCOMPARE(page.store.operations().all().front().what,
+             QStringLiteral("Ask what the policy would move"));
     QTest::keyClick(page.cards("dit/wan/tiny"), Qt::Key_Z, Qt::ControlModifier);
     QTRY_COMPARE(page.cell("Draft", "instance-5", 1), QStringLiteral("idle → encode/wan/tiny"));
     QVERIFY(page.view->findChild<QToolButton*>(QStringLiteral("draft.undo"))
@@ -525,6 +497,19 @@ class GuiRebalanceViewTest : public QObject {
     }
     page.Yes(QStringLiteral("it eats the cluster"));
     QTRY_COMPARE(page.fake.plans().elasticity.pools(0).max_instances(), 5);
+    // All of it is listed among the operations.
+    const auto& operations = page.store.operations().all();
+    QTRY_VERIFY(std::ranges::all_of(
+        operations, [](const Operation& one) { return one.ended_ms != 0 && one.outcome.ok(); }));
+    QStringList asked;
+    for (const Operation& one : operations) asked.prepend(one.what);
+    QVERIFY(asked.value(3).startsWith(QStringLiteral("Hold automatic moves for 30 m")));
+    asked.removeAt(3);
+    QCOMPARE(asked, (QStringList{QStringLiteral("Pin instance-3"),
+                                 QStringLiteral("Ask what draining instance-4 would do"),
+                                 QStringLiteral("Drain instance-4"),
+                                 QStringLiteral("Release automatic moves"),
+                                 QStringLiteral("Limits of encode/wan/tiny")}));
   }
 
   void Counts_SayWhyTheyCannot() {
