@@ -5,30 +5,30 @@
 #include <cstdlib>
 
 namespace onepiece::gui {
-
 namespace {
 
 /// Clocks run a little apart anyway.
 constexpr std::int64_t kClockSetMs = 500;
 
-std::int64_t OffsetMs(std::int64_t now_ms) {
-  // Goes on while the machine sleeps: what was heard before that is old afterwards.
-  timespec up{};
-  clock_gettime(CLOCK_BOOTTIME, &up);
-  return now_ms - (std::int64_t{up.tv_sec} * 1000 + up.tv_nsec / 1'000'000);
-}
-
 }  // namespace
 
-Board::Board() : link_(NowMs()), clock_offset_ms_(OffsetMs(NowMs())) {
-  newest_.at_ms = NowMs();
+BoardTime SystemBoardTime() {
+  timespec up{};
+  clock_gettime(CLOCK_BOOTTIME, &up);
+  return {NowMs(), std::int64_t{up.tv_sec} * 1000 + up.tv_nsec / 1'000'000};
+}
+
+Board::Board(std::function<BoardTime()> now) : now_(std::move(now)), link_(now_().wall_ms) {
+  const BoardTime begin = now_();
+  clock_offset_ms_ = begin.wall_ms - begin.up_ms;
+  newest_.at_ms = begin.wall_ms;
   latest_ = std::make_shared<const Snapshot>(newest_);
 }
 
 std::shared_ptr<const Snapshot> Board::Latest() {
   const std::scoped_lock lock(mutex_);
   if (latest_ == nullptr) {
-    newest_.at_ms = NowMs();
+    newest_.at_ms = now_().wall_ms;
     latest_ = std::make_shared<const Snapshot>(newest_);
   }
   taken_ = latest_;
@@ -41,13 +41,13 @@ std::shared_ptr<const v1::Cluster> Board::cluster() const {
 }
 
 std::int64_t Board::LinkNowMs() {
-  const std::int64_t now = NowMs();
-  const std::int64_t set_by = OffsetMs(now) - clock_offset_ms_;
+  const BoardTime now = now_();
+  const std::int64_t set_by = now.wall_ms - now.up_ms - clock_offset_ms_;
   if (std::abs(set_by) >= kClockSetMs) {
     clock_offset_ms_ += set_by;
     link_.ClockSet(set_by);
   }
-  return now;
+  return now.wall_ms;
 }
 
 void Board::Heard(std::int64_t server_ms, int api_version) {

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -21,6 +22,13 @@ namespace onepiece::gui {
 /// The console's clock.
 inline std::int64_t NowMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 
+/// Now, by the clock that people set, and by one that nobody sets and that goes on while the
+/// machine sleeps: what was heard before that is old afterwards.
+struct BoardTime {
+  std::int64_t wall_ms = 0, up_ms = 0;
+};
+BoardTime SystemBoardTime();
+
 /// What makes feeds begin anew. Each number grows.
 struct Turns {
   std::uint64_t losses = 0;    ///< Connections lost: what is known must be told again.
@@ -30,13 +38,13 @@ struct Turns {
 
 class Board {
  public:
-  Board();
+  explicit Board(std::function<BoardTime()> now = SystemBoardTime);
 
   /// Replaces a part. `updates` of the cluster went into it.
   template <typename T>
   void Put(Part<T> Snapshot::*part, std::shared_ptr<const T> value, std::string error = {},
            std::uint64_t updates = 1) {
-    PutPart(part, {std::move(value), NowMs(), std::move(error)}, updates);
+    PutPart(part, {std::move(value), now_().wall_ms, std::move(error)}, updates);
   }
   template <typename T>
   void PutPart(Part<T> Snapshot::*part, Part<T> value, std::uint64_t updates = 1) {
@@ -81,6 +89,7 @@ class Board {
   /// The time, after link_ has been told that the clock was set. With mutex_ held.
   std::int64_t LinkNowMs();
 
+  const std::function<BoardTime()> now_;
   mutable std::mutex mutex_;
   std::condition_variable_any woken_;
   // Guarded by mutex_.

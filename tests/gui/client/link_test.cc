@@ -1,14 +1,31 @@
-// What the console says of its connection, from what it heard and when.
+// What the console says of its connection, from what it heard and when; on a board also when the
+// machine sleeps or its clock is set.
 #include "gui/client/link.h"
 
 #include <QtTest>
+#include <chrono>
 
 #include "cluster/base/status.h"
+#include "gui/client/board.h"
 
 namespace onepiece::gui {
 namespace {
 
 const absl::Status kGone = absl::UnavailableError("connection refused");
+
+constexpr std::int64_t kHourMs = 3'600'000;
+
+/// A machine whose time passes as the test says.
+struct Machine {
+  BoardTime time{1'800'000'000'000, 50'000};
+  Board board{[this] { return time; }};
+
+  void Pass(std::int64_t ms) {
+    time.wall_ms += ms;
+    time.up_ms += ms;
+  }
+  void SetClock(std::int64_t by_ms) { time.wall_ms += by_ms; }
+};
 
 }  // namespace
 
@@ -121,6 +138,74 @@ class LinkTest : public QObject {
     QCOMPARE(state.At(4'006'000).next_try_ms, std::int64_t{4'007'000});
     state.Heard(4'008'000, 4'608'500, 0);
     QCOMPARE(state.At(4'008'000).clock_skew_s, 600.5);
+  }
+
+  // The machine slept: what was heard before is an hour old, and is not shown as if it were not.
+  void Suspended_IsStaleAtOnce_AndLiveWhenHeard() {
+    Machine machine;
+    machine.board.Put(&Snapshot::cluster, std::make_shared<const v1::Cluster>());
+    machine.board.Heard(machine.time.wall_ms, 1);
+    const std::int64_t heard_ms = machine.time.wall_ms;
+    machine.Pass(1000);
+    QCOMPARE(machine.board.link().link, Link::kLive);
+    machine.Pass(kHourMs);
+    const LinkStatus status = machine.board.link();
+    QCOMPARE(status.link, Link::kStale);
+    QCOMPARE(status.last_heard_ms, heard_ms);
+    QVERIFY2(status.detail.find("3601 s") != std::string::npos, status.detail.c_str());
+    QCOMPARE(machine.board.Latest()->cluster.as_of_ms, heard_ms);
+    // Whoever waits for its next turn asks at once when it is heard again.
+    std::uint64_t seen = 0;
+    machine.board.Sleep(std::chrono::seconds(0), {}, seen);
+    const std::uint64_t before = seen;
+    machine.board.Heard(machine.time.wall_ms, 1);
+    QCOMPARE(machine.board.link().link, Link::kLive);
+    QCOMPARE(machine.board.link().last_heard_ms, machine.time.wall_ms);
+    machine.board.Sleep(std::chrono::seconds(0), {}, seen);
+    QVERIFY(seen > before);
+    QCOMPARE(machine.board.turns().losses, std::uint64_t{0});  // The connection stood.
+  }
+
+  void Suspended_TheConnectionDied_JobsAreDoubted() {
+    Machine machine;
+    machine.board.Heard(machine.time.wall_ms, 1);
+    machine.Pass(kHourMs);
+    machine.board.Lost(kGone, std::chrono::milliseconds(250));
+    const LinkStatus status = machine.board.link();
+    QCOMPARE(status.link, Link::kReconnecting);
+    QCOMPARE(status.next_try_ms, machine.time.wall_ms + 250);
+    QCOMPARE(machine.board.turns().losses, std::uint64_t{1});
+  }
+
+  // Somebody sets the clock: nothing was missed, and silence is as long as it is.
+  void ClockSet_IsNoSilence_data() {
+    QTest::addColumn<qint64>("by_ms");
+    QTest::newRow("on") << qint64{kHourMs};
+    QTest::newRow("back") << qint64{-kHourMs};
+  }
+  void ClockSet_IsNoSilence() {
+    QFETCH(const qint64, by_ms);
+    Machine machine;
+    machine.board.Heard(machine.time.wall_ms, 1);
+    machine.Pass(500);
+    machine.SetClock(by_ms);
+    QCOMPARE(machine.board.link().link, Link::kLive);
+    QCOMPARE(machine.board.link().last_heard_ms, machine.time.wall_ms - 500);
+    machine.Pass(2000);
+    QCOMPARE(machine.board.link().link, Link::kLagging);
+    machine.Pass(3000);
+    QCOMPARE(machine.board.link().link, Link::kStale);
+  }
+
+  // It slept, and its clock is set right when it wakes.
+  void Suspended_AndClockSet_AreToldApart() {
+    Machine machine;
+    machine.board.Heard(machine.time.wall_ms, 1);
+    machine.Pass(kHourMs);
+    machine.SetClock(-20'000);
+    const LinkStatus status = machine.board.link();
+    QCOMPARE(status.link, Link::kStale);
+    QCOMPARE(status.last_heard_ms, machine.time.wall_ms - kHourMs);
   }
 
   void ReadOnly_StaysSaid() {
