@@ -11,13 +11,16 @@
 #include <QPushButton>
 #include <QSignalSpy>
 #include <QTableView>
+#include <QTemporaryDir>
 #include <QtTest>
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "gui/history/alerts.h"
+#include "gui/history/recording.h"
 #include "gui/models/alert_rows.h"
 #include "gui/models/audit_rows.h"
 #include "gui/models/operation_rows.h"
@@ -26,6 +29,7 @@
 #include "gui/views/audit.h"
 #include "gui/views/stores.h"
 #include "tests/gui/fake_cluster.h"
+#include "tests/gui/history/recordings.h"
 #include "tests/gui/scene.h"
 
 namespace onepiece::gui {
@@ -292,6 +296,7 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(cluster.calls("TakeSnapshot"), 1);
     QCOMPARE(store.operations().all().size(), std::size_t{2});
     QVERIFY(store.operations().all()[0].outcome.ok());
+    QVERIFY(store.operations().all()[1].what.contains(QStringLiteral("nodemanager-1")));
     store.Follow(nullptr);
   }
 
@@ -416,6 +421,73 @@ class GuiViewsListsTest : public QObject {
     QTest::keyClick(view.findChild<QTableView*>(), Qt::Key_Return);
     QCOMPARE(wanted.count(), 1);
     QCOMPARE(wanted[0][1].toString(), QString::fromStdString(alert.entity));
+  }
+
+  // Every page goes to half a minute before it, and what it is about is opened.
+  void Alerts_ShowWhenItBegan() {
+    constexpr std::int64_t kStart = history::kStart;
+    Alerts alerts;
+    for (const auto& [id, entity, second] :
+         {std::tuple("a", "node/instance-1", 70), {"b", "cluster", 10}, {"c", "node/x", -100}}) {
+      Alert alert;
+      alert.id = id;
+      alert.entity = entity;
+      alert.state = Alert::State::kFiring;
+      alert.since_ms = kStart + 1000 * second;
+      alerts.push_back(alert);
+    }
+    const QTemporaryDir folder;
+    const std::string path = folder.filePath(QStringLiteral("a.onepiece-recording")).toStdString();
+    Snapshot snapshot;
+    {
+      auto recorder = history::OpenRecorder(path);
+      for (int tick = 0; tick < 100; ++tick) {
+        snapshot = history::SnapshotAt(tick);
+        snapshot.alerts = history::PartOf(alerts, snapshot.at_ms);
+        QVERIFY(recorder->Record(snapshot, history::kLiveLink).ok());
+      }
+    }
+    Store store;
+    AlertsView view(store);
+    QSignalSpy wanted(&view, &View::Wanted);
+    view.show();
+    QPushButton* began = nullptr;
+    for (auto* one : view.findChildren<QPushButton*>()) {
+      if (one->text() == QStringLiteral("Show when it began")) began = one;
+    }
+    QVERIFY(began != nullptr);
+    store.Show(std::make_shared<const Snapshot>(snapshot), LiveLink(snapshot.at_ms));
+    view.Focus(QStringLiteral("alert/a"));
+    // Without a recording there is nothing to go to.
+    QTRY_COMPARE(began->toolTip(), QStringLiteral("Nothing is being recorded."));
+    QVERIFY(!began->isEnabled());
+    store.SetRecording(*history::Recording::Open(path));
+    const auto show = [&](const char* entity) {
+      store.GoLive();  // To the end of the recording.
+      QCOMPARE(store.viewing_ms(), snapshot.at_ms);
+      view.Focus(QLatin1String(entity));
+      QTRY_VERIFY(began->isEnabled());
+      wanted.clear();
+      began->click();
+    };
+    show("alert/a");
+    QCOMPARE(store.viewing_ms(), kStart + 40'000);
+    QCOMPARE(store.snapshot()->at_ms, kStart + 40'000);
+    QCOMPARE(wanted.count(), 1);
+    QCOMPARE(wanted[0][1].toString(), QStringLiteral("node/instance-1"));
+    // The recording begins less than that before: the alert's own beginning will do. The cluster
+    // is looked at on the page of its replicas.
+    show("alert/b");
+    QCOMPARE(store.viewing_ms(), kStart + 10'000);
+    QCOMPARE(wanted[0][0].toString(), QStringLiteral("replicas"));
+    QCOMPARE(wanted[0][1].toString(), QString());
+    // It began before the recording did: that is said, and nothing moves.
+    show("alert/c");
+    QCOMPARE(store.viewing_ms(), snapshot.at_ms);
+    QCOMPARE(wanted.count(), 0);
+    auto* failure = view.findChild<QDialog*>(QStringLiteral("failure"));
+    QVERIFY(failure != nullptr);
+    failure->reject();
   }
 
   void Audit_SaysWhoWhatAndWhy_data() {
