@@ -22,6 +22,9 @@ constexpr char kCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
                             "  - {count: 5}\n"
                             "elasticity: {policy: static, window_s: 10}\n";
 
+// All that are looked for later are among the rows that are read.
+constexpr std::size_t kMostJobs = 20;
+
 /// The console as a program, on a desktop of this test.
 class Console {
  public:
@@ -94,6 +97,20 @@ class Console {
     const auto found = app_->Find("table", table);
     if (!found) return {};
     return found->Rows();
+  }
+  /// Of each row of it, what stands in the column of this name; empty: not all of it can be read.
+  [[nodiscard]] QStringList Column(const QString& table, const QString& name) const {
+    const auto found = app_->Find("table", table);
+    if (!found) return {};
+    const auto columns = found->Columns();
+    const auto column = columns.indexOf(name);
+    QStringList cells;
+    for (const QString& row : found->Rows()) {
+      const QStringList of_row = row.split(QStringLiteral(" | "));
+      if (column < 0 || of_row.size() != columns.size()) return {};
+      cells.append(of_row[column]);
+    }
+    return cells;
   }
   /// Some row of it contains all of `parts`.
   [[nodiscard]] bool HasRow(const QString& table, const QStringList& parts,
@@ -186,6 +203,38 @@ class ConsoleTest : public QObject {
     job_ = QString::fromStdString(jobs["jobs"][0].value("uid", ""));
     QVERIFY2(console_->HasRow("jobs", {job_.left(8)}), Tree());
     Shoot("jobs");
+  }
+
+  // While jobs pass, messages are taken out of rings, and the console shows it as it happens.
+  void Rings_AreSeenMoving() {
+    QVERIFY(console_->Page("Rings"));
+    const auto moving = [this] {
+      const QStringList rates = console_->Column("Rings", "Get/s");
+      return !rates.isEmpty() && std::ranges::any_of(rates, [](const QString& rate) {
+        return std::ranges::any_of(rate, [](QChar c) { return c >= u'1' && c <= u'9'; });
+      });
+    };
+    const auto resting = [&] { return !console_->Column("Rings", "Get/s").isEmpty() && !moving(); };
+    QVERIFY2(testing::Eventually(seconds(60), resting), Tree());
+    // One more job for each look: a rate is of one second.
+    std::vector<std::string> jobs;
+    const bool seen = testing::Eventually(seconds(60), [&] {
+      if (jobs.size() < kMostJobs) {
+        jobs.push_back(cluster_.Submit(
+            {"--app", "tiny-wan-t2v", "--prompt", "a green square", "--steps", "2"}));
+      }
+      return moving();
+    });
+    QVERIFY2(seen, Tree());
+    Shoot("rings-moving");
+    QVERIFY(std::ranges::find(jobs, "") == jobs.end());
+    // They stand still again when the jobs are done.
+    QVERIFY(testing::Eventually(seconds(90), [&] {
+      return std::ranges::all_of(jobs, [&](const std::string& job) {
+        return cluster_.Get(job).value("state", "") == "SUCCEEDED";
+      });
+    }));
+    QVERIFY2(testing::Eventually(seconds(60), resting), Tree());
   }
 
   void Pages_TellWhatTheCommandLineTells() {

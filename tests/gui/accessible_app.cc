@@ -295,6 +295,17 @@ QStringList Accessible::Rows(int max) const {
   return lines;
 }
 
+QStringList Accessible::Columns() const {
+  constexpr char kTable[] = "org.a11y.atspi.Table";
+  const int columns = Property(kTable, "NColumns").toInt();
+  QStringList names;
+  for (int column = 0; column < columns; ++column) {
+    const QDBusMessage answer = Call(kTable, "GetColumnDescription", {column});
+    names.append(answer.arguments().isEmpty() ? QString() : answer.arguments().first().toString());
+  }
+  return names;
+}
+
 std::optional<Accessible> AwaitProgram(const Desktop& desktop, const QString& name,
                                        std::chrono::seconds limit) {
   const Accessible registry(desktop.bus(), QStringLiteral("org.a11y.atspi.Registry"),

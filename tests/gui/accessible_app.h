@@ -75,6 +75,8 @@ class Accessible {
   [[nodiscard]] QString Tree(int depth = 12) const;
   /// Of a table: its rows from the first, their cells joined by " | "; at most `max`.
   [[nodiscard]] QStringList Rows(int max = 30) const;
+  /// Of a table: the names of its columns.
+  [[nodiscard]] QStringList Columns() const;
 
  private:
   [[nodiscard]] QVariant Property(const char* interface, const char* name) const;
