@@ -19,10 +19,14 @@ std::string_view OutcomeName(StoreOutcome outcome) {
   switch (outcome) {
     case StoreOutcome::kStored:
       return "stored";
+    case StoreOutcome::kHeld:
+      return "held";
     case StoreOutcome::kLate:
       return "late";
     case StoreOutcome::kRefused:
       return "refused";
+    case StoreOutcome::kFull:
+      return "full";
   }
   return "";
 }
@@ -81,9 +85,13 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
                                                clock)),
       store_(std::make_unique<JobStore>(
           options_.store, clock,
-          [replicator = replicator_.get()](const base::Uid& uid, Change change) {
-            replicator->Enqueue(uid, change);
-          })),
+          JobStoreHooks{
+              .changed = [replicator = replicator_.get()](
+                             const base::Uid& uid,
+                             Change change) { replicator->Enqueue(uid, change); },
+              .served = [served = values_.get()](
+                            const base::Uid& uid,
+                            const Artifacts* artifacts) { served->Serve(uid, artifacts); }})),
       inbox_(std::move(inbox)),
       outbox_(node::Outbox::Create(fabric,
                                    {.node_id = options_.node_id,
@@ -195,8 +203,8 @@ bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const st
   }
   CountResult(OutcomeName(*outcome));
   span.Set("outcome", OutcomeName(*outcome));
-  spdlog::info("op=store uid={} bytes={} outcome={} sender={}", uid, bundle.total_bytes,
-               OutcomeName(*outcome), sender);
+  spdlog::debug("op=store uid={} bytes={} outcome={} sender={}", uid, bundle.total_bytes,
+                OutcomeName(*outcome), sender);
   return *outcome == StoreOutcome::kStored;
 }
 

@@ -26,10 +26,10 @@ struct Timer {
 /// Threading  One at a time (its shard's lock).
 /// Exactness  A timer is handed out by the first Advance(now) with now >= due, never before; the
 ///            wheel's tick decides only how much is looked at. A clock that jumps forward makes all
-///            that is due come at once, in order of due time to within a tick; one that jumps back
-///            makes nothing come twice and nothing come early.
-/// Range      Any due time: beyond the last wheel (about 139 years at 1 ms) it waits in the last
-///            slot and is put in again.
+///            that is due come at once, in order of due time to within a tick (those that were
+///            overdue when they were set in no order); one that jumps back makes nothing come twice
+///            and nothing come early, and costs a look at every timer.
+/// Range      Any due time.
 class TimerWheel {
  public:
   explicit TimerWheel(base::WallTime now);
@@ -46,15 +46,26 @@ class TimerWheel {
   [[nodiscard]] std::size_t size() const { return size_; }
 
  private:
-  static constexpr int kWheels = 7, kSlotBits = 6, kSlots = 1 << kSlotBits;
   static constexpr base::Duration kTick = std::chrono::milliseconds(1);
+  /// 48 bits of ticks; a WallTime has 45.
+  static constexpr int kWheels = 8, kSlotBits = 6, kSlots = 1 << kSlotBits;
+  using Slots = std::array<Timer, kSlots>;  // Heads of rings.
 
-  std::uint64_t TickOf(base::WallTime time) const;
+  static std::uint64_t TickOf(base::WallTime time);
+  static std::size_t IndexOf(std::uint64_t tick, std::size_t wheel) {
+    return (tick >> (kSlotBits * wheel)) & (kSlots - 1);
+  }
   void Link(Timer& timer);
+  static void Unlink(Timer& timer);
+  void TakeDue(base::WallTime now, std::size_t limit, std::vector<Timer*>& due);
+  bool MoveOn(std::uint64_t target);
+  void Relink(Timer& head);
+  void Rewind(std::uint64_t tick);
 
-  std::uint64_t current_ = 0;                             // Tick that Advance has come to.
-  std::array<std::array<Timer, kSlots>, kWheels> slots_;  // Heads of rings.
-  std::array<std::uint64_t, kWheels> occupied_{};         // A bit for each slot that is not empty.
+  std::uint64_t current_;  // Tick that Advance has come to; its slot holds all that is overdue too.
+  std::array<Slots, kWheels> wheels_;
+  // A bit for each slot that may have timers: cleared when it is found empty.
+  std::array<std::uint64_t, kWheels> occupied_{};
   std::size_t size_ = 0;
 };
 

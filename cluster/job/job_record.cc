@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -49,6 +50,25 @@ JobRecord JoinOrigins(const JobRecord& a, const JobRecord& b) {
 auto PositionKey(const JobRecord& record) {
   const Job& job = record.job();
   return std::tuple(record.attempt(), job.stage_index(), job.step(), job.steps(), job.stage());
+}
+
+// What there is one holder for, and one timing for: their order in a record.
+std::pair<std::string_view, std::string_view> EdgeOf(const v1::WorkHolder& holder) {
+  return {holder.stage(), holder.from()};
+}
+std::pair<std::string_view, std::string_view> PlaceOf(const v1::StageTiming& timing) {
+  return {timing.stage(), timing.node()};
+}
+
+template <typename Item>
+void Insert(const Item& item, int at, google::protobuf::RepeatedPtrField<Item>& items) {
+  *items.Add() = item;
+  for (int i = items.size() - 1; i > at; --i) items.SwapElements(i, i - 1);
+}
+
+void SetExpiry(JobRecord& record) {
+  *record.mutable_job()->mutable_expire_time() = ToTimestamp(
+      FromTimestamp(record.job().end_time()) + std::chrono::seconds(record.result_ttl_s()));
 }
 
 // The larger attempt of each (stage, from), in that order.
@@ -147,8 +167,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   job.set_state(ending.state());
   if (IsTerminal(ending.state())) {
     *job.mutable_end_time() = ending.end_time();
-    *job.mutable_expire_time() =
-        ToTimestamp(FromTimestamp(ending.end_time()) + std::chrono::seconds(joined.result_ttl_s()));
+    SetExpiry(joined);
     if (ending.has_error()) *job.mutable_error() = std::move(*ending.mutable_error());
     if (ending.result().artifacts_size() > 0) {
       *job.mutable_result()->mutable_artifacts() = ending.result().artifacts();
@@ -162,21 +181,75 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   return joined;
 }
 
-void Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
-  JobRecord moved = record;
-  const auto same = [&](const v1::WorkHolder& known) {
-    return known.stage() == holder.stage() && known.from() == holder.from();
+void Normalize(JobRecord& record) {
+  const auto sorted = [](const auto& items, const auto& key) {
+    return std::ranges::adjacent_find(items, [&](const auto& a, const auto& b) {
+             return key(a) >= key(b);
+           }) == items.end();
   };
-  if (std::ranges::none_of(record.holders(), same) && record.holders_size() >= kMaxHolders) return;
-  moved.clear_holders();
-  *moved.add_holders() = holder;
-  Job& job = *moved.mutable_job();
-  moved.set_attempt(holder.attempt());
+  if (!sorted(record.holders(), EdgeOf) || !sorted(record.job().timings(), PlaceOf)) {
+    record = Join(record, record);
+    return;
+  }
+  record.clear_has_bytes();
+  Job& job = *record.mutable_job();
+  const bool fetched = job.result().fetched();
+  if (IsTerminal(job.state())) {
+    (void)job.mutable_end_time();  // The epoch, when it is not known.
+    SetExpiry(record);
+    if (job.result().artifacts().empty()) job.clear_result();
+  } else {
+    job.clear_error();
+    job.clear_end_time();
+    job.clear_expire_time();
+    job.clear_result();
+  }
+  if (fetched) job.mutable_result()->set_fetched(true);
+}
+
+bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
+  bool news = false;
+  auto& holders = *record.mutable_holders();
+  const auto at = std::ranges::lower_bound(holders, EdgeOf(holder), {}, EdgeOf);
+  if (at != holders.end() && EdgeOf(*at) == EdgeOf(holder)) {
+    const auto key = [](const v1::WorkHolder& held) {
+      return std::pair(held.attempt(), CanonicalBytes(held));
+    };
+    news = at->attempt() < holder.attempt() || key(*at) < key(holder);
+    if (news) *at = holder;
+  } else {
+    if (holders.size() >= kMaxHolders) return false;
+    Insert(holder, static_cast<int>(at - holders.begin()), holders);
+    news = true;
+  }
+  Job& job = *record.mutable_job();
+  const std::tuple position(holder.attempt(), holder.stage_index(), step, steps, holder.stage());
+  if (!(PositionKey(record) < position)) return news;
+  record.set_attempt(holder.attempt());
   job.set_stage(holder.stage());
   job.set_stage_index(holder.stage_index());
   job.set_step(step);
   job.set_steps(steps);
-  record = Join(record, moved);
+  return true;
+}
+
+bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
+  auto& timings = *record.mutable_job()->mutable_timings();
+  const auto at = std::ranges::lower_bound(timings, PlaceOf(timing), {}, PlaceOf);
+  if (at != timings.end() && PlaceOf(*at) == PlaceOf(timing)) {
+    if (CanonicalBytes(*at) >= CanonicalBytes(timing)) return false;
+    *at = timing;
+    return true;
+  }
+  if (timings.size() >= kMaxTimings) return false;
+  Insert(timing, static_cast<int>(at - timings.begin()), timings);
+  return true;
+}
+
+void SetEnd(Job::State state, base::WallTime now, JobRecord& record) {
+  record.mutable_job()->set_state(state);
+  *record.mutable_job()->mutable_end_time() = ToTimestamp(now);
+  SetExpiry(record);
 }
 
 std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {
@@ -235,8 +308,11 @@ google::protobuf::Timestamp ToTimestamp(base::WallTime time) {
 }
 
 base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp) {
-  return base::WallTime(std::chrono::seconds(timestamp.seconds()) +
-                        std::chrono::nanoseconds(timestamp.nanos()));
+  // About the years 1748 to 2191: what a peer says of another time must not overflow, a TTL added.
+  constexpr std::int64_t kMaxSeconds = 7'000'000'000;
+  return base::WallTime(
+      std::chrono::seconds(std::clamp(timestamp.seconds(), -kMaxSeconds, kMaxSeconds)) +
+      std::chrono::nanoseconds(timestamp.nanos()));
 }
 
 }  // namespace onepiece::job

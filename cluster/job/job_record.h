@@ -29,10 +29,21 @@ bool IsTombstone(const v1::JobRecord& record);
 /// same uid.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 
-/// Joins into the record that `holder` has the work, with step `step` of `steps` done. A record of
-/// kMaxHolders takes no more of them.
-void Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
+/// Makes a record what Join(record, record) is, cheaper: as Join leaves records. What follows here
+/// takes such records, leaves such records, and is what joining with the same change would be.
+void Normalize(v1::JobRecord& record);
+
+/// Joins into the record that `holder` has the work, with step `step` of `steps` done; true when
+/// that is news. A record of kMaxHolders takes no more of them.
+bool Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
 inline constexpr int kMaxHolders = 256;
+
+/// Joins a timing in; true when that is news. A record of kMaxTimings takes no more of them.
+bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);
+inline constexpr int kMaxTimings = 256;
+
+/// Ends a job that has not ended.
+void SetEnd(v1::Job::State state, base::WallTime now, v1::JobRecord& record);
 
 /// The holders that the job waits for: without those that have handed on to every stage after
 /// theirs, and without those whose work is being done again further up (a larger attempt holds a

@@ -5,100 +5,19 @@
 #include <set>
 #include <thread>
 
-#include "cluster/base/status.h"
-#include "cluster/job/job_record.h"
+#include "tests/database/job_store_fixture.h"
 
 namespace onepiece::database {
-namespace {
 
 using v1::Job;
 using v1::JobRecord;
 using namespace std::chrono_literals;
 
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
-
-bool NobodyAlive(const v1::WorkHolder&) { return false; }
-bool EveryoneAlive(const v1::WorkHolder&) { return true; }
-
-// A store, the clock that it reads, and the changes that it announced.
-struct Fixture {
-  explicit Fixture(JobStoreOptions options = {})
-      : store(options, clock, [this](const base::Uid& uid, Change change) {
-          changes.push_back({uid, change});
-        }) {}
-
-  JobRecord NewRecord(const std::string& app = "app") {
-    JobRecord record;
-    Job& job = *record.mutable_job();
-    job.set_uid(base::Uid::Generate(base::ToUnixMs(clock.WallNow())).ToString());
-    job.set_name("jobs/" + job.uid());
-    job.set_app_id(app);
-    *job.mutable_create_time() = job::ToTimestamp(clock.WallNow());
-    *job.mutable_deadline() = job::ToTimestamp(clock.WallNow() + 100s);
-    record.set_fingerprint("f");
-    record.set_result_ttl_s(50);
-    return record;
-  }
-  std::string Create(const std::string& app = "app") {
-    const JobRecord record = NewRecord(app);
-    RequireOk(store.Create(record));
-    return record.job().uid();
-  }
-  template <typename T>
-  static void RequireOk(const T& result) {
-    if (!result.ok()) qFatal("%s", result.status().ToString().c_str());
-  }
-  Job::State State(const std::string& uid) {
-    const auto record = store.Get(uid);
-    return record.ok() ? job::PublicJob(*record).state() : Job::STATE_UNSPECIFIED;
-  }
-  StoreOutcome Store(const std::string& uid, const std::string& bytes,
-                     message::Kind kind = message::Kind::kResult) {
-    const auto outcome = store.StoreResult(Bundle(uid, bytes), kind);
-    RequireOk(outcome);
-    return *outcome;
-  }
-  ResultBundle Bundle(const std::string& uid, const std::string& bytes) {
-    message::Message message;
-    message.header.uid = *base::Uid::Parse(uid);
-    message.header.app = "app";
-    message.header.ingress_time = clock.WallNow();
-    message.header.deadline = clock.WallNow() + 100s;
-    message.artifacts.push_back({"video",
-                                 message::DType::kBytes,
-                                 {static_cast<std::int64_t>(bytes.size())},
-                                 "video/mp4",
-                                 message::Buffer::FromString(bytes)});
-    return *MakeResultBundle(message);
-  }
-  v1::UpdateJobRequest Progress(const std::string& uid, const std::string& node, int stage,
-                                int step) {
-    v1::UpdateJobRequest request;
-    request.set_uid(uid);
-    v1::WorkHolder& holder = *request.mutable_progress()->mutable_holder();
-    holder.set_node_id(node);
-    holder.set_incarnation(1);
-    holder.set_stage("stage" + std::to_string(stage));
-    holder.set_stage_index(stage);
-    holder.set_successors(1);
-    if (stage > 0) holder.set_from("stage" + std::to_string(stage - 1));
-    request.mutable_progress()->set_step(step);
-    request.mutable_progress()->set_steps(10);
-    return request;
-  }
-
-  base::ManualClock clock;
-  std::vector<std::pair<base::Uid, Change>> changes;
-  JobStore store;
-};
-
-}  // namespace
-
 class JobStoreTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Create_AnswersWithTheRecordThatIsThere() {
-    Fixture f;
+    StoreFixture f;
     JobRecord record = f.NewRecord();
     const auto first = f.store.Create(record);
     QVERIFY(first.ok() && first->created());
@@ -110,7 +29,7 @@ class JobStoreTest : public QObject {
   }
 
   void Create_RefusesIncompleteRecords() {
-    Fixture f;
+    StoreFixture f;
     JobRecord record = f.NewRecord();
     record.mutable_job()->set_uid("x");
     QCOMPARE(Reason(f.store.Create(record).status()), std::string("BAD_UID"));
@@ -120,7 +39,7 @@ class JobStoreTest : public QObject {
   }
 
   void Create_WhenFullForgetsTombstonesThenRefuses() {
-    Fixture f({.max_records = 2});
+    StoreFixture f({.max_records = 2});
     const std::string deleted = f.Create();
     const std::string kept = f.Create();
     QVERIFY(f.store.Delete(deleted).ok());
@@ -134,14 +53,14 @@ class JobStoreTest : public QObject {
   }
 
   void Create_BoundsTheBytesOfRecords() {
-    Fixture f({.max_record_bytes = 1000});
+    StoreFixture f({.max_record_bytes = 1000});
     JobRecord record = f.NewRecord();
     (*record.mutable_job()->mutable_labels())["big"] = std::string(2000, 'x');
     QCOMPARE(Reason(f.store.Create(record).status()), std::string("RECORDS_FULL"));
   }
 
   void Update_MovesForwardOnlyAndKeepsTheEnd() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     QVERIFY(f.store.Update(f.Progress(uid, "a", 1, 3)).ok());
     const auto late = f.store.Update(f.Progress(uid, "a", 1, 2));
@@ -160,7 +79,7 @@ class JobStoreTest : public QObject {
   }
 
   void Update_TakesTimingsAfterTheEnd() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     f.Store(uid, "video");
     v1::UpdateJobRequest request;
@@ -172,14 +91,14 @@ class JobStoreTest : public QObject {
   }
 
   void Update_OfAnUnknownJobIsNotFound() {
-    Fixture f;
+    StoreFixture f;
     const auto answer =
         f.store.Update(f.Progress(base::Uid::GenerateRandom().ToString(), "a", 0, 0));
     QCOMPARE(Reason(answer.status()), std::string("JOB_UNKNOWN"));
   }
 
   void StoreResult_FirstOneWins() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     QCOMPARE(f.Store(uid, "first"), StoreOutcome::kStored);
     QCOMPARE(f.Store(uid, "second"), StoreOutcome::kLate);
@@ -194,7 +113,7 @@ class JobStoreTest : public QObject {
   }
 
   void StoreResult_WithoutRecordIsNotLost() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = base::Uid::GenerateRandom().ToString();
     QCOMPARE(f.Store(uid, "video"), StoreOutcome::kStored);
     QCOMPARE(f.State(uid), Job::SUCCEEDED);
@@ -208,7 +127,7 @@ class JobStoreTest : public QObject {
   }
 
   void StoreResult_BudgetPurgesStreamedThenExpiredThenRefuses() {
-    Fixture f({.budget_bytes = 10});
+    StoreFixture f({.budget_bytes = 10});
     const std::string old = f.Create();
     f.Store(old, "aaaa");
     f.clock.Advance(1s);
@@ -234,14 +153,14 @@ class JobStoreTest : public QObject {
   }
 
   void StoreResult_ARefusedReplicaFailsNothing() {
-    Fixture f({.budget_bytes = 2});
+    StoreFixture f({.budget_bytes = 2});
     const std::string uid = f.Create();
     QCOMPARE(f.Store(uid, "video", message::Kind::kReplica), StoreOutcome::kRefused);
     QCOMPARE(f.State(uid), Job::QUEUED);
   }
 
   void FindArtifact_SaysWhyThereIsNone() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     QCOMPARE(Reason(f.store.FindArtifact(uid, "").status()), std::string("JOB_NOT_DONE"));
     QCOMPARE(Reason(f.store.FindArtifact("junk", "").status()), std::string("BAD_UID"));
@@ -254,7 +173,7 @@ class JobStoreTest : public QObject {
     QCOMPARE(f.store.stats().result_bytes, 0);
 
     const std::string elsewhere = f.Create();
-    Fixture peer;
+    StoreFixture peer;
     peer.store.Merge(std::vector{*f.store.Get(elsewhere)});
     peer.Store(elsewhere, "video");
     f.store.Merge(peer.store.Records(std::vector{*base::Uid::Parse(elsewhere)}));
@@ -264,7 +183,7 @@ class JobStoreTest : public QObject {
   }
 
   void Sweep_FailsJobsAtTheirDeadline() {
-    Fixture f;
+    StoreFixture f;
     const std::string queued = f.Create();
     const std::string held = f.Create();
     QVERIFY(f.store.Update(f.Progress(held, "a", 0, 0)).ok());
@@ -275,7 +194,7 @@ class JobStoreTest : public QObject {
   }
 
   void Sweep_FailsJobsOfADeadHolderAfterTheGrace() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     QVERIFY(f.store.Update(f.Progress(uid, "inst-3", 1, 4)).ok());
     f.store.Sweep(NobodyAlive);
@@ -292,7 +211,7 @@ class JobStoreTest : public QObject {
   }
 
   void Sweep_NewsOfTheJobRestartsTheGrace() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     QVERIFY(f.store.Update(f.Progress(uid, "a", 0, 1)).ok());
     f.store.Sweep(NobodyAlive);
@@ -310,7 +229,7 @@ class JobStoreTest : public QObject {
 
   // Two branches of one job: the one that goes on must not hide that the other is dead.
   void Sweep_OneDeadBranchLosesTheJob() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     v1::UpdateJobRequest placed;
     placed.set_uid(uid);
@@ -345,7 +264,7 @@ class JobStoreTest : public QObject {
   }
 
   void Sweep_ABranchThatWasHandedOnMayLoseItsInstance() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     v1::UpdateJobRequest placed;
     placed.set_uid(uid);
@@ -379,7 +298,7 @@ class JobStoreTest : public QObject {
   }
 
   void Sweep_ExpiresThenForgetsResults() {
-    Fixture f({.tombstone_ttl = 20s});
+    StoreFixture f({.tombstone_ttl = 20s});
     const std::string uid = f.Create();
     f.Store(uid, "video");
     f.clock.Advance(50s);
@@ -397,7 +316,7 @@ class JobStoreTest : public QObject {
   }
 
   void Delete_CancelsAndHides() {
-    Fixture f({.tombstone_ttl = 20s});
+    StoreFixture f({.tombstone_ttl = 20s});
     const std::string uid = f.Create();
     QVERIFY(f.store.Delete(uid).ok());
     QCOMPARE(Reason(f.store.Get(uid).status()), std::string("JOB_UNKNOWN"));
@@ -411,7 +330,7 @@ class JobStoreTest : public QObject {
   }
 
   void Merge_TellsThePeerWhatItDidNotKnow() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     const JobRecord old = *f.store.Get(uid);
     QVERIFY(f.store.Update(f.Progress(uid, "a", 1, 1)).ok());
@@ -424,9 +343,9 @@ class JobStoreTest : public QObject {
   }
 
   void Merge_DropsBytesThatLostAgainstAPeersResult() {
-    Fixture a;
+    StoreFixture a;
     const std::string uid = a.Create();
-    Fixture b;
+    StoreFixture b;
     b.store.Merge(std::vector{*a.store.Get(uid)});
     a.Store(uid, "winner");
     b.clock.Advance(1s);
@@ -437,21 +356,21 @@ class JobStoreTest : public QObject {
   }
 
   void Merge_DoesNotBringBackWhatIsForgotten() {
-    Fixture a({.tombstone_ttl = 20s});
+    StoreFixture a({.tombstone_ttl = 20s});
     const std::string uid = a.Create();
     a.Store(uid, "video");
     const auto records = a.store.Records(std::vector{*base::Uid::Parse(uid)});
     a.clock.Advance(71s);
     a.store.Sweep(EveryoneAlive);
     a.store.Sweep(EveryoneAlive);
-    Fixture late({.tombstone_ttl = 20s});
+    StoreFixture late({.tombstone_ttl = 20s});
     late.clock.Advance(71s);
     late.store.Merge(records);
     QCOMPARE(late.store.stats().records, 0);
   }
 
   void List_IsNewestFirstFilteredAndPaged() {
-    Fixture f;
+    StoreFixture f;
     std::vector<std::string> uids;
     for (int i = 0; i < 7; ++i) {
       uids.push_back(f.Create(i % 2 == 0 ? "even" : "odd"));
@@ -488,13 +407,13 @@ class JobStoreTest : public QObject {
   // Its times are figures to look at, not to pass.
   void List_OfManyJobs_IsStableAndQuick() {
     constexpr int kJobs = 100'000, kRunning = 100;
-    Fixture f({.max_records = 2 * kJobs});
+    StoreFixture f({.max_records = 2 * kJobs});
     std::set<std::string> running;
     for (int i = 0; i < kJobs; ++i) {
       const std::string uid = f.Create();
       if (i % 10 == 9) f.clock.Advance(1ms);  // Ten have the same time.
       if (i % (kJobs / kRunning) != 0) continue;
-      Fixture::RequireOk(f.store.Update(f.Progress(uid, "a", 0, 1)));
+      StoreFixture::RequireOk(f.store.Update(f.Progress(uid, "a", 0, 1)));
       running.insert(uid);
     }
     const auto list = [&](v1::ListJobsRequest request, std::chrono::nanoseconds& slowest) {
@@ -504,7 +423,7 @@ class JobStoreTest : public QObject {
         const auto page = f.store.List(request);
         slowest =
             std::max<std::chrono::nanoseconds>(slowest, std::chrono::steady_clock::now() - start);
-        Fixture::RequireOk(page);
+        StoreFixture::RequireOk(page);
         jobs.insert(jobs.end(), page->jobs().begin(), page->jobs().end());
         request.set_page_token(page->next_page_token());
         f.Create("later");  // Newer than all: on no page that is still to come.
@@ -536,7 +455,7 @@ class JobStoreTest : public QObject {
   }
 
   void WaitForChange_ReturnsTheLatestState() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     const auto now = f.store.WaitForChange(uid, 0, f.clock.Now(), {});
     QVERIFY(now.ok());
@@ -552,7 +471,7 @@ class JobStoreTest : public QObject {
   }
 
   void WaitForChange_EndsWhenTheJobIsDeleted() {
-    Fixture f;
+    StoreFixture f;
     const std::string uid = f.Create();
     const auto now = f.store.WaitForChange(uid, 0, f.clock.Now(), {});
     absl::StatusOr<JobStore::Revision> next;

@@ -2,6 +2,7 @@
 
 #include <QtTest>
 #include <cstdlib>
+#include <limits>
 #include <random>
 
 namespace onepiece::job {
@@ -102,6 +103,63 @@ class JobRecordTest : public QObject {
       QVERIFY(Same(Join(Join(a, b), c), Join(a, Join(b, c))));
       QVERIFY(Same(Join(Join(a, b), b), Join(a, b)));
     }
+  }
+
+  // What is done to a record in place must be what joining does, or instances would not agree.
+  void InPlace_IsWhatJoiningIs() {
+    std::mt19937_64 random(11);
+    const auto pick = [&](int n) {
+      return static_cast<int>(random() % static_cast<std::uint64_t>(n));
+    };
+    for (int i = 0; i < 2000; ++i) {
+      JobRecord raw = RandomRecord(random);
+      if (pick(2) == 0) raw.MergeFrom(RandomRecord(random));  // Not in order, not once each.
+      if (pick(4) == 0) raw.mutable_job()->set_state(Job::RUNNING);
+      raw.set_has_bytes(true);
+      JobRecord normal = raw;
+      Normalize(normal);
+      QVERIFY(Same(normal, Join(raw, raw)));
+
+      v1::WorkHolder holder =
+          Holder(pick(2) == 0 ? "" : "s0", "s" + std::to_string(pick(3)), pick(3),
+                 "n" + std::to_string(pick(2)), static_cast<unsigned>(pick(3)));
+      JobRecord change = normal;
+      change.clear_holders();
+      *change.add_holders() = holder;
+      change.set_attempt(holder.attempt());
+      change.mutable_job()->set_stage(holder.stage());
+      change.mutable_job()->set_stage_index(holder.stage_index());
+      change.mutable_job()->set_step(pick(3));
+      change.mutable_job()->set_steps(2);
+      JobRecord placed = normal;
+      const bool news = Place(holder, change.job().step(), change.job().steps(), placed);
+      QVERIFY(Same(placed, Join(normal, change)));
+      QCOMPARE(news, !Same(placed, normal));
+
+      v1::StageTiming timing;
+      timing.set_stage("s" + std::to_string(pick(3)));
+      timing.set_node("n" + std::to_string(pick(3)));
+      timing.mutable_compute()->set_seconds(pick(3));
+      change = normal;
+      *change.mutable_job()->add_timings() = timing;
+      JobRecord timed = normal;
+      QCOMPARE(AddTiming(timing, timed), !Same(Join(normal, change), normal));
+      QVERIFY(Same(timed, Join(normal, change)));
+
+      if (IsTerminal(normal.job().state())) continue;
+      JobRecord ended = normal;
+      SetEnd(Job::CANCELLED, FromTimestamp(normal.job().create_time()), ended);
+      QVERIFY(Same(ended, Join(normal, ended)));
+    }
+  }
+
+  void FromTimestamp_OfAnyTimeLeavesRoomForATtl() {
+    google::protobuf::Timestamp far;
+    far.set_seconds(std::numeric_limits<std::int64_t>::max());
+    QVERIFY(FromTimestamp(far) + std::chrono::seconds(std::numeric_limits<std::int32_t>::max()) >
+            FromTimestamp(far));
+    far.set_seconds(std::numeric_limits<std::int64_t>::min());
+    QVERIFY(FromTimestamp(far) < base::WallTime());
   }
 
   void Join_FirstEndWins() {

@@ -1,0 +1,444 @@
+#include "cluster/database/store_shard.h"
+
+#include <algorithm>
+
+#include "cluster/base/check.h"
+#include "cluster/base/status.h"
+#include "cluster/database/digest.h"
+#include "cluster/job/job_record.h"
+
+namespace onepiece::database {
+namespace {
+
+using v1::Job;
+using v1::JobRecord;
+
+constexpr int kMadeUpTtlS = 3600;
+// Moves a record that has not ended to where the update says; true when that is news.
+bool ApplyPlace(const v1::UpdateJobRequest& request, JobRecord& record) {
+  bool news = false;
+  bool runs = request.has_progress();
+  for (const v1::WorkHolder& placed : request.placed()) {
+    news = job::Place(placed, 0, 0, record) || news;
+    runs = runs || !placed.from().empty();
+  }
+  if (request.has_progress()) {
+    const v1::JobProgress& progress = request.progress();
+    news = job::Place(progress.holder(), progress.step(), progress.steps(), record) || news;
+  }
+  if (runs && record.job().state() != Job::RUNNING) {
+    record.mutable_job()->set_state(Job::RUNNING);
+    news = true;
+  }
+  return news;
+}
+
+// The record is at another database, or was lost with one; the result must not be.
+JobRecord MadeUpFrom(const ResultBundle& bundle) {
+  JobRecord record;
+  Job& job = *record.mutable_job();
+  job.set_uid(bundle.uid.ToString());
+  job.set_name("jobs/" + job.uid());
+  job.set_app_id(bundle.app_id);
+  job.set_state(Job::QUEUED);
+  *job.mutable_create_time() = job::ToTimestamp(bundle.ingress_time);
+  *job.mutable_deadline() = job::ToTimestamp(bundle.deadline);
+  record.set_result_ttl_s(kMadeUpTtlS);
+  return record;
+}
+
+bool SameArtifact(const v1::ResultArtifact& a, const v1::ResultArtifact& b) {
+  return a.sha256() == b.sha256() && a.size_bytes() == b.size_bytes() &&
+         a.artifact() == b.artifact() && a.media_type() == b.media_type();
+}
+
+std::int64_t BytesOf(const Artifacts& artifacts) {
+  std::int64_t bytes = 0;
+  for (const StoredArtifact& artifact : artifacts) bytes += artifact.info.size_bytes();
+  return bytes;
+}
+
+Phase PhaseOf(const JobRecord& record) {
+  if (record.deleted()) return Phase::kDeleted;
+  if (record.job().result().fetched()) return Phase::kFetched;
+  if (record.job().state() == Job::EXPIRED) return Phase::kExpired;
+  return job::IsTerminal(record.job().state()) ? Phase::kEnded : Phase::kOpen;
+}
+
+bool IsTombstone(Phase phase) { return phase > Phase::kEnded; }
+
+std::atomic<std::int64_t>* TombstonesOf(Phase phase, StoreShared& shared) {
+  switch (phase) {
+    case Phase::kFetched:
+      return &shared.fetched_tombstones;
+    case Phase::kExpired:
+      return &shared.expired_tombstones;
+    case Phase::kDeleted:
+      return &shared.deleted_tombstones;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+void StoreShard::Line::Add(Entry& entry, std::uint64_t& ticket, StoreShared& shared) {
+  if (ticket != 0) return;
+  ticket = ++shared.last_ticket;
+  entries.emplace_hint(entries.end(), ticket, &entry);
+  oldest = entries.begin()->first;
+}
+
+void StoreShard::Line::Remove(std::uint64_t& ticket) {
+  if (ticket == 0) return;
+  entries.erase(ticket);
+  ticket = 0;
+  oldest = entries.empty() ? kNoTicket : entries.begin()->first;
+}
+
+StoreShard::~StoreShard() {
+  for (auto& [uid, entry] : entries_) timers_.Cancel(entry);
+}
+
+std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, JobRecord& record) {
+  const std::lock_guard lock(mutex_);
+  v1::CreateJobResponse response;
+  Entry* entry = Find(uid);
+  if (entry == nullptr) {
+    entry = Insert(uid, record);
+    if (entry == nullptr) return std::nullopt;
+    Notify(*entry, Change::kRecord);
+    response.set_created(true);
+  } else if (entry->record.fingerprint().empty()) {
+    // Made up from a result that overtook its record.
+    entry->record = job::Join(entry->record, record);
+    Committed(*entry);
+    Notify(*entry, Change::kRecord);
+    if (shared_.hooks.made) shared_.hooks.made(entry->record);
+  }
+  *response.mutable_record() = View(*entry);
+  return response;
+}
+
+absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
+                                             const v1::UpdateJobRequest& request) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr) return JobUnknown(uid, false);
+  bool news = request.has_timing() && job::AddTiming(request.timing(), entry->record);
+  if (!job::IsTerminal(entry->record.job().state())) {
+    news = ApplyPlace(request, entry->record) || news;
+    // A sign of life, wherever it comes from: the holder's absence counts anew.
+    for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
+    if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
+    if (request.cancelled() || request.has_failed()) {
+      const Job::State end = request.cancelled() ? Job::CANCELLED : Job::FAILED;
+      if (end == Job::FAILED) *entry->record.mutable_job()->mutable_error() = request.failed();
+      job::SetEnd(end, shared_.clock.WallNow(), entry->record);
+      news = true;
+    }
+  }
+  if (news) {
+    Committed(*entry);
+    Notify(*entry, Change::kRecord);
+  }
+  return View(*entry);
+}
+
+std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, message::Kind kind,
+                                                    bool hold) {
+  const std::lock_guard lock(mutex_);
+  Entry* entry = Find(bundle.uid);
+  if (entry == nullptr) {
+    JobRecord record = MadeUpFrom(bundle);
+    entry = Insert(bundle.uid, record);
+    if (entry == nullptr) return std::nullopt;
+    Notify(*entry, Change::kRecord);
+  }
+  const bool open = entry->phase == Phase::kOpen;
+  // Of a job that has ended, only a second copy of the very result that won may still be of use.
+  const bool wanted =
+      entry->result == nullptr &&
+      (open || (entry->phase == Phase::kEnded && entry->record.job().state() == Job::SUCCEEDED &&
+                AreResultOf(entry->record, bundle.artifacts)));
+  if (!wanted) {
+    // A peer that hands over what waits here for its own copy to be made has just proved it made.
+    if (entry->held && kind == message::Kind::kReplica &&
+        std::ranges::equal(*entry->result, bundle.artifacts, SameArtifact, &StoredArtifact::info,
+                           &StoredArtifact::info)) {
+      Succeed(*entry);
+    }
+    ++shared_.late_results;
+    return StoreOutcome::kLate;
+  }
+  if (!shared_.result_bytes.Take(bundle.total_bytes)) return StoreOutcome::kFull;
+  Attach(*entry, std::make_shared<const Artifacts>(bundle.artifacts), bundle.total_bytes, true);
+  ++shared_.stored;
+  if (open && hold) {
+    entry->held = true;
+    return StoreOutcome::kHeld;
+  }
+  if (open) {
+    Succeed(*entry);
+  } else {
+    entry->lost = false;
+    Committed(*entry);
+  }
+  if (kind == message::Kind::kResult) Notify(*entry, Change::kResultBytes);
+  return StoreOutcome::kStored;
+}
+
+void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
+  const std::lock_guard lock(mutex_);
+  ++shared_.refused_results;
+  Entry* const entry = Find(bundle.uid);
+  if (entry == nullptr || kind != message::Kind::kResult) return;
+  Fail(*entry, "RESULT_BUDGET_EXCEEDED",
+       "no room for a result of " + std::to_string(bundle.total_bytes) + " bytes (budget " +
+           std::to_string(shared_.options.budget_bytes) + ")");
+}
+
+bool StoreShard::Confirm(const base::Uid& uid) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr) return false;
+  if (entry->held) Succeed(*entry);
+  return Servable(*entry);
+}
+
+void StoreShard::FailJob(const base::Uid& uid, const std::string& reason,
+                         const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* const entry = Find(uid); entry != nullptr) Fail(*entry, reason, message);
+}
+
+bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr) {
+    // What we would forget at once is not learnt again.
+    if (job::IsTerminal(theirs.job().state()) &&
+        job::FromTimestamp(theirs.job().expire_time()) + shared_.options.tombstone_ttl <=
+            shared_.clock.WallNow()) {
+      return true;
+    }
+    JobRecord record = theirs;
+    const Entry* const inserted = Insert(uid, record);
+    if (inserted != nullptr) Notify(*inserted, Change::kRecord);
+    return inserted != nullptr;
+  }
+  const std::string before = job::CanonicalBytes(entry->record);
+  if (before == job::CanonicalBytes(theirs)) return true;
+  JobRecord joined = job::Join(entry->record, theirs);
+  const std::string after = job::CanonicalBytes(joined);
+  if (after != before) {
+    entry->record = std::move(joined);
+    Committed(*entry);
+  }
+  if (after != job::CanonicalBytes(theirs)) Notify(*entry, Change::kRecord);
+  return true;
+}
+
+StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record,
+                                         const Artifacts& artifacts) {
+  const std::lock_guard lock(mutex_);
+  Entry* entry = Find(uid);
+  if (entry == nullptr) {
+    if (job::IsTerminal(record.job().state()) &&
+        job::FromTimestamp(record.job().expire_time()) + shared_.options.tombstone_ttl <=
+            shared_.clock.WallNow()) {
+      return Restored::kStale;
+    }
+    entry = Insert(uid, record, /*known=*/true);
+    if (entry == nullptr) return Restored::kNoRoom;
+  } else {
+    entry->record = job::Join(entry->record, record);
+    Committed(*entry);
+  }
+  if (artifacts.empty()) return Restored::kYes;
+  if (entry->result == nullptr && entry->phase == Phase::kEnded &&
+      entry->record.job().state() == Job::SUCCEEDED && AreResultOf(entry->record, artifacts)) {
+    Attach(*entry, std::make_shared<const Artifacts>(artifacts), BytesOf(artifacts), false);
+    entry->lost = false;
+    Committed(*entry);
+  } else if (shared_.hooks.served) {
+    shared_.hooks.served(uid, entry->served);
+  }
+  return Restored::kYes;
+}
+
+void StoreShard::MarkLost(const base::Uid& uid) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr || entry->lost || entry->result != nullptr ||
+      entry->phase != Phase::kEnded || entry->record.job().state() != Job::SUCCEEDED) {
+    return;
+  }
+  entry->lost = true;
+  ++shared_.lost_on_restart;
+  Committed(*entry);
+}
+
+bool StoreShard::AreResultOf(const JobRecord& record, const Artifacts& artifacts) {
+  return std::ranges::equal(record.job().result().artifacts(), artifacts, SameArtifact, {},
+                            &StoredArtifact::info);
+}
+
+StoreShard::Entry* StoreShard::Find(const base::Uid& uid) const {
+  const auto found = entries_.find(uid);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+// nullptr: no room.
+StoreShard::Entry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, bool known) {
+  const auto record_bytes = static_cast<std::int64_t>(record.ByteSizeLong());
+  if (!shared_.records.Take(1)) return nullptr;
+  if (!shared_.record_bytes.Take(record_bytes)) {
+    shared_.records.GiveBack(1);
+    return nullptr;
+  }
+  Entry& entry = entries_.try_emplace(uid, uid).first->second;
+  entry.record = std::move(record);
+  entry.record_bytes = record_bytes;
+  entry.known = known;
+  open_.insert(uid);
+  if (!known && shared_.hooks.made) shared_.hooks.made(entry.record);
+  Committed(entry);
+  return &entry;
+}
+
+// After every change to the record, its bytes, or what is seen of it.
+void StoreShard::Committed(Entry& entry) {
+  const auto record_bytes = static_cast<std::int64_t>(entry.record.ByteSizeLong());
+  shared_.record_bytes.Force(record_bytes - entry.record_bytes);
+  entry.record_bytes = record_bytes;
+  ++entry.revision;
+  entry.digest.reset();
+  const AgeKey age{-job::FromTimestamp(entry.record.job().create_time()).time_since_epoch(),
+                   entry.uid};
+  if (entry.age != age) {
+    if (entry.age.has_value()) by_age_.erase(*entry.age);
+    entry.age = age;
+    by_age_.emplace(age, &entry);
+  }
+  SetPhase(entry);
+  const std::shared_ptr<const Artifacts> bytes = entry.result;  // Until ShowBytes has told of it.
+  // The bytes here may be those of a result that lost against a peer's.
+  if (entry.phase != Phase::kOpen && entry.result != nullptr &&
+      (entry.phase != Phase::kEnded || entry.record.job().state() != Job::SUCCEEDED ||
+       !AreResultOf(entry.record, *entry.result))) {
+    DropBytes(entry);
+  }
+  if (entry.phase != Phase::kOpen) entry.held = false;
+  if (entry.phase != Phase::kEnded) entry.lost = false;
+  ShowBytes(entry);
+  if (entry.changed != nullptr) entry.changed->notify_all();
+}
+
+void StoreShard::SetPhase(Entry& entry) {
+  const Phase phase = PhaseOf(entry.record);
+  const bool was_tombstone = IsTombstone(entry.phase);
+  if (phase != entry.phase) {
+    if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
+    if (auto* const count = TombstonesOf(phase, shared_)) ++*count;
+    entry.phase = phase;
+    if (phase == Phase::kOpen) {
+      open_.insert(entry.uid);
+    } else {
+      open_.erase(entry.uid);
+      entry.missing_since.clear();
+      if (!entry.known && shared_.hooks.ended) shared_.hooks.ended(entry.record);
+    }
+    if (IsTombstone(phase)) {
+      tombstones_.Add(entry, entry.tombstone_ticket, shared_);
+    } else {
+      tombstones_.Remove(entry.tombstone_ticket);
+    }
+  }
+  entry.known = false;
+  base::WallTime due = entry.due;
+  const Job& job = entry.record.job();
+  if (IsTombstone(phase)) {
+    if (!was_tombstone) due = shared_.clock.WallNow() + shared_.options.tombstone_ttl;
+  } else {
+    due = job::FromTimestamp(phase == Phase::kEnded ? job.expire_time() : job.deadline());
+  }
+  if (!entry.set() || due != entry.due) timers_.Set(entry, due);
+}
+
+// Tells of what can be fetched, and keeps the line of what may move to files.
+void StoreShard::ShowBytes(Entry& entry) {
+  const Artifacts* const now = Servable(entry) ? entry.result.get() : nullptr;
+  if (now != nullptr && entry.counted) {
+    results_.Add(entry, entry.result_ticket, shared_);
+  } else {
+    results_.Remove(entry.result_ticket);
+  }
+  if (now == entry.served) return;
+  entry.served = now;
+  if (shared_.hooks.served) shared_.hooks.served(entry.uid, now);
+}
+
+void StoreShard::Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts,
+                        std::int64_t bytes, bool counted) {
+  ONEPIECE_CHECK(entry.result == nullptr);
+  entry.result = std::move(artifacts);
+  entry.result_bytes = bytes;
+  entry.counted = counted;
+  ++(counted ? shared_.results : shared_.spilled_results);
+  if (!counted) shared_.spilled_bytes += bytes;
+}
+
+void StoreShard::GiveBytesBack(Entry& entry) {
+  if (entry.counted) {
+    shared_.result_bytes.GiveBack(entry.result_bytes);
+    --shared_.results;
+  } else {
+    shared_.spilled_bytes -= entry.result_bytes;
+    --shared_.spilled_results;
+  }
+  streamed_.Remove(entry.streamed_ticket);
+}
+
+void StoreShard::DropBytes(Entry& entry) {
+  if (entry.result == nullptr) return;
+  GiveBytesBack(entry);
+  entry.result = nullptr;
+  entry.result_bytes = 0;
+  entry.held = false;
+  entry.streamed.clear();
+}
+
+// An open job has its result.
+void StoreShard::Succeed(Entry& entry) {
+  auto& artifacts = *entry.record.mutable_job()->mutable_result()->mutable_artifacts();
+  artifacts.Clear();
+  for (const StoredArtifact& artifact : *entry.result) *artifacts.Add() = artifact.info;
+  job::SetEnd(Job::SUCCEEDED, shared_.clock.WallNow(), entry.record);
+  Committed(entry);
+  Notify(entry, Change::kRecord);
+}
+
+void StoreShard::Erase(Entry& entry) {
+  const std::shared_ptr<const Artifacts> bytes = entry.result;  // Until ShowBytes has told of it.
+  DropBytes(entry);
+  ShowBytes(entry);
+  shared_.record_bytes.GiveBack(entry.record_bytes);
+  shared_.records.GiveBack(1);
+  by_age_.erase(*entry.age);
+  timers_.Cancel(entry);
+  tombstones_.Remove(entry.tombstone_ticket);
+  if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
+  open_.erase(entry.uid);
+  const std::shared_ptr<std::condition_variable_any> changed = entry.changed;
+  const base::Uid uid = entry.uid;
+  entries_.erase(uid);
+  if (shared_.hooks.forgotten) shared_.hooks.forgotten(uid);
+  if (changed != nullptr) changed->notify_all();
+}
+
+void StoreShard::Notify(const Entry& entry, Change change) {
+  if (shared_.hooks.changed) shared_.hooks.changed(entry.uid, change);
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,201 @@
+// A shard of the job store: the jobs whose uids fall into some of the buckets, under one lock.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
+#include "cluster/database/job_store.h"
+#include "cluster/database/job_store_types.h"
+#include "cluster/database/store_budget.h"
+#include "cluster/database/timer_wheel.h"
+#include "onepiece/v1/database.pb.h"
+
+namespace onepiece::database {
+
+/// What the shards of one store have in common. Thread-safe.
+struct StoreShared {
+  StoreShared(const JobStoreOptions& given, base::Clock& its_clock, JobStoreHooks its_hooks)
+      : options(given),
+        clock(its_clock),
+        hooks(std::move(its_hooks)),
+        records(given.max_records),
+        record_bytes(given.max_record_bytes),
+        result_bytes(given.budget_bytes) {}
+
+  const JobStoreOptions options;
+  base::Clock& clock;
+  const JobStoreHooks hooks;
+  Budget records, record_bytes, result_bytes;
+  std::atomic<std::uint64_t> last_ticket{0};  ///< Of every Line.
+  std::atomic<std::int64_t> results{0}, spilled_results{0}, spilled_bytes{0};
+  std::atomic<std::int64_t> fetched_tombstones{0}, expired_tombstones{0}, deleted_tombstones{0};
+  std::atomic<std::uint64_t> stored{0}, late_results{0}, refused_results{0}, evicted_results{0};
+  std::atomic<std::uint64_t> expired{0}, lost{0}, deadline_exceeded{0}, refused_records{0};
+  std::atomic<std::uint64_t> lost_on_restart{0};
+};
+
+/// How far a job is on its way out.
+enum class Phase : std::uint8_t { kOpen, kEnded, kFetched, kExpired, kDeleted };
+
+/// Newest first: minus the create_time since the epoch, then the uid.
+using AgeKey = std::pair<base::Duration, base::Uid>;
+
+/// Methods and their errors are JobStore's; what needs another shard (room above all) is its
+/// business, so no two shards' locks are ever held together.
+///
+/// Ownership  Owns its jobs. Borrows `shared`.
+/// Threading  Thread-safe.
+class StoreShard {
+ public:
+  explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.WallNow()) {}
+  StoreShard(const StoreShard&) = delete;
+  StoreShard& operator=(const StoreShard&) = delete;
+  ~StoreShard();
+
+  /// `record` is normal (job::Normalize) and may be taken. nullopt: no room for another record.
+  std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record);
+  absl::StatusOr<v1::JobRecord> Update(const base::Uid& uid, const v1::UpdateJobRequest& request);
+  /// kFull: no room for the bytes; nullopt: no room for a record.
+  std::optional<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
+                                          bool hold);
+  /// There will be no room for a result.
+  void Refuse(const ResultBundle& bundle, message::Kind kind);
+  bool Confirm(const base::Uid& uid);
+  void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
+  /// False: no room for another record.
+  bool Merge(const base::Uid& uid, const v1::JobRecord& theirs);
+  enum class Restored { kYes, kStale, kNoRoom };
+  Restored Restore(const base::Uid& uid, v1::JobRecord& record, const Artifacts& artifacts);
+  void MarkLost(const base::Uid& uid);
+
+  absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid) const;
+  absl::StatusOr<StoredArtifact> FindArtifact(const base::Uid& uid, const std::string& name) const;
+  std::shared_ptr<const Artifacts> FindResult(const base::Uid& uid) const;
+  bool Replace(const base::Uid& uid, Artifacts artifacts, bool counted);
+  void MarkStreamed(const base::Uid& uid, const std::string& artifact);
+  absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
+  absl::Status Delete(const base::Uid& uid);
+  absl::StatusOr<JobStore::Revision> WaitForChange(const base::Uid& uid, std::int64_t after,
+                                                   base::MonotonicTime deadline,
+                                                   std::stop_token stop);
+  /// As peers should hold it; nullopt: not here.
+  std::optional<v1::JobRecord> Record(const base::Uid& uid) const;
+
+  using Wanted = std::function<bool(const v1::Job&, v1::Job::State)>;
+  /// The first `limit` after `after` of those that `wanted` says yes to.
+  std::vector<AgeKey> Positions(const AgeKey& after, std::size_t limit, const Wanted& wanted) const;
+  /// As clients see it, when it is (still) wanted.
+  std::optional<v1::Job> Seen(const base::Uid& uid, const Wanted& wanted) const;
+  using Visit = std::function<void(const base::Uid&, std::uint64_t digest, bool has_bytes)>;
+  void VisitDigests(const JobStore::Filter& filter, const Visit& visit) const;
+
+  void Sweep(const JobStore::IsAlive& is_alive);
+  /// Expires results whose time has come but which Sweep has not seen yet; true when there were.
+  bool ExpireResults();
+
+  /// Tickets of the oldest tombstone, of the oldest result that was sent to its client, and of the
+  /// oldest result in memory; kNoTicket: none. Read without the lock.
+  static constexpr std::uint64_t kNoTicket = std::numeric_limits<std::uint64_t>::max();
+  [[nodiscard]] std::uint64_t oldest_tombstone() const { return tombstones_.oldest; }
+  [[nodiscard]] std::uint64_t oldest_streamed() const { return streamed_.oldest; }
+  [[nodiscard]] std::uint64_t oldest_result() const { return results_.oldest; }
+  void ForgetOldestTombstone();
+  void PurgeOldestStreamed();
+  std::optional<base::Uid> OldestResult() const;
+
+ private:
+  using HolderKey = std::tuple<std::string, std::string, std::string, std::uint64_t>;
+  /// (stage, from, node id, incarnation)
+  static HolderKey KeyOf(const v1::WorkHolder& holder) {
+    return {holder.stage(), holder.from(), holder.node_id(), holder.incarnation()};
+  }
+  struct Entry : Timer {  // Due when Sweep has something to do.
+    explicit Entry(const base::Uid& its_uid) : uid(its_uid) {}
+
+    const base::Uid uid;
+    v1::JobRecord record;  ///< Normal.
+    std::int64_t revision = 0;
+    std::int64_t record_bytes = 0;
+    std::optional<AgeKey> age;  ///< Key in by_age_.
+    Phase phase = Phase::kOpen;
+    bool known = false;    ///< Its end is no news: it comes from an earlier run.
+    bool lost = false;     ///< Clients see LOST_ON_RESTART: this instance's view, never a peer's.
+    bool held = false;     ///< `result` waits for Confirm. Only while kOpen.
+    bool counted = false;  ///< `result` counts against the budget.
+    std::shared_ptr<const Artifacts> result;
+    std::int64_t result_bytes = 0;
+    const Artifacts* served = nullptr;  ///< As the hook was told last.
+    std::set<std::string> streamed;     ///< Artifacts that their client was sent whole.
+    std::uint64_t tombstone_ticket = 0, streamed_ticket = 0, result_ticket = 0;  ///< 0: in no line.
+    mutable std::optional<std::uint64_t> digest;             ///< Unset: to be computed anew.
+    std::map<HolderKey, base::MonotonicTime> missing_since;  ///< Of live holders that are away.
+    std::shared_ptr<std::condition_variable_any> changed;
+  };
+  /// Entries in order of their tickets, which grow through all shards.
+  struct Line {
+    std::map<std::uint64_t, Entry*> entries;
+    std::atomic<std::uint64_t> oldest{kNoTicket};
+
+    void Add(Entry& entry, std::uint64_t& ticket, StoreShared& shared);
+    void Remove(std::uint64_t& ticket);
+  };
+
+  // All private methods need mutex_.
+  Entry* Find(const base::Uid& uid) const;
+  Entry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false);
+  void Committed(Entry& entry);
+  void SetPhase(Entry& entry);
+  void ShowBytes(Entry& entry);
+  static bool Servable(const Entry& entry) {
+    return entry.result != nullptr && entry.phase == Phase::kEnded;
+  }
+  static bool IsSeen(const Entry& entry, const Wanted& wanted);
+  /// These are the very bytes that the record tells of.
+  static bool AreResultOf(const v1::JobRecord& record, const Artifacts& artifacts);
+  static absl::Status JobUnknown(const base::Uid& uid, bool deleted);
+  void Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts, std::int64_t bytes,
+              bool counted);
+  void DropBytes(Entry& entry);
+  void GiveBytesBack(Entry& entry);
+  void Succeed(Entry& entry);
+  void Erase(Entry& entry);
+  void Fail(Entry& entry, const std::string& reason, const std::string& message);
+  void MarkFetched(Entry& entry);
+  void Expire(Entry& entry);
+  void SweepTimers(const JobStore::IsAlive& is_alive);
+  void FailOverdue(Entry& entry, const JobStore::IsAlive& is_alive);
+  void FailOrphans(const JobStore::IsAlive& is_alive);
+  void FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now);
+  void Notify(const Entry& entry, Change change);
+  v1::JobRecord View(const Entry& entry) const;
+  v1::Job PublicView(const Entry& entry) const;
+  absl::Status CheckFetchable(const Entry& entry) const;
+
+  StoreShared& shared_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<base::Uid, Entry> entries_;
+  TimerWheel timers_;
+  std::map<AgeKey, Entry*> by_age_;
+  std::set<base::Uid> open_;  ///< Phase::kOpen.
+  Line tombstones_, streamed_, results_;
+};
+
+}  // namespace onepiece::database

@@ -1,0 +1,204 @@
+// How results and records leave a shard: fetched, deleted, expired, lost, or pushed out by newer
+// ones.
+#include <fmt/format.h>
+
+#include "cluster/database/store_shard.h"
+#include "cluster/job/job_record.h"
+
+namespace onepiece::database {
+namespace {
+
+using v1::Job;
+
+/// What one hold of the lock does of a sweep.
+constexpr std::size_t kJobsAtOnce = 256;
+
+std::string Died(const v1::WorkHolder& holder) {
+  return fmt::format("instance {} died while it held the job in stage {}", holder.node_id(),
+                     holder.stage());
+}
+
+}  // namespace
+
+void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr || !Servable(*entry)) return;
+  entry->streamed.insert(artifact);
+  if (entry->counted && entry->streamed.size() >= entry->result->size()) {
+    streamed_.Add(*entry, entry->streamed_ticket, shared_);
+  }
+}
+
+absl::StatusOr<Job> StoreShard::Acknowledge(const base::Uid& uid) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr) return JobUnknown(uid, false);
+  if (entry->phase != Phase::kFetched) {
+    if (absl::Status status = CheckFetchable(*entry); !status.ok()) return status;
+    MarkFetched(*entry);
+  }
+  return job::PublicJob(entry->record);
+}
+
+absl::Status StoreShard::Delete(const base::Uid& uid) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr) return JobUnknown(uid, false);
+  if (entry->record.deleted()) return JobUnknown(uid, true);
+  if (!job::IsTerminal(entry->record.job().state())) {
+    job::SetEnd(Job::CANCELLED, shared_.clock.WallNow(), entry->record);
+  }
+  entry->record.set_deleted(true);
+  Committed(*entry);
+  Notify(*entry, Change::kRecord);
+  return absl::OkStatus();
+}
+
+void StoreShard::Sweep(const JobStore::IsAlive& is_alive) {
+  SweepTimers(is_alive);
+  if (is_alive) FailOrphans(is_alive);
+}
+
+void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
+  std::size_t seen = kJobsAtOnce;
+  while (seen == kJobsAtOnce) {
+    const std::lock_guard lock(mutex_);
+    const std::vector<Timer*> due = timers_.Advance(shared_.clock.WallNow(), kJobsAtOnce);
+    seen = due.size();
+    for (Timer* timer : due) {
+      Entry& entry = *static_cast<Entry*>(timer);
+      if (entry.phase == Phase::kOpen) {
+        FailOverdue(entry, is_alive);
+      } else if (entry.phase == Phase::kEnded && entry.record.job().state() == Job::SUCCEEDED) {
+        Expire(entry);
+      } else {
+        Erase(entry);
+      }
+    }
+  }
+}
+
+bool StoreShard::ExpireResults() {
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  const std::vector<Timer*> due =
+      timers_.Advance(shared_.clock.WallNow(), std::numeric_limits<std::size_t>::max());
+  for (Timer* timer : due) {
+    Entry& entry = *static_cast<Entry*>(timer);
+    if (Servable(entry) && entry.counted) {
+      Expire(entry);
+      any = true;
+    } else {
+      timers_.Set(entry, entry.due);  // Sweep's.
+    }
+  }
+  return any;
+}
+
+void StoreShard::FailOverdue(Entry& entry, const JobStore::IsAlive& is_alive) {
+  const std::vector<const v1::WorkHolder*> holders = job::LiveHolders(entry.record);
+  if (holders.empty()) {
+    return Fail(entry, "LOST", "no instance had taken the job when its deadline passed");
+  }
+  std::string who;
+  for (const v1::WorkHolder* holder : holders) {
+    if (is_alive && !is_alive(*holder)) return Fail(entry, "LOST", Died(*holder));
+    who += fmt::format("{}instance {} held the job in stage {}", who.empty() ? "" : " and ",
+                       holder->node_id(), holder->stage());
+  }
+  Fail(entry, "DEADLINE_EXCEEDED", "the deadline passed while " + who);
+}
+
+void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
+  std::optional<base::Uid> last;
+  std::size_t seen = kJobsAtOnce;
+  while (seen == kJobsAtOnce) {
+    const std::lock_guard lock(mutex_);
+    const base::MonotonicTime now = shared_.clock.Now();
+    auto it = last.has_value() ? open_.upper_bound(*last) : open_.begin();
+    for (seen = 0; seen < kJobsAtOnce && it != open_.end(); ++seen) {
+      last = *it++;  // Before the job fails, which takes it out.
+      FailIfOrphaned(entries_.at(*last), is_alive, now);
+    }
+  }
+}
+
+void StoreShard::FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive,
+                                base::MonotonicTime now) {
+  if (entry.held) return;  // Its work is done.
+  std::map<HolderKey, base::MonotonicTime> missing;
+  std::string lost;
+  for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
+    if (is_alive(*holder)) continue;
+    const auto known = entry.missing_since.find(KeyOf(*holder));
+    const base::MonotonicTime since = known == entry.missing_since.end() ? now : known->second;
+    missing.emplace(KeyOf(*holder), since);
+    if (lost.empty() && now - since >= shared_.options.holder_grace) lost = Died(*holder);
+  }
+  entry.missing_since = std::move(missing);
+  if (!lost.empty()) Fail(entry, "LOST", lost);
+}
+
+void StoreShard::Fail(Entry& entry, const std::string& reason, const std::string& message) {
+  if (job::IsTerminal(entry.record.job().state())) return;
+  v1::JobError& error = *entry.record.mutable_job()->mutable_error();
+  error.set_reason(reason);
+  error.set_message(message);
+  job::SetEnd(Job::FAILED, shared_.clock.WallNow(), entry.record);
+  if (reason == "LOST") ++shared_.lost;
+  if (reason == "DEADLINE_EXCEEDED") ++shared_.deadline_exceeded;
+  Committed(entry);
+  Notify(entry, Change::kRecord);
+}
+
+void StoreShard::MarkFetched(Entry& entry) {
+  entry.record.mutable_job()->mutable_result()->set_fetched(true);
+  Committed(entry);
+  Notify(entry, Change::kRecord);
+}
+
+void StoreShard::Expire(Entry& entry) {
+  entry.record.mutable_job()->set_state(Job::EXPIRED);
+  ++shared_.expired;
+  Committed(entry);
+  Notify(entry, Change::kRecord);
+}
+
+void StoreShard::ForgetOldestTombstone() {
+  const std::lock_guard lock(mutex_);
+  if (!tombstones_.entries.empty()) Erase(*tombstones_.entries.begin()->second);
+}
+
+void StoreShard::PurgeOldestStreamed() {
+  const std::lock_guard lock(mutex_);
+  if (streamed_.entries.empty()) return;
+  ++shared_.evicted_results;
+  MarkFetched(*streamed_.entries.begin()->second);
+}
+
+std::optional<base::Uid> StoreShard::OldestResult() const {
+  const std::lock_guard lock(mutex_);
+  if (results_.entries.empty()) return std::nullopt;
+  return results_.entries.begin()->second->uid;
+}
+
+bool StoreShard::Replace(const base::Uid& uid, Artifacts artifacts, bool counted) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = Find(uid);
+  if (entry == nullptr || !Servable(*entry) || !AreResultOf(entry->record, artifacts)) return false;
+  const std::shared_ptr<const Artifacts> before = entry->result;  // Until ShowBytes has told of it.
+  const std::int64_t bytes = entry->result_bytes;
+  if (counted && !entry->counted && !shared_.result_bytes.Take(bytes)) return false;
+  if (counted == entry->counted) {
+    entry->result = std::make_shared<const Artifacts>(std::move(artifacts));
+  } else {
+    GiveBytesBack(*entry);
+    entry->result = nullptr;
+    Attach(*entry, std::make_shared<const Artifacts>(std::move(artifacts)), bytes, counted);
+  }
+  ShowBytes(*entry);
+  return true;
+}
+
+}  // namespace onepiece::database

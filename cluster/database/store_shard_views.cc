@@ -1,0 +1,177 @@
+// What is seen of a shard's jobs: by clients, by peers, by whoever waits for a change.
+#include <fmt/format.h>
+
+#include "cluster/base/status.h"
+#include "cluster/database/digest.h"
+#include "cluster/database/store_shard.h"
+#include "cluster/job/job_record.h"
+
+namespace onepiece::database {
+namespace {
+
+using v1::Job;
+using v1::JobRecord;
+
+/// Jobs that one hold of the lock looks at, where all are looked at.
+constexpr std::size_t kJobsAtOnce = 256;
+constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
+constexpr char kWhyLost[] = "no database has its result any more: they were restarted";
+
+absl::Status NotFetchable(std::string_view reason, const Job& job, std::string_view why) {
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, reason,
+                         fmt::format("job {} {}", job.uid(), why),
+                         {{"uid", job.uid()}, {"state", Job::State_Name(job.state())}});
+}
+
+}  // namespace
+
+absl::StatusOr<JobRecord> StoreShard::Get(const base::Uid& uid) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* const entry = Find(uid);
+  if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
+  return View(*entry);
+}
+
+absl::StatusOr<StoredArtifact> StoreShard::FindArtifact(const base::Uid& uid,
+                                                        const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* const entry = Find(uid);
+  if (entry == nullptr) return JobUnknown(uid, false);
+  ONEPIECE_RETURN_IF_ERROR(CheckFetchable(*entry));
+  if (entry->result == nullptr) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "RESULT_ELSEWHERE",
+                           "another database instance holds the result of job " + uid.ToString(),
+                           {{"uid", uid.ToString()}});
+  }
+  for (const StoredArtifact& artifact : *entry->result) {
+    if (name.empty() || artifact.info.artifact() == name) return artifact;
+  }
+  return base::MakeError(
+      absl::StatusCode::kNotFound, "ARTIFACT_UNKNOWN",
+      fmt::format("the result of job {} has no artifact \"{}\"", uid.ToString(), name),
+      {{"uid", uid.ToString()}, {"artifact", name}});
+}
+
+std::shared_ptr<const Artifacts> StoreShard::FindResult(const base::Uid& uid) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* const entry = Find(uid);
+  return entry == nullptr ? nullptr : entry->result;
+}
+
+absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& uid,
+                                                             std::int64_t after,
+                                                             base::MonotonicTime deadline,
+                                                             std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  Entry* const found = Find(uid);
+  if (found == nullptr) return JobUnknown(uid, false);
+  if (found->changed == nullptr) found->changed = std::make_shared<std::condition_variable_any>();
+  const std::shared_ptr<std::condition_variable_any> changed = found->changed;
+  // The entry may go while we wait, and come back with a smaller revision: then it is another one.
+  const auto entry_now = [&]() -> const Entry* {
+    const Entry* const entry = Find(uid);
+    return entry != nullptr && entry->changed == changed ? entry : nullptr;
+  };
+  const bool moved = shared_.clock.WaitUntil(*changed, lock, stop, deadline, [&] {
+    const Entry* const entry = entry_now();
+    return entry == nullptr || entry->record.deleted() || entry->revision > after;
+  });
+  if (!moved) {
+    return stop.stop_requested() ? absl::CancelledError("stopped waiting")
+                                 : absl::DeadlineExceededError("the job did not change in time");
+  }
+  const Entry* const entry = entry_now();
+  if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
+  return JobStore::Revision{PublicView(*entry), entry->revision};
+}
+
+std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* const entry = Find(uid);
+  return entry == nullptr ? std::nullopt : std::optional(entry->record);
+}
+
+std::vector<AgeKey> StoreShard::Positions(const AgeKey& after, std::size_t limit,
+                                          const Wanted& wanted) const {
+  std::vector<AgeKey> keys;
+  const std::lock_guard lock(mutex_);
+  for (auto it = by_age_.upper_bound(after); it != by_age_.end() && keys.size() < limit; ++it) {
+    if (IsSeen(*it->second, wanted)) keys.push_back(it->first);
+  }
+  return keys;
+}
+
+std::optional<Job> StoreShard::Seen(const base::Uid& uid, const Wanted& wanted) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* const entry = Find(uid);
+  if (entry == nullptr || !IsSeen(*entry, wanted)) return std::nullopt;
+  return PublicView(*entry);
+}
+
+bool StoreShard::IsSeen(const Entry& entry, const Wanted& wanted) {
+  return entry.phase != Phase::kDeleted &&
+         wanted(entry.record.job(), entry.lost ? Job::FAILED : job::PublicState(entry.record));
+}
+
+void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit) const {
+  AgeKey last{base::Duration::min(), base::Uid()};
+  std::size_t seen = kJobsAtOnce;
+  while (seen == kJobsAtOnce) {
+    const std::lock_guard lock(mutex_);
+    auto it = by_age_.upper_bound(last);
+    for (seen = 0; seen < kJobsAtOnce && it != by_age_.end(); ++seen, ++it) {
+      last = it->first;
+      const Entry& entry = *it->second;
+      if (!filter(entry.uid)) continue;
+      const bool has_bytes = entry.result != nullptr && !entry.held;
+      if (!entry.digest.has_value()) entry.digest = DigestOf(entry.record, has_bytes);
+      visit(entry.uid, *entry.digest, has_bytes);
+    }
+  }
+}
+
+absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
+  std::map<std::string, std::string> metadata{{"uid", uid.ToString()}};
+  // Tells the reader that no other database knows better, whatever it has not heard yet.
+  if (deleted) metadata.emplace("deleted", "true");
+  return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "no job " + uid.ToString(),
+                         std::move(metadata));
+}
+
+JobRecord StoreShard::View(const Entry& entry) const {
+  JobRecord record = entry.record;
+  record.set_has_bytes(Servable(entry));
+  if (!entry.lost) return record;
+  Job& job = *record.mutable_job();
+  job.set_state(Job::FAILED);
+  job.mutable_error()->set_reason(kLostOnRestart);
+  job.mutable_error()->set_message(kWhyLost);
+  return record;
+}
+
+Job StoreShard::PublicView(const Entry& entry) const {
+  return job::PublicJob(entry.lost ? View(entry) : entry.record);
+}
+
+absl::Status StoreShard::CheckFetchable(const Entry& entry) const {
+  const Job& job = entry.record.job();
+  if (entry.lost) return NotFetchable(kLostOnRestart, job, kWhyLost);
+  switch (entry.phase) {
+    case Phase::kDeleted:
+      return JobUnknown(entry.uid, true);
+    case Phase::kFetched:
+      return NotFetchable("RESULT_FETCHED", job, "was fetched and its result purged");
+    case Phase::kExpired:
+      return NotFetchable("RESULT_EXPIRED", job, "was not fetched in time");
+    case Phase::kOpen:
+      return NotFetchable("JOB_NOT_DONE", job, "is not done");
+    case Phase::kEnded:
+      break;
+  }
+  if (job.state() == Job::SUCCEEDED) return absl::OkStatus();
+  if (job.state() == Job::CANCELLED) return NotFetchable("JOB_CANCELLED", job, "was cancelled");
+  return NotFetchable("JOB_FAILED", job,
+                      fmt::format("failed: {}: {}", job.error().reason(), job.error().message()));
+}
+
+}  // namespace onepiece::database
