@@ -1,5 +1,7 @@
 // get, jobs, watch, cancel, delete.
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
@@ -12,7 +14,8 @@ namespace onepiece::cli {
 namespace {
 
 struct JobVerbArguments {
-  std::string uid, output, trace, app, state;
+  std::string uid, output, trace, app, state, since, until;
+  std::vector<std::string> labels;
   int limit = 20;
 };
 
@@ -83,6 +86,27 @@ int RunDelete(const Context& context, client::Client& client, const JobVerbArgum
   return kOk;
 }
 
+/// The list's labels and times.
+absl::Status Narrow(const JobVerbArguments& arguments, v1::ListJobsRequest& request) {
+  using google::protobuf::util::TimeUtil;
+  for (const std::string& label : arguments.labels) {
+    const std::size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return absl::InvalidArgumentError("--label: KEY=VALUE, not \"" + label + "\"");
+    }
+    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
+  }
+  if (!arguments.since.empty() &&
+      !TimeUtil::FromString(arguments.since, request.mutable_created_from())) {
+    return absl::InvalidArgumentError("--since: a time like 2026-01-31T09:30:00Z");
+  }
+  if (!arguments.until.empty() &&
+      !TimeUtil::FromString(arguments.until, request.mutable_created_before())) {
+    return absl::InvalidArgumentError("--until: a time like 2026-01-31T09:30:00Z");
+  }
+  return absl::OkStatus();
+}
+
 int RunJobs(const Context& context, const JobVerbArguments& arguments) {
   const auto client = context.MakeClient();
   if (!client.ok()) return context.Fail(client.status());
@@ -95,6 +119,9 @@ int RunJobs(const Context& context, const JobVerbArguments& arguments) {
           "--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED"));
     }
     request.add_states(state);
+  }
+  if (const absl::Status narrowed = Narrow(arguments, request); !narrowed.ok()) {
+    return context.Fail(narrowed);
   }
   Json document = {{"jobs", Json::array()}};
   std::string text;
@@ -173,6 +200,12 @@ void AddJobVerbs(CLI::App& app, Context& context) {
       ->capture_default_str();
   jobs->add_option("--app", arguments->app, "Only of this application");
   jobs->add_option("--state", arguments->state, "Only in this state");
+  jobs->add_option("--label", arguments->labels, "Only with this label; may be repeated")
+      ->type_name("KEY=VALUE");
+  jobs->add_option("--since", arguments->since, "Only made at this time or later")
+      ->type_name("2026-01-31T09:30:00Z");
+  jobs->add_option("--until", arguments->until, "Only made before this time")
+      ->type_name("2026-01-31T09:30:00Z");
   jobs->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunJobs(context, *arguments); };
   });

@@ -22,6 +22,24 @@ absl::StatusOr<std::string> UidOf(const std::string& name) {
   return uid->ToString();
 }
 
+absl::StatusOr<std::string_view> RangeOf(std::string_view bytes,
+                                         const v1::FetchResultRequest& request) {
+  const auto size = static_cast<std::int64_t>(bytes.size());
+  if (request.offset_bytes() < 0 || request.offset_bytes() > size) {
+    return base::MakeError(absl::StatusCode::kOutOfRange, "BAD_OFFSET",
+                           "offset_bytes must be 0 to the artifact's size, " + std::to_string(size),
+                           {{"field", "offset_bytes"}});
+  }
+  if (request.limit_bytes() < 0) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_LIMIT",
+                           "limit_bytes must not be negative", {{"field", "limit_bytes"}});
+  }
+  const std::string_view rest = bytes.substr(static_cast<std::size_t>(request.offset_bytes()));
+  return request.limit_bytes() == 0
+             ? rest
+             : rest.substr(0, static_cast<std::size_t>(request.limit_bytes()));
+}
+
 template <typename T>
 grpc::Status Answer(absl::StatusOr<T> result, T* response) {
   if (!result.ok()) return rpc::ToGrpc(result.status());
@@ -32,12 +50,14 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
 }  // namespace
 
 DatabaseService::DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
-                                 ValueAccess::Store value_store, base::Clock& clock)
+                                 ValueAccess::Store value_store, base::Clock& clock,
+                                 rpc::StreamGuardOptions fetches)
     : node_id_(std::move(node_id)),
       store_(store),
       values_(values),
       value_store_(std::move(value_store)),
-      clock_(clock) {}
+      clock_(clock),
+      fetches_(fetches, clock) {}
 
 grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                         v1::CreateJobResponse* response) {
@@ -97,27 +117,28 @@ grpc::Status DatabaseService::FetchResult(grpc::ServerContext* context,
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request->artifact());
   if (!artifact.ok()) return rpc::ToGrpc(artifact.status());
-  const std::string_view bytes = artifact->data.text();
-  if (request->offset_bytes() < 0 ||
-      request->offset_bytes() > static_cast<std::int64_t>(bytes.size())) {
-    return rpc::ToGrpc(base::MakeError(absl::StatusCode::kOutOfRange, "BAD_OFFSET",
-                                       "offset_bytes is beyond the artifact's end",
-                                       {{"field", "offset_bytes"}}));
-  }
-  auto at = static_cast<std::size_t>(request->offset_bytes());
+  const absl::StatusOr<std::string_view> range = RangeOf(artifact->data.text(), *request);
+  if (!range.ok()) return rpc::ToGrpc(range.status());
+  rpc::StreamGuard::Stream stream(fetches_, *context);
+  if (!stream.admitted()) return rpc::TooManyStreams();
   v1::FetchResultResponse part;
   *part.mutable_artifact() = artifact->info;
+  std::size_t at = 0;
   do {
-    const std::string_view chunk = bytes.substr(at, kChunkBytes);
+    const std::string_view chunk = range->substr(at, kChunkBytes);
     part.set_chunk(chunk.data(), chunk.size());
     if (context->IsCancelled() || stopping_.stop_requested() || !writer->Write(part)) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kUnavailable, "STREAM_BROKEN",
                                          "the stream ended before the artifact did"));
     }
+    stream.Moved();
     part.clear_artifact();
     at += chunk.size();
-  } while (at < bytes.size());
-  store_.MarkStreamed(*uid, artifact->info.artifact());
+  } while (at < range->size());
+  // Of a part, its client may want more.
+  if (range->data() + range->size() == artifact->data.text().data() + artifact->data.size()) {
+    store_.MarkStreamed(*uid, artifact->info.artifact());
+  }
   return grpc::Status::OK;
 }
 

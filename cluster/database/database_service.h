@@ -8,12 +8,15 @@
 #include "cluster/base/clock.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/value_access.h"
+#include "cluster/rpc/stream_guard.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::database {
 
 /// Ownership  Borrows the store and the values.
 /// Threading  Thread-safe.
+/// Bounds     As many fetches as `fetches` says (RESOURCE_EXHAUSTED TOO_MANY_FETCHES); one whose
+///            client does not read is ended.
 /// Blocking   WatchJob until the job or the client ends, or Stop(). At most kMaxWatchers watch at a
 /// time
 ///            (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS); a slow watcher sees the latest state, not
@@ -25,9 +28,11 @@ class DatabaseService final : public v1::DatabaseService::Service {
 
   /// `value_store` is what committed results go to.
   DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
-                  ValueAccess::Store value_store, base::Clock& clock = base::SystemClock());
+                  ValueAccess::Store value_store, base::Clock& clock = base::SystemClock(),
+                  rpc::StreamGuardOptions fetches = {});
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
+  [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override;
@@ -67,6 +72,7 @@ class DatabaseService final : public v1::DatabaseService::Service {
   const ValueAccess::Store value_store_;
   base::Clock& clock_;
   std::stop_source stopping_;
+  rpc::StreamGuard fetches_;
   std::atomic<int> watchers_{0};
 };
 

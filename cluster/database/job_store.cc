@@ -31,12 +31,27 @@ absl::Status RecordsFull() {
                          "the database holds as many jobs as it may");
 }
 
-/// Which jobs a list is of.
+/// Which jobs a list is of. Borrows `request`.
 StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
   return [&request](const Job& job, Job::State state) {
     if (!request.app_id().empty() && job.app_id() != request.app_id()) return false;
-    return request.states().empty() ||
-           std::ranges::find(request.states(), state) != request.states().end();
+    if (!request.states().empty() &&
+        std::ranges::find(request.states(), state) == request.states().end()) {
+      return false;
+    }
+    const base::WallTime created = job::FromTimestamp(job.create_time());
+    if (request.has_created_from() && created < job::FromTimestamp(request.created_from())) {
+      return false;
+    }
+    if (request.has_created_before() && created >= job::FromTimestamp(request.created_before())) {
+      return false;
+    }
+    // Most lists ask for none, and an iterator over none is not free.
+    return request.labels().empty() ||
+           std::ranges::all_of(request.labels(), [&job](const auto& label) {
+             const auto found = job.labels().find(label.first);
+             return found != job.labels().end() && found->second == label.second;
+           });
   };
 }
 

@@ -325,12 +325,14 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
 }
 
 absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
-                               std::int64_t offset_bytes, const Sink<v1::FetchResultResponse>& sink,
+                               std::int64_t offset_bytes, std::int64_t limit_bytes,
+                               const Sink<v1::FetchResultResponse>& sink,
                                const KeepGoing& keep_going) {
   v1::FetchResultRequest request;
   request.set_name(NameOfUid(uid));
   request.set_artifact(std::string(artifact));
   request.set_offset_bytes(offset_bytes);
+  request.set_limit_bytes(limit_bytes);
   const Impl::PrepareStream<v1::FetchResultResponse> prepare =
       [&](Stub& stub, grpc::ClientContext* context, auto* queue) {
         return stub.PrepareAsyncFetchResult(context, request, queue);
@@ -338,8 +340,9 @@ absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
   std::optional<v1::ResultArtifact> told;
   bool changed = false;
   const Sink<v1::FetchResultResponse> pass_on = [&](const v1::FetchResultResponse& response) {
-    request.set_offset_bytes(request.offset_bytes() +
-                             static_cast<std::int64_t>(response.chunk().size()));
+    const auto came = static_cast<std::int64_t>(response.chunk().size());
+    request.set_offset_bytes(request.offset_bytes() + came);
+    if (limit_bytes > 0) request.set_limit_bytes(request.limit_bytes() - came);
     if (!told.has_value()) {
       told = response.artifact();
       return sink(response);
@@ -362,6 +365,8 @@ absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
                                "the result changed during the fetch");
       }
       if (status.ok() || !misses.Take(status)) return status;
+      // The rest of nothing would be the rest of it all.
+      if (limit_bytes > 0 && request.limit_bytes() <= 0) return absl::OkStatus();
     }
     if (!told.has_value()) break;
   }

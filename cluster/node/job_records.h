@@ -67,7 +67,8 @@ class JobRecords {
   /// the next one, from the byte where it stopped: the sink sees every byte once, and `artifact` in
   /// the first response only.
   absl::Status Fetch(const base::Uid& uid, std::string_view artifact, std::int64_t offset_bytes,
-                     const Sink<v1::FetchResultResponse>& sink, const KeepGoing& keep_going);
+                     std::int64_t limit_bytes, const Sink<v1::FetchResultResponse>& sink,
+                     const KeepGoing& keep_going);
 
  private:
   struct Impl;

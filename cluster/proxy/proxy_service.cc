@@ -491,10 +491,16 @@ grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
                                        grpc::ServerWriter<v1::FetchResultResponse>* writer) {
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  rpc::StreamGuard::Stream stream(fetches_, *context);
+  if (!stream.admitted()) return rpc::TooManyStreams();
   telemetry::ScopedSpan span(spans_, *uid, "fetch");
   return rpc::ToGrpc(Unified(records_.Fetch(
-      *uid, request->artifact(), request->offset_bytes(),
-      [&](const v1::FetchResultResponse& part) { return writer->Write(part); },
+      *uid, request->artifact(), request->offset_bytes(), request->limit_bytes(),
+      [&](const v1::FetchResultResponse& part) {
+        const bool written = writer->Write(part);
+        stream.Moved();
+        return written;
+      },
       WhileWanted(context))));
 }
 

@@ -19,6 +19,7 @@
 #include "cluster/node/routing.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/input_budget.h"
+#include "cluster/rpc/stream_guard.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -118,6 +119,7 @@ class ProxyService final : public v1::GenerationService::Service {
   prometheus::Histogram& failed_seconds_;
   std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
   InputBudget inputs_;
+  rpc::StreamGuard fetches_;
   std::counting_semaphore<> look_ups_;  // Of FindKnown.
   ChannelCache channels_;
   std::stop_source stopping_;

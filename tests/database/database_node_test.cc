@@ -89,7 +89,7 @@ class DatabaseNodeTest : public QObject {
     QCOMPARE(job->job().state(), Job::SUCCEEDED);
     std::string bytes;
     const absl::Status fetched = cluster.records().Fetch(
-        *base::Uid::Parse(uid), "", 0,
+        *base::Uid::Parse(uid), "", 0, 0,
         [&](const v1::FetchResultResponse& part) {
           bytes += part.chunk();
           return true;

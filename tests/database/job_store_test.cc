@@ -404,6 +404,48 @@ class JobStoreTest : public QObject {
     QCOMPARE(Reason(f.store.List(request).status()), std::string("BAD_PAGE_SIZE"));
   }
 
+  void List_NarrowsByLabelsAndTimes() {
+    StoreFixture f;
+    std::vector<std::string> uids;
+    for (int i = 0; i < 4; ++i) {
+      JobRecord record = f.NewRecord();
+      (*record.mutable_job()->mutable_labels())["user"] = i % 2 == 0 ? "ann" : "bob";
+      if (i > 1) (*record.mutable_job()->mutable_labels())["team"] = "";
+      StoreFixture::RequireOk(f.store.Create(record));
+      uids.push_back(record.job().uid());
+      f.clock.Advance(10s);
+    }
+    const auto start = f.clock.WallNow() - 40s;
+    const auto list = [&](const v1::ListJobsRequest& request) {
+      std::vector<std::string> seen;
+      const auto page = f.store.List(request);
+      StoreFixture::RequireOk(page);
+      for (const Job& job : page->jobs()) seen.push_back(job.uid());
+      return seen;
+    };
+    using Uids = std::vector<std::string>;
+    v1::ListJobsRequest ann;
+    (*ann.mutable_labels())["user"] = "ann";
+    QVERIFY(list(ann) == (Uids{uids[2], uids[0]}));
+    (*ann.mutable_labels())["team"] = "";  // A label that is there and empty.
+    QVERIFY(list(ann) == Uids{uids[2]});
+    (*ann.mutable_labels())["team"] = "x";
+    QVERIFY(list(ann).empty());
+    v1::ListJobsRequest times;
+    *times.mutable_created_from() = job::ToTimestamp(start + 10s);
+    QVERIFY(list(times) == (Uids{uids[3], uids[2], uids[1]}));
+    *times.mutable_created_before() = job::ToTimestamp(start + 30s);
+    QVERIFY(list(times) == (Uids{uids[2], uids[1]}));
+    times.set_page_size(1);
+    const auto first = f.store.List(times);
+    QCOMPARE(first->jobs(0).uid(), uids[2]);
+    times.set_page_token(first->next_page_token());
+    QVERIFY(list(times) == Uids{uids[1]});
+    QVERIFY(f.store.List(times)->next_page_token().empty());
+    *times.mutable_created_before() = job::ToTimestamp(start);
+    QVERIFY(list(times).empty());
+  }
+
   // Its times are figures to look at, not to pass.
   void List_OfManyJobs_IsStableAndQuick() {
     constexpr int kJobs = 100'000, kRunning = 100;

@@ -1,0 +1,56 @@
+#include "cluster/rpc/stream_guard.h"
+
+#include "cluster/base/status.h"
+#include "cluster/rpc/status.h"
+
+namespace onepiece::rpc {
+
+StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContext& context)
+    : guard_(guard), context_(context) {
+  const std::lock_guard lock(guard_.mutex_);
+  if (guard_.streams_.size() >= guard_.options_.max_streams) return;
+  moved_ = guard_.clock_.Now();
+  guard_.streams_.insert(this);
+  admitted_ = true;
+}
+
+StreamGuard::Stream::~Stream() {
+  const std::lock_guard lock(guard_.mutex_);
+  guard_.streams_.erase(this);
+}
+
+void StreamGuard::Stream::Moved() {
+  const std::lock_guard lock(guard_.mutex_);
+  moved_ = guard_.clock_.Now();
+}
+
+StreamGuard::StreamGuard(StreamGuardOptions options, base::Clock& clock)
+    : options_(options),
+      clock_(clock),
+      thread_([this](const std::stop_token& stop) { CancelStalled(stop); }) {}
+
+std::size_t StreamGuard::streams() const {
+  const std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+void StreamGuard::CancelStalled(const std::stop_token& stop) {
+  const base::Duration limit = base::Scaled(options_.stall_limit);
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    const base::MonotonicTime now = clock_.Now();
+    for (Stream* stream : streams_) {
+      if (now - stream->moved_ >= limit) stream->context_.TryCancel();
+    }
+    // Only `stop` ends this wait early.
+    (void)clock_.WaitUntil(ended_, lock, stop, now + limit / 8, [] { return false; });
+  }
+}
+
+grpc::Status TooManyStreams() {
+  return ToGrpc(base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_FETCHES",
+                                "as many results are being fetched here as may",
+                                {{kRetryAfterMs, "500"}}));
+}
+
+}  // namespace onepiece::rpc

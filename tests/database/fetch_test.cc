@@ -1,0 +1,197 @@
+// Fetching a result from a database over gRPC: parts of it, and clients that do not read.
+#include <unistd.h>
+
+#include <QtTest>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "cluster/database/database_service.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/server.h"
+#include "cluster/rpc/status.h"
+#include "tests/database/job_store_fixture.h"
+
+namespace onepiece::database {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A call that has begun and that nobody reads from.
+struct Call {
+  explicit Call(v1::DatabaseService::Stub& stub, const v1::FetchResultRequest& request)
+      : reader(stub.FetchResult(&context, request)) {}
+  ~Call() { context.TryCancel(); }
+
+  absl::StatusOr<std::string> ReadAll() {
+    std::string bytes;
+    v1::FetchResultResponse part;
+    while (reader->Read(&part)) bytes += part.chunk();
+    const absl::Status status = rpc::FromGrpc(reader->Finish());
+    if (!status.ok()) return status;
+    return bytes;
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::FetchResultResponse>> reader;
+};
+
+struct Service {
+  explicit Service(rpc::StreamGuardOptions fetches = {},
+                   std::int64_t budget_bytes = std::int64_t{1} << 30)
+      : f(JobStoreOptions{.budget_bytes = budget_bytes}) {
+    auto opened = fabric::Fabric::Open("shm://test-" + base::Uid::GenerateRandom().ToString());
+    StoreFixture::RequireOk(opened);
+    fabric = *std::move(opened);
+    auto created = ValueAccess::Create(*fabric, {});
+    StoreFixture::RequireOk(created);
+    values = *std::move(created);
+    service = std::make_unique<DatabaseService>("db", f.store, *values, ValueAccess::Store{},
+                                                f.clock, fetches);
+    server.AddService(*service);
+    StoreFixture::RequireOk(server.Start());
+    stub = v1::DatabaseService::NewStub(rpc::MakeChannel(server.address()));
+  }
+  ~Service() {
+    service->Stop();
+    server.Shutdown(base::Duration::zero());
+  }
+
+  std::string Keep(const std::string& bytes) {
+    const std::string uid = f.Create();
+    f.Store(uid, bytes);
+    return uid;
+  }
+  std::unique_ptr<Call> Fetch(const std::string& uid, std::int64_t offset = 0,
+                              std::int64_t limit = 0) {
+    v1::FetchResultRequest request;
+    request.set_name("jobs/" + uid);
+    request.set_offset_bytes(offset);
+    request.set_limit_bytes(limit);
+    return std::make_unique<Call>(*stub, request);
+  }
+
+  StoreFixture f;
+  std::unique_ptr<fabric::Fabric> fabric;
+  std::unique_ptr<ValueAccess> values;
+  std::unique_ptr<DatabaseService> service;
+  rpc::Server server{rpc::ServerOptions{}};
+  std::unique_ptr<v1::DatabaseService::Stub> stub;
+};
+
+std::int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(20s));
+  return QTest::qWaitFor(condition, static_cast<int>(limit.count()));
+}
+
+}  // namespace
+
+class FetchTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Fetch_GivesThePartThatIsAskedFor() {
+    Service s;
+    std::string bytes(3 << 20, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 251);
+    const std::string uid = s.Keep(bytes);
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    QVERIFY(*s.Fetch(uid)->ReadAll() == bytes);
+    const std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{0, 1},
+                                                                    {5, 10},
+                                                                    {1 << 20, 1 << 20},
+                                                                    {(1 << 20) - 1, (1 << 20) + 2},
+                                                                    {size - 1, 0},
+                                                                    {size, 0},
+                                                                    {size, 5},
+                                                                    {size - 3, 100},
+                                                                    {17, size},
+                                                                    {0, size},
+                                                                    {9, 0}};
+    for (const auto& [offset, limit] : ranges) {
+      const auto part = s.Fetch(uid, offset, limit)->ReadAll();
+      QVERIFY2(part.ok(), part.status().ToString().c_str());
+      QVERIFY(*part ==
+              bytes.substr(static_cast<std::size_t>(offset),
+                           limit == 0 ? std::string::npos : static_cast<std::size_t>(limit)));
+    }
+    QVERIFY(s.Fetch(s.Keep(""))->ReadAll()->empty());
+  }
+
+  void Fetch_OutOfBoundsSaysSo() {
+    Service s;
+    const std::string uid = s.Keep("video");
+    for (const std::int64_t offset :
+         {std::int64_t{-1}, std::int64_t{6}, std::numeric_limits<std::int64_t>::max(),
+          std::numeric_limits<std::int64_t>::min()}) {
+      const auto part = s.Fetch(uid, offset)->ReadAll();
+      QCOMPARE(part.status().code(), absl::StatusCode::kOutOfRange);
+      QCOMPARE(Reason(part.status()), std::string("BAD_OFFSET"));
+    }
+    QCOMPARE(Reason(s.Fetch(uid, 0, -1)->ReadAll().status()), std::string("BAD_LIMIT"));
+    const auto all = s.Fetch(uid, 2, std::numeric_limits<std::int64_t>::max())->ReadAll();
+    QCOMPARE(*all, std::string("deo"));
+  }
+
+  // Of a part, its client may want more: it is not what goes first when memory is short.
+  void Fetch_OnlyTheEndMarksAResultAsTaken() {
+    Service s({}, 2 << 20);
+    const std::string uid = s.Keep(std::string(1 << 20, 'x'));
+    const auto evicts = [&] {
+      const std::string big = s.f.Create();
+      s.f.Store(big, std::string((1 << 20) + 1, 'y'));
+      const bool gone = !s.f.store.FindArtifact(uid, "").ok();
+      (void)s.f.store.Delete(big);
+      return gone;
+    };
+    QVERIFY(s.Fetch(uid, 0, 100)->ReadAll().ok());
+    QVERIFY(!evicts());
+    QVERIFY(s.Fetch(uid, 100, 0)->ReadAll().ok());
+    QVERIFY(evicts());
+  }
+
+  void Fetch_ClientsThatDoNotReadHarmNobody() {
+    constexpr std::size_t kStreams = 4;
+    constexpr std::size_t kBytes = std::size_t{128} << 20;
+    Service s({.max_streams = kStreams, .stall_limit = 30s});
+    const std::string large = s.Keep(std::string(kBytes, 'x'));
+    const std::string small = s.Keep("video");
+    const std::int64_t before = ResidentBytes();
+    std::vector<std::unique_ptr<Call>> stalled;
+    for (std::size_t i = 1; i < kStreams; ++i) {
+      stalled.push_back(s.Fetch(large));
+      QVERIFY(Eventually([&] { return s.service->fetches() == i; }));
+    }
+    QCOMPARE(*s.Fetch(small)->ReadAll(), std::string("video"));
+    QVERIFY(Eventually([&] { return s.service->fetches() == kStreams - 1; }));
+    stalled.push_back(s.Fetch(large));
+    QVERIFY(Eventually([&] { return s.service->fetches() == kStreams; }));
+    const auto refused = s.Fetch(small)->ReadAll();
+    QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(refused.status()), std::string("TOO_MANY_FETCHES"));
+    // Nobody's copy of the artifact: what the transport lets go ahead, and a part for each.
+    const std::int64_t grown = ResidentBytes() - before;
+    QVERIFY2(grown < (std::int64_t{64} << 20), std::to_string(grown).c_str());
+
+    s.f.clock.Advance(base::Scaled(31s));
+    QVERIFY(Eventually([&] { return s.service->fetches() == 0; }));
+    QCOMPARE(*s.Fetch(small)->ReadAll(), std::string("video"));
+    for (const auto& call : stalled) {
+      QCOMPARE(call->ReadAll().status().code(), absl::StatusCode::kCancelled);
+    }
+    QVERIFY(s.f.store.FindArtifact(large, "").ok());
+  }
+};
+
+}  // namespace onepiece::database
+
+QTEST_GUILESS_MAIN(onepiece::database::FetchTest)
+#include "fetch_test.moc"

@@ -1,0 +1,68 @@
+// A process of its own: what a store takes of memory after many jobs have come and gone.
+//
+// ONEPIECE_LONG=1 runs 100,000 jobs instead of 20,000.
+#include <unistd.h>
+
+#include <QtTest>
+#include <fstream>
+
+#include "tests/database/job_store_fixture.h"
+
+namespace onepiece::database {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+class JobStoreLeakTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Jobs_ThatAreForgottenLeaveNoMemory() {
+    const int jobs = qEnvironmentVariableIsSet("ONEPIECE_LONG") ? 100'000 : 20'000;
+    constexpr int kAtOnce = 1000;
+    StoreFixture f({.tombstone_ttl = 20s});
+    // Jobs of every fate, until their last tombstone is gone.
+    const auto churn = [&] {
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::string uid = f.Create();
+        (void)f.store.Update(f.Progress(uid, "a", 1, 1));
+        if (i % 4 == 0) continue;  // Fails at its deadline.
+        f.Store(uid, std::string(static_cast<std::size_t>(i) * 8, 'x'));
+        if (i % 4 == 1) (void)f.store.Acknowledge(uid);
+        if (i % 4 == 2) (void)f.store.Delete(uid);
+      }
+      for (int i = 0; i < 4; ++i) {
+        f.clock.Advance(100s);
+        f.store.Sweep(EveryoneAlive);
+      }
+      f.changes = {};
+      f.life = {};
+    };
+    churn();
+    QCOMPARE(f.store.stats().records, 0);
+    const std::int64_t before = ResidentBytes();
+    for (int done = kAtOnce; done < jobs; done += kAtOnce) churn();
+    const std::int64_t after = ResidentBytes();
+    const JobStoreStats stats = f.store.stats();
+    QCOMPARE(stats.records, 0);
+    QCOMPARE(stats.result_bytes, 0);
+    QCOMPARE(stats.results, 0);
+    qInfo("resident: %.2f MiB after %d jobs, %.2f MiB after %d",
+          static_cast<double>(before) / 1048576, kAtOnce, static_cast<double>(after) / 1048576,
+          jobs);
+    QVERIFY(after <= before + before / 20);
+  }
+};
+
+}  // namespace onepiece::database
+
+QTEST_GUILESS_MAIN(onepiece::database::JobStoreLeakTest)
+#include "job_store_leak_test.moc"
