@@ -102,8 +102,7 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
       service_(std::make_unique<DatabaseService>(
           options_.node_id, *store_, *values_,
           ValueAccess::Store{
-              .wants = [this](const base::Uid& uid,
-                              message::Kind kind) { return Wants(uid, kind); },
+              .wants = [this](const base::Uid& uid) { return Wants(uid); },
               .keep = [this](const ResultBundle& bundle, message::Kind kind,
                              const std::string& sender) { return Keep(bundle, kind, sender); }},
           clock)) {
@@ -183,12 +182,12 @@ void DatabaseNode::Take(const node::Received& received) {
   Keep(*bundle, header.kind, header.sender);
 }
 
-bool DatabaseNode::Wants(const base::Uid& uid, message::Kind kind) const {
+// The store decides once the bytes are here; this saves most of those that come in vain.
+bool DatabaseNode::Wants(const base::Uid& uid) const {
   if (store_->FindResult(uid) != nullptr) return false;
-  const absl::StatusOr<v1::JobRecord> record = store_->Get(uid.ToString());
-  if (!record.ok() || !job::IsTerminal(record->job().state())) return true;
-  return kind == message::Kind::kReplica && record->job().state() == v1::Job::SUCCEEDED &&
-         !job::IsTombstone(*record);
+  const std::vector<v1::JobRecord> records = store_->Records(std::vector{uid});
+  if (records.empty() || !job::IsTerminal(records[0].job().state())) return true;
+  return records[0].job().state() == v1::Job::SUCCEEDED && !job::IsTombstone(records[0]);
 }
 
 bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
@@ -205,7 +204,7 @@ bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const st
   span.Set("outcome", OutcomeName(*outcome));
   spdlog::debug("op=store uid={} bytes={} outcome={} sender={}", uid, bundle.total_bytes,
                 OutcomeName(*outcome), sender);
-  return *outcome == StoreOutcome::kStored;
+  return *outcome == StoreOutcome::kStored || *outcome == StoreOutcome::kHeld;
 }
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {

@@ -69,7 +69,7 @@ class DatabaseNode {
                telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock);
   void TakeMessages(const std::stop_token& stop);
   void Take(const node::Received& received);
-  bool Wants(const base::Uid& uid, message::Kind kind) const;
+  bool Wants(const base::Uid& uid) const;
   bool Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender);
   void CountResult(std::string_view outcome);
   void Upkeep(const std::stop_token& stop);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/rpc/channel.h"
@@ -211,7 +212,8 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
                                  message::DType::kBytes,
                                  {artifact.info.size_bytes()},
                                  artifact.info.media_type(),
-                                 artifact.data});
+                                 artifact.data,
+                                 absl::HexStringToBytes(artifact.info.sha256())});
   }
   // Asked anew at each round: the peer may come back under another incarnation meanwhile.
   const node::Target target{.patience = base::Scaled(options_.patience),

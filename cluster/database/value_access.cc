@@ -195,7 +195,7 @@ absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
   reservation.sender = request.sender();
   ONEPIECE_ASSIGN_OR_RETURN(reservation.bundle, BundleOf(request));
   v1::ReserveResultResponse response;
-  if (!store.wants(reservation.bundle.uid, reservation.kind)) return response;
+  if (!store.wants(reservation.bundle.uid)) return response;
   {
     const std::scoped_lock lock(mutex_);
     ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));

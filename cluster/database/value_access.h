@@ -38,7 +38,7 @@ class ValueAccess {
   /// What the results go to.
   struct Store {
     /// False: it is here, or the job takes no result any more.
-    std::function<bool(const base::Uid&, message::Kind)> wants;
+    std::function<bool(const base::Uid&)> wants;
     /// True: it is kept.
     std::function<bool(const ResultBundle&, message::Kind, const std::string& sender)> keep;
   };

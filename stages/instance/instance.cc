@@ -119,6 +119,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   outbox.metrics = &metrics_;
   outbox.spans = &spans_;
   outbox_ = node::Outbox::Create(fabric_, outbox, clock_);
+  values_ = std::make_unique<values::ValuePeers>(fabric_, agent.node_id, clock_);
   node::JobRecordsOptions records;
   records.routing = [this] { return routing(); };
   records_ = std::make_unique<node::JobRecords>(records);
@@ -658,8 +659,9 @@ absl::Status Instance::HandOn(runtime::FinishedWork& work) {
   message.header.routing_epoch = table->epoch();
   message.header.from = message.header.stage;
   message.parameters = work.item.message.parameters;
-  message.artifacts = *work.outputs;
   const auto successors = table->GraphOf(message.header.app).Successors(message.header.stage);
+  if (successors.empty()) AddSha256(*work.outputs);
+  message.artifacts = *work.outputs;
   if (successors.empty()) return SendToDatabase(std::move(message), update);
   // A stage that takes nothing now does not hold up the others.
   absl::Status failed;
@@ -699,16 +701,19 @@ absl::Status Instance::SendToDatabase(message::Message message,
   }
   message.header.kind = message::Kind::kResult;
   const std::string stage = std::exchange(message.header.stage, "");
-  node::Target target = node::Target::DatabasesFor(message.header.uid);
-  target.patience = base::Scaled(kDeliverTurn);
-  ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
-                            outbox_->Deliver(message, target, DeadlineOf(message.header)));
+  const base::MonotonicTime deadline = DeadlineOf(message.header);
+  auto delivered = PutResult(message, *routing(), *values_, spans_, clock_, deadline);
+  if (!delivered.has_value()) {
+    node::Target target = node::Target::DatabasesFor(message.header.uid);
+    target.patience = base::Scaled(kDeliverTurn);
+    ONEPIECE_ASSIGN_OR_RETURN(delivered, outbox_->Deliver(message, target, deadline));
+  }
   // Until it has stored the result, that database holds the job: its death is the job's loss.
   v1::UpdateJobRequest update;
   v1::WorkHolder& holder = *update.add_placed();
-  holder.set_node_id(delivered.endpoint.node_id());
-  holder.set_incarnation(delivered.endpoint.incarnation());
-  holder.set_attempt(delivered.attempt);
+  holder.set_node_id(delivered->endpoint.node_id());
+  holder.set_incarnation(delivered->endpoint.incarnation());
+  holder.set_attempt(delivered->attempt);
   holder.set_from(stage);
   holder.set_stage(stage);
   holder.set_stage_index(routing()->StageIndex(message.header.app, stage).value_or(0) + 1);

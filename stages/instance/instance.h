@@ -26,6 +26,7 @@
 #include "stages/instance/former_set.h"
 #include "stages/instance/idle_work.h"
 #include "stages/instance/job_reporter.h"
+#include "stages/instance/result_delivery.h"
 #include "stages/instance/stage_metrics.h"
 #include "stages/instance/work_counts.h"
 #include "stages/runtime/request_scheduler.h"
@@ -135,6 +136,7 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   std::unique_ptr<node::NodeAgent> agent_;  // Set by Join, before any thread below starts.
   std::unique_ptr<node::Inbox> inbox_;
   std::unique_ptr<node::Outbox> outbox_;
+  std::unique_ptr<values::ValuePeers> values_;
   std::unique_ptr<node::JobRecords> records_;
   std::unique_ptr<JobReporter> reporter_;
   std::unique_ptr<runtime::RequestScheduler> scheduler_;

@@ -107,7 +107,7 @@ class ValueAccessTest : public QObject {
   bool wanted_ = true;
 
   ValueAccess::Store Store() {
-    return {.wants = [this](const base::Uid&, message::Kind) { return wanted_; },
+    return {.wants = [this](const base::Uid&) { return wanted_; },
             .keep =
                 [this](const ResultBundle& bundle, message::Kind, const std::string&) {
                   kept_.push_back(bundle);

@@ -1,0 +1,48 @@
+#include "stages/instance/result_delivery.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "cluster/job/sha256.h"
+
+namespace onepiece::instance {
+namespace {
+
+/// Below the life of a reservation.
+constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
+
+}  // namespace
+
+void AddSha256(std::vector<message::Artifact>& artifacts) {
+  for (message::Artifact& artifact : artifacts) {
+    if (artifact.dtype == message::DType::kBytes && artifact.sha256.empty()) {
+      artifact.sha256 = job::Sha256(artifact.data.bytes());
+    }
+  }
+}
+
+std::optional<node::Delivered> PutResult(const message::Message& message,
+                                         const node::Routing& routing, values::ValuePeers& peers,
+                                         telemetry::Spans& spans, base::Clock& clock,
+                                         base::MonotonicTime deadline) {
+  if (!values::IsForPut(message)) return std::nullopt;
+  const std::vector<v1::Endpoint> databases = routing.DatabasesFor(message.header.uid);
+  if (databases.empty()) return std::nullopt;
+  const v1::Endpoint& database = databases.front();
+  telemetry::ScopedSpan span(spans, message.header.uid, "send");
+  span.Set("to", database.node_id());
+  const absl::StatusOr<bool> stored =
+      peers.At(database.address())
+          ->Put(message, std::min(deadline, clock.Now() + base::Scaled(kPutTimeout)));
+  span.Set("outcome", stored.ok() ? "written" : base::GetReason(stored.status()).reason);
+  if (!stored.ok()) {
+    spdlog::info("uid={} the result goes to {} by message: {}", message.header.uid.ToString(),
+                 database.node_id(), base::Message(stored.status()));
+    return std::nullopt;
+  }
+  return node::Delivered{.endpoint = database, .attempt = message.header.attempt};
+}
+
+}  // namespace onepiece::instance

@@ -1,0 +1,221 @@
+// Gets and puts against a real database over real memory: shared, and UCX where it is built.
+#include "cluster/values/remote_values.h"
+
+#include <QtTest>
+#include <atomic>
+#include <thread>
+
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/job/sha256.h"
+#include "tests/database/database_cluster.h"
+
+namespace onepiece::values {
+namespace {
+
+using namespace std::chrono_literals;
+using database::DatabaseCluster;
+using database::Eventually;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+base::MonotonicTime Soon() { return base::SystemClock().Now() + base::Scaled(20s); }
+
+message::Message Result(const std::vector<std::string>& values) {
+  message::Message message;
+  message.header.kind = message::Kind::kResult;
+  message.header.uid = base::Uid::GenerateRandom();
+  message.header.app = "app";
+  message.header.ingress_time = base::SystemClock().WallNow();
+  message.header.deadline = message.header.ingress_time + 60s;
+  for (const std::string& value : values) {
+    const std::string name = "v" + std::to_string(message.artifacts.size());
+    message.artifacts.push_back(message::BytesArtifact(name, "video/mp4", value));
+    message.artifacts.back().sha256 = job::Sha256(message.artifacts.back().data.bytes());
+  }
+  return message;
+}
+
+// Bytes of which every 8 tell the seed, so that a mixture of two values shows.
+std::string Pattern(std::uint64_t seed, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  for (std::size_t i = 0; i + 8 <= bytes; i += 8) std::memcpy(text.data() + i, &seed, 8);
+  return text;
+}
+
+void Fabrics() {
+  QTest::addColumn<QString>("uri");
+  QTest::newRow("shm") << "";
+// ThreadSanitizer would call the locks and copies of a library that it has not instrumented races.
+#if defined(ONEPIECE_HAVE_UCX) && !defined(__SANITIZE_THREAD__)
+  QTest::newRow("ucx") << "ucx://lo";
+#endif
+}
+
+}  // namespace
+
+class RemoteValuesTest : public QObject {
+  Q_OBJECT
+
+  static std::unique_ptr<RemoteValues> ClientOf(DatabaseCluster& cluster) {
+    return RemoteValues::Create(
+        cluster.fabric(), {.node_id = "reader", .address = cluster.at("db").server->address()});
+  }
+
+ private Q_SLOTS:
+  void Put_IsTheJobsResult_ThatGetReads_data() { Fabrics(); }
+  void Put_IsTheJobsResult_ThatGetReads() {
+    QFETCH(QString, uri);
+    DatabaseCluster cluster(uri.toStdString());
+    auto& database = cluster.AddDatabase("db");
+    const auto client = ClientOf(cluster);
+    const std::vector<std::string> values = {Pattern(1, 3'000'000), "small", Pattern(2, 1 << 20)};
+    const message::Message message = Result(values);
+    const auto stored = client->Put(message, Soon());
+    QVERIFY2(stored.ok() && *stored, stored.status().ToString().c_str());
+    const base::Uid uid = message.header.uid;
+    QCOMPARE(database.node->store().Get(uid.ToString())->job().state(), v1::Job::SUCCEEDED);
+    for (std::uint32_t i = 0; i < values.size(); ++i) {
+      const auto value = client->Get({uid, i}, Soon());
+      QVERIFY2(value.ok(), value.status().ToString().c_str());
+      QVERIFY(value->text() == values[i]);
+      const auto artifact =
+          database.node->store().FindArtifact(uid.ToString(), "v" + std::to_string(i));
+      QVERIFY(artifact->data.text() == values[i]);
+    }
+    QCOMPARE(Reason(client->Get({uid, 3}, Soon()).status()), std::string("NOT_INDEXED"));
+    // The second copy of it is late.
+    const auto again = client->Put(message, Soon());
+    QVERIFY(again.ok() && !*again);
+    QVERIFY(database.node->store().Acknowledge(uid.ToString()).ok());
+    QCOMPARE(Reason(client->Get({uid, 0}, Soon()).status()), std::string("NOT_INDEXED"));
+  }
+
+  void LargeValue_GoesThereAndBack_data() { Fabrics(); }
+  void LargeValue_GoesThereAndBack() {
+    QFETCH(QString, uri);
+    DatabaseCluster cluster(uri.toStdString());
+    auto& database = cluster.AddDatabase("db");
+    const auto client = ClientOf(cluster);
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      const message::Message message = Result({Pattern(seed, 40'000'000)});
+      const auto stored = client->Put(message, Soon());
+      QVERIFY2(stored.ok() && *stored, stored.status().ToString().c_str());
+      const auto value = client->Get({message.header.uid, 0}, Soon());
+      QVERIFY2(value.ok(), value.status().ToString().c_str());
+      QVERIFY(value->text() == message.artifacts[0].data.text());
+      QVERIFY(database.node->store().Acknowledge(message.header.uid.ToString()).ok());
+    }
+  }
+
+  void ResultFromTheRing_IsReadTheSameWay() {
+    DatabaseCluster cluster;
+    auto& database = cluster.AddDatabase("db");
+    const auto client = ClientOf(cluster);
+    const base::Uid uid = base::Uid::GenerateRandom();
+    QVERIFY(cluster.SendResult(uid.ToString(), Pattern(7, 100'000)).ok());
+    QVERIFY(Eventually([&] { return client->Get({uid, 0}, Soon()).ok(); }));
+    QVERIFY(client->Get({uid, 0}, Soon())->text() == Pattern(7, 100'000));
+    QVERIFY(database.node->store().Delete(uid.ToString()).ok());
+    QCOMPARE(Reason(client->Get({uid, 0}, Soon()).status()), std::string("NOT_INDEXED"));
+  }
+
+  void ReaderAgainstPurge_SeesTheValueOrNone() {
+    DatabaseCluster cluster;
+    auto& database = cluster.AddDatabase("db");
+    const auto writer = ClientOf(cluster);
+    std::mutex mutex;
+    std::vector<std::pair<base::Uid, std::uint64_t>> made;  // With the seeds of their bytes.
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0}, read{0}, missed{0};
+    std::jthread reader([&] {
+      const auto client = ClientOf(cluster);
+      for (std::size_t i = 0; !stop; ++i) {
+        std::pair<base::Uid, std::uint64_t> which;
+        {
+          const std::scoped_lock lock(mutex);
+          if (made.empty()) continue;
+          which = made[made.size() - 1 - i % std::min<std::size_t>(made.size(), 3)];
+        }
+        const auto value = client->Get({which.first, 0}, Soon());
+        if (value.ok()) {
+          ++read;
+          if (value->text() != Pattern(which.second, 1'500'000)) ++wrong;
+        } else {
+          ++missed;
+          if (Reason(value.status()) != "NOT_INDEXED") ++wrong;
+        }
+      }
+    });
+    for (std::uint64_t seed = 1; seed <= 60 || read < 20 || missed < 20; ++seed) {
+      const message::Message message = Result({Pattern(seed, 1'500'000)});
+      const auto stored = writer->Put(message, Soon());
+      QVERIFY2(stored.ok() && *stored, stored.status().ToString().c_str());
+      base::Uid old;
+      {
+        const std::scoped_lock lock(mutex);
+        made.emplace_back(message.header.uid, seed);
+        if (made.size() >= 2) old = made[made.size() - 2].first;
+      }
+      if (!old.IsNil()) QVERIFY(database.node->store().Delete(old.ToString()).ok());
+    }
+    stop = true;
+    reader.join();
+    QCOMPARE(wrong.load(), 0);
+  }
+
+  void DatabaseThatRestarts_IsFoundAgain() {
+    DatabaseCluster cluster;
+    const std::string address = cluster.AddDatabase("db").server->address();
+    const auto client = ClientOf(cluster);
+    const message::Message first = Result({Pattern(1, 2'000'000)});
+    QVERIFY(*client->Put(first, Soon()));
+    QVERIFY(client->Get({first.header.uid, 0}, Soon()).ok());
+    cluster.Kill("db");
+    const auto away = client->Get({first.header.uid, 0}, Soon());
+    QVERIFY(absl::IsUnavailable(away.status()));
+    QVERIFY(absl::IsUnavailable(client->Put(first, Soon()).status()));
+    cluster.Forget("db");
+    cluster.AddDatabase("db", {}, address);
+    const message::Message second = Result({Pattern(2, 2'000'000)});
+    QVERIFY(Eventually([&] { return client->Put(second, Soon()).ok(); }));
+    QCOMPARE(Reason(client->Get({first.header.uid, 0}, Soon()).status()),
+             std::string("NOT_INDEXED"));
+    QVERIFY(client->Get({second.header.uid, 0}, Soon())->text() == Pattern(2, 2'000'000));
+  }
+
+  void Put_RefusesWhatIsNoResultOfBytes() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db");
+    const auto client = ClientOf(cluster);
+    const auto refused = [&](const message::Message& message) {
+      return Reason(client->Put(message, Soon()).status()) == "BAD_RESULT" && !IsForPut(message);
+    };
+    message::Message message = Result({Pattern(1, kDirectBytes)});
+    QVERIFY(IsForPut(message));
+    message.artifacts[0].sha256.clear();
+    QVERIFY(refused(message));
+    message = Result({Pattern(1, kDirectBytes)});
+    message.header.kind = message::Kind::kWork;
+    QVERIFY(refused(message));
+    message = Result({Pattern(1, kDirectBytes)});
+    message.artifacts[0].dtype = message::DType::kU8;
+    QVERIFY(refused(message));
+    QVERIFY(refused(Result({})));
+    QVERIFY(refused(Result({""})));
+    QVERIFY(!IsForPut(Result({Pattern(1, kDirectBytes - 1)})));
+  }
+
+  void Deadline_IsKept() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db");
+    const auto client = ClientOf(cluster);
+    const auto past = base::SystemClock().Now() - 1ms;
+    QVERIFY(absl::IsDeadlineExceeded(client->Get({base::Uid(), 0}, past).status()));
+    QVERIFY(absl::IsDeadlineExceeded(client->Put(Result({"v"}), past).status()));
+  }
+};
+
+}  // namespace onepiece::values
+
+QTEST_GUILESS_MAIN(onepiece::values::RemoteValuesTest)
+#include "remote_values_test.moc"
