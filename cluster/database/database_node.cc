@@ -14,6 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr base::Duration kReceiveSlice = 500ms;
+/// How long a result waits for others to move to files.
+constexpr base::Duration kRoomLimit = 10s;
 
 std::string_view OutcomeName(StoreOutcome outcome) {
   switch (outcome) {
@@ -36,11 +38,17 @@ std::string_view OutcomeName(StoreOutcome outcome) {
 DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   DatabaseNodeOptions options;
   options.node_id = config.node().node_id();
+  options.read_only = config.node().read_only();
   if (config.budget_bytes() > 0) options.store.budget_bytes = config.budget_bytes();
   if (config.max_records() > 0) options.store.max_records = config.max_records();
   if (config.tombstone_ttl_s() > 0)
     options.store.tombstone_ttl = std::chrono::seconds(config.tombstone_ttl_s());
   if (config.copies() > 0) options.copies = config.copies();
+  options.disk.folder = config.node().data_dir();
+  options.disk.spill = config.when_full() == v1::WHEN_FULL_SPILL;
+  if (config.spill_budget_bytes() > 0)
+    options.disk.spill_budget_bytes = config.spill_budget_bytes();
+  options.disk.lost_after = base::Scaled(options.disk.lost_after);
   options.store.holder_grace = base::Scaled(options.store.holder_grace);
   options.inbox.label = "database";
   node::ApplyRingConfig(config.ring(), options.inbox);
@@ -78,6 +86,7 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
       spans_(spans),
       clock_(clock),
       values_(std::move(values)),
+      disk_(std::make_unique<Disk>(options_.disk, clock)),
       replicator_(std::make_unique<Replicator>(ReplicatorOptions{.node_id = options_.node_id,
                                                                  .cluster_id = options_.cluster_id,
                                                                  .routing = options_.routing,
@@ -89,9 +98,14 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
               .changed = [replicator = replicator_.get()](
                              const base::Uid& uid,
                              Change change) { replicator->Enqueue(uid, change); },
-              .served = [served = values_.get()](
-                            const base::Uid& uid,
-                            const Artifacts* artifacts) { served->Serve(uid, artifacts); }})),
+              .made = [disk = disk_.get()](const v1::JobRecord& record) { disk->Note(record); },
+              .ended = [disk = disk_.get()](const v1::JobRecord& record) { disk->Note(record); },
+              .forgotten = [disk = disk_.get()](const base::Uid& uid) { disk->Forget(uid); },
+              .served =
+                  [this](const base::Uid& uid, const Artifacts* artifacts) {
+                    values_->Serve(uid, artifacts);
+                    disk_->Served(uid, artifacts);
+                  }})),
       inbox_(std::move(inbox)),
       outbox_(node::Outbox::Create(fabric,
                                    {.node_id = options_.node_id,
@@ -105,13 +119,22 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
               .wants = [this](const base::Uid& uid) { return Wants(uid); },
               .keep = [this](const ResultBundle& bundle, message::Kind kind,
                              const std::string& sender) { return Keep(bundle, kind, sender); }},
-          clock)) {
+          clock, rpc::StreamGuardOptions(), options_.read_only)) {
   metrics_.OnScrape([this] { ExportMetrics(); });
+  service_->OnDescribe([this](v1::Database& database) {
+    database.set_copies(options_.copies);
+    database.set_spill_budget_bytes(disk_->spill_budget_bytes());
+    database.set_memory_bytes(static_cast<std::int64_t>(values_->slabs().stats().registered_bytes));
+  });
 }
 
 DatabaseNode::~DatabaseNode() { Stop(); }
 
 std::vector<grpc::Service*> DatabaseNode::services() { return {service_.get(), inbox_->service()}; }
+
+absl::Status DatabaseNode::Recover(const std::string& cluster_id) {
+  return disk_->Open(cluster_id, *store_);
+}
 
 void DatabaseNode::Start() {
   replicator_->Start(*store_, *outbox_, [](const base::Uid&) {});
@@ -129,6 +152,7 @@ void DatabaseNode::Stop() {
   for (std::jthread* thread : {&message_thread_, &upkeep_thread_}) {
     if (thread->joinable()) thread->join();
   }
+  disk_->Stop();
 }
 
 v1::NodeLoad DatabaseNode::load() const {
@@ -193,7 +217,7 @@ bool DatabaseNode::Wants(const base::Uid& uid) const {
 bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
   const std::string uid = bundle.uid.ToString();
   telemetry::ScopedSpan span(spans_, bundle.uid, "store");
-  const absl::StatusOr<StoreOutcome> outcome = store_->StoreResult(bundle, kind);
+  const absl::StatusOr<StoreOutcome> outcome = StoreInRoom(bundle, kind);
   if (!outcome.ok()) {
     CountResult("refused");
     spdlog::error("op=store uid={} bytes={} {}", uid, bundle.total_bytes,
@@ -205,6 +229,18 @@ bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const st
   spdlog::debug("op=store uid={} bytes={} outcome={} sender={}", uid, bundle.total_bytes,
                 OutcomeName(*outcome), sender);
   return *outcome == StoreOutcome::kStored || *outcome == StoreOutcome::kHeld;
+}
+
+// While results move to files, the ring's back-pressure holds their producers.
+absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundle,
+                                                       message::Kind kind) {
+  const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kRoomLimit);
+  while (disk_->spills()) {
+    const auto outcome = store_->StoreResult(bundle, kind, {.wait_for_room = true});
+    if (!outcome.ok() || *outcome != StoreOutcome::kFull) return outcome;
+    if (clock_.Now() >= deadline || !disk_->MakeRoom(deadline)) break;
+  }
+  return store_->StoreResult(bundle, kind);
 }
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {
@@ -221,12 +257,14 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
     }
     store_->Sweep(is_alive);
     values_->Sweep();
+    disk_->Upkeep();
     // Only `stop` ends this wait early.
     (void)never.wait_for(lock, stop, options_.sweep_interval, [] { return false; });
   }
 }
 
 void DatabaseNode::ExportMetrics() {
+  if (!options_.disk.folder.empty()) ExportDiskMetrics();
   const JobStoreStats stats = store_->stats();
   const auto gauge = [this](std::string_view name, std::string_view help, double value) {
     metrics_.Gauge(name, help).Set(value);
@@ -258,6 +296,31 @@ void DatabaseNode::ExportMetrics() {
         static_cast<double>(replication.records_waiting));
   gauge("onepiece_replication_waiting_results", "Results that wait to be replicated",
         static_cast<double>(replication.results_waiting));
+}
+
+void DatabaseNode::ExportDiskMetrics() {
+  const DiskStats stats = disk_->stats();
+  const auto gauge = [this](std::string_view name, std::string_view help, std::int64_t value) {
+    metrics_.Gauge(name, help).Set(static_cast<double>(value));
+  };
+  const auto counter = [this](std::string_view name, std::string_view help, std::uint64_t total) {
+    telemetry::RaiseTo(metrics_.Counter(name, help), static_cast<double>(total));
+  };
+  gauge("onepiece_spilled_results", "Results in files", stats.spill.results);
+  gauge("onepiece_spilled_bytes", "Bytes of these files", stats.spill.bytes);
+  gauge("onepiece_spill_budget_bytes", "Bytes of files that may be", disk_->spill_budget_bytes());
+  counter("onepiece_results_spilled_total", "Results moved to files", stats.spill.written);
+  counter("onepiece_spill_failures_total", "Files that could not be written",
+          stats.spill.failed_writes);
+  counter("onepiece_spill_damaged_total", "Files found damaged, and dropped", stats.spill.damaged);
+  gauge("onepiece_journal_records", "Records on disk", stats.journal.records);
+  gauge("onepiece_journal_waiting", "Records that wait for the disk", stats.journal.waiting);
+  counter("onepiece_journal_failures_total", "Records, or groups of them, that were not written",
+          stats.journal.failed);
+  gauge("onepiece_results_missing", "Results of before the start that peers may still bring",
+        stats.missing);
+  counter("onepiece_results_lost_on_restart_total", "Results that no database has any more",
+          store_->stats().lost_on_restart);
 }
 
 }  // namespace onepiece::database

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/database/database_service.h"
+#include "cluster/database/disk.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
@@ -28,10 +29,12 @@ namespace onepiece::database {
 struct DatabaseNodeOptions {
   std::string node_id;
   JobStoreOptions store;
+  DiskOptions disk;
   node::InboxOptions inbox;
   std::function<std::shared_ptr<const node::Routing>()> routing;
   std::function<std::string()> cluster_id;  ///< NodeAgent::cluster_id.
   int copies = 2;                           ///< Of each job, this instance's included.
+  bool read_only = false;                   ///< People purge nothing here.
   base::Duration sweep_interval = std::chrono::milliseconds(200);
 };
 
@@ -54,12 +57,16 @@ class DatabaseNode {
 
   /// Serve these while the node lives.
   [[nodiscard]] std::vector<grpc::Service*> services();
+  /// Takes in what earlier runs left on disk, where DiskOptions name a folder. Before Start; until
+  /// it returns this instance answers as if it had nothing. Errors: those of Disk::Open.
+  absl::Status Recover(const std::string& cluster_id);
   /// Begins to take messages and to replicate.
   void Start();
   /// Ends streams and threads. Then the gRPC server can be shut down. Idempotent.
   void Stop();
 
   [[nodiscard]] JobStore& store() { return *store_; }
+  [[nodiscard]] Disk& disk() { return *disk_; }
   [[nodiscard]] Replicator& replicator() { return *replicator_; }
   [[nodiscard]] v1::NodeLoad load() const;
 
@@ -73,13 +80,16 @@ class DatabaseNode {
   bool Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender);
   void CountResult(std::string_view outcome);
   void Upkeep(const std::stop_token& stop);
+  absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind);
   void ExportMetrics();
+  void ExportDiskMetrics();
 
   const DatabaseNodeOptions options_;
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
   std::unique_ptr<ValueAccess> values_;     // Outlives the store, which tells it of results.
+  std::unique_ptr<Disk> disk_;              // Outlives the store, which calls it.
   std::unique_ptr<Replicator> replicator_;  // Outlives the store, which calls it.
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<node::Inbox> inbox_;

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "cluster/base/status.h"
+#include "cluster/database/purge.h"
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_records.h"
+#include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 
 namespace onepiece::database {
@@ -51,12 +53,13 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
 
 DatabaseService::DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
                                  ValueAccess::Store value_store, base::Clock& clock,
-                                 rpc::StreamGuardOptions fetches)
+                                 rpc::StreamGuardOptions fetches, bool read_only)
     : node_id_(std::move(node_id)),
       store_(store),
       values_(values),
       value_store_(std::move(value_store)),
       clock_(clock),
+      read_only_(read_only),
       fetches_(fetches, clock) {}
 
 grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
@@ -157,6 +160,13 @@ grpc::Status DatabaseService::DeleteJob(grpc::ServerContext*, const v1::DeleteJo
   return rpc::ToGrpc(store_.Delete(*uid));
 }
 
+grpc::Status DatabaseService::PurgeResults(grpc::ServerContext*,
+                                           const v1::PurgeResultsRequest* request,
+                                           v1::PurgeResultsResponse* response) {
+  if (read_only_ && !request->dry_run()) return rpc::RefuseReadOnly();
+  return Answer(database::PurgeResults(store_, *request), response);
+}
+
 grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
                                             const v1::ReplicateJobsRequest* request,
                                             google::protobuf::Empty*) {
@@ -191,6 +201,15 @@ grpc::Status DatabaseService::GetDatabase(grpc::ServerContext*, const v1::GetDat
   response->set_results(stats.results);
   response->set_result_bytes(stats.result_bytes);
   response->set_budget_bytes(stats.budget_bytes);
+  response->set_spilled_results(stats.spilled_results);
+  response->set_spilled_bytes(stats.spilled_bytes);
+  response->set_fetched(stats.fetched_tombstones);
+  response->set_expired(stats.expired_tombstones);
+  response->set_deleted(stats.deleted_tombstones);
+  response->set_evicted(static_cast<std::int64_t>(stats.evicted_results));
+  response->set_refused(static_cast<std::int64_t>(stats.refused_results));
+  response->set_lost_on_restart(static_cast<std::int64_t>(stats.lost_on_restart));
+  describe_(*response);
   return grpc::Status::OK;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <stop_token>
 #include <string>
 
@@ -26,10 +27,12 @@ class DatabaseService final : public v1::DatabaseService::Service {
   static constexpr int kMaxWatchers = 128;
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
-  /// `value_store` is what committed results go to.
+  /// `value_store` is what committed results go to. `read_only`: people purge nothing here.
   DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
                   ValueAccess::Store value_store, base::Clock& clock = base::SystemClock(),
-                  rpc::StreamGuardOptions fetches = {});
+                  rpc::StreamGuardOptions fetches = {}, bool read_only = false);
+  /// What GetDatabase says beyond the store's numbers. Before the first call.
+  void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
@@ -51,6 +54,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
                                  v1::Job* response) override;
   grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
                          google::protobuf::Empty* response) override;
+  grpc::Status PurgeResults(grpc::ServerContext* context, const v1::PurgeResultsRequest* request,
+                            v1::PurgeResultsResponse* response) override;
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
                              google::protobuf::Empty* response) override;
   grpc::Status OpenSegment(grpc::ServerContext* context, const v1::OpenSegmentRequest* request,
@@ -71,6 +76,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
   ValueAccess& values_;
   const ValueAccess::Store value_store_;
   base::Clock& clock_;
+  const bool read_only_;
+  std::function<void(v1::Database&)> describe_ = [](v1::Database&) {};
   std::stop_source stopping_;
   rpc::StreamGuard fetches_;
   std::atomic<int> watchers_{0};

@@ -1,12 +1,25 @@
 // onepiece-database: one instance of the results database.
 #include <atomic>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/database/database_node.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/service/program.h"
 
 namespace onepiece::database {
 namespace {
+
+constexpr int kMaxCopies = 16;
+
+// A folder belongs to one cluster, so which one this is must be known first: from the NodeManager.
+absl::Status Recover(const v1::DatabaseConfig& config, service::Host& host,
+                     const node::NodeAgent& agent, DatabaseNode& database) {
+  if (config.node().data_dir().empty()) return absl::OkStatus();
+  while (agent.cluster_id().empty()) {
+    if (host.WaitForShutdown(std::chrono::milliseconds(20))) return absl::OkStatus();
+  }
+  return database.Recover(agent.cluster_id());
+}
 
 absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
@@ -44,16 +57,34 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
       .metrics_address = host.metrics_address(),
       .workflow_set = config.node().workflow_set()});
   agent->SetLoadSource([&database] { return database->load(); });
-  agent->SetState({.state = v1::Node::READY});
   agent_now = agent.get();
-  database->Start();
   agent->Start();
-  absl::Status status = host.ReportReady();
+  absl::Status status = Recover(config, host, *agent, *database);
+  if (status.ok()) {
+    database->Start();
+    agent->SetState({.state = v1::Node::READY});
+    status = host.ReportReady();
+  }
   if (status.ok()) host.WaitForShutdown();
   agent->Stop();
   database->Stop();
   host.StopServing();
   return status;
+}
+
+absl::Status CheckConfig(const v1::DatabaseConfig& config) {
+  if (config.budget_bytes() < 0 || config.max_records() < 0 || config.tombstone_ttl_s() < 0 ||
+      config.spill_budget_bytes() < 0) {
+    return service::BadConfig(
+        "budget_bytes, max_records, tombstone_ttl_s, spill_budget_bytes: not below 0");
+  }
+  if (config.copies() < 0 || config.copies() > kMaxCopies)
+    return service::BadConfig(absl::StrCat("copies: 1 to ", kMaxCopies));
+  if (config.when_full() == v1::WHEN_FULL_SPILL && config.node().data_dir().empty()) {
+    return service::BadConfig(
+        "when_full: spill needs a folder for its files: set node.data_dir (--data-dir)");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -64,11 +95,21 @@ int main(int argc, char** argv) {
   onepiece::service::ServiceOptions options(
       {.program = "onepiece-database",
        .role = "database",
-       .description = "Keeps job records and results in memory."},
+       .description = "Keeps job records and results in memory.",
+       .needs_data_dir = false},
       &config);
   options.Bind("--budget-bytes", "budget_bytes", "Bytes of results to hold at most");
   options.Bind("--max-records", "max_records", "Job records to hold at most");
-  return onepiece::service::RunProgram(options, argc, argv, [&](onepiece::service::Host& host) {
-    return onepiece::database::Run(config, host);
-  });
+  options.Bind("--copies", "copies", "Databases that hold each job");
+  options.Bind("--acknowledge", "acknowledge",
+               "When a result counts: all (copies that can be made now are made) or first");
+  options.Bind("--when-full", "when_full",
+               "What gives way when --budget-bytes are used: reject (new results) or spill");
+  options.Bind("--spill-budget-bytes", "spill_budget_bytes",
+               "Bytes of files that spill may write, below --data-dir");
+  options.BindReadOnly();
+  return onepiece::service::RunProgram(
+      options, argc, argv,
+      [&](onepiece::service::Host& host) { return onepiece::database::Run(config, host); },
+      [&] { return onepiece::database::CheckConfig(config); });
 }

@@ -81,6 +81,7 @@ class Planner {
       auto database = std::make_shared<v1::DatabaseConfig>();
       *database->mutable_ring() = config_.ring();
       database->set_budget_bytes(config_.database_budget_bytes());
+      database->set_when_full(config_.database_when_full());
       ONEPIECE_RETURN_IF_ERROR(
           Add("database", prefix_ + "database-" + std::to_string(i), database, ""));
     }
@@ -196,6 +197,9 @@ void EmitScalar(const google::protobuf::Message& message,
     case FieldDescriptor::CPPTYPE_INT32:
       out << get(&R::GetInt32, &R::GetRepeatedInt32);
       break;
+    case FieldDescriptor::CPPTYPE_ENUM:
+      out << get(&R::GetEnum, &R::GetRepeatedEnum)->name();
+      break;
     case FieldDescriptor::CPPTYPE_BOOL:
       out << get(&R::GetBool, &R::GetRepeatedBool);
       break;
@@ -254,8 +258,7 @@ absl::StatusOr<ClusterPlan> MakePlan(const v1::LocalClusterConfig& config, const
 }
 
 void MakeReadOnly(ClusterPlan& plan) {
-  for (NodePlan& node : plan.nodes)
-    node.node->set_read_only(node.role == "nodemanager" || node.role == "proxy");
+  for (NodePlan& node : plan.nodes) node.node->set_read_only(node.role != "instance");
 }
 
 std::string ToYaml(const google::protobuf::Message& message) {

@@ -41,7 +41,7 @@ absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config,
 absl::StatusOr<ClusterPlan> MakePlan(const v1::LocalClusterConfig& config, const DataDir& dir,
                                      const std::string& cluster_id);
 
-/// The cluster is to be looked at only: its NodeManagers and proxies refuse what people would
+/// The cluster is to be looked at only: all but its instances refuse what people would
 /// change.
 void MakeReadOnly(ClusterPlan& plan);
 

@@ -164,6 +164,11 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
       reflection->SetInt64(message, field, value);
       return absl::OkStatus();
     }
+    case FieldDescriptor::CPPTYPE_ENUM:
+      // As a file spells it. A quote would end the text.
+      if (text.find_first_of("\"\\") != std::string::npos)
+        return BadValue(binding.flag, "letters and '_' only");
+      return config::ParseYaml(field->name() + ": \"" + text + "\"", binding.flag, message);
     case FieldDescriptor::CPPTYPE_BOOL:
       if (text != "true" && text != "false")
         return BadValue(binding.flag, absl::StrCat("'", text, "' is neither true nor false"));
@@ -181,11 +186,12 @@ absl::Status ServiceOptions::FillAndCheckNode() {
   if (node.listen().empty()) node.set_listen("127.0.0.1:0");
   if (node.metrics_address().empty()) node.set_metrics_address("127.0.0.1:0");
   if (node.workflow_set().empty()) node.set_workflow_set("default");
-  if (node.data_dir().empty()) node.set_data_dir(DefaultStateDir() + "/" + node.node_id());
+  if (node.data_dir().empty() && info_.needs_data_dir)
+    node.set_data_dir(DefaultStateDir() + "/" + node.node_id());
   const bool heeds_read_only =
       std::ranges::any_of(bindings_, [](const Binding& b) { return b.path == kReadOnlyPath; });
   if (node.read_only() && !heeds_read_only)
-    return BadValue("read_only", "only NodeManagers and proxies can be read-only");
+    return BadValue("read_only", "only NodeManagers, proxies and databases can be read-only");
   const std::string& id = node.node_id();
   if (id.size() > 128 || !std::all_of(id.begin(), id.end(), IsNodeIdCharacter)) {
     return BadValue("--node-id", "at most 128 letters, digits, '-', '_' and '.'");

@@ -26,6 +26,7 @@ struct ProgramInfo {
   std::string role;         ///< "proxy"; default node id is "{role}-{host name}".
   std::string description;  ///< One sentence for --help.
   NodeManagers nodemanagers = NodeManagers::kRequired;
+  bool needs_data_dir = true;  ///< False: node.data_dir stays empty where nobody sets it.
 };
 
 /// Reads a program's configuration. Precedence: flag, environment variable, file, default.
@@ -38,8 +39,8 @@ class ServiceOptions {
 
   /// Adds a flag for a field of the configuration: Bind("--pinned-stage", "pinned_stage", "Serve
   /// …"). `path` may go through messages ("ring.slots"); strings, integers, booleans (the flag
-  /// alone is true) and lists of strings (comma separated) can be bound. The environment variable
-  /// is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
+  /// alone is true), enums and lists of strings (comma separated) can be bound. The environment
+  /// variable is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
   void Bind(std::string_view flag, std::string_view path, std::string_view help);
 
   /// Adds --read-only, for programs whose services heed it; the others refuse it, from the file

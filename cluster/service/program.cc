@@ -93,9 +93,18 @@ absl::Status Host::ReportReady() {
 }
 
 void Host::WaitForShutdown() {
-  const int number = signals_.Wait();
-  spdlog::info("op=shutdown signal={}", strsignal(number));
+  while (!WaitForShutdown(std::chrono::hours(1))) {
+  }
+}
+
+bool Host::WaitForShutdown(base::Duration limit) {
+  if (shut_down_) return true;
+  const std::optional<int> number = signals_.WaitFor(limit);
+  if (!number.has_value()) return false;
+  spdlog::info("op=shutdown signal={}", strsignal(*number));
   server_->SetHealth(rpc::Health::kNotServing);
+  shut_down_ = true;
+  return true;
 }
 
 std::stop_token Host::stopping() const { return server_->stopping(); }

@@ -74,6 +74,8 @@ class Host {
   /// Requested when StopServing() begins: handlers of long streams end then. REQUIRES: Serve()
   /// succeeded.
   [[nodiscard]] std::stop_token stopping() const;
+  /// The same with a limit; false when it passes. Later calls return at once after true.
+  bool WaitForShutdown(base::Duration limit);
   /// Ends the server and the metrics endpoint: calls in progress get Scaled(2 s), then they are
   /// cancelled. Idempotent.
   void StopServing();
@@ -81,6 +83,7 @@ class Host {
  private:
   const v1::NodeConfig& node_;
   base::ShutdownSignals& signals_;
+  bool shut_down_ = false;
   std::unique_ptr<telemetry::Metrics> metrics_;
   std::unique_ptr<telemetry::Spans> spans_;
   const std::shared_ptr<telemetry::LogRing> logs_;  // Shared with the logger.

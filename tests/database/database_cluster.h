@@ -72,7 +72,8 @@ class DatabaseCluster {
   }
 
   Database& AddDatabase(const std::string& node_id, JobStoreOptions store = {},
-                        const std::string& listen = rpc::ServerOptions().listen) {
+                        const std::string& listen = rpc::ServerOptions().listen,
+                        const std::function<void(DatabaseNodeOptions&)>& adjust = {}) {
     Database database;
     database.node_id = node_id;
     database.incarnation = ++last_incarnation_;
@@ -88,6 +89,7 @@ class DatabaseCluster {
     options.routing = RoutingSource();
     options.cluster_id = [] { return "test"; };
     options.sweep_interval = std::chrono::milliseconds(20);
+    if (adjust) adjust(options);
     auto opened =
         DatabaseNode::Open(std::move(options), *fabric_, *database.metrics, *database.spans);
     Require(opened.status());

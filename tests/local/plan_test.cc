@@ -70,7 +70,27 @@ class PlanTest : public QObject {
     QVERIFY2(plan.ok(), plan.status().ToString().c_str());
     MakeReadOnly(*plan);
     for (const NodePlan& node : plan->nodes)
-      QCOMPARE(node.node->read_only(), node.role == "nodemanager" || node.role == "proxy");
+      QCOMPARE(node.node->read_only(), node.role != "instance");
+  }
+
+  void MakePlan_Databases_GetWhatTheFileSays() {
+    v1::LocalClusterConfig config = Config();
+    config.set_database_when_full(v1::WHEN_FULL_SPILL);
+    config.set_database_budget_bytes(12345);
+    config.mutable_ring()->set_shape(v1::RING_SHAPE_PER_PRODUCER);
+    const auto plan = MakePlan(config, Dir(), "test");
+    QVERIFY2(plan.ok(), plan.status().ToString().c_str());
+    for (const NodePlan& node : plan->nodes) {
+      if (node.role != "database") continue;
+      // What is written is what the program reads.
+      v1::DatabaseConfig read;
+      const auto status = config::ParseYaml(ToYaml(*node.config), "yaml", &read);
+      QVERIFY2(status.ok(), status.ToString().c_str());
+      QCOMPARE(read.when_full(), v1::WHEN_FULL_SPILL);
+      QCOMPARE(read.budget_bytes(), 12345);
+      QCOMPARE(read.ring().shape(), v1::RING_SHAPE_PER_PRODUCER);
+      QVERIFY(read.node().data_dir().ends_with("/" + node.node_id));
+    }
   }
 
   void MakePlan_BadCount_IsRefused() {

@@ -126,6 +126,32 @@ class OptionsTest : public QObject {
     }
   }
 
+  void Parse_DatabaseNeedsNoFolder_AndSpellsAsInAFile() {
+    v1::DatabaseConfig config;
+    const auto parse = [&](std::vector<const char*> arguments) {
+      config.Clear();
+      ServiceOptions options({.program = "onepiece-database",
+                              .role = "database",
+                              .description = "x",
+                              .needs_data_dir = false},
+                             &config);
+      options.Bind("--when-full", "when_full", "x");
+      arguments.insert(arguments.begin(), {"onepiece-database", "--nodemanager", "a:1"});
+      return options.Parse(static_cast<int>(arguments.size()), arguments.data());
+    };
+    QCOMPARE(parse({}).outcome, ServiceOptions::Outcome::kRun);
+    QVERIFY(config.node().data_dir().empty());
+    for (const char* spelling : {"spill", "SPILL", "WHEN_FULL_SPILL"}) {
+      QCOMPARE(parse({"--when-full", spelling, "--data-dir", "/x"}).outcome,
+               ServiceOptions::Outcome::kRun);
+      QCOMPARE(config.when_full(), v1::WHEN_FULL_SPILL);
+      QCOMPARE(config.node().data_dir(), std::string("/x"));
+    }
+    for (const char* wrong : {"spil", "x\"y", "2", "a: b"})
+      QCOMPARE(parse({"--when-full", wrong}).outcome, ServiceOptions::Outcome::kExit);
+    QCOMPARE(parse({"--when-full", "spil"}).exit_code, kExitBadConfig);
+  }
+
   void Parse_CheckConfigRunsNothing() {
     QCOMPARE(Parse({"--nodemanager", "a:1", "--check-config"}).outcome,
              ServiceOptions::Outcome::kCheckOnly);

@@ -1,0 +1,169 @@
+#include "cluster/database/disk.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "cluster/database/recovery.h"
+
+namespace onepiece::database {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How often memory is looked at while nobody asks for room.
+constexpr base::Duration kLook = 100ms;
+/// After a file could not be written.
+constexpr base::Duration kRetryPause = 1s;
+
+}  // namespace
+
+Disk::Disk(DiskOptions options, base::Clock& clock) : options_(std::move(options)), clock_(clock) {}
+
+Disk::~Disk() { Stop(); }
+
+void Disk::Note(const v1::JobRecord& record) {
+  if (open_) journal_->Note(record);
+}
+
+void Disk::Forget(const base::Uid& uid) {
+  if (open_) journal_->Forget(uid);
+}
+
+void Disk::Served(const base::Uid& uid, const Artifacts* artifacts) {
+  if (artifacts != nullptr || !spills()) return;
+  const std::lock_guard lock(mutex_);
+  if (spilled_.erase(uid) == 0) return;
+  gone_.push_back(uid);
+  changed_.notify_all();
+}
+
+absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
+  if (options_.folder.empty()) return absl::OkStatus();
+  ONEPIECE_ASSIGN_OR_RETURN(
+      journal_, Journal::Open({.folder = options_.folder, .cluster_id = cluster_id}, clock_));
+  if (spills()) {
+    ONEPIECE_ASSIGN_OR_RETURN(spill_, Spill::Open({.folder = options_.folder + "/results",
+                                                   .cluster_id = cluster_id,
+                                                   .budget_bytes = options_.spill_budget_bytes}));
+    const std::vector<base::Uid> kept = spill_->Kept();
+    const std::lock_guard lock(mutex_);
+    spilled_.insert(kept.begin(), kept.end());
+  }
+  store_ = &store;
+  open_ = true;
+  Recovered recovered = Recover(*journal_, spill_.get(), store);
+  {
+    const std::lock_guard lock(mutex_);
+    missing_ = std::move(recovered.missing);
+    lost_at_ = clock_.Now() + options_.lost_after;
+  }
+  if (spills()) thread_ = std::jthread([this] { Run(stopping_.get_token()); });
+  return absl::OkStatus();
+}
+
+void Disk::Stop() {
+  stopping_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  if (open_ && !journal_->Flush(clock_.Now() + base::Scaled(2s)))
+    spdlog::error("op=disk_stop the disk is too slow: records are lost");
+}
+
+bool Disk::MakeRoom(base::MonotonicTime deadline) {
+  if (!open_ || !spills()) return false;
+  std::unique_lock lock(mutex_);
+  const std::uint64_t ours = ++asked_;
+  changed_.notify_all();
+  const bool answered = clock_.WaitUntil(changed_, lock, stopping_.get_token(), deadline,
+                                         [&] { return answered_ >= ours; });
+  return answered && moved_;
+}
+
+void Disk::Upkeep() {
+  std::vector<base::Uid> lost;
+  {
+    const std::lock_guard lock(mutex_);
+    if (missing_.empty() || clock_.Now() < lost_at_) return;
+    lost = std::exchange(missing_, {});
+  }
+  // No-op where a peer has brought the bytes.
+  for (const base::Uid& uid : lost) store_->MarkLost(uid);
+}
+
+DiskStats Disk::stats() const {
+  DiskStats stats;
+  if (!open_) return stats;
+  stats.journal = journal_->stats();
+  if (spill_ != nullptr) stats.spill = spill_->stats();
+  const std::lock_guard lock(mutex_);
+  stats.missing = static_cast<std::int64_t>(missing_.size());
+  return stats;
+}
+
+void Disk::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::vector<base::Uid> gone;
+    std::uint64_t asked = 0;
+    bool wanted = false;
+    {
+      std::unique_lock lock(mutex_);
+      clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kLook,
+                       [this] { return !gone_.empty() || asked_ > answered_; });
+      gone = std::exchange(gone_, {});
+      asked = asked_;
+      wanted = asked_ > answered_;
+    }
+    for (const base::Uid& uid : gone) spill_->Remove(uid);
+    const bool moved = Relieve(wanted, stop);
+    const std::lock_guard lock(mutex_);
+    answered_ = asked;
+    moved_ = moved;
+    changed_.notify_all();
+  }
+}
+
+// True: something was moved.
+bool Disk::Relieve(bool asked, const std::stop_token& stop) {
+  const JobStoreStats before = store_->stats();
+  if (!asked && before.result_bytes <= before.budget_bytes / 10 * 9) return false;
+  bool moved = false;
+  while (!stop.stop_requested()) {
+    // Who asks gets something, however little is used: his result may be large.
+    const bool enough = store_->stats().result_bytes <= before.budget_bytes / 10 * 8;
+    if (enough && (moved || !asked)) break;
+    if (!MoveOldest(stop)) break;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Disk::MoveOldest(const std::stop_token& stop) {
+  const std::optional<base::Uid> uid = store_->OldestResult();
+  if (!uid.has_value()) return false;
+  const auto result = store_->FindResult(*uid);
+  if (result == nullptr) return true;  // Purged meanwhile: there is room.
+  {
+    const std::lock_guard lock(mutex_);
+    spilled_.insert(*uid);  // From here on its purge takes the file away.
+  }
+  auto mapped = spill_->Write(*uid, *result);
+  const bool kept = mapped.ok() && store_->Replace(*uid, *std::move(mapped), false);
+  if (kept) return true;
+  {
+    const std::lock_guard lock(mutex_);
+    spilled_.erase(*uid);
+  }
+  if (mapped.ok()) {
+    spill_->Remove(*uid);
+    return store_->FindResult(*uid) == nullptr;
+  }
+  spdlog::warn("op=spill uid={} {}", uid->ToString(), base::View(mapped.status().message()));
+  // A disk that fails or is full is not asked as fast as we can.
+  std::unique_lock lock(mutex_);
+  clock_.WaitUntil(changed_, lock, stop, clock_.Now() + base::Scaled(kRetryPause),
+                   [this] { return !gone_.empty() || asked_ > answered_; });
+  return false;
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,99 @@
+// What a database keeps on disk beside its memory: the journal, spilled results, and the thread
+// that spills.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
+#include "cluster/database/job_store.h"
+#include "cluster/database/journal.h"
+#include "cluster/database/spill.h"
+
+namespace onepiece::database {
+
+struct DiskOptions {
+  std::string folder;  ///< Empty: nothing is kept.
+  bool spill = false;  ///< When memory is full, the oldest results move to files.
+  std::int64_t spill_budget_bytes = std::int64_t{8} << 30;
+  /// How long after a start peers may bring what this instance has lost.
+  base::Duration lost_after = std::chrono::seconds(5);
+};
+
+struct DiskStats {
+  JournalStats journal;
+  SpillStats spill;
+  std::int64_t missing = 0;  ///< Results that peers may still bring.
+};
+
+/// Spills when more than 90 % of the store's budget is used, down to 80 %, and when a result finds
+/// no room. Until Open, and without a folder, everything here does nothing.
+///
+/// Ownership  Borrows clock, and the store between Open and Stop.
+/// Threading  Thread-safe. A thread of its own.
+/// Blocking   Note, Forget and Served never wait (they run under the store's locks). Open reads all
+///            that is spilled. Stop waits for the file that is being written, and for the journal.
+class Disk {
+ public:
+  Disk(DiskOptions options, base::Clock& clock);
+  ~Disk();  ///< Stop().
+  Disk(const Disk&) = delete;
+  Disk& operator=(const Disk&) = delete;
+
+  // The store's hooks.
+  void Note(const v1::JobRecord& record);
+  void Forget(const base::Uid& uid);
+  void Served(const base::Uid& uid, const Artifacts* artifacts);
+
+  /// Takes in what earlier runs left, and begins to keep. Once. Errors: those of Journal::Open and
+  /// Spill::Open.
+  absl::Status Open(const std::string& cluster_id, JobStore& store);
+  void Stop();
+  /// Moves something out of memory; false: there is nothing to move, no room for it, or `deadline`
+  /// passed.
+  bool MakeRoom(base::MonotonicTime deadline);
+  /// Says of results that nobody has brought in time that they are lost.
+  void Upkeep();
+
+  [[nodiscard]] bool spills() const { return options_.spill && !options_.folder.empty(); }
+  [[nodiscard]] std::int64_t spill_budget_bytes() const {
+    return spills() ? options_.spill_budget_bytes : 0;
+  }
+  [[nodiscard]] DiskStats stats() const;
+
+ private:
+  void Run(const std::stop_token& stop);
+  bool Relieve(bool asked, const std::stop_token& stop);
+  bool MoveOldest(const std::stop_token& stop);
+
+  const DiskOptions options_;
+  base::Clock& clock_;
+  // Set by Open, then left alone.
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<Spill> spill_;
+  JobStore* store_ = nullptr;
+  std::atomic<bool> open_{false};
+
+  mutable std::mutex mutex_;  // Never held while the disk or the store works.
+  std::condition_variable_any changed_;
+  std::unordered_set<base::Uid> spilled_;   // They have a file, or are getting one.
+  std::vector<base::Uid> gone_;             // Of these, whose files must go.
+  std::uint64_t asked_ = 0, answered_ = 0;  // Calls of MakeRoom.
+  bool moved_ = false;                      // What the last of them got.
+  std::vector<base::Uid> missing_;
+  base::MonotonicTime lost_at_{};
+  std::stop_source stopping_;
+  std::jthread thread_;
+};
+
+}  // namespace onepiece::database

@@ -1,0 +1,46 @@
+#include "cluster/database/recovery.h"
+
+#include <spdlog/spdlog.h>
+
+#include <unordered_set>
+
+#include "cluster/job/job_record.h"
+
+namespace onepiece::database {
+
+Recovered Recover(Journal& journal, Spill* spill, JobStore& store) {
+  Recovered recovered;
+  std::unordered_set<base::Uid> files;
+  if (spill != nullptr) {
+    const std::vector<base::Uid> kept = spill->Kept();
+    files.insert(kept.begin(), kept.end());
+  }
+  for (v1::JobRecord& record : journal.Recover()) {
+    const base::Uid uid = *base::Uid::Parse(record.job().uid());
+    const bool wants_bytes =
+        record.job().state() == v1::Job::SUCCEEDED && !job::IsTombstone(record);
+    Artifacts artifacts;
+    if (wants_bytes && files.contains(uid)) {
+      // Damaged ones are named and dropped by Read; a peer may have them.
+      auto read = spill->Read(uid);
+      if (read.ok()) artifacts = *std::move(read);
+    }
+    if (!store.Restore(std::move(record), artifacts)) {
+      journal.Forget(uid);
+      continue;
+    }
+    ++recovered.records;
+    if (store.FindResult(uid) != nullptr) {
+      ++recovered.results;
+      files.erase(uid);
+    } else if (wants_bytes) {
+      recovered.missing.push_back(uid);
+    }
+  }
+  for (const base::Uid& uid : files) spill->Remove(uid);
+  spdlog::info("op=recover records={} results={} missing={} files_dropped={}", recovered.records,
+               recovered.results, recovered.missing.size(), files.size());
+  return recovered;
+}
+
+}  // namespace onepiece::database
