@@ -127,8 +127,8 @@ void ComparePlans(const v1::ListPlansResponse& before, const v1::ListPlansRespon
   for (const v1::Plan& plan : now.plans()) {
     const auto known = old.find(plan.plan_id());
     if (known != old.end() && known->second == plan.state()) continue;
-    std::string text = absl::StrCat("plan ", plan.plan_id().substr(0, 8), " ",
-                                    std::string(PlanWord(plan.state())));
+    std::string text =
+        absl::StrCat("plan ", plan.plan_id(), " ", std::string(PlanWord(plan.state())));
     if (known == old.end()) absl::StrAppend(&text, " (", plan.actor(), ": ", plan.reason(), ")");
     marks.Add(Mark::Kind::kPlan, "plan/" + plan.plan_id(), text);
   }
