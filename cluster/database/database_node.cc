@@ -49,6 +49,8 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   if (config.spill_budget_bytes() > 0)
     options.disk.spill_budget_bytes = config.spill_budget_bytes();
   options.disk.lost_after = base::Scaled(options.disk.lost_after);
+  if (config.acknowledge() != v1::RESULT_COPIES_UNSPECIFIED)
+    options.acknowledge = config.acknowledge();
   options.store.holder_grace = base::Scaled(options.store.holder_grace);
   options.inbox.label = "database";
   node::ApplyRingConfig(config.ring(), options.inbox);
@@ -113,8 +115,15 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
                                     .metrics = &metrics,
                                     .spans = &spans},
                                    clock)),
+      anti_entropy_(
+          std::make_unique<AntiEntropy>(AntiEntropyOptions{.node_id = options_.node_id,
+                                                           .cluster_id = options_.cluster_id,
+                                                           .routing = options_.routing,
+                                                           .copies = options_.copies,
+                                                           .interval = options_.compare_interval},
+                                        *store_, *replicator_, clock)),
       service_(std::make_unique<DatabaseService>(
-          options_.node_id, *store_, *values_,
+          options_.node_id, *store_, *replicator_, *anti_entropy_, *values_,
           ValueAccess::Store{
               .wants = [this](const base::Uid& uid) { return Wants(uid); },
               .keep = [this](const ResultBundle& bundle, message::Kind kind,
@@ -137,7 +146,8 @@ absl::Status DatabaseNode::Recover(const std::string& cluster_id) {
 }
 
 void DatabaseNode::Start() {
-  replicator_->Start(*store_, *outbox_, [](const base::Uid&) {});
+  replicator_->Start(*store_, *outbox_, [this](const base::Uid& uid) { store_->Confirm(uid); });
+  anti_entropy_->Start();
   message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
   upkeep_thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
 }
@@ -148,6 +158,7 @@ void DatabaseNode::Stop() {
   upkeep_thread_.request_stop();
   inbox_->Close();
   outbox_->Close();
+  anti_entropy_->Stop();
   replicator_->Stop();
   for (std::jthread* thread : {&message_thread_, &upkeep_thread_}) {
     if (thread->joinable()) thread->join();
@@ -217,7 +228,12 @@ bool DatabaseNode::Wants(const base::Uid& uid) const {
 bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
   const std::string uid = bundle.uid.ToString();
   telemetry::ScopedSpan span(spans_, bundle.uid, "store");
-  const absl::StatusOr<StoreOutcome> outcome = StoreInRoom(bundle, kind);
+  // A copy counts at once: whoever sent it holds the job until then.
+  const bool hold = kind == message::Kind::kResult &&
+                    options_.acknowledge == v1::RESULT_COPIES_ALL &&
+                    replicator_->CanCopy(bundle.uid);
+  const absl::StatusOr<StoreOutcome> outcome = StoreInRoom(bundle, kind, hold);
+  if (outcome.ok() && *outcome == StoreOutcome::kHeld) replicator_->Hold(bundle.uid);
   if (!outcome.ok()) {
     CountResult("refused");
     spdlog::error("op=store uid={} bytes={} {}", uid, bundle.total_bytes,
@@ -233,14 +249,14 @@ bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const st
 
 // While results move to files, the ring's back-pressure holds their producers.
 absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundle,
-                                                       message::Kind kind) {
+                                                       message::Kind kind, bool hold) {
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kRoomLimit);
   while (disk_->spills()) {
-    const auto outcome = store_->StoreResult(bundle, kind, {.wait_for_room = true});
+    const auto outcome = store_->StoreResult(bundle, kind, {.hold = hold, .wait_for_room = true});
     if (!outcome.ok() || *outcome != StoreOutcome::kFull) return outcome;
     if (clock_.Now() >= deadline || !disk_->MakeRoom(deadline)) break;
   }
-  return store_->StoreResult(bundle, kind);
+  return store_->StoreResult(bundle, kind, {.hold = hold});
 }
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {
@@ -292,6 +308,17 @@ void DatabaseNode::ExportMetrics() {
           replication.failures);
   counter("onepiece_replication_dropped_total", "Changes never replicated for want of room",
           replication.dropped);
+  const AntiEntropyStats compared = anti_entropy_->stats();
+  counter("onepiece_replication_comparisons_total", "Times that a peer's jobs were compared with",
+          compared.compared);
+  counter("onepiece_replication_repaired_records_total",
+          "Records that a comparison found missing or old here or there",
+          compared.records_pushed + compared.records_asked);
+  counter("onepiece_replication_repaired_results_total",
+          "Results that a comparison found missing here or there",
+          compared.results_pushed + compared.results_asked);
+  counter("onepiece_replication_nonsense_total", "Answers of peers that cannot be right",
+          compared.nonsense);
   gauge("onepiece_replication_waiting_records", "Records that wait to be replicated",
         static_cast<double>(replication.records_waiting));
   gauge("onepiece_replication_waiting_results", "Results that wait to be replicated",

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/database/anti_entropy.h"
 #include "cluster/database/database_service.h"
 #include "cluster/database/disk.h"
 #include "cluster/database/job_store.h"
@@ -35,6 +36,8 @@ struct DatabaseNodeOptions {
   std::function<std::string()> cluster_id;  ///< NodeAgent::cluster_id.
   int copies = 2;                           ///< Of each job, this instance's included.
   bool read_only = false;                   ///< People purge nothing here.
+  v1::ResultCopies acknowledge = v1::RESULT_COPIES_ALL;
+  base::Duration compare_interval = std::chrono::seconds(30);  ///< Scaled.
   base::Duration sweep_interval = std::chrono::milliseconds(200);
 };
 
@@ -43,7 +46,8 @@ struct DatabaseNodeOptions {
 DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 
 /// Ownership  Owns its store, ring and threads. Borrows fabric, metrics, spans and clock.
-/// Threading  Thread-safe. Threads of its own: ring, upkeep, replication, two for each peer.
+/// Threading  Thread-safe. Threads of its own: ring, upkeep, replication, comparison, two for each
+///            peer.
 /// Blocking   Stop waits for the threads: about 1 s.
 class DatabaseNode {
  public:
@@ -68,6 +72,7 @@ class DatabaseNode {
   [[nodiscard]] JobStore& store() { return *store_; }
   [[nodiscard]] Disk& disk() { return *disk_; }
   [[nodiscard]] Replicator& replicator() { return *replicator_; }
+  [[nodiscard]] AntiEntropy& anti_entropy() { return *anti_entropy_; }
   [[nodiscard]] v1::NodeLoad load() const;
 
  private:
@@ -80,7 +85,8 @@ class DatabaseNode {
   bool Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender);
   void CountResult(std::string_view outcome);
   void Upkeep(const std::stop_token& stop);
-  absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind);
+  absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind,
+                                           bool hold);
   void ExportMetrics();
   void ExportDiskMetrics();
 
@@ -94,6 +100,7 @@ class DatabaseNode {
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<node::Inbox> inbox_;
   std::unique_ptr<node::Outbox> outbox_;
+  std::unique_ptr<AntiEntropy> anti_entropy_;
   std::unique_ptr<DatabaseService> service_;
   std::jthread message_thread_, upkeep_thread_;
 };

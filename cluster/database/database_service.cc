@@ -51,11 +51,14 @@ grpc::Status Answer(absl::StatusOr<T> result, T* response) {
 
 }  // namespace
 
-DatabaseService::DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
+DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
+                                 AntiEntropy& anti_entropy, ValueAccess& values,
                                  ValueAccess::Store value_store, base::Clock& clock,
                                  rpc::StreamGuardOptions fetches, bool read_only)
     : node_id_(std::move(node_id)),
       store_(store),
+      replicator_(replicator),
+      anti_entropy_(anti_entropy),
       values_(values),
       value_store_(std::move(value_store)),
       clock_(clock),
@@ -170,9 +173,24 @@ grpc::Status DatabaseService::PurgeResults(grpc::ServerContext*,
 grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
                                             const v1::ReplicateJobsRequest* request,
                                             google::protobuf::Empty*) {
+  if (!request->cluster_id().empty()) {
+    const absl::Status ours = anti_entropy_.CheckCluster(request->cluster_id());
+    if (!ours.ok()) return rpc::ToGrpc(ours);
+  }
   const std::vector<v1::JobRecord> records(request->records().begin(), request->records().end());
   store_.Merge(records);
   return grpc::Status::OK;
+}
+
+grpc::Status DatabaseService::CompareJobs(grpc::ServerContext*,
+                                          const v1::CompareJobsRequest* request,
+                                          v1::CompareJobsResponse* response) {
+  return Answer(anti_entropy_.Compare(*request), response);
+}
+
+grpc::Status DatabaseService::SendJobs(grpc::ServerContext*, const v1::SendJobsRequest* request,
+                                       google::protobuf::Empty*) {
+  return rpc::ToGrpc(anti_entropy_.Send(*request));
 }
 
 grpc::Status DatabaseService::OpenSegment(grpc::ServerContext*,
@@ -210,6 +228,11 @@ grpc::Status DatabaseService::GetDatabase(grpc::ServerContext*, const v1::GetDat
   response->set_refused(static_cast<std::int64_t>(stats.refused_results));
   response->set_lost_on_restart(static_cast<std::int64_t>(stats.lost_on_restart));
   describe_(*response);
+  for (v1::DatabasePeer& peer : replicator_.peers()) {
+    const auto compared = anti_entropy_.ComparedTime(peer.node_id());
+    if (compared.has_value()) *peer.mutable_compared_time() = job::ToTimestamp(*compared);
+    *response->add_peers() = std::move(peer);
+  }
   return grpc::Status::OK;
 }
 

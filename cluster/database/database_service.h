@@ -7,14 +7,16 @@
 #include <string>
 
 #include "cluster/base/clock.h"
+#include "cluster/database/anti_entropy.h"
 #include "cluster/database/job_store.h"
+#include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
 #include "cluster/rpc/stream_guard.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::database {
 
-/// Ownership  Borrows the store and the values.
+/// Ownership  Borrows the store, what replicates it, and the values.
 /// Threading  Thread-safe.
 /// Bounds     As many fetches as `fetches` says (RESOURCE_EXHAUSTED TOO_MANY_FETCHES); one whose
 ///            client does not read is ended.
@@ -28,9 +30,10 @@ class DatabaseService final : public v1::DatabaseService::Service {
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
   /// `value_store` is what committed results go to. `read_only`: people purge nothing here.
-  DatabaseService(std::string node_id, JobStore& store, ValueAccess& values,
-                  ValueAccess::Store value_store, base::Clock& clock = base::SystemClock(),
-                  rpc::StreamGuardOptions fetches = {}, bool read_only = false);
+  DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
+                  AntiEntropy& anti_entropy, ValueAccess& values, ValueAccess::Store value_store,
+                  base::Clock& clock = base::SystemClock(), rpc::StreamGuardOptions fetches = {},
+                  bool read_only = false);
   /// What GetDatabase says beyond the store's numbers. Before the first call.
   void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
   /// Ends the streams. Idempotent.
@@ -58,6 +61,10 @@ class DatabaseService final : public v1::DatabaseService::Service {
                             v1::PurgeResultsResponse* response) override;
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
                              google::protobuf::Empty* response) override;
+  grpc::Status CompareJobs(grpc::ServerContext* context, const v1::CompareJobsRequest* request,
+                           v1::CompareJobsResponse* response) override;
+  grpc::Status SendJobs(grpc::ServerContext* context, const v1::SendJobsRequest* request,
+                        google::protobuf::Empty* response) override;
   grpc::Status OpenSegment(grpc::ServerContext* context, const v1::OpenSegmentRequest* request,
                            v1::OpenSegmentResponse* response) override;
   grpc::Status ReserveResult(grpc::ServerContext* context, const v1::ReserveResultRequest* request,
@@ -73,6 +80,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
 
   const std::string node_id_;
   JobStore& store_;
+  Replicator& replicator_;
+  AntiEntropy& anti_entropy_;
   ValueAccess& values_;
   const ValueAccess::Store value_store_;
   base::Clock& clock_;

@@ -110,8 +110,9 @@ class JobStore {
 
   /// Copies for a peer, without those that are forgotten meanwhile.
   std::vector<v1::JobRecord> Records(std::span<const base::Uid> uids) const;
-  /// Of the jobs that `filter` says yes to (it runs under a shard's lock, as hooks do). A walk over
-  /// all jobs in small steps: jobs that change meanwhile are in it as before or as after.
+  /// Of the jobs, tombstones left out, that `filter` says yes to (it runs under a shard's lock, as
+  /// hooks do). A walk over all jobs in small steps: jobs that change meanwhile are in it as before
+  /// or as after.
   Digests DigestsFor(const Filter& filter) const;
   /// What one bucket of those digests holds.
   std::vector<v1::JobSummary> Summaries(int bucket, const Filter& filter) const;

@@ -66,6 +66,13 @@ void Replicator::Enqueue(const base::Uid& uid, Change change) {
   for (const auto& [peer, alive] : TargetsOf(*view, uid)) peer->Enqueue(uid, WhatOf(change));
 }
 
+bool Replicator::CanCopy(const base::Uid& uid) {
+  const std::shared_ptr<const View> view = CurrentView();
+  return view != nullptr && std::ranges::any_of(TargetsOf(*view, uid), [](const auto& target) {
+           return target.second && target.first->Answers();
+         });
+}
+
 void Replicator::Hold(const base::Uid& uid) {
   const std::shared_ptr<const View> view = CurrentView();
   std::vector<std::pair<Peer*, bool>> targets;

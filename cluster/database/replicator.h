@@ -63,6 +63,8 @@ class Replicator {
 
   /// The store's observer. Before Start() there is nobody to send to.
   void Enqueue(const base::Uid& uid, Change change);
+  /// Whether a peer that should have the job is there and answers.
+  [[nodiscard]] bool CanCopy(const base::Uid& uid);
   /// Sends this result before others, and confirms it when each peer that should have a copy and
   /// answers has taken or failed to take it, or confirm_timeout has passed.
   void Hold(const base::Uid& uid);

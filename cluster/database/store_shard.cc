@@ -223,9 +223,7 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
       return true;
     }
     JobRecord record = theirs;
-    const Entry* const inserted = Insert(uid, record);
-    if (inserted != nullptr) Notify(*inserted, Change::kRecord);
-    return inserted != nullptr;
+    return Insert(uid, record) != nullptr;  // No news to whoever sent it.
   }
   const std::string before = job::CanonicalBytes(entry->record);
   if (before == job::CanonicalBytes(theirs)) return true;

@@ -123,6 +123,7 @@ void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit
       last = it->first;
       const Entry& entry = *it->second;
       if (!filter(entry.uid)) continue;
+      if (entry.phase > Phase::kEnded) continue;  // Each instance forgets its tombstones in time.
       const bool has_bytes = entry.result != nullptr && !entry.held;
       if (!entry.digest.has_value()) entry.digest = DigestOf(entry.record, has_bytes);
       visit(entry.uid, *entry.digest, has_bytes);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -70,10 +72,50 @@ bool IsFurther(const v1::Job& a, const v1::Job& b) {
          std::tuple(HasEnded(b), b.state(), b.stage_index(), b.step());
 }
 
+/// Which database took the last write of a job; the least recently used are forgotten.
+class Locations {
+ public:
+  explicit Locations(std::size_t limit) : limit_(limit) {}
+  void Note(const base::Uid& uid, const std::string& node_id) {
+    const std::scoped_lock lock(mutex_);
+    const auto [at, is_new] = places_.try_emplace(uid);
+    if (is_new) {
+      order_.push_front(uid);
+      at->second.order = order_.begin();
+    }
+    at->second.node_id = node_id;
+    Touch(at->second);
+    if (order_.size() <= limit_) return;
+    places_.erase(order_.back());
+    order_.pop_back();
+  }
+  /// Empty when it is not known.
+  std::string Find(const base::Uid& uid) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = places_.find(uid);
+    if (found == places_.end()) return {};
+    Touch(found->second);
+    return found->second.node_id;
+  }
+
+ private:
+  struct Place {
+    std::string node_id;
+    std::list<base::Uid>::iterator order;
+  };
+  void Touch(const Place& place) { order_.splice(order_.begin(), order_, place.order); }
+
+  const std::size_t limit_;
+  std::mutex mutex_;
+  std::list<base::Uid> order_;  // Most recently used first.
+  std::unordered_map<base::Uid, Place> places_;
+};
+
 }  // namespace
 
 struct JobRecords::Impl {
-  explicit Impl(JobRecordsOptions given) : options(std::move(given)) {
+  explicit Impl(JobRecordsOptions given)
+      : options(std::move(given)), locations(options.max_locations) {
     ONEPIECE_CHECK(options.routing != nullptr);
   }
 
@@ -86,6 +128,15 @@ struct JobRecords::Impl {
     return stub;
   }
 
+  /// In the order in which they are asked.
+  std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
+    std::vector<v1::Endpoint> databases = options.routing()->DatabasesFor(uid);
+    const std::string wrote = locations.Find(uid);
+    const auto first = std::ranges::find(databases, wrote, &v1::Endpoint::node_id);
+    if (first != databases.end()) std::rotate(databases.begin(), first, first + 1);
+    return databases;
+  }
+
   /// Asks the databases of `uid` in turn.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(const base::Uid& uid,
@@ -94,9 +145,12 @@ struct JobRecords::Impl {
                                const std::type_identity_t<Request>& request,
                                std::optional<base::Duration> timeout = std::nullopt) {
     Misses misses;
-    for (const v1::Endpoint& database : options.routing()->DatabasesFor(uid)) {
+    for (const v1::Endpoint& database : DatabasesFor(uid)) {
       absl::StatusOr<Response> response = rpc::Call(*StubFor(database.address()), method, request,
                                                     timeout.value_or(options.call_timeout));
+      if constexpr (!std::is_same_v<Request, v1::GetJobRecordRequest>) {
+        if (response.ok()) locations.Note(uid, database.node_id());
+      }
       if (response.ok() || !misses.Take(response.status())) return response;
     }
     return misses.Verdict();
@@ -119,6 +173,7 @@ struct JobRecords::Impl {
   const JobRecordsOptions options;
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<Stub>> stubs;  // Guarded by mutex.
+  Locations locations;
 };
 
 template <typename Item>
@@ -311,7 +366,7 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
   while (true) {
     Misses misses;
     heard = false;
-    for (const v1::Endpoint& database : impl_->options.routing()->DatabasesFor(uid)) {
+    for (const v1::Endpoint& database : impl_->DatabasesFor(uid)) {
       const absl::Status status =
           impl_->ReadStream<v1::Job>(database, prepare, base::Duration::max(), note, keep_going);
       if (ended) return absl::OkStatus();
@@ -357,7 +412,7 @@ absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
   Misses misses;
   // A second round serves those whose database restarted meanwhile.
   for (int round = 0; round < 2; ++round) {
-    for (const v1::Endpoint& database : impl_->options.routing()->DatabasesFor(uid)) {
+    for (const v1::Endpoint& database : impl_->DatabasesFor(uid)) {
       const absl::Status status = impl_->ReadStream<v1::FetchResultResponse>(
           database, prepare, base::Scaled(kFetchIdleLimit), pass_on, keep_going);
       if (changed) {

@@ -21,11 +21,13 @@ struct JobRecordsOptions {
   /// The newest routing (NodeAgent::routing): says where the databases are.
   std::function<std::shared_ptr<const Routing>()> routing;
   base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one unary call; scaled.
+  std::size_t max_locations = 10'000;  ///< Jobs whose last writes are remembered.
 };
 
-/// Every call asks the databases in rendezvous order of the uid and goes on to the next on
-/// UNAVAILABLE, DEADLINE_EXCEEDED and (except Create) NOT_FOUND; each unary attempt is limited by
-/// `call_timeout`.
+/// Every call asks the databases in rendezvous order of the uid, before them the one that took this
+/// job's last write through here (so that a caller reads what it wrote, whoever was away then), and
+/// goes on to the next on UNAVAILABLE, DEADLINE_EXCEEDED and (except Create) NOT_FOUND; each unary
+/// attempt is limited by `call_timeout`.
 ///
 /// Common errors: UNAVAILABLE (NO_DATABASE: none is known or none answered; while one that may hold
 /// the record is away, a miss at the others is UNAVAILABLE, not NOT_FOUND); NOT_FOUND

@@ -18,6 +18,7 @@
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
 #include "cluster/proxy/channel_cache.h"
+#include "cluster/proxy/direct_fetch.h"
 #include "cluster/proxy/input_budget.h"
 #include "cluster/rpc/stream_guard.h"
 #include "cluster/telemetry/metrics.h"
@@ -32,7 +33,8 @@ struct ProxyOptions {
   double admission_share = 0.95;  ///< RequestMonitor::Options.
   /// Of inputs, in all submissions at work together; at least what one job may bring.
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
-  bool read_only = false;  ///< As in NodeConfig.
+  bool read_only = false;               ///< As in NodeConfig.
+  DirectFetch* direct_fetch = nullptr;  ///< Borrowed. None: all results come over gRPC.
   std::function<std::shared_ptr<const node::Routing>()> routing;
   /// Empty while the node is not registered: nothing is admitted then.
   std::function<std::string()> cluster_secret;
@@ -82,6 +84,8 @@ class ProxyService final : public v1::GenerationService::Service {
                            v1::GetJobTraceResponse* response) override;
 
  private:
+  using FetchSink = node::JobRecords::Sink<v1::FetchResultResponse>;
+
   absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request, bool repeated);
   absl::StatusOr<v1::Job> Validate(const v1::SubmitJobRequest& request,
                                    const v1::Workflow& workflow, base::WallTime start);
@@ -100,6 +104,8 @@ class ProxyService final : public v1::GenerationService::Service {
   absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
   void CancelWork(const v1::Job& job);
+  absl::Status SendDirect(const base::Uid& uid, const DirectFetch::Value& value,
+                          const FetchSink& send, const std::function<bool()>& wanted);
   v1::Job Present(v1::Job job);
   void CountDecision(const absl::Status& status, base::Duration taken);
   void ShowLevels();

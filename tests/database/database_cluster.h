@@ -28,6 +28,20 @@ bool Eventually(const Condition& condition) {
       static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
 }
 
+inline v1::JobRecord NewRecord() {
+  v1::JobRecord record;
+  v1::Job& job = *record.mutable_job();
+  const base::WallTime now = base::SystemClock().WallNow();
+  job.set_uid(base::Uid::Generate(base::ToUnixMs(now)).ToString());
+  job.set_name("jobs/" + job.uid());
+  job.set_app_id("app");
+  *job.mutable_create_time() = job::ToTimestamp(now);
+  *job.mutable_deadline() = job::ToTimestamp(now + std::chrono::seconds(60));
+  record.set_fingerprint("f");
+  record.set_result_ttl_s(60);
+  return record;
+}
+
 class DatabaseCluster {
  public:
   struct Database {
@@ -37,6 +51,11 @@ class DatabaseCluster {
     std::unique_ptr<telemetry::Spans> spans;
     std::unique_ptr<DatabaseNode> node;
     std::unique_ptr<rpc::Server> server;
+  };
+  /// What a test changes of a database before it starts.
+  struct Setup {
+    std::function<void(DatabaseNodeOptions&)> options;
+    std::function<void(JobStore&)> fill;
   };
 
   /// `uri` of the fabric; empty: shared memory of its own.
@@ -72,8 +91,8 @@ class DatabaseCluster {
   }
 
   Database& AddDatabase(const std::string& node_id, JobStoreOptions store = {},
-                        const std::string& listen = rpc::ServerOptions().listen,
-                        const std::function<void(DatabaseNodeOptions&)>& adjust = {}) {
+                        const Setup& setup = {},
+                        const std::string& listen = rpc::ServerOptions().listen) {
     Database database;
     database.node_id = node_id;
     database.incarnation = ++last_incarnation_;
@@ -89,7 +108,7 @@ class DatabaseCluster {
     options.routing = RoutingSource();
     options.cluster_id = [] { return "test"; };
     options.sweep_interval = std::chrono::milliseconds(20);
-    if (adjust) adjust(options);
+    if (setup.options) setup.options(options);
     auto opened =
         DatabaseNode::Open(std::move(options), *fabric_, *database.metrics, *database.spans);
     Require(opened.status());
@@ -97,16 +116,26 @@ class DatabaseCluster {
     database.server = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = listen});
     for (grpc::Service* service : database.node->services()) database.server->AddService(*service);
     Require(database.server->Start().status());
+    if (setup.fill) setup.fill(database.node->store());
     database.node->Start();
+    Database& added = databases_[node_id] = std::move(database);
+    Return(node_id);
+    return added;
+  }
+  /// Puts a database into the table (back, after Forget).
+  void Return(const std::string& node_id) {
+    const Database& database = databases_.at(node_id);
+    Announce(node_id, database.incarnation, database.server->address());
+  }
+  void Announce(const std::string& node_id, std::uint64_t incarnation, const std::string& address) {
     ChangeTable([&](v1::RoutingTable& table) {
       v1::Endpoint endpoint;
       endpoint.set_node_id(node_id);
-      endpoint.set_incarnation(database.incarnation);
-      endpoint.set_address(database.server->address());
+      endpoint.set_incarnation(incarnation);
+      endpoint.set_address(address);
       *table.add_databases() = endpoint;
       *table.add_alive() = endpoint;
     });
-    return databases_[node_id] = std::move(database);
   }
   /// The process is gone; the routing still names it until Forget().
   void Kill(const std::string& node_id) {
@@ -136,7 +165,7 @@ class DatabaseCluster {
     return outbox_->Deliver(message, node::Target::DatabasesFor(message.header.uid),
                             base::SystemClock().Now() + std::chrono::seconds(10));
   }
-  /// Two databases in the order in which they keep the job.
+  /// The databases in the order in which they keep the job.
   std::vector<std::string> Order(const std::string& uid) {
     std::vector<std::string> ids;
     for (const v1::Endpoint& endpoint : RoutingSource()()->DatabasesFor(*base::Uid::Parse(uid))) {

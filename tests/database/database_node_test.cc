@@ -14,20 +14,6 @@ using namespace std::chrono_literals;
 
 std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
-v1::JobRecord NewRecord() {
-  v1::JobRecord record;
-  Job& job = *record.mutable_job();
-  const base::WallTime now = base::SystemClock().WallNow();
-  job.set_uid(base::Uid::Generate(base::ToUnixMs(now)).ToString());
-  job.set_name("jobs/" + job.uid());
-  job.set_app_id("app");
-  *job.mutable_create_time() = job::ToTimestamp(now);
-  *job.mutable_deadline() = job::ToTimestamp(now + 60s);
-  record.set_fingerprint("f");
-  record.set_result_ttl_s(60);
-  return record;
-}
-
 absl::StatusOr<std::string> FetchFrom(const DatabaseCluster::Database& database,
                                       const std::string& uid, std::int64_t offset = 0) {
   v1::DatabaseService::Stub stub(rpc::MakeChannel(database.server->address()));

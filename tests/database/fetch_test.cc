@@ -47,8 +47,8 @@ struct Service {
     auto created = ValueAccess::Create(*fabric, {});
     StoreFixture::RequireOk(created);
     values = *std::move(created);
-    service = std::make_unique<DatabaseService>("db", f.store, *values, ValueAccess::Store{},
-                                                f.clock, fetches);
+    service = std::make_unique<DatabaseService>("db", f.store, replicator, anti_entropy, *values,
+                                                ValueAccess::Store{}, f.clock, fetches);
     server.AddService(*service);
     StoreFixture::RequireOk(server.Start());
     stub = v1::DatabaseService::NewStub(rpc::MakeChannel(server.address()));
@@ -73,6 +73,8 @@ struct Service {
   }
 
   StoreFixture f;
+  Replicator replicator{{}, f.clock};  // Not started: there are no peers.
+  AntiEntropy anti_entropy{{}, f.store, replicator, f.clock};
   std::unique_ptr<fabric::Fabric> fabric;
   std::unique_ptr<ValueAccess> values;
   std::unique_ptr<DatabaseService> service;

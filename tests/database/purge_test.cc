@@ -106,8 +106,9 @@ class PurgeTest : public QObject {
 
   void ReadOnly_OnlyCounts() {
     const std::string uid = Succeeded("a", 1000);
-    cluster_->AddDatabase("db-3", {}, rpc::ServerOptions().listen,
-                          [](DatabaseNodeOptions& options) { options.read_only = true; });
+    cluster_->AddDatabase(
+        "db-3", {},
+        {.options = [](DatabaseNodeOptions& options) { options.read_only = true; }, .fill = {}});
     v1::PurgeResultsRequest request;
     request.add_uids(uid);
     const auto refused = Purge("db-3", request);

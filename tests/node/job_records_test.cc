@@ -226,6 +226,46 @@ class JobRecordsTest : public QObject {
     QCOMPARE(record->job().uid(), uid_.ToString());
   }
 
+  // The first database was away when the job was written to, and is back with what it knew before.
+  void Get_ReadsWhatWasWritten_WhoeverWasAwayThen() {
+    first_->Put(MakeJob(uid_));
+    const auto both = routing_;
+    v1::RoutingTable table;
+    *table.add_databases() = second_->endpoint();
+    routing_ = std::make_shared<Routing>(table);
+    v1::JobRecord newer;
+    *newer.mutable_job() = MakeJob(uid_);
+    newer.mutable_job()->set_state(v1::Job::RUNNING);
+    QVERIFY(records_->Create(newer).ok());
+    routing_ = both;
+    QCOMPARE(records_->Get(uid_)->job().state(), v1::Job::RUNNING);
+    // Who did not write asks in the usual order.
+    JobRecords other({.routing = [this] { return routing_; }});
+    QCOMPARE(other.Get(uid_)->job().state(), v1::Job::QUEUED);
+    // The database that was written to is gone: the next one answers.
+    second_->Stop();
+    QCOMPARE(records_->Get(uid_)->job().state(), v1::Job::QUEUED);
+  }
+
+  void Get_OfAJobWrittenLongAgo_AsksInTheUsualOrder() {
+    JobRecords few({.routing = [this] { return routing_; }, .max_locations = 3});
+    const auto both = routing_;
+    v1::RoutingTable table;
+    *table.add_databases() = second_->endpoint();
+    routing_ = std::make_shared<Routing>(table);
+    v1::JobRecord record;
+    *record.mutable_job() = MakeJob(uid_);
+    record.mutable_job()->set_state(v1::Job::RUNNING);
+    QVERIFY(few.Create(record).ok());
+    for (int i = 0; i < 3; ++i) {
+      *record.mutable_job() = MakeJob(base::Uid::GenerateRandom());
+      QVERIFY(few.Create(record).ok());
+    }
+    routing_ = both;
+    first_->Put(MakeJob(uid_));
+    QCOMPARE(few.Get(uid_)->job().state(), v1::Job::QUEUED);
+  }
+
   void Get_DeletedInTheFirst_IsNotAskedElsewhere() {
     first_->Bury(uid_);
     second_->Put(MakeJob(uid_));
@@ -374,7 +414,7 @@ class JobRecordsTest : public QObject {
     std::string got;
     int headers = 0;
     const absl::Status status = records_->Fetch(
-        uid_, "", 50,
+        uid_, "", 50, 0,
         [&](const v1::FetchResultResponse& response) {
           headers += response.has_artifact() ? 1 : 0;
           got += response.chunk();
@@ -391,7 +431,7 @@ class JobRecordsTest : public QObject {
     second_->SetResult(std::string(1000, 'y'), "def");
     std::string got;
     const absl::Status status = records_->Fetch(
-        uid_, "", 0,
+        uid_, "", 0, 0,
         [&](const v1::FetchResultResponse& response) {
           got += response.chunk();
           return true;

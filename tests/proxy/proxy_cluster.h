@@ -99,8 +99,11 @@ struct Proxy {
         records({.routing = cluster.RoutingSource()}),
         outbox(node::Outbox::Create(cluster.fabric(),
                                     {.node_id = id, .routing = cluster.RoutingSource()})),
+        direct_fetch({.node_id = id, .routing = cluster.RoutingSource()}, cluster.fabric(),
+                     records),
         service({.workflow_set = "set",
                  .max_jobs_in_flight = max_jobs,
+                 .direct_fetch = &direct_fetch,
                  .routing = cluster.RoutingSource(),
                  .cluster_secret = [] { return std::string("secret"); }},
                 records, *outbox, metrics, spans),
@@ -164,6 +167,7 @@ struct Proxy {
   telemetry::Spans spans;
   node::JobRecords records;
   std::unique_ptr<node::Outbox> outbox;
+  DirectFetch direct_fetch;
   ProxyService service;
   telemetry::LogRing logs;
   telemetry::TelemetryService telemetry_service;

@@ -175,7 +175,7 @@ class RemoteValuesTest : public QObject {
     QVERIFY(absl::IsUnavailable(away.status()));
     QVERIFY(absl::IsUnavailable(client->Put(first, Soon()).status()));
     cluster.Forget("db");
-    cluster.AddDatabase("db", {}, address);
+    cluster.AddDatabase("db", {}, {}, address);
     const message::Message second = Result({Pattern(2, 2'000'000)});
     QVERIFY(Eventually([&] { return client->Put(second, Soon()).ok(); }));
     QCOMPARE(Reason(client->Get({first.header.uid, 0}, Soon()).status()),

@@ -1,0 +1,408 @@
+#include "cluster/database/anti_entropy.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <unordered_map>
+
+#include "cluster/base/status.h"
+#include "cluster/database/digest.h"
+#include "cluster/database/placement.h"
+#include "cluster/job/job_record.h"
+#include "cluster/rpc/channel.h"
+
+namespace onepiece::database {
+namespace {
+
+constexpr base::Duration kTick = std::chrono::milliseconds(100);
+constexpr int kStuckIntervals = 16;
+
+std::vector<std::string> NodeIds(const node::Routing& routing) {
+  std::vector<std::string> ids;
+  for (const v1::Endpoint& database : routing.table().databases())
+    ids.push_back(database.node_id());
+  std::ranges::sort(ids);
+  return ids;
+}
+
+std::optional<v1::Endpoint> Find(const node::Routing& routing, const std::string& node_id) {
+  for (const v1::Endpoint& database : routing.table().databases()) {
+    if (database.node_id() == node_id) return database;
+  }
+  return std::nullopt;
+}
+
+std::optional<base::Uid> UidOf(const std::string& bytes) {
+  std::array<std::uint8_t, 16> uid{};
+  if (bytes.size() != uid.size()) return std::nullopt;
+  std::ranges::copy(bytes, uid.begin());
+  return base::Uid(uid);
+}
+
+void AppendUids(std::span<const base::Uid> uids,
+                google::protobuf::RepeatedPtrField<std::string>& to) {
+  for (const base::Uid& uid : uids) to.Add(std::string(uid.bytes().begin(), uid.bytes().end()));
+}
+
+absl::Status OtherView(const std::string& why) {
+  return base::MakeError(absl::StatusCode::kAborted, "OTHER_VIEW", why);
+}
+
+/// Takes up to `count` off the front.
+std::span<const base::Uid> TakeFront(std::span<const base::Uid>& uids, std::size_t count) {
+  const auto front = uids.first(std::min(count, uids.size()));
+  uids = uids.subspan(front.size());
+  return front;
+}
+
+}  // namespace
+
+AntiEntropy::AntiEntropy(AntiEntropyOptions options, const JobStore& store, Replicator& replicator,
+                         base::Clock& clock)
+    : options_(std::move(options)), store_(store), replicator_(replicator), clock_(clock) {}
+
+AntiEntropy::~AntiEntropy() { Stop(); }
+
+void AntiEntropy::Start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+void AntiEntropy::Stop() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+absl::Status AntiEntropy::CheckCluster(const std::string& cluster_id) const {
+  const std::string ours = options_.cluster_id();
+  if (cluster_id == ours) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
+                         "this database is of cluster " + ours + ", not " + cluster_id);
+}
+
+JobStore::Filter AntiEntropy::BothKeep(std::vector<std::string> databases,
+                                       const std::string& peer) const {
+  return [this, databases = std::move(databases), peer](const base::Uid& uid) {
+    const auto keepers = KeepersOf(uid, databases, options_.copies);
+    const auto among = [&](const std::string& id) {
+      return std::ranges::any_of(keepers, [&](const std::string* keeper) { return *keeper == id; });
+    };
+    return among(options_.node_id) && among(peer);
+  };
+}
+
+absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
+    const v1::CompareJobsRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
+  const std::vector<std::string> databases = NodeIds(*options_.routing());
+  if (!std::ranges::equal(databases, request.databases())) {
+    return OtherView("this database sees other databases than the caller");
+  }
+  if (request.node_id() == options_.node_id ||
+      std::ranges::find(databases, request.node_id()) == databases.end()) {
+    return OtherView("the caller is not among the other databases");
+  }
+  if (request.digests_size() != kBuckets) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_DIGESTS",
+                           "there must be " + std::to_string(kBuckets) + " digests",
+                           {{"field", "digests"}});
+  }
+  const JobStore::Filter filter = BothKeep(databases, request.node_id());
+  const std::vector<std::uint64_t> theirs(request.digests().begin(), request.digests().end());
+  v1::CompareJobsResponse response;
+  for (const int bucket : store_.DigestsFor(filter).Differing(theirs)) {
+    std::vector<v1::JobSummary> jobs = store_.Summaries(bucket, filter);
+    // The first bucket always goes: else the two would never get beyond it.
+    if (response.buckets_size() > 0 &&
+        response.jobs_size() + static_cast<int>(jobs.size()) > kMaxSummaries) {
+      response.set_more(true);
+      break;
+    }
+    response.add_buckets(bucket);
+    for (v1::JobSummary& job : jobs) *response.add_jobs() = std::move(job);
+  }
+  if (response.buckets_size() == 0) NoteEqual(request.node_id());
+  return response;
+}
+
+absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
+  if (request.node_id() == options_.node_id ||
+      !Find(*options_.routing(), request.node_id()).has_value()) {
+    return OtherView("the caller is not among the other databases");
+  }
+  if (request.records_size() > kMaxUidsPerCall || request.results_size() > kMaxUidsPerCall) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "TOO_MANY_JOBS",
+                           "at most " + std::to_string(kMaxUidsPerCall) + " of a kind in a call");
+  }
+  std::vector<base::Uid> records, results;
+  for (const auto& [from, to] :
+       {std::pair(&request.records(), &records), std::pair(&request.results(), &results)}) {
+    for (const std::string& bytes : *from) {
+      const std::optional<base::Uid> uid = UidOf(bytes);
+      if (!uid.has_value()) {
+        return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID",
+                               "a uid has 16 bytes, not " + std::to_string(bytes.size()));
+      }
+      to->push_back(*uid);
+    }
+  }
+  for (const base::Uid& uid : records) {
+    replicator_.EnqueueFor(request.node_id(), uid, Change::kRecord);
+  }
+  for (const base::Uid& uid : results) {
+    replicator_.EnqueueFor(request.node_id(), uid, Change::kResultBytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
+  const std::vector<std::string> databases = NodeIds(*options_.routing());
+  const JobStore::Filter filter = BothKeep(databases, peer.node_id());
+  v1::CompareJobsRequest request;
+  request.set_cluster_id(options_.cluster_id());
+  request.set_node_id(options_.node_id);
+  for (const std::string& id : databases) request.add_databases(id);
+  const Digests digests = store_.DigestsFor(filter);
+  request.mutable_digests()->Add(digests.values().begin(), digests.values().end());
+  v1::DatabaseService::Stub stub(rpc::MakeChannel(peer.address()));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const v1::CompareJobsResponse answer,
+      rpc::Call(stub, &v1::DatabaseService::Stub::CompareJobs, request, options_.call_timeout));
+  const absl::StatusOr<Plan> made = MakePlan(answer, filter);
+  const Plan plan = made.value_or(Plan());
+  {
+    const std::lock_guard lock(mutex_);
+    if (!made.ok()) {
+      ++stats_.nonsense;
+      return made.status();
+    }
+    ++stats_.compared;
+    if (const auto contact = contacts_.find(peer.node_id()); contact != contacts_.end()) {
+      Contact& known = contact->second;
+      known.settled =
+          known.settled || (!answer.more() && plan.ask_records.empty() && plan.ask_results.empty());
+      const bool stuck = known.lacking > 0 && plan.push_results.size() >= known.lacking;
+      known.lacking = plan.push_results.size();
+      known.pause = std::min(2 * known.pause,
+                             (stuck ? kStuckIntervals : 1) * base::Scaled(options_.interval));
+    }
+  }
+  if (answer.buckets_size() == 0) {
+    NoteEqual(peer.node_id());
+    return true;
+  }
+  ONEPIECE_RETURN_IF_ERROR(Carry(peer, stub, plan));
+  return false;
+}
+
+absl::StatusOr<AntiEntropy::Plan> AntiEntropy::MakePlan(const v1::CompareJobsResponse& answer,
+                                                        const JobStore::Filter& filter) const {
+  const auto bad = [](const std::string& why) {
+    return base::MakeError(absl::StatusCode::kDataLoss, "BAD_ANSWER", why);
+  };
+  std::map<int, std::vector<const v1::JobSummary*>> theirs;
+  for (const int bucket : answer.buckets()) {
+    if (bucket < 0 || bucket >= kBuckets || !theirs.try_emplace(bucket).second) {
+      return bad("it covers a bucket that does not exist, or one twice");
+    }
+  }
+  for (const v1::JobSummary& job : answer.jobs()) {
+    const std::optional<base::Uid> uid = UidOf(job.uid());
+    const auto bucket = uid.has_value() ? theirs.find(BucketOf(*uid)) : theirs.end();
+    if (bucket == theirs.end()) return bad("it tells of a job outside the buckets that it covers");
+    if (!filter(*uid)) return bad("it tells of a job that the two do not share");
+    bucket->second.push_back(&job);
+  }
+  Plan plan;
+  for (const auto& [bucket, jobs] : theirs) {
+    if (!PlanBucket(bucket, filter, jobs, plan)) return bad("it tells of one job twice");
+  }
+  return plan;
+}
+
+bool AntiEntropy::PlanBucket(int bucket, const JobStore::Filter& filter,
+                             const std::vector<const v1::JobSummary*>& theirs, Plan& plan) const {
+  std::unordered_map<base::Uid, const v1::JobSummary*> left;
+  for (const v1::JobSummary* job : theirs) {
+    if (!left.emplace(*UidOf(job->uid()), job).second) return false;
+  }
+  for (const v1::JobSummary& ours : store_.Summaries(bucket, filter)) {
+    const base::Uid uid = *UidOf(ours.uid());
+    const auto found = left.find(uid);
+    if (found == left.end()) {
+      // Its bytes go when the next comparison finds that the peer wants the job: it may know it as
+      // fetched.
+      plan.push_records.push_back(uid);
+      continue;
+    }
+    const v1::JobSummary& their = *found->second;
+    left.erase(found);
+    if (their.digest() == ours.digest()) continue;
+    const std::vector<v1::JobRecord> record = store_.Records(std::vector{uid});
+    if (record.empty()) continue;  // Forgotten meanwhile.
+    // The record goes one way only: what the peer knows better comes back from its merge.
+    if (DigestOf(record.front(), their.has_bytes()) != their.digest()) {
+      plan.push_records.push_back(uid);
+    }
+    if (ours.has_bytes() && !their.has_bytes()) plan.push_results.push_back(uid);
+    if (!ours.has_bytes() && their.has_bytes()) plan.ask_results.push_back(uid);
+  }
+  for (const auto& [uid, job] : left) {
+    if (!store_.Records(std::vector{uid}).empty()) {
+      plan.push_records.push_back(uid);  // A tombstone here.
+      continue;
+    }
+    plan.ask_records.push_back(uid);
+    if (job->has_bytes()) plan.ask_results.push_back(uid);
+  }
+  return true;
+}
+
+absl::Status AntiEntropy::Carry(const v1::Endpoint& peer, v1::DatabaseService::Stub& stub,
+                                const Plan& plan) {
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.records_pushed += plan.push_records.size();
+    stats_.results_pushed += plan.push_results.size();
+    stats_.records_asked += plan.ask_records.size();
+    stats_.results_asked += plan.ask_results.size();
+  }
+  spdlog::info("op=compare peer={} push={} push_bytes={} ask={} ask_bytes={}", peer.node_id(),
+               plan.push_records.size(), plan.push_results.size(), plan.ask_records.size(),
+               plan.ask_results.size());
+  for (const base::Uid& uid : plan.push_records) {
+    replicator_.EnqueueFor(peer.node_id(), uid, Change::kRecord);
+  }
+  for (const base::Uid& uid : plan.push_results) {
+    replicator_.EnqueueFor(peer.node_id(), uid, Change::kResultBytes);
+  }
+  std::span<const base::Uid> records(plan.ask_records);
+  std::span<const base::Uid> results(plan.ask_results);
+  while (!records.empty() || !results.empty()) {
+    v1::SendJobsRequest request;
+    request.set_cluster_id(options_.cluster_id());
+    request.set_node_id(options_.node_id);
+    AppendUids(TakeFront(records, kMaxUidsPerCall), *request.mutable_records());
+    AppendUids(TakeFront(results, kMaxUidsPerCall), *request.mutable_results());
+    ONEPIECE_RETURN_IF_ERROR(
+        rpc::Call(stub, &v1::DatabaseService::Stub::SendJobs, request, options_.call_timeout)
+            .status());
+  }
+  return absl::OkStatus();
+}
+
+void AntiEntropy::NoteEqual(const std::string& node_id) {
+  const std::lock_guard lock(mutex_);
+  ++stats_.equal;
+  const auto contact = contacts_.find(node_id);
+  if (contact == contacts_.end()) return;
+  contact->second.compared_time = clock_.WallNow();
+  contact->second.settled = true;
+}
+
+bool AntiEntropy::ComparedWithAll() const {
+  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::lock_guard lock(mutex_);
+  return routing->epoch() > 0 &&
+         std::ranges::all_of(routing->table().databases(), [&](const v1::Endpoint& database) {
+           if (database.node_id() == options_.node_id) return true;
+           const auto contact = contacts_.find(database.node_id());
+           return contact != contacts_.end() && contact->second.settled &&
+                  contact->second.incarnation == database.incarnation();
+         });
+}
+
+std::optional<base::WallTime> AntiEntropy::ComparedTime(const std::string& node_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto contact = contacts_.find(node_id);
+  return contact == contacts_.end() ? std::nullopt : contact->second.compared_time;
+}
+
+AntiEntropyStats AntiEntropy::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void AntiEntropy::Run(const std::stop_token& stop) {
+  std::vector<std::string> databases;
+  while (!stop.stop_requested()) {
+    if (std::vector<std::string> now = NodeIds(*options_.routing()); now != databases) {
+      databases = std::move(now);
+      // A table without this instance is not a reason to give everything away.
+      if (std::ranges::binary_search(databases, options_.node_id)) HandOn(databases);
+    }
+    while (const std::optional<v1::Endpoint> peer = NextDue()) {
+      if (stop.stop_requested()) return;
+      Schedule(*peer, CompareWith(*peer));
+    }
+    std::unique_lock lock(mutex_);
+    clock_.WaitUntil(wake_, lock, stop, clock_.Now() + base::Scaled(kTick), [] { return false; });
+  }
+}
+
+void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
+  const auto not_ours = [&](const base::Uid& uid) {
+    return !Keeps(uid, options_.node_id, databases, options_.copies);
+  };
+  for (int bucket = 0; bucket < kBuckets; ++bucket) {
+    for (const v1::JobSummary& job : store_.Summaries(bucket, not_ours)) {
+      const base::Uid uid = *UidOf(job.uid());
+      replicator_.Enqueue(uid, Change::kRecord);
+      if (job.has_bytes()) replicator_.Enqueue(uid, Change::kResultBytes);
+    }
+  }
+}
+
+std::optional<v1::Endpoint> AntiEntropy::NextDue() {
+  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::optional<v1::Endpoint> self = Find(*routing, options_.node_id);
+  std::vector<std::string> databases = NodeIds(*routing);
+  const base::MonotonicTime now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  const bool others = databases != databases_;
+  databases_ = std::move(databases);
+  std::erase_if(contacts_, [&](const auto& known) {
+    const std::optional<v1::Endpoint> peer = Find(*routing, known.first);
+    return !peer.has_value() || peer->incarnation() != known.second.incarnation;
+  });
+  std::optional<v1::Endpoint> due;
+  for (const v1::Endpoint& peer : routing->table().databases()) {
+    if (peer.node_id() == options_.node_id) continue;
+    const auto [at, is_new] = contacts_.try_emplace(peer.node_id());
+    Contact& contact = at->second;
+    if (is_new || others) {
+      contact.incarnation = peer.incarnation();
+      contact.next = now;
+      contact.pause = base::Scaled(options_.first_pause) / 2;
+    }
+    const bool ours_to_ask = self.has_value() && std::pair(self->incarnation(), self->node_id()) >
+                                                     std::pair(peer.incarnation(), peer.node_id());
+    if (!ours_to_ask || now < contact.next || due.has_value()) continue;
+    // What was found last time is still under way: it would only be found again.
+    const bool wait =
+        now < contact.next + base::Scaled(options_.interval) && !replicator_.IsIdle(peer.node_id());
+    if (!wait) due = peer;
+  }
+  return due;
+}
+
+void AntiEntropy::Schedule(const v1::Endpoint& peer, const absl::StatusOr<bool>& equal) {
+  if (!equal.ok()) {
+    spdlog::warn("op=compare peer={} {}", peer.node_id(), base::View(equal.status().message()));
+  }
+  const std::lock_guard lock(mutex_);
+  if (!equal.ok()) ++stats_.failures;
+  const auto found = contacts_.find(peer.node_id());
+  if (found == contacts_.end()) return;
+  Contact& contact = found->second;
+  const base::Duration interval = base::Scaled(options_.interval);
+  if (!equal.ok()) contact.pause = std::min(2 * contact.pause, interval);
+  const bool same = equal.ok() && *equal;
+  contact.next = clock_.Now() + (same ? interval : contact.pause);
+  if (same) contact.pause = base::Scaled(options_.first_pause) / 2;
+}
+
+}  // namespace onepiece::database

@@ -1,0 +1,299 @@
+// kill -9 of databases, real processes, while results come: what was announced is fetched intact,
+// and has its copies again soon after. The test plays the NodeManager, the last stage and the
+// proxy. ONEPIECE_LONG=1: 10,000 jobs; Qt then needs QTEST_FUNCTION_TIMEOUT=3600000.
+#include <QtTest>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "cluster/fabric/fabric.h"
+#include "cluster/job/job_record.h"
+#include "cluster/job/sha256.h"
+#include "cluster/node/job_records.h"
+#include "cluster/node/outbox.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/server.h"
+#include "onepiece/v1/database.grpc.pb.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/eventually.h"
+
+namespace onepiece::chaos {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Eventually;
+using v1::Job;
+
+/// Tells databases of each other, and of a death only when the test says so. Thread-safe.
+class Registry final : public v1::NodeManagerService::Service {
+ public:
+  explicit Registry(std::string cluster_id) : cluster_id_(std::move(cluster_id)) {
+    table_.set_epoch(1);
+    routing_ = std::make_shared<const node::Routing>(table_);
+    server_.AddService(*this);
+    started_ = server_.Start().ok();
+  }
+  ~Registry() override { server_.Shutdown(base::Duration::zero()); }
+  [[nodiscard]] bool started() const { return started_; }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
+  [[nodiscard]] std::shared_ptr<const node::Routing> routing() const {
+    const std::lock_guard lock(mutex_);
+    return routing_;
+  }
+  void Forget(const std::string& node_id) {
+    const std::lock_guard lock(mutex_);
+    Remove(node_id);
+    Publish();
+  }
+
+  grpc::Status RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
+                            v1::RegisterNodeResponse* response) override {
+    const std::lock_guard lock(mutex_);
+    *response->mutable_node() = request->node();
+    response->set_cluster_id(cluster_id_);
+    response->set_report_interval_ms(200);
+    v1::Endpoint endpoint;
+    endpoint.set_node_id(request->node().node_id());
+    endpoint.set_incarnation(request->node().incarnation());
+    endpoint.set_address(request->node().address());
+    Remove(endpoint.node_id());
+    *table_.add_databases() = endpoint;
+    *table_.add_alive() = endpoint;
+    Publish();
+    return grpc::Status::OK;
+  }
+  grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest*,
+                          v1::ReportNodeResponse*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest*,
+                              google::protobuf::Empty*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest*,
+                            grpc::ServerWriter<v1::RoutingTable>* writer) override {
+    std::uint64_t told = 0;
+    std::unique_lock lock(mutex_);
+    while (!context->IsCancelled() && !server_.stopping().stop_requested()) {
+      if (table_.epoch() > told) {
+        told = table_.epoch();
+        const v1::RoutingTable table = table_;
+        lock.unlock();
+        writer->Write(table);
+        lock.lock();
+      } else {
+        changed_.wait_for(lock, 10ms);
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  // Both need mutex_.
+  void Remove(const std::string& node_id) {
+    for (auto* list : {table_.mutable_databases(), table_.mutable_alive()}) {
+      for (int i = list->size() - 1; i >= 0; --i) {
+        if (list->Get(i).node_id() == node_id) list->DeleteSubrange(i, 1);
+      }
+    }
+  }
+  void Publish() {
+    table_.set_epoch(table_.epoch() + 1);
+    routing_ = std::make_shared<const node::Routing>(table_);
+    changed_.notify_all();
+  }
+
+  const std::string cluster_id_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  v1::RoutingTable table_;
+  std::shared_ptr<const node::Routing> routing_;
+  bool started_ = false;
+  rpc::Server server_{rpc::ServerOptions{}};
+};
+
+/// Databases, and whoever gives them jobs. Thread-confined.
+class Databases {
+ public:
+  Databases()
+      : id_(base::Uid::GenerateRandom().ToString()),
+        fabric_(fabric::Fabric::Open("shm://" + id_).value()),
+        registry_(id_),
+        outbox_(node::Outbox::Create(*fabric_, {.node_id = "last-stage", .routing = Source()})),
+        records_({.routing = Source()}) {}
+  ~Databases() {
+    for (auto& [id, process] : processes_) Kill(id);
+    outbox_->Close();
+    // A killed process leaves its shared memory to whoever ran it.
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      const std::string name = entry.path().filename().string();
+      std::error_code gone;
+      if (name.starts_with("onepiece." + id_)) std::filesystem::remove(entry.path(), gone);
+    }
+  }
+  Databases(const Databases&) = delete;
+  Databases& operator=(const Databases&) = delete;
+
+  bool Start(const std::string& id) {
+    auto process = std::make_unique<QProcess>();
+    process->setProcessChannelMode(QProcess::MergedChannels);
+    process->setStandardOutputFile(QString::fromStdString(Log(id)), QIODevice::Append);
+    process->start(ONEPIECE_BINARY_DIR "/bin/onepiece-database",
+                   {"--node-id", QString::fromStdString(id), "--nodemanager",
+                    QString::fromStdString(registry_.address()), "--listen", "127.0.0.1:0",
+                    "--fabric", QString::fromStdString("shm://" + id_)});
+    if (!process->waitForStarted()) return false;
+    processes_[id] = std::move(process);
+    return Eventually(20s, [&] { return EndpointOf(id).has_value(); });
+  }
+  /// SIGKILL; the routing still names it.
+  void Kill(const std::string& id) {
+    QProcess& process = *processes_.at(id);
+    process.kill();
+    process.waitForFinished();
+  }
+  void Forget(const std::string& id) { registry_.Forget(id); }
+  [[nodiscard]] std::string Log(const std::string& id) const {
+    return temp_.path().toStdString() + "/" + id + ".log";
+  }
+
+  /// A job, from its creation to its last stage's result. False: somebody died in between.
+  bool RunJob(const base::Uid& uid, const std::string& bytes) {
+    const base::WallTime now = base::SystemClock().WallNow();
+    v1::JobRecord record;
+    Job& job = *record.mutable_job();
+    job.set_uid(uid.ToString());
+    job.set_name("jobs/" + job.uid());
+    job.set_app_id("app");
+    *job.mutable_create_time() = job::ToTimestamp(now);
+    *job.mutable_deadline() = job::ToTimestamp(now + 60s);
+    record.set_fingerprint("f");
+    if (!records_.Create(record).ok()) return false;
+    message::Message message;
+    message.header.kind = message::Kind::kResult;
+    message.header.uid = uid;
+    message.header.app = "app";
+    message.header.ingress_time = now;
+    message.header.deadline = now + 60s;
+    message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
+    return outbox_
+        ->Deliver(message, node::Target::DatabasesFor(uid), base::SystemClock().Now() + 10s)
+        .ok();
+  }
+  bool HasBytes(const v1::Endpoint& database, const base::Uid& uid) {
+    auto& stub = stubs_[database.address()];
+    if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(database.address()));
+    v1::GetJobRecordRequest request;
+    request.set_uid(uid.ToString());
+    const auto record = rpc::Call(*stub, &v1::DatabaseService::Stub::GetJob, request, 5s);
+    return record.ok() && record->has_bytes();
+  }
+  absl::StatusOr<std::string> Fetch(const base::Uid& uid) {
+    std::string bytes;
+    const absl::Status fetched = records_.Fetch(
+        uid, "", 0, 0,
+        [&](const v1::FetchResultResponse& part) {
+          bytes += part.chunk();
+          return true;
+        },
+        [] { return true; });
+    if (!fetched.ok()) return fetched;
+    return bytes;
+  }
+  bool Succeeded(const base::Uid& uid) {
+    const auto record = records_.Get(uid);
+    return record.ok() && record->job().state() == Job::SUCCEEDED;
+  }
+  std::vector<v1::Endpoint> All() { return registry_.routing()->Databases(); }
+
+ private:
+  std::function<std::shared_ptr<const node::Routing>()> Source() {
+    return [this] { return registry_.routing(); };
+  }
+  std::optional<v1::Endpoint> EndpointOf(const std::string& id) {
+    for (const v1::Endpoint& database : All()) {
+      if (database.node_id() == id && !seen_.contains(database.incarnation())) {
+        seen_.insert(database.incarnation());
+        return database;
+      }
+    }
+    return std::nullopt;
+  }
+
+  QTemporaryDir temp_;
+  const std::string id_;
+  std::unique_ptr<fabric::Fabric> fabric_;
+  Registry registry_;
+  std::unique_ptr<node::Outbox> outbox_;
+  node::JobRecords records_;
+  std::map<std::string, std::unique_ptr<QProcess>> processes_;
+  std::map<std::string, std::unique_ptr<v1::DatabaseService::Stub>> stubs_;
+  std::set<std::uint64_t> seen_;  // Incarnations.
+};
+
+}  // namespace
+
+class DatabaseChaosTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void KilledDatabases_LoseNoResultThatWasAnnounced() {
+    const int jobs = qEnvironmentVariableIntValue("ONEPIECE_LONG") != 0 ? 10'000 : 300;
+    constexpr int kKills = 5;
+    const unsigned seed = std::random_device{}();
+    qInfo("seed %u", seed);
+    std::mt19937 random(seed);
+    Databases databases;
+    QVERIFY(databases.Start("db-1"));
+    QVERIFY(databases.Start("db-2"));
+    std::map<base::Uid, std::string> sent;  // SHA-256 of what was sent.
+    for (int kills = 0; kills < kKills; ++kills) {
+      const std::string victim = random() % 2 == 0 ? "db-1" : "db-2";
+      const int round = jobs / kKills;
+      const int dies = static_cast<int>(random() % static_cast<unsigned>(round));
+      const int noticed = dies + static_cast<int>(random() % 5);
+      for (int i = 0; i < round; ++i) {
+        if (i == dies) databases.Kill(victim);
+        if (i == noticed) databases.Forget(victim);
+        std::string bytes(1 + random() % 200'000, '\0');
+        for (char& byte : bytes) byte = static_cast<char>(random());
+        const base::Uid uid = base::Uid::GenerateRandom();
+        sent[uid] = job::Sha256Hex(std::as_bytes(std::span(bytes)));
+        (void)databases.RunJob(uid, bytes);
+      }
+      databases.Forget(victim);
+      std::vector<base::Uid> announced;
+      for (const auto& [uid, sha256] : sent) {
+        if (databases.Succeeded(uid)) announced.push_back(uid);
+      }
+      QVERIFY(databases.Start(victim));
+      const bool restored = Eventually(60s, [&] {
+        const std::vector<v1::Endpoint> both = databases.All();
+        std::erase_if(announced, [&](const base::Uid& uid) {
+          return std::ranges::all_of(both, [&](const v1::Endpoint& database) {
+            return databases.HasBytes(database, uid);
+          });
+        });
+        return announced.empty();
+      });
+      QVERIFY2(restored, qPrintable(QString("%1 results have one copy").arg(announced.size())));
+    }
+    std::size_t succeeded = 0;
+    for (const auto& [uid, sha256] : sent) {
+      if (!databases.Succeeded(uid)) continue;
+      ++succeeded;
+      const auto bytes = databases.Fetch(uid);
+      QVERIFY2(bytes.ok(), bytes.status().ToString().c_str());
+      QCOMPARE(job::Sha256Hex(std::as_bytes(std::span(*bytes))), sha256);
+    }
+    qInfo("%d kills, %zu jobs, %zu results announced, each intact", kKills, sent.size(), succeeded);
+    // What lay in a ring that nobody reads any more is not announced: its jobs are lost.
+    QVERIFY(succeeded * 4 >= sent.size() * 3);
+  }
+};
+
+}  // namespace onepiece::chaos
+
+QTEST_GUILESS_MAIN(onepiece::chaos::DatabaseChaosTest)
+#include "database_chaos_test.moc"
