@@ -6,6 +6,7 @@
 #include "cluster/base/status.h"
 #include "cluster/cli/context.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/cli/verbs_db.h"
 #include "cluster/service/options.h"
 
 int main(int argc, char** argv) {
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   cli::AddConsensusVerbs(app, context);
   cli::AddRebalanceVerbs(app, context);
   cli::AddDrainVerbs(app, context);
+  cli::AddDatabaseVerbs(app, context);
   cli::AddRingVerbs(app, context);
   cli::AddLogVerbs(app, context);
   cli::AddSubmitVerb(app, context);

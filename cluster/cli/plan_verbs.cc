@@ -47,14 +47,14 @@ absl::StatusOr<v1::Plan> Await(const Context& context, client::Client& client,
       base::SystemClock().Now() + base::Scaled(kWaitLimit), interrupt.token());
 }
 
+}  // namespace
+
 bool AskOnTerminal() {
   std::cerr << "Do this? [y/N] " << std::flush;
   std::string answer;
   std::getline(std::cin, answer);
   return answer == "y" || answer == "Y" || answer == "yes";
 }
-
-}  // namespace
 
 std::int64_t NowUnixMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 

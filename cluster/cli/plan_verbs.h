@@ -11,6 +11,9 @@
 
 namespace onepiece::cli {
 
+/// "Do this?" on stderr, and the answer of whoever sits at the terminal.
+bool AskOnTerminal();
+
 /// Who changes something, why, and how.
 struct PlanArguments {
   std::string actor, reason;
