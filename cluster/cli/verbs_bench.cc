@@ -1,5 +1,5 @@
-// bench hop, and the hidden process at its other end; bench elastic; bench ring, fabric, consensus
-// and wan, which programs of their own measure.
+// bench hop, and the hidden process at its other end; bench elastic; bench ring, fabric, consensus,
+// database and wan, which programs of their own measure.
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,6 +81,8 @@ struct BenchProgram {
 constexpr BenchProgram kTransport = {
     "onepiece-bench", " where the packages cppzmq-dev, libucx-dev and libboost-dev are"};
 constexpr BenchProgram kConsensus = {"onepiece-bench-consensus", ""};
+constexpr BenchProgram kDatabase = {
+    "onepiece-bench-database", " where the packages libhiredis-dev and libmemcached-dev are"};
 constexpr BenchProgram kModels = {"onepiece-bench-wan", ""};
 
 /// Becomes that program.
@@ -136,6 +138,7 @@ void AddBenchVerbs(CLI::App& app, Context& context) {
              "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits");
   in_program(kTransport, "fabric", "Single operations of a fabric, beside the machine's own");
   in_program(kConsensus, "consensus", "Three NodeManagers beside three etcd");
+  in_program(kDatabase, "database", "The results database beside Redis and memcached");
   in_program(kModels, "wan", "The Wan components beside a straight port and Python torch");
 
   const auto uri = std::make_shared<std::string>();

@@ -12,6 +12,7 @@
 #include "cluster/base/status.h"
 #include "cluster/cli/bench_report.h"
 #include "tests/bench/consensus/group.h"
+#include "tests/bench/pairs.h"
 
 namespace onepiece::bench {
 namespace {
@@ -28,34 +29,11 @@ struct Options {
   std::vector<std::string> peers = {"etcd"};
 };
 
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+cli::BenchResult Row(const Pairs& pairs, std::string name, std::string workload, std::string metric,
+                     std::string unit, bool higher) {
+  return pairs.Row(
+      {std::move(name), "etcd", std::move(workload), std::move(metric), std::move(unit), higher});
 }
-
-/// One number of both sides, pair by pair.
-struct Pairs {
-  std::vector<double> ours, theirs;
-
-  [[nodiscard]] cli::BenchResult Row(std::string name, std::string workload, std::string metric,
-                                     std::string unit, bool higher) const {
-    cli::BenchResult row{.name = std::move(name),
-                         .workload = std::move(workload),
-                         .metric = std::move(metric),
-                         .unit = std::move(unit),
-                         .better = higher ? "higher" : "lower",
-                         .ours = Median(ours),
-                         .runs = static_cast<int>(ours.size())};
-    if (theirs.empty()) return row;
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < ours.size(); ++i)
-      ratios.push_back(higher ? ours[i] / theirs[i] : theirs[i] / ours[i]);
-    row.comparison = cli::Comparison{"etcd", Median(theirs), Median(ratios),
-                                     std::ranges::min(ratios), std::ranges::max(ratios)};
-    return row;
-  }
-};
 
 absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, int clients,
                           cli::BenchReport& report) {
@@ -77,11 +55,11 @@ absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, in
       absl::StrCat("three members, 256-byte writes, ", clients, " clients");
   const auto add = [&](const std::string& prefix) {
     report.results.push_back(
-        rate.Row(prefix + "commits_per_s.etcd", workload, "commits", "1/s", true));
+        Row(rate, prefix + "commits_per_s.etcd", workload, "commits", "1/s", true));
     report.results.push_back(
-        p50.Row(prefix + "write_p50.etcd", workload, "write, median", "ms", false));
+        Row(p50, prefix + "write_p50.etcd", workload, "write, median", "ms", false));
     report.results.push_back(
-        p99.Row(prefix + "write_p99.etcd", workload, "write, 99th percentile", "ms", false));
+        Row(p99, prefix + "write_p99.etcd", workload, "write, 99th percentile", "ms", false));
   };
   add(clients == options.main_clients ? "consensus." : absl::StrCat("consensus.", clients, "c."));
   return absl::OkStatus();
@@ -96,13 +74,13 @@ absl::Status MeasureFailovers(const Options& options, Group& ours, Group* theirs
     ONEPIECE_ASSIGN_OR_RETURN(time.theirs.emplace_back(), theirs->FailOver());
   }
   const std::string workload = "three members, SIGKILL of the leader, until a write is answered";
-  report.results.push_back(time.Row("consensus.failover_s.etcd", workload, "failover", "s", false));
+  report.results.push_back(
+      Row(time, "consensus.failover_s.etcd", workload, "failover", "s", false));
   // The worst of each side; the ratio is of these two.
-  const Pairs worst{{std::ranges::max(time.ours)},
-                    time.theirs.empty() ? std::vector<double>()
-                                        : std::vector<double>{std::ranges::max(time.theirs)}};
+  Pairs worst{{std::ranges::max(time.ours)}, {}};
+  if (!time.theirs.empty()) worst.theirs = {std::ranges::max(time.theirs)};
   cli::BenchResult row =
-      worst.Row("consensus.failover_max_s.etcd", workload, "longest failover", "s", false);
+      Row(worst, "consensus.failover_max_s.etcd", workload, "longest failover", "s", false);
   row.runs = options.pairs;
   report.results.push_back(std::move(row));
   return absl::OkStatus();
