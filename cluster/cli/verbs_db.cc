@@ -4,18 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/job_list.h"
 #include "cluster/cli/job_output.h"
 #include "cluster/cli/plan_verbs.h"
 #include "cluster/client/databases.h"
+#include "cluster/client/receive_file.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -166,19 +164,9 @@ int RunStats(const Context& context, client::Client& client, const DatabaseArgum
 
 absl::StatusOr<v1::ListJobsRequest> ListRequest(const DatabaseArguments& arguments) {
   v1::ListJobsRequest request;
-  request.set_app_id(arguments.app);
-  if (!arguments.state.empty()) {
-    v1::Job::State state{};
-    if (!v1::Job::State_Parse(arguments.state, &state))
-      return BadArgument("--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED");
-    request.add_states(state);
-  }
-  for (const std::string& label : arguments.labels) {
-    const auto equals = label.find('=');
-    if (equals == std::string::npos || equals == 0)
-      return BadArgument("--label: KEY=VALUE, not \"" + label + "\"");
-    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
-  }
+  const absl::Status narrowed =
+      NarrowList(arguments.app, arguments.state, arguments.labels, request);
+  if (!narrowed.ok()) return BadArgument(base::View(narrowed.message()));
   if (!arguments.since.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_created_from(),
                               ParseTime("--since", arguments.since));
@@ -191,7 +179,7 @@ absl::StatusOr<v1::ListJobsRequest> ListRequest(const DatabaseArguments& argumen
 }
 
 int RunList(const Context& context, client::Client& client, const DatabaseArguments& arguments) {
-  auto request = ListRequest(arguments);
+  const auto request = ListRequest(arguments);
   if (!request.ok()) return context.Fail(request.status());
   std::string address;
   if (!arguments.database.empty()) {
@@ -201,52 +189,26 @@ int RunList(const Context& context, client::Client& client, const DatabaseArgume
   }
   Json document = {{"jobs", Json::array()}};
   std::string text;
-  int left = arguments.limit;
-  do {
-    request->set_page_size(std::min(left, 1000));
-    const auto page =
-        address.empty() ? client.List(*request) : client::ListJobsAt(address, *request);
-    if (!page.ok()) return context.Fail(page.status());
-    for (const v1::Job& job : page->jobs()) {
-      document["jobs"].push_back(JobDocument(job));
-      std::int64_t bytes = 0;
-      for (const auto& artifact : job.result().artifacts()) bytes += artifact.size_bytes();
-      text +=
-          absl::StrFormat("%s  %-20s %10s  %s  %s\n", job.uid(),
-                          TimeUtil::ToString(job.create_time()).substr(0, 19),
-                          bytes > 0 ? HumanBytes(bytes) : "-", job.app_id(), JobProgressText(job));
-    }
-    left -= page->jobs_size();
-    request->set_page_token(page->next_page_token());
-  } while (left > 0 && !request->page_token().empty());
+  const absl::Status listed = ForEachJob(
+      *request, arguments.limit,
+      [&](const v1::ListJobsRequest& page) {
+        return address.empty() ? client.List(page) : client::ListJobsAt(address, page);
+      },
+      [&](const v1::Job& job) {
+        document["jobs"].push_back(JobDocument(job));
+        std::int64_t bytes = 0;
+        for (const auto& artifact : job.result().artifacts()) bytes += artifact.size_bytes();
+        text += absl::StrFormat("%s  %-20s %10s  %s  %s\n", job.uid(),
+                                TimeUtil::ToString(job.create_time()).substr(0, 19),
+                                bytes > 0 ? HumanBytes(bytes) : "-", job.app_id(),
+                                JobProgressText(job));
+      });
+  if (!listed.ok()) return context.Fail(listed);
   context.Print(document, text);
   return kOk;
 }
 
 // ---- get ----
-
-/// A part of a file that gets its name once it is whole.
-absl::StatusOr<v1::ResultArtifact> FetchToFile(const std::string& address,
-                                               const v1::FetchResultRequest& request,
-                                               const std::string& path) {
-  const std::string partial = path + ".part" + std::to_string(getpid());
-  const auto cannot_write = [&partial] {
-    return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
-                           "cannot write " + partial + ": " + std::strerror(errno),
-                           {{"path", partial}});
-  };
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  if (!file) return cannot_write();
-  auto fetched = client::FetchAt(address, request, [&](std::string_view chunk) {
-    file.write(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    return file ? absl::OkStatus() : cannot_write();
-  });
-  file.close();
-  if (fetched.ok() && !file) fetched = cannot_write();
-  if (fetched.ok() && std::rename(partial.c_str(), path.c_str()) != 0) fetched = cannot_write();
-  if (!fetched.ok()) unlink(partial.c_str());
-  return fetched;
-}
 
 // What an operator should read when no database has it: why it is gone goes before "unknown".
 void Prefer(const absl::Status& status, absl::Status& error) {
@@ -300,7 +262,10 @@ int RunGet(const Context& context, client::Client& client, const DatabaseArgumen
   request.set_limit_bytes(arguments.limit_bytes);
   absl::Status error;
   for (const client::DatabaseAnswer& answer : *answers) {
-    const auto fetched = FetchToFile(answer.address, request, arguments.output);
+    const auto fetched =
+        client::ReceiveIntoFile(arguments.output, [&](const client::ChunkSink& sink) {
+          return client::FetchAt(answer.address, request, sink);
+        });
     if (!fetched.ok()) {
       Prefer(fetched.status(), error);
       continue;

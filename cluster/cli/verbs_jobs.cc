@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/job_list.h"
 #include "cluster/cli/job_output.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/telemetry/spans.h"
@@ -86,16 +87,8 @@ int RunDelete(const Context& context, client::Client& client, const JobVerbArgum
   return kOk;
 }
 
-/// The list's labels and times.
-absl::Status Narrow(const JobVerbArguments& arguments, v1::ListJobsRequest& request) {
+absl::Status NarrowTimes(const JobVerbArguments& arguments, v1::ListJobsRequest& request) {
   using google::protobuf::util::TimeUtil;
-  for (const std::string& label : arguments.labels) {
-    const std::size_t equals = label.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return absl::InvalidArgumentError("--label: KEY=VALUE, not \"" + label + "\"");
-    }
-    (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
-  }
   if (!arguments.since.empty() &&
       !TimeUtil::FromString(arguments.since, request.mutable_created_from())) {
     return absl::InvalidArgumentError("--since: a time like 2026-01-31T09:30:00Z");
@@ -111,35 +104,22 @@ int RunJobs(const Context& context, const JobVerbArguments& arguments) {
   const auto client = context.MakeClient();
   if (!client.ok()) return context.Fail(client.status());
   v1::ListJobsRequest request;
-  request.set_app_id(arguments.app);
-  if (!arguments.state.empty()) {
-    v1::Job::State state{};
-    if (!v1::Job::State_Parse(arguments.state, &state)) {
-      return context.Fail(absl::InvalidArgumentError(
-          "--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED"));
-    }
-    request.add_states(state);
-  }
-  if (const absl::Status narrowed = Narrow(arguments, request); !narrowed.ok()) {
-    return context.Fail(narrowed);
-  }
+  absl::Status narrowed = NarrowList(arguments.app, arguments.state, arguments.labels, request);
+  if (narrowed.ok()) narrowed = NarrowTimes(arguments, request);
+  if (!narrowed.ok()) return context.Fail(narrowed);
   Json document = {{"jobs", Json::array()}};
   std::string text;
-  int left = arguments.limit;
-  do {
-    request.set_page_size(std::min(left, 1000));
-    const auto page = (*client)->List(request);
-    if (!page.ok()) return context.Fail(page.status());
-    for (const auto& job : page->jobs()) {
-      document["jobs"].push_back(JobDocument(job));
-      text += absl::StrFormat(
-          "%s  %-20s %s  %s\n", job.uid(),
-          google::protobuf::util::TimeUtil::ToString(job.create_time()).substr(0, 19), job.app_id(),
-          JobProgressText(job));
-    }
-    left -= page->jobs_size();
-    request.set_page_token(page->next_page_token());
-  } while (left > 0 && !request.page_token().empty());
+  const absl::Status listed = ForEachJob(
+      request, arguments.limit,
+      [&](const v1::ListJobsRequest& page) { return (*client)->List(page); },
+      [&](const v1::Job& job) {
+        document["jobs"].push_back(JobDocument(job));
+        text += absl::StrFormat(
+            "%s  %-20s %s  %s\n", job.uid(),
+            google::protobuf::util::TimeUtil::ToString(job.create_time()).substr(0, 19),
+            job.app_id(), JobProgressText(job));
+      });
+  if (!listed.ok()) return context.Fail(listed);
   context.Print(document, text);
   return kOk;
 }

@@ -10,6 +10,7 @@
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "cluster/client/client_impl.h"
+#include "cluster/client/receive_file.h"
 #include "cluster/client/sha256.h"
 
 namespace onepiece::client {
@@ -157,29 +158,36 @@ absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::stri
   return incoming.artifact;
 }
 
+absl::StatusOr<v1::ResultArtifact> ReceiveIntoFile(
+    const std::string& path,
+    absl::FunctionRef<absl::StatusOr<v1::ResultArtifact>(const ChunkSink&)> receive) {
+  const std::string partial = path + ".part" + std::to_string(::getpid());
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  const auto cannot_write = [&partial] {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
+                           "cannot write " + partial + ": " + std::strerror(errno),
+                           {{"path", partial}});
+  };
+  if (!file) return cannot_write();
+  absl::StatusOr<v1::ResultArtifact> received = receive([&](std::string_view chunk) {
+    file.write(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    return file ? absl::OkStatus() : cannot_write();
+  });
+  file.close();
+  if (received.ok() && !file) received = cannot_write();
+  if (received.ok() && std::rename(partial.c_str(), path.c_str()) != 0) received = cannot_write();
+  if (!received.ok()) ::unlink(partial.c_str());
+  return received;
+}
+
 absl::StatusOr<v1::ResultArtifact> Client::FetchToFile(std::string_view uid,
                                                        std::string_view artifact,
                                                        const std::string& path) {
-  const std::string partial = path + ".part" + std::to_string(::getpid());
-  absl::StatusOr<v1::ResultArtifact> fetched;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    const auto cannot_write = [&partial] {
-      return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
-                             "cannot write " + partial + ": " + std::strerror(errno),
-                             {{"path", partial}});
-    };
-    if (!file) return cannot_write();
-    fetched = Fetch(uid, artifact, [&](std::string_view chunk) {
-      file.write(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-      return file ? absl::OkStatus() : cannot_write();
-    });
-    file.close();
-    if (fetched.ok() && !file) fetched = cannot_write();
-    if (fetched.ok() && std::rename(partial.c_str(), path.c_str()) != 0) fetched = cannot_write();
-    if (base::GetReason(fetched.status()).reason != "CHECKSUM_MISMATCH") break;
-  }
-  if (!fetched.ok()) ::unlink(partial.c_str());
+  const auto fetch = [&] {
+    return ReceiveIntoFile(path, [&](const ChunkSink& sink) { return Fetch(uid, artifact, sink); });
+  };
+  absl::StatusOr<v1::ResultArtifact> fetched = fetch();
+  if (base::GetReason(fetched.status()).reason == "CHECKSUM_MISMATCH") fetched = fetch();
   return fetched;
 }
 

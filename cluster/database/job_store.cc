@@ -46,12 +46,10 @@ StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
     if (request.has_created_before() && created >= job::FromTimestamp(request.created_before())) {
       return false;
     }
-    // Most lists ask for none, and an iterator over none is not free.
-    return request.labels().empty() ||
-           std::ranges::all_of(request.labels(), [&job](const auto& label) {
-             const auto found = job.labels().find(label.first);
-             return found != job.labels().end() && found->second == label.second;
-           });
+    return std::ranges::all_of(request.labels(), [&job](const auto& label) {
+      const auto found = job.labels().find(label.first);
+      return found != job.labels().end() && found->second == label.second;
+    });
   };
 }
 

@@ -14,6 +14,7 @@
 #include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
+#include "google/protobuf/util/time_util.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::values {
@@ -48,14 +49,6 @@ absl::Status AsUnavailable(const absl::Status& status) {
                          reason.metadata);
 }
 
-google::protobuf::Timestamp ToTimestamp(base::WallTime time) {
-  google::protobuf::Timestamp timestamp;
-  const std::int64_t unix_ns = time.time_since_epoch().count();
-  timestamp.set_seconds(unix_ns / 1'000'000'000);
-  timestamp.set_nanos(static_cast<std::int32_t>(unix_ns % 1'000'000'000));
-  return timestamp;
-}
-
 // The artifacts' bytes as they lie in a reservation, with their checksum.
 struct Gathered {
   std::vector<std::span<const std::byte>> pieces;
@@ -80,8 +73,11 @@ v1::ReserveResultRequest RequestFor(const message::Message& message, const std::
   v1::ReserveResultRequest request;
   request.set_uid(message.header.uid.ToString());
   request.set_app_id(message.header.app);
-  *request.mutable_create_time() = ToTimestamp(message.header.ingress_time);
-  *request.mutable_deadline() = ToTimestamp(message.header.deadline);
+  using google::protobuf::util::TimeUtil;
+  *request.mutable_create_time() =
+      TimeUtil::NanosecondsToTimestamp(message.header.ingress_time.time_since_epoch().count());
+  *request.mutable_deadline() =
+      TimeUtil::NanosecondsToTimestamp(message.header.deadline.time_since_epoch().count());
   request.set_sender(node_id);
   request.set_replica(message.header.kind == message::Kind::kReplica);
   for (const message::Artifact& artifact : message.artifacts) {

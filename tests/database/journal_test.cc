@@ -2,9 +2,7 @@
 // is full or slow holds nobody up.
 #include "cluster/database/journal.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <QTemporaryDir>
@@ -15,11 +13,10 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <random>
 
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
-#include "tests/eventually.h"
+#include "tests/database/kill_anywhere.h"
 
 namespace onepiece::database {
 namespace {
@@ -251,21 +248,8 @@ class JournalTest : public QObject {
   }
 
   void KilledAnywhere_WhatWasFlushedIsThere() {
-    auto* shared = new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
-    const char* given = std::getenv("ONEPIECE_SEED");
-    const std::uint64_t seed =
-        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
-    std::mt19937_64 random(seed);
-    for (int kill = 0; kill < kKills; ++kill) {
-      const pid_t child = fork();
-      if (child == 0) NoteForEver(*shared);
-      testing::Pause(std::chrono::microseconds(random() % (kill % 3 == 0 ? 5'000 : 40'000)));
-      ::kill(child, SIGKILL);
-      int status = 0;
-      QCOMPARE(waitpid(child, &status, 0), child);
-      QVERIFY2(WIFSIGNALED(status), qPrintable(QString("exit %1").arg(WEXITSTATUS(status))));
+    const SharedWith<Shared> shared;
+    const auto check = [&] {
       const auto found = Found(*Open());
       const std::uint64_t written = shared->written;
       for (std::uint64_t n = shared->forgotten + 10; n < written; ++n)
@@ -273,11 +257,13 @@ class JournalTest : public QObject {
       // Ten at most were forgotten, or noted, that nobody was told of.
       QVERIFY(found.size() <= written - shared->forgotten + 10);
       for (const auto& [uid, record] : found) QVERIFY(!record.empty());
-    }
+    };
+    KillAnywhere(
+        kKills, [&] { NoteForEver(*shared); }, check);
+    if (QTest::currentTestFailed()) return;
     qInfo("%llu records over %d kills", static_cast<unsigned long long>(shared->written.load()),
           kKills);
     QVERIFY(shared->written > 100);
-    munmap(shared, sizeof(Shared));
   }
 
  private:

@@ -3,10 +3,8 @@
 #include "cluster/database/spill.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <QTemporaryDir>
@@ -17,14 +15,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <random>
 #include <set>
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 #include "cluster/database/spill_file.h"
 #include "cluster/job/sha256.h"
-#include "tests/eventually.h"
+#include "tests/database/kill_anywhere.h"
 
 namespace onepiece::database {
 namespace {
@@ -380,21 +377,8 @@ class SpillTest : public QObject {
   }
 
   void KilledAnywhere_WhatWasWrittenIsWhole_AndNothingElseIsLeft() {
-    auto* shared = new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
-    const char* given = std::getenv("ONEPIECE_SEED");
-    const std::uint64_t seed =
-        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
-    std::mt19937_64 random(seed);
-    for (int kill = 0; kill < kKills; ++kill) {
-      const pid_t child = fork();
-      if (child == 0) WriteForEver(*shared);
-      testing::Pause(std::chrono::microseconds(random() % (kill % 3 == 0 ? 5'000 : 40'000)));
-      ::kill(child, SIGKILL);
-      int status = 0;
-      QCOMPARE(waitpid(child, &status, 0), child);
-      QVERIFY2(WIFSIGNALED(status), qPrintable(QString("exit %1").arg(WEXITSTATUS(status))));
+    const SharedWith<Shared> shared;
+    const auto check = [&] {
       const auto spill = Open();
       const std::uint64_t first = shared->first, next = shared->next;
       // One more may have been written, or removed, that nobody was told of.
@@ -413,11 +397,13 @@ class SpillTest : public QObject {
       QCOMPARE(spill->stats().damaged, 0U);
       for (const auto& entry : fs::directory_iterator(dir_))
         QVERIFY2(entry.path().extension() != ".part", entry.path().c_str());
-    }
+    };
+    KillAnywhere(
+        kKills, [&] { WriteForEver(*shared); }, check);
+    if (QTest::currentTestFailed()) return;
     qInfo("%llu results over %d kills", static_cast<unsigned long long>(shared->next.load()),
           kKills);
     QVERIFY(shared->next > 50);
-    munmap(shared, sizeof(Shared));
   }
 
  private:

@@ -81,6 +81,20 @@ class Peer : public Store {
   int port_ = 0;
 };
 
+/// Of one kind of clients: its sessions can be told to forget everything.
+template <typename Client>
+class PeerOf : public Peer {
+ public:
+  absl::StatusOr<std::unique_ptr<Session>> Connect() override { return Dial(); }
+  absl::Status Clear() override {
+    ONEPIECE_ASSIGN_OR_RETURN(const auto session, Dial());
+    return session->Flush();
+  }
+
+ private:
+  [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<Client>> Dial() const = 0;
+};
+
 class RedisSession final : public Session {
  public:
   explicit RedisSession(redisContext* context) : context_(context) {}
@@ -115,16 +129,9 @@ class RedisSession final : public Session {
   redisContext* const context_;
 };
 
-class Redis final : public Peer {
- public:
-  absl::StatusOr<std::unique_ptr<Session>> Connect() override { return Dial(); }
-  absl::Status Clear() override {
-    ONEPIECE_ASSIGN_OR_RETURN(const auto session, Dial());
-    return session->Flush();
-  }
-
+class Redis final : public PeerOf<RedisSession> {
  private:
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<RedisSession>> Dial() const {
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<RedisSession>> Dial() const override {
     redisContext* context = redisConnect("127.0.0.1", port());
     if (context == nullptr || context->err != 0) {
       if (context != nullptr) redisFree(context);
@@ -166,16 +173,9 @@ class MemcachedSession final : public Session {
   memcached_st* const client_;
 };
 
-class Memcached final : public Peer {
- public:
-  absl::StatusOr<std::unique_ptr<Session>> Connect() override { return Dial(); }
-  absl::Status Clear() override {
-    ONEPIECE_ASSIGN_OR_RETURN(const auto session, Dial());
-    return session->Flush();
-  }
-
+class Memcached final : public PeerOf<MemcachedSession> {
  private:
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<MemcachedSession>> Dial() const {
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<MemcachedSession>> Dial() const override {
     const std::string where = absl::StrCat("--SERVER=127.0.0.1:", port(), " --TCP-NODELAY");
     memcached_st* client = memcached(where.data(), where.size());
     if (client == nullptr) return absl::UnavailableError("memcached does not answer");
