@@ -135,7 +135,8 @@ absl::StatusOr<std::unique_ptr<ValueAccess>> ValueAccess::Create(fabric::Fabric&
   ONEPIECE_ASSIGN_OR_RETURN(
       auto index, values::ValueIndex::Create(fabric, static_cast<std::uint64_t>(indexed)));
   auto slabs = values::Slabs::Create(
-      fabric, {.limit_bytes = static_cast<std::uint64_t>(options.budget_bytes) + kHeadRoomBytes});
+      fabric, {.limit_bytes = static_cast<std::uint64_t>(options.budget_bytes) + kHeadRoomBytes},
+      clock);
   return std::unique_ptr<ValueAccess>(
       new ValueAccess(std::move(slabs), std::move(index), options.budget_bytes, clock));
 }

@@ -52,8 +52,8 @@ absl::Status Full(std::uint64_t bytes, std::uint64_t limit) {
 
 class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsImpl> {
  public:
-  SlabsImpl(fabric::Fabric& fabric, SlabsOptions options)
-      : fabric_(fabric), options_(std::move(options)) {}
+  SlabsImpl(fabric::Fabric& fabric, SlabsOptions options, base::Clock& clock)
+      : fabric_(fabric), options_(std::move(options)), clock_(clock) {}
 
   absl::StatusOr<Slab> Take(std::uint64_t bytes) override;
   std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const override;
@@ -88,7 +88,10 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
 
   fabric::Fabric& fabric_;
   const SlabsOptions options_;
-  std::mutex grow_mutex_;  // Taken before mutex_; held while a segment is registered.
+  base::Clock& clock_;
+  std::mutex grow_mutex_;        // Taken before mutex_; held while a segment is registered.
+  absl::Status refused_;         // Guarded by grow_mutex_: what the last registration said,
+  base::MonotonicTime again_{};  // and when the next one may be tried.
   mutable std::mutex mutex_;
   std::map<std::uint32_t, std::unique_ptr<Segment>> segments_;
   std::map<const std::byte*, Segment*> by_address_;
@@ -168,6 +171,7 @@ void SlabsImpl::RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t
 
 // Needs grow_mutex_.
 absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
+  if (!refused_.ok() && clock_.Now() < again_) return refused_;
   const bool single = IsLarge(bytes);
   std::uint64_t size = single ? SingleBytes(bytes) : Rounded(options_.segment_bytes);
   const std::uint64_t least = single ? size : Rounded(bytes);
@@ -185,6 +189,8 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   }
   retired.clear();
   auto region = fabric_.Register(size, options_.label);
+  refused_ = region.status();
+  again_ = clock_.Now() + kRegisterPause;
   const std::scoped_lock lock(mutex_);
   if (!region.ok()) {
     stats_.registered_bytes -= size;
@@ -296,8 +302,9 @@ SlabsStats SlabsImpl::stats() const {
 
 }  // namespace
 
-std::shared_ptr<Slabs> Slabs::Create(fabric::Fabric& fabric, SlabsOptions options) {
-  return std::make_shared<SlabsImpl>(fabric, std::move(options));
+std::shared_ptr<Slabs> Slabs::Create(fabric::Fabric& fabric, SlabsOptions options,
+                                     base::Clock& clock) {
+  return std::make_shared<SlabsImpl>(fabric, std::move(options), clock);
 }
 
 }  // namespace onepiece::values

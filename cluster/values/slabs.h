@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
 #include "cluster/fabric/fabric.h"
 
 namespace onepiece::values {
@@ -44,14 +45,19 @@ struct SlabsStats {
   std::uint64_t slabs = 0;
 };
 
-/// Ownership   Slabs keep their segment alive, and may outlive this object; `fabric` outlives both.
+/// Ownership   Slabs keep their segment alive, and may outlive this object; `fabric` and `clock`
+///             outlive both.
 /// Threading   Thread-safe. A slab's bytes are its owner's business until they are shared.
-/// Blocking    Take may register a segment: milliseconds for 64 MiB.
+/// Blocking    Take may register a segment: milliseconds for 64 MiB. When the machine has no memory
+///             for one, no other is asked for during kRegisterPause: Take says so at once.
 /// Invariants  registered_bytes <= limit_bytes; slabs never overlap and begin at multiples of 64;
 ///             rounding costs at most 63 bytes or 1/16 of a slab, whichever is more.
 class Slabs {
  public:
-  static std::shared_ptr<Slabs> Create(fabric::Fabric& fabric, SlabsOptions options);
+  static constexpr base::Duration kRegisterPause = std::chrono::seconds(1);
+
+  static std::shared_ptr<Slabs> Create(fabric::Fabric& fabric, SlabsOptions options,
+                                       base::Clock& clock = base::SystemClock());
   virtual ~Slabs() = default;
 
   struct Slab {

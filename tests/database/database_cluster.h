@@ -47,6 +47,7 @@ class DatabaseCluster {
   struct Database {
     std::string node_id;
     std::uint64_t incarnation = 0;
+    std::shared_ptr<fabric::Fabric> fabric;
     std::unique_ptr<telemetry::Metrics> metrics;
     std::unique_ptr<telemetry::Spans> spans;
     std::unique_ptr<DatabaseNode> node;
@@ -56,6 +57,7 @@ class DatabaseCluster {
   struct Setup {
     std::function<void(DatabaseNodeOptions&)> options;
     std::function<void(JobStore&)> fill;
+    std::shared_ptr<fabric::Fabric> fabric;  ///< Of its memory; none: the cluster's.
   };
 
   /// `uri` of the fabric; empty: shared memory of its own.
@@ -109,13 +111,16 @@ class DatabaseCluster {
     options.cluster_id = [] { return "test"; };
     options.sweep_interval = std::chrono::milliseconds(20);
     if (setup.options) setup.options(options);
+    database.fabric = setup.fabric;
+    fabric::Fabric& fabric = setup.fabric != nullptr ? *setup.fabric : *fabric_;
     auto opened =
-        DatabaseNode::Open(std::move(options), *fabric_, *database.metrics, *database.spans);
+        DatabaseNode::Open(std::move(options), fabric, *database.metrics, *database.spans);
     Require(opened.status());
     database.node = *std::move(opened);
     database.server = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = listen});
     for (grpc::Service* service : database.node->services()) database.server->AddService(*service);
     Require(database.server->Start().status());
+    Require(database.node->Recover("test"));
     if (setup.fill) setup.fill(database.node->store());
     database.node->Start();
     Database& added = databases_[node_id] = std::move(database);

@@ -1,10 +1,12 @@
 #include "cluster/database/database_node.h"
 
+#include <QTemporaryDir>
 #include <QtTest>
 
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/values/scarce_fabric.h"
 
 namespace onepiece::database {
 namespace {
@@ -158,6 +160,65 @@ class DatabaseNodeTest : public QObject {
     QVERIFY2(watched.ok(), watched.ToString().c_str());
     QCOMPARE(last.state(), Job::FAILED);
     QCOMPARE(last.error().reason(), std::string("LOST"));
+  }
+
+  void Result_WithoutValueMemory_IsKeptInTheHeapOrEndsItsJob_data() {
+    QTest::addColumn<bool>("spill");
+    QTest::newRow("reject") << false;
+    QTest::newRow("spill") << true;
+  }
+  void Result_WithoutValueMemory_IsKeptInTheHeapOrEndsItsJob() {
+    QFETCH(bool, spill);
+    constexpr std::size_t kBytes = 1'500'000;
+    const QTemporaryDir folder;
+    DatabaseCluster cluster;
+    const auto scarce = std::make_shared<values::ScarceFabric>(cluster.fabric());
+    cluster.AddDatabase("db-1", {.budget_bytes = 2 * kBytes},
+                        {.options =
+                             [&](DatabaseNodeOptions& options) {
+                               if (spill)
+                                 options.disk.folder = folder.filePath("data").toStdString();
+                               options.disk.spill = spill;
+                               options.disk.spill_budget_bytes = 1;  // A disk that is full.
+                             },
+                         .fill = [&](JobStore&) { scarce->SetFull(true); },
+                         .fabric = scarce});
+    JobStore& store = cluster.at("db-1").node->store();
+    const auto send = [&](std::size_t bytes) {
+      const v1::JobRecord record = NewRecord();
+      Require(cluster.records().Create(record).status());
+      Require(cluster.SendResult(record.job().uid(), std::string(bytes, 'v')).status());
+      return record.job().uid();
+    };
+    const auto state = [&](const std::string& uid) { return store.Get(uid)->job().state(); };
+    const std::string first = send(kBytes), second = send(kBytes);
+    for (const std::string& uid : {first, second}) {
+      QVERIFY(Eventually([&] { return state(uid) == Job::SUCCEEDED; }));
+      QVERIFY(*FetchFrom(cluster.at("db-1"), uid) == std::string(kBytes, 'v'));
+    }
+    QVERIFY(scarce->refused() > 0);
+    // Two that nobody has fetched use up the budget.
+    QVERIFY(store.Delete(second).ok());
+    const std::string third = send(kBytes);
+    QVERIFY(Eventually([&] { return state(third) == Job::SUCCEEDED; }));
+    QVERIFY(cluster.records().Acknowledge(*base::Uid::Parse(first)).ok());
+    const std::string fourth = send(kBytes);
+    QVERIFY(Eventually([&] { return state(fourth) == Job::SUCCEEDED; }));
+    // More messages than the ring has room for.
+    for (int i = 0; i < 20; ++i) {
+      const std::string refused = send(kBytes);
+      QVERIFY(Eventually([&] { return state(refused) == Job::FAILED; }));
+      QCOMPARE(store.Get(refused)->job().error().reason(), std::string("RESULT_BUDGET_EXCEEDED"));
+    }
+    QVERIFY(Eventually([&] { return cluster.at("db-1").node->load().ring_slots_used() == 0; }));
+    QCOMPARE(store.stats().result_bytes, std::int64_t{2 * kBytes});
+    QVERIFY(store.FindArtifact(third, "").ok() && store.FindArtifact(fourth, "").ok());
+    // Room again, of both kinds.
+    scarce->SetFull(false);
+    QVERIFY(store.Delete(third).ok());
+    const std::string last = send(kBytes);
+    QVERIFY(Eventually([&] { return state(last) == Job::SUCCEEDED; }));
+    QVERIFY(*FetchFrom(cluster.at("db-1"), last) == std::string(kBytes, 'v'));
   }
 
   void Message_ForAStageIsCountedAndDropped() {

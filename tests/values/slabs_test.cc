@@ -11,6 +11,7 @@
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "tests/values/scarce_fabric.h"
 
 namespace onepiece::values {
 namespace {
@@ -180,6 +181,33 @@ class SlabsTest : public QObject {
     all.clear();
     QCOMPARE(slabs->stats().segments, 2u);
     QCOMPARE(slabs->stats().registered_bytes, 2 * kMiB);
+  }
+
+  void SharedMemoryThatIsFull_IsAskedAgainAfterAPause_NotWithEveryValue() {
+    ScarceFabric scarce(*fabric_);
+    base::ManualClock clock;
+    const auto slabs = Slabs::Create(
+        scarce, {.segment_bytes = 64 * kKiB, .limit_bytes = kMiB, .keep_bytes = 0}, clock);
+    const auto held = slabs->Take(1000);
+    QVERIFY(held.ok());
+    scarce.SetFull(true);
+    for (int i = 0; i < 100; ++i) {
+      QCOMPARE(Reason(slabs->Take(100 * kKiB).status()), std::string("SHARED_MEMORY_FULL"));
+      QVERIFY(slabs->Take(1000).ok());  // What is there already is given.
+    }
+    QCOMPARE(scarce.refused(), 1);
+    clock.Advance(Slabs::kRegisterPause - base::Duration(1));
+    QVERIFY(!slabs->Take(100 * kKiB).ok());
+    QCOMPARE(scarce.refused(), 1);
+    clock.Advance(base::Duration(1));
+    QVERIFY(!slabs->Take(100 * kKiB).ok());
+    QCOMPARE(scarce.refused(), 2);
+    QCOMPARE(slabs->stats().registered_bytes, 64 * kKiB);
+    scarce.SetFull(false);
+    QCOMPARE(Reason(slabs->Take(100 * kKiB).status()), std::string("SHARED_MEMORY_FULL"));
+    clock.Advance(Slabs::kRegisterPause);
+    QVERIFY(slabs->Take(100 * kKiB).ok());
+    QVERIFY(slabs->Take(200 * kKiB).ok());  // Without a pause while there is memory.
   }
 
   void Slab_OutlivesItsMaker() {
