@@ -2,29 +2,75 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cluster/base/status.h"
+#include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
 
-absl::Status NarrowList(const std::string& app, const std::string& state,
-                        const std::vector<std::string>& labels, v1::ListJobsRequest& request) {
+namespace {
+
+absl::Status BadArgument(std::string_view message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
+}
+
+}  // namespace
+
+absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
+                                                      const std::string& text) {
+  using google::protobuf::util::TimeUtil;
+  absl::Time time;
+  std::string ignored;
+  absl::Duration ago;
+  for (const char* format : {"%Y-%m-%dT%H:%M:%E*S%Ez", "%Y-%m-%dT%H:%M:%E*SZ",
+                             "%Y-%m-%dT%H:%M:%E*S", "%Y-%m-%d %H:%M:%E*S", "%Y-%m-%d"}) {
+    if (absl::ParseTime(format, text, absl::UTCTimeZone(), &time, &ignored))
+      return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(time));
+  }
+  if (absl::ParseDuration(text, &ago) && ago >= absl::ZeroDuration())
+    return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(absl::Now() - ago));
+  return BadArgument(absl::StrCat(flag,
+                                  ": a time (2026-01-31T12:00:00Z) or how long ago (15m), "
+                                  "not \"",
+                                  text, "\""));
+}
+
+void JobFilter::AddTo(CLI::App& verb) {
+  verb.add_option("--app", app, "Only of this application");
+  verb.add_option("--state", state, "Only in this state");
+  verb.add_option("--label", labels, "Only with this label (may be repeated)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb.add_option("--since", since, "Created then or later: 2026-01-31T12:00:00Z, or 15m for ago")
+      ->type_name("TIME");
+  verb.add_option("--until", until, "Created before: 2026-01-31T12:00:00Z, or 15m for ago")
+      ->type_name("TIME");
+}
+
+absl::StatusOr<v1::ListJobsRequest> JobFilter::Request() const {
+  v1::ListJobsRequest request;
   request.set_app_id(app);
   if (!state.empty()) {
     v1::Job::State parsed{};
-    if (!v1::Job::State_Parse(state, &parsed)) {
-      return absl::InvalidArgumentError(
-          "--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED");
-    }
+    if (!v1::Job::State_Parse(state, &parsed))
+      return BadArgument("--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED");
     request.add_states(parsed);
   }
   for (const std::string& label : labels) {
     const std::size_t equals = label.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return absl::InvalidArgumentError("--label: KEY=VALUE, not \"" + label + "\"");
-    }
+    if (equals == std::string::npos || equals == 0)
+      return BadArgument("--label: KEY=VALUE, not \"" + label + "\"");
     (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
   }
-  return absl::OkStatus();
+  if (!since.empty()) {
+    ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_created_from(), ParseTime("--since", since));
+  }
+  if (!until.empty()) {
+    ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_created_before(), ParseTime("--until", until));
+  }
+  return request;
 }
 
 absl::Status ForEachJob(

@@ -1,6 +1,7 @@
 // Lists of jobs on the command line: what narrows them, and their pages.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,20 @@
 
 namespace onepiece::cli {
 
-/// --app, --state and --label, as they were given (empty: any). Errors: INVALID_ARGUMENT.
-absl::Status NarrowList(const std::string& app, const std::string& state,
-                        const std::vector<std::string>& labels, v1::ListJobsRequest& request);
+/// RFC 3339 or its beginning (UTC where no zone is given), or how long ago: "90s", "15m", "2h".
+/// Errors: INVALID_ARGUMENT, naming `flag`.
+absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
+                                                      const std::string& text);
+
+/// What narrows a list of jobs; empty: nothing.
+struct JobFilter {
+  std::string app, state, since, until;
+  std::vector<std::string> labels;  ///< "key=value"
+
+  void AddTo(CLI::App& verb);
+  /// Errors: INVALID_ARGUMENT.
+  [[nodiscard]] absl::StatusOr<v1::ListJobsRequest> Request() const;
+};
 
 /// Tells `visit` of the first `limit` jobs, page by page. Errors: those of `list`.
 absl::Status ForEachJob(

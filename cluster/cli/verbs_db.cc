@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/job_list.h"
 #include "cluster/cli/job_output.h"
@@ -23,8 +22,9 @@ using google::protobuf::util::TimeUtil;
 
 struct DatabaseArguments {
   std::string database;  ///< Node id; empty: all.
-  std::string app, state, since, until, ended_before, artifact, output;
-  std::vector<std::string> labels, uids;
+  JobFilter filter;
+  std::string app, ended_before, artifact, output;
+  std::vector<std::string> uids;
   std::int64_t offset_bytes = 0, limit_bytes = 0;
   int limit = 20;
   bool all = false, dry_run = false, yes = false;
@@ -32,25 +32,6 @@ struct DatabaseArguments {
 
 absl::Status BadArgument(std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
-}
-
-/// RFC 3339 or a part of it (UTC), or how long ago: "90s", "15m", "2h".
-absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
-                                                      const std::string& text) {
-  absl::Time time;
-  std::string ignored;
-  absl::Duration ago;
-  for (const char* format : {"%Y-%m-%dT%H:%M:%E*S%Ez", "%Y-%m-%dT%H:%M:%E*SZ",
-                             "%Y-%m-%dT%H:%M:%E*S", "%Y-%m-%d %H:%M:%E*S", "%Y-%m-%d"}) {
-    if (absl::ParseTime(format, text, absl::UTCTimeZone(), &time, &ignored))
-      return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(time));
-  }
-  if (absl::ParseDuration(text, &ago) && ago >= absl::ZeroDuration())
-    return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(absl::Now() - ago));
-  return BadArgument(absl::StrCat(flag,
-                                  ": a time (2026-01-31T12:00:00Z) or how long ago (15m), "
-                                  "not \"",
-                                  text, "\""));
 }
 
 // ---- which databases ----
@@ -162,24 +143,8 @@ int RunStats(const Context& context, client::Client& client, const DatabaseArgum
 
 // ---- list ----
 
-absl::StatusOr<v1::ListJobsRequest> ListRequest(const DatabaseArguments& arguments) {
-  v1::ListJobsRequest request;
-  const absl::Status narrowed =
-      NarrowList(arguments.app, arguments.state, arguments.labels, request);
-  if (!narrowed.ok()) return BadArgument(base::View(narrowed.message()));
-  if (!arguments.since.empty()) {
-    ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_created_from(),
-                              ParseTime("--since", arguments.since));
-  }
-  if (!arguments.until.empty()) {
-    ONEPIECE_ASSIGN_OR_RETURN(*request.mutable_created_before(),
-                              ParseTime("--until", arguments.until));
-  }
-  return request;
-}
-
 int RunList(const Context& context, client::Client& client, const DatabaseArguments& arguments) {
-  const auto request = ListRequest(arguments);
+  const auto request = arguments.filter.Request();
   if (!request.ok()) return context.Fail(request.status());
   std::string address;
   if (!arguments.database.empty()) {
@@ -396,13 +361,7 @@ void AddDatabaseVerbs(CLI::App& app, Context& context) {
   AddVerb(*db, context, "stats", "What each database holds", arguments, RunStats);
 
   CLI::App* list = AddVerb(*db, context, "list", "List jobs, newest first", arguments, RunList);
-  list->add_option("--app", arguments->app, "Only of this application");
-  list->add_option("--state", arguments->state, "Only in this state");
-  list->add_option("--label", arguments->labels, "Only with this label (may be repeated)")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  list->add_option("--since", arguments->since, "Created then or later: a time, or 15m for ago");
-  list->add_option("--until", arguments->until, "Created before: a time, or 15m for ago");
+  arguments->filter.AddTo(*list);
   list->add_option("--limit", arguments->limit, "At most so many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

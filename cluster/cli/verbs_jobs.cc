@@ -15,8 +15,8 @@ namespace onepiece::cli {
 namespace {
 
 struct JobVerbArguments {
-  std::string uid, output, trace, app, state, since, until;
-  std::vector<std::string> labels;
+  std::string uid, output, trace;
+  JobFilter filter;
   int limit = 20;
 };
 
@@ -87,30 +87,15 @@ int RunDelete(const Context& context, client::Client& client, const JobVerbArgum
   return kOk;
 }
 
-absl::Status NarrowTimes(const JobVerbArguments& arguments, v1::ListJobsRequest& request) {
-  using google::protobuf::util::TimeUtil;
-  if (!arguments.since.empty() &&
-      !TimeUtil::FromString(arguments.since, request.mutable_created_from())) {
-    return absl::InvalidArgumentError("--since: a time like 2026-01-31T09:30:00Z");
-  }
-  if (!arguments.until.empty() &&
-      !TimeUtil::FromString(arguments.until, request.mutable_created_before())) {
-    return absl::InvalidArgumentError("--until: a time like 2026-01-31T09:30:00Z");
-  }
-  return absl::OkStatus();
-}
-
 int RunJobs(const Context& context, const JobVerbArguments& arguments) {
   const auto client = context.MakeClient();
   if (!client.ok()) return context.Fail(client.status());
-  v1::ListJobsRequest request;
-  absl::Status narrowed = NarrowList(arguments.app, arguments.state, arguments.labels, request);
-  if (narrowed.ok()) narrowed = NarrowTimes(arguments, request);
-  if (!narrowed.ok()) return context.Fail(narrowed);
+  const auto request = arguments.filter.Request();
+  if (!request.ok()) return context.Fail(request.status());
   Json document = {{"jobs", Json::array()}};
   std::string text;
   const absl::Status listed = ForEachJob(
-      request, arguments.limit,
+      *request, arguments.limit,
       [&](const v1::ListJobsRequest& page) { return (*client)->List(page); },
       [&](const v1::Job& job) {
         document["jobs"].push_back(JobDocument(job));
@@ -178,14 +163,7 @@ void AddJobVerbs(CLI::App& app, Context& context) {
   jobs->add_option("--limit", arguments->limit, "At most so many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  jobs->add_option("--app", arguments->app, "Only of this application");
-  jobs->add_option("--state", arguments->state, "Only in this state");
-  jobs->add_option("--label", arguments->labels, "Only with this label; may be repeated")
-      ->type_name("KEY=VALUE");
-  jobs->add_option("--since", arguments->since, "Only made at this time or later")
-      ->type_name("2026-01-31T09:30:00Z");
-  jobs->add_option("--until", arguments->until, "Only made before this time")
-      ->type_name("2026-01-31T09:30:00Z");
+  arguments->filter.AddTo(*jobs);
   jobs->callback([&context, arguments] {
     context.action = [&context, arguments] { return RunJobs(context, *arguments); };
   });

@@ -1,4 +1,4 @@
-// `onepiece db` from outside, against real databases.
+// `onepiece db` and `onepiece jobs` from outside, against real databases and a real proxy.
 #include <grpcpp/grpcpp.h>
 
 #include <QTemporaryDir>
@@ -7,11 +7,15 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cluster/job/sha256.h"
+#include "google/protobuf/util/time_util.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/database/database_cluster.h"
+#include "tests/eventually.h"
 #include "tests/program.h"
+#include "tests/proxy/proxy_cluster.h"
 
 namespace onepiece::cli {
 namespace {
@@ -26,6 +30,15 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
                           v1::Cluster* response) override {
     const std::scoped_lock lock(mutex_);
     *response = cluster_;
+    return grpc::Status::OK;
+  }
+  grpc::Status ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest*,
+                           v1::ListProxiesResponse* response) override {
+    const std::scoped_lock lock(mutex_);
+    for (const v1::Node& node : cluster_.nodes()) {
+      if (node.role() == v1::PROXY)
+        response->add_proxies()->mutable_endpoint()->set_address(node.address());
+    }
     return grpc::Status::OK;
   }
   void Show(const std::string& node_id, v1::Role role, const std::string& address) {
@@ -55,19 +68,9 @@ class DbTest : public QObject {
  private Q_SLOTS:
   void init() {
     folder_ = std::make_unique<QTemporaryDir>();
-    cluster_ = std::make_unique<database::DatabaseCluster>();
-    manager_ = std::make_unique<FakeNodeManager>();
-    for (const char* id : {"db-1", "db-2"})
-      manager_->Show(id, v1::DATABASE, cluster_->AddDatabase(id).server->address());
-    manager_->Show("proxy-1", v1::PROXY, "127.0.0.1:1");
-    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
-    server_->AddService(*manager_);
-    QVERIFY(server_->Start().ok());
+    Start({});
   }
-  void cleanup() {
-    server_.reset();
-    cluster_.reset();
-  }
+  void cleanup() { Stop(); }
 
   void Stats_OfEachDatabase() {
     (void)Succeeded("video", 5000);
@@ -117,6 +120,91 @@ class DbTest : public QObject {
                                      {"--limit", "0"}}) {
       const Outcome outcome = Db(QStringList{"list", "--database", "db-1"} + wrong);
       QCOMPARE(outcome.exit_code, 2);
+    }
+  }
+
+  void Jobs_AndTheDatabases_NarrowBySameLabelsAndTimes() {
+    const std::string old = Created("video", 120min, {{"user", "ann"}}),
+                      middle = Created("video", 60min, {{"user", "ann"}, {"size", "big"}}),
+                      young = Created("image", 1min, {{"user", "bob"}});
+    const QString rfc3339 = QString::fromStdString(google::protobuf::util::TimeUtil::ToString(
+        job::ToTimestamp(base::SystemClock().WallNow() - 90min)));
+    const QString beginning = QString(rfc3339).left(19);  // UTC without saying so.
+    const std::vector<std::pair<QStringList, std::vector<std::string>>> cases{
+        {{}, {young, middle, old}},
+        {{"--since", "90m"}, {young, middle}},
+        {{"--since", rfc3339}, {young, middle}},
+        {{"--until", "90m"}, {old}},
+        {{"--until", beginning}, {old}},
+        {{"--since", rfc3339, "--until", "1800s"}, {middle}},
+        {{"--since", "2h30m", "--until", "1h30m"}, {old}},
+        {{"--until", "2000-01-01"}, {}},
+        {{"--label", "user=ann"}, {middle, old}},
+        {{"--label", "user=ann", "--label", "size=big"}, {middle}},
+        {{"--label", "user="}, {}},
+        {{"--label", "user=bob", "--since", "90m", "--app", "image"}, {young}}};
+    for (const QStringList& verb : {QStringList{"jobs"}, {"db", "list"}}) {
+      for (const auto& [narrowed, expected] : cases) {
+        const Outcome outcome = Run(verb + narrowed + QStringList{"--json"});
+        QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
+        std::vector<std::string> uids;
+        const json document = outcome.Document();
+        for (const json& job : document["jobs"]) uids.push_back(job["uid"]);
+        QVERIFY2(uids == expected, qPrintable((verb + narrowed).join(' ')));
+      }
+      for (const QStringList& wrong : {QStringList{"--label", "nokey"},
+                                       {"--label", "=x"},
+                                       {"--since", "yesterday"},
+                                       {"--until", "-5m"},
+                                       {"--since", "2026-13-01"}}) {
+        const Outcome outcome = Run(verb + wrong);
+        QCOMPARE(outcome.exit_code, 2);
+        QVERIFY2(outcome.Says(wrong[0].toStdString() + ": "), outcome.err.c_str());
+      }
+      QVERIFY(Run(verb + QStringList{"--help"}).Says("or 15m for ago"));
+    }
+  }
+
+  // Far more than fits into memory; every byte comes back, and goes when it is given up.
+  void Spill_KeepsEveryResult_UntilItIsPurged() {
+    constexpr std::size_t kBytes = 200'000, kResults = 12;
+    constexpr std::int64_t kBudget = 1'000'000;
+    Stop();
+    Start({.budget_bytes = kBudget});
+    std::vector<std::string> uids, contents;
+    for (std::size_t i = 0; i < kResults; ++i) {
+      contents.push_back(i == 3 ? "" : std::string(kBytes + i, static_cast<char>('a' + i)));
+      uids.push_back(Succeeded("video", contents.back()));
+    }
+    const std::string large = Created("video", 0min, {});
+    database::Require(cluster_->SendResult(large, std::string(kBudget + 1, 'x')).status());
+    const auto failed = [&] {
+      return Db({"get", QString::fromStdString(large), "--json"}).ErrorReason();
+    };
+    QVERIFY(database::Eventually([&] { return failed() == "RESULT_BUDGET_EXCEEDED"; }));
+    QVERIFY(Db({"get", QString::fromStdString(large), "--json"}).Says("budget_bytes, 1000000"));
+    for (const json& database : Db({"stats", "--json"}).Document()["databases"]) {
+      QVERIFY(database["result_bytes"].get<std::int64_t>() <= kBudget);
+      QVERIFY(database["spilled_results"].get<int>() >= 7);
+      QCOMPARE(database["refused"].get<int>(),
+               database["node_id"] == json(cluster_->Order(large).front()) ? 1 : 0);
+    }
+    QVERIFY(Files() >= 14);
+    const QString path = folder_->filePath("out.mp4");
+    for (std::size_t i = 0; i < kResults; ++i) {
+      const Outcome got = Db({"get", QString::fromStdString(uids[i]), "-o", path, "--database",
+                              i % 2 == 0 ? "db-1" : "db-2", "--json"});
+      QVERIFY2(got.exit_code == 0, got.err.c_str());
+      QCOMPARE(got.Document()["checked"], json(true));
+      QCOMPARE(got.Document()["sha256"],
+               json(job::Sha256Hex(std::as_bytes(std::span(contents[i])))));
+      QVERIFY(ReadBytes(path.toStdString()) == contents[i]);
+    }
+    QCOMPARE(Db({"purge", "--all", "--yes"}).exit_code, 0);
+    QVERIFY(database::Eventually([&] { return Files() == 0; }));
+    for (const json& database : Db({"stats", "--json"}).Document()["databases"]) {
+      QCOMPARE(database["result_bytes"], json(0));
+      QCOMPARE(database["spilled_results"], json(0));
     }
   }
 
@@ -185,37 +273,84 @@ class DbTest : public QObject {
   }
 
  private:
-  Outcome Db(const QStringList& arguments) const {
+  /// Databases that spill when they hold more than `store` says.
+  void Start(const database::JobStoreOptions& store) {
+    cluster_ = std::make_unique<database::DatabaseCluster>();
+    manager_ = std::make_unique<FakeNodeManager>();
+    for (const std::string id : {"db-1", "db-2"}) {
+      const auto spill = [&](database::DatabaseNodeOptions& options) {
+        options.disk.folder = folder_->filePath(QString::fromStdString(id)).toStdString();
+        options.disk.spill = true;
+      };
+      const auto& database = cluster_->AddDatabase(id, store, {.options = spill});
+      manager_->Show(id, v1::DATABASE, database.server->address());
+    }
+    proxy_ = std::make_unique<proxy::Proxy>(*cluster_, "proxy-1");
+    manager_->Show("proxy-1", v1::PROXY, proxy_->server.address());
+    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
+    server_->AddService(*manager_);
+    database::Require(server_->Start().status());
+  }
+  void Stop() {
+    server_.reset();
+    proxy_.reset();
+    cluster_.reset();
+  }
+  Outcome Run(const QStringList& arguments) const {
     return testing::RunProgram(
         ONEPIECE_BINARY_DIR "/bin/onepiece",
-        QStringList{"db"} + arguments +
-            QStringList{"--nodemanager", QString::fromStdString(server_->address())});
+        arguments + QStringList{"--nodemanager", QString::fromStdString(server_->address())});
   }
-  /// A job whose result both databases hold.
-  std::string Succeeded(const std::string& app, std::size_t bytes) {
+  Outcome Db(const QStringList& arguments) const { return Run(QStringList{"db"} + arguments); }
+  /// Spilled results.
+  int Files() const {
+    int files = 0;
+    for (const char* id : {"db-1", "db-2"})
+      files +=
+          static_cast<int>(QDir(folder_->filePath(id) + "/results").entryList({"*.result"}).size());
+    return files;
+  }
+  /// A job that both databases know.
+  std::string Created(const std::string& app, base::Duration ago,
+                      const std::map<std::string, std::string>& labels) {
     v1::JobRecord record;
     v1::Job& job = *record.mutable_job();
     const base::WallTime now = base::SystemClock().WallNow();
+    for (const auto& [key, value] : labels) (*job.mutable_labels())[key] = value;
     job.set_uid(base::Uid::Generate(base::ToUnixMs(now)).ToString());
     job.set_name("jobs/" + job.uid());
     job.set_app_id(app);
-    *job.mutable_create_time() = job::ToTimestamp(now);
+    *job.mutable_create_time() = job::ToTimestamp(now - ago);
     *job.mutable_deadline() = job::ToTimestamp(now + 60s);
     record.set_fingerprint("f");
     record.set_result_ttl_s(600);
     database::Require(cluster_->records().Create(record).status());
-    database::Require(cluster_->SendResult(job.uid(), std::string(bytes, 'v')).status());
-    for (const char* id : {"db-1", "db-2"}) {
-      const bool there = database::Eventually(
-          [&] { return cluster_->at(id).node->store().FindArtifact(job.uid(), "").ok(); });
-      if (!there) qFatal("the result did not reach %s", id);
-    }
+    Reaches([&](database::JobStore& store) { return store.Get(job.uid()).ok(); });
     return job.uid();
+  }
+  /// A job whose result both databases hold.
+  std::string Succeeded(const std::string& app, const std::string& content) {
+    std::string uid = Created(app, 0min, {});
+    database::Require(cluster_->SendResult(uid, content).status());
+    Reaches([&](database::JobStore& store) { return store.FindArtifact(uid, "").ok(); });
+    return uid;
+  }
+  std::string Succeeded(const std::string& app, std::size_t bytes) {
+    return Succeeded(app, std::string(bytes, 'v'));
+  }
+  template <typename Condition>
+  void Reaches(const Condition& condition) {
+    for (const char* id : {"db-1", "db-2"}) {
+      const bool there = testing::Eventually(
+          base::Scaled(20s), [&] { return condition(cluster_->at(id).node->store()); });
+      if (!there) qFatal("it did not reach %s", id);
+    }
   }
 
   std::unique_ptr<QTemporaryDir> folder_;
   std::unique_ptr<database::DatabaseCluster> cluster_;
   std::unique_ptr<FakeNodeManager> manager_;
+  std::unique_ptr<proxy::Proxy> proxy_;
   std::unique_ptr<rpc::Server> server_;
 };
 
