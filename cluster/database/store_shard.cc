@@ -193,9 +193,12 @@ void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
   ++shared_.refused_results;
   Entry* const entry = Find(bundle.uid);
   if (entry == nullptr || kind != message::Kind::kResult) return;
+  const std::string bytes = "a result of " + std::to_string(bundle.total_bytes) + " bytes";
+  const std::string budget = "budget_bytes, " + std::to_string(shared_.result_bytes.limit());
   Fail(*entry, "RESULT_BUDGET_EXCEEDED",
-       "no room for a result of " + std::to_string(bundle.total_bytes) + " bytes (budget " +
-           std::to_string(shared_.options.budget_bytes) + ")");
+       bundle.total_bytes > shared_.result_bytes.limit()
+           ? bytes + " never fits into a database's memory (" + budget + "): raise that setting"
+           : "no room for " + bytes + " in a database's memory (" + budget + ")");
 }
 
 bool StoreShard::Confirm(const base::Uid& uid) {

@@ -251,7 +251,10 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(f.store.FindArtifact(empty, "")->data.size(), std::size_t{0});
     QCOMPARE(f.Store(over, "aaaaa"), StoreOutcome::kRefused);
     QVERIFY(f.store.FindArtifact(full, "").ok());  // Nothing gave way to what can never fit.
-    QCOMPARE(f.store.Get(over)->job().error().reason(), std::string("RESULT_BUDGET_EXCEEDED"));
+    const v1::JobError error = f.store.Get(over)->job().error();
+    QCOMPARE(error.reason(), std::string("RESULT_BUDGET_EXCEEDED"));
+    QVERIFY(error.message().find("budget_bytes, 4)") != std::string::npos);
+    QVERIFY(error.message().find("never fits") != std::string::npos);
   }
 
   // Its times are figures to look at, not to pass.
