@@ -109,6 +109,7 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
                            "there must be " + std::to_string(kBuckets) + " digests",
                            {{"field", "digests"}});
   }
+  const base::MonotonicTime now = clock_.Now();
   const JobStore::Filter filter = BothKeep(databases, request.node_id());
   const std::vector<std::uint64_t> theirs(request.digests().begin(), request.digests().end());
   v1::CompareJobsResponse response;
@@ -123,7 +124,7 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
     response.add_buckets(bucket);
     for (v1::JobSummary& job : jobs) *response.add_jobs() = std::move(job);
   }
-  if (response.buckets_size() == 0) NoteEqual(request.node_id());
+  if (response.buckets_size() == 0) NoteEqual(request.node_id(), now);
   return response;
 }
 
@@ -159,6 +160,7 @@ absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
 }
 
 absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
+  const base::MonotonicTime now = clock_.Now();
   const std::vector<std::string> databases = NodeIds(*options_.routing());
   const JobStore::Filter filter = BothKeep(databases, peer.node_id());
   v1::CompareJobsRequest request;
@@ -182,8 +184,9 @@ absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
     ++stats_.compared;
     if (const auto contact = contacts_.find(peer.node_id()); contact != contacts_.end()) {
       Contact& known = contact->second;
-      known.settled =
-          known.settled || (!answer.more() && plan.ask_records.empty() && plan.ask_results.empty());
+      known.settled_time.reset();
+      if (!answer.more() && plan.ask_records.empty() && plan.ask_results.empty())
+        known.settled_time = now;
       const bool stuck = known.lacking > 0 && plan.push_results.size() >= known.lacking;
       known.lacking = plan.push_results.size();
       known.pause = std::min(2 * known.pause,
@@ -191,7 +194,7 @@ absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
     }
   }
   if (answer.buckets_size() == 0) {
-    NoteEqual(peer.node_id());
+    NoteEqual(peer.node_id(), now);
     return true;
   }
   ONEPIECE_RETURN_IF_ERROR(Carry(peer, stub, plan));
@@ -294,25 +297,30 @@ absl::Status AntiEntropy::Carry(const v1::Endpoint& peer, v1::DatabaseService::S
   return absl::OkStatus();
 }
 
-void AntiEntropy::NoteEqual(const std::string& node_id) {
+void AntiEntropy::NoteEqual(const std::string& node_id, base::MonotonicTime time) {
   const std::lock_guard lock(mutex_);
   ++stats_.equal;
   const auto contact = contacts_.find(node_id);
   if (contact == contacts_.end()) return;
   contact->second.compared_time = clock_.WallNow();
-  contact->second.settled = true;
+  contact->second.settled_time = time;
 }
 
-bool AntiEntropy::ComparedWithAll() const {
+std::optional<base::MonotonicTime> AntiEntropy::SettledTime() const {
   const std::shared_ptr<const node::Routing> routing = options_.routing();
+  if (routing->epoch() == 0) return std::nullopt;
+  base::MonotonicTime settled = clock_.Now();
   const std::lock_guard lock(mutex_);
-  return routing->epoch() > 0 &&
-         std::ranges::all_of(routing->table().databases(), [&](const v1::Endpoint& database) {
-           if (database.node_id() == options_.node_id) return true;
-           const auto contact = contacts_.find(database.node_id());
-           return contact != contacts_.end() && contact->second.settled &&
-                  contact->second.incarnation == database.incarnation();
-         });
+  for (const v1::Endpoint& database : routing->table().databases()) {
+    if (database.node_id() == options_.node_id) continue;
+    const auto contact = contacts_.find(database.node_id());
+    if (contact == contacts_.end() || contact->second.incarnation != database.incarnation() ||
+        !contact->second.settled_time.has_value()) {
+      return std::nullopt;
+    }
+    settled = std::min(settled, *contact->second.settled_time);
+  }
+  return settled;
 }
 
 std::optional<base::WallTime> AntiEntropy::ComparedTime(const std::string& node_id) const {

@@ -81,9 +81,9 @@ class AntiEntropy {
   /// One comparison with this peer, now. True: the two hold the same. Errors: the peer's;
   /// DATA_LOSS (BAD_ANSWER).
   absl::StatusOr<bool> CompareWith(const v1::Endpoint& peer);
-  /// Every database in the routing, as it now runs, has been compared with, and has nothing that
-  /// this instance lacks. False while nobody has told us who is there.
-  [[nodiscard]] bool ComparedWithAll() const;
+  /// No database in the routing had anything then that this instance lacked: each, as it now runs,
+  /// has been compared with since. nullopt: not found yet, or nobody has told us who is there.
+  [[nodiscard]] std::optional<base::MonotonicTime> SettledTime() const;
   /// When the two were last found to hold the same.
   [[nodiscard]] std::optional<base::WallTime> ComparedTime(const std::string& node_id) const;
   [[nodiscard]] AntiEntropyStats stats() const;
@@ -93,8 +93,8 @@ class AntiEntropy {
     std::uint64_t incarnation = 0;
     base::MonotonicTime next;
     base::Duration pause{};
-    std::size_t lacking = 0;  ///< Results that it lacked last time.
-    bool settled = false;     ///< Was found to have nothing that we lack.
+    std::size_t lacking = 0;                          ///< Results that it lacked last time.
+    std::optional<base::MonotonicTime> settled_time;  ///< It had nothing then that we lacked.
     std::optional<base::WallTime> compared_time;
   };
   struct Plan {
@@ -118,7 +118,7 @@ class AntiEntropy {
   absl::Status Carry(const v1::Endpoint& peer, v1::DatabaseService::Stub& stub, const Plan& plan);
   [[nodiscard]] JobStore::Filter BothKeep(std::vector<std::string> databases,
                                           const std::string& peer) const;
-  void NoteEqual(const std::string& node_id);
+  void NoteEqual(const std::string& node_id, base::MonotonicTime time);
 
   const AntiEntropyOptions options_;
   const JobStore& store_;

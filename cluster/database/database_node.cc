@@ -2,10 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
 #include "cluster/base/status.h"
+#include "cluster/database/placement.h"
 #include "cluster/job/job_record.h"
 
 namespace onepiece::database {
@@ -48,7 +50,6 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   options.disk.spill = config.when_full() == v1::WHEN_FULL_SPILL;
   if (config.spill_budget_bytes() > 0)
     options.disk.spill_budget_bytes = config.spill_budget_bytes();
-  options.disk.lost_after = base::Scaled(options.disk.lost_after);
   if (config.acknowledge() != v1::RESULT_COPIES_UNSPECIFIED)
     options.acknowledge = config.acknowledge();
   options.store.holder_grace = base::Scaled(options.store.holder_grace);
@@ -260,6 +261,7 @@ absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundl
 }
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {
+  const base::MonotonicTime started = clock_.Now();
   std::mutex mutex;
   std::condition_variable_any never;
   std::unique_lock lock(mutex);
@@ -273,10 +275,32 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
     }
     store_->Sweep(is_alive);
     values_->Sweep();
-    disk_->Upkeep();
+    GiveUpLost(*routing, started);
     // Only `stop` ends this wait early.
     (void)never.wait_for(lock, stop, options_.sweep_interval, [] { return false; });
   }
+}
+
+// Only a keeper of a job can know that no other database has its result: comparisons are of what
+// both keep.
+void DatabaseNode::GiveUpLost(const node::Routing& routing, base::MonotonicTime started) {
+  if (store_->stats().missing_results == 0) return;
+  std::vector<std::string> databases;
+  for (const v1::Endpoint& database : routing.table().databases())
+    databases.push_back(database.node_id());
+  const bool alone = databases.size() < 2;
+  if (std::ranges::find(databases, options_.node_id) == databases.end())
+    databases.push_back(options_.node_id);
+  const auto keeps = [&](const base::Uid& uid) {
+    return Keeps(uid, options_.node_id, databases, options_.copies);
+  };
+  const base::MonotonicTime patience = clock_.Now() - base::Scaled(options_.lost_after);
+  const std::optional<base::MonotonicTime> settled = anti_entropy_->SettledTime();
+  // What was missing at the start: nobody may be bringing it. Who sees nobody else may have come
+  // back before the others.
+  if (patience >= started || (settled.has_value() && !alone)) store_->MarkLost(started, keeps);
+  // What is missing since may be on its way.
+  if (settled.has_value()) store_->MarkLost(std::min(*settled, patience), keeps);
 }
 
 void DatabaseNode::ExportMetrics() {
@@ -344,8 +368,8 @@ void DatabaseNode::ExportDiskMetrics() {
   gauge("onepiece_journal_waiting", "Records that wait for the disk", stats.journal.waiting);
   counter("onepiece_journal_failures_total", "Records, or groups of them, that were not written",
           stats.journal.failed);
-  gauge("onepiece_results_missing", "Results of before the start that peers may still bring",
-        stats.missing);
+  gauge("onepiece_results_missing", "Results that this instance lacks and peers may still bring",
+        store_->stats().missing_results);
   counter("onepiece_results_lost_on_restart_total", "Results that no database has any more",
           store_->stats().lost_on_restart);
 }

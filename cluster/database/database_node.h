@@ -39,6 +39,8 @@ struct DatabaseNodeOptions {
   v1::ResultCopies acknowledge = v1::RESULT_COPIES_ALL;
   base::Duration compare_interval = std::chrono::seconds(30);  ///< Scaled.
   base::Duration sweep_interval = std::chrono::milliseconds(200);
+  /// How long peers may take to bring a result that this instance lacks. Scaled.
+  base::Duration lost_after = std::chrono::seconds(5);
 };
 
 /// The options that a configuration file asks for; `routing`, `cluster_id` and `incarnation` are
@@ -85,6 +87,7 @@ class DatabaseNode {
   bool Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender);
   void CountResult(std::string_view outcome);
   void Upkeep(const std::stop_token& stop);
+  void GiveUpLost(const node::Routing& routing, base::MonotonicTime started);
   absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind,
                                            bool hold);
   void ExportMetrics();

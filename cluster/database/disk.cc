@@ -53,12 +53,7 @@ absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
   }
   store_ = &store;
   open_ = true;
-  Recovered recovered = Recover(*journal_, spill_.get(), store);
-  {
-    const std::lock_guard lock(mutex_);
-    missing_ = std::move(recovered.missing);
-    lost_at_ = clock_.Now() + options_.lost_after;
-  }
+  Recover(*journal_, spill_.get(), store);
   if (spills()) thread_ = std::jthread([this] { Run(stopping_.get_token()); });
   return absl::OkStatus();
 }
@@ -80,24 +75,11 @@ bool Disk::MakeRoom(base::MonotonicTime deadline) {
   return answered && moved_;
 }
 
-void Disk::Upkeep() {
-  std::vector<base::Uid> lost;
-  {
-    const std::lock_guard lock(mutex_);
-    if (missing_.empty() || clock_.Now() < lost_at_) return;
-    lost = std::exchange(missing_, {});
-  }
-  // No-op where a peer has brought the bytes.
-  for (const base::Uid& uid : lost) store_->MarkLost(uid);
-}
-
 DiskStats Disk::stats() const {
   DiskStats stats;
   if (!open_) return stats;
   stats.journal = journal_->stats();
   if (spill_ != nullptr) stats.spill = spill_->stats();
-  const std::lock_guard lock(mutex_);
-  stats.missing = static_cast<std::int64_t>(missing_.size());
   return stats;
 }
 

@@ -26,14 +26,11 @@ struct DiskOptions {
   std::string folder;  ///< Empty: nothing is kept.
   bool spill = false;  ///< When memory is full, the oldest results move to files.
   std::int64_t spill_budget_bytes = std::int64_t{8} << 30;
-  /// How long after a start peers may bring what this instance has lost.
-  base::Duration lost_after = std::chrono::seconds(5);
 };
 
 struct DiskStats {
   JournalStats journal;
   SpillStats spill;
-  std::int64_t missing = 0;  ///< Results that peers may still bring.
 };
 
 /// Spills when more than 90 % of the store's budget is used, down to 80 %, and when a result finds
@@ -62,8 +59,6 @@ class Disk {
   /// Moves something out of memory; false: there is nothing to move, no room for it, or `deadline`
   /// passed.
   bool MakeRoom(base::MonotonicTime deadline);
-  /// Says of results that nobody has brought in time that they are lost.
-  void Upkeep();
 
   [[nodiscard]] bool spills() const { return options_.spill && !options_.folder.empty(); }
   [[nodiscard]] std::int64_t spill_budget_bytes() const {
@@ -90,8 +85,6 @@ class Disk {
   std::vector<base::Uid> gone_;             // Of these, whose files must go.
   std::uint64_t asked_ = 0, answered_ = 0;  // Calls of MakeRoom.
   bool moved_ = false;                      // What the last of them got.
-  std::vector<base::Uid> missing_;
-  base::MonotonicTime lost_at_{};
   std::stop_source stopping_;
   std::jthread thread_;
 };

@@ -143,7 +143,9 @@ bool JobStore::Restore(JobRecord record, const Artifacts& artifacts) {
   return restored == Restored::kYes;
 }
 
-void JobStore::MarkLost(const base::Uid& uid) { ShardOf(uid).MarkLost(uid); }
+void JobStore::MarkLost(base::MonotonicTime since, const Filter& filter) {
+  for (const auto& shard : shards_) shard->MarkLost(since, filter);
+}
 
 absl::StatusOr<JobRecord> JobStore::Get(const std::string& uid) const {
   ONEPIECE_ASSIGN_OR_RETURN(const base::Uid parsed, ParseUid(uid));
@@ -278,6 +280,7 @@ JobStoreStats JobStore::stats() const {
           .results = shared.results,
           .result_bytes = shared.result_bytes.used(),
           .budget_bytes = shared.options.budget_bytes,
+          .missing_results = shared.missing_results,
           .spilled_results = shared.spilled_results,
           .spilled_bytes = shared.spilled_bytes,
           .fetched_tombstones = shared.fetched_tombstones,

@@ -67,9 +67,10 @@ class JobStore {
   /// (in files: they do not count). Calls no hook but `served`, with nullptr for bytes that are not
   /// wanted. False: too old, malformed, or no room; then nothing of it is here.
   bool Restore(v1::JobRecord record, const Artifacts& artifacts = {});
-  /// Nobody has this result's bytes: clients of this instance see the job FAILED,
-  /// LOST_ON_RESTART, until bytes come. No-op where there are bytes, or no result.
-  void MarkLost(const base::Uid& uid);
+  /// Nobody has the bytes of the results that have been missing here since `since` or longer, of
+  /// those that `filter` says yes to (it runs under a shard's lock): clients of this instance see
+  /// these jobs FAILED, LOST_ON_RESTART, until bytes come.
+  void MarkLost(base::MonotonicTime since, const Filter& filter);
 
   /// As clients see it.
   absl::StatusOr<v1::JobRecord> Get(const std::string& uid) const;

@@ -62,6 +62,7 @@ struct JobStoreHooks {
 /// Totals since the start, and what is held now.
 struct JobStoreStats {
   std::int64_t records = 0, results = 0, result_bytes = 0, budget_bytes = 0;  ///< In memory.
+  std::int64_t missing_results = 0;  ///< Of jobs that SUCCEEDED: a peer may bring their bytes.
   std::int64_t spilled_results = 0, spilled_bytes = 0;
   std::int64_t fetched_tombstones = 0, expired_tombstones = 0, deleted_tombstones = 0;
   std::uint64_t stored = 0, late_results = 0, refused_results = 0, evicted_results = 0;

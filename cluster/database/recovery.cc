@@ -8,8 +8,8 @@
 
 namespace onepiece::database {
 
-Recovered Recover(Journal& journal, Spill* spill, JobStore& store) {
-  Recovered recovered;
+void Recover(Journal& journal, Spill* spill, JobStore& store) {
+  std::int64_t records = 0, results = 0;
   std::unordered_set<base::Uid> files;
   if (spill != nullptr) {
     const std::vector<base::Uid> kept = spill->Kept();
@@ -29,18 +29,15 @@ Recovered Recover(Journal& journal, Spill* spill, JobStore& store) {
       journal.Forget(uid);
       continue;
     }
-    ++recovered.records;
+    ++records;
     if (store.FindResult(uid) != nullptr) {
-      ++recovered.results;
+      ++results;
       files.erase(uid);
-    } else if (wants_bytes) {
-      recovered.missing.push_back(uid);
     }
   }
   for (const base::Uid& uid : files) spill->Remove(uid);
-  spdlog::info("op=recover records={} results={} missing={} files_dropped={}", recovered.records,
-               recovered.results, recovered.missing.size(), files.size());
-  return recovered;
+  spdlog::info("op=recover records={} results={} missing={} files_dropped={}", records, results,
+               store.stats().missing_results, files.size());
 }
 
 }  // namespace onepiece::database

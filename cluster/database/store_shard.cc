@@ -268,16 +268,18 @@ StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record
   return Restored::kYes;
 }
 
-void StoreShard::MarkLost(const base::Uid& uid) {
+void StoreShard::MarkLost(base::MonotonicTime since, const JobStore::Filter& filter) {
   const std::lock_guard lock(mutex_);
-  Entry* const entry = Find(uid);
-  if (entry == nullptr || entry->lost || entry->result != nullptr ||
-      entry->phase != Phase::kEnded || entry->record.job().state() != Job::SUCCEEDED) {
-    return;
+  std::vector<base::Uid> lost;
+  for (const auto& [uid, missing_since] : missing_) {
+    if (missing_since <= since && filter(uid)) lost.push_back(uid);
   }
-  entry->lost = true;
-  ++shared_.lost_on_restart;
-  Committed(*entry);
+  for (const base::Uid& uid : lost) {
+    Entry& entry = entries_.at(uid);
+    entry.lost = true;
+    ++shared_.lost_on_restart;
+    Committed(entry);
+  }
 }
 
 bool StoreShard::AreResultOf(const JobRecord& record, const Artifacts& artifacts) {
@@ -333,7 +335,18 @@ void StoreShard::Committed(Entry& entry) {
   if (entry.phase != Phase::kOpen) entry.held = false;
   if (entry.phase != Phase::kEnded) entry.lost = false;
   ShowBytes(entry);
+  NoteMissing(entry);
   if (entry.changed != nullptr) entry.changed->notify_all();
+}
+
+void StoreShard::NoteMissing(const Entry& entry) {
+  const bool missing = entry.phase == Phase::kEnded && entry.result == nullptr && !entry.lost &&
+                       entry.record.job().state() == Job::SUCCEEDED;
+  if (missing) {
+    if (missing_.try_emplace(entry.uid, shared_.clock.Now()).second) ++shared_.missing_results;
+  } else if (missing_.erase(entry.uid) > 0) {
+    --shared_.missing_results;
+  }
 }
 
 void StoreShard::SetPhase(Entry& entry) {
@@ -431,6 +444,7 @@ void StoreShard::Erase(Entry& entry) {
   tombstones_.Remove(entry.tombstone_ticket);
   if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
   open_.erase(entry.uid);
+  if (missing_.erase(entry.uid) > 0) --shared_.missing_results;
   const std::shared_ptr<std::condition_variable_any> changed = entry.changed;
   const base::Uid uid = entry.uid;
   entries_.erase(uid);

@@ -45,7 +45,7 @@ struct StoreShared {
   const JobStoreHooks hooks;
   Budget records, record_bytes, result_bytes;
   std::atomic<std::uint64_t> last_ticket{0};  ///< Of every Line.
-  std::atomic<std::int64_t> results{0}, spilled_results{0}, spilled_bytes{0};
+  std::atomic<std::int64_t> results{0}, missing_results{0}, spilled_results{0}, spilled_bytes{0};
   std::atomic<std::int64_t> fetched_tombstones{0}, expired_tombstones{0}, deleted_tombstones{0};
   std::atomic<std::uint64_t> stored{0}, late_results{0}, refused_results{0}, evicted_results{0};
   std::atomic<std::uint64_t> expired{0}, lost{0}, deadline_exceeded{0}, refused_records{0};
@@ -84,7 +84,7 @@ class StoreShard {
   bool Merge(const base::Uid& uid, const v1::JobRecord& theirs);
   enum class Restored { kYes, kStale, kNoRoom };
   Restored Restore(const base::Uid& uid, v1::JobRecord& record, const Artifacts& artifacts);
-  void MarkLost(const base::Uid& uid);
+  void MarkLost(base::MonotonicTime since, const JobStore::Filter& filter);
 
   absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid) const;
   absl::StatusOr<StoredArtifact> FindArtifact(const base::Uid& uid, const std::string& name) const;
@@ -164,6 +164,7 @@ class StoreShard {
   void Committed(Entry& entry);
   void SetPhase(Entry& entry);
   void ShowBytes(Entry& entry);
+  void NoteMissing(const Entry& entry);
   static bool Servable(const Entry& entry) {
     return entry.result != nullptr && entry.phase == Phase::kEnded;
   }
@@ -195,6 +196,8 @@ class StoreShard {
   TimerWheel timers_;
   std::map<AgeKey, Entry*> by_age_;
   std::set<base::Uid> open_;  ///< Phase::kOpen.
+  /// SUCCEEDED, without bytes, not given up for lost; since when.
+  std::unordered_map<base::Uid, base::MonotonicTime> missing_;
   Line tombstones_, streamed_, results_;
 };
 

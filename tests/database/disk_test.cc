@@ -23,11 +23,7 @@ constexpr std::int64_t kResult = 10'000;
 struct Instance {
   Instance(const std::string& folder, std::int64_t results, bool spill, base::Clock& clock,
            std::int64_t spill_budget = 1 << 30)
-      : disk({.folder = folder,
-              .spill = spill,
-              .spill_budget_bytes = spill_budget,
-              .lost_after = 5s},
-             clock),
+      : disk({.folder = folder, .spill = spill, .spill_budget_bytes = spill_budget}, clock),
         store({.budget_bytes = results * kResult, .tombstone_ttl = 60s}, clock,
               {.made = [this](const v1::JobRecord& record) { disk.Note(record); },
                .ended = [this](const v1::JobRecord& record) { disk.Note(record); },
@@ -114,7 +110,6 @@ class DiskTest : public QObject {
     Disk nothing({}, *clock_);
     QVERIFY(nothing.Open("cluster", node->store).ok());
     QVERIFY(!nothing.MakeRoom(clock_->Now() + 20s));
-    nothing.Upkeep();
   }
 
   void Restart_BringsBackFiles_AndSaysWhatIsLost() {
@@ -132,18 +127,15 @@ class DiskTest : public QObject {
       QVERIFY2(found.ok(), found.status().ToString().c_str());
       QVERIFY(found->data.text() == Content(i));
     }
-    QCOMPARE(node->disk.stats().missing, 7);
+    QCOMPARE(node->store.stats().missing_results, 7);
     QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[9], "").status()),
              std::string("RESULT_FETCHED"));
     QCOMPARE(node->store.Get(running)->job().state(), v1::Job::QUEUED);
-    // Peers have a while to bring the others. One is brought.
-    clock_->Advance(4s);
-    node->disk.Upkeep();
+    // One of the others is brought by a peer.
     QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[2], "").status()),
              std::string("RESULT_ELSEWHERE"));
     QVERIFY(node->store.StoreResult(Bundle(2), message::Kind::kReplica).ok());
-    clock_->Advance(2s);
-    node->disk.Upkeep();
+    node->store.MarkLost(clock_->Now(), [](const base::Uid&) { return true; });
     QVERIFY(node->store.FindArtifact(uids_[2], "").ok());
     QCOMPARE(node->store.stats().lost_on_restart, 6U);
     for (std::size_t i = 3; i < 9; ++i) {
@@ -165,7 +157,7 @@ class DiskTest : public QObject {
     fs::resize_file(dir_ + "/results/" + uids_[0] + ".result", 4096);
     {
       auto node = Start(10, true);
-      QCOMPARE(node->disk.stats().missing, 9);
+      QCOMPARE(node->store.stats().missing_results, 9);
       QVERIFY(node->store.FindArtifact(uids_[1], "").ok());
       QCOMPARE(Files(), 1);
     }

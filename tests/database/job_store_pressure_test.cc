@@ -119,8 +119,14 @@ class JobStorePressureTest : public QObject {
     QVERIFY(b.store.Restore(journalled));
     QCOMPARE(Reason(b.store.FindArtifact(uid, "").status()), std::string("RESULT_ELSEWHERE"));
     const auto seen = b.store.WaitForChange(uid, 0, b.clock.Now(), {});
-    b.store.MarkLost(ToUid(uid));
-    b.store.MarkLost(ToUid(uid));
+    const auto any = [](const base::Uid&) { return true; };
+    b.store.MarkLost(b.clock.Now() - 1ns, any);
+    b.store.MarkLost(b.clock.Now(), [](const base::Uid&) { return false; });
+    QCOMPARE(b.store.stats().missing_results, 1);
+    QCOMPARE(b.State(uid), Job::SUCCEEDED);
+    b.store.MarkLost(b.clock.Now(), any);
+    b.store.MarkLost(b.clock.Now(), any);
+    QCOMPARE(b.store.stats().missing_results, 0);
     QCOMPARE(b.store.stats().lost_on_restart, std::uint64_t{1});
     QCOMPARE(Reason(b.store.FindArtifact(uid, "").status()), std::string("LOST_ON_RESTART"));
     QCOMPARE(Reason(b.store.Acknowledge(uid).status()), std::string("LOST_ON_RESTART"));
@@ -138,7 +144,7 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(b.Store(uid, "video", Kind::kReplica), StoreOutcome::kStored);
     QCOMPARE(b.State(uid), Job::SUCCEEDED);
     QVERIFY(b.store.FindArtifact(uid, "").ok());
-    b.store.MarkLost(ToUid(uid));
+    b.store.MarkLost(b.clock.Now(), any);
     QCOMPARE(b.State(uid), Job::SUCCEEDED);
     // Even what clients were told comes right at an instance that knew nothing else.
     StoreFixture c;

@@ -339,7 +339,7 @@ class ReplicationTest : public QObject {
     AntiEntropy& asks = cluster.at("db-2").node->anti_entropy();
     QVERIFY(Eventually([&] { return asks.ComparedTime("db-1").has_value(); }));
     QVERIFY(cluster.at("db-1").node->anti_entropy().ComparedTime("db-2").has_value());
-    QVERIFY(asks.ComparedWithAll());
+    QVERIFY(asks.SettledTime().has_value());
     JobStore& theirs = cluster.at("db-2").node->store();
     QCOMPARE(theirs.Get(records[1000].job().uid())->has_bytes(), true);
     QCOMPARE(theirs.Get(records[1001].job().uid())->job().step(), 7);
@@ -397,9 +397,51 @@ class ReplicationTest : public QObject {
     QVERIFY(HasBytes(cluster, "db-2", UidOf(record)));
     cluster.Return("db-2");
     QVERIFY(Eventually([&] { return !HasBytes(cluster, "db-2", UidOf(record)); }));
-    QVERIFY(Eventually([&] { return cluster.at("db-2").node->anti_entropy().ComparedWithAll(); }));
+    QVERIFY(Eventually(
+        [&] { return cluster.at("db-2").node->anti_entropy().SettledTime().has_value(); }));
     QVERIFY(!HasBytes(cluster, "db-1", UidOf(record)));
     QCOMPARE(Reason(Fetch(cluster, UidOf(record)).status()), std::string("RESULT_FETCHED"));
+  }
+
+  void MissingResult_IsLost_WhenEveryPeerWasAskedOrTimeIsUp() {
+    // As after a restart: SUCCEEDED in the journal, the bytes gone. Of `kept` a peer has them.
+    const v1::JobRecord gone = NewRecord(), kept = NewRecord();
+    JobStore before({}, base::SystemClock(), {});
+    for (const v1::JobRecord& record : {gone, kept}) {
+      QVERIFY(before.Create(record).ok());
+      Put(before, record, "video");
+    }
+    const std::vector<v1::JobRecord> journal =
+        before.Records(std::vector{UidOf(gone), UidOf(kept)});
+    const auto start = [](base::Duration lost_after, const std::function<void(JobStore&)>& fill) {
+      return DatabaseCluster::Setup{
+          .options = [=](DatabaseNodeOptions& options) { options.lost_after = lost_after; },
+          .fill = fill};
+    };
+    const auto restore = [&journal](JobStore& store) {
+      for (const v1::JobRecord& record : journal) QVERIFY(store.Restore(record));
+    };
+    const auto lost = [](JobStore& store, const v1::JobRecord& record) {
+      return Reason(store.FindArtifact(record.job().uid(), "").status()) == "LOST_ON_RESTART";
+    };
+    DatabaseCluster cluster;
+    cluster.Announce("db-2", 1, "127.0.0.1:1");  // Never answers.
+    JobStore& alone = cluster.AddDatabase("db-1", {}, start(500ms, restore)).node->store();
+    QVERIFY(Eventually([&] { return lost(alone, gone) && lost(alone, kept); }));
+    cluster.Kill("db-1");
+    cluster.Forget("db-1");
+    cluster.Forget("db-2");
+
+    const auto has_one = [&](JobStore& store) { Put(store, kept, "video"); };
+    JobStore& theirs = cluster.AddDatabase("db-2", {}, start(500ms, has_one)).node->store();
+    // No time is long enough here: what db-2 has decides.
+    JobStore& ours = cluster.AddDatabase("db-1", {}, start(1h, restore)).node->store();
+    QVERIFY(Eventually([&] { return lost(ours, gone); }));
+    QVERIFY(Eventually([&] { return ours.FindArtifact(kept.job().uid(), "").ok(); }));
+    QCOMPARE(ours.stats().lost_on_restart, 1u);
+    // db-2, which heard of the job by that, says the same in the end.
+    QVERIFY(Eventually([&] { return lost(theirs, gone); }));
+    QCOMPARE(theirs.stats().lost_on_restart, 1u);
   }
 
   void HostileRequests_AreRefusedWithAReason() {
