@@ -154,6 +154,55 @@ class BranchesTest : public QObject {
     }
   }
 
+  // Results lie in memory, on two databases: with both the bytes are gone, and all who ask hear so.
+  void BothDatabasesKilled_ResultsAreSaidToBeLost_NobodyWaits() {
+    std::vector<std::string> uids;
+    for (int i = 0; i < 10; ++i) uids.push_back(cluster_.Submit(Job({})));
+    for (const std::string& uid : uids) {
+      const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"});
+      QVERIFY2(watched.exit_code == 0, (watched.out + watched.err).c_str());
+    }
+    const int first = cluster_.PidOf("database-1"), second = cluster_.PidOf("database-2");
+    QVERIFY(first > 0 && second > 0);
+    QCOMPARE(kill(first, SIGKILL), 0);
+    QCOMPARE(kill(second, SIGKILL), 0);
+    QElapsedTimer since;
+    since.start();
+    QVERIFY(Eventually(std::chrono::seconds(60), [&] {
+      const int now = cluster_.PidOf("database-1"), other = cluster_.PidOf("database-2");
+      return now > 0 && now != first && other > 0 && other != second &&
+             cluster_.EveryProcessReady();
+    }));
+    qInfo("both are back after %lld ms", since.restart());
+    std::size_t told = 0;
+    const bool all_told = Eventually(std::chrono::seconds(30), [&] {
+      while (told < uids.size()) {
+        const json job = cluster_.Get(uids[told]);
+        if (job.value("state", "") != "FAILED" || testing::ErrorReason(job) != "LOST_ON_RESTART") {
+          return false;
+        }
+        ++told;
+      }
+      return true;
+    });
+    QVERIFY2(all_told, cluster_.Run({"jobs", "--json"}).out.c_str());
+    qInfo("all are said to be lost after %lld ms more", since.elapsed());
+    const QString uid = QString::fromStdString(uids.front());
+    const Outcome watched = cluster_.Run({"watch", uid, "--json"}, 10);
+    QVERIFY2(watched.exit_code == 1, (watched.out + watched.err).c_str());
+    QCOMPARE(watched.ErrorReason(), std::string("LOST_ON_RESTART"));
+    const Outcome fetched = cluster_.Run(
+        {"get", uid, "-o", QString::fromStdString(cluster_.Path("lost")), "--json"}, 10);
+    QVERIFY2(fetched.exit_code == 4, (fetched.out + fetched.err).c_str());
+    QVERIFY2(fetched.Says("LOST_ON_RESTART"), (fetched.out + fetched.err).c_str());
+    const Outcome next = cluster_.Run(
+        QStringList{"submit", "--wait", "-o", QString::fromStdString(cluster_.Path("next"))} +
+        Job({}));
+    QVERIFY2(next.exit_code == 0, next.err.c_str());
+    QCOMPARE(local::ReadFile(cluster_.Path("next")),
+             std::string("meet(left() read() right(read()))"));
+  }
+
  private:
   ClusterUnderTest cluster_;
 };
