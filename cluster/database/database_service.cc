@@ -1,6 +1,8 @@
 #include "cluster/database/database_service.h"
 
 #include <algorithm>
+#include <memory>
+#include <span>
 
 #include "cluster/base/status.h"
 #include "cluster/database/purge.h"
@@ -24,8 +26,8 @@ absl::StatusOr<std::string> UidOf(const std::string& name) {
   return uid->ToString();
 }
 
-absl::StatusOr<std::string_view> RangeOf(std::string_view bytes,
-                                         const v1::FetchResultRequest& request) {
+absl::StatusOr<std::span<const std::byte>> RangeOf(std::span<const std::byte> bytes,
+                                                   const v1::FetchResultRequest& request) {
   const auto size = static_cast<std::int64_t>(bytes.size());
   if (request.offset_bytes() < 0 || request.offset_bytes() > size) {
     return base::MakeError(absl::StatusCode::kOutOfRange, "BAD_OFFSET",
@@ -36,10 +38,9 @@ absl::StatusOr<std::string_view> RangeOf(std::string_view bytes,
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_LIMIT",
                            "limit_bytes must not be negative", {{"field", "limit_bytes"}});
   }
-  const std::string_view rest = bytes.substr(static_cast<std::size_t>(request.offset_bytes()));
-  return request.limit_bytes() == 0
-             ? rest
-             : rest.substr(0, static_cast<std::size_t>(request.limit_bytes()));
+  const auto rest = bytes.subspan(static_cast<std::size_t>(request.offset_bytes()));
+  const auto limit = static_cast<std::size_t>(request.limit_bytes());
+  return limit == 0 ? rest : rest.first(std::min(limit, rest.size()));
 }
 
 template <typename T>
@@ -63,7 +64,13 @@ DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicato
       value_store_(std::move(value_store)),
       clock_(clock),
       read_only_(read_only),
-      fetches_(fetches, clock) {}
+      fetches_(fetches, clock) {
+  MarkMethodStreamed(
+      rpc::MethodIndex("onepiece.v1.DatabaseService.FetchResult"),
+      rpc::MakeFetchHandler([this](auto& context, const auto& request, auto& stream) {
+        return Fetch(context, request, stream);
+      }));
+}
 
 grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                         v1::CreateJobResponse* response) {
@@ -116,33 +123,36 @@ absl::Status DatabaseService::Watch(const grpc::ServerContext& context, const st
   return absl::OkStatus();
 }
 
-grpc::Status DatabaseService::FetchResult(grpc::ServerContext* context,
-                                          const v1::FetchResultRequest* request,
-                                          grpc::ServerWriter<v1::FetchResultResponse>* writer) {
-  const absl::StatusOr<std::string> uid = UidOf(request->name());
+// The bytes leave from where they lie: the transport holds the artifact until it has sent them.
+grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
+                                    const v1::FetchResultRequest& request,
+                                    rpc::ResultStream& stream) {
+  const absl::StatusOr<std::string> uid = UidOf(request.name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request->artifact());
+  const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request.artifact());
   if (!artifact.ok()) return rpc::ToGrpc(artifact.status());
-  const absl::StatusOr<std::string_view> range = RangeOf(artifact->data.text(), *request);
+  const auto range = RangeOf(artifact->data.bytes(), request);
   if (!range.ok()) return rpc::ToGrpc(range.status());
-  rpc::StreamGuard::Stream stream(fetches_, *context);
-  if (!stream.admitted()) return rpc::TooManyStreams();
-  v1::FetchResultResponse part;
-  *part.mutable_artifact() = artifact->info;
-  std::size_t at = 0;
+  rpc::StreamGuard::Stream guarded(fetches_, context);
+  if (!guarded.admitted()) return rpc::TooManyStreams();
+  const auto owner = std::make_shared<const message::Buffer>(artifact->data);
+  rpc::ResultPart part{.artifact = artifact->info, .chunk = {}};
+  std::span<const std::byte> rest = *range;
   do {
-    const std::string_view chunk = range->substr(at, kChunkBytes);
-    part.set_chunk(chunk.data(), chunk.size());
-    if (context->IsCancelled() || stopping_.stop_requested() || !writer->Write(part)) {
+    const auto chunk = rest.first(std::min(kChunkBytes, rest.size()));
+    rest = rest.subspan(chunk.size());
+    part.chunk = {rpc::BorrowedSlice(owner, chunk)};
+    grpc::WriteOptions options;
+    if (rest.empty()) options.set_last_message();
+    if (context.IsCancelled() || stopping_.stop_requested() || !stream.Write(part, options)) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kUnavailable, "STREAM_BROKEN",
                                          "the stream ended before the artifact did"));
     }
-    stream.Moved();
-    part.clear_artifact();
-    at += chunk.size();
-  } while (at < range->size());
+    guarded.Moved();
+    part.artifact.reset();
+  } while (!rest.empty());
   // Of a part, its client may want more.
-  if (range->data() + range->size() == artifact->data.text().data() + artifact->data.size()) {
+  if (range->data() + range->size() == artifact->data.bytes().data() + artifact->data.size()) {
     store_.MarkStreamed(*uid, artifact->info.artifact());
   }
   return grpc::Status::OK;

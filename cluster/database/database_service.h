@@ -11,6 +11,7 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
+#include "cluster/rpc/result_part.h"
 #include "cluster/rpc/stream_guard.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
@@ -50,8 +51,6 @@ class DatabaseService final : public v1::DatabaseService::Service {
                         v1::ListJobsResponse* response) override;
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::Job>* writer) override;
-  grpc::Status FetchResult(grpc::ServerContext* context, const v1::FetchResultRequest* request,
-                           grpc::ServerWriter<v1::FetchResultResponse>* writer) override;
   grpc::Status AcknowledgeResult(grpc::ServerContext* context,
                                  const v1::AcknowledgeResultRequest* request,
                                  v1::Job* response) override;
@@ -77,6 +76,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
  private:
   absl::Status Watch(const grpc::ServerContext& context, const std::string& uid,
                      grpc::ServerWriter<v1::Job>& writer);
+  grpc::Status Fetch(grpc::ServerContext& context, const v1::FetchResultRequest& request,
+                     rpc::ResultStream& stream);
 
   const std::string node_id_;
   JobStore& store_;

@@ -160,6 +160,27 @@ class FetchTest : public QObject {
     QVERIFY(evicts());
   }
 
+  // The transport sends from the store's own memory, and gives it up when the client is given up.
+  void Fetch_AClientThatDoesNotReadHoldsTheBytesUntilItIsEnded() {
+    Service s({.max_streams = 4, .stall_limit = 30s});
+    const std::string uid = s.f.Create();
+    ResultBundle bundle = s.f.Bundle(uid, std::string(std::size_t{32} << 20, 'x'));
+    auto tracked = std::make_shared<const message::Buffer>(bundle.artifacts[0].data);
+    const std::weak_ptr<const message::Buffer> alive = tracked;
+    bundle.artifacts[0].data = {tracked, tracked->bytes()};
+    tracked.reset();
+    StoreFixture::RequireOk(s.f.store.StoreResult(bundle, message::Kind::kResult, {}));
+    bundle = {};
+    const auto call = s.Fetch(uid);
+    v1::FetchResultResponse part;
+    QVERIFY(call->reader->Read(&part));
+    QVERIFY(s.f.store.Delete(uid).ok());
+    QVERIFY(s.service->fetches() == 1 && !alive.expired());
+    s.f.clock.Advance(base::Scaled(31s));
+    QVERIFY(Eventually([&] { return s.service->fetches() == 0 && alive.expired(); }));
+    QCOMPARE(call->ReadAll().status().code(), absl::StatusCode::kCancelled);
+  }
+
   void Fetch_ClientsThatDoNotReadHarmNobody() {
     constexpr std::size_t kStreams = 4;
     constexpr std::size_t kBytes = std::size_t{128} << 20;
