@@ -77,6 +77,15 @@ std::byte* Map(int fd, std::uint64_t bytes) {
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
+// The owner has filled the pages: mapping them as for reading maps many at once, for writing too.
+std::byte* MapFilled(int fd, std::uint64_t bytes) {
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return nullptr;
+  // A kernel before 5.14 cannot; then pages are mapped when they are used.
+  (void)madvise(base, bytes, MADV_POPULATE_READ);
+  return static_cast<std::byte*>(base);
+}
+
 absl::Status WrongRegion(const std::string& name, const char* what) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "WRONG_REGION",
                          "segment " + name + ": " + what);
@@ -131,7 +140,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
       registry.segments.erase(name);
       return WrongRegion(name, "has another length");
     }
-    std::byte* base = Map(file.get(), mapped);
+    std::byte* base = MapFilled(file.get(), mapped);
     if (base == nullptr) return SystemError("cannot map", name, errno);
     segment = std::shared_ptr<ShmSegment>(new ShmSegment(base, mapped));
     registry.segments[name] = segment;
