@@ -254,6 +254,7 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
 }
 
 void ValueAccess::Sweep() {
+  slabs_->Trim();
   const base::MonotonicTime now = clock_.Now();
   std::vector<Reservation> gone;  // Let go without the lock.
   const std::scoped_lock lock(mutex_);

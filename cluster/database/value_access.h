@@ -63,7 +63,7 @@ class ValueAccess {
   /// (BAD_CHECKSUM: other bytes are there; the reservation is gone).
   absl::StatusOr<v1::CommitResultResponse> Commit(const v1::CommitResultRequest& request,
                                                   const Store& store);
-  /// Forgets reservations whose time is over.
+  /// Forgets reservations whose time is over, and gives back memory that was long unused.
   void Sweep();
   [[nodiscard]] std::size_t reservations() const;
 

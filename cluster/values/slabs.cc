@@ -39,6 +39,7 @@ struct Segment {
   Admissions admissions;
   std::map<std::uint64_t, std::uint64_t> free;  // Offset → length; neighbours are joined.
   std::map<std::uint64_t, std::uint64_t> used;  // Offset → length asked for.
+  base::MonotonicTime empty_since{};
 
   [[nodiscard]] std::uint64_t size() const { return region->bytes().size(); }
 };
@@ -60,6 +61,7 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   absl::StatusOr<fabric::RemoteRegion> Admit(std::uint32_t segment, const std::string& peer,
                                              const fabric::Offer& offer) override;
   bool Fence(std::uint32_t segment, const std::string& peer) override;
+  void Trim() override;
   SlabsStats stats() const override;
 
  private:
@@ -81,6 +83,7 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   void AddFree(Segment& segment, std::uint64_t offset, std::uint64_t length);
   void RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t length);
   void Retire(std::uint32_t id, Retired& retired);
+  void RetireLongEmpty(Retired& retired);
   std::uint64_t EmptyBytes() const;
   Segment* Find(std::uint32_t id) const;
 
@@ -199,6 +202,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   auto segment = std::make_unique<Segment>();
   segment->id = NextSegmentId();
   segment->single = single;
+  segment->empty_since = clock_.Now();
   segment->region = *std::move(region);
   AddFree(*segment, 0, size);
   empty_.push_back(segment->id);
@@ -236,8 +240,23 @@ void SlabsImpl::GiveBack(const Place& place) {
   }
   AddFree(segment, offset, length);
   if (!segment.used.empty()) return;
+  segment.empty_since = clock_.Now();
   empty_.push_back(segment.id);
-  while (EmptyBytes() > options_.keep_bytes) Retire(empty_.front(), retired);
+  RetireLongEmpty(retired);
+}
+
+void SlabsImpl::Trim() {
+  Retired retired;  // Let go without the lock.
+  const std::scoped_lock lock(mutex_);
+  RetireLongEmpty(retired);
+}
+
+void SlabsImpl::RetireLongEmpty(Retired& retired) {
+  const base::MonotonicTime before = clock_.Now() - options_.keep_time;
+  while (EmptyBytes() > options_.keep_bytes &&
+         segments_.at(empty_.front())->empty_since <= before) {
+    Retire(empty_.front(), retired);
+  }
 }
 
 std::uint64_t SlabsImpl::EmptyBytes() const {

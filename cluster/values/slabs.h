@@ -33,8 +33,10 @@ struct SlabsOptions {
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;
   /// Registered at most, free room included; Take refuses beyond.
   std::uint64_t limit_bytes = std::uint64_t{2} << 30;
-  /// Empty segments that stay registered, so that the next value costs no page faults.
+  /// Empty segments stay registered, so that the next value costs no page faults: so many bytes of
+  /// them for good, others for so long.
   std::uint64_t keep_bytes = std::uint64_t{64} << 20;
+  base::Duration keep_time = std::chrono::seconds(60);
 };
 
 struct SlabsStats {
@@ -78,6 +80,8 @@ class Slabs {
   /// Ends the admissions of `peer` to a segment. True: nothing of it takes effect there any more.
   /// False: the backend cannot promise that yet (shm, while the peer's process lives).
   virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
+  /// Gives back the segments that have been empty for long enough. Now and then.
+  virtual void Trim() = 0;
   [[nodiscard]] virtual SlabsStats stats() const = 0;
 
  protected:

@@ -68,8 +68,10 @@ class SlabsTest : public QObject {
   std::unique_ptr<fabric::Fabric> fabric_;
 
   std::shared_ptr<Slabs> Make(std::uint64_t segment, std::uint64_t limit, std::uint64_t keep) {
-    return Slabs::Create(*fabric_,
-                         {.segment_bytes = segment, .limit_bytes = limit, .keep_bytes = keep});
+    return Slabs::Create(*fabric_, {.segment_bytes = segment,
+                                    .limit_bytes = limit,
+                                    .keep_bytes = keep,
+                                    .keep_time = base::Duration::zero()});
   }
 
  private Q_SLOTS:
@@ -181,6 +183,36 @@ class SlabsTest : public QObject {
     all.clear();
     QCOMPARE(slabs->stats().segments, 2u);
     QCOMPARE(slabs->stats().registered_bytes, 2 * kMiB);
+  }
+
+  void EmptySegments_StayForAWhile_AndTheLongestEmptyGoFirst() {
+    base::ManualClock clock;
+    const auto slabs = Slabs::Create(*fabric_,
+                                     {.segment_bytes = kMiB,
+                                      .limit_bytes = 64 * kMiB,
+                                      .keep_bytes = kMiB,
+                                      .keep_time = std::chrono::seconds(60)},
+                                     clock);
+    std::vector<Slabs::Slab> all;
+    for (int i = 0; i < 16; ++i) all.push_back(*slabs->Take(256 * kKiB));
+    const std::uint32_t last = all.back().place.segment;
+    all.resize(12);
+    clock.Advance(std::chrono::seconds(59));
+    all.clear();
+    QCOMPARE(slabs->stats().segments, 4u);
+    clock.Advance(std::chrono::seconds(1));
+    slabs->Trim();
+    QCOMPARE(slabs->stats().segments, 3u);
+    for (int i = 0; i < 12; ++i) {
+      all.push_back(*slabs->Take(256 * kKiB));
+      QVERIFY(all.back().place.segment != last);
+    }
+    QCOMPARE(slabs->stats().segments, 3u);  // What was kept is what is given.
+    all.clear();
+    clock.Advance(std::chrono::seconds(60));
+    slabs->Trim();
+    QCOMPARE(slabs->stats().segments, 1u);
+    QCOMPARE(slabs->stats().registered_bytes, kMiB);
   }
 
   void SharedMemoryThatIsFull_IsAskedAgainAfterAPause_NotWithEveryValue() {
