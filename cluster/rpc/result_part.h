@@ -13,8 +13,8 @@
 
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/server_context.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/method_handler.h"
 #include "grpcpp/support/slice.h"

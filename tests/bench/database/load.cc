@@ -50,9 +50,10 @@ double ResidentBytes(pid_t pid) {
 
 using Operation = absl::FunctionRef<absl::Status(Session&, std::uint32_t key)>;
 
-/// Client i does the keys i, i + clients, …
-absl::StatusOr<Phase> RunPhase(const Store& store, std::vector<std::unique_ptr<Session>>& sessions,
-                               std::size_t values, Operation operation) {
+/// Client i does the keys i, i + clients, …, and ends with `last` of its last key, which takes part
+/// in the rate, but not in the times of single operations.
+absl::StatusOr<Phase> RunPhase(const Store& store, Sessions& sessions, std::size_t values,
+                               Operation operation, Operation last) {
   std::mutex mutex;
   std::vector<double> took_us;
   absl::Status failed;
@@ -64,12 +65,15 @@ absl::StatusOr<Phase> RunPhase(const Store& store, std::vector<std::unique_ptr<S
       mine.reserve(values / sessions.size() + 1);
       absl::Status status;
       start.arrive_and_wait();
-      for (std::size_t key = client; key < values && status.ok(); key += sessions.size()) {
+      std::uint32_t key = 0;
+      for (std::size_t i = client; i < values && status.ok(); i += sessions.size()) {
+        key = static_cast<std::uint32_t>(i);
         const auto begun = base::SystemClock().Now();
-        status = operation(*sessions[client], static_cast<std::uint32_t>(key));
+        status = operation(*sessions[client], key);
         mine.push_back(
             std::chrono::duration<double, std::micro>(base::SystemClock().Now() - begun).count());
       }
+      if (status.ok() && !mine.empty()) status = last(*sessions[client], key);
       const std::lock_guard lock(mutex);
       took_us.insert(took_us.end(), mine.begin(), mine.end());
       if (failed.ok()) failed = status;
@@ -92,22 +96,17 @@ absl::StatusOr<Phase> RunPhase(const Store& store, std::vector<std::unique_ptr<S
 
 }  // namespace
 
-absl::StatusOr<Turn> RunTurn(Store& store, const Value& value, const TurnOptions& options) {
-  std::vector<std::unique_ptr<Session>> sessions;
-  for (int i = 0; i < options.clients; ++i) {
-    ONEPIECE_ASSIGN_OR_RETURN(sessions.emplace_back(), store.Connect());
-  }
+absl::StatusOr<Turn> RunTurn(Store& store, Sessions& sessions, const Value& value,
+                             std::size_t values) {
+  const auto put = [&](Session& session, std::uint32_t key) { return session.Put(key, value); };
+  const auto get = [&](Session& session, std::uint32_t key) { return session.Get(key, value); };
+  const auto nothing = [](Session&, std::uint32_t) { return absl::OkStatus(); };
   Turn turn;
   const double before = ResidentBytes(store.pid());
-  ONEPIECE_ASSIGN_OR_RETURN(
-      turn.put, RunPhase(store, sessions, options.values,
-                         [&](Session& session, auto key) { return session.Put(key, value); }));
-  ONEPIECE_ASSIGN_OR_RETURN(
-      turn.get, RunPhase(store, sessions, options.values,
-                         [&](Session& session, auto key) { return session.Get(key, value); }));
-  turn.memory_ratio = (ResidentBytes(store.pid()) - before) /
-                      static_cast<double>(options.values * value.bytes.size());
-  sessions.clear();
+  ONEPIECE_ASSIGN_OR_RETURN(turn.put, RunPhase(store, sessions, values, put, get));
+  ONEPIECE_ASSIGN_OR_RETURN(turn.get, RunPhase(store, sessions, values, get, nothing));
+  turn.memory_ratio =
+      (ResidentBytes(store.pid()) - before) / static_cast<double>(values * value.bytes.size());
   ONEPIECE_RETURN_IF_ERROR(store.Clear());
   return turn;
 }

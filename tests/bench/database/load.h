@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tests/bench/database/store.h"
@@ -21,12 +23,11 @@ struct Turn {
   double memory_ratio = 0;  ///< Bytes that the server grew by for each byte that was put.
 };
 
-struct TurnOptions {
-  int clients = 2;
-  std::size_t values = 0;
-};
+using Sessions = std::vector<std::unique_ptr<Session>>;
 
-/// Clears the store afterwards. Errors: of the first operation that fails.
-absl::StatusOr<Turn> RunTurn(Store& store, const Value& value, const TurnOptions& options);
+/// Clears the store afterwards. A put phase is over when the last values can be read. Errors: of
+/// the first operation that fails.
+absl::StatusOr<Turn> RunTurn(Store& store, Sessions& sessions, const Value& value,
+                             std::size_t values);
 
 }  // namespace onepiece::bench

@@ -1,7 +1,8 @@
 // Our database, as instances and proxies use it.
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/ids.h"
@@ -13,6 +14,7 @@
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/result_part.h"
 #include "cluster/values/remote_values.h"
 #include "nlohmann/json.hpp"
 #include "onepiece/v1/database.grpc.pb.h"
@@ -28,9 +30,9 @@ using namespace std::chrono_literals;
 constexpr base::Duration kLimit = 20s;
 constexpr std::int64_t kBudgetBytes = std::int64_t{2} << 30;
 
-absl::Status Compare(std::span<const std::byte> got, const Value& expected) {
-  const bool same = got.size() == expected.bytes.size() && got.front() == expected.bytes.front() &&
-                    got.back() == expected.bytes.back();
+absl::Status Compare(std::size_t bytes, std::byte front, std::byte back, const Value& expected) {
+  const bool same = bytes == expected.bytes.size() && front == expected.bytes.front() &&
+                    back == expected.bytes.back();
   return same ? absl::OkStatus() : absl::DataLossError("another value came back");
 }
 
@@ -82,7 +84,7 @@ class OurSession final : public Session {
         values_(values::RemoteValues::Create(
             *shared.fabric,
             {.node_id = absl::StrCat("bench-", number), .address = shared.database.address()})),
-        stub_(rpc::MakeChannel(shared.database.address())) {}
+        channel_(rpc::MakeChannel(shared.database.address())) {}
 
   absl::Status Put(std::uint32_t key, const Value& value) override {
     const message::Message message = MessageOf(shared_.UidOf(key), value);
@@ -102,39 +104,40 @@ class OurSession final : public Session {
       const absl::Status status =
           door_ == Door::kGrpc ? Fetch(uid, expected) : Read(uid, expected, deadline);
       if (!absl::IsNotFound(status) || base::SystemClock().Now() > deadline) return status;
+      testing::Pause(100us);
     }
   }
 
  private:
   absl::Status Read(const base::Uid& uid, const Value& expected, base::MonotonicTime deadline) {
     ONEPIECE_ASSIGN_OR_RETURN(const message::Buffer got, values_->Get({.uid = uid}, deadline));
-    return Compare(got.bytes(), expected);
+    return Compare(got.size(), got.bytes().front(), got.bytes().back(), expected);
   }
   absl::Status Fetch(const base::Uid& uid, const Value& expected) {
     v1::FetchResultRequest request;
     request.set_name(node::NameOfUid(uid));
     grpc::ClientContext context;
     rpc::SetTimeout(context, kLimit);
-    const auto reader = stub_.FetchResult(&context, request);
-    into_.resize(expected.bytes.size());
-    std::size_t at = 0;
-    v1::FetchResultResponse part;
+    const auto reader =
+        rpc::FetchResult(*channel_, "onepiece.v1.DatabaseService", context, request);
+    std::vector<grpc::Slice> pieces;  // The value, in memory as the transport had it.
+    std::size_t bytes = 0;
+    rpc::ResultPart part;
     while (reader->Read(&part)) {
-      const std::string& chunk = part.chunk();
-      if (chunk.size() > into_.size() - at) return absl::DataLossError("more came than was put");
-      std::memcpy(into_.data() + at, chunk.data(), chunk.size());
-      at += chunk.size();
+      bytes += part.chunk_bytes();
+      std::ranges::move(part.chunk, std::back_inserter(pieces));
     }
     if (const grpc::Status status = reader->Finish(); !status.ok()) return rpc::FromGrpc(status);
-    return Compare(std::as_bytes(std::span(into_).first(at)), expected);
+    if (bytes == 0) return absl::DataLossError("nothing came");
+    return Compare(bytes, static_cast<std::byte>(*pieces.front().begin()),
+                   static_cast<std::byte>(*(pieces.back().end() - 1)), expected);
   }
 
   const Shared& shared_;
   const Door door_;
   const std::unique_ptr<node::Outbox> outbox_;
   const std::unique_ptr<values::RemoteValues> values_;
-  v1::DatabaseService::Stub stub_;
-  std::vector<char> into_;
+  const std::shared_ptr<grpc::Channel> channel_;
 };
 
 /// Waits for what a service writes when it is ready.
