@@ -1,4 +1,6 @@
 // onepiece-database: one instance of the results database.
+#include <malloc.h>
+
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
@@ -90,7 +92,20 @@ absl::Status CheckConfig(const v1::DatabaseConfig& config) {
 }  // namespace
 }  // namespace onepiece::database
 
+namespace {
+
+// Records come and go by the thousand: memory is taken and given back in large steps, where the C
+// library would ask the kernel for a page at a time (a tenth of the work for a result of 64 KiB).
+void TakeMemoryInLargeSteps() {
+  constexpr int kMiB = 1 << 20;
+  mallopt(M_TOP_PAD, 4 * kMiB);
+  mallopt(M_TRIM_THRESHOLD, 64 * kMiB);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  TakeMemoryInLargeSteps();
   onepiece::v1::DatabaseConfig config;
   onepiece::service::ServiceOptions options(
       {.program = "onepiece-database",
