@@ -1,5 +1,6 @@
 #include "cluster/rpc/channel.h"
 
+#include "cluster/rpc/mutexes.h"
 #include "cluster/rpc/server.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -15,6 +16,7 @@ int Ms(base::Duration duration) {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const ChannelTiming& timing,
                                            const std::string& user_agent) {
+  IgnoreMutexOrder();
   grpc::ChannelArguments arguments;
   if (!user_agent.empty()) arguments.SetUserAgentPrefix(user_agent);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);

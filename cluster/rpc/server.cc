@@ -10,6 +10,7 @@
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "cluster/rpc/mutexes.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -89,6 +90,7 @@ void Server::AddService(grpc::Service& service) {
 absl::StatusOr<int> Server::Start() {
   ONEPIECE_CHECK(server_ == nullptr && !stopping_.stop_requested());
   ONEPIECE_ASSIGN_OR_RETURN(const HostPort where, Split(options_.listen));
+  IgnoreMutexOrder();
   InitPluginsOnce();
   grpc::ServerBuilder builder;
   int port = 0;
