@@ -147,7 +147,8 @@ absl::Status DatabaseNode::Recover(const std::string& cluster_id) {
 }
 
 void DatabaseNode::Start() {
-  replicator_->Start(*store_, *outbox_, [this](const base::Uid& uid) { store_->Confirm(uid); });
+  replicator_->Start(*store_, *outbox_,
+                     [this](const base::Uid& uid) { return store_->Confirm(uid); });
   anti_entropy_->Start();
   message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
   upkeep_thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });

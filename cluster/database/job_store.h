@@ -54,8 +54,8 @@ class JobStore {
   /// in first: results that were sent to their client, oldest first, then what has expired.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
-  /// A result that was kept with StoreMode::hold counts from now on. False: its job ended otherwise
-  /// (a deadline, a cancellation, a deletion) or is not here.
+  /// A result that was kept with StoreMode::hold counts from now on. False: it counts already, or
+  /// its job ended otherwise (a deadline, a cancellation, a deletion) or is not here.
   bool Confirm(const base::Uid& uid);
   /// Ends a job whose last stage delivered something unusable.
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);

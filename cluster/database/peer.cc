@@ -50,12 +50,12 @@ std::vector<base::Uid> Peer::Queue::Take(std::size_t count) {
   return uids;
 }
 
-Peer::Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Tried tried,
+Peer::Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Failed failed,
            base::Clock& clock)
     : options_(std::move(options)),
       store_(store),
       outbox_(outbox),
-      tried_(std::move(tried)),
+      failed_(std::move(failed)),
       clock_(clock) {
   record_thread_ = std::jthread([this](const std::stop_token& stop) {
     Run(records_, kRecordsPerCall, stop,
@@ -86,7 +86,16 @@ void Peer::Enqueue(const base::Uid& uid, What what) {
 bool Peer::Answers() const {
   const std::optional<v1::Endpoint> endpoint = Endpoint();
   const std::lock_guard lock(mutex_);
-  return endpoint.has_value() && endpoint->incarnation() != silent_incarnation_;
+  return endpoint.has_value() && endpoint->incarnation() != silent_incarnation_ &&
+         (endpoint->incarnation() != distrusted_incarnation_ || clock_.Now() >= distrusted_until_);
+}
+
+void Peer::Distrust() {
+  const std::optional<v1::Endpoint> endpoint = Endpoint();
+  if (!endpoint.has_value()) return;
+  const std::lock_guard lock(mutex_);
+  distrusted_incarnation_ = endpoint->incarnation();
+  distrusted_until_ = clock_.Now() + base::Scaled(options_.distrust);
 }
 
 bool Peer::IsIdle() const {
@@ -189,9 +198,12 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
   std::vector<base::Uid> again;
   for (const base::Uid& uid : uids) {
     const Sent sent = SendResult(uid);
-    if (sent != Sent::kNever) Note(endpoint, sent == Sent::kYes);
-    if (sent == Sent::kTryAgain) again.push_back(uid);
-    tried_(uid);
+    if (sent == Sent::kYes) continue;  // The ring of a dead process takes messages too.
+    if (sent == Sent::kTryAgain) {
+      Note(endpoint, false);
+      again.push_back(uid);
+    }
+    failed_(uid);
   }
   return again;
 }

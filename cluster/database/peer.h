@@ -31,6 +31,7 @@ struct PeerOptions {
   base::Duration deliver_timeout = std::chrono::seconds(5);
   base::Duration patience = std::chrono::seconds(1);  ///< While its ring cannot be opened.
   base::Duration retry_pause = std::chrono::milliseconds(200);
+  base::Duration distrust = std::chrono::seconds(10);  ///< After Distrust(). Scaled.
 };
 
 struct PeerStats {
@@ -54,10 +55,11 @@ class Peer {
     kResult,
     kUrgentResult,  ///< Before the other results: somebody waits for it.
   };
-  /// Told after each attempt at a result, whatever became of it. Runs on a thread of the peer's.
-  using Tried = std::function<void(const base::Uid&)>;
+  /// Told when a result could not be sent. Runs on a thread of the peer's. Of one that lies in the
+  /// peer's ring nobody knows more until the peer tells of the job.
+  using Failed = std::function<void(const base::Uid&)>;
 
-  Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Tried tried,
+  Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Failed failed,
        base::Clock& clock);
   ~Peer();
   Peer(const Peer&) = delete;
@@ -67,8 +69,10 @@ class Peer {
   void Stop();
   [[nodiscard]] const std::string& node_id() const { return options_.node_id; }
   void Enqueue(const base::Uid& uid, What what);
-  /// In the routing, and it took what it was last sent since it is there.
+  /// In the routing, not distrusted, and its last answer was none of silence.
   [[nodiscard]] bool Answers() const;
+  /// It took a result and never said so: as it now runs, it counts as not answering for a while.
+  void Distrust();
   /// Nothing waits or is being sent.
   [[nodiscard]] bool IsIdle() const;
   [[nodiscard]] PeerStats stats() const;
@@ -100,13 +104,15 @@ class Peer {
   const PeerOptions options_;
   const JobStore& store_;
   node::Outbox& outbox_;
-  const Tried tried_;
+  const Failed failed_;
   base::Clock& clock_;
   mutable std::mutex mutex_;  // Guards what follows, up to the stub.
   std::condition_variable_any changed_;
   Queue records_, results_;
   PeerStats stats_;
   std::uint64_t silent_incarnation_ = 0;  // That did not take what it was sent last; 0: none.
+  std::uint64_t distrusted_incarnation_ = 0;
+  base::MonotonicTime distrusted_until_{};
   // Of the records thread alone:
   std::string stub_address_;
   std::unique_ptr<v1::DatabaseService::Stub> stub_;

@@ -161,7 +161,7 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
     }
     view->peers[id] = std::make_shared<Peer>(
         PeerOptions{.node_id = id, .cluster_id = options_.cluster_id, .routing = options_.routing},
-        *store_, *outbox_, [this, id](const base::Uid& uid) { Tried(id, uid); }, clock_);
+        *store_, *outbox_, [this, id](const base::Uid& uid) { Failed(id, uid); }, clock_);
   }
   view->known = view->alive;
   for (const auto& [id, peer] : view->peers) {
@@ -188,7 +188,7 @@ std::vector<std::pair<Peer*, bool>> Replicator::TargetsOf(const View& view,
   return targets;
 }
 
-void Replicator::Tried(const std::string& node_id, const base::Uid& uid) {
+void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(uid);
@@ -197,14 +197,31 @@ void Replicator::Tried(const std::string& node_id, const base::Uid& uid) {
     if (!found->second.missing.empty()) return;
     held_.erase(found);
   }
-  confirm_(uid);
+  (void)confirm_(uid);
+}
+
+// Its time is over. Where a peer told of its copy, the job has long succeeded.
+void Replicator::GiveUp(const base::Uid& uid, const Held& held) {
+  if (!confirm_(uid) || held.missing.empty()) return;
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return;
+  // Keepers tell each other of their copies, and nobody else.
+  const bool would_hear = Keeps(uid, options_.node_id, view->alive, options_.copies);
+  for (const std::string& node_id : held.missing) {
+    const auto peer = view->peers.find(node_id);
+    if (peer == view->peers.end() || !would_hear) continue;
+    spdlog::warn("op=replicate uid={} peer={} it did not say in time that it has the result",
+                 uid.ToString(), node_id);
+    peer->second->Distrust();
+    peer->second->Enqueue(uid, Peer::What::kResult);
+  }
 }
 
 void Replicator::Upkeep(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     (void)CurrentView();
     ForgetPeers();
-    std::vector<base::Uid> confirmed;
+    std::vector<std::pair<base::Uid, Held>> over;
     {
       std::unique_lock lock(mutex_);
       const base::MonotonicTime now = clock_.Now();
@@ -217,11 +234,11 @@ void Replicator::Upkeep(const std::stop_token& stop) {
         due_.pop_front();
         const auto found = held_.find(uid);
         if (found == held_.end() || found->second.until != until) continue;
+        over.emplace_back(uid, std::move(found->second));
         held_.erase(found);
-        confirmed.push_back(uid);
       }
     }
-    for (const base::Uid& uid : confirmed) confirm_(uid);
+    for (const auto& [uid, held] : over) GiveUp(uid, held);
   }
 }
 

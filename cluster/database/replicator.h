@@ -32,7 +32,7 @@ struct ReplicatorOptions {
   std::function<std::string()> cluster_id;  ///< Ours, once the NodeManager has told us.
   std::function<std::shared_ptr<const node::Routing>()> routing;
   int copies = 2;  ///< Of each job, this one included.
-  /// A peer that did not take a result for so long counts as not there. Scaled.
+  /// A peer that did not say for so long that it has a result counts as not there. Scaled.
   base::Duration confirm_timeout = std::chrono::seconds(2);
   /// What waits for a peer that is away for so long is forgotten. Scaled.
   base::Duration forget_after = std::chrono::minutes(10);
@@ -45,13 +45,14 @@ struct ReplicatorOptions {
 /// Ownership  Owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
 /// Threading  Thread-safe. Enqueue and Hold may be called under the store's locks.
 /// Blocking   Enqueue and Hold never wait. Stop waits for the calls in progress.
-/// Bounds     kMaxPeers peers, Peer::kMaxWaiting uids in each of a peer's two queues; as many held
-///            results as the store holds.
+/// Bounds     kMaxPeers peers, Peer::kMaxWaiting uids in each of a peer's two queues; of held
+/// results
+///            the uids of the last confirm_timeout.
 class Replicator {
  public:
   static constexpr std::size_t kMaxPeers = 64;
-  /// Told on a thread of the replicator's when every copy that can be made now is made.
-  using Confirm = std::function<void(const base::Uid&)>;
+  /// JobStore::Confirm. Called on a thread of the replicator's when no more copies can be made now.
+  using Confirm = std::function<bool(const base::Uid&)>;
 
   explicit Replicator(ReplicatorOptions options, base::Clock& clock = base::SystemClock());
   ~Replicator();
@@ -65,8 +66,9 @@ class Replicator {
   void Enqueue(const base::Uid& uid, Change change);
   /// Whether a peer that should have the job is there and answers.
   [[nodiscard]] bool CanCopy(const base::Uid& uid);
-  /// Sends this result before others, and confirms it when each peer that should have a copy and
-  /// answers has taken or failed to take it, or confirm_timeout has passed.
+  /// Sends this result before others. A peer that has it says so by its record, which makes it
+  /// count here too; it is confirmed when each peer that should have a copy and answers could not
+  /// be sent it, or when confirm_timeout has passed: who was silent then gets a hint.
   void Hold(const base::Uid& uid);
   /// For one peer, whether it should have the job or not; nobody of that name: ignored.
   void EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change);
@@ -86,7 +88,7 @@ class Replicator {
     std::map<std::string, std::shared_ptr<Peer>> peers;
   };
   struct Held {
-    std::set<std::string> missing;  ///< Peers that have not had their try yet.
+    std::set<std::string> missing;  ///< Peers that may yet say that they have it.
     base::MonotonicTime until;
   };
 
@@ -96,7 +98,8 @@ class Replicator {
       std::shared_ptr<const node::Routing> routing);  // Needs mutex_.
   /// Those that should be told of a job: each peer, and whether it is in the routing.
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
-  void Tried(const std::string& node_id, const base::Uid& uid);
+  void Failed(const std::string& node_id, const base::Uid& uid);
+  void GiveUp(const base::Uid& uid, const Held& held);
   void Upkeep(const std::stop_token& stop);
   void ForgetPeers();
 

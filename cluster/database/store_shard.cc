@@ -204,9 +204,9 @@ void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
 bool StoreShard::Confirm(const base::Uid& uid) {
   const std::lock_guard lock(mutex_);
   Entry* const entry = Find(uid);
-  if (entry == nullptr) return false;
-  if (entry->held) Succeed(*entry);
-  return Servable(*entry);
+  if (entry == nullptr || !entry->held) return false;
+  Succeed(*entry);
+  return true;
 }
 
 void StoreShard::FailJob(const base::Uid& uid, const std::string& reason,

@@ -138,6 +138,17 @@ class FakePeer final : public v1::DatabaseService::Service {
   rpc::Server server_{rpc::ServerOptions{}};
 };
 
+/// As the shared memory of killed processes: every ring takes everything, and nobody reads it.
+class DeadRings final : public node::Outbox {
+ public:
+  absl::StatusOr<node::Delivered> Deliver(const message::Message&, const node::Target&,
+                                          base::MonotonicTime) override {
+    return node::Delivered{};
+  }
+  void Close() override {}
+  [[nodiscard]] node::OutboxCounters counters() const override { return {}; }
+};
+
 v1::UpdateJobRequest StepOf(const v1::JobRecord& record, int step) {
   v1::UpdateJobRequest update;
   update.set_uid(record.job().uid());
@@ -288,6 +299,71 @@ class ReplicationTest : public QObject {
     QVERIFY(Eventually([&] { return Outcomes(database, "stored") == 1; }));
     QCOMPARE(Outcomes(database, "held"), 0);
     cluster.Forget("db-2");
+  }
+
+  void Result_ThatAPeerNeverConfirms_CountsWhenItsTimeIsUp() {
+    base::ManualClock clock;
+    FakePeer dead;
+    dead.Open();
+    v1::RoutingTable table;
+    table.set_epoch(1);
+    for (const char* id : {"db-1", "db-2"}) {
+      v1::Endpoint endpoint;
+      endpoint.set_node_id(id);
+      endpoint.set_incarnation(1);
+      endpoint.set_address(dead.address());
+      *table.add_databases() = *table.add_alive() = endpoint;
+    }
+    const auto routing = [known = std::make_shared<const node::Routing>(table)] { return known; };
+    Replicator replicator(
+        {.node_id = "db-1", .cluster_id = [] { return "test"; }, .routing = routing}, clock);
+    JobStore store({}, clock, {.changed = [&](const base::Uid& uid, Change change) {
+                     replicator.Enqueue(uid, change);
+                   }});
+    DeadRings rings;
+    replicator.Start(store, rings, [&](const base::Uid& uid) { return store.Confirm(uid); });
+    const auto state = [&](const v1::JobRecord& record) {
+      return store.Get(record.job().uid())->job().state();
+    };
+    const auto sent = [&](std::uint64_t results) {
+      return Eventually([&] { return replicator.stats().results_sent == results; });
+    };
+    v1::JobRecord record = NewRecord();
+    *record.mutable_job()->mutable_deadline() = job::ToTimestamp(clock.WallNow() + 60s);
+    const base::Uid uid = UidOf(record);
+    QVERIFY(store.Create(record).ok());
+    const auto held =
+        store.StoreResult(BundleOf(record, "video"), message::Kind::kResult, {.hold = true});
+    QCOMPARE(held.value(), StoreOutcome::kHeld);
+    QVERIFY(replicator.CanCopy(uid));
+    replicator.Hold(uid);
+    QVERIFY(sent(1));
+    clock.Advance(base::Scaled(1999ms));
+    QCOMPARE(state(record), Job::QUEUED);
+    clock.Advance(base::Scaled(2ms));
+    QVERIFY(Eventually([&] { return state(record) == Job::SUCCEEDED; }));
+    QVERIFY(sent(2));  // The hint; the peer is in the routing.
+    // It counts as not there: the next result does not wait for it, until it is tried again.
+    QVERIFY(Eventually([&] { return !replicator.CanCopy(uid); }));
+    clock.Advance(base::Scaled(10s));
+    QVERIFY(replicator.CanCopy(uid));
+    // Now it confirms, by its record: nothing is left to do when the time is up.
+    v1::JobRecord next = NewRecord();
+    *next.mutable_job()->mutable_deadline() = record.job().deadline();
+    QVERIFY(store.Create(next).ok());
+    const ResultBundle bundle = BundleOf(next, "video");
+    QVERIFY(store.StoreResult(bundle, message::Kind::kResult, {.hold = true}).ok());
+    replicator.Hold(UidOf(next));
+    QVERIFY(sent(3));
+    JobStore theirs({}, clock, {});
+    Put(theirs, next, "video");
+    store.Merge(theirs.Records(std::vector{UidOf(next)}));
+    QCOMPARE(state(next), Job::SUCCEEDED);
+    clock.Advance(base::Scaled(3s));
+    QVERIFY(Eventually([&] { return replicator.IsIdle("db-2"); }));
+    QCOMPARE(replicator.stats().results_sent, 3u);
+    QVERIFY(replicator.CanCopy(uid));
+    replicator.Stop();
   }
 
   void Result_AcknowledgedByAll_IsWithThePeerWhenItCounts() {
