@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <unordered_map>
 
@@ -113,8 +115,10 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
   const JobStore::Filter filter = BothKeep(databases, request.node_id());
   const std::vector<std::uint64_t> theirs(request.digests().begin(), request.digests().end());
   v1::CompareJobsResponse response;
-  for (const int bucket : store_.DigestsFor(filter).Differing(theirs)) {
-    std::vector<v1::JobSummary> jobs = store_.Summaries(bucket, filter);
+  const std::vector<int> differing = store_.DigestsFor(filter).Differing(theirs);
+  JobStore::Summaries summaries = store_.SummariesOf(differing, filter);
+  for (const int bucket : differing) {
+    std::vector<v1::JobSummary>& jobs = summaries[static_cast<std::size_t>(bucket)];
     // The first bucket always goes: else the two would never get beyond it.
     if (response.buckets_size() > 0 &&
         response.jobs_size() + static_cast<int>(jobs.size()) > kMaxSummaries) {
@@ -219,20 +223,23 @@ absl::StatusOr<AntiEntropy::Plan> AntiEntropy::MakePlan(const v1::CompareJobsRes
     if (!filter(*uid)) return bad("it tells of a job that the two do not share");
     bucket->second.push_back(&job);
   }
+  const std::vector<int> buckets(answer.buckets().begin(), answer.buckets().end());
+  const JobStore::Summaries ours = store_.SummariesOf(buckets, filter);
   Plan plan;
   for (const auto& [bucket, jobs] : theirs) {
-    if (!PlanBucket(bucket, filter, jobs, plan)) return bad("it tells of one job twice");
+    if (!PlanBucket(ours[static_cast<std::size_t>(bucket)], jobs, plan))
+      return bad("it tells of one job twice");
   }
   return plan;
 }
 
-bool AntiEntropy::PlanBucket(int bucket, const JobStore::Filter& filter,
+bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
                              const std::vector<const v1::JobSummary*>& theirs, Plan& plan) const {
   std::unordered_map<base::Uid, const v1::JobSummary*> left;
   for (const v1::JobSummary* job : theirs) {
     if (!left.emplace(*UidOf(job->uid()), job).second) return false;
   }
-  for (const v1::JobSummary& ours : store_.Summaries(bucket, filter)) {
+  for (const v1::JobSummary& ours : mine) {
     const base::Uid uid = *UidOf(ours.uid());
     const auto found = left.find(uid);
     if (found == left.end()) {
@@ -355,8 +362,10 @@ void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
   const auto not_ours = [&](const base::Uid& uid) {
     return !Keeps(uid, options_.node_id, databases, options_.copies);
   };
-  for (int bucket = 0; bucket < kBuckets; ++bucket) {
-    for (const v1::JobSummary& job : store_.Summaries(bucket, not_ours)) {
+  std::array<int, kBuckets> all{};
+  std::iota(all.begin(), all.end(), 0);
+  for (const std::vector<v1::JobSummary>& bucket : store_.SummariesOf(all, not_ours)) {
+    for (const v1::JobSummary& job : bucket) {
       const base::Uid uid = *UidOf(job.uid());
       replicator_.Enqueue(uid, Change::kRecord);
       if (job.has_bytes()) replicator_.Enqueue(uid, Change::kResultBytes);

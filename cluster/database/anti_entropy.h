@@ -110,8 +110,8 @@ class AntiEntropy {
   void HandOn(const std::vector<std::string>& databases);
   std::optional<v1::Endpoint> NextDue();
   void Schedule(const v1::Endpoint& peer, const absl::StatusOr<bool>& equal);
-  /// The bucket's part of the plan; false when `theirs` cannot be right.
-  bool PlanBucket(int bucket, const JobStore::Filter& filter,
+  /// A bucket's part of the plan; false when `theirs` cannot be right.
+  bool PlanBucket(const std::vector<v1::JobSummary>& mine,
                   const std::vector<const v1::JobSummary*>& theirs, Plan& plan) const;
   absl::StatusOr<Plan> MakePlan(const v1::CompareJobsResponse& answer,
                                 const JobStore::Filter& filter) const;

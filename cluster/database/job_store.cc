@@ -259,18 +259,28 @@ Digests JobStore::DigestsFor(const Filter& filter) const {
   return digests;
 }
 
-std::vector<v1::JobSummary> JobStore::Summaries(int bucket, const Filter& filter) const {
-  std::vector<v1::JobSummary> summaries;
-  const auto in_bucket = [&](const base::Uid& uid) {
-    return BucketOf(uid) == bucket && filter(uid);
+JobStore::Summaries JobStore::SummariesOf(std::span<const int> buckets,
+                                          const Filter& filter) const {
+  Summaries summaries;
+  std::array<bool, kBuckets> wanted{};
+  std::array<bool, kShards> visited{};
+  for (const int bucket : buckets) {
+    wanted[static_cast<std::size_t>(bucket)] = true;
+    visited[static_cast<std::size_t>(bucket) % kShards] = true;
+  }
+  const auto is_wanted = [&](const base::Uid& uid) {
+    return wanted[static_cast<std::size_t>(BucketOf(uid))] && filter(uid);
   };
-  shards_[static_cast<std::size_t>(bucket) % kShards]->VisitDigests(
-      in_bucket, [&](const base::Uid& uid, std::uint64_t digest, bool has_bytes) {
-        v1::JobSummary& summary = summaries.emplace_back();
-        summary.set_uid(uid.bytes().data(), uid.bytes().size());
-        summary.set_digest(digest);
-        summary.set_has_bytes(has_bytes);
-      });
+  for (std::size_t i = 0; i < kShards; ++i) {
+    if (!visited[i]) continue;
+    shards_[i]->VisitDigests(is_wanted, [&](const base::Uid& uid, std::uint64_t digest,
+                                            bool has_bytes) {
+      v1::JobSummary& summary = summaries[static_cast<std::size_t>(BucketOf(uid))].emplace_back();
+      summary.set_uid(uid.bytes().data(), uid.bytes().size());
+      summary.set_digest(digest);
+      summary.set_has_bytes(has_bytes);
+    });
+  }
   return summaries;
 }
 

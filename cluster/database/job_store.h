@@ -115,8 +115,10 @@ class JobStore {
   /// hooks do). A walk over all jobs in small steps: jobs that change meanwhile are in it as before
   /// or as after.
   Digests DigestsFor(const Filter& filter) const;
-  /// What one bucket of those digests holds.
-  std::vector<v1::JobSummary> Summaries(int bucket, const Filter& filter) const;
+  /// What these buckets of those digests hold, each at its bucket's place; the others are empty.
+  /// One walk, as DigestsFor.
+  using Summaries = std::array<std::vector<v1::JobSummary>, kBuckets>;
+  Summaries SummariesOf(std::span<const int> buckets, const Filter& filter) const;
   JobStoreStats stats() const;
 
  private:
