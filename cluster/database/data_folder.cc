@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::database {
@@ -118,6 +120,11 @@ void RemoveSideFiles(const std::string& path) {
 }
 
 }  // namespace
+
+std::uint32_t RowChecksum(std::string_view uid, std::string_view rest) {
+  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(uid))),
+                            std::as_bytes(std::span(rest)));
+}
 
 absl::Status DiskError(int number, std::string_view what, const std::string& path) {
   const std::string message = absl::StrCat(std::string(what), " ", path, ": ", strerror(number));

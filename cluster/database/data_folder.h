@@ -23,6 +23,9 @@ inline std::string_view KeyOf(const base::Uid& uid) {
   return {reinterpret_cast<const char*>(uid.bytes().data()), uid.bytes().size()};
 }
 
+/// Of a row: its uid (as KeyOf has it) and the rest of it.
+std::uint32_t RowChecksum(std::string_view uid, std::string_view rest);
+
 /// Ownership  Holds the folder's lock, which ends with the process however that ends.
 class DataFolder {
  public:

@@ -43,17 +43,19 @@ absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
   if (options_.folder.empty()) return absl::OkStatus();
   ONEPIECE_ASSIGN_OR_RETURN(
       journal_, Journal::Open({.folder = options_.folder, .cluster_id = cluster_id}, clock_));
+  std::unordered_set<base::Uid> kept;
   if (spills()) {
     ONEPIECE_ASSIGN_OR_RETURN(spill_, Spill::Open({.folder = options_.folder + "/results",
                                                    .cluster_id = cluster_id,
                                                    .budget_bytes = options_.spill_budget_bytes}));
-    const std::vector<base::Uid> kept = spill_->Kept();
+    const std::vector<base::Uid> files = spill_->Kept();
     const std::lock_guard lock(mutex_);
-    spilled_.insert(kept.begin(), kept.end());
+    spilled_.insert(files.begin(), files.end());
+    kept = spilled_;
   }
   store_ = &store;
   open_ = true;
-  Recover(*journal_, spill_.get(), store);
+  Recover(*journal_, spill_.get(), std::move(kept), store);
   if (spills()) thread_ = std::jthread([this] { Run(stopping_.get_token()); });
   return absl::OkStatus();
 }

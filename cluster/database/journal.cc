@@ -11,7 +11,6 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 #include "cluster/database/data_folder.h"
 #include "cluster/job/job_record.h"
@@ -28,11 +27,6 @@ constexpr std::size_t kGroup = 4096;
 constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 20;
 constexpr base::Duration kRetryPause = std::chrono::seconds(1);
 constexpr base::Duration kCloseLimit = std::chrono::seconds(2);
-
-std::uint32_t RowChecksum(std::string_view uid, std::string_view record) {
-  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(uid))),
-                            std::as_bytes(std::span(record)));
-}
 
 class SqliteJournal final : public Journal {
  public:

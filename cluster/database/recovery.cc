@@ -2,25 +2,19 @@
 
 #include <spdlog/spdlog.h>
 
-#include <unordered_set>
-
 #include "cluster/job/job_record.h"
 
 namespace onepiece::database {
 
-void Recover(Journal& journal, Spill* spill, JobStore& store) {
+void Recover(Journal& journal, Spill* spill, std::unordered_set<base::Uid> spilled,
+             JobStore& store) {
   std::int64_t records = 0, results = 0;
-  std::unordered_set<base::Uid> files;
-  if (spill != nullptr) {
-    const std::vector<base::Uid> kept = spill->Kept();
-    files.insert(kept.begin(), kept.end());
-  }
   for (v1::JobRecord& record : journal.Recover()) {
     const base::Uid uid = *base::Uid::Parse(record.job().uid());
     const bool wants_bytes =
         record.job().state() == v1::Job::SUCCEEDED && !job::IsTombstone(record);
     Artifacts artifacts;
-    if (wants_bytes && files.contains(uid)) {
+    if (wants_bytes && spilled.contains(uid)) {
       // Damaged ones are named and dropped by Read; a peer may have them.
       auto read = spill->Read(uid);
       if (read.ok()) artifacts = *std::move(read);
@@ -32,12 +26,12 @@ void Recover(Journal& journal, Spill* spill, JobStore& store) {
     ++records;
     if (store.FindResult(uid) != nullptr) {
       ++results;
-      files.erase(uid);
+      spilled.erase(uid);
     }
   }
-  for (const base::Uid& uid : files) spill->Remove(uid);
+  for (const base::Uid& uid : spilled) spill->Remove(uid);
   spdlog::info("op=recover records={} results={} missing={} files_dropped={}", records, results,
-               store.stats().missing_results, files.size());
+               store.stats().missing_results, spilled.size());
 }
 
 }  // namespace onepiece::database

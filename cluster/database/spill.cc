@@ -13,7 +13,6 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 #include "cluster/database/data_folder.h"
 #include "cluster/database/spill_file.h"
@@ -32,9 +31,8 @@ constexpr const char* kSchema =
     "NULL) WITHOUT ROWID";
 
 // Of a row: a uid that is damaged must not make a file look like nobody's.
-std::uint32_t RowChecksum(const base::Uid& uid, std::int64_t bytes) {
-  return base::ExtendCrc32c(base::Crc32c(std::as_bytes(std::span(uid.bytes()))),
-                            std::as_bytes(std::span(&bytes, 1)));
+std::uint32_t ChecksumOf(const base::Uid& uid, std::int64_t bytes) {
+  return RowChecksum(KeyOf(uid), {reinterpret_cast<const char*>(&bytes), sizeof(bytes)});
 }
 
 class FileSpill final : public Spill {
@@ -154,7 +152,7 @@ absl::Status FileSpill::Load(sqlite::Database& database) {
     const std::string_view key = select.Bytes(0);
     std::copy_n(key.begin(), std::min(key.size(), bytes.size()), bytes.begin());
     const base::Uid uid(bytes);
-    if (key.size() != bytes.size() || select.Unsigned(2) != RowChecksum(uid, select.Int(1))) {
+    if (key.size() != bytes.size() || select.Unsigned(2) != ChecksumOf(uid, select.Int(1))) {
       row = absl::DataLossError(absl::StrCat(database.path(), ": checksum of a row"));
       break;
     }
@@ -204,7 +202,7 @@ absl::Status FileSpill::Reconcile(bool index_is_new) {
 
 absl::Status FileSpill::Insert(const base::Uid& uid, std::int64_t bytes) {
   ONEPIECE_RETURN_IF_ERROR(
-      insert_.Run(sqlite::Blob{KeyOf(uid)}, bytes, std::int64_t{RowChecksum(uid, bytes)}));
+      insert_.Run(sqlite::Blob{KeyOf(uid)}, bytes, std::int64_t{ChecksumOf(uid, bytes)}));
   entries_[uid] = bytes;
   return absl::OkStatus();
 }
