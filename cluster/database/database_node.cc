@@ -152,6 +152,7 @@ void DatabaseNode::Start() {
   anti_entropy_->Start();
   message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
   upkeep_thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
+  service_->Open();
 }
 
 void DatabaseNode::Stop() {

@@ -63,10 +63,11 @@ class DatabaseNode {
 
   /// Serve these while the node lives.
   [[nodiscard]] std::vector<grpc::Service*> services();
-  /// Takes in what earlier runs left on disk, where DiskOptions name a folder. Before Start; until
-  /// it returns this instance answers as if it had nothing. Errors: those of Disk::Open.
+  /// Takes in what earlier runs left on disk, where DiskOptions name a folder. Before Start.
+  /// Errors: those of Disk::Open.
   absl::Status Recover(const std::string& cluster_id);
-  /// Begins to take messages and to replicate.
+  /// Begins to answer (until then every call is told RECOVERING), to take messages and to
+  /// replicate.
   void Start();
   /// Ends streams and threads. Then the gRPC server can be shut down. Idempotent.
   void Stop();

@@ -43,13 +43,6 @@ absl::StatusOr<std::span<const std::byte>> RangeOf(std::span<const std::byte> by
   return limit == 0 ? rest : rest.first(std::min(limit, rest.size()));
 }
 
-template <typename T>
-grpc::Status Answer(absl::StatusOr<T> result, T* response) {
-  if (!result.ok()) return rpc::ToGrpc(result.status());
-  *response = *std::move(result);
-  return grpc::Status::OK;
-}
-
 }  // namespace
 
 DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
@@ -72,29 +65,48 @@ DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicato
       }));
 }
 
+absl::Status DatabaseService::CheckOpen() const {
+  if (open_) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kUnavailable, "RECOVERING",
+                         node_id_ +
+                             " is taking in what it kept on disk: ask another database, or "
+                             "ask again",
+                         {{rpc::kRetryAfterMs, "500"}});
+}
+
+template <typename T, typename Work>
+grpc::Status DatabaseService::Answer(T* response, const Work& work) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
+  absl::StatusOr<T> result = work();
+  if (!result.ok()) return rpc::ToGrpc(result.status());
+  *response = *std::move(result);
+  return grpc::Status::OK;
+}
+
 grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                         v1::CreateJobResponse* response) {
-  return Answer(store_.Create(request->record()), response);
+  return Answer(response, [&] { return store_.Create(request->record()); });
 }
 
 grpc::Status DatabaseService::UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
                                         v1::JobRecord* response) {
-  return Answer(store_.Update(*request), response);
+  return Answer(response, [&] { return store_.Update(*request); });
 }
 
 grpc::Status DatabaseService::GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
                                      v1::JobRecord* response) {
-  return Answer(store_.Get(request->uid()), response);
+  return Answer(response, [&] { return store_.Get(request->uid()); });
 }
 
 grpc::Status DatabaseService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                                        v1::ListJobsResponse* response) {
-  return Answer(store_.List(*request), response);
+  return Answer(response, [&] { return store_.List(*request); });
 }
 
 grpc::Status DatabaseService::WatchJob(grpc::ServerContext* context,
                                        const v1::WatchJobRequest* request,
                                        grpc::ServerWriter<v1::Job>* writer) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   const absl::StatusOr<std::string> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   absl::Status status =
@@ -127,6 +139,7 @@ absl::Status DatabaseService::Watch(const grpc::ServerContext& context, const st
 grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
                                     const v1::FetchResultRequest& request,
                                     rpc::ResultStream& stream) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   const absl::StatusOr<std::string> uid = UidOf(request.name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request.artifact());
@@ -163,11 +176,12 @@ grpc::Status DatabaseService::AcknowledgeResult(grpc::ServerContext*,
                                                 v1::Job* response) {
   const absl::StatusOr<std::string> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  return Answer(store_.Acknowledge(*uid), response);
+  return Answer(response, [&] { return store_.Acknowledge(*uid); });
 }
 
 grpc::Status DatabaseService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                                         google::protobuf::Empty*) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   const absl::StatusOr<std::string> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   return rpc::ToGrpc(store_.Delete(*uid));
@@ -177,12 +191,13 @@ grpc::Status DatabaseService::PurgeResults(grpc::ServerContext*,
                                            const v1::PurgeResultsRequest* request,
                                            v1::PurgeResultsResponse* response) {
   if (read_only_ && !request->dry_run()) return rpc::RefuseReadOnly();
-  return Answer(database::PurgeResults(store_, *request), response);
+  return Answer(response, [&] { return database::PurgeResults(store_, *request); });
 }
 
 grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
                                             const v1::ReplicateJobsRequest* request,
                                             google::protobuf::Empty*) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   if (!request->cluster_id().empty()) {
     const absl::Status ours = anti_entropy_.CheckCluster(request->cluster_id());
     if (!ours.ok()) return rpc::ToGrpc(ours);
@@ -195,34 +210,36 @@ grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
 grpc::Status DatabaseService::CompareJobs(grpc::ServerContext*,
                                           const v1::CompareJobsRequest* request,
                                           v1::CompareJobsResponse* response) {
-  return Answer(anti_entropy_.Compare(*request), response);
+  return Answer(response, [&] { return anti_entropy_.Compare(*request); });
 }
 
 grpc::Status DatabaseService::SendJobs(grpc::ServerContext*, const v1::SendJobsRequest* request,
                                        google::protobuf::Empty*) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   return rpc::ToGrpc(anti_entropy_.Send(*request));
 }
 
 grpc::Status DatabaseService::OpenSegment(grpc::ServerContext*,
                                           const v1::OpenSegmentRequest* request,
                                           v1::OpenSegmentResponse* response) {
-  return Answer(values_.OpenSegment(*request), response);
+  return Answer(response, [&] { return values_.OpenSegment(*request); });
 }
 
 grpc::Status DatabaseService::ReserveResult(grpc::ServerContext*,
                                             const v1::ReserveResultRequest* request,
                                             v1::ReserveResultResponse* response) {
-  return Answer(values_.Reserve(*request, value_store_), response);
+  return Answer(response, [&] { return values_.Reserve(*request, value_store_); });
 }
 
 grpc::Status DatabaseService::CommitResult(grpc::ServerContext*,
                                            const v1::CommitResultRequest* request,
                                            v1::CommitResultResponse* response) {
-  return Answer(values_.Commit(*request, value_store_), response);
+  return Answer(response, [&] { return values_.Commit(*request, value_store_); });
 }
 
 grpc::Status DatabaseService::GetDatabase(grpc::ServerContext*, const v1::GetDatabaseRequest*,
                                           v1::Database* response) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   const JobStoreStats stats = store_.stats();
   response->set_node_id(node_id_);
   response->set_records(stats.records);

@@ -17,6 +17,9 @@
 
 namespace onepiece::database {
 
+/// Until Open every call is answered with UNAVAILABLE (RECOVERING): what is not known yet must not
+/// look as if it were not there.
+///
 /// Ownership  Borrows the store, what replicates it, and the values.
 /// Threading  Thread-safe.
 /// Bounds     As many fetches as `fetches` says (RESOURCE_EXHAUSTED TOO_MANY_FETCHES); one whose
@@ -37,6 +40,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
                   bool read_only = false);
   /// What GetDatabase says beyond the store's numbers. Before the first call.
   void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
+  /// Begins to answer: what earlier runs left is in the store.
+  void Open() { open_ = true; }
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
@@ -74,6 +79,10 @@ class DatabaseService final : public v1::DatabaseService::Service {
                            v1::Database* response) override;
 
  private:
+  /// Answers with what `work` says: a T, or why there is none.
+  template <typename T, typename Work>
+  grpc::Status Answer(T* response, const Work& work);
+  absl::Status CheckOpen() const;
   absl::Status Watch(const grpc::ServerContext& context, const std::string& uid,
                      grpc::ServerWriter<v1::Job>& writer);
   grpc::Status Fetch(grpc::ServerContext& context, const v1::FetchResultRequest& request,
@@ -88,6 +97,7 @@ class DatabaseService final : public v1::DatabaseService::Service {
   base::Clock& clock_;
   const bool read_only_;
   std::function<void(v1::Database&)> describe_ = [](v1::Database&) {};
+  std::atomic<bool> open_{false};
   std::stop_source stopping_;
   rpc::StreamGuard fetches_;
   std::atomic<int> watchers_{0};

@@ -1,11 +1,14 @@
 #include "cluster/database/database_node.h"
 
+#include <unistd.h>
+
 #include <QTemporaryDir>
 #include <QtTest>
 
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/health.h"
 #include "tests/values/scarce_fabric.h"
 
 namespace onepiece::database {
@@ -30,6 +33,52 @@ absl::StatusOr<std::string> FetchFrom(const DatabaseCluster::Database& database,
   while (stream->Read(&part)) bytes += part.chunk();
   if (const grpc::Status status = stream->Finish(); !status.ok()) return rpc::FromGrpc(status);
   return bytes;
+}
+
+/// Why each call was refused; OK is "".
+std::vector<std::string> ReasonsOfAllCalls(const std::string& address) {
+  using Stub = v1::DatabaseService::Stub;
+  Stub stub(rpc::MakeChannel(address));
+  std::vector<std::string> reasons;
+  const std::string uid = base::Uid::GenerateRandom().ToString();
+  const auto call = [&](auto method, auto request) {
+    if constexpr (requires { request.set_uid(uid); }) request.set_uid(uid);
+    if constexpr (requires { request.set_name(uid); }) request.set_name("jobs/" + uid);
+    reasons.push_back(Reason(rpc::Call(stub, method, request, 10s).status()));
+  };
+  const auto read = [&](auto method, auto request, auto item) {
+    grpc::ClientContext context;
+    rpc::SetTimeout(context, 10s);
+    request.set_name("jobs/" + uid);
+    const auto stream = (stub.*method)(&context, request);
+    while (stream->Read(&item)) {
+    }
+    reasons.push_back(Reason(rpc::FromGrpc(stream->Finish())));
+  };
+  call(&Stub::CreateJob, v1::CreateJobRequest());
+  call(&Stub::UpdateJob, v1::UpdateJobRequest());
+  call(&Stub::GetJob, v1::GetJobRecordRequest());
+  call(&Stub::ListJobs, v1::ListJobsRequest());
+  read(&Stub::WatchJob, v1::WatchJobRequest(), v1::Job());
+  read(&Stub::FetchResult, v1::FetchResultRequest(), v1::FetchResultResponse());
+  call(&Stub::AcknowledgeResult, v1::AcknowledgeResultRequest());
+  call(&Stub::DeleteJob, v1::DeleteJobRequest());
+  call(&Stub::PurgeResults, v1::PurgeResultsRequest());
+  call(&Stub::ReplicateJobs, v1::ReplicateJobsRequest());
+  call(&Stub::CompareJobs, v1::CompareJobsRequest());
+  call(&Stub::SendJobs, v1::SendJobsRequest());
+  call(&Stub::OpenSegment, v1::OpenSegmentRequest());
+  call(&Stub::ReserveResult, v1::ReserveResultRequest());
+  call(&Stub::CommitResult, v1::CommitResultRequest());
+  call(&Stub::GetDatabase, v1::GetDatabaseRequest());
+  return reasons;
+}
+
+/// A port that was free a moment ago.
+std::string FreeAddress() {
+  rpc::Server server(rpc::ServerOptions{});
+  Require(server.Start().status());
+  return server.address();
 }
 
 }  // namespace
@@ -219,6 +268,57 @@ class DatabaseNodeTest : public QObject {
     const std::string last = send(kBytes);
     QVERIFY(Eventually([&] { return state(last) == Job::SUCCEEDED; }));
     QVERIFY(*FetchFrom(cluster.at("db-1"), last) == std::string(kBytes, 'v'));
+  }
+
+  // What is not read yet must not look as if it were not there.
+  void Call_BeforeRecoveryIsDone_SaysSo() {
+    DatabaseCluster cluster;
+    const auto reasons = [](DatabaseNode& node) {
+      rpc::Server server(rpc::ServerOptions{});
+      for (grpc::Service* service : node.services()) server.AddService(*service);
+      Require(server.Start().status());
+      return ReasonsOfAllCalls(server.address());
+    };
+    telemetry::Metrics metrics("database", "db");
+    telemetry::Spans spans("db");
+    DatabaseNodeOptions options;
+    options.node_id = "db";
+    options.inbox.incarnation = [] { return 1; };
+    options.routing = cluster.RoutingSource();
+    options.cluster_id = [] { return "test"; };
+    auto node = DatabaseNode::Open(std::move(options), cluster.fabric(), metrics, spans);
+    QVERIFY(node.ok());
+    for (const std::string& reason : reasons(**node)) QCOMPARE(reason, std::string("RECOVERING"));
+    Require((*node)->Recover("test"));
+    for (const std::string& reason : reasons(**node)) QCOMPARE(reason, std::string("RECOVERING"));
+    (*node)->Start();
+    for (const std::string& reason : reasons(**node)) QVERIFY(reason != "RECOVERING");
+    (*node)->Stop();
+  }
+
+  // It knows its cluster from the NodeManager alone, and reads nothing before.
+  void Program_ThatHasNotRecovered_IsNotServing() {
+    const QTemporaryDir folder;
+    const std::string address = FreeAddress();
+    QProcess program;
+    program.setProcessChannelMode(QProcess::ForwardedErrorChannel);
+    program.start(ONEPIECE_BINARY_DIR "/bin/onepiece-database",
+                  {"--node-id", "db-1", "--nodemanager", "127.0.0.1:1", "--listen",
+                   QString::fromStdString(address), "--data-dir", folder.filePath("data"),
+                   "--fabric", "shm://test-" + QString::number(getpid())});
+    QVERIFY(program.waitForStarted());
+    const auto get = [&] {
+      v1::DatabaseService::Stub stub(rpc::MakeChannel(address));
+      v1::GetJobRecordRequest request;
+      request.set_uid(base::Uid::GenerateRandom().ToString());
+      return rpc::Call(stub, &v1::DatabaseService::Stub::GetJob, request, 5s).status();
+    };
+    QVERIFY(Eventually([&] { return Reason(get()) == "RECOVERING"; }));
+    QCOMPARE(get().code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(testing::AskHealth(address).value_or(0), testing::kNotServing);
+    program.terminate();
+    QVERIFY(program.waitForFinished(20'000));
+    QCOMPARE(program.exitCode(), 0);
   }
 
   void Message_ForAStageIsCountedAndDropped() {

@@ -49,6 +49,7 @@ struct Service {
     values = *std::move(created);
     service = std::make_unique<DatabaseService>("db", f.store, replicator, anti_entropy, *values,
                                                 ValueAccess::Store{}, f.clock, fetches);
+    service->Open();
     server.AddService(*service);
     StoreFixture::RequireOk(server.Start());
     stub = v1::DatabaseService::NewStub(rpc::MakeChannel(server.address()));

@@ -9,6 +9,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/health.h"
 
 namespace onepiece::rpc {
 namespace {
@@ -51,29 +52,6 @@ absl::StatusOr<v1::ListSpansResponse> Ask(const std::string& address, const std:
   v1::ListSpansRequest request;
   request.set_uid(uid);
   return Call(*stub, &v1::TelemetryService::Stub::ListSpans, request, seconds(10));
-}
-
-// Asks the standard health service (grpc.health.v1) about "": an empty request; the answer's field
-// 1 is the state.
-std::optional<int> AskHealth(const std::string& address) {
-  grpc::GenericStub stub(MakeChannel(address));
-  grpc::ClientContext context;
-  SetTimeout(context, seconds(10));
-  grpc::CompletionQueue queue;
-  grpc::ByteBuffer answer;
-  grpc::Status status;
-  const grpc::Slice nothing;
-  const grpc::ByteBuffer request(&nothing, 1);
-  const auto call =
-      stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
-  call->StartCall();
-  call->Finish(&answer, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  if (!queue.Next(&tag, &ok) || !status.ok()) return std::nullopt;
-  grpc::Slice bytes;
-  if (!answer.DumpToSingleSlice(&bytes).ok() || bytes.size() != 2) return std::nullopt;
-  return bytes.begin()[1];
 }
 
 }  // namespace
@@ -127,11 +105,9 @@ class ServerTest : public QObject {
   void Health_IsWhatSetHealthSaid() {
     Server server({});
     QVERIFY(server.Start().ok());
-    constexpr int kServing = 1;
-    constexpr int kNotServing = 2;
-    QCOMPARE(AskHealth(server.address()), std::optional(kNotServing));
+    QCOMPARE(testing::AskHealth(server.address()), std::optional(testing::kNotServing));
     server.SetHealth(Health::kServing);
-    QCOMPARE(AskHealth(server.address()), std::optional(kServing));
+    QCOMPARE(testing::AskHealth(server.address()), std::optional(testing::kServing));
   }
 
   void Shutdown_EndsAStreamThatListensToStopping() {
