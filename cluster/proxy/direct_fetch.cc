@@ -8,28 +8,50 @@ namespace {
 
 constexpr base::Duration kGetTimeout = std::chrono::seconds(5);
 
+bool IsLarge(const v1::ResultArtifact& info) {
+  return info.size_bytes() >= static_cast<std::int64_t>(values::kDirectBytes);
+}
+
 }  // namespace
 
-DirectFetch::DirectFetch(DirectFetchOptions options, fabric::Fabric& fabric,
-                         node::JobRecords& records, base::Clock& clock)
+DirectFetch::DirectFetch(DirectFetchOptions options, fabric::Fabric& fabric, base::Clock& clock)
     : options_(std::move(options)),
-      records_(records),
       clock_(clock),
       peers_(fabric, options_.node_id, clock),
       used_(std::make_shared<std::atomic<std::int64_t>>(0)) {}
 
+void DirectFetch::Note(const base::Uid& uid, const v1::Job& job) {
+  const v1::JobResult& result = job.result();
+  if (job.state() != v1::Job::SUCCEEDED || result.fetched() ||
+      std::ranges::none_of(result.artifacts(), IsLarge)) {
+    return Forget(uid);
+  }
+  const std::scoped_lock lock(mutex_);
+  known_.insert_or_assign(uid, result);
+  if (known_.size() > kMaxKnown) known_.erase(known_.begin());
+}
+
+void DirectFetch::Forget(const base::Uid& uid) {
+  const std::scoped_lock lock(mutex_);
+  known_.erase(uid);
+}
+
+std::optional<v1::JobResult> DirectFetch::Known(const base::Uid& uid) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = known_.find(uid);
+  if (found == known_.end()) return std::nullopt;
+  return found->second;
+}
+
 std::optional<DirectFetch::Value> DirectFetch::Get(const base::Uid& uid,
                                                    const std::string& artifact) {
-  const auto record = records_.Get(uid);
-  if (!record.ok() || record->job().state() != v1::Job::SUCCEEDED) return std::nullopt;
-  const auto& artifacts = record->job().result().artifacts();
+  const std::optional<v1::JobResult> result = Known(uid);
+  if (!result.has_value()) return std::nullopt;
+  const auto& artifacts = result->artifacts();
   const auto found = std::ranges::find_if(artifacts, [&](const v1::ResultArtifact& info) {
     return artifact.empty() || info.artifact() == artifact;
   });
-  if (found == artifacts.end() ||
-      found->size_bytes() < static_cast<std::int64_t>(values::kDirectBytes)) {
-    return std::nullopt;
-  }
+  if (found == artifacts.end() || !IsLarge(*found)) return std::nullopt;
   const std::vector<v1::Endpoint> databases = options_.routing()->DatabasesFor(uid);
   std::shared_ptr<const void> room = TakeRoom(found->size_bytes());
   if (databases.empty() || room == nullptr) return std::nullopt;

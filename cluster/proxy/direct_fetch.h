@@ -5,15 +5,18 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "cluster/base/clock.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/artifact.h"
-#include "cluster/node/job_records.h"
 #include "cluster/node/routing.h"
 #include "cluster/values/remote_values.h"
+#include "onepiece/v1/generation.pb.h"
 
 namespace onepiece::proxy {
 
@@ -22,31 +25,42 @@ struct DirectFetchOptions {
   std::function<std::shared_ptr<const node::Routing>()> routing;
 };
 
-/// Ownership  Borrows `fabric`, `records` and `clock`, which outlive it.
+/// Ownership  Borrows `fabric` and `clock`, which outlive it.
 /// Threading  Thread-safe.
-/// Invariant  What it reads and is not sent yet takes at most kMaxBytes.
+/// Invariant  What it reads and is not sent yet takes at most kMaxBytes; it knows the results of at
+///            most kMaxKnown jobs.
 class DirectFetch {
  public:
   static constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;
+  static constexpr std::size_t kMaxKnown = 4096;
 
-  DirectFetch(DirectFetchOptions options, fabric::Fabric& fabric, node::JobRecords& records,
+  DirectFetch(DirectFetchOptions options, fabric::Fabric& fabric,
               base::Clock& clock = base::SystemClock());
+
+  /// The job as a database has just shown it: whoever fetches its result has asked for it before.
+  void Note(const base::Uid& uid, const v1::Job& job);
+  void Forget(const base::Uid& uid);
 
   struct Value {
     v1::ResultArtifact info;
     message::Buffer bytes;
     std::shared_ptr<const void> room;  ///< Counts against kMaxBytes while it lives.
   };
-  /// The whole artifact ("": the main one). nullopt: it is small, not there to be read, or too much
-  /// is being read; then fetch it by message, which also says what is wrong.
+  /// The whole artifact ("": the main one). nullopt: nothing large is known of that job, it is not
+  /// there to be read, or too much is being read; then fetch it by message, which also says what is
+  /// wrong. What was known may be old: who sends it on compares it with what the database says.
   std::optional<Value> Get(const base::Uid& uid, const std::string& artifact);
 
  private:
   std::shared_ptr<const void> TakeRoom(std::int64_t bytes);
+  std::optional<v1::JobResult> Known(const base::Uid& uid) const;
 
   const DirectFetchOptions options_;
-  node::JobRecords& records_;
   base::Clock& clock_;
+  mutable std::mutex mutex_;
+  /// Guarded by mutex_. Those with large artifacts. Uids begin with the time: the first is the
+  /// oldest.
+  std::map<base::Uid, v1::JobResult> known_;
   values::ValuePeers peers_;
   std::shared_ptr<std::atomic<std::int64_t>> used_;
 };

@@ -41,8 +41,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   if (share > 0) options.admission_share = share;
   options.read_only = config.node().read_only();
   options.routing = routing;
-  DirectFetch direct_fetch({.node_id = config.node().node_id(), .routing = routing}, *fabric,
-                           records);
+  DirectFetch direct_fetch({.node_id = config.node().node_id(), .routing = routing}, *fabric);
   options.direct_fetch = &direct_fetch;
   options.cluster_secret = [&agent_now] {
     const node::NodeAgent* known = agent_now;

@@ -166,6 +166,7 @@ ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node
       rejected_seconds_(DecisionSeconds(metrics, "rejected")),
       failed_seconds_(DecisionSeconds(metrics, "failed")),
       inputs_(options_.max_input_bytes),
+      fetches_({}, clock),
       look_ups_(kLookUpsAtOnce) {
   metrics_.OnScrape([this] {
     metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
@@ -526,10 +527,18 @@ absl::Status ProxyService::SendDirect(const base::Uid& uid, const DirectFetch::V
     part.clear_artifact();
   }
   // The database does not see the reads; the empty rest tells it that the client has the artifact.
+  bool changed = false;
   (void)records_.Fetch(
       uid, value.info.artifact(), value.info.size_bytes(), 0,
-      [](const v1::FetchResultResponse&) { return true; }, wanted);
-  return absl::OkStatus();
+      [&](const v1::FetchResultResponse& rest) {
+        changed = changed || rest.artifact().sha256() != value.info.sha256();
+        return true;
+      },
+      wanted);
+  if (!changed) return absl::OkStatus();
+  options_.direct_fetch->Forget(uid);
+  return base::MakeError(absl::StatusCode::kAborted, "RESULT_CHANGED",
+                         "the result changed during the fetch");
 }
 
 grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext*,
@@ -554,6 +563,7 @@ grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRe
       return rpc::ToGrpc(Unified(cancelled.status()));
   }
   monitor_.End(*uid, Price::kTime);
+  if (options_.direct_fetch != nullptr) options_.direct_fetch->Forget(*uid);
   return rpc::ToGrpc(Unified(records_.Delete(*uid)));
 }
 
@@ -587,9 +597,10 @@ grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTra
 
 v1::Job ProxyService::Present(v1::Job job) {
   SortTimings(options_.routing()->FindWorkflow(job.app_id()), job);
-  if (job::IsTerminal(job.state())) {
-    if (const auto uid = base::Uid::Parse(job.uid())) monitor_.End(*uid, PriceOf(job));
-  }
+  const auto uid = base::Uid::Parse(job.uid());
+  if (!uid.has_value() || !job::IsTerminal(job.state())) return job;
+  monitor_.End(*uid, PriceOf(job));
+  if (options_.direct_fetch != nullptr) options_.direct_fetch->Note(*uid, job);
   return job;
 }
 

@@ -93,20 +93,20 @@ class FakeInstance final : public v1::InstanceService::Service {
 
 /// A proxy with its server, and a client of it.
 struct Proxy {
-  Proxy(DatabaseCluster& cluster, const std::string& id, int max_jobs = 256)
+  Proxy(DatabaseCluster& cluster, const std::string& id, int max_jobs = 256,
+        base::Clock& clock = base::SystemClock())
       : metrics("proxy", id),
         spans(id),
         records({.routing = cluster.RoutingSource()}),
         outbox(node::Outbox::Create(cluster.fabric(),
                                     {.node_id = id, .routing = cluster.RoutingSource()})),
-        direct_fetch({.node_id = id, .routing = cluster.RoutingSource()}, cluster.fabric(),
-                     records),
+        direct_fetch({.node_id = id, .routing = cluster.RoutingSource()}, cluster.fabric()),
         service({.workflow_set = "set",
                  .max_jobs_in_flight = max_jobs,
                  .direct_fetch = &direct_fetch,
                  .routing = cluster.RoutingSource(),
                  .cluster_secret = [] { return std::string("secret"); }},
-                records, *outbox, metrics, spans),
+                records, *outbox, metrics, spans, clock),
         telemetry_service(spans, logs, {}, {}) {
     server.AddService(service);
     server.AddService(telemetry_service);

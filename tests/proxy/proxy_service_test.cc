@@ -37,32 +37,6 @@ class ProxyServiceTest : public QObject {
     QCOMPARE(first.service.jobs_in_flight(), 0);
   }
 
-  void LargeResult_IsReadOutOfADatabasesMemory() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto direct = [&](const std::string& uid) {
-      std::string last = "no fetch";
-      for (const v1::Span& span : proxy.spans.Find(*base::Uid::Parse(uid))) {
-        if (span.operation() == "fetch") last = span.attributes().at("direct");
-      }
-      return last;
-    };
-    for (const std::size_t bytes : {std::size_t{1'000'000}, std::size_t{3'000'000}}) {
-      const auto job = proxy.Submit(Request());
-      QVERIFY2(job.ok(), job.status().ToString().c_str());
-      const std::string video(bytes, 'v');
-      QVERIFY(cluster.SendResult(job->uid(), video).ok());
-      QVERIFY(Eventually([&] { return proxy.Get(job->name())->state() == Job::SUCCEEDED; }));
-      QVERIFY(*proxy.Fetch(job->name()) == video);
-      QCOMPARE(direct(job->uid()), std::string(bytes < values::kDirectBytes ? "false" : "true"));
-      v1::AcknowledgeResultRequest acknowledge;
-      acknowledge.set_name(job->name());
-      QVERIFY(proxy.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge).ok());
-      QCOMPARE(Reason(proxy.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
-    }
-  }
-
   void Submit_IsIdempotentOverProxies() {
     Cluster cluster;
     FakeInstance instance(cluster);
