@@ -35,6 +35,89 @@ double UsedShare(const v1::Database& database) {
              : kUnknown;
 }
 
+QString Bytes(std::int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
+
+TableCell NotAvailable() { return {Tr("N/A"), kUnknown}; }
+
+TableCell BytesOf(std::int64_t bytes, std::int64_t budget) {
+  const double share =
+      budget > 0 ? static_cast<double>(bytes) / static_cast<double>(budget) : kUnknown;
+  return {Tr("%1 of %2").arg(Bytes(bytes), Bytes(budget)), static_cast<double>(bytes),
+          share >= kNearlyFull ? Tone(StatusTone::kWarning) : QVariant(), FormatShare(share),
+          std::isnan(share) ? QVariant() : QVariant(share)};
+}
+
+TableCell OnDisk(const DatabaseRow& row) {
+  if (!row.database.has_value()) return NotAvailable();
+  const v1::Database& database = *row.database;
+  if (database.spill_budget_bytes() == 0)
+    return {Tr("off"), 0.0, {}, Tr("when_full is reject: results that find no room are refused")};
+  TableCell cell = BytesOf(database.spilled_bytes(), database.spill_budget_bytes());
+  cell.tip = Tr("%1 results in files").arg(database.spilled_results());
+  return cell;
+}
+
+TableCell Gone(const DatabaseRow& row) {
+  if (!row.database.has_value()) return NotAvailable();
+  const v1::Database& database = *row.database;
+  return {QStringLiteral("%1 / %2 / %3")
+              .arg(database.fetched())
+              .arg(database.expired())
+              .arg(database.deleted()),
+          static_cast<double>(database.fetched() + database.expired() + database.deleted())};
+}
+
+TableCell Losses(const DatabaseRow& row) {
+  if (!row.database.has_value()) return NotAvailable();
+  const v1::Database& database = *row.database;
+  QStringList words;
+  if (database.evicted() > 0) words << Tr("%1 evicted").arg(database.evicted());
+  if (database.refused() > 0) words << Tr("%1 refused").arg(database.refused());
+  if (database.lost_on_restart() > 0) words << Tr("%1 lost").arg(database.lost_on_restart());
+  const std::int64_t bad = database.refused() + database.lost_on_restart();
+  return {words.isEmpty() ? Tr("none") : words.join(QStringLiteral(", ")),
+          static_cast<double>(bad + database.evicted()),
+          bad > 0 ? Tone(StatusTone::kWarning) : QVariant()};
+}
+
+std::int64_t Waiting(const v1::DatabasePeer& peer) {
+  return peer.waiting_records() + peer.waiting_results();
+}
+
+QString PeerInWords(const v1::DatabasePeer& peer, std::int64_t now_ms) {
+  QString text = SafeText(peer.node_id(), 60) + u' ';
+  text += !peer.alive() ? Tr("is away")
+          : peer.has_compared_time()
+              ? Tr("alike at %1").arg(FormatTime(peer.compared_time().seconds() * 1000, now_ms))
+              : Tr("not compared yet");
+  if (Waiting(peer) == 0) return text;
+  return text + Tr("; %1 records and %2 results wait for it")
+                    .arg(peer.waiting_records())
+                    .arg(peer.waiting_results());
+}
+
+// What keeps copies from being alike; the tip names each peer.
+TableCell Peers(const DatabaseRow& row) {
+  if (!row.database.has_value()) return NotAvailable();
+  int alike = 0, away = 0, fresh = 0;
+  std::int64_t waiting = 0;
+  QStringList tips;
+  for (const v1::DatabasePeer& peer : row.database->peers()) {
+    (!peer.alive() ? away : peer.has_compared_time() ? alike : fresh)++;
+    waiting += Waiting(peer);
+    tips << PeerInWords(peer, row.as_of_ms);
+  }
+  QStringList words;
+  if (alike > 0) words << Tr("%1 alike").arg(alike);
+  if (fresh > 0) words << Tr("%1 not compared").arg(fresh);
+  if (away > 0) words << Tr("%1 away").arg(away);
+  if (waiting > 0) words << Tr("%1 wait").arg(waiting);
+  tips.prepend(Tr("%1 copies of each job").arg(row.database->copies()));
+  return {words.isEmpty() ? Tr("none") : words.join(QStringLiteral(", ")),
+          static_cast<double>(waiting), away > 0 ? Tone(StatusTone::kWarning) : QVariant(),
+          tips.join(u'\n')};
+}
+
 std::vector<client::ReplicaAnswer> Answers(const Replicas& replicas) {
   std::vector<client::ReplicaAnswer> answers;
   for (const ReplicaEntry& replica : replicas) {
@@ -58,10 +141,8 @@ QString WhyOld(std::int64_t as_of_ms, const std::string& error, std::int64_t now
 
 bool operator==(const DatabaseRow& a, const DatabaseRow& b) {
   const auto numbers = [](const DatabaseRow& row) {
-    const v1::Database& d =
-        row.database.has_value() ? *row.database : v1::Database::default_instance();
-    return std::tuple(row.database.has_value(), d.records(), d.results(), d.result_bytes(),
-                      d.budget_bytes());
+    return row.database.has_value() ? std::optional(row.database->SerializeAsString())
+                                    : std::nullopt;
   };
   return std::tie(a.node_id, a.workflow_set, a.state, a.tone, a.behind, a.age, a.error) ==
              std::tie(b.node_id, b.workflow_set, b.state, b.tone, b.behind, b.age, b.error) &&
@@ -154,16 +235,12 @@ std::vector<KeyedTable<DatabaseRow>::Column> DatabaseColumns() {
        })},
       {Tr("Used"), Tr("Bytes of results, of the budget; above it the oldest go first"),
        ShowCell([](const Row& row) {
-         if (!row.database.has_value()) return TableCell{Tr("N/A"), kUnknown};
-         const double share = UsedShare(*row.database);
-         const StatusTone tone = share >= kNearlyFull ? StatusTone::kWarning : StatusTone::kNeutral;
-         return TableCell{Tr("%1 of %2")
-                              .arg(FormatBytes(static_cast<double>(row.database->result_bytes())),
-                                   FormatBytes(static_cast<double>(row.database->budget_bytes()))),
-                          static_cast<double>(row.database->result_bytes()),
-                          tone == StatusTone::kNeutral ? QVariant() : Tone(tone),
-                          FormatShare(share), std::isnan(share) ? QVariant() : QVariant(share)};
+         if (!row.database.has_value()) return NotAvailable();
+         TableCell cell = BytesOf(row.database->result_bytes(), row.database->budget_bytes());
+         cell.tip += Tr("; %1 of memory is registered").arg(Bytes(row.database->memory_bytes()));
+         return cell;
        })},
+      {Tr("On disk"), Tr("Bytes of results that moved to files, of what may"), ShowCell(OnDisk)},
       {Tr("Results"), Tr("Jobs whose result bytes it holds"), ShowCell([of](const Row& row) {
          return Count(of(row, row.database.has_value() ? row.database->results() : 0));
        }),
@@ -180,6 +257,17 @@ std::vector<KeyedTable<DatabaseRow>::Column> DatabaseColumns() {
          return Count(row.behind.has_value() ? std::optional<double>(*row.behind) : std::nullopt);
        }),
        number},
+      {Tr("Gone"),
+       Tr("Results that were fetched / that expired / jobs that were deleted, and are still "
+          "remembered as such"),
+       ShowCell(Gone), number},
+      {Tr("Losses"),
+       Tr("Since its start, results that made room unacknowledged (evicted), that found none "
+          "(refused), and that no database had after a restart (lost)"),
+       ShowCell(Losses)},
+      {Tr("Peers"),
+       Tr("Other databases of its set: how many hold the same, are away, and what waits for them"),
+       ShowCell(Peers)},
       {Tr("As of"), Tr("When it answered; asked every 2 s"), ShowCell([](const Row& row) {
          return TableCell{row.age,
                           row.as_of_ms == 0 ? QVariant(kUnknown) : QVariant(qint64(row.as_of_ms))};

@@ -22,7 +22,11 @@ QString DatabasesView::Help() const {
       "“Used” is what the results take, of the database's budget; the bar is their share. When the "
       "budget is full, the oldest results go. “Records” are jobs that it knows; “Behind” is how "
       "many fewer than the fullest database of the same workflow set. They copy from each other, "
-      "so that it goes back to 0.\n\n"
+      "so that it goes back to 0. “Peers” says how that stands: hover for each of them.\n\n"
+      "“On disk” is what moved to files when memory was full. “Gone” are results that were "
+      "fetched / that expired / jobs that were deleted. “Losses” should say “none”: results that "
+      "were evicted were sent but never acknowledged, refused ones found no room, lost ones no "
+      "database had after a restart.\n\n"
       "A database that does not answer keeps its last numbers, with their age and the reason. "
       "Enter on a row shows its log.");
 }

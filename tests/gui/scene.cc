@@ -419,6 +419,22 @@ gui::Databases Scene::MakeDatabases() const {
     entry.database.set_results(options_.jobs / 2);
     entry.database.set_result_bytes((std::int64_t{3} + 4 * i) << 30);
     entry.database.set_budget_bytes(std::int64_t{10} << 30);
+    entry.database.set_spilled_results(40 * i);
+    entry.database.set_spilled_bytes((std::int64_t{2} * i) << 30);
+    entry.database.set_spill_budget_bytes(std::int64_t{64} << 30);
+    entry.database.set_fetched(options_.jobs / 4);
+    entry.database.set_expired(12);
+    entry.database.set_deleted(3);
+    entry.database.set_refused(2 * i);
+    entry.database.set_copies(2);
+    for (int other = 0; other < options_.databases; ++other) {
+      if (other == i) continue;
+      v1::DatabasePeer& peer = *entry.database.add_peers();
+      peer.set_node_id(Number("database-", other));
+      peer.set_alive(true);
+      peer.mutable_compared_time()->set_seconds(options_.at_ms / 1000 - 30);
+      peer.set_waiting_records(7 * i);
+    }
     databases.push_back(std::move(entry));
   }
   return databases;

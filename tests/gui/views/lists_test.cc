@@ -195,6 +195,23 @@ class GuiViewsListsTest : public QObject {
     database.set_results(77);
     database.set_result_bytes(5 << 20);
     database.set_budget_bytes(20 << 20);
+    database.set_memory_bytes(64 << 20);
+    database.set_spilled_results(9);
+    database.set_spilled_bytes(3 << 20);
+    database.set_spill_budget_bytes(12 << 20);
+    database.set_fetched(12);
+    database.set_expired(3);
+    database.set_deleted(1);
+    database.set_evicted(2);
+    database.set_refused(4);
+    database.set_lost_on_restart(6);
+    database.set_copies(2);
+    for (const char* id : {"database-2", "database-3", "database-4"})
+      database.add_peers()->set_node_id(id);
+    for (int i = 0; i < 2; ++i) database.mutable_peers(i)->set_alive(true);
+    database.mutable_peers(0)->mutable_compared_time()->set_seconds(1'700'000'000);
+    database.mutable_peers(2)->set_waiting_records(30);
+    database.mutable_peers(2)->set_waiting_results(5);
     cluster.SetDatabase(database);
     Store store;
     DatabasesView view(store);
@@ -208,6 +225,35 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(Text(*rows, 0, QStringLiteral("Used")), QStringLiteral("5.0 MiB of 20.0 MiB"));
     QCOMPARE(rows->index(0, ColumnOf(*rows, QStringLiteral("Used"))).data(kShareRole).toDouble(),
              0.25);
+    const auto tip = [&](const char* column) {
+      return rows->index(0, ColumnOf(*rows, QString::fromUtf8(column)))
+          .data(Qt::ToolTipRole)
+          .toString();
+    };
+    QVERIFY(tip("Used").contains(QStringLiteral("64.0 MiB")));
+    QCOMPARE(Text(*rows, 0, QStringLiteral("On disk")), QStringLiteral("3.0 MiB of 12.0 MiB"));
+    QVERIFY(tip("On disk").contains(QStringLiteral("9 results")));
+    QCOMPARE(Text(*rows, 0, QStringLiteral("Gone")), QStringLiteral("12 / 3 / 1"));
+    QCOMPARE(Text(*rows, 0, QStringLiteral("Losses")),
+             QStringLiteral("2 evicted, 4 refused, 6 lost"));
+    QCOMPARE(Text(*rows, 0, QStringLiteral("Peers")),
+             QStringLiteral("1 alike, 1 not compared, 1 away, 35 wait"));
+    QVERIFY(tip("Peers").contains(QStringLiteral("2 copies")));
+    QVERIFY(tip("Peers").contains(QStringLiteral("database-2 alike at")));
+    QVERIFY(tip("Peers").contains(QStringLiteral("database-3 not compared yet")));
+    QVERIFY(tip("Peers").contains(
+        QStringLiteral("database-4 is away; 30 records and 5 results wait for it")));
+    // Without any of that it says so.
+    v1::Database calm;
+    calm.set_node_id("database-1");
+    cluster.SetDatabase(calm);
+    QTRY_COMPARE_WITH_TIMEOUT(Text(*rows, 0, QStringLiteral("Losses")), QStringLiteral("none"),
+                              20'000);
+    QCOMPARE(Text(*rows, 0, QStringLiteral("On disk")), QStringLiteral("off"));
+    QCOMPARE(Text(*rows, 0, QStringLiteral("Peers")), QStringLiteral("none"));
+    cluster.SetDatabase(database);
+    QTRY_COMPARE_WITH_TIMEOUT(Text(*rows, 0, QStringLiteral("Records")), QStringLiteral("1234"),
+                              20'000);
     // What is lost is kept, with the reason.
     cluster.Stop();
     QTRY_VERIFY_WITH_TIMEOUT(
