@@ -44,9 +44,13 @@ absl::Status Cancelled() {
   return base::MakeError(absl::StatusCode::kCancelled, "CALLER_GONE", "nobody listens any more");
 }
 
+/// A result that was lost is one database's view, not the job's end: another may have the bytes.
+constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
+bool IsLost(const v1::Job& job) { return job.error().reason() == kLostOnRestart; }
+
 /// What several databases said, when none had an answer.
 struct Misses {
-  absl::Status away, not_found;
+  absl::Status away, not_found, lost;
 
   /// True when `status` is a reason to ask the next database.
   bool Take(const absl::Status& status) {
@@ -54,9 +58,11 @@ struct Misses {
     // A tombstone is an answer: the next database may not have heard of the deletion yet.
     if (base::GetReason(status).metadata.contains("deleted")) return false;
     if (absl::IsNotFound(status)) return not_found = status, true;
+    if (base::GetReason(status).reason == kLostOnRestart) return lost = status, true;
     return false;
   }
   [[nodiscard]] absl::Status Verdict() const {
+    if (!lost.ok()) return lost;
     return away.ok() && !not_found.ok() ? not_found : NoDatabase(away);
   }
 };
@@ -68,8 +74,8 @@ bool HasEnded(const v1::Job& job) {
 
 /// True when `a` says more of the same job than `b`.
 bool IsFurther(const v1::Job& a, const v1::Job& b) {
-  return std::tuple(HasEnded(a), a.state(), a.stage_index(), a.step()) >
-         std::tuple(HasEnded(b), b.state(), b.stage_index(), b.step());
+  return std::tuple(HasEnded(a), !IsLost(a), a.state(), a.stage_index(), a.step()) >
+         std::tuple(HasEnded(b), !IsLost(b), b.state(), b.stage_index(), b.step());
 }
 
 /// Which database took the last write of a job; the least recently used are forgotten.
@@ -145,14 +151,21 @@ struct JobRecords::Impl {
                                const std::type_identity_t<Request>& request,
                                std::optional<base::Duration> timeout = std::nullopt) {
     Misses misses;
+    absl::StatusOr<Response> lost = absl::NotFoundError("");
     for (const v1::Endpoint& database : DatabasesFor(uid)) {
       absl::StatusOr<Response> response = rpc::Call(*StubFor(database.address()), method, request,
                                                     timeout.value_or(options.call_timeout));
-      if constexpr (!std::is_same_v<Request, v1::GetJobRecordRequest>) {
-        if (response.ok()) locations.Note(uid, database.node_id());
+      if constexpr (std::is_same_v<Request, v1::GetJobRecordRequest>) {
+        if (response.ok() && IsLost(response->job())) {
+          lost = std::move(response);
+          continue;
+        }
+      } else if (response.ok()) {
+        locations.Note(uid, database.node_id());
       }
       if (response.ok() || !misses.Take(response.status())) return response;
     }
+    if (lost.ok()) return lost;
     return misses.Verdict();
   }
 
@@ -358,20 +371,31 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
   };
   bool ended = false;
   bool heard = false;
+  std::optional<v1::Job> lost;
   const Sink<v1::Job> note = [&](const v1::Job& job) {
     heard = true;
+    if (IsLost(job)) {
+      lost = job;
+      return false;
+    }
     ended = HasEnded(job);
     return sink(job);
   };
   while (true) {
     Misses misses;
     heard = false;
+    lost.reset();
     for (const v1::Endpoint& database : impl_->DatabasesFor(uid)) {
       const absl::Status status =
           impl_->ReadStream<v1::Job>(database, prepare, base::Duration::max(), note, keep_going);
       if (ended) return absl::OkStatus();
+      if (lost.has_value() && absl::IsCancelled(status) && keep_going()) continue;
       // A stream that ends well before its job does is a database that shuts down.
       if (!status.ok() && !misses.Take(status)) return status;
+    }
+    if (lost.has_value()) {
+      (void)sink(*lost);
+      return absl::OkStatus();
     }
     if (!heard) return misses.Verdict();
     if (!keep_going()) return Cancelled();

@@ -140,6 +140,11 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   grpc::Status FetchResult(grpc::ServerContext*, const v1::FetchResultRequest* request,
                            grpc::ServerWriter<v1::FetchResultResponse>* writer) override {
     const std::scoped_lock lock(mutex_);
+    const auto found = records_.find(UidOfName(request->name())->ToString());
+    if (found != records_.end() && !found->second.job().error().reason().empty()) {
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kFailedPrecondition,
+                                         found->second.job().error().reason(), "lost"));
+    }
     if (result_.empty()) return Missing();
     constexpr std::size_t kChunk = 100;
     for (auto offset = static_cast<std::size_t>(request->offset_bytes()); offset < result_.size();
@@ -224,6 +229,46 @@ class JobRecordsTest : public QObject {
     const auto record = records_->Get(uid_);
     QVERIFY(record.ok());
     QCOMPARE(record->job().uid(), uid_.ToString());
+  }
+
+  // A database that restarted answers for a result that it lost; another may have it.
+  void LostInTheFirst_AsksTheNext_AndSaysSoWhenAllLostIt() {
+    v1::Job lost = MakeJob(uid_);
+    lost.set_state(v1::Job::FAILED);
+    lost.mutable_error()->set_reason("LOST_ON_RESTART");
+    v1::Job whole = MakeJob(uid_);
+    whole.set_state(v1::Job::SUCCEEDED);
+    first_->Put(lost);
+    second_->Put(whole);
+    second_->SetResult("video", "abc");
+    std::vector<v1::Job::State> states;
+    const auto watch = [&] {
+      states.clear();
+      return records_->Watch(
+          uid_, [&](const v1::Job& job) { return states.push_back(job.state()), true; },
+          [] { return true; });
+    };
+    std::string got;
+    const auto fetch = [&] {
+      got.clear();
+      return records_->Fetch(
+          uid_, "", 0, 0,
+          [&](const v1::FetchResultResponse& part) { return got += part.chunk(), true; },
+          [] { return true; });
+    };
+    QCOMPARE(records_->Get(uid_)->job().state(), v1::Job::SUCCEEDED);
+    QCOMPARE(records_->List({})->jobs(0).state(), v1::Job::SUCCEEDED);
+    QVERIFY(watch().ok());
+    QCOMPARE(states, std::vector{v1::Job::SUCCEEDED});
+    QVERIFY(fetch().ok());
+    QCOMPARE(got, std::string("video"));
+
+    second_->Put(lost);
+    second_->SetResult("", "");
+    QCOMPARE(records_->Get(uid_)->job().error().reason(), std::string("LOST_ON_RESTART"));
+    QVERIFY(watch().ok());
+    QCOMPARE(states, std::vector{v1::Job::FAILED});
+    QCOMPARE(base::GetReason(fetch()).reason, std::string("LOST_ON_RESTART"));
   }
 
   // The first database was away when the job was written to, and is back with what it knew before.
