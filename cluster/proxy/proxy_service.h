@@ -61,6 +61,7 @@ class ProxyService final : public v1::GenerationService::Service {
   void UpdateCapacity(const v1::Capacity& capacity) { monitor_.Update(capacity); }
   /// For the load report.
   [[nodiscard]] int jobs_in_flight() const { return monitor_.in_flight(); }
+  [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
   [[nodiscard]] std::vector<v1::Demand> demands() const { return monitor_.demands(); }
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
