@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 constexpr base::Duration kDeliverTimeout = 1500ms;
 constexpr base::Duration kHolderTimeout = 2s;
 constexpr base::Duration kCancelTimeout = 500ms;
-constexpr base::Duration kTraceTimeout = 1s;
+constexpr base::Duration kTraceTimeout = 3s;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
 /// Of refused jobs, at the databases: an overload must not become theirs.
