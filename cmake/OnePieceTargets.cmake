@@ -25,6 +25,39 @@ function(onepiece_add_folders)
   endforeach()
 endfunction()
 
+# What most of a file's compilation goes into is read once, for all targets that are compiled with the same flags: gRPC and our
+# messages for libraries, and once more with Qt Test for tests, as are LibTorch and Qt's widgets. A folder that sets
+# ONEPIECE_PRECOMPILED for its libraries, or ONEPIECE_TEST_PRECOMPILED for its tests, gets these headers for nothing. OFF shows who includes too little.
+option(ONEPIECE_PRECOMPILE "Precompile large headers" ON)
+
+# onepiece_precompiled(KIND [PROGRAM] HEADERS .. DEPS .. OPTIONS ..): a target that lends its precompiled header, to libraries or
+# (PROGRAM) to programs: these are compiled as -fPIE.
+function(onepiece_precompiled kind)
+  cmake_parse_arguments(PARSE_ARGV 1 A "PROGRAM" "" "HEADERS;DEPS;OPTIONS")
+  if(NOT ONEPIECE_PRECOMPILE)
+    return()
+  endif()
+  if(A_PROGRAM)
+    add_executable(onepiece_precompiled_${kind} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
+  else()
+    add_library(onepiece_precompiled_${kind} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
+  endif()
+  target_link_libraries(onepiece_precompiled_${kind} PRIVATE ${A_DEPS} onepiece_flags)
+  target_compile_options(onepiece_precompiled_${kind} PRIVATE ${A_OPTIONS})
+  target_precompile_headers(onepiece_precompiled_${kind} PRIVATE ${A_HEADERS})
+endfunction()
+
+# onepiece_borrow_precompiled(TARGET KIND): nothing when there is no such kind.
+function(onepiece_borrow_precompiled target kind)
+  if(NOT TARGET onepiece_precompiled_${kind})
+    return()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM onepiece_precompiled_${kind})
+  # What comes out of a precompiled header is no system header to gcc any more: its false alarms (GCC bug 105651) show.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)
+endfunction()
+
 # onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): static library onepiece::NAME; headers are included by
 # their path from the top of the tree. A library without sources is an INTERFACE one.
 function(onepiece_library name)
@@ -33,6 +66,7 @@ function(onepiece_library name)
     add_library(onepiece_${name} STATIC ${A_SOURCES})
     target_sources(onepiece_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
     target_link_libraries(onepiece_${name} PUBLIC ${A_DEPS} PRIVATE onepiece_flags ${A_PRIVATE_DEPS})
+    onepiece_borrow_precompiled(onepiece_${name} "${ONEPIECE_PRECOMPILED}")
   else()
     add_library(onepiece_${name} INTERFACE)
     target_sources(onepiece_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
@@ -82,25 +116,11 @@ function(onepiece_stage_plugin name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# What most of a test's compilation goes into, read once for all tests: gRPC and our messages, or LibTorch, each with Qt Test.
-# A target lends its precompiled header to those that are compiled with the same flags. OFF shows who includes too little.
-option(ONEPIECE_PRECOMPILE "Precompile the large headers of tests" ON)
-function(onepiece_precompiled_tests kind)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "HEADERS;DEPS")
-  if(NOT ONEPIECE_PRECOMPILE)
-    return()
-  endif()
-  add_executable(onepiece_precompiled_${kind} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
-  target_link_libraries(onepiece_precompiled_${kind} PRIVATE ${A_DEPS} Qt6::Test onepiece_flags)
-  target_compile_options(onepiece_precompiled_${kind} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_precompile_headers(onepiece_precompiled_${kind} PRIVATE <QtTest> ${A_HEADERS})
-endfunction()
-
-# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs]): a Qt Test program,
+# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]]): a Qt Test program,
 # registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end. A folder that sets
 # ONEPIECE_TEST_PRECOMPILED (services, torch) gets these headers for nothing.
 function(onepiece_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "WAITS" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 120)
   endif()
@@ -120,17 +140,17 @@ function(onepiece_test name)
     ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   # A test's own code runs for moments and compiles for minutes; what it tests keeps its flags.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(ONEPIECE_TEST_PRECOMPILED AND TARGET onepiece_precompiled_${ONEPIECE_TEST_PRECOMPILED})
-    target_precompile_headers(${name} REUSE_FROM onepiece_precompiled_${ONEPIECE_TEST_PRECOMPILED})
-    # What comes out of a precompiled header is no system header to gcc any more: its false alarms (GCC bug 105651) show.
-    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>
-                           $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
-  endif()
+  onepiece_borrow_precompiled(${name} "test_${ONEPIECE_TEST_PRECOMPILED}")
   add_test(NAME ${name} COMMAND ${name})
   if(A_PROGRAMS)
     add_dependencies(${name} ${A_PROGRAMS})
-    # Clusters and benchmarks are programs that are waited for: they get the whole machine.
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    # Clusters and benchmarks get the whole machine; one that mostly waits (WAITS) shares it with what is no cluster, and
+    # begins first.
+    if(A_WAITS)
+      set_tests_properties(${name} PROPERTIES RESOURCE_LOCK cluster COST 1000)
+    else()
+      set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
   elseif("onepiece::wan" IN_LIST A_DEPS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)  # LibTorch has a thread for every core.
   endif()

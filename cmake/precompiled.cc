@@ -1,2 +1,2 @@
-// Owns a precompiled header (onepiece_precompiled_tests); never run.
+// Owns a precompiled header (onepiece_precompiled); never run.
 int main() {}
