@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "cluster/base/status.h"
-#include "cluster/cli/bench_elastic.h"
-#include "cluster/cli/bench_hop.h"
+#include "tests/bench/elastic_bench.h"
+#include "tests/bench/hop_bench.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"

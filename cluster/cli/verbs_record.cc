@@ -12,9 +12,9 @@
 #include "cluster/cli/verbs.h"
 #include "cluster/local/control.h"
 #include "cluster/local/resources.h"
-#include "gui/client/session.h"
-#include "gui/history/record_loop.h"
-#include "gui/history/recording.h"
+#include "cluster/session/session.h"
+#include "cluster/history/record_loop.h"
+#include "cluster/history/recording.h"
 
 namespace onepiece::cli {
 namespace {

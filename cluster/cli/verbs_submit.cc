@@ -1,6 +1,6 @@
 // submit.
 #include "cluster/base/status.h"
-#include "cluster/cli/job_arguments.h"
+#include "cluster/terminal/job_arguments.h"
 #include "cluster/cli/job_output.h"
 #include "cluster/cli/verbs.h"
 #include "google/protobuf/util/time_util.h"

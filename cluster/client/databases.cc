@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
-#include "cluster/client/sha256.h"
+#include "cluster/base/sha256.h"
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/database.grpc.pb.h"
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
-#include "cluster/client/sha256.h"
+#include "cluster/base/sha256.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/status.h"

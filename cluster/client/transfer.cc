@@ -11,7 +11,7 @@
 #include "cluster/client/client.h"
 #include "cluster/client/client_impl.h"
 #include "cluster/client/receive_file.h"
-#include "cluster/client/sha256.h"
+#include "cluster/base/sha256.h"
 
 namespace onepiece::client {
 namespace {

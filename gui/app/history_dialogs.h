@@ -10,8 +10,8 @@
 #include <functional>
 #include <memory>
 
-#include "gui/history/compare.h"
-#include "gui/history/recording.h"
+#include "cluster/history/compare.h"
+#include "cluster/history/recording.h"
 #include "gui/models/keyed_table.h"
 #include "gui/models/store.h"
 #include "gui/views/table_panel.h"

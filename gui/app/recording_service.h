@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gui/client/session.h"
-#include "gui/history/record_loop.h"
+#include "cluster/session/session.h"
+#include "cluster/history/record_loop.h"
 #include "gui/models/alert_desk.h"
 
 namespace onepiece::gui {

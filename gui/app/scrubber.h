@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "gui/history/recording.h"
+#include "cluster/history/recording.h"
 #include "gui/models/store.h"
 
 namespace onepiece::gui {

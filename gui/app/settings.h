@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "gui/client/session.h"
+#include "cluster/session/session.h"
 
 namespace onepiece::gui {
 

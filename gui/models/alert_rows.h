@@ -6,7 +6,7 @@
 #include <QString>
 #include <vector>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/format.h"
 #include "gui/models/keyed_table.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/history/recording.h"
+#include "cluster/history/recording.h"
 
 namespace onepiece::gui {
 

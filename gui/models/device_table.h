@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "gui/client/link.h"
-#include "gui/client/snapshot.h"
+#include "cluster/session/link.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/format.h"
 #include "gui/models/heat_grid.h"
 #include "gui/models/keyed_table.h"

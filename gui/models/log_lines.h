@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/client/log_tail.h"
+#include "cluster/session/log_tail.h"
 #include "gui/models/format.h"
 #include "gui/models/keyed_table.h"
 

@@ -3,7 +3,7 @@
 #include <QCoreApplication>
 
 #include "cluster/base/clock.h"
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/plan_words.h"
 
 namespace onepiece::gui {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/format.h"
 
 namespace onepiece::gui {

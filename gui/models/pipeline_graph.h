@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/format.h"
 
 namespace onepiece::gui {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 
 namespace onepiece::gui {
 

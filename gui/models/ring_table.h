@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/chart_series.h"
 #include "gui/models/heat_grid.h"
 #include "gui/models/keyed_table.h"

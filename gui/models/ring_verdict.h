@@ -6,7 +6,7 @@
 #include <QString>
 #include <cstdint>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/format.h"
 
 namespace onepiece::gui {

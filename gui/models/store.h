@@ -17,9 +17,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gui/client/session.h"
-#include "gui/client/snapshot.h"
-#include "gui/history/recording.h"
+#include "cluster/session/session.h"
+#include "cluster/session/snapshot.h"
+#include "cluster/history/recording.h"
 #include "gui/models/alert_desk.h"
 #include "gui/models/operations.h"
 

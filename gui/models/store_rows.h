@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/client/snapshot.h"
+#include "cluster/session/snapshot.h"
 #include "gui/models/format.h"
 #include "gui/models/keyed_table.h"
 

@@ -7,7 +7,7 @@
 #include <QVBoxLayout>
 #include <utility>
 
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/plan_words.h"
 #include "gui/views/prompts.h"
 

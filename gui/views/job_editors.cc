@@ -17,7 +17,7 @@
 #include "cluster/base/status.h"
 #include "gui/models/format.h"
 #include "gui/views/tone.h"
-#include "stages/media/image.h"
+#include "cluster/media/image.h"
 
 namespace onepiece::gui {
 namespace {

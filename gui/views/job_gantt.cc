@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "cluster/client/client.h"
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/format.h"
 #include "gui/views/table_panel.h"
 #include "gui/views/tone.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/format.h"
 #include "gui/models/job_wait.h"
 #include "gui/views/job_editors.h"

@@ -10,7 +10,7 @@
 #include <QToolButton>
 #include <memory>
 
-#include "gui/client/log_tail.h"
+#include "cluster/session/log_tail.h"
 #include "gui/models/log_lines.h"
 #include "gui/views/list_page.h"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <memory>
 
-#include "gui/history/recording.h"
+#include "cluster/history/recording.h"
 #include "gui/models/keyed_table.h"
 #include "gui/models/overview_tiles.h"
 #include "gui/views/view.h"

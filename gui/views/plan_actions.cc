@@ -10,7 +10,7 @@
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/plan_words.h"
 #include "gui/views/prompts.h"
 

@@ -15,7 +15,7 @@
 #include <QVBoxLayout>
 
 #include "cluster/base/status.h"
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/format.h"
 #include "gui/views/tone.h"
 

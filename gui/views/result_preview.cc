@@ -13,11 +13,11 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
-#include "gui/client/link.h"
+#include "cluster/session/link.h"
 #include "gui/models/format.h"
 #include "gui/views/prompts.h"
-#include "stages/media/image.h"
-#include "stages/media/media.h"
+#include "cluster/media/image.h"
+#include "cluster/media/media.h"
 
 namespace onepiece::gui {
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "nodemanager/paxos/acceptor.h"
 #include "nodemanager/paxos/drift.h"
-#include "nodemanager/paxos/random.h"
+#include "cluster/base/split_mix64.h"
 #include "nodemanager/paxos/replica.h"
 
 namespace onepiece::paxos {

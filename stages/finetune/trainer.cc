@@ -12,8 +12,8 @@
 #include "stages/finetune/clips.h"
 #include "stages/tensor/compute.h"
 #include "stages/wan/generation.h"
-#include "stages/wan/schedulers.h"
-#include "stages/wan/weights.h"
+#include "stages/model/schedulers.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::finetune {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "stages/finetune/checkpoint.h"
 #include "stages/wan/autoencoder.h"
-#include "stages/wan/tokenizer.h"
+#include "stages/model/tokenizer.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 

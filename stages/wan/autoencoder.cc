@@ -7,7 +7,7 @@
 #include "stages/tensor/compute.h"
 #include "stages/wan/autoencoder_layers.h"
 #include "stages/wan/autoencoder_tiles.h"
-#include "stages/wan/config_reader.h"
+#include "stages/model/config_reader.h"
 
 namespace onepiece::wan {
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::wan {
 

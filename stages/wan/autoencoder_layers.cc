@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "stages/wan/kernels.h"
-#include "stages/wan/layers.h"
+#include "stages/model/kernels.h"
+#include "stages/model/layers.h"
 
 namespace onepiece::wan::vae {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "stages/wan/autoencoder.h"
-#include "stages/wan/layers.h"
-#include "stages/wan/weights.h"
+#include "stages/model/layers.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::wan::vae {
 

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "stages/wan/autoencoder.h"
-#include "stages/wan/image_processor.h"
-#include "stages/wan/schedulers.h"
+#include "stages/model/image_processor.h"
+#include "stages/model/schedulers.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 

@@ -12,7 +12,7 @@
 #include "stages/wan/published_component.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::wan {
 namespace {

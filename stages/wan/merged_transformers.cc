@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "stages/wan/byte_budget.h"
+#include "stages/model/byte_budget.h"
 
 namespace onepiece::wan {
 

@@ -5,7 +5,7 @@
 
 #include "stages/sdk/model_tools.h"
 #include "stages/sdk/stage.h"
-#include "stages/wan/content_hash.h"
+#include "stages/model/content_hash.h"
 #include "stages/wan/inspect.h"
 #include "stages/wan/stages.h"
 #include "stages/wan/verify_component.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "stages/sdk/model_tools.h"
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::wan {
 

@@ -6,11 +6,11 @@
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
-#include "stages/wan/component_store.h"
-#include "stages/wan/conditioning_cache.h"
-#include "stages/wan/content_hash.h"
+#include "stages/model/component_store.h"
+#include "stages/model/conditioning_cache.h"
+#include "stages/model/content_hash.h"
 #include "stages/wan/merged_transformers.h"
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::wan {
 namespace {

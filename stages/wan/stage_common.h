@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "stages/media/image.h"
+#include "cluster/media/image.h"
 #include "stages/sdk/stage.h"
 #include "stages/wan/autoencoder.h"
 

@@ -7,16 +7,16 @@
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
-#include "stages/wan/component_store.h"
-#include "stages/wan/content_hash.h"
-#include "stages/wan/diffusion_state.h"
+#include "stages/model/component_store.h"
+#include "stages/model/content_hash.h"
+#include "stages/model/diffusion_state.h"
 #include "stages/wan/generation.h"
-#include "stages/wan/generation_settings.h"
-#include "stages/wan/lora.h"
+#include "stages/model/generation_settings.h"
+#include "stages/model/lora.h"
 #include "stages/wan/merged_transformers.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
-#include "stages/wan/tokenizer.h"
+#include "stages/model/tokenizer.h"
 
 namespace onepiece::wan {
 namespace {

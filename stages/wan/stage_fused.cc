@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "cluster/base/status.h"
-#include "stages/wan/generation_settings.h"
+#include "stages/model/generation_settings.h"
 #include "stages/wan/stages.h"
 
 namespace onepiece::wan {

@@ -1,7 +1,7 @@
 #include "cluster/base/status.h"
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 #include "stages/sdk/parameters.h"
-#include "stages/wan/frames_output.h"
+#include "stages/model/frames_output.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
 

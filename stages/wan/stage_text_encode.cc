@@ -9,14 +9,14 @@
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/clip_vision.h"
-#include "stages/wan/component_store.h"
-#include "stages/wan/conditioning_cache.h"
-#include "stages/wan/content_hash.h"
+#include "stages/model/component_store.h"
+#include "stages/model/conditioning_cache.h"
+#include "stages/model/content_hash.h"
 #include "stages/wan/generation.h"
-#include "stages/wan/image_processor.h"
+#include "stages/model/image_processor.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
-#include "stages/wan/tokenizer.h"
+#include "stages/model/tokenizer.h"
 
 namespace onepiece::wan {
 namespace {

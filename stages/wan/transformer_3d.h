@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 
 namespace onepiece::wan {
 

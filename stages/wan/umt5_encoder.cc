@@ -5,9 +5,9 @@
 
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
-#include "stages/wan/config_reader.h"
-#include "stages/wan/kernels.h"
-#include "stages/wan/layers.h"
+#include "stages/model/config_reader.h"
+#include "stages/model/kernels.h"
+#include "stages/model/layers.h"
 
 namespace onepiece::wan {
 namespace {

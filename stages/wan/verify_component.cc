@@ -11,7 +11,7 @@
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
-#include "stages/wan/schedulers.h"
+#include "stages/model/schedulers.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"

@@ -17,9 +17,9 @@
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/generation.h"
-#include "stages/wan/generation_settings.h"
+#include "stages/model/generation_settings.h"
 #include "stages/wan/stage_common.h"
-#include "stages/wan/tokenizer.h"
+#include "stages/model/tokenizer.h"
 
 namespace onepiece::wan {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 
 namespace onepiece::bench {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/fabric_bench.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/ring_bench.h"

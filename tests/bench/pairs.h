@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 
 namespace onepiece::bench {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 
 namespace onepiece::bench {
 

@@ -16,7 +16,7 @@
 
 #include "cluster/base/clock.h"
 #include "onepiece/v1/workflow.pb.h"
-#include "tests/nodemanager/sim/history.h"
+#include "tests/nodemanager/paxos/sim/history.h"
 
 namespace onepiece::chaos {
 

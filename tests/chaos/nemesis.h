@@ -7,7 +7,7 @@
 
 #include "tests/chaos/group.h"
 #include "tests/chaos/hosts.h"
-#include "tests/nodemanager/sim/random.h"
+#include "tests/nodemanager/paxos/sim/random.h"
 
 namespace onepiece::chaos {
 

@@ -4,8 +4,8 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "gui/history/recording.h"
-#include "tests/gui/fake_cluster.h"
+#include "cluster/history/recording.h"
+#include "tests/session/fake_cluster.h"
 #include "tests/program.h"
 
 namespace onepiece::cli {

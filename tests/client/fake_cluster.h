@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cluster/client/client.h"
-#include "cluster/client/sha256.h"
+#include "cluster/base/sha256.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "tests/e2e/cluster_under_test.h"
-#include "tests/gui/accessible_app.h"
+#include "tests/e2e/accessible_app.h"
 
 namespace onepiece::e2e {
 namespace {

@@ -2,7 +2,7 @@
 #include <set>
 #include <span>
 
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 #include "tests/e2e/cluster_under_test.h"
 #include "tests/e2e/judge.h"
 

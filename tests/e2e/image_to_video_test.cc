@@ -6,7 +6,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 #include "tests/e2e/cluster_under_test.h"
 #include "tests/e2e/judge.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 
 namespace onepiece::e2e {
 

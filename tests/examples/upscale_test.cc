@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 #include "tests/e2e/cluster_under_test.h"
 
 namespace onepiece::e2e {

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "cluster/base/check.h"
-#include "stages/media/image.h"
-#include "stages/media/image_file.h"
+#include "cluster/media/image.h"
+#include "cluster/media/image_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace onepiece::media;

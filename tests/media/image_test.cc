@@ -1,6 +1,6 @@
 // What DecodeImage makes of every kind of image. images/make_images.py made the files and, with
 // Pillow, what they must decode to.
-#include "stages/media/image.h"
+#include "cluster/media/image.h"
 
 #include <QDir>
 #include <QFile>

@@ -1,4 +1,4 @@
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 
 #include <QtTest>
 #include <cmath>

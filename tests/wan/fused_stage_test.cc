@@ -7,7 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/message/message.h"
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 #include "stages/runtime/stage_runner.h"
 #include "stages/wan/stages.h"
 #include "tests/wan/stage_context.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
-#include "stages/media/media.h"
+#include "cluster/media/media.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/stages.h"
 #include "tests/wan/stage_context.h"

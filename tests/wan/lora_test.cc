@@ -1,4 +1,4 @@
-#include "stages/wan/lora.h"
+#include "stages/model/lora.h"
 
 #include <QtTest>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Component folders that are wrong, and what the configurations of the published checkpoints call
 // for.
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 
 #include <QTemporaryDir>
 #include <QtTest>
@@ -12,7 +12,7 @@
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/inspect.h"
-#include "stages/wan/schedulers.h"
+#include "stages/model/schedulers.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 #include "tests/tensor/safetensors_bytes.h"

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 #include "cluster/node/inbox.h"
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/channel.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/consensus/group.h"
 #include "tests/bench/pairs.h"
 

@@ -17,10 +17,10 @@
 #include <thread>
 #include <utility>
 
-#include "gui/client/log_tail.h"
+#include "cluster/session/log_tail.h"
 #include "tests/eventually.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/window.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/gui/app/window.h"
 
 namespace onepiece::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <QString>
 #include <vector>
 
-#include "tests/gui/scene.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::bench {
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/database/load.h"
 #include "tests/bench/database/store.h"
 #include "tests/bench/pairs.h"

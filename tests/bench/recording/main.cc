@@ -14,10 +14,10 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
-#include "cluster/cli/bench_report.h"
-#include "gui/history/pieces.h"
-#include "gui/history/recorder.h"
-#include "gui/history/recording.h"
+#include "tests/bench/bench_report.h"
+#include "cluster/history/pieces.h"
+#include "cluster/history/recorder.h"
+#include "cluster/history/recording.h"
 #include "tests/bench/report_main.h"
 
 namespace onepiece::bench {

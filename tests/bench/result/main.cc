@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cluster/base/crc32c.h"
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 #include "cluster/job/sha256.h"
 #include "cluster/rpc/channel.h"
 #include "tests/bench/report_main.h"

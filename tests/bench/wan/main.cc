@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
-#include "cluster/cli/bench_report.h"
+#include "tests/bench/bench_report.h"
 #include "cluster/local/resources.h"
 #include "tests/bench/wan/side.h"
 #include "tests/bench/wan/workload.h"

@@ -14,7 +14,7 @@
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
-#include "stages/wan/weights.h"
+#include "stages/model/weights.h"
 #include "tests/bench/wan/port.h"
 #include "tests/bench/wan/side.h"
 

@@ -10,10 +10,10 @@
 
 #include "gui/app/dialogs.h"
 #include "gui/app/side_panels.h"
-#include "gui/history/recorder.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/scene.h"
-#include "tests/gui/window.h"
+#include "cluster/history/recorder.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/gui/models/scene.h"
+#include "tests/gui/app/window.h"
 
 namespace onepiece::gui {
 namespace {

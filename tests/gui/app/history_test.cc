@@ -19,11 +19,11 @@
 #include "gui/app/main_window.h"
 #include "gui/app/operations_panel.h"
 #include "gui/app/theme.h"
-#include "gui/history/recorder.h"
-#include "tests/gui/accessibility.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/history/recordings.h"
-#include "tests/gui/history/snapshots.h"
+#include "cluster/history/recorder.h"
+#include "tests/gui/app/accessibility.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/history/recordings.h"
+#include "tests/history/snapshots.h"
 
 namespace onepiece::gui {
 namespace {

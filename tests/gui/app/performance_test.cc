@@ -2,7 +2,7 @@
 #include <QtTest>
 
 #include "tests/bench/console/load.h"
-#include "tests/gui/window.h"
+#include "tests/gui/app/window.h"
 
 namespace onepiece::gui {
 

@@ -7,9 +7,9 @@
 
 #include "gui/app/theme.h"
 #include "gui/views/pages.h"
-#include "tests/gui/pictures.h"
-#include "tests/gui/scene.h"
-#include "tests/gui/window.h"
+#include "tests/gui/app/pictures.h"
+#include "tests/gui/models/scene.h"
+#include "tests/gui/app/window.h"
 
 namespace onepiece::gui {
 namespace {

@@ -1,6 +1,6 @@
 // The whole window with every page: names for those who cannot see or point, texts from outside,
 // clusters that say little, clocks that go back.
-#include "tests/gui/window.h"
+#include "tests/gui/app/window.h"
 
 #include <QAbstractItemView>
 #include <QAccessible>
@@ -16,8 +16,8 @@
 #include "gui/app/command_palette.h"
 #include "gui/app/dialogs.h"
 #include "gui/views/prompts.h"
-#include "tests/gui/accessibility.h"
-#include "tests/gui/scene.h"
+#include "tests/gui/app/accessibility.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::gui {
 namespace {

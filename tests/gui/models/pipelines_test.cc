@@ -6,7 +6,7 @@
 
 #include "gui/models/pipeline_layout.h"
 #include "gui/models/pipeline_text.h"
-#include "tests/gui/pipeline_scenes.h"
+#include "tests/gui/models/pipeline_scenes.h"
 
 namespace onepiece::gui {
 namespace {

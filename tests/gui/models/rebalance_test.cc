@@ -6,7 +6,7 @@
 #include "gui/models/plan_effect.h"
 #include "gui/models/plan_words.h"
 #include "gui/models/pool_board.h"
-#include "tests/gui/predictions.h"
+#include "tests/gui/models/predictions.h"
 
 namespace onepiece::gui {
 namespace {

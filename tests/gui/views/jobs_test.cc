@@ -21,8 +21,8 @@
 #include "gui/views/job_editors.h"
 #include "gui/views/job_gantt.h"
 #include "gui/views/result_preview.h"
-#include "stages/media/media.h"
-#include "tests/gui/fake_cluster.h"
+#include "cluster/media/media.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {

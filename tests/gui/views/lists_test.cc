@@ -19,8 +19,8 @@
 #include <mutex>
 #include <tuple>
 
-#include "gui/history/alerts.h"
-#include "gui/history/recording.h"
+#include "cluster/history/alerts.h"
+#include "cluster/history/recording.h"
 #include "gui/models/alert_rows.h"
 #include "gui/models/audit_rows.h"
 #include "gui/models/operation_rows.h"
@@ -28,9 +28,9 @@
 #include "gui/views/alerts.h"
 #include "gui/views/audit.h"
 #include "gui/views/stores.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/history/recordings.h"
-#include "tests/gui/scene.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/history/recordings.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::gui {
 namespace {

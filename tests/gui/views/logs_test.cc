@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "gui/models/log_lines.h"
-#include "tests/gui/fake_cluster.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {

@@ -16,9 +16,9 @@
 
 #include "gui/app/theme.h"
 #include "gui/views/tone.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/pipeline_scenes.h"
-#include "tests/gui/scene.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/gui/models/pipeline_scenes.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::gui {
 namespace {

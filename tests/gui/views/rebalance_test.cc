@@ -22,9 +22,9 @@
 #include "cluster/base/status.h"
 #include "gui/models/keyed_table.h"
 #include "gui/views/prompts.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/predictions.h"
-#include "tests/gui/scene.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/gui/models/predictions.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::gui {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "gui/models/ring_table.h"
 #include "gui/models/store.h"
-#include "tests/gui/fake_cluster.h"
-#include "tests/gui/scene.h"
+#include "tests/session/fake_cluster.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::gui {
 namespace {

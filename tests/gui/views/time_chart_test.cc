@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "gui/history/recorder.h"
+#include "cluster/history/recorder.h"
 #include "gui/models/format.h"
 #include "gui/models/series_feed.h"
 #include "gui/models/store.h"

@@ -1,0 +1,232 @@
+#include "cluster/history/conditions.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace onepiece::gui::history {
+namespace {
+
+// Several polls (1 s) and reports (0.5 s) long.
+constexpr std::int64_t kOldMs = 15'000;
+constexpr double kReportSeconds = 10;
+constexpr std::int64_t kWaitingMs = 5'000;
+constexpr std::int64_t kFailedJobsMs = 10 * 60'000;
+constexpr std::int64_t kFailedPlansMs = 60 * 60'000;
+
+using Findings = std::vector<Finding>;
+
+template <typename Matches>
+Findings FindNodes(const Snapshot& snapshot, Matches matches) {
+  Findings found;
+  for (const v1::Node& node : snapshot.cluster.value->nodes()) {
+    if (matches(node)) found.push_back({"node/" + node.node_id(), std::nullopt, node.detail()});
+  }
+  return found;
+}
+
+Findings DeadNodes(const Snapshot& snapshot, const LinkStatus&) {
+  return FindNodes(snapshot, [](const v1::Node& node) { return node.state() == v1::Node::DEAD; });
+}
+
+Findings QuarantinedNodes(const Snapshot& snapshot, const LinkStatus&) {
+  return FindNodes(snapshot,
+                   [](const v1::Node& node) { return node.activity() == v1::QUARANTINED; });
+}
+
+Findings StuckNodes(const Snapshot& snapshot, const LinkStatus&) {
+  Findings found =
+      FindNodes(snapshot, [](const v1::Node& node) { return node.activity() == v1::STUCK; });
+  for (Finding& finding : found) {
+    const auto& nodes = snapshot.cluster.value->nodes();
+    const auto node = std::ranges::find(nodes, finding.entity.substr(5), &v1::Node::node_id);
+    finding.value = static_cast<double>(node->load().no_progress_ms()) / 1000;
+  }
+  return found;
+}
+
+Findings SilentNodes(const Snapshot& snapshot, const LinkStatus& link) {
+  Findings found;
+  // Reports carry the server's time.
+  const double now = static_cast<double>(snapshot.cluster.as_of_ms) / 1000 + link.clock_skew_s;
+  for (const v1::Node& node : snapshot.cluster.value->nodes()) {
+    if (node.state() == v1::Node::DEAD || !node.has_last_report_time()) continue;
+    const auto& time = node.last_report_time();
+    const double age =
+        now - static_cast<double>(time.seconds()) - static_cast<double>(time.nanos()) / 1e9;
+    if (age > kReportSeconds) found.push_back({"node/" + node.node_id(), age, node.detail()});
+  }
+  return found;
+}
+
+// A consumer takes messages out at once and computes later: what waits for long waits for somebody
+// who does not look.
+Findings StuckRings(const Snapshot& snapshot, const LinkStatus&) {
+  Findings found;
+  for (const RingEntry& ring : *snapshot.rings.value) {
+    const bool waits = ring.health.used_slots() > 0 && ring.health.oldest_age_ms() >= kWaitingMs;
+    const bool flows = ring.rates && ring.rates->messages_per_s > 0;
+    if (!waits || flows || !ring.error.empty()) continue;
+    found.push_back({"ring/" + ring.node_id,
+                     static_cast<double>(ring.health.oldest_age_ms()) / 1000,
+                     absl::StrCat(ring.health.used_slots(), " messages wait")});
+  }
+  return found;
+}
+
+Findings FailedJobs(const Snapshot& snapshot, const LinkStatus&) {
+  struct Failures {
+    int count = 0;
+    const v1::Job* last = nullptr;
+  };
+  std::map<std::string, Failures> by_app;
+  for (const JobEntry& entry : snapshot.jobs.value->jobs) {
+    const v1::Job& job = *entry.job;
+    const std::int64_t end_ms = job.end_time().seconds() * 1000;
+    if (job.state() != v1::Job::FAILED || end_ms < snapshot.at_ms - kFailedJobsMs) continue;
+    Failures& failures = by_app[job.app_id()];
+    ++failures.count;
+    if (failures.last == nullptr || end_ms > failures.last->end_time().seconds() * 1000)
+      failures.last = &job;
+  }
+  Findings found;
+  for (const auto& [app, failures] : by_app) {
+    const v1::Job& job = *failures.last;
+    found.push_back({"app/" + app, failures.count,
+                     absl::StrCat("the last one is ", job.uid(), ": ", job.error().reason(), " ",
+                                  job.error().message())});
+  }
+  return found;
+}
+
+Findings NoLeader(const Snapshot& snapshot, const LinkStatus&) {
+  const Replicas& replicas = *snapshot.replicas.value;
+  const bool led = std::ranges::any_of(replicas, [](const ReplicaEntry& replica) {
+    return replica.error.empty() && replica.status &&
+           replica.status->role() == v1::ReplicaStatus::LEADER;
+  });
+  if (led || replicas.empty()) return {};
+  const auto silent = std::ranges::count_if(
+      replicas, [](const ReplicaEntry& replica) { return !replica.error.empty(); });
+  return {{"cluster", std::nullopt,
+           absl::StrCat(silent, " of ", replicas.size(), " replicas do not answer")}};
+}
+
+Findings FailedPlans(const Snapshot& snapshot, const LinkStatus&) {
+  Findings found;
+  for (const v1::Plan& plan : snapshot.plans.value->plans()) {
+    if (plan.state() != v1::Plan::FAILED || !plan.undone_by().empty()) continue;
+    if (plan.end_unix_ms() < snapshot.at_ms - kFailedPlansMs) continue;
+    const auto failed = std::ranges::find(plan.moves(), v1::Move::FAILED,
+                                          [](const v1::Move& m) { return m.phase(); });
+    found.push_back({"plan/" + plan.plan_id(), std::nullopt,
+                     failed == plan.moves().end()
+                         ? plan.reason()
+                         : absl::StrCat(failed->node_id(), ": ", failed->detail())});
+  }
+  return found;
+}
+
+constexpr std::array<Condition, 8> kConditions = {{
+    {"node-dead", Source::kCluster, DeadNodes},
+    {"job-failed", Source::kJobs, FailedJobs},
+    {"ring-stuck", Source::kRings, StuckRings},
+    {"no-progress", Source::kCluster, StuckNodes},
+    {"no-leader", Source::kReplicas, NoLeader},
+    {"stale-reports", Source::kCluster, SilentNodes},
+    {"quarantined", Source::kCluster, QuarantinedNodes},
+    {"plan-failed", Source::kPlans, FailedPlans},
+}};
+
+template <typename T>
+std::string WhyOld(const Part<T>& part, std::int64_t now_ms) {
+  if (!part.value) return part.error.empty() ? "nothing has been heard yet" : part.error;
+  if (now_ms - part.as_of_ms <= kOldMs) return "";
+  return absl::StrCat("the last news are ", (now_ms - part.as_of_ms) / 1000, " s old",
+                      part.error.empty() ? "" : ": ", part.error);
+}
+
+int Rank(Alert::State state) {
+  switch (state) {
+    case Alert::State::kFiring:
+      return 0;
+    case Alert::State::kError:
+      return 1;
+    case Alert::State::kNoData:
+      return 2;
+    case Alert::State::kPending:
+      return 3;
+    case Alert::State::kResolved:
+      return 4;
+  }
+  return 4;
+}
+
+}  // namespace
+
+bool IsWorse(const Alert& a, const Alert& b) {
+  const auto key = [](const Alert& alert) {
+    return std::make_tuple(Rank(alert.state), -static_cast<int>(alert.severity), alert.since_ms,
+                           std::string_view(alert.id));
+  };
+  return key(a) < key(b);
+}
+
+std::string WhyNoData(Source source, const Snapshot& snapshot, const LinkStatus& link) {
+  if (link.link != Link::kLive && link.link != Link::kLagging && link.link != Link::kOffline) {
+    return link.detail.empty() ? "there is no connection" : "no connection: " + link.detail;
+  }
+  switch (source) {
+    case Source::kCluster:
+      return WhyOld(snapshot.cluster, snapshot.at_ms);
+    case Source::kElasticity:
+      return WhyOld(snapshot.elasticity, snapshot.at_ms);
+    case Source::kRings:
+      return WhyOld(snapshot.rings, snapshot.at_ms);
+    case Source::kJobs:
+      return WhyOld(snapshot.jobs, snapshot.at_ms);
+    case Source::kDatabases:
+      return WhyOld(snapshot.databases, snapshot.at_ms);
+    case Source::kReplicas:
+      return WhyOld(snapshot.replicas, snapshot.at_ms);
+    case Source::kPlans:
+      return WhyOld(snapshot.plans, snapshot.at_ms);
+    case Source::kAlways:
+      return "";
+  }
+  return "";
+}
+
+const Condition* FindCondition(std::string_view name) {
+  const auto found = std::ranges::find(kConditions, name, &Condition::name);
+  return found == kConditions.end() ? nullptr : &*found;
+}
+
+std::string ConditionNames() {
+  std::string names;
+  for (const Condition& condition : kConditions) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(condition.name));
+  }
+  return names;
+}
+
+std::optional<Source> SourceOfSeries(std::string_view pattern) {
+  static constexpr std::array<std::pair<std::string_view, Source>, 7> kKinds = {{
+      {"node/", Source::kCluster},
+      {"ring/", Source::kRings},
+      {"pool/", Source::kElasticity},
+      {"database/", Source::kDatabases},
+      {"replica/", Source::kReplicas},
+      {"jobs/", Source::kJobs},
+      {"part/", Source::kAlways},
+  }};
+  for (const auto& [kind, source] : kKinds) {
+    if (pattern.starts_with(kind)) return source;
+  }
+  return std::nullopt;
+}
+
+}  // namespace onepiece::gui::history

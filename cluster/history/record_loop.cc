@@ -1,0 +1,133 @@
+#include "cluster/history/record_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "cluster/history/recording.h"
+
+namespace onepiece::gui::history {
+namespace {
+
+constexpr base::Duration kTick = std::chrono::seconds(1);
+
+// Whether the next tick may go better.
+bool MayPass(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kResourceExhausted ||
+         status.code() == absl::StatusCode::kUnavailable;
+}
+
+}  // namespace
+
+RecordLoop::RecordLoop(Source source, std::vector<Rule> rules, base::Clock& clock)
+    : source_(std::move(source)),
+      clock_(clock),
+      engine_(std::move(rules)),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+RecordLoop::~RecordLoop() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+std::int64_t RecordLoop::NowMs() const { return base::ToUnixMs(clock_.WallNow()); }
+
+void RecordLoop::Run(const std::stop_token& stop) {
+  base::MonotonicTime next = clock_.Now();
+  while (!stop.stop_requested()) {
+    Tick();
+    // After a sleep of the computer, or a slow disk, the ticks that were missed are not made up
+    // for.
+    next = std::max(next + kTick, clock_.Now());
+    std::unique_lock lock(work_mutex_);
+    clock_.WaitUntil(nobody_, lock, stop, next, [] { return false; });
+  }
+}
+
+void RecordLoop::Tick() {
+  const std::lock_guard lock(work_mutex_);
+  Snapshot snapshot = *source_.latest();
+  const LinkStatus link = source_.link();
+  // What is known is known now; how old its parts are, they say themselves.
+  snapshot.at_ms = NowMs();
+  engine_.Evaluate(snapshot, link);
+  ShowAlerts(snapshot.at_ms);
+  snapshot.alerts = alerts_;
+  if (!recorder_) return;
+  const absl::Status status = recorder_->Record(snapshot, link);
+  if (!status.ok() && !MayPass(status)) recorder_.reset();
+  const std::int64_t bytes = recorder_ ? recorder_->bytes() : 0;
+  const std::int64_t ticks = recorder_ ? recorder_->ticks() : 0;
+  const std::lock_guard state_lock(state_mutex_);
+  state_.recording = recorder_ != nullptr;
+  state_.status = status;
+  if (!status.ok()) return;
+  state_.bytes = bytes;
+  if (ticks == state_.ticks) return;  // Nothing was heard.
+  state_.ticks = ticks;
+  state_.last_ms = snapshot.at_ms;
+}
+
+void RecordLoop::ShowAlerts(std::int64_t now_ms) {
+  alerts_ = {std::make_shared<const Alerts>(engine_.alerts()), now_ms, ""};
+  source_.set_alerts(alerts_);
+}
+
+absl::Status RecordLoop::Start(const std::string& path, const Limits& limits) {
+  const std::lock_guard lock(work_mutex_);
+  recorder_.reset();
+  auto recorder = Recorder::Open(path, limits);
+  if (recorder.ok()) RestoreAlerts(path);
+  const std::lock_guard state_lock(state_mutex_);
+  state_ = {.recording = recorder.ok(), .path = path, .status = recorder.status()};
+  if (recorder.ok()) recorder_ = *std::move(recorder);
+  return state_.status;
+}
+
+// A new recording has nothing to tell.
+void RecordLoop::RestoreAlerts(const std::string& path) {
+  const auto recording = Recording::Open(path);
+  if (!recording.ok()) return;
+  const auto info = (*recording)->Info();
+  if (!info.ok() || info->ticks == 0) return;
+  const auto last = (*recording)->At(info->interval.to_ms);
+  if (last.ok() && (*last)->alerts.value) engine_.Restore(*(*last)->alerts.value);
+}
+
+void RecordLoop::Stop() {
+  const std::lock_guard lock(work_mutex_);
+  recorder_.reset();
+  const std::lock_guard state_lock(state_mutex_);
+  state_.recording = false;
+}
+
+RecordState RecordLoop::state() const {
+  const std::lock_guard lock(state_mutex_);
+  return state_;
+}
+
+absl::Status RecordLoop::Bookmark(std::string_view text, std::int64_t at_ms) {
+  const std::lock_guard lock(work_mutex_);
+  if (!recorder_) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NOT_RECORDING",
+                           "nothing is being recorded: begin a recording first");
+  }
+  return recorder_->Bookmark(at_ms == 0 ? NowMs() : at_ms, text);
+}
+
+absl::Status RecordLoop::Acknowledge(std::string_view id, std::string_view who) {
+  const std::lock_guard lock(work_mutex_);
+  const absl::Status status = engine_.Acknowledge(id, who);
+  if (status.ok()) ShowAlerts(NowMs());
+  return status;
+}
+
+absl::Status RecordLoop::Silence(std::string_view id, std::int64_t until_ms,
+                                 std::string_view reason) {
+  const std::lock_guard lock(work_mutex_);
+  const absl::Status status = engine_.Silence(id, until_ms, reason);
+  if (status.ok()) ShowAlerts(NowMs());
+  return status;
+}
+
+}  // namespace onepiece::gui::history

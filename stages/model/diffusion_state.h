@@ -1,0 +1,39 @@
+// The diffusion stage between two steps, as artifacts: what another instance needs to go on bit for
+// bit. Private to stages/wan.
+//
+// Artifacts: `state` (application/json: version, step, and the settings that it belongs to), and
+// the tensors state.latents, state.rng and those of SchedulerState that are defined.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "stages/sdk/stage.h"
+#include "stages/model/schedulers.h"
+
+namespace onepiece::wan {
+
+struct DiffusionState {
+  std::string settings;  ///< Describes the job and model; a state fits only where this is the same.
+  at::Tensor latents;    ///< F32, after scheduler.steps_done steps.
+  at::Tensor rng;        ///< U8, the generator's state (at::Generator::get_state).
+  SchedulerState scheduler;
+};
+
+/// Copies the tensors to the CPU. Errors: those of tensor::ToArtifact.
+absl::StatusOr<std::vector<sdk::Artifact>> SaveState(const DiffusionState& state);
+
+/// The state among the inputs of a stage, on `device`; nullopt when there is none. `settings` makes
+/// DiffusionState::settings, and is asked only where there is a state. Errors: INVALID_ARGUMENT
+/// BAD_ARTIFACT (malformed, or tensors of another shape than `shape`), BAD_STATE (it belongs to
+/// other settings).
+absl::StatusOr<std::optional<DiffusionState>> LoadState(
+    const std::vector<sdk::Artifact>& inputs, const std::function<std::string()>& settings,
+    at::IntArrayRef shape, at::Device device);
+
+}  // namespace onepiece::wan

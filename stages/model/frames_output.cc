@@ -1,0 +1,52 @@
+#include "stages/model/frames_output.h"
+
+#include <array>
+#include <cstdio>
+
+#include "cluster/base/status.h"
+#include "stages/sdk/parameters.h"
+#include "stages/model/content_hash.h"
+
+namespace onepiece::wan {
+namespace {
+
+/// A bundle holds 256 artifacts; one is the checksum.
+constexpr std::int64_t kMaxPngFrames = 255;
+
+absl::StatusOr<std::vector<sdk::Artifact>> PngArtifacts(const media::FramesView& frames) {
+  std::vector<sdk::Artifact> artifacts;
+  for (std::int64_t i = 0; i < frames.count; ++i) {
+    ONEPIECE_ASSIGN_OR_RETURN(std::string file, media::EncodePng(frames, i));
+    std::array<char, 16> name{};
+    std::snprintf(name.data(), name.size(), "frame_%04d", static_cast<int>(i));
+    artifacts.push_back(message::BytesArtifact(name.data(), "image/png", std::move(file)));
+  }
+  return artifacts;
+}
+
+}  // namespace
+
+sdk::Artifact FramesChecksum(const media::FramesView& frames) {
+  return message::BytesArtifact("frames_sha256", "text/plain", Sha256Hex(frames.rgb));
+}
+
+absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView& frames,
+                                                        std::string_view parameter,
+                                                        const std::string& format, int fps) {
+  std::vector<sdk::Artifact> outputs;
+  if (format == "mp4") {
+    ONEPIECE_ASSIGN_OR_RETURN(std::string file, media::EncodeMp4(frames, fps));
+    outputs.push_back(message::BytesArtifact("video", "video/mp4", std::move(file)));
+  } else if (format != "png") {
+    return sdk::BadParameter(parameter, "not mp4 or png");
+  } else if (frames.count > kMaxPngFrames) {
+    return sdk::BadParameter(parameter,
+                             "png takes at most " + std::to_string(kMaxPngFrames) + " frames");
+  } else {
+    ONEPIECE_ASSIGN_OR_RETURN(outputs, PngArtifacts(frames));
+  }
+  outputs.push_back(FramesChecksum(frames));
+  return outputs;
+}
+
+}  // namespace onepiece::wan

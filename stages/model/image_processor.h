@@ -1,0 +1,52 @@
+// Images as the models take them: transformers' CLIPImageProcessor, and the image preprocessing of
+// diffusers' video pipelines.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cluster/media/image.h"
+#include "stages/model/resample.h"
+
+namespace onepiece::wan {
+
+struct ImageProcessorConfig {
+  bool resize = true, crop = true, rescale = true, normalise = true;
+  std::int64_t shortest_edge = 0;      ///< The sides keep their ratio; 0: take the next two.
+  std::int64_t height = 0, width = 0;  ///< Resized to exactly this.
+  std::int64_t crop_height = 0, crop_width = 0;
+  ResampleFilter filter = ResampleFilter::kBicubic;
+  double scale = 1.0 / 255;
+  std::array<float, 3> mean{}, std{};
+};
+
+/// preprocessor_config.json: resize, centre crop (smaller images are framed in black), rescale,
+/// normalise. Immutable, thread-safe.
+class ImageProcessor {
+ public:
+  /// Reads `dir`/preprocessor_config.json. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG;
+  /// UNIMPLEMENTED for other filters.
+  static absl::StatusOr<ImageProcessor> Load(const std::string& dir);
+  static absl::StatusOr<ImageProcessorConfig> ParseConfig(const nlohmann::json& config);
+  explicit ImageProcessor(const ImageProcessorConfig& config) : config_(config) {}
+
+  /// F32 [1, 3, height, width] on the CPU. Errors: those of Resample.
+  [[nodiscard]] absl::StatusOr<at::Tensor> Process(const media::Image& image) const;
+
+  [[nodiscard]] const ImageProcessorConfig& config() const { return config_; }
+
+ private:
+  ImageProcessorConfig config_;
+};
+
+/// The image as a frame of video: resized to exactly `width` x `height` with Lanczos, F32 [1, 3,
+/// height, width] in [-1, 1] on the CPU. Errors: those of Resample.
+absl::StatusOr<at::Tensor> FrameOfImage(const media::Image& image, std::int64_t width,
+                                        std::int64_t height);
+
+}  // namespace onepiece::wan

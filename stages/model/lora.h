@@ -1,0 +1,74 @@
+// LoRA adapters (https://arxiv.org/abs/2106.09685): low-rank changes of a transformer's linear
+// weights, from safetensors files in diffusers or PEFT naming.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "stages/model/weights.h"
+
+namespace onepiece::wan {
+
+/// One adapter file. Immutable; thread-safe.
+///
+/// A key is a module of the transformer ("blocks.0.attn1.to_q", with or without "transformer." or
+/// "base_model.model." before it) and lora_A.weight | lora_A.default.weight | lora_down.weight
+/// [rank, in], lora_B… | lora_up.weight [out, rank], or alpha (one number). A module's alpha is
+/// that tensor, else what the metadata lora_adapter_metadata says, else its rank.
+class LoraAdapter {
+ public:
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_SAFETENSORS, or BAD_LORA naming keys that are unknown,
+  /// lack their other half, do not fit together or hold values that are not finite.
+  static absl::StatusOr<std::shared_ptr<const LoraAdapter>> Open(const std::string& path);
+
+  /// Whether every target is one of `tensors` and of its shape. Errors: INVALID_ARGUMENT BAD_LORA
+  /// naming those that are not: the adapter is another model's.
+  [[nodiscard]] absl::Status CheckFit(const std::vector<TensorSpec>& tensors) const;
+
+  [[nodiscard]] bool Changes(std::string_view weight) const;
+  /// alpha / rank · B A, F32 [out, in] on `device`. REQUIRES: Changes(weight).
+  [[nodiscard]] at::Tensor Delta(std::string_view weight, at::Device device) const;
+
+ private:
+  struct Target {
+    at::Tensor a, b;  // F32 [rank, in] and [out, rank].
+    double alpha = 0;
+    bool has_alpha = false;
+  };
+  class Reader;
+
+  std::string path_;
+  std::map<std::string, Target, std::less<>> targets_;  // By the name of the weight.
+};
+
+/// An adapter as a job asks for it.
+struct LoraChoice {
+  std::string name;
+  double scale = 1;
+  friend bool operator==(const LoraChoice&, const LoraChoice&) = default;
+};
+
+inline constexpr std::size_t kMaxLoras = 8;
+inline constexpr double kMaxLoraScale = 10;
+
+/// Reads "NAME[:SCALE],…": names of letters, digits, '.', '_' and '-' (no path), each once, at most
+/// kMaxLoras; scales within ±kMaxLoraScale. Empty: none. Errors: INVALID_ARGUMENT BAD_PARAMETER.
+absl::StatusOr<std::vector<LoraChoice>> ParseLoras(std::string_view parameter,
+                                                   std::string_view text);
+
+struct ScaledLora {
+  std::shared_ptr<const LoraAdapter> adapter;
+  double scale = 1;
+};
+
+/// Adds the adapters' changes, in order, to weights as they are loaded.
+WeightChange MergeLoras(std::vector<ScaledLora> loras);
+
+}  // namespace onepiece::wan

@@ -1,0 +1,543 @@
+// When rules fire and when they do not, what becomes of an alert, and the thread that looks after
+// them.
+#include "cluster/history/alerts.h"
+
+#include <QTemporaryDir>
+#include <QtTest>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <functional>
+
+#include "absl/strings/match.h"
+#include "cluster/base/status.h"
+#include "cluster/history/conditions.h"
+#include "cluster/history/record_loop.h"
+#include "cluster/history/recording.h"
+#include "tests/eventually.h"
+#include "tests/history/snapshots.h"
+
+namespace onepiece::gui::history {
+namespace {
+
+using State = Alert::State;
+
+QString Reason(const absl::Status& status) {
+  return QString::fromStdString(base::GetReason(status).reason);
+}
+
+Rule Watch(const std::string& condition, std::int64_t for_ms = 0) {
+  Rule rule;
+  rule.name = condition;
+  rule.watches = condition;
+  rule.for_ms = for_ms;
+  rule.text = "{entity} {value} {for} {detail}";
+  return rule;
+}
+
+Rule Above(const std::string& series, double threshold, std::int64_t for_ms = 0) {
+  Rule rule = Watch("high", for_ms);
+  rule.watches = series;
+  rule.when = Rule::When::kAbove;
+  rule.threshold = threshold;
+  rule.text = "{value} over {threshold}";
+  return rule;
+}
+
+/// A cluster in which nothing is wrong, at second `tick`; then changed.
+template <typename Change>
+Snapshot Changed(int tick, Change change) {
+  Snapshot snapshot = SnapshotAt(tick);
+  v1::Cluster cluster = *snapshot.cluster.value;
+  Rings rings = *snapshot.rings.value;
+  for (RingEntry& ring : rings) ring.health.set_oldest_age_ms(0);
+  JobList jobs = *snapshot.jobs.value;
+  Replicas replicas = *snapshot.replicas.value;
+  v1::ListPlansResponse plans = *snapshot.plans.value;
+  v1::Elasticity elasticity = *snapshot.elasticity.value;
+  change(cluster, rings, jobs, replicas, plans, elasticity);
+  const std::int64_t now = snapshot.at_ms;
+  snapshot.cluster = PartOf(cluster, now);
+  snapshot.rings = PartOf(rings, now);
+  snapshot.jobs = PartOf(jobs, now);
+  snapshot.replicas = PartOf(replicas, now);
+  snapshot.plans = PartOf(plans, now);
+  snapshot.elasticity = PartOf(elasticity, now);
+  return snapshot;
+}
+Snapshot Well(int tick) {
+  return Changed(tick, [](auto&...) {});
+}
+Snapshot Dead(int tick) {
+  return Changed(tick, [](v1::Cluster& cluster, auto&...) {
+    cluster.mutable_nodes(1)->set_state(v1::Node::DEAD);
+    cluster.mutable_nodes(1)->set_detail("its heartbeats stopped");
+  });
+}
+Snapshot Busy(int tick, double utilization) {
+  return Changed(tick, [&](v1::Cluster& cluster, auto&...) {
+    cluster.mutable_nodes(2)->mutable_load()->set_utilization(utilization);
+  });
+}
+
+/// "firing node/instance-1, …" in the engine's order.
+QStringList Said(const AlertEngine& engine) {
+  static const char* const kStates[] = {"pending", "firing", "resolved", "no data", "error"};
+  QStringList said;
+  for (const Alert& alert : engine.alerts()) {
+    said << QString("%1 %2").arg(kStates[static_cast<int>(alert.state)],
+                                 QString::fromStdString(alert.entity));
+  }
+  return said;
+}
+
+const QStringList kNone;
+
+std::string Yaml(const std::string& rule) { return "alerts:\n  - " + rule + "\n"; }
+
+}  // namespace
+
+class AlertsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Conditions_FireAndDoNot_data() {
+    QTest::addColumn<QString>("condition");
+    QTest::addColumn<int>("place");
+    QTest::addColumn<QString>("entity");
+    QTest::newRow("node-dead") << "node-dead" << 0 << "node/instance-1";
+    QTest::newRow("quarantined") << "quarantined" << 1 << "node/instance-1";
+    QTest::newRow("no-progress") << "no-progress" << 2 << "node/instance-1";
+    QTest::newRow("stale-reports") << "stale-reports" << 3 << "node/instance-1";
+    QTest::newRow("ring-stuck") << "ring-stuck" << 4 << "ring/instance-2";
+    QTest::newRow("job-failed") << "job-failed" << 5 << "app/wan";
+    QTest::newRow("no-leader") << "no-leader" << 6 << "cluster";
+    QTest::newRow("plan-failed") << "plan-failed" << 7 << "plan/0a02";
+  }
+  void Conditions_FireAndDoNot() {
+    QFETCH(const QString, condition);
+    QFETCH(const int, place);
+    QFETCH(const QString, entity);
+    const auto wrong = [&](v1::Cluster& cluster, Rings& rings, JobList& jobs, Replicas& replicas,
+                           v1::ListPlansResponse& plans, auto&) {
+      v1::Node& node = *cluster.mutable_nodes(1);
+      if (place == 0) node.set_state(v1::Node::DEAD);
+      if (place == 1) node.set_activity(v1::QUARANTINED);
+      if (place == 2) node.set_activity(v1::STUCK);
+      if (place == 3) node.mutable_last_report_time()->set_seconds(kStart / 1000 - 5);
+      if (place == 4) {
+        rings[2].health.set_used_slots(4);
+        rings[2].health.set_oldest_age_ms(60'000);
+        rings[2].rates->messages_per_s = 0;
+      }
+      if (place == 5) {
+        auto job = std::make_shared<v1::Job>(*JobAt(4, v1::Job::FAILED));
+        job->mutable_end_time()->set_seconds(kStart / 1000);
+        job->mutable_error()->set_reason("LOST");
+        jobs.jobs.push_back({job});
+      }
+      if (place == 6) replicas[0].error = "timed out";
+      if (place == 7) {
+        plans.mutable_plans(1)->set_state(v1::Plan::FAILED);
+        plans.mutable_plans(1)->set_end_unix_ms(kStart);
+      }
+    };
+    AlertEngine engine({Watch(condition.toStdString())});
+    engine.Evaluate(Well(8), kLiveLink);
+    QCOMPARE(Said(engine), kNone);
+    engine.Evaluate(Changed(9, wrong), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"firing " + entity});
+    engine.Evaluate(Well(10), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"resolved " + entity});
+    // Nothing but its own condition.
+    std::vector<Rule> others;
+    for (const char* name : {"node-dead", "quarantined", "no-progress", "stale-reports",
+                             "ring-stuck", "job-failed", "no-leader", "plan-failed"}) {
+      if (condition != name) others.push_back(Watch(name));
+    }
+    AlertEngine strangers(others);
+    strangers.Evaluate(Changed(9, wrong), kLiveLink);
+    QCOMPARE(Said(strangers), kNone);
+  }
+
+  void NearMisses_DoNotFire() {
+    AlertEngine engine(
+        {Watch("ring-stuck"), Watch("job-failed"), Watch("stale-reports"), Watch("plan-failed")});
+    engine.Evaluate(
+        Changed(900,
+                [](v1::Cluster& cluster, Rings& rings, JobList& jobs, auto&,
+                   v1::ListPlansResponse& plans, auto&) {
+                  // Old messages in a ring that flows, and an empty ring that says it is old.
+                  rings[0].health.set_used_slots(4);
+                  rings[0].health.set_oldest_age_ms(60'000);
+                  rings[1].health.set_used_slots(0);
+                  rings[1].health.set_oldest_age_ms(60'000);
+                  rings[1].rates->messages_per_s = 0;
+                  auto old = std::make_shared<v1::Job>(*JobAt(4, v1::Job::FAILED));
+                  old->mutable_end_time()->set_seconds(kStart / 1000);  // 15 minutes ago.
+                  jobs.jobs.push_back({old});
+                  cluster.mutable_nodes(0)->set_state(v1::Node::DEAD);  // Reports no more.
+                  cluster.mutable_nodes(0)->mutable_last_report_time()->set_seconds(1);
+                  plans.mutable_plans(1)->set_state(v1::Plan::FAILED);
+                  plans.mutable_plans(1)->set_end_unix_ms(kStart);
+                  plans.mutable_plans(1)->set_undone_by("9b");
+                }),
+        kLiveLink);
+    QCOMPARE(Said(engine), kNone);
+  }
+
+  void ClockSkew_MakesNoReportOld() {
+    AlertEngine engine({Watch("stale-reports")});
+    LinkStatus behind = kLiveLink;
+    behind.clock_skew_s = -100;  // The server's clock, and so its nodes' reports.
+    const auto shifted = [](v1::Cluster& cluster, auto&...) {
+      for (v1::Node& node : *cluster.mutable_nodes())
+        node.mutable_last_report_time()->set_seconds(node.last_report_time().seconds() - 100);
+    };
+    engine.Evaluate(Changed(0, shifted), behind);
+    QCOMPARE(Said(engine), kNone);
+    engine.Evaluate(Changed(1, shifted), kLiveLink);
+    QCOMPARE(engine.alerts().size(), std::size_t{3});
+  }
+
+  void Series_AboveAndBelow_OneEntityEach() {
+    Rule low = Above("pool/*/utilization", 0);
+    low.name = "low";
+    low.when = Rule::When::kBelow;
+    low.threshold = 0.3;
+    AlertEngine engine({Above("node/*/utilization", 0.9), low});
+    engine.Evaluate(Busy(0, 0.95), kLiveLink);
+    // A pool that is not measured yet is not idle, and an application's share of one is no pool.
+    QCOMPARE(Said(engine),
+             (QStringList{"firing node/instance-2", "firing pool/default/diffusion/wan/tiny"}));
+    QCOMPARE(QString::fromStdString(engine.alerts()[0].text), QString("95 % over 90 %"));
+    QCOMPARE(*engine.alerts()[0].value, 0.95);
+    QCOMPARE(*engine.alerts()[0].threshold, 0.9);
+    engine.Evaluate(Busy(1, 0.9), kLiveLink);
+    QCOMPARE(Said(engine).last(), QString("resolved node/instance-2"));
+  }
+
+  void Pending_Fires_AfterItsTime() {
+    AlertEngine engine({Above("node/*/utilization", 0.9, 5'000)});
+    for (int tick = 0; tick < 5; ++tick) {
+      engine.Evaluate(Busy(tick, 1), kLiveLink);
+      QCOMPARE(Said(engine), QStringList{"pending node/instance-2"});
+      QCOMPARE(engine.alerts()[0].since_ms, kStart);
+    }
+    engine.Evaluate(Busy(5, 1), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"firing node/instance-2"});
+    QCOMPARE(engine.alerts()[0].since_ms, kStart + 5'000);
+    // What never fired leaves nothing behind, and begins anew.
+    AlertEngine other({Above("node/*/utilization", 0.9, 5'000)});
+    other.Evaluate(Busy(0, 1), kLiveLink);
+    other.Evaluate(Busy(4, 0), kLiveLink);
+    QCOMPARE(Said(other), kNone);
+    other.Evaluate(Busy(6, 1), kLiveLink);
+    QCOMPARE(Said(other), QStringList{"pending node/instance-2"});
+  }
+
+  void NoData_IsNeitherWellNorWrong() {
+    AlertEngine engine({Watch("node-dead"), Watch("ring-stuck")});
+    engine.Evaluate(Dead(0), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"firing node/instance-1"});
+    // The connection is lost: what fired is not known any more, and what was well is not either.
+    engine.Evaluate(Dead(1), LinkOf(Link::kReconnecting, "reset"));
+    QCOMPARE(Said(engine), (QStringList{"no data node/instance-1", "no data cluster"}));
+    QVERIFY(absl::StrContains(engine.alerts()[1].text, "reset"));
+    engine.Evaluate(Dead(2), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"firing node/instance-1"});
+    // One part is old, the other is not.
+    Snapshot old = Dead(30);
+    old.rings.as_of_ms = kStart;
+    engine.Evaluate(old, kLiveLink);
+    QCOMPARE(Said(engine), (QStringList{"firing node/instance-1", "no data cluster"}));
+    QVERIFY(absl::StrContains(engine.alerts()[1].text, "30 s old"));
+    Snapshot never = Well(31);
+    never.cluster = {nullptr, 0, "PERMISSION_DENIED"};
+    engine.Evaluate(never, kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"no data node/instance-1"});
+    engine.Evaluate(Well(32), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"resolved node/instance-1"});
+  }
+
+  void PendingThroughNoData_BeginsAnew() {
+    AlertEngine engine({Above("node/*/utilization", 0.9, 5'000)});
+    engine.Evaluate(Busy(0, 1), kLiveLink);
+    engine.Evaluate(Busy(1, 1), LinkOf(Link::kStale));
+    QCOMPARE(Said(engine), QStringList{"no data node/instance-2"});
+    engine.Evaluate(Busy(9, 1), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"pending node/instance-2"});
+  }
+
+  void SeriesThatGoes_IsNoData_ThenForgotten() {
+    AlertEngine engine({Above("node/*/utilization", 5)});
+    engine.Evaluate(Busy(0, 10), kLiveLink);
+    const auto without = [](v1::Cluster& cluster, auto&...) {
+      cluster.mutable_nodes(2)->set_state(v1::Node::DEAD);  // Its load is its last one.
+      cluster.mutable_nodes(2)->mutable_load()->set_utilization(10);
+    };
+    engine.Evaluate(Changed(1, without), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"no data node/instance-2"});
+    engine.Evaluate(Changed(599, without), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"no data node/instance-2"});
+    engine.Evaluate(Changed(602, without), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"resolved node/instance-2"});
+  }
+
+  void RuleThatCannotBeComputed_IsAnError() {
+    AlertEngine engine(
+        {Watch("no-such-thing"), Above("nobody/*/x", 1), Above("node/*/x", std::nan(""))});
+    engine.Evaluate(Well(0), kLiveLink);
+    for (const Alert& alert : engine.alerts()) QCOMPARE(alert.state, State::kError);
+    QVERIFY(!engine.alerts().empty());
+    QVERIFY(absl::StrContains(engine.alerts()[0].text, "ring-stuck"));
+  }
+
+  void Resolved_StaysForAnHour() {
+    AlertEngine engine({Watch("node-dead")});
+    engine.Evaluate(Dead(0), kLiveLink);
+    engine.Evaluate(Well(1), kLiveLink);
+    engine.Evaluate(Well(3600), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"resolved node/instance-1"});
+    engine.Evaluate(Well(3602), kLiveLink);
+    QCOMPARE(Said(engine), kNone);
+  }
+
+  void AcknowledgedAndSilenced_AreTwoThings() {
+    AlertEngine engine({Watch("node-dead")});
+    const std::string id = "node-dead/node/instance-1";
+    QCOMPARE(Reason(engine.Acknowledge(id, "ada")), QString("NO_ALERT"));
+    engine.Evaluate(Dead(0), kLiveLink);
+    QVERIFY(engine.Acknowledge(id, "ada").ok());
+    QCOMPARE(QString::fromStdString(engine.alerts()[0].acknowledged_by), QString("ada"));
+    QCOMPARE(engine.alerts()[0].silenced_until_ms, 0);
+    QCOMPARE(Reason(engine.Silence(id, kStart, "moving house")), QString("BAD_SILENCE"));
+    QCOMPARE(Reason(engine.Silence(id, kStart + 60'000, "")), QString("BAD_SILENCE"));
+    QCOMPARE(Reason(engine.Silence("nobody", kStart + 1, "x")), QString("NO_ALERT"));
+    QVERIFY(engine.Silence(id, kStart + 60'000, "moving house").ok());
+    QCOMPARE(engine.alerts()[0].state, State::kFiring);  // Silent, not well.
+    QCOMPARE(QString::fromStdString(engine.alerts()[0].acknowledged_by), QString("ada"));
+    // When it comes back, nobody has seen it yet; the silence holds.
+    engine.Evaluate(Well(1), kLiveLink);
+    engine.Evaluate(Dead(2), kLiveLink);
+    QVERIFY(engine.alerts()[0].acknowledged_by.empty());
+    QCOMPARE(engine.alerts()[0].silenced_until_ms, kStart + 60'000);
+    QCOMPARE(QString::fromStdString(engine.alerts()[0].silence_reason), QString("moving house"));
+  }
+
+  void TooMany_TheMildestAreCounted() {
+    Rule mild = Watch("quarantined");
+    mild.severity = Alert::Severity::kInfo;
+    AlertEngine engine({Watch("node-dead"), mild});
+    const auto many = [](v1::Cluster& cluster, auto&...) {
+      for (int i = 0; i < 3000; ++i) {
+        v1::Node& node = *cluster.add_nodes();
+        node.set_node_id("n" + std::to_string(i));
+        if (i % 6 == 0) node.set_state(v1::Node::DEAD);
+        if (i % 6 != 0) node.set_activity(v1::QUARANTINED);
+      }
+    };
+    for (int tick = 0; tick < 3; ++tick) engine.Evaluate(Changed(tick, many), kLiveLink);
+    QCOMPARE(engine.alerts().size(), AlertEngine::kMaxAlerts);
+    QCOMPARE(engine.alerts()[499].severity, Alert::Severity::kWarning);
+    QCOMPARE(QString::fromStdString(engine.alerts().back().id), QString("more/cluster"));
+    QCOMPARE(*engine.alerts().back().value, 3000 - 999.0);
+  }
+
+  void ShippedRules_AreRead_AndSayEverything() {
+    std::ifstream file(std::string(ONEPIECE_SOURCE_DIR) + "/resources/alerts.yaml");
+    const std::string yaml{std::istreambuf_iterator<char>(file), {}};
+    const auto rules = ParseRules(yaml);
+    QVERIFY2(rules.ok(), base::Message(rules.status()).c_str());
+    // Every condition is looked for.
+    for (const char* name : {"node-dead", "quarantined", "no-progress", "stale-reports",
+                             "ring-stuck", "job-failed", "no-leader", "plan-failed"})
+      QVERIFY(std::ranges::find(*rules, name, &Rule::watches) != rules->end());
+    AlertEngine engine(*rules);
+    engine.Evaluate(Well(0), kLiveLink);
+    QCOMPARE(Said(engine), kNone);
+    engine.Evaluate(Dead(1), kLiveLink);
+    QVERIFY(absl::StrContains(engine.alerts().at(0).text, "its heartbeats stopped"));
+  }
+
+  void Rules_Parse() {
+    const auto rules = ParseRules(
+        Yaml("{name: hot, watches: 'node/*/x_c', above: 8.5e1, for: 1m30s, severity: critical, "
+             "text: '{entity} {value}'}"));
+    QVERIFY2(rules.ok(), base::Message(rules.status()).c_str());
+    QCOMPARE(rules->size(), std::size_t{1});
+    QCOMPARE(rules->at(0).when, Rule::When::kAbove);
+    QCOMPARE(rules->at(0).threshold, 85.0);
+    QCOMPARE(rules->at(0).for_ms, 90'000);
+    QCOMPARE(rules->at(0).severity, Alert::Severity::kCritical);
+    QCOMPARE(ParseRules("alerts: []")->size(), std::size_t{0});
+  }
+
+  void BadRules_AreNamed_data() {
+    QTest::addColumn<QString>("yaml");
+    QTest::addColumn<QString>("says");
+    const auto row = [](const char* name, const std::string& rule, const char* says) {
+      QTest::newRow(name) << QString::fromStdString(Yaml(rule)) << says;
+    };
+    row("no name", "{watches: node-dead, text: x}", "name");
+    row("odd name", "{name: A b, watches: node-dead, text: x}", "name");
+    row("no watches", "{name: a, text: x}", "'a', watches");
+    row("unknown condition", "{name: a, watches: nodes-dead, text: x}", "node-dead");
+    row("unknown series", "{name: a, watches: nodes/x, above: 1, text: x}", "node/");
+    row("series without", "{name: a, watches: node/*/x, text: x}", "above or below");
+    row("condition with", "{name: a, watches: node-dead, above: 1, text: x}", "series");
+    row("both", "{name: a, watches: node/x, above: 1, below: 2, text: x}", "not both");
+    row("no number", "{name: a, watches: node/x, above: high, text: x}", "above: a number");
+    row("not finite", "{name: a, watches: node/x, above: .nan, text: x}", "above: a number");
+    row("time", "{name: a, watches: node-dead, for: 5 minutes, text: x}", "for: a time");
+    row("below zero", "{name: a, watches: node-dead, for: -5s, text: x}", "for: a time");
+    row("severity", "{name: a, watches: node-dead, severity: bad, text: x}", "info, warning");
+    row("no text", "{name: a, watches: node-dead}", "text");
+    row("unknown place", "{name: a, watches: node-dead, text: '{node}'}", "braces");
+    row("unknown key", "{name: a, watches: node-dead, text: x, colour: red}", "colour");
+    row("twice",
+        "{name: a, watches: node-dead, text: x}\n  - {name: a, watches: node-dead, text: x}",
+        "another rule");
+    row("no mapping", "node-dead", "mapping");
+    QTest::newRow("not a list") << "alerts: 5"
+                                << "list";
+    QTest::newRow("empty") << ""
+                           << "list";
+    QTest::newRow("no YAML") << "alerts: [}"
+                             << "line 1";
+    QTest::newRow("too large") << QString(300'000, 'x') << "256 KiB";
+    QTest::newRow("deep") << QString(100'000, '[') << "alerts";
+  }
+  void BadRules_AreNamed() {
+    QFETCH(const QString, yaml);
+    QFETCH(const QString, says);
+    const auto rules = ParseRules(yaml.toStdString());
+    QCOMPARE(Reason(rules.status()), QString("BAD_RULE"));
+    const QString message = QString::fromStdString(base::Message(rules.status()));
+    QVERIFY2(message.contains(says), qPrintable(message));
+  }
+
+  // A thread looks every second of its clock.
+  void Loop_EvaluatesRecordsAndGivesBack() {
+    const QTemporaryDir folder;
+    const std::string path = folder.filePath("loop.onepiece").toStdString();
+    base::ManualClock clock{base::FromUnixMs(kStart)};
+    std::mutex mutex;
+    Part<Alerts> shown;
+    std::atomic<int> looks{0};
+    const RecordLoop::Source source = {
+        [&] {
+          ++looks;
+          return std::make_shared<const Snapshot>(Dead(static_cast<int>(looks)));
+        },
+        [] { return kLiveLink; },
+        [&](Part<Alerts> alerts) {
+          const std::lock_guard lock(mutex);
+          shown = std::move(alerts);
+        }};
+    Limits limits;
+    limits.keep_free_bytes = 0;
+    {
+      RecordLoop loop(source, {Watch("node-dead")}, clock);
+      QCOMPARE(Reason(loop.Bookmark("x")), QString("NOT_RECORDING"));
+      QVERIFY(loop.Start(path, limits).ok());
+      for (int second = 1; second <= 5; ++second) {
+        const int before = looks;
+        clock.Advance(std::chrono::seconds(1));
+        QVERIFY(testing::Eventually(std::chrono::seconds(20), [&] { return looks > before; }));
+      }
+      QVERIFY(
+          testing::Eventually(std::chrono::seconds(20), [&] { return loop.state().ticks >= 3; }));
+      QVERIFY(loop.Bookmark("here").ok());
+      QVERIFY(loop.Acknowledge("node-dead/node/instance-1", "ada").ok());
+      {
+        const std::lock_guard lock(mutex);
+        QCOMPARE(QString::fromStdString(shown.value->at(0).acknowledged_by), QString("ada"));
+      }
+      QVERIFY(loop.state().recording);
+      QCOMPARE(Reason(RecordLoop(source, {}, clock).Start(path)), QString("IN_USE"));
+      loop.Stop();
+      QVERIFY(!loop.state().recording);
+    }
+    auto recording = Recording::Open(path);
+    QVERIFY((*recording)->Info()->ticks >= 3);
+    const auto last = (*recording)->At(kStart + 60'000);
+    QCOMPARE((*last)->alerts.value->at(0).state, State::kFiring);
+    QCOMPARE(QString::fromStdString((*recording)->Marks({0, kStart * 2})->back().text),
+             QString("here"));
+  }
+
+  void Loop_WhatPeopleSaidOutlastsARestart() {
+    const QTemporaryDir folder;
+    const std::string path = folder.filePath("loop.onepiece").toStdString();
+    base::ManualClock clock{base::FromUnixMs(kStart)};
+    std::mutex mutex;
+    Part<Alerts> shown;
+    std::atomic<int> looks{0};
+    const RecordLoop::Source source = {
+        [&] {
+          ++looks;
+          return std::make_shared<const Snapshot>(Dead(static_cast<int>(looks)));
+        },
+        [] { return kLiveLink; },
+        [&](Part<Alerts> alerts) {
+          const std::lock_guard lock(mutex);
+          shown = std::move(alerts);
+        }};
+    Limits limits;
+    limits.keep_free_bytes = 0;
+    const auto tick = [&](const RecordLoop& loop) {
+      const std::int64_t ticks = loop.state().ticks;
+      clock.Advance(std::chrono::seconds(1));
+      return testing::Eventually(std::chrono::seconds(20),
+                                 [&] { return loop.state().ticks > ticks; });
+    };
+    const std::string id = "node-dead/node/instance-1";
+    const std::int64_t until_ms = kStart + 3'600'000;
+    {
+      RecordLoop loop(source, {Watch("node-dead")}, clock);
+      QVERIFY(loop.Start(path, limits).ok());
+      QVERIFY(tick(loop));
+      QVERIFY(loop.Acknowledge(id, "ada").ok());
+      QVERIFY(loop.Silence(id, until_ms, "being repaired").ok());
+      QVERIFY(tick(loop));
+    }
+    RecordLoop loop(source, {Watch("node-dead")}, clock);
+    QVERIFY(loop.Start(path, limits).ok());
+    QVERIFY(tick(loop));
+    const std::lock_guard lock(mutex);
+    QCOMPARE(shown.value->size(), std::size_t{1});
+    const Alert& alert = shown.value->front();
+    QCOMPARE(alert.state, State::kFiring);
+    QCOMPARE(QString::fromStdString(alert.acknowledged_by), QString("ada"));
+    QCOMPARE(alert.silenced_until_ms, until_ms);
+    QCOMPARE(QString::fromStdString(alert.silence_reason), QString("being repaired"));
+  }
+
+  // What was over, or has run out, is not brought back.
+  void Restore_TakesOnlyWhatHolds() {
+    Alert over, late;
+    over.id = "node-dead/node/a";
+    over.state = State::kResolved;
+    over.acknowledged_by = "ada";
+    late.id = "node-dead/node/b";
+    late.state = State::kFiring;
+    late.silenced_until_ms = kStart - 1;
+    AlertEngine engine({Watch("node-dead")});
+    const Snapshot well = Changed(1, [](auto&...) {});
+    engine.Evaluate(well, kLiveLink);
+    engine.Restore({over, late});
+    QVERIFY(engine.alerts().empty());
+    // What holds no more when it is looked at has ended.
+    late.acknowledged_by = "ada";
+    engine.Restore({late});
+    QCOMPARE(engine.alerts().size(), std::size_t{1});
+    engine.Evaluate(Changed(2, [](auto&...) {}), kLiveLink);
+    QCOMPARE(engine.alerts().size(), std::size_t{1});
+    QCOMPARE(engine.alerts()[0].state, State::kResolved);
+  }
+};
+
+}  // namespace onepiece::gui::history
+
+QTEST_GUILESS_MAIN(onepiece::gui::history::AlertsTest)
+#include "alerts_test.moc"

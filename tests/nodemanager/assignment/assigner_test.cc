@@ -1,0 +1,409 @@
+#include "nodemanager/assignment/assigner.h"
+
+#include <QtTest>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "tests/nodemanager/state/builders.h"
+
+namespace onepiece::nodemanager {
+
+class AssignerTest : public QObject {
+  Q_OBJECT
+ private:
+  // A cluster in which every plan is applied at once.
+  struct World {
+    StateMachine machine;
+    int moves = 0;
+
+    void Do(const v1::Command& command) {
+      const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command);
+      ExpectEqual(result.code(), 0);
+      v1::Command assign;
+      *assign.mutable_assign() = PlanAssignments(machine);
+      moves += assign.assign().assignments_size();
+      ExpectEqual(machine.Apply(machine.applied_index() + 1, assign).code(), 0);
+      ExpectEqual(PlanAssignments(machine).assignments_size(), 0);
+    }
+    void AddInstance(const std::string& id, const std::string& pinned = "") {
+      Do(RegisterCommand(MakeNode(id, v1::INSTANCE, 1, pinned)));
+    }
+    [[nodiscard]] QString StageOf(const std::string& id) const {
+      return QString::fromStdString(machine.nodes().at(id).node().assignment().stage().stage());
+    }
+    // "a b - c": what each live instance serves, by node id.
+    [[nodiscard]] QString Stages() const {
+      QStringList stages;
+      for (const auto& [id, record] : machine.nodes()) {
+        if (IsAlive(record.node()) && record.node().role() == v1::INSTANCE) {
+          stages << (StageOf(id).isEmpty() ? "-" : StageOf(id));
+        }
+      }
+      return stages.join(' ');
+    }
+    static void ExpectEqual(int actual, int expected) {
+      if (actual != expected) qFatal("%d where %d was expected", actual, expected);
+    }
+  };
+
+ private Q_SLOTS:
+  void Plan_FillsStagesInWorkflowOrder() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b", "c"})));
+    const char* expected[] = {"a", "a b", "a b c", "a b c a", "a b c a b"};
+    for (int i = 0; i < 5; ++i) {
+      world.AddInstance(absl::StrCat("i", i));
+      QCOMPARE(world.Stages(), QString(expected[i]));
+    }
+    QCOMPARE(world.moves, 5);
+  }
+
+  void Plan_FollowsMinInstances() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    workflow.mutable_stages(1)->set_min_instances(3);
+    world.Do(WorkflowCommand(workflow));
+    for (int i = 0; i < 8; ++i) world.AddInstance(absl::StrCat("i", i));
+    QCOMPARE(world.Stages().count('a'), 2);
+    QCOMPARE(world.Stages().count('b'), 6);
+  }
+
+  void Plan_PinnedInstancesServeTheirStageOrNothing() {
+    World world;
+    world.AddInstance("early", "b");
+    QCOMPARE(world.Stages(), QString("-"));
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.AddInstance("also", "b");
+    world.AddInstance("odd", "unheard_of");
+    QCOMPARE(world.StageOf("early"), QString("b"));
+    QCOMPARE(world.StageOf("also"), QString("b"));
+    QCOMPARE(world.StageOf("odd"), QString());
+    world.AddInstance("free");
+    QCOMPARE(world.StageOf("free"), QString("a"));
+  }
+
+  void Plan_DeadInstanceLeavesAndOthersStay() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a b"));
+    const int moves = world.moves;
+    world.Do(EndCommand("i0"));
+    QCOMPARE(world.Stages(), QString("b a b"));
+    QCOMPARE(world.moves, moves);
+    world.Do(RegisterCommand(MakeNode("i0", v1::INSTANCE, 2)));
+    QCOMPARE(world.StageOf("i0"), QString("a"));
+    QCOMPARE(world.moves, moves + 1);
+  }
+
+  void Plan_EmptyStageTakesFromTheRichest() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a"));
+    world.Do(EndCommand("i1"));
+    QCOMPARE(world.Stages(), QString("b a"));
+    world.Do(EndCommand("i0"));
+    QCOMPARE(world.Stages(), QString("a"));  // The last of a stage is not taken.
+  }
+
+  void Plan_NewWorkflowGetsItsStages() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("one", {"a"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    world.Do(WorkflowCommand(MakeWorkflow("two", {"a", "b"})));
+    QCOMPARE(world.Stages().count('b'), 1);
+    for (const auto& [id, record] : world.machine.nodes()) {
+      const v1::Assignment& assignment = record.node().assignment();
+      QCOMPARE(assignment.app_ids_size(), assignment.stage().stage() == "a" ? 2 : 1);
+    }
+    v1::Command remove;
+    remove.set_delete_workflow("one");
+    world.Do(remove);
+    remove.set_delete_workflow("two");
+    world.Do(remove);
+    QCOMPARE(world.Stages(), QString("- - -"));
+  }
+
+  void Plan_SameStageOfAnotherModelIsAnotherStage() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("one", {"a"})));
+    v1::Workflow other = MakeWorkflow("two", {"a"});
+    other.mutable_stages(0)->set_model("large");
+    world.Do(WorkflowCommand(other));
+    world.AddInstance("i0", "a");
+    world.AddInstance("i1", "a");
+    QCOMPARE(world.machine.nodes().at("i0").node().assignment().stage().model(),
+             std::string("tiny"));
+    QCOMPARE(world.machine.nodes().at("i1").node().assignment().stage().model(),
+             std::string("large"));
+    QCOMPARE(world.machine.nodes().at("i1").node().assignment().app_ids(0), std::string("two"));
+  }
+
+  // Two applications of one model each whose stage "a" is in one pool; "b" is each one's own.
+  static std::pair<v1::Workflow, v1::Workflow> Pooled() {
+    std::pair<v1::Workflow, v1::Workflow> apps{MakeWorkflow("one", {"a", "b"}),
+                                               MakeWorkflow("two", {"a", "b"})};
+    for (v1::Workflow* app : {&apps.first, &apps.second}) app->mutable_stages(0)->set_pool("both");
+    for (v1::StageSpec& stage : *apps.second.mutable_stages()) stage.set_model("large");
+    apps.second.mutable_stages(0)->set_precision("f32");  // As when nothing is said.
+    apps.second.mutable_stages(0)->set_threads(1);
+    apps.second.mutable_stages(1)->add_after("a");
+    return apps;
+  }
+
+  void Plan_PoolServesEveryApplicationWithItsModel() {
+    World world;
+    const auto [one, two] = Pooled();
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b b"));
+    const v1::Assignment& shared = world.machine.nodes().at("i0").node().assignment();
+    QCOMPARE(shared.app_ids_size(), 2);
+    QCOMPARE(shared.app_ids(1), std::string("two"));
+    QCOMPARE(shared.models_size(), 2);
+    QCOMPARE(shared.models(0), std::string("tiny"));
+    QCOMPARE(shared.models(1), std::string("large"));
+    QCOMPARE(world.machine.nodes().at("i2").node().assignment().models(0), std::string("large"));
+  }
+
+  void Plan_ModelReplacedInAPoolIsAssignedAgain() {
+    World world;
+    auto [one, two] = Pooled();
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    const v1::Assignment before = world.machine.nodes().at("i0").node().assignment();
+    two.mutable_stages(0)->set_model("larger");
+    const int moves = world.moves;
+    world.Do(WorkflowCommand(two));
+    QCOMPARE(world.moves, moves + 1);  // i0 alone.
+    const v1::Assignment& after = world.machine.nodes().at("i0").node().assignment();
+    QCOMPARE(after.models(0), std::string("tiny"));
+    QCOMPARE(after.models(1), std::string("larger"));
+    QVERIFY(after.epoch() > before.epoch());
+  }
+
+  void Plan_OtherThreadsOrPrecisionIsAnotherStage_data() {
+    QTest::addColumn<int>("threads");
+    QTest::addColumn<QString>("precision");
+    QTest::newRow("threads") << 2 << "";
+    QTest::newRow("precision") << 0 << "bf16";
+  }
+  void Plan_OtherThreadsOrPrecisionIsAnotherStage() {
+    QFETCH(int, threads);
+    QFETCH(QString, precision);
+    World world;
+    auto [one, two] = Pooled();
+    two.mutable_stages(0)->set_threads(threads);
+    two.mutable_stages(0)->set_precision(precision.toStdString());
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    for (const char* id : {"i0", "i1"}) world.AddInstance(id, "a");
+    for (const char* id : {"i0", "i1"}) {
+      QCOMPARE(world.machine.nodes().at(id).node().assignment().app_ids_size(), 1);
+    }
+  }
+
+  void Plan_PinnedInstanceLeavesOneModelForAnotherOfItsStage() {
+    World world;
+    const auto [one, two] = Pooled();
+    world.Do(WorkflowCommand(one));
+    world.AddInstance("i0", "a");
+    world.AddInstance("i1", "b");
+    world.AddInstance("i2", "b");
+    world.Do(WorkflowCommand(two));
+    QCOMPARE(world.Stages(), QString("a b b"));
+    const auto app = [&](const char* id) {
+      return world.machine.nodes().at(id).node().assignment().app_ids(0);
+    };
+    QVERIFY(app("i1") != app("i2"));
+  }
+
+  // As a plan under way would place it, at once.
+  static void Place(World& world, const std::string& id, const v1::Placement& to) {
+    v1::Command start;
+    v1::Move& move = *start.mutable_start_plan()->mutable_plan()->add_moves();
+    move.set_node_id(id);
+    if (world.machine.nodes().at(id).node().has_placement())
+      *move.mutable_from() = world.machine.nodes().at(id).node().placement();
+    *move.mutable_to() = to;
+    world.Do(start);
+    for (const auto& [from, next] : {std::pair(v1::Move::PENDING, v1::Move::SWITCHING),
+                                     std::pair(v1::Move::SWITCHING, v1::Move::DONE)}) {
+      v1::Command advance;
+      advance.mutable_advance_move()->set_plan_id(world.machine.plans().back().plan_id());
+      advance.mutable_advance_move()->set_node_id(id);
+      advance.mutable_advance_move()->set_from(from);
+      advance.mutable_advance_move()->set_to(next);
+      world.Do(advance);
+    }
+  }
+  static v1::Placement InPool(const std::string& pool) {
+    v1::Placement placement;
+    placement.set_pool(pool);
+    return placement;
+  }
+  static v1::Command LimitsCommand(const std::string& pool, int least, int most) {
+    v1::Command command;
+    v1::PoolLimits& limits = *command.mutable_set_pool_limits()->mutable_limits();
+    limits.set_workflow_set("default");
+    limits.set_pool(pool);
+    limits.set_min_instances(least);
+    limits.set_max_instances(most);
+    return command;
+  }
+
+  void Placement_HoldsOverANewIncarnation() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a"));
+    Place(world, "i0", InPool("b/wan/tiny"));
+    QCOMPARE(world.Stages(), QString("b b a"));
+    world.Do(RegisterCommand(MakeNode("i0", v1::INSTANCE, 2)));
+    QCOMPARE(world.Stages(), QString("b b a"));
+    world.Do(EndCommand("i2"));  // An empty stage takes one that a plan has placed, for good.
+    QCOMPARE(world.Stages().count('a'), 1);
+    world.AddInstance("i3");
+    QCOMPARE(world.Stages().count('a'), 1 + world.StageOf("i3").count('a'));
+  }
+
+  void Placement_IdleServesOnlyBelowTheMinimumAndRemovedNever() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b a b"));
+    v1::Placement removed;
+    removed.set_removed(true);
+    Place(world, "i0", removed);
+    Place(world, "i1", InPool(""));
+    QCOMPARE(world.Stages(), QString("- - a b"));
+    QVERIFY(world.machine.nodes().at("i0").node().assignment().removed());
+    world.Do(EndCommand("i2"));
+    QCOMPARE(world.Stages(), QString("- a b"));
+    world.Do(EndCommand("i3"));
+    QCOMPARE(world.Stages(), QString("- a"));
+  }
+
+  void Placement_PinnedIsNotTaken() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    v1::Placement pinned = InPool("a/wan/tiny");
+    pinned.set_pinned(true);
+    Place(world, "i0", pinned);
+    Place(world, "i2", pinned);
+    world.Do(EndCommand("i1"));
+    QCOMPARE(world.Stages(), QString("a a"));
+  }
+
+  void Placement_PinnedStaysWithTheStageWhenItsModelIsReplaced() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    world.Do(WorkflowCommand(workflow));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    v1::Placement pinned = InPool("b/wan/tiny");
+    pinned.set_pinned(true);
+    Place(world, "i1", pinned);
+    workflow.mutable_stages(1)->set_model("large");
+    world.Do(WorkflowCommand(workflow));
+    QCOMPARE(world.StageOf("i1"), QString("b"));
+    const auto placement = [&] { return world.machine.nodes().at("i1").node().placement(); };
+    QCOMPARE(placement().pool(), std::string("b/wan/large"));
+    QVERIFY(placement().pinned());
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "c"})));  // Nothing to be pinned to.
+    QCOMPARE(world.StageOf("i1"), QString("c"));
+    QVERIFY(!placement().pinned());
+  }
+
+  // An edited limit, price or order takes nobody out of the routes.
+  void Plan_BoundsOfAPoolLeaveItsRoutesAlone() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    world.Do(WorkflowCommand(workflow));
+    for (const char* id : {"i0", "i1"}) world.AddInstance(id);
+    for (const char* id : {"i0", "i1"})
+      world.Do(StateCommand(id, v1::Node::READY,
+                            world.machine.nodes().at(id).node().assignment().epoch()));
+    workflow.mutable_stages(1)->set_max_instances(3);
+    workflow.mutable_stages(1)->set_min_instances(1);
+    workflow.mutable_stages(1)->add_cost("steps");
+    workflow.mutable_stages(1)->add_after("a");
+    world.Do(WorkflowCommand(workflow));
+    const v1::RoutingTable table = world.machine.Routing("default");
+    for (const v1::Route& route : table.routes()) QCOMPARE(route.instances_size(), 1);
+  }
+
+  void Placement_AgainstTheConfigurationsPinOrOfNoPoolMeansNothing() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    Place(world, "i2", InPool("b/wan/tiny"));
+    world.Do(RegisterCommand(MakeNode("i2", v1::INSTANCE, 2, "a")));
+    QCOMPARE(world.StageOf("i2"), QString("a"));
+    Place(world, "i0", InPool("gone/wan/tiny"));
+    QVERIFY(!world.StageOf("i0").isEmpty());
+  }
+
+  void Limits_BoundWhereFreeInstancesGo() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.Do(LimitsCommand("a/wan/tiny", 0, 1));
+    world.Do(LimitsCommand("b/wan/tiny", 0, 2));
+    for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b b -"));
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    workflow.mutable_stages(0)->set_min_instances(2);  // Above the limit: the minimum holds.
+    world.Do(WorkflowCommand(workflow));
+    QCOMPARE(world.Stages(), QString("a b b a"));
+    world.AddInstance("i4");
+    QCOMPARE(world.StageOf("i4"), QString());
+  }
+
+  void Limits_MinimumBeyondWhatExistsTakesWhatThereIs() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.Do(LimitsCommand("b/wan/tiny", 100, 0));
+    for (const char* id : {"i0", "i1", "i2"}) world.AddInstance(id);
+    QCOMPARE(world.Stages(), QString("a b b"));
+  }
+
+  void LoadFailure_CostsTwoInstancesAtMost() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    const auto fail = [&] {
+      for (const auto& [id, record] : std::map(world.machine.nodes())) {
+        const v1::Assignment& assignment = record.node().assignment();
+        if (assignment.stage().stage() != "b") continue;
+        v1::Command report = StateCommand(id, v1::Node::STARTING, assignment.epoch());
+        report.mutable_set_node_state()->set_load_failed(true);
+        world.Do(report);
+      }
+    };
+    for (const char* id : {"i0", "i1", "i2", "i3", "i4"}) {
+      world.AddInstance(id);
+      fail();
+    }
+    QVERIFY(world.Stages().count('b') <= 3);
+    const QString settled = world.Stages();
+    for (int i = 0; i < 5; ++i) fail();
+    QCOMPARE(world.Stages(), settled);
+  }
+
+  void Plan_WorkflowSetsDoNotShareInstances() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    world.AddInstance("i0");
+    v1::Node far = MakeNode("i1", v1::INSTANCE);
+    far.set_workflow_set("far");
+    world.Do(RegisterCommand(far));
+    QCOMPARE(world.Stages(), QString("a a"));
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::AssignerTest)
+#include "assigner_test.moc"

@@ -1,0 +1,253 @@
+// Seats: how a group grows, loses replicas and gets them back.
+#include <QtTest>
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "tests/nodemanager/paxos/group.h"
+
+namespace onepiece::paxos {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+std::string Name(ReplicaId id) { return "n" + std::to_string(id); }
+
+DurableState Blank(ReplicaId id) {
+  DurableState disk;
+  disk.replica = id;
+  return disk;
+}
+
+absl::StatusOr<Slot> Add(Group& group, const std::string& name) {
+  return group.Step(group.Leader(), [&](Replica& r, Time t, Outputs& out) {
+    return r.AddSeat(t, Seat{name, "host-" + name, 0}, out);
+  });
+}
+absl::StatusOr<Slot> Remove(Group& group, const std::string& name) {
+  return group.Step(group.Leader(),
+                    [&](Replica& r, Time t, Outputs& out) { return r.RemoveSeat(t, name, out); });
+}
+absl::StatusOr<Slot> Replace(Group& group, const std::string& name, const std::string& by) {
+  return group.Step(group.Leader(), [&](Replica& r, Time t, Outputs& out) {
+    return r.ReplaceSeat(t, name, Seat{by, "host-" + by, 0}, out);
+  });
+}
+
+// All of `ids` vote, as far as each of them knows.
+bool AllVote(Group& group, const std::vector<ReplicaId>& ids) {
+  return std::all_of(ids.begin(), ids.end(), [&](ReplicaId id) {
+    const Members& members = group.replica(id).members();
+    return members.voters() == ids.size() &&
+           std::all_of(ids.begin(), ids.end(), [&](ReplicaId v) { return members.Votes(v); });
+  });
+}
+
+}  // namespace
+
+class MembersTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Group_GrowsFromOneToFive() {
+    Group group;
+    const Members seats{{{"n1", "host1"}, {"n2", "host2"}, {"n3", "host3"}}};
+    group.AddNode("n1", Replica::Bootstrap(1, seats, "n1"));
+    QCOMPARE(group.AwaitLeader(1s), 1u);
+    QVERIFY(group.Commit("a") != 0);
+    group.AddNode("n2", Blank(2));
+    group.AddNode("n3", Blank(3));
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3}); }));
+    QVERIFY(Add(group, "n4").ok());
+    group.Run(100ms);
+    QVERIFY(Add(group, "n5").ok());
+    group.AddNode("n4", Blank(4));
+    group.AddNode("n5", Blank(5));
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3, 4, 5}); }));
+    QCOMPARE(group.replica(4).members().Find(4)->address, std::string("host4"));
+    // Two may die now.
+    group.Stop(group.Leader());
+    group.Stop(group.AwaitLeader());
+    QVERIFY(group.Commit("c") != 0);
+  }
+
+  void WipedReplica_GetsItsSeatBackUnderANewId() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), wiped = leader % 3 + 1;
+    for (int i = 0; i < 50; ++i) group.Commit("a");
+    group.Stop(wiped);
+    group.nodes().erase(wiped);
+    group.AddNode(Name(wiped), Blank(77));
+    QVERIFY(group.replica(77).role() == Role::kLearner);
+    std::vector<ReplicaId> now = {leader, 6 - leader - wiped, 77};
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, now); }));
+    QVERIFY(group.replica(77).role() == Role::kFollower);
+    QCOMPARE(group.replica(77).members().FindName(Name(wiped))->replica, ReplicaId{77});
+  }
+
+  void Learner_DoesNotTakeTheSeatOfOneThatAnswers() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), twin = leader % 3 + 1;
+    group.AddNode(Name(twin), Blank(77));
+    group.Run(5s);
+    QVERIFY(AllVote(group, {1, 2, 3}) && group.Leader() == leader);
+    QVERIFY(!group.replica(leader).members().Votes(77));
+    group.AddNode("nobody", Blank(78));
+    group.Run(2s);
+    QCOMPARE(group.replica(leader).progress().size(), std::size_t{4});  // Not fed: has no seat.
+  }
+
+  void ReplacedReplica_LearnsThatItHasNoVote() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), old = leader % 3 + 1;
+    group.Run(100ms);
+    QVERIFY(Replace(group, Name(old), "n9").ok());
+    group.AddNode("n9", Blank(9));
+    const std::vector<ReplicaId> now = {leader, 6 - leader - old, 9};
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, now); }));
+    QVERIFY(group.replica(old).role() == Role::kLearner);
+    group.Run(10s);
+    QCOMPARE(group.Leader(), leader);
+  }
+
+  void ReplicaThatWasAwayWhenItLostItsSeat_LearnsIt() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), old = leader % 3 + 1;
+    group.Run(100ms);
+    group.Stop(old);
+    group.Run(1s);
+    QVERIFY(Remove(group, Name(old)).ok());
+    group.Run(20s);
+    group.Start(old);
+    group.Run(10s);
+    QCOMPARE(group.Leader(), leader);
+    QVERIFY(Add(group, Name(old)).ok());
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3}); }));
+  }
+
+  void MovedReplica_GetsItsNewAddress() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), moved = leader % 3 + 1;
+    group.Run(100ms);
+    group.Stop(moved);
+    group.node(moved).options.address = "elsewhere";
+    group.passes = [&](const Message& m) {  // Nobody is at the old address.
+      if (m.to != moved) return true;
+      for (const Progress& p : group.replica(leader).progress()) {
+        if (p.replica == moved && p.address == "elsewhere") return true;
+      }
+      return false;
+    };
+    group.Start(moved);
+    QVERIFY(group.Run(5s, [&] {
+      const Seat* seat = group.replica(leader).members().Find(moved);
+      return seat != nullptr && seat->address == "elsewhere";
+    }));
+  }
+
+  // Nothing else is wrong with them, so nothing else tells the leader.
+  void AllMovedAtOnce_SeatsNameTheNewAddresses() {
+    Group group(3);
+    QVERIFY(group.AwaitLeader() != 0);
+    group.Run(100ms);
+    for (const ReplicaId id : {1, 2, 3}) group.Stop(id);
+    for (const ReplicaId id : {1, 2, 3}) {
+      group.node(id).options.address = "moved-" + Name(id);
+      group.Start(id);
+    }
+    QVERIFY(group.Run(10s, [&] {
+      return std::all_of(group.nodes().begin(), group.nodes().end(), [&](const auto& node) {
+        const Members& members = node.second.replica->members();
+        return members.voters() == 3 &&
+               std::all_of(members.seats.begin(), members.seats.end(),
+                           [](const Seat& seat) { return seat.address == "moved-" + seat.name; });
+      });
+    }));
+    QVERIFY(group.Commit("a") != 0);
+  }
+
+  void Refusals() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(), other = leader % 3 + 1;
+    group.Run(100ms);
+    QCOMPARE(Reason(Remove(group, Name(leader)).status()), std::string("LEADERS_SEAT"));
+    QCOMPARE(Reason(Remove(group, "n7").status()), std::string("NO_SEAT"));
+    QCOMPARE(Reason(Replace(group, "n7", "n8").status()), std::string("NO_SEAT"));
+    QCOMPARE(Reason(Add(group, "n1").status()), std::string("SEAT_EXISTS"));
+    QCOMPARE(Reason(Replace(group, Name(other), Name(leader)).status()),
+             std::string("SEAT_EXISTS"));
+    QVERIFY(Add(group, "n4").ok());
+    QCOMPARE(Reason(Add(group, "n5").status()), std::string("MEMBERS_CHANGING"));
+    for (const char* name : {"n5", "n6", "n7"}) {
+      group.Run(100ms);
+      QVERIFY(Add(group, name).ok());
+    }
+    group.Run(100ms);
+    QCOMPARE(Reason(Add(group, "n8").status()), std::string("TOO_MANY_SEATS"));
+    group.Stop(other);
+    group.Run(1s);
+    QCOMPARE(Reason(Remove(group, Name(6 - leader - other)).status()),
+             std::string("NO_QUORUM_LEFT"));
+    QVERIFY(Remove(group, Name(other)).ok());  // The one that is gone.
+    const auto follower = group.Step(6 - leader - other, [](Replica& r, Time t, Outputs& out) {
+      return r.AddSeat(t, Seat{"n8", "h", 0}, out);
+    });
+    QCOMPARE(Reason(follower.status()), std::string("NOT_LEADER"));
+    Group alone(1);
+    alone.AwaitLeader();
+    QCOMPARE(Reason(Remove(alone, "n1").status()), std::string("LAST_VOTER"));
+  }
+
+  void Change_WaitsForWhatIsBeforeItAndNothingPasses() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader();
+    group.Run(100ms);
+    const auto propose = [&] {
+      return group.Step(leader, [](Replica& r, Time t, Outputs& out) {
+        return r.Propose(t, Command("c"), 1, out);
+      });
+    };
+    const auto before = propose();
+    const auto change = Add(group, "n4");
+    QVERIFY(before.ok() && change.ok());
+    QCOMPARE(*change, *before + 1);
+    QCOMPARE(group.replica(leader).last_slot(), *before);  // Not proposed yet.
+    QCOMPARE(Reason(propose().status()), std::string("LOG_BUSY"));
+    group.Run(100ms);
+    QVERIFY(group.node(leader).state.at(*change).kind == Entry::Kind::kMembers);
+    QVERIFY(propose().ok());
+  }
+
+  // A leader dies with a change that one follower has: the next one recovers it, and asks the
+  // voters anew before it goes on.
+  void RecoveredChange_IsFollowedByANewPhaseOne() {
+    Group group(3);
+    const ReplicaId old = group.AwaitLeader(), has = old % 3 + 1;
+    group.Run(100ms);
+    group.passes = [&](const Message& m) { return m.from == old && m.to == has; };
+    const auto slot = Add(group, "n4");
+    group.Run(10ms);
+    group.Stop(old);
+    group.passes = nullptr;
+    std::vector<std::uint64_t> rounds;
+    QVERIFY(group.Run(5s, [&] {
+      for (auto& [id, node] : group.nodes()) {
+        if (node.replica && node.replica->role() == Role::kLeader &&
+            (rounds.empty() || rounds.back() != node.replica->promised().round)) {
+          rounds.push_back(node.replica->promised().round);
+        }
+      }
+      return group.Leader() != 0;
+    }));
+    QCOMPARE(rounds.size(), std::size_t{2});
+    const ReplicaId next = group.Leader();
+    QVERIFY(group.replica(next).members().FindName("n4") != nullptr);
+    QVERIFY(group.node(next).state.at(*slot).kind == Entry::Kind::kMembers);
+    QVERIFY(group.node(next).state.at(*slot + 1).kind == Entry::Kind::kNoop);
+  }
+};
+
+}  // namespace onepiece::paxos
+
+QTEST_GUILESS_MAIN(onepiece::paxos::MembersTest)
+#include "members_test.moc"

@@ -1,0 +1,351 @@
+// A group of replicas agrees: elections, recovery, the log, windows, snapshots.
+#include <QtTest>
+#include <set>
+
+#include "cluster/base/status.h"
+#include "tests/nodemanager/paxos/group.h"
+
+namespace onepiece::paxos {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
+
+// Every replica that is up has handed out what the leader has.
+bool Agrees(Group& group) {
+  const ReplicaId leader = group.Leader();
+  if (leader == 0) return false;
+  for (auto& [id, node] : group.nodes()) {
+    if (node.replica && node.applied != group.replica(leader).chosen()) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<Slot> Propose(Group& group, ReplicaId id, const std::string& text) {
+  return group.Step(
+      id, [&](Replica& r, Time t, Outputs& out) { return r.Propose(t, Command(text), 1, out); });
+}
+
+AcceptedEntry Vote(Slot slot, Ballot ballot, const std::string& text) {
+  AcceptedEntry vote{slot, ballot, {}};
+  vote.entry.kind = Entry::Kind::kCommand;
+  vote.entry.payload = Command(text);
+  return vote;
+}
+
+void Tick(Group& group, ReplicaId id) {
+  group.Step(id, [](Replica& r, Time t, Outputs& out) {
+    r.Tick(t, out);
+    return 0;
+  });
+}
+
+}  // namespace
+
+class ReplicaTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Alone_LeadsAtOnceAndCommits() {
+    Group group(1);
+    QCOMPARE(group.AwaitLeader(100ms), 1u);
+    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.replica(1).LeaseCovers(group.LocalTime(1)));
+  }
+
+  void Three_ElectOneAndCommitEverywhere() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader(2s);
+    QVERIFY(leader != 0);
+    for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c" + std::to_string(i)) != 0);
+    group.Run(2s);  // Long enough to trust the clocks.
+    QCOMPARE(group.Leader(), leader);
+    QVERIFY(Agrees(group));
+    for (auto& [id, node] : group.nodes()) {
+      QCOMPARE(node.replica->leader(), leader);
+      QCOMPARE(node.replica->LeaseCovers(group.LocalTime(id)), id == leader);
+    }
+  }
+
+  void SameCalls_SameOutputs() {
+    const auto run = [] {
+      Group group(5);
+      for (int i = 0; i < 20; ++i) group.Commit("c" + std::to_string(i));
+      group.Stop(group.Leader());
+      group.Commit("again");
+      return std::pair(group.messages, group.now);
+    };
+    QVERIFY(run() == run());
+  }
+
+  void LeaderDies_AnotherLeadsWithAllThatWasCommitted() {
+    Group group(3);
+    for (int round = 0; round < 6; ++round) {
+      const Slot slot = group.Commit("r" + std::to_string(round));
+      QVERIFY(slot != 0);
+      const ReplicaId old = group.Leader();
+      group.Stop(old);
+      const Time killed = group.now;
+      const ReplicaId next = group.AwaitLeader(5s);
+      QVERIFY(next != 0 && next != old);
+      QVERIFY2(group.now - killed < 1500ms, "failover takes too long");
+      QCOMPARE(*group.node(next).state.at(slot).payload, "r" + std::to_string(round));
+      group.Start(old);
+      QVERIFY(group.Run(2s, [&] { return Agrees(group); }));
+    }
+  }
+
+  void AllRestart_NothingIsLost() {
+    Group group(3);
+    const Slot slot = group.Commit("kept");
+    for (ReplicaId id : {1, 2, 3}) group.Stop(id);
+    for (ReplicaId id : {1, 2, 3}) group.Start(id);
+    QVERIFY(group.AwaitLeader() != 0);
+    group.Run(200ms);
+    for (auto& [id, node] : group.nodes())
+      QCOMPARE(*node.state.at(slot).payload, std::string("kept"));
+  }
+
+  void CutOffFollower_DoesNotDeposeTheLeader() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader();
+    const Ballot ballot = group.replica(leader).promised();
+    const ReplicaId cut = leader % 3 + 1;
+    group.passes = [&](const Message& m) { return m.from != cut && m.to != cut; };
+    group.Run(10s);
+    QVERIFY(group.replica(cut).role() == Role::kCandidate);
+    group.passes = nullptr;
+    group.Run(2s);
+    QCOMPARE(group.Leader(), leader);
+    QVERIFY(group.replica(cut).promised() == ballot);
+    QCOMPARE(group.replica(cut).leader(), leader);
+  }
+
+  void CutOffLeader_StopsLeading() {
+    Group group(3);
+    const ReplicaId old = group.AwaitLeader();
+    group.passes = [&](const Message& m) { return m.from != old && m.to != old; };
+    QVERIFY(Propose(group, old, "unknown").ok());
+    group.Run(900ms);
+    QVERIFY(group.replica(old).role() != Role::kLeader);
+    QCOMPARE(group.node(old).losses, 1);
+    QCOMPARE(Reason(Propose(group, old, "late").status()), std::string("NOT_LEADER"));
+    QVERIFY(group.Commit("other") != 0);
+    group.passes = nullptr;
+    QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
+  }
+
+  void Proposal_ThatOneFollowerHasIsRecovered() {
+    Group group(3);
+    const ReplicaId old = group.AwaitLeader();
+    group.Run(100ms);
+    const ReplicaId has = old % 3 + 1;
+    group.passes = [&](const Message& m) { return m.from == old && m.to == has; };
+    const auto slot = Propose(group, old, "half");
+    group.Run(10ms);
+    group.Stop(old);
+    group.passes = nullptr;
+    const ReplicaId next = group.AwaitLeader();
+    QVERIFY(next != 0);
+    QCOMPARE(*group.node(next).state.at(*slot).payload, std::string("half"));
+  }
+
+  // One replica among scripted peers: of two reports the higher ballot counts, and only consecutive
+  // slots are believed.
+  void Recovery_TakesTheHighestBallot() {
+    Group group(5);
+    for (ReplicaId id : {2, 3, 4, 5}) group.Stop(id);
+    QVERIFY(group.Run(2s, [&] { return group.replica(1).role() == Role::kCandidate; }));
+    const auto ask = std::get<PreVote>(group.node(1).last.late.at(0).body);
+    for (ReplicaId id : {2, 3})
+      group.Receive(1, {id, 1, PreVoteReply{ask.ballot, true, {7, 2}, 1}});
+    const auto prepare = std::get<Prepare>(group.node(1).last.late.at(0).body);
+    QCOMPARE(prepare.ballot.round, 8u);  // Above every round it heard of.
+    const auto promise = [&](ReplicaId from, std::vector<AcceptedEntry> votes) {
+      group.Receive(1,
+                    {from, 1, Promise{prepare.ballot, true, prepare.ballot, 1, std::move(votes)}});
+    };
+    promise(4, {Vote(3, {1, 2}, "gap")});
+    promise(2, {Vote(2, {5, 4}, "high"), Vote(3, {2, 5}, "low")});
+    QVERIFY(group.replica(1).role() == Role::kCandidate);
+    promise(3, {Vote(2, {3, 5}, "low"), Vote(3, {4, 4}, "high"), Vote(4, {1, 2}, "only")});
+    QVERIFY(group.replica(1).role() == Role::kLeader);
+    std::vector<AcceptedEntry>& log = group.node(1).disk.log;
+    QCOMPARE(log.size(), std::size_t{5});
+    QCOMPARE(*log[1].entry.payload, std::string("high"));
+    QCOMPARE(*log[2].entry.payload, std::string("high"));
+    QCOMPARE(*log[3].entry.payload, std::string("only"));
+    QVERIFY(log[4].entry.kind == Entry::Kind::kNoop);
+    for (std::size_t i = 1; i < log.size(); ++i) QVERIFY(log[i].ballot == prepare.ballot);
+    QVERIFY(!group.replica(1).IsReady());
+    QCOMPARE(Reason(Propose(group, 1, "early").status()), std::string("NOT_LEADER"));
+    const Message answer{2, 1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}};
+    group.Receive(1, answer);
+    group.Receive(1, answer);  // Said twice, counted once.
+    QCOMPARE(group.replica(1).chosen(), 1u);
+    group.Receive(1, {3, 1, Accepted{{1, 1}, true, {1, 1}, 5, {}, {}, 1}});  // Of another ballot.
+    QCOMPARE(group.replica(1).chosen(), 1u);
+    group.Receive(1, {3, 1, Accepted{prepare.ballot, true, prepare.ballot, 4, {}, {}, 1}});
+    QCOMPARE(group.replica(1).chosen(), 4u);
+    group.Receive(1, {3, 1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}});
+    QVERIFY(group.replica(1).IsReady());
+  }
+
+  void LostMessages_AreSentAgain() {
+    Group group(3);
+    std::size_t count = 0;
+    group.passes = [&](const Message&) { return ++count % 3 != 0; };
+    for (int i = 0; i < 200; ++i) {
+      if (group.AwaitLeader() != 0) Propose(group, group.Leader(), "c").IgnoreError();
+      group.Run(5ms);
+    }
+    group.passes = nullptr;
+    QVERIFY(group.Run(5s, [&] { return Agrees(group); }));
+    QVERIFY(group.replica(1).chosen() > 150);
+  }
+
+  void Batch_IsOneMessageForEachFollower() {
+    Group group(3);
+    const ReplicaId leader = group.AwaitLeader();
+    group.Run(100ms);
+    Outputs out;
+    for (int i = 0; i < 50; ++i) {
+      QVERIFY(group.replica(leader).Propose(group.LocalTime(leader), Command("c"), 1, out).ok());
+    }
+    QCOMPARE(out.early.size(), std::size_t{2});
+    QCOMPARE(out.late.size(), std::size_t{1});
+    QCOMPARE(out.writes.accepted.size(), std::size_t{50});
+    QCOMPARE(std::get<Accept>(out.early[0].body).entries.size(), std::size_t{50});
+    group.Process(leader, out);
+    QVERIFY(group.Run(1s, [&] { return Agrees(group); }));
+  }
+
+  void Window_PushesBack() {
+    Group group(3, [](Options& o) { o.window_slots = 10; });
+    const ReplicaId leader = group.AwaitLeader();
+    group.Run(100ms);
+    for (int i = 0; i < 10; ++i) QVERIFY(Propose(group, leader, "c").ok());
+    const absl::Status busy = Propose(group, leader, "c").status();
+    QCOMPARE(Reason(busy), std::string("LOG_BUSY"));
+    QVERIFY(absl::IsResourceExhausted(busy));
+    QVERIFY(group.Commit("x") == 0);
+    group.Run(100ms);
+    QVERIFY(group.Commit("y") != 0);
+  }
+
+  void Window_CountsBytes() {
+    Group group(3, [](Options& o) { o.window_bytes = 10000; });
+    const ReplicaId leader = group.AwaitLeader();
+    QVERIFY(Propose(group, leader, std::string(9990, 'x')).ok());
+    QCOMPARE(Reason(Propose(group, leader, "c").status()), std::string("LOG_BUSY"));
+    group.Run(100ms);
+    QVERIFY(Propose(group, leader, "c").ok());
+  }
+
+  void Laggard_CatchesUpFromTheLog() {
+    Group group(3);
+    const ReplicaId away = group.AwaitLeader() % 3 + 1;
+    group.Stop(away);
+    for (int i = 0; i < 300; ++i) QVERIFY(group.Commit(std::string(20000, 'x')) != 0);
+    group.Start(away);
+    QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
+    QCOMPARE(group.node(away).restores, 0);
+  }
+
+  void Laggard_CatchesUpFromASnapshot() {
+    Group group(3, [](Options& o) { o.keep_slots = 5; });
+    const ReplicaId away = group.AwaitLeader() % 3 + 1;
+    group.Stop(away);
+    for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c") != 0);
+    group.Run(200ms);
+    for (auto& [id, node] : group.nodes()) {
+      if (!node.replica) continue;
+      Outputs out;
+      node.replica->TakeSnapshot(90, Command("ninety"), out);
+      QCOMPARE(node.replica->first_slot(), 86u);
+      group.Process(id, out);
+    }
+    group.Start(away);
+    QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
+    QCOMPARE(group.node(away).restores, 1);
+    QCOMPARE(*group.node(away).disk.snapshot.state, std::string("ninety"));
+    group.Stop(away);
+    group.Start(away);  // From the snapshot that it got.
+    QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
+  }
+
+  // `chosen` is written lazily: a follower may come back knowing less than it had answered.
+  void RestartedFollower_ThatNamesALowerMatchGoesOn() {
+    Group group(3);
+    const ReplicaId first = group.AwaitLeader();
+    for (int i = 0; i < 20; ++i) QVERIFY(group.Commit("c") != 0);
+    group.Run(100ms);
+    QVERIFY(group.Step(first, [](Replica& r, Time t, Outputs& out) { return r.StepDown(t, out); })
+                .ok());
+    QVERIFY(group.Run(2s, [&] { return group.Leader() != 0 && group.Leader() != first; }));
+    group.Commit("d");
+    const ReplicaId follower = 6 - first - group.Leader();
+    group.Run(200ms);
+    group.Stop(follower);
+    group.node(follower).disk.chosen = 5;  // All that it was told later was not written.
+    group.Start(follower);
+    QVERIFY(group.Commit("e") != 0);
+    QVERIFY(group.Run(2s, [&] { return Agrees(group); }));
+  }
+
+  void ReplicaThatKnowsMost_IsTheOneThatWins() {
+    Group group(3);
+    const ReplicaId old = group.AwaitLeader();
+    group.Run(100ms);
+    const ReplicaId behind = old % 3 + 1;
+    group.passes = [&](const Message& m) { return m.to != behind; };
+    QVERIFY(group.Commit("c") != 0);
+    group.Run(100ms);
+    group.Stop(old);
+    group.passes = nullptr;
+    QCOMPARE(group.AwaitLeader(), 6 - old - behind);
+  }
+
+  void RefuseToLead_NeverLeadsAgain() {
+    Group group(3);
+    const ReplicaId old = group.AwaitLeader();
+    group.Run(100ms);
+    group.Step(old, [](Replica& r, Time t, Outputs& out) {
+      r.RefuseToLead(t, out);
+      return 0;
+    });
+    QVERIFY(group.replica(old).role() == Role::kFollower);
+    const ReplicaId next = group.AwaitLeader();
+    QVERIFY(next != 0 && next != old);
+    group.Stop(6 - old - next);
+    group.Run(100ms);
+    group.Stop(next);
+    group.Start(6 - old - next);
+    group.Run(5s);
+    QVERIFY(group.Leader() != old);
+  }
+
+  void CommonVersion_IsWhatEveryVoterApplies() {
+    Group group(3, [](Options& o) { o.version = o.name == "n2" ? 3 : 4; });
+    const ReplicaId leader = group.AwaitLeader();
+    group.Run(200ms);
+    QCOMPARE(group.replica(leader).common_version(), 3u);
+  }
+
+  void FirstStep_HandsOutWhatWasChosen() {
+    Group group(3);
+    group.Commit("a");
+    group.Run(200ms);
+    const Slot chosen = group.node(1).disk.chosen;
+    group.Stop(1);
+    group.Start(1);
+    QVERIFY(group.replica(1).next_deadline() <= group.LocalTime(1));
+    Tick(group, 1);
+    QCOMPARE(group.node(1).applied, chosen);
+  }
+};
+
+}  // namespace onepiece::paxos
+
+QTEST_GUILESS_MAIN(onepiece::paxos::ReplicaTest)
+#include "replica_test.moc"

@@ -1,0 +1,58 @@
+// The clients: each does one thing at a time, asks again under the same request id, and keeps book
+// of what it was told.
+#pragma once
+
+#include <vector>
+
+#include "tests/nodemanager/paxos/sim/network.h"
+
+namespace onepiece::paxos::sim {
+
+class Clients {
+ public:
+  Clients(Context& context, Network& network, std::size_t hosts);
+
+  void Start();
+  /// Nobody begins anything new.
+  void Stop() { stopped_ = true; }
+  void TimerFired(std::size_t client, std::uint32_t generation);
+  void Receive(const Reply& reply);
+
+  /// All operations that have ended, and with Close() those that are still under way.
+  [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
+  void Close();
+  /// Of every client, its last command that was acknowledged.
+  [[nodiscard]] std::vector<std::uint32_t> acknowledged() const;
+  /// When the newest command that was acknowledged had been called.
+  [[nodiscard]] Nanos newest_acknowledged_call() const { return newest_call_; }
+
+ private:
+  struct Client {
+    bool busy = false;
+    Request request;
+    std::uint64_t known_epoch = 0;  // The newest in any answer when it called.
+    Nanos called = 0;
+    std::size_t host = 0;          // That it asks.
+    bool elsewhere = true;         // When no answer comes, it asks another.
+    std::uint32_t generation = 0;  // Of its timer.
+    std::uint32_t number = 0;
+    std::uint32_t acknowledged = 0;
+    std::uint64_t seen[ToyState::kKeys] = {};  // Newest value it knows of each register.
+  };
+
+  void SetTimer(std::size_t index, Nanos after);
+  void Begin(std::size_t index);
+  void Ask(std::size_t index);
+  void End(std::size_t index, Nanos returned, std::uint64_t before);
+
+  Context& c_;
+  Network& network_;
+  std::size_t hosts_;
+  std::vector<Client> clients_;
+  std::vector<Operation> history_;
+  std::uint64_t last_value_ = 0;
+  Nanos newest_call_ = -1;
+  bool stopped_ = false;
+};
+
+}  // namespace onepiece::paxos::sim

@@ -1,0 +1,153 @@
+// One host: a replica with its disk, clock and state machine, run as replica.h asks its caller to.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "nodemanager/paxos/replica.h"
+#include "tests/nodemanager/paxos/sim/clock.h"
+#include "tests/nodemanager/paxos/sim/disk.h"
+#include "tests/nodemanager/paxos/sim/network.h"
+
+namespace onepiece::paxos::sim {
+
+/// What an operator asks of the leader.
+struct Command {
+  Fault kind = Fault::kStepDown;  ///< One of the operator's.
+  std::string name;               ///< Of the seat to add, remove or replace.
+  Seat seat;                      ///< The new one.
+};
+
+/// What happens to the write that a crash meets.
+enum class Unsynced : std::uint8_t { kLost, kKept };
+
+/// The loop of one process: takes what has come in, makes one Outputs of it, writes, and goes on
+/// when the disk has it. What comes meanwhile waits, and shares the next write.
+class Host {
+ public:
+  enum class State : std::uint8_t {
+    kOff,      // No disk, no seat: a machine in stock.
+    kDown,     // A disk, and no process.
+    kRunning,  // A process, perhaps paused.
+  };
+
+  Host(Context& context, Network& network, std::size_t index);
+
+  /// An empty disk under a new id; `group`, when given, makes a new group with this host in it.
+  void Format(const Members* group);
+  /// REQUIRES: a disk and no process.
+  void Start();
+  /// The process ends, with what it had in memory.
+  void Crash(Unsynced unsynced);
+  /// Back to the stock. REQUIRES: no process.
+  void TurnOff() { state_ = State::kOff; }
+  void Pause(Nanos length);
+  void StartAfter(Nanos delay);
+  void StallDisk(Nanos until) { stalled_until_ = until; }
+  void FillDisk(Nanos until) { full_until_ = until; }
+  /// Its next process is of this version.
+  void Upgrade(std::uint32_t version) { version_ = version; }
+  /// Ends what still goes wrong here, and starts what does not run. REQUIRES: a disk.
+  void Repair();
+
+  void Receive(Message message);
+  void Receive(const Request& request);
+  void Do(Command command);
+  void TimerFired(std::uint32_t generation);
+  void DiskDone(std::uint32_t generation);
+  void Wake(std::uint32_t generation);
+
+  [[nodiscard]] State state() const { return state_; }
+  [[nodiscard]] bool paused() const { return paused_; }
+  [[nodiscard]] std::size_t index() const { return index_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const Disk& disk() const { return disk_; }
+  [[nodiscard]] ReplicaId id() const { return disk_.state().replica; }
+  [[nodiscard]] std::uint32_t version() const { return version_; }
+  [[nodiscard]] std::uint64_t life() const { return life_; }
+  [[nodiscard]] DriftClock& clock() { return clock_; }
+  [[nodiscard]] Time local() const { return clock_.Local(c_.now); }
+  /// Null when no process runs.
+  [[nodiscard]] const Replica* replica() const { return replica_ ? &*replica_ : nullptr; }
+  [[nodiscard]] const ToyState& toy() const { return toy_; }
+  [[nodiscard]] Slot applied() const { return applied_; }
+  /// An operator's command may still change the members.
+  [[nodiscard]] bool changing() const { return commands_ > 0 || change_ > applied_; }
+
+ private:
+  using Input = std::variant<Message, Request, Command>;
+  /// A read that waits for a slot of its own to be chosen.
+  struct WaitingRead {
+    Slot slot = 0;
+    Request request;
+  };
+  /// A read that has looked, and whose process was stopped before it asked for the lease.
+  struct StoppedRead {
+    Request request;
+    Result result;
+  };
+
+  /// The last answer that this process gave to a leader.
+  struct Heard {
+    Ballot ballot;
+    Time at{};
+  };
+
+  [[nodiscard]] bool idle() const { return state_ == State::kRunning && !paused_ && !writing_; }
+  void Take(Input input);
+  void Pump();
+  void ArmTimer();
+  void Step(Input& input, Outputs& out);
+  void Serve(const Request& request, Outputs& out);
+  void Read(const Request& request, Outputs& out);
+  void FinishRead(const Request& request, const Result& result, bool covered, Outputs& out);
+  void Operate(const Command& command, Outputs& out);
+  void Commit(Outputs out);
+  void Finish(Outputs& out);
+  void Restore(const Snapshot& snapshot);
+  void Apply(const ChosenEntry& chosen);
+  void Answer(const Request& request, const Result& result);
+  void Refuse(const Request& request, Reply::Kind kind);
+  void Save();
+  void Say(std::string_view what);
+  void ForgeClock(Message& message) const;
+  void Vouch(const Message& message);
+
+  Context& c_;
+  Network& network_;
+  const std::size_t index_;
+  const std::string name_;
+  State state_ = State::kOff;
+  Disk disk_;
+  DriftClock clock_;
+  std::uint32_t version_ = 1;
+  std::uint64_t life_ = 0;
+
+  // Of a process.
+  std::optional<Replica> replica_;
+  ToyState toy_;
+  Slot applied_ = 0, saved_ = 0;
+  std::deque<Input> inbox_;
+  int commands_ = 0;   // In inbox_.
+  Slot change_ = 0;    // Of the newest change of members that this leader was asked for.
+  Outputs carried_;    // Writes that wait for the next urgent ones.
+  Outputs in_flight_;  // Of the write under way.
+  bool writing_ = false, written_ = false;
+  bool paused_ = false;
+  bool outdated_ = false;               // Met an entry that this version cannot apply.
+  std::vector<std::uint32_t> waiting_;  // By client: the number of the command to answer.
+  std::deque<WaitingRead> reads_;       // By slot.
+  std::optional<StoppedRead> stopped_read_;
+  std::optional<Heard> heard_;
+  bool lease_before_ = false;  // WorldMutant::kStaleLease.
+
+  Nanos stalled_until_ = 0, full_until_ = 0;
+  std::uint32_t generation_ = 0;  // Of its events: what an older one brings is void.
+  std::uint32_t wake_ = 0;
+  Nanos armed_for_ = -1;
+};
+
+}  // namespace onepiece::paxos::sim

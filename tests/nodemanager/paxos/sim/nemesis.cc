@@ -1,0 +1,299 @@
+#include "tests/nodemanager/paxos/sim/nemesis.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace onepiece::paxos::sim {
+namespace {
+
+constexpr Nanos kForEver = 1'000'000 * kSecond;
+/// For less than that, a leader may believe in a replica that is gone, and give it a seat: an
+/// operator who takes away another's seat meanwhile can end a group of two.
+constexpr Nanos kBelief = 800 * kMillisecond;
+
+}  // namespace
+
+bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) const {
+  Slot known = 0;
+  for (const std::size_t index : hosts) {
+    // What a learner knows, nobody asks for.
+    if (!c_.invariants.members().Votes(hosts_[index].id())) continue;
+    known = std::max(known, hosts_[index].disk().state().chosen);
+  }
+  for (const Members& members : c_.invariants.PossibleMembers(known)) {
+    const auto voters = std::count_if(hosts.begin(), hosts.end(), [&](std::size_t index) {
+      return members.Votes(hosts_[index].id());
+    });
+    const std::size_t more = joins != 0 && !members.Votes(joins) ? 1 : 0;
+    if (static_cast<std::size_t>(voters) < (members.voters() + more) / 2 + 1) return false;
+  }
+  return true;
+}
+
+bool Nemesis::MayWipe(const Host& host) const {
+  // The replica that was lost last may be given a seat yet, in the belief that it is there.
+  if (c_.now < lost_disk_at_ + kBelief) return false;
+  std::vector<std::size_t> others;
+  for (const Host& other : hosts_) {
+    if (other.changing()) return false;
+    if (other.index() != host.index() && other.state() != Host::State::kOff) {
+      others.push_back(other.index());
+    }
+  }
+  return Suffice(others, host.id());
+}
+
+Host* Nemesis::Leader() {
+  for (Host& host : hosts_) {
+    if (host.replica() != nullptr && host.replica()->IsReady()) return &host;
+  }
+  return nullptr;
+}
+
+Host* Nemesis::Victim() {
+  if (c_.random.Chance(c_.plan.aim_at_leader)) {
+    if (Host* leader = Leader()) return leader;
+  }
+  std::vector<Host*> running;
+  for (Host& host : hosts_) {
+    if (host.state() == Host::State::kRunning) running.push_back(&host);
+  }
+  return running.empty() ? nullptr : c_.random.Pick(running);
+}
+
+Host* Nemesis::FromStock() {
+  for (Host& host : hosts_) {
+    if (host.state() == Host::State::kOff) return &host;
+  }
+  return nullptr;
+}
+
+void Nemesis::Strike() {
+  if (stopped_) return;
+  if (!c_.plan.faults.empty()) Do(c_.random.Pick(c_.plan.faults));
+  if (c_.random.Chance(0.2)) ReturnToStock();
+  Next();
+}
+
+void Nemesis::Do(Fault fault) {
+  const Nanos length = c_.random.Exponential(c_.plan.fault_length) + kMillisecond;
+  Host* host = Victim();
+  switch (fault) {
+    case Fault::kPartition:
+    case Fault::kOneWayPartition:
+      c_.tally.Count(fault);
+      return CutGroups(fault, c_.now + length);
+    case Fault::kSlowLink:
+    case Fault::kClog: {
+      const auto from = static_cast<std::size_t>(c_.random.Below(hosts_.size()));
+      const auto to = static_cast<std::size_t>(c_.random.Below(hosts_.size()));
+      c_.tally.Count(fault);
+      if (fault == Fault::kClog) return network_.Clog(from, to, c_.now + length);
+      return network_.Slow(from, to, c_.now + length, c_.random.Exponential(150 * kMillisecond));
+    }
+    case Fault::kLateAnswers:
+      return DelayAnswers();
+    case Fault::kLeaseAttack:
+      return BeginAttack();
+    case Fault::kStepDown:
+    case Fault::kAddSeat:
+    case Fault::kRemoveSeat:
+    case Fault::kReplaceSeat:
+      return Operate(fault);
+    default:
+      break;
+  }
+  if (host == nullptr) return;
+  switch (fault) {
+    case Fault::kCrash:
+      Crash(*host);
+      return host->StartAfter(length);
+    case Fault::kWipe:
+      Wipe(*host);
+      return host->StartAfter(length);
+    case Fault::kPause:
+      if (host->paused()) return;
+      host->Pause(length);
+      break;
+    case Fault::kStall:
+      host->StallDisk(c_.now + length);
+      break;
+    case Fault::kDiskFull:
+      // Counted when a write fails.
+      return host->FillDisk(c_.now + length);
+    case Fault::kDrift:
+      if (c_.plan.bad_clock != 0 && host->index() == 1) return;
+      host->clock().SetRate(c_.now, c_.random.Between(-c_.plan.drift_limit, c_.plan.drift_limit));
+      break;
+    case Fault::kUpgrade:
+      if (host->version() != 1) return;
+      host->Crash(Unsynced::kLost);
+      host->Upgrade(2);
+      host->StartAfter(length);
+      break;
+    default:
+      return;
+  }
+  c_.tally.Count(fault);
+}
+
+void Nemesis::CutGroups(Fault fault, Nanos until) {
+  std::vector<bool> side(hosts_.size());
+  for (std::size_t i = 0; i < hosts_.size(); ++i) side[i] = c_.random.Chance(0.5);
+  if (c_.random.Chance(c_.plan.aim_at_leader)) {
+    // The leader alone, or alone with one other.
+    Host* leader = Leader();
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      side[i] = leader != nullptr && i == leader->index();
+    }
+    if (c_.random.Chance(0.3)) side[c_.random.Below(hosts_.size())] = true;
+  }
+  if (c_.trace.on()) {
+    std::string text(NameOf(fault));
+    for (std::size_t i = 0; i < hosts_.size(); ++i) absl::StrAppend(&text, side[i] ? " A" : " B");
+    c_.trace.Line(c_.now, "net", text);
+  }
+  for (std::size_t from = 0; from < hosts_.size(); ++from) {
+    for (std::size_t to = 0; to < hosts_.size(); ++to) {
+      if (side[from] == side[to]) continue;
+      if (fault == Fault::kPartition || side[from]) network_.Cut(from, to, until);
+    }
+  }
+}
+
+void Nemesis::DelayAnswers() {
+  const Host* leader = Leader();
+  if (leader == nullptr) return;
+  c_.tally.Count(Fault::kLateAnswers);
+  for (const Host& host : hosts_) {
+    network_.Clog(host.index(), leader->index(),
+                  c_.now + c_.random.Between(700, 1800) * kMillisecond);
+  }
+}
+
+void Nemesis::BeginAttack() {
+  const Host* leader = Leader();
+  if (leader == nullptr) return;
+  const auto candidate = static_cast<std::size_t>(c_.random.Below(hosts_.size()));
+  if (candidate == leader->index() || !leader->replica()->members().Votes(hosts_[candidate].id()))
+    return;
+  network_.Cut(leader->index(), candidate, c_.now + 1500 * kMillisecond);
+  // Elections begin 400 to 700 ms after the last word of a leader.
+  c_.events.Push(c_.now + c_.random.Between(250, 680) * kMillisecond, Event::Kind::kAttack,
+                 candidate);
+}
+
+void Nemesis::FinishAttack(std::size_t candidate) {
+  Host* leader = Leader();
+  if (stopped_ || leader == nullptr || leader->index() == candidate) return;
+  c_.tally.Count(Fault::kLeaseAttack);
+  if (!leader->paused() && c_.random.Chance(0.3)) {
+    // It wakes up after its lease, and hears its clients before it hears of another leader.
+    const Nanos length = c_.random.Between(600, 2000) * kMillisecond;
+    leader->Pause(length);
+    for (const Host& host : hosts_) network_.Cut(host.index(), leader->index(), c_.now + length);
+    return;
+  }
+  const bool restart = c_.random.Chance(0.7);
+  for (Host& host : hosts_) {
+    if (host.index() == leader->index() || host.index() == candidate) continue;
+    network_.Cut(leader->index(), host.index(), c_.now + 600 * kMillisecond);
+    if (!restart || host.state() != Host::State::kRunning) continue;
+    host.Crash(c_.random.Chance(0.5) ? Unsynced::kKept : Unsynced::kLost);
+    host.StartAfter(c_.random.Between(1, 50) * kMillisecond);
+  }
+}
+
+void Nemesis::Crash(Host& host) {
+  const bool corrupt = host.disk().busy() && c_.random.Chance(c_.plan.corrupt) && MayWipe(host);
+  c_.tally.Count(Fault::kCrash);
+  host.Crash(c_.random.Chance(0.5) ? Unsynced::kKept : Unsynced::kLost);
+  if (!corrupt) return;
+  c_.tally.Count(Fault::kCorrupt);
+  lost_disk_at_ = c_.now;
+  host.Format(nullptr);
+}
+
+void Nemesis::Wipe(Host& host) {
+  if (!MayWipe(host)) return;
+  c_.tally.Count(Fault::kWipe);
+  lost_disk_at_ = c_.now;
+  host.Crash(Unsynced::kLost);
+  host.Format(nullptr);
+}
+
+void Nemesis::Operate(Fault fault) {
+  Host* leader = Leader();
+  if (leader == nullptr || (fault != Fault::kStepDown && c_.now < lost_disk_at_ + kBelief)) return;
+  Command command;
+  command.kind = fault;
+  const std::vector<Seat>& seats = c_.invariants.members().seats;
+  if (fault == Fault::kAddSeat || fault == Fault::kReplaceSeat) {
+    Host* fresh = FromStock();
+    if (fresh == nullptr) return;
+    command.seat = {.name = fresh->name(), .address = fresh->name(), .replica = 0};
+    fresh->Format(nullptr);
+    fresh->StartAfter(c_.random.Exponential(300 * kMillisecond));
+  }
+  if (fault == Fault::kRemoveSeat || fault == Fault::kReplaceSeat) {
+    if (fault == Fault::kRemoveSeat && seats.size() < c_.plan.seats) return;
+    command.name = c_.random.Pick(seats).name;
+  }
+  leader->Do(std::move(command));
+}
+
+void Nemesis::ReturnToStock() {
+  const std::vector<Members> possible = c_.invariants.PossibleMembers(c_.invariants.chosen());
+  for (Host& host : hosts_) {
+    const bool seated = std::any_of(
+        possible.begin(), possible.end(),
+        [&host](const Members& members) { return members.FindName(host.name()) != nullptr; });
+    if (seated || host.state() == Host::State::kOff || !MayWipe(host)) continue;
+    host.Crash(Unsynced::kLost);
+    host.TurnOff();
+    lost_disk_at_ = c_.now;
+  }
+}
+
+std::vector<std::size_t> Nemesis::ChooseCore() {
+  std::vector<std::size_t> core;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].state() != Host::State::kOff) core.push_back(i);
+  }
+  // A change that an operator was promised comes yet, and may take the seat of any of them.
+  if (std::any_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.changing(); })) {
+    return core;
+  }
+  std::vector<std::size_t> order = core;
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[c_.random.Below(i)]);
+  }
+  for (const std::size_t leave : order) {
+    std::vector<std::size_t> smaller = core;
+    std::erase(smaller, leave);
+    // Whoever stays away may be given a seat just now, in the belief that it is there.
+    if (std::all_of(hosts_.begin(), hosts_.end(), [&](const Host& host) {
+          const bool away =
+              std::find(smaller.begin(), smaller.end(), host.index()) == smaller.end();
+          return Suffice(smaller, away ? host.id() : 0);
+        })) {
+      core = std::move(smaller);
+    }
+  }
+  return core;
+}
+
+void Nemesis::Isolate(const std::vector<std::size_t>& core) {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (std::find(core.begin(), core.end(), i) != core.end()) continue;
+    const std::uint64_t how = c_.random.Below(3);
+    if (how == 0) hosts_[i].Crash(Unsynced::kKept);
+    for (const std::size_t j : core) {
+      if (how != 1) network_.Cut(i, j, kForEver);
+      network_.Cut(j, i, kForEver);
+    }
+  }
+}
+
+}  // namespace onepiece::paxos::sim

@@ -1,0 +1,98 @@
+// What carries messages between hosts, and requests between clients and hosts, badly.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nodemanager/paxos/message.h"
+#include "tests/nodemanager/paxos/sim/context.h"
+#include "tests/nodemanager/paxos/sim/toy_state.h"
+
+namespace onepiece::paxos::sim {
+
+/// A host's answer to a Request.
+struct Reply {
+  enum class Kind : std::uint8_t { kDone, kNotLeader, kLater };
+  std::uint32_t client = 0;
+  std::uint32_t number = 0;
+  Kind kind = Kind::kDone;
+  Result result;                    ///< kDone.
+  std::optional<std::size_t> hint;  ///< kNotLeader: the host that leads, as far as known.
+};
+
+/// As a line of a trace.
+std::string Describe(const Message& message);
+
+/// Things on their way, each in a place until it is taken.
+template <typename T>
+class Places {
+ public:
+  std::uint32_t Put(T thing) {
+    if (free_.empty()) {
+      things_.push_back(std::move(thing));
+      return static_cast<std::uint32_t>(things_.size() - 1);
+    }
+    const std::uint32_t place = free_.back();
+    free_.pop_back();
+    things_[place] = std::move(thing);
+    return place;
+  }
+  T Take(std::uint32_t place) {
+    free_.push_back(place);
+    return std::move(things_[place]);
+  }
+
+ private:
+  std::vector<T> things_;
+  std::vector<std::uint32_t> free_;
+};
+
+class Network {
+ public:
+  Network(Context& context, std::size_t hosts)
+      : c_(context), hosts_(hosts), links_(hosts * hosts) {}
+
+  /// `replica` lives, or lived, at `host`.
+  void Registered(ReplicaId replica, std::size_t host) { homes_.emplace_back(replica, host); }
+  [[nodiscard]] std::optional<std::size_t> HostOf(ReplicaId replica) const;
+
+  /// To the home of message.to, or for 0 to every other host.
+  void Send(std::size_t from, Message message);
+  void Send(std::size_t host, const Request& request);
+  void Send(const Reply& reply);
+  Message TakeMessage(std::uint32_t place) { return messages_.Take(place); }
+  Request TakeRequest(std::uint32_t place) { return requests_.Take(place); }
+  Reply TakeReply(std::uint32_t place) { return replies_.Take(place); }
+
+  /// Nothing passes from `from` to `to` until then.
+  void Cut(std::size_t from, std::size_t to, Nanos until);
+  /// What is sent waits until then.
+  void Clog(std::size_t from, std::size_t to, Nanos until);
+  /// Every message takes `extra` longer until then.
+  void Slow(std::size_t from, std::size_t to, Nanos until, Nanos extra);
+  /// Ends all faults of all links, but not the chances of loss and delay.
+  void Heal() { links_.assign(links_.size(), Link{}); }
+  /// Ends the chances of loss, repetition and long delays too.
+  void Calm();
+
+ private:
+  struct Link {
+    Nanos cut_until = 0, clogged_until = 0, slow_until = 0, extra = 0;
+  };
+  [[nodiscard]] Link& At(std::size_t from, std::size_t to) { return links_[from * hosts_ + to]; }
+  void SendOver(std::size_t from, std::size_t to, Message message);
+  /// How long the next thing takes; nothing: it is lost.
+  std::optional<Nanos> Delay();
+
+  Context& c_;
+  std::size_t hosts_;
+  std::vector<Link> links_;
+  std::vector<std::pair<ReplicaId, std::size_t>> homes_;
+  Places<Message> messages_;
+  Places<Request> requests_;
+  Places<Reply> replies_;
+};
+
+}  // namespace onepiece::paxos::sim

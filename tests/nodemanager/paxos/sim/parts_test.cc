@@ -1,0 +1,267 @@
+// The parts of the simulated world: what its disk, clock, state machine and invariants take and
+// refuse.
+#include <QtTest>
+
+#include "tests/nodemanager/paxos/sim/clock.h"
+#include "tests/nodemanager/paxos/sim/disk.h"
+#include "tests/nodemanager/paxos/sim/invariants.h"
+#include "tests/nodemanager/paxos/sim/plan.h"
+#include "tests/nodemanager/paxos/sim/toy_state.h"
+
+namespace onepiece::paxos::sim {
+namespace {
+
+Entry CommandOf(std::uint64_t value) {
+  Request request{.client = 0, .number = 1, .kind = Operation::Kind::kWrite, .written = value};
+  return {.kind = Entry::Kind::kCommand, .version = 1, .payload = ToyState::Encode(request)};
+}
+
+Writes Accepting(Slot slot, Ballot ballot, const Entry& entry) {
+  Writes writes;
+  writes.accepted.push_back({slot, ballot, entry});
+  return writes;
+}
+
+/// A group of three voters, 1 to 3, that has chosen slot 1.
+Invariants Three() {
+  DurableState state;
+  Entry first{.kind = Entry::Kind::kMembers};
+  first.members.seats = {{"a", "a", 1}, {"b", "b", 2}, {"c", "c", 3}};
+  state.log.push_back({1, Ballot{}, first});
+  Invariants invariants;
+  invariants.Bootstrapped(state);
+  return invariants;
+}
+
+/// `entry` for slot 2 on the disk of `replica`.
+void Vote(Invariants& invariants, ReplicaId replica, Ballot ballot, const Entry& entry) {
+  invariants.BecomesDurable(replica, DurableState{}, Accepting(2, ballot, entry));
+}
+
+void CompareViolation(const Invariants& invariants, const char* expected) {
+  QCOMPARE(invariants.violation().invariant, std::string(expected));
+}
+
+}  // namespace
+
+class PartsTest : public QObject {
+  Q_OBJECT
+
+ private Q_SLOTS:
+  void Clock_ShowsItsOwnTime() {
+    Random random(1);
+    for (int i = 0; i < 2000; ++i) {
+      DriftClock clock;
+      clock.Boot(random.Between(0, kSecond), random.Between(0, 1000 * kSecond));
+      clock.SetRate(kSecond, random.Between(-700'000, 3'000'000));
+      const Time local = clock.Local(random.Between(kSecond, 30 * kSecond));
+      const Nanos when = clock.When(local);
+      QVERIFY(clock.Local(when) >= local);
+      QVERIFY(when == kSecond || clock.Local(when - 1) < local);
+    }
+    DriftClock fast;
+    fast.SetRate(0, 10'000);
+    QCOMPARE((fast.Local(kSecond) - fast.Local(0)).count(), kSecond + kSecond / 100);
+  }
+
+  void Disk_KeepsWholeBatchesOnly() {
+    Disk disk;
+    disk.Format({.replica = 7});
+    Writes writes = Accepting(1, {1, 7}, CommandOf(5));
+    writes.promise = true;
+    writes.promised = {1, 7};
+    disk.Begin(writes);
+    QVERIFY(disk.busy());
+    QVERIFY(disk.state().log.empty());
+    disk.Drop();
+    QVERIFY(disk.state().log.empty());
+    QCOMPARE(disk.state().promised.round, 0U);
+    disk.Begin(writes);
+    QCOMPARE(disk.End(), std::string());
+    QCOMPARE(disk.state().log.size(), std::size_t{1});
+    QCOMPARE(disk.state().promised.round, 1U);
+  }
+
+  void Disk_ReplacesDropsAndInstalls() {
+    DurableState state{.replica = 7};
+    for (Slot slot = 1; slot <= 4; ++slot) {
+      QCOMPARE(Write(state, Accepting(slot, {1, 7}, CommandOf(slot))), std::string());
+    }
+    QCOMPARE(Write(state, Accepting(3, {2, 8}, CommandOf(9))), std::string());
+    QCOMPARE(state.log[2].ballot.round, 2U);
+    QCOMPARE(state.log.size(), std::size_t{4});
+    Writes install;
+    auto snapshot = std::make_shared<Snapshot>();
+    snapshot->index = 3;
+    install.install = snapshot;
+    install.drop_through = 2;
+    QCOMPARE(Write(state, install), std::string());
+    QCOMPARE(state.log.front().slot, Slot{3});
+    QCOMPARE(state.chosen, Slot{3});
+  }
+
+  void Disk_FindsWhatIsWrong() {
+    DurableState state{.replica = 7, .promised = {5, 7}};
+    Writes falls;
+    falls.promise = true;
+    falls.promised = {4, 9};
+    QVERIFY(Write(state, falls).find("falls") != std::string::npos);
+    QVERIFY(Write(state, Accepting(2, {5, 7}, CommandOf(1))).find("gap") != std::string::npos);
+  }
+
+  void ToyState_ExecutesOnce() {
+    ToyState toy;
+    Request set{.client = 3, .number = 1, .kind = Operation::Kind::kWrite, .key = 2, .written = 8};
+    QCOMPARE(toy.Apply(set, Retries::kRemembered).epoch, 1U);
+    QCOMPARE(toy.Apply(set, Retries::kRemembered).epoch, 1U);
+    QCOMPARE(toy.epoch(), 1U);
+    Request swap{.client = 4,
+                 .number = 1,
+                 .kind = Operation::Kind::kCompareAndSet,
+                 .key = 2,
+                 .expected = 7,
+                 .written = 9};
+    QCOMPARE(toy.Apply(swap, Retries::kRemembered).before, 8U);
+    QCOMPARE(toy.Read(2).before, 8U);
+    QCOMPARE(toy.last_number(3), 1U);
+    QCOMPARE(toy.last_number(99), 0U);
+  }
+
+  void ToyState_ComesBackFromItsBytes() {
+    Random random(3);
+    ToyState toy;
+    for (std::uint32_t i = 1; i <= 200; ++i) {
+      toy.Apply(
+          {.client = static_cast<std::uint32_t>(random.Below(9)),
+           .number = i,
+           .kind = random.Chance(0.5) ? Operation::Kind::kWrite : Operation::Kind::kCompareAndSet,
+           .key = static_cast<std::uint32_t>(random.Below(ToyState::kKeys)),
+           .expected = random.Below(4),
+           .written = i},
+          Retries::kRemembered);
+    }
+    const ToyState again = ToyState::Load(*toy.Save());
+    QCOMPARE(again.hash(), toy.hash());
+    QCOMPARE(again.epoch(), toy.epoch());
+    QCOMPARE(*again.Save(), *toy.Save());
+    QVERIFY(ToyState().hash() != toy.hash());
+  }
+
+  void Invariants_AMajorityChooses() {
+    Invariants invariants = Three();
+    Vote(invariants, 1, {1, 1}, CommandOf(5));
+    Vote(invariants, 2, {1, 1}, CommandOf(5));
+    invariants.Applies(1, 2, CommandOf(5));
+    QVERIFY(!invariants.violation().found());
+    QCOMPARE(invariants.chosen(), Slot{2});
+    invariants.Applies(2, 2, CommandOf(6));
+    CompareViolation(invariants, Invariants::kOneValue);
+  }
+
+  void Invariants_AMinorityOrTwoBallotsDoNot() {
+    Invariants minority = Three();
+    Vote(minority, 1, {1, 1}, CommandOf(5));
+    minority.Applies(1, 2, CommandOf(5));
+    CompareViolation(minority, Invariants::kMajority);
+    Invariants ballots = Three();
+    Vote(ballots, 1, {1, 1}, CommandOf(5));
+    Vote(ballots, 2, {2, 2}, CommandOf(5));
+    ballots.Applies(1, 2, CommandOf(5));
+    CompareViolation(ballots, Invariants::kMajority);
+    Invariants stranger = Three();
+    Vote(stranger, 1, {1, 1}, CommandOf(5));
+    Vote(stranger, 9, {1, 1}, CommandOf(5));
+    stranger.Applies(1, 2, CommandOf(5));
+    CompareViolation(stranger, Invariants::kMajority);
+  }
+
+  void Invariants_SeeWhatBreaksPaxos() {
+    Invariants two_values = Three();
+    Vote(two_values, 1, {1, 1}, CommandOf(5));
+    Vote(two_values, 2, {1, 1}, CommandOf(6));
+    CompareViolation(two_values, Invariants::kOneValuePerBallot);
+
+    Invariants lower = Three();
+    lower.BecomesDurable(1, {.replica = 1, .promised = {3, 3}}, Accepting(2, {2, 2}, CommandOf(5)));
+    CompareViolation(lower, Invariants::kPromise);
+
+    Invariants gap = Three();
+    gap.Applies(1, 3, CommandOf(5));
+    CompareViolation(gap, Invariants::kContiguous);
+
+    Invariants states = Three();
+    states.HasState(1, 1, 10);
+    states.HasState(2, 1, 11);
+    CompareViolation(states, Invariants::kSameState);
+
+    Invariants leaders = Three();
+    leaders.Leads(1, 1, {4, 1});
+    leaders.Leads(1, 1, {4, 1});
+    QVERIFY(!leaders.violation().found());
+    leaders.Leads(1, 2, {4, 1});
+    CompareViolation(leaders, Invariants::kOneLeader);
+
+    Invariants stale = Three();
+    stale.Answers(0, 8);
+    stale.Answers(8, 8);
+    QVERIFY(!stale.violation().found());
+    stale.Answers(8, 7);
+    CompareViolation(stale, Invariants::kEpoch);
+  }
+
+  void Invariants_RepliesNeedTheDisk() {
+    const DurableState disk{.replica = 1, .promised = {2, 2}};
+    Message promise{1, 2, Promise{.ballot = {2, 2}, .granted = true}};
+    Message accepted{1, 2, Accepted{.ballot = {2, 2}, .granted = true, .match = 0}};
+    Invariants invariants = Three();
+    invariants.Says(promise, disk);
+    invariants.Says(accepted, disk);
+    QVERIFY(!invariants.violation().found());
+    std::get<Accepted>(accepted.body).match = 1;
+    invariants.Says(accepted, disk);
+    CompareViolation(invariants, Invariants::kDurable);
+    Invariants forgetful = Three();
+    std::get<Promise>(promise.body).ballot = {3, 2};
+    forgetful.Says(promise, disk);
+    CompareViolation(forgetful, Invariants::kDurable);
+  }
+
+  void Invariants_KnowWhoMayVote() {
+    Invariants invariants = Three();
+    Entry change{.kind = Entry::Kind::kMembers};
+    change.members.seats = {{"a", "a", 1}, {"b", "b", 2}};
+    invariants.Says({1, 2, Accept{.ballot = {1, 1}, .first = 2, .entries = {change}}}, {});
+    QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
+    Vote(invariants, 1, {1, 1}, change);
+    Vote(invariants, 3, {1, 1}, change);
+    invariants.Applies(1, 2, change);
+    QVERIFY(!invariants.violation().found());
+    // Who does not know slot 2 may still go by the members of slot 1.
+    QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
+    QCOMPARE(invariants.PossibleMembers(2).size(), std::size_t{1});
+    QCOMPARE(invariants.members().voters(), std::size_t{2});
+
+    Invariants leap = Three();
+    Entry two{.kind = Entry::Kind::kMembers};
+    two.members.seats = {{"a", "a", 1}};
+    Vote(leap, 1, {1, 1}, two);
+    Vote(leap, 2, {1, 1}, two);
+    leap.Applies(1, 2, two);
+    CompareViolation(leap, Invariants::kMembers);
+  }
+
+  void Plan_IsTheSeeds() {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const Plan plan = Plan::Draw(seed);
+      QVERIFY(plan.seats == 1 || plan.seats == 3 || plan.seats == 5);
+      QCOMPARE(Plan::Draw(seed).think, plan.think);
+      QVERIFY(plan.seats + plan.spares <= Members::kMaxSeats);
+      QVERIFY(plan.drift_limit <= 5'000);
+    }
+  }
+};
+
+}  // namespace onepiece::paxos::sim
+
+QTEST_GUILESS_MAIN(onepiece::paxos::sim::PartsTest)
+#include "parts_test.moc"

@@ -1,0 +1,736 @@
+// Whole replicas in one process, over loopback gRPC and real files.
+#include "nodemanager/replication/replicated_log.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <QDir>
+#include <QTemporaryDir>
+#include <QtTest>
+#include <future>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/server.h"
+#include "nodemanager/service/consensus_service.h"
+#include "tests/eventually.h"
+#include "tests/nodemanager/state/builders.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Eventually;
+
+const base::Duration kLimit = base::Scaled(seconds(30));
+
+std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
+
+// One replica with its server; it can be ended and started again on the same folder and address.
+class Node {
+ public:
+  explicit Node(ReplicatedLog::Options options) : options_(std::move(options)) {
+    for (base::Duration* duration :
+         {&options_.paxos.heartbeat, &options_.paxos.election_min, &options_.paxos.election_max,
+          &options_.paxos.lease, &options_.propose_timeout}) {
+      *duration = base::Scaled(*duration);
+    }
+  }
+  ~Node() { End(); }
+
+  absl::Status Open() {
+    auto log = ReplicatedLog::Open(options_);
+    if (!log.ok()) return log.status();
+    log_ = *std::move(log);
+    consensus_ = std::make_unique<ConsensusService>(*log_);
+    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = address_});
+    server_->AddService(log_->service());
+    server_->AddService(*consensus_);
+    const auto port = server_->Start();
+    if (port.ok()) address_ = server_->address();
+    return port.status();
+  }
+  absl::Status Start() {
+    const absl::Status status = Open();
+    return status.ok() ? log_->Start(address_) : status;
+  }
+  void End() {
+    if (log_ != nullptr) log_->Stop();
+    if (server_ != nullptr) server_->Shutdown(seconds(5));
+    server_.reset();
+    consensus_.reset();
+    log_.reset();
+  }
+  void Move() { address_ = "127.0.0.1:0"; }
+  void Wipe() const { QDir(QString::fromStdString(options_.data_dir)).removeRecursively(); }
+
+  ReplicatedLog& log() { return *log_; }
+  ReplicatedLog::Options& options() { return options_; }
+  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] paxos::Seat seat() const { return {.name = options_.name, .address = address_}; }
+  [[nodiscard]] bool Leads() const { return log_ != nullptr && log_->Term().ok(); }
+  [[nodiscard]] bool WaitUntilLeading() const {
+    return Eventually(kLimit, [&] { return Leads(); });
+  }
+  // Proposes until it is known to be applied.
+  [[nodiscard]] bool Propose(v1::Command command) {
+    if (command.request_id().empty()) command.set_request_id(absl::StrCat("r", ++requests_));
+    return Eventually(kLimit, [&] { return log_->Propose(command).ok(); });
+  }
+  [[nodiscard]] std::string State() const {
+    std::string bytes;
+    log_->Read([&](const StateMachine& machine) { bytes = machine.Serialize(); });
+    return bytes;
+  }
+  [[nodiscard]] bool Knows(const std::string& node_id) const {
+    bool known = false;
+    log_->Read([&](const StateMachine& machine) { known = machine.nodes().contains(node_id); });
+    return known;
+  }
+
+ private:
+  static inline int requests_ = 0;
+  ReplicatedLog::Options options_;
+  std::string address_ = "127.0.0.1:0";
+  std::unique_ptr<ReplicatedLog> log_;
+  std::unique_ptr<ConsensusService> consensus_;
+  std::unique_ptr<rpc::Server> server_;
+};
+
+// A stream to a replica, as a peer would open it.
+class Caller {
+ public:
+  explicit Caller(const std::string& address)
+      : stub_(v1::ReplicaService::NewStub(rpc::MakeChannel(address))) {
+    rpc::SetTimeout(context_, seconds(20));
+    writer_ = stub_->Exchange(&context_, &response_);
+  }
+  void Say(const v1::ReplicaHello& hello) {
+    v1::ReplicaEnvelope envelope;
+    *envelope.mutable_hello() = hello;
+    said_ = writer_->Write(envelope);
+  }
+  // What the other side ended the stream with.
+  absl::Status Finish() {
+    // Until it breaks, so that a refusal is not overtaken by our own end.
+    const v1::ReplicaEnvelope nothing;
+    while (said_ && writer_->Write(nothing)) continue;
+    return rpc::FromGrpc(writer_->Finish());
+  }
+
+ private:
+  std::unique_ptr<v1::ReplicaService::Stub> stub_;
+  grpc::ClientContext context_;
+  google::protobuf::Empty response_;
+  std::unique_ptr<grpc::ClientWriter<v1::ReplicaEnvelope>> writer_;
+  bool said_ = false;
+};
+
+}  // namespace
+
+class ReplicatedLogTest : public QObject {
+  Q_OBJECT
+ private:
+  ReplicatedLog::Options OptionsOf(const std::string& name) const {
+    ReplicatedLog::Options options{
+        .data_dir = dir_->filePath(QString::fromStdString(name)).toStdString(), .name = name};
+    options.paxos.version = kCommandVersion;
+    return options;
+  }
+  Node& Add(const std::string& name) {
+    nodes_.push_back(std::make_unique<Node>(OptionsOf(name)));
+    return *nodes_.back();
+  }
+  // nm-1 begins, the others join it.
+  void MakeGroup(int size) {
+    Node& first = Add("nm-1");
+    QVERIFY(first.Start().ok());
+    QVERIFY(first.WaitUntilLeading());
+    for (int i = 2; i <= size; ++i) {
+      Node& node = Add(absl::StrCat("nm-", i));
+      node.options().seats = {first.seat(), {.name = node.options().name}};
+      QVERIFY(node.Open().ok());
+      QVERIFY(Join(first, node));
+    }
+  }
+  // nm-1 to nm-3 with seats that name each other, and addresses to keep; none is started.
+  void MakeConfiguredGroup() {
+    for (const char* name : {"nm-1", "nm-2", "nm-3"}) Add(name);
+    MakeConfigured();
+  }
+  void MakeConfigured() {
+    std::vector<paxos::Seat> seats;
+    for (const auto& node : nodes_) {
+      QVERIFY(node->Open().ok());  // For a port.
+      seats.push_back(node->seat());
+    }
+    for (const auto& node : nodes_) {
+      node->End();
+      node->options().seats = seats;
+    }
+  }
+  static bool WaitsFor(Node& node, const std::string& detail) {
+    return Eventually(kLimit, [&] {
+      const v1::ReplicaStatus status = node.log().Status();
+      return status.health() == v1::ReplicaStatus::WAITING &&
+             status.health_detail().find(detail) != std::string::npos;
+    });
+  }
+  // A seat for an opened node; true when it occupies it.
+  static bool Join(Node& leader, Node& node) {
+    if (!Eventually(kLimit, [&] { return leader.log().AddSeat(node.seat()).ok(); })) return false;
+    if (!node.log().Start(node.address()).ok()) return false;
+    return Occupies(leader, node);
+  }
+  static bool Occupies(Node& leader, Node& node) {
+    return Eventually(kLimit, [&] {
+      const std::uint64_t self = node.log().Status().replica();
+      const v1::ReplicaStatus status = leader.log().Status();
+      for (const v1::Seat& seat : status.members().seats()) {
+        if (seat.name() == node.options().name && seat.replica() == self) return true;
+      }
+      return false;
+    });
+  }
+  Node* Leader() {
+    Node* leader = nullptr;
+    const bool found = Eventually(kLimit, [&] {
+      for (const auto& node : nodes_) {
+        if (node->Leads()) leader = node.get();
+      }
+      return leader != nullptr;
+    });
+    if (!found) qFatal("nobody leads");
+    return leader;
+  }
+  static std::uint64_t PlanRevision(Node& node) {
+    std::uint64_t revision = 0;
+    node.log().Read([&](const StateMachine& machine) { revision = machine.plan_revision(); });
+    return revision;
+  }
+  Node& OtherThan(const Node& node) { return *(nodes_[0].get() == &node ? nodes_[1] : nodes_[0]); }
+  bool AllEqual() {
+    return Eventually(kLimit, [&] {
+      for (const auto& node : nodes_) {
+        if (node->State() != nodes_[0]->State()) return false;
+      }
+      return true;
+    });
+  }
+
+ private Q_SLOTS:
+  void init() { dir_ = std::make_unique<QTemporaryDir>(); }
+  void cleanup() { nodes_.clear(); }
+
+  void Alone_LeadsWithoutAnElectionWait() {
+    Node& node = Add("nm-1");
+    node.options().paxos.election_min = node.options().paxos.election_max = seconds(3600);
+    for (int start = 0; start < 2; ++start) {
+      QVERIFY(node.Start().ok());
+      QVERIFY(node.WaitUntilLeading());
+      QVERIFY(node.log().IsAlone());
+      QVERIFY(node.Propose(RegisterCommand(MakeNode(absl::StrCat("p", start), v1::PROXY))));
+      const auto term = node.log().Term();
+      QVERIFY(term.ok() && node.log().Confirm(*term).ok());
+      QVERIFY(!node.log().Confirm(*term + 1).ok());
+      node.End();
+    }
+  }
+
+  void FullWindow_MakesProposalsWait() {
+    Node& node = Add("nm-1");
+    node.options().paxos.window_slots = 1;
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    std::vector<std::future<absl::Status>> answers;
+    for (int i = 0; i < 32; ++i) {
+      answers.push_back(std::async(std::launch::async, [&node, i] {
+        return node.log()
+            .Propose(RegisterCommand(MakeNode(absl::StrCat("p", i), v1::PROXY)))
+            .status();
+      }));
+    }
+    for (auto& answer : answers) {
+      const absl::Status status = answer.get();
+      QVERIFY2(status.ok(), status.ToString().c_str());
+    }
+  }
+
+  void Alone_KeepsEverythingAcrossReopening() {
+    Node& node = Add("nm-1");
+    node.options().snapshot_every = 16;
+    std::mt19937_64 random(3);
+    std::string before = StateMachine().Serialize();
+    for (int round = 0; round < 4; ++round) {
+      QVERIFY(node.Start().ok());
+      QVERIFY(node.WaitUntilLeading());
+      QCOMPARE(node.State(), before);
+      for (int i = 0; i < 25; ++i) {
+        v1::Command command;
+        node.log().Read(
+            [&](const StateMachine& machine) { command = RandomCommand(random, machine); });
+        QVERIFY(node.log().Propose(command).ok());
+      }
+      QVERIFY(node.log().Status().snapshot() > 0);
+      before = node.State();
+      node.End();
+    }
+  }
+
+  void Group_AppliesEverywhereAndNamesItsLeader() {
+    MakeGroup(3);
+    Node& leader = *Leader();
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(AllEqual());
+    Node& follower = OtherThan(leader);
+    const absl::Status refused =
+        follower.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status();
+    QCOMPARE(ReasonOf(refused), std::string("NOT_LEADER"));
+    QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
+    QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
+    // A lease comes when the followers' clocks have been watched for a while.
+    QVERIFY(Eventually(kLimit, [&] { return leader.log().Status().lease(); }));
+    const v1::ReplicaStatus status = leader.log().Status();
+    QCOMPARE(status.members().seats_size(), 3);
+    QCOMPARE(status.role(), v1::ReplicaStatus::LEADER);
+    QCOMPARE(status.progress_size(), 3);
+    QVERIFY(!status.cluster_id().empty());
+    QCOMPARE(follower.log().cluster_id(), status.cluster_id());
+    const v1::ListLogResponse log = follower.log().ListLog(0, 1000);
+    QVERIFY(std::any_of(log.lines().begin(), log.lines().end(), [](const auto& line) {
+      return line.kind() == "register_node" && line.subject() == "p";
+    }));
+  }
+
+  void Group_SurvivesItsLeaderWhichCatchesUp() {
+    MakeGroup(3);
+    Node& first = *Leader();
+    QVERIFY(first.Propose(RegisterCommand(MakeNode("before", v1::PROXY))));
+    first.End();
+    Node& second = *Leader();
+    QVERIFY(second.Knows("before"));
+    QVERIFY(second.Propose(RegisterCommand(MakeNode("after", v1::PROXY))));
+    QVERIFY(first.Start().ok());
+    QVERIFY(Eventually(kLimit, [&] { return first.Knows("after"); }));
+    QVERIFY(AllEqual());
+  }
+
+  void StepDown_HandsOver() {
+    MakeGroup(3);
+    Node& first = *Leader();
+    QVERIFY(first.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(Eventually(kLimit, [&] { return first.log().StepDown().ok(); }));
+    QVERIFY(Eventually(kLimit, [&] {
+      return std::any_of(nodes_.begin(), nodes_.end(),
+                         [&](const auto& node) { return node.get() != &first && node->Leads(); });
+    }));
+    QVERIFY(!first.Leads());
+    QVERIFY(Leader()->Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+  }
+
+  void WipedFollower_ComesBackAsANewReplicaInItsSeat() {
+    MakeGroup(3);
+    Node& leader = *Leader();
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    Node& lost = OtherThan(leader);
+    const std::uint64_t old = lost.log().Status().replica();
+    lost.End();
+    lost.Wipe();
+    lost.options().seats = {leader.seat(), lost.seat()};
+    lost.options().bootstrap = true;  // Left in its configuration: no second cluster comes of it.
+    QVERIFY(lost.Start().ok());
+    QVERIFY(lost.log().Status().replica() != old);
+    QVERIFY(Occupies(leader, lost));
+    QVERIFY(Eventually(kLimit, [&] { return lost.Knows("p"); }));
+    QCOMPARE(lost.log().cluster_id(), leader.log().cluster_id());
+  }
+
+  void Snapshot_FeedsWhoIsFarBehind() {
+    Node& first = Add("nm-1");
+    first.options().snapshot_every = 8;
+    first.options().paxos.keep_slots = 4;
+    QVERIFY(first.Start().ok());
+    QVERIFY(first.WaitUntilLeading());
+    for (int i = 0; i < 40; ++i)
+      QVERIFY(first.Propose(RegisterCommand(MakeNode(absl::StrCat("n", i), v1::PROXY))));
+    QVERIFY(first.log().Status().first_slot() > 1);
+    Node& second = Add("nm-2");
+    second.options().seats = {first.seat(), {.name = "nm-2"}};
+    QVERIFY(second.Open().ok());
+    QVERIFY(Join(first, second));
+    QVERIFY(AllEqual());
+    const v1::ReplicaStatus hashed = first.log().StatusWithHash();
+    QVERIFY(Eventually(kLimit, [&] {
+      const v1::ReplicaStatus other = second.log().StatusWithHash();
+      return other.applied() == hashed.applied() && other.state_hash() == hashed.state_hash();
+    }));
+    QVERIFY(hashed.state_hash() != 0);
+    const auto taken = second.log().TakeSnapshot();
+    QVERIFY(taken.ok() && taken->index() > 0 && taken->bytes() > 0);
+  }
+
+  void DataFolder_OfAnotherIsRefused() {
+    Node& node = Add("nm-1");
+    node.options().cluster_id = "blue";
+    QVERIFY(node.Start().ok());
+    node.End();
+    node.options().cluster_id = "red";
+    const absl::Status cluster = node.Open();
+    QCOMPARE(ReasonOf(cluster), std::string("OTHER_CLUSTER"));
+    QVERIFY(base::Message(cluster).find("'blue'") != std::string::npos);
+    node.options().cluster_id.clear();
+    node.options().name = "nm-2";
+    const absl::Status name = node.Open();
+    QCOMPARE(ReasonOf(name), std::string("OTHER_REPLICA"));
+    QVERIFY(base::Message(name).find("'nm-1'") != std::string::npos);
+    node.options().name = "nm-1";
+    QVERIFY(node.Open().ok());
+    Node second(OptionsOf("nm-1"));
+    QCOMPARE(ReasonOf(second.Open()), std::string("DATA_DIR_IN_USE"));
+  }
+
+  // Its folder was damaged and moved away; nobody who knows the group is up yet.
+  void EmptyFolder_DoesNotTakeSilenceForNoGroup() {
+    MakeConfiguredGroup();
+    nodes_[0]->options().bootstrap = true;
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
+    Node& leader = *Leader();
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    for (const auto& by : nodes_) {  // Whoever is left has to know it.
+      for (const auto& node : nodes_) QVERIFY(Occupies(*by, *node));
+    }
+    // And have it on its disk: what is chosen is written with the next batch.
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("r", v1::PROXY))));
+    QVERIFY(AllEqual());
+    const std::uint64_t group = leader.log().Status().group();
+    QVERIFY(group != 0);
+    for (const auto& node : nodes_) node->End();
+    Node& lost = *nodes_[0];
+    lost.Wipe();
+    QVERIFY(lost.Start().ok());
+    QVERIFY(WaitsFor(lost, "nm-2 at ") && WaitsFor(lost, "nm-3 at "));
+    QCOMPARE(lost.log().Status().replica(), 0u);
+    QCOMPARE(ReasonOf(lost.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status()),
+             std::string("NOT_LEADER"));
+    QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
+    QVERIFY(Eventually(kLimit, [&] { return lost.Knows("p"); }));
+    QCOMPARE(lost.log().Status().group(), group);
+    QCOMPARE(lost.log().Status().health(), v1::ReplicaStatus::OK);
+  }
+
+  void SeveralToldToBegin_TheFirstByNameDoes() {
+    MakeConfiguredGroup();
+    for (const auto& node : nodes_) node->options().bootstrap = true;
+    QVERIFY(nodes_[2]->Start().ok());
+    QVERIFY(WaitsFor(*nodes_[2], "nm-1 at ") && WaitsFor(*nodes_[2], "nm-2 at "));
+    QVERIFY(nodes_[0]->Open().ok() && nodes_[1]->Open().ok());
+    QVERIFY(WaitsFor(*nodes_[2], "comes first"));
+    QVERIFY(nodes_[1]->log().Start(nodes_[1]->address()).ok());
+    QVERIFY(WaitsFor(*nodes_[1], "comes first"));
+    QVERIFY(nodes_[0]->log().Start(nodes_[0]->address()).ok());
+    for (const auto& node : nodes_) {
+      QVERIFY(Eventually(kLimit, [&] { return node->log().Status().group() != 0; }));
+      QCOMPARE(node->log().Status().group(), nodes_[0]->log().Status().group());
+    }
+  }
+
+  void WrongReplicas_AreNamedBeforeAGroupIsBegun() {
+    MakeConfiguredGroup();
+    for (const auto& node : nodes_) node->options().cluster_id = "blue";
+    nodes_[0]->options().bootstrap = true;
+    std::swap(nodes_[0]->options().seats[1].name, nodes_[0]->options().seats[2].name);
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
+    QVERIFY(WaitsFor(*nodes_[0], "is nm-3: correct"));
+    nodes_[0]->End();
+    std::swap(nodes_[0]->options().seats[1].name, nodes_[0]->options().seats[2].name);
+    nodes_[0]->options().cluster_id = "red";
+    QVERIFY(nodes_[0]->Start().ok());
+    QVERIFY(WaitsFor(*nodes_[0], "belongs to cluster 'blue'"));
+    nodes_[0]->End();  // While it waits.
+    nodes_[0]->options().cluster_id = "blue";
+    QVERIFY(nodes_[0]->Start().ok());
+    QVERIFY(nodes_[0]->WaitUntilLeading());
+  }
+
+  // Every start of an embedded cluster draws its ports anew.
+  void AllAtNewAddresses_AreFoundAndNamed() {
+    MakeConfiguredGroup();
+    nodes_[0]->options().bootstrap = true;
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
+    Node& first = *Leader();
+    QVERIFY(first.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    for (const auto& node : nodes_) QVERIFY(Occupies(first, *node));
+    for (const auto& node : nodes_) node->End();
+    for (const auto& node : nodes_) node->Move();
+    MakeConfigured();
+    std::vector<std::string> addresses;
+    for (const auto& node : nodes_) addresses.push_back(node->address());
+    // Alone, and without a leader, it knows where the others should be.
+    QVERIFY(nodes_[0]->Start().ok());
+    const auto knows = [&](Node& node) {
+      const std::vector<std::string> known = node.log().Addresses();
+      return std::all_of(addresses.begin(), addresses.end(), [&](const std::string& address) {
+        return std::find(known.begin(), known.end(), address) != known.end();
+      });
+    };
+    QVERIFY(knows(*nodes_[0]));
+    QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
+    Node& leader = *Leader();
+    QVERIFY(leader.Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+    for (const auto& node : nodes_) {
+      QVERIFY(Eventually(kLimit, [&] {
+        std::vector<std::string> seats;
+        const v1::ReplicaStatus status = node->log().Status();
+        for (const v1::Seat& seat : status.members().seats()) seats.push_back(seat.address());
+        return seats == addresses && node->log().Addresses() == addresses;
+      }));
+    }
+    const absl::Status refused =
+        OtherThan(leader).log().Propose(RegisterCommand(MakeNode("r", v1::PROXY))).status();
+    QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
+  }
+
+  // A new group was begun under the old name, and a disk of the old one comes back.
+  void OldDiskOfTheSameClusterName_IsKeptOut() {
+    for (const char* name : {"nm-1", "nm-2"}) Add(name).options().cluster_id = "pirates";
+    Node &first = *nodes_[0], &old = *nodes_[1];
+    QVERIFY(first.Start().ok());
+    QVERIFY(first.WaitUntilLeading());
+    old.options().seats = {first.seat(), {.name = "nm-2"}};
+    QVERIFY(old.Open().ok());
+    QVERIFY(Join(first, old));
+    for (int i = 0; i < 50; ++i)
+      QVERIFY(Leader()->Propose(RegisterCommand(MakeNode(absl::StrCat("old", i), v1::PROXY))));
+    first.End();
+    old.End();
+    first.Wipe();
+    QVERIFY(first.Start().ok());
+    QVERIFY(first.WaitUntilLeading());
+    QVERIFY(first.Propose(RegisterCommand(MakeNode("new", v1::PROXY))));
+    QVERIFY(Eventually(kLimit, [&] { return first.log().AddSeat(old.seat()).ok(); }));
+    QVERIFY(old.Start().ok());
+    QVERIFY(old.log().Status().group() != first.log().Status().group());
+    for (const auto& [from, to] : {std::pair(&first, &old), std::pair(&old, &first)}) {
+      v1::ReplicaHello hello;
+      hello.set_cluster_id("pirates");
+      hello.set_name(from->options().name);
+      hello.set_address(from->address());
+      hello.set_replica(77);  // Not its own, which may be speaking.
+      hello.set_boot(1);
+      hello.set_group(from->log().Status().group());
+      Caller caller(to->address());
+      caller.Say(hello);
+      const absl::Status refused = caller.Finish();
+      QCOMPARE(ReasonOf(refused), std::string("OTHER_CLUSTER"));
+      QVERIFY(base::Message(refused).find("two groups of the same cluster name") !=
+              std::string::npos);
+    }
+    for (int i = 0; i < 20; ++i)
+      QVERIFY(first.Propose(RegisterCommand(MakeNode(absl::StrCat("n", i), v1::PROXY))));
+    QVERIFY(first.log().IsAlone());
+    QCOMPARE(first.log().Status().progress_size(), 1);
+    QVERIFY(first.Knows("new") && !first.Knows("old1") && !old.Knows("new"));
+  }
+
+  void Hello_OfTheWrongOnesIsRefused_data() {
+    QTest::addColumn<QString>("wrong");
+    QTest::addColumn<QString>("reason");
+    QTest::newRow("another cluster") << "cluster"
+                                     << "OTHER_CLUSTER";
+    QTest::newRow("another group of our cluster") << "group"
+                                                  << "OTHER_CLUSTER";
+    QTest::newRow("our own id") << "own"
+                                << "DUPLICATE_REPLICA";
+    QTest::newRow("same id, another process") << "boot"
+                                              << "DUPLICATE_REPLICA";
+    QTest::newRow("meant for another replica") << "to"
+                                               << "WRONG_REPLICA";
+    QTest::newRow("no name at all") << "empty"
+                                    << "BAD_HELLO";
+  }
+  void Hello_OfTheWrongOnesIsRefused() {
+    QFETCH(QString, wrong);
+    QFETCH(QString, reason);
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    v1::ReplicaHello good;
+    good.set_cluster_id(node.log().cluster_id());
+    good.set_name("nm-2");
+    good.set_address("127.0.0.1:1");
+    good.set_replica(77);
+    good.set_boot(1);
+    good.set_to(node.log().Status().replica());
+    good.set_group(node.log().Status().group());
+    QVERIFY(good.group() != 0);
+    Caller first(node.address());
+    first.Say(good);
+    v1::ReplicaHello hello = good;
+    if (wrong == "cluster") hello.set_cluster_id("another");
+    if (wrong == "group") hello.set_group(good.group() + 1);
+    if (wrong == "own") hello.set_replica(node.log().Status().replica());
+    if (wrong == "to") hello.set_to(78);
+    if (wrong == "empty") hello.Clear();
+    if (wrong != "boot") {
+      Caller caller(node.address());
+      caller.Say(hello);
+      QCOMPARE(QString::fromStdString(ReasonOf(caller.Finish())), reason);
+      return;
+    }
+    // Until the first has been heard there is nobody to be mistaken for.
+    hello.set_boot(2);
+    QVERIFY(Eventually(kLimit, [&] {
+      Caller caller(node.address());
+      caller.Say(hello);
+      first.Say(good);
+      return ReasonOf(caller.Finish()) == reason.toStdString();
+    }));
+  }
+
+  void DiskFull_IsSurvived() {
+    // Before any thread: a write above the limit shall fail, not kill.
+    signal(SIGXFSZ, SIG_IGN);
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.Propose(RegisterCommand(MakeNode("before", v1::PROXY))));
+    rlimit limit{};
+    QCOMPARE(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const rlimit tight{.rlim_cur = 64 << 10, .rlim_max = limit.rlim_max};
+    QCOMPARE(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    v1::Node big = MakeNode("big", v1::PROXY);
+    big.set_detail(std::string(256 << 10, 'x'));
+    const absl::Status failed = node.log().Propose(RegisterCommand(big, "big")).status();
+    const bool told = Eventually(
+        kLimit, [&] { return node.log().Status().health() == v1::ReplicaStatus::DISK_FAILED; });
+    const absl::Status refused = node.log().Propose(RegisterCommand(big, "big")).status();
+    QCOMPARE(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    QCOMPARE(ReasonOf(failed), std::string("OUTCOME_UNKNOWN"));
+    QVERIFY(told);
+    QVERIFY(!refused.ok());
+    QVERIFY(node.log().counters().disk_failures > 0);
+    QVERIFY(node.Propose(RegisterCommand(big, "big")));
+    QVERIFY(node.Knows("before") && node.Knows("big"));
+    QCOMPARE(node.log().Status().health(), v1::ReplicaStatus::OK);
+    node.End();
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.Knows("before") && node.Knows("big"));
+  }
+
+  void NewerSnapshot_IsKeptAndNotApplied() {
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(node.log().TakeSnapshot().ok());
+    node.End();
+    {
+      auto store = Store::Open(node.options().data_dir);
+      QVERIFY(store.ok());
+      paxos::Snapshot snapshot = (*store)->TakeState().snapshot;
+      v1::NodeManagerState state;
+      QVERIFY(state.ParseFromString(*snapshot.state));
+      state.set_version(kCommandVersion + 1);
+      snapshot.state = std::make_shared<const std::string>(state.SerializeAsString());
+      paxos::Writes writes;
+      writes.install = std::make_shared<const paxos::Snapshot>(std::move(snapshot));
+      writes.promise = true;
+      writes.promised = {1000, 1};
+      QVERIFY((*store)->Commit(writes).ok());
+    }
+    QVERIFY(node.Start().ok());
+    QCOMPARE(node.log().Status().health(), v1::ReplicaStatus::NEWER_VERSION);
+    QVERIFY(!node.log().TakeSnapshot().ok());
+    QVERIFY(!node.Leads());
+    QVERIFY(!node.Knows("p"));
+  }
+
+  // Once chosen, such an entry would stop every replica at it.
+  void UnreadableCommand_IsRefused() {
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    for (const v1::Command& command :
+         {RegisterCommand(MakeNode("torn \xc3", v1::PROXY)), v1::Command()}) {
+      const absl::Status refused = node.log().Propose(command).status();
+      QCOMPARE(refused.code(), absl::StatusCode::kInvalidArgument);
+      QCOMPARE(ReasonOf(refused), std::string("COMMAND_UNREADABLE"));
+    }
+    QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(node.Knows("p"));
+  }
+
+  // Replicas are updated one after another.
+  void OldReplica_HoldsUpWhatItMayNotKnow() {
+    Node& newer = Add("nm-1");
+    newer.options().paxos.version = 1;
+    QVERIFY(newer.Start().ok());
+    QVERIFY(newer.WaitUntilLeading());
+    Node& older = Add("nm-2");
+    older.options().paxos.version = 1;
+    older.options().seats = {newer.seat(), {.name = "nm-2"}};
+    QVERIFY(older.Open().ok());
+    QVERIFY(Join(newer, older));
+    newer.End();
+    newer.options().paxos.version = kCommandVersion;
+    QVERIFY(newer.Start().ok());
+    QVERIFY(Eventually(kLimit, [&] {
+      if (!newer.Leads()) older.log().StepDown().IgnoreError();
+      return newer.Leads();
+    }));
+    v1::Command hold;
+    hold.mutable_set_hold()->set_active(true);
+    hold.mutable_set_hold()->set_actor("operator:ann");
+    const absl::Status refused = newer.log().Propose(hold).status();
+    QCOMPARE(refused.code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(ReasonOf(refused), std::string("OLD_REPLICA"));
+    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));  // As of version 1.
+    QVERIFY(AllEqual());
+    QCOMPARE(PlanRevision(newer), std::uint64_t{0});
+    older.End();
+    older.options().paxos.version = kCommandVersion;
+    QVERIFY(older.Start().ok());
+    QVERIFY(Leader()->Propose(hold));
+    QVERIFY(AllEqual());
+    QVERIFY(PlanRevision(newer) > 0);
+    QVERIFY(older.Knows("p"));
+  }
+
+  void NewerEntry_IsKeptAndNotApplied() {
+    Node& newer = Add("nm-1");
+    newer.options().paxos.version = kCommandVersion + 1;
+    QVERIFY(newer.Start().ok());
+    QVERIFY(newer.WaitUntilLeading());
+    Node& older = Add("nm-2");
+    older.options().paxos.version = kCommandVersion + 1;
+    older.options().seats = {newer.seat(), {.name = "nm-2"}};
+    QVERIFY(older.Open().ok());
+    QVERIFY(Join(newer, older));
+    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));  // As the newer version.
+    QVERIFY(AllEqual());
+    older.End();
+    older.options().paxos.version = kCommandVersion;  // Taken back to the program of before.
+    QVERIFY(older.Start().ok());
+    QVERIFY(Eventually(
+        kLimit, [&] { return older.log().Status().health() == v1::ReplicaStatus::NEWER_VERSION; }));
+    QVERIFY(!older.Knows("p"));
+    // It still helps the one that can lead: of two voters both are needed.
+    QVERIFY(newer.WaitUntilLeading());
+    QVERIFY(newer.Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+    QVERIFY(Eventually(kLimit,
+                       [&] { return newer.log().Status().common_version() == kCommandVersion; }));
+    QVERIFY(!older.log().Status().health_detail().empty());
+    QVERIFY(!older.log().TakeSnapshot().ok());
+  }
+
+ private:
+  std::unique_ptr<QTemporaryDir> dir_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::ReplicatedLogTest)
+#include "replicated_log_test.moc"

@@ -1,0 +1,189 @@
+// A NodeManager in this process with a clock that the test moves, and nodes that do as they are
+// told: they serve, drain and report, and their work is arithmetic.
+#pragma once
+
+#include <QTemporaryDir>
+#include <QtTest>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/rpc/server.h"
+#include "nodemanager/assignment/pools.h"
+#include "nodemanager/replication/replicated_log.h"
+#include "nodemanager/service/controller.h"
+#include "nodemanager/service/elasticity_service.h"
+#include "tests/eventually.h"
+#include "tests/nodemanager/state/builders.h"
+
+namespace onepiece::nodemanager {
+
+/// Thread-confined.
+class ElasticWorld {
+ public:
+  static constexpr base::Duration kStep = std::chrono::milliseconds(500);
+
+  /// A node as it behaves; what it does at a time follows from its assignment.
+  struct Behaviour {
+    v1::Node node;
+    bool silent = false;       ///< Does not report.
+    bool keeps_work = false;   ///< Never says that it is drained.
+    bool cannot_load = false;  ///< Of every assignment.
+    double busy = 0;           ///< While it serves.
+    double jobs_per_s = 0;     ///< While it serves; a proxy is asked for so many.
+    double jobs = 0;           ///< So far, of a proxy.
+    base::Duration skew{};     ///< Of its clock.
+    std::map<std::string, std::pair<double, double>> work;  ///< So far, by stage: jobs, seconds.
+  };
+
+  explicit ElasticWorld(const v1::ElasticityConfig& config) : config_(config) { Open(); }
+  ~ElasticWorld() { Close(); }
+
+  /// Another leader over the same log: it knows what is replicated, and no telemetry.
+  void FailOver() {
+    Close();
+    Open();
+  }
+
+  Controller& controller() { return *controller_; }
+  ElasticityService& service() { return *service_; }
+  Behaviour& node(const std::string& id) { return nodes_.at(id); }
+
+  void Apply(const v1::Workflow& workflow) {
+    v1::Command command;
+    *command.mutable_apply_workflow() = workflow;
+    if (!controller_->Propose(command).ok()) qFatal("ApplyWorkflow failed");
+  }
+  void Register(const v1::Node& node) {
+    nodes_[node.node_id()].node = node;
+    if (!controller_->Propose(RegisterCommand(node)).ok()) qFatal("RegisterNode failed");
+  }
+
+  /// Lets time pass: nodes work and report, and the leader does its duties.
+  void Pass(base::Duration time) {
+    for (base::Duration passed{}; passed < time; passed += kStep) {
+      clock_.Advance(kStep);
+      for (auto& [id, behaviour] : nodes_) {
+        if (!behaviour.silent) Report(behaviour);
+      }
+      controller_->CheckLiveness();
+      controller_->StepPlans();
+    }
+  }
+  /// The same until `wanted` holds; false when it does not within `limit`.
+  template <typename Wanted>
+  bool PassUntil(base::Duration limit, Wanted wanted) {
+    for (base::Duration passed{}; !wanted(); passed += kStep) {
+      if (passed >= limit) return false;
+      Pass(kStep);
+    }
+    return true;
+  }
+
+  v1::Node Known(const std::string& id) {
+    v1::Node node;
+    controller_->Read([&](const StateMachine& state) {
+      node = state.nodes().at(id).node();
+      controller_->AddTelemetry(state, node);
+    });
+    return node;
+  }
+  std::string PoolOfNode(const std::string& id) { return AssignedPool(Known(id)); }
+  int Count(const std::string& pool) {
+    int count = 0;
+    for (const auto& [id, behaviour] : nodes_) count += PoolOfNode(id) == pool ? 1 : 0;
+    return count;
+  }
+  v1::Plan Plan(const std::string& plan_id) {
+    v1::GetPlanRequest request;
+    request.set_plan_id(plan_id);
+    v1::Plan plan;
+    if (!service_->GetPlan(nullptr, &request, &plan).ok()) qFatal("GetPlan failed");
+    return plan;
+  }
+
+ private:
+  void Open() {
+    ReplicatedLog::Options options{.data_dir = dir_.path().toStdString(), .name = "nm"};
+    options.paxos.version = kCommandVersion;
+    log_ = std::move(ReplicatedLog::Open(options)).value();
+    controller_ = std::make_unique<Controller>(
+        *log_, clock_,
+        Controller::Options{.cluster_id = [this] { return log_->cluster_id(); },
+                            .elasticity = config_});
+    service_ = std::make_unique<ElasticityService>(*controller_);
+    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
+    log_->OnRole([this](bool) { controller_->OnRole(); });
+    server_->AddService(log_->service());
+    if (!server_->Start().ok()) qFatal("Start failed");
+    if (!log_->Start(server_->address()).ok()) qFatal("the log does not start");
+    if (!testing::Eventually(std::chrono::seconds(20),
+                             [this] { return controller_->TakeOver().ok(); }))
+      qFatal("nobody leads");
+    controller_->CheckLiveness();
+  }
+  void Close() {
+    server_->Shutdown(std::chrono::seconds(5));
+    log_->Stop();
+    service_.reset();
+    controller_.reset();
+    log_.reset();
+  }
+
+  void Report(Behaviour& behaviour) {
+    const double seconds = std::chrono::duration<double>(kStep).count();
+    const v1::Assignment does = Known(behaviour.node.node_id()).assignment();
+    const bool instance = behaviour.node.role() == v1::INSTANCE;
+    const bool serves = does.has_stage() && !does.draining() && !behaviour.cannot_load;
+    v1::ReportNodeRequest report;
+    report.set_node_id(behaviour.node.node_id());
+    report.set_incarnation(behaviour.node.incarnation());
+    report.set_state(!instance || does.has_stage() ? v1::Node::READY : v1::Node::STARTING);
+    report.set_assignment_epoch(does.epoch());
+    report.set_drained(does.draining() && !behaviour.keeps_work);
+    report.set_load_failed(behaviour.cannot_load && does.has_stage());
+    if (report.load_failed()) report.set_detail("loading failed: no such model");
+    controller_->Read([&](const StateMachine& state) { report.set_routing_epoch(state.epoch()); });
+    v1::NodeLoad& load = *report.mutable_load();
+    load.set_workers(1);
+    load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow() + behaviour.skew));
+    if (instance && serves) {
+      load.set_utilization(behaviour.busy);
+      auto& [jobs, busy_s] = behaviour.work[does.stage().stage()];
+      jobs += behaviour.jobs_per_s * seconds;
+      busy_s += behaviour.busy * seconds;
+    }
+    for (const auto& [stage, work] : behaviour.work) {
+      v1::StageLoad& entry = *load.add_stages();
+      entry.set_app_id("app");
+      entry.set_stage(stage);
+      const auto whole = static_cast<std::uint64_t>(work.first);
+      const double each = work.first > 0 ? work.second / work.first : 0;
+      entry.set_jobs(whole);
+      entry.set_units(static_cast<double>(whole));
+      entry.set_compute_s(each * static_cast<double>(whole));
+      entry.set_compute_squares_s2(each * each * static_cast<double>(whole));
+    }
+    if (behaviour.node.role() == v1::PROXY) {
+      behaviour.jobs += behaviour.jobs_per_s * seconds;
+      v1::Demand& demand = *load.add_demands();
+      demand.set_app_id("app");
+      demand.set_admitted(static_cast<std::uint64_t>(behaviour.jobs));
+      demand.set_units(static_cast<double>(demand.admitted()));
+    }
+    const auto epoch = controller_->Report(report);
+    if (!epoch.ok()) qFatal("Report failed: %s", epoch.status().ToString().c_str());
+  }
+
+  QTemporaryDir dir_;
+  v1::ElasticityConfig config_;
+  base::ManualClock clock_;
+  std::map<std::string, Behaviour> nodes_;
+  std::unique_ptr<ReplicatedLog> log_;
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<ElasticityService> service_;
+  std::unique_ptr<rpc::Server> server_;
+};
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,637 @@
+#include <QTcpSocket>
+#include <QTemporaryDir>
+#include <QtTest>
+#include <functional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/server.h"
+#include "cluster/rpc/status.h"
+#include "cluster/telemetry/metrics.h"
+#include "nodemanager/replication/replicated_log.h"
+#include "nodemanager/service/cluster_view.h"
+#include "nodemanager/service/consensus_service.h"
+#include "nodemanager/service/controller.h"
+#include "nodemanager/service/export_metrics.h"
+#include "nodemanager/service/node_manager_service.h"
+#include "tests/eventually.h"
+#include "tests/nodemanager/state/builders.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+using Stub = v1::NodeManagerService::Stub;
+constexpr auto kLimit = std::chrono::seconds(20);
+constexpr base::Duration kDeadAfter = std::chrono::seconds(3);
+
+// A NodeManager that serves on loopback, with a clock that the test moves.
+class Server {
+ public:
+  explicit Server(const std::string& dir, std::vector<v1::Workflow> workflows = {}) {
+    log_ = std::move(ReplicatedLog::Open({.data_dir = dir, .name = "nm"})).value();
+    controller_ = std::make_unique<Controller>(
+        *log_, clock_,
+        Controller::Options{.dead_after = kDeadAfter,
+                            .cluster_id = [&] { return log_->cluster_id(); },
+                            .workflows = std::move(workflows)});
+    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
+    service_ = std::make_unique<NodeManagerService>(
+        *controller_, server_->stopping(),
+        NodeManagerService::Options{.heartbeat = std::chrono::milliseconds(600),
+                                    .max_streams = 8,
+                                    .addresses = [&] { return log_->Addresses(); }});
+    log_->OnRole([&](bool) { controller_->OnRole(); });
+    server_->AddService(*service_);
+    server_->AddService(log_->service());
+    if (!server_->Start().ok()) qFatal("Start failed");
+    if (!log_->Start(server_->address()).ok()) qFatal("the log does not start");
+    stub_ = v1::NodeManagerService::NewStub(rpc::MakeChannel(server_->address()));
+    if (!testing::Eventually(kLimit, [&] { return controller_->TakeOver().ok(); }))
+      qFatal("nobody leads");
+    controller_->CheckLiveness();
+  }
+  ~Server() { Shutdown(); }
+  void Shutdown() {
+    controller_->Stop();
+    server_->Shutdown(std::chrono::seconds(5));
+    log_->Stop();
+  }
+
+  Stub& stub() { return *stub_; }
+  Controller& controller() { return *controller_; }
+  NodeManagerService& service() { return *service_; }
+  ReplicatedLog& log() { return *log_; }
+  // Lets time pass in the steps in which the failure detector looks; `alive` nodes go on reporting.
+  void Pass(base::Duration time, const std::vector<v1::ReportNodeRequest>& alive = {}) {
+    for (base::Duration passed{}; passed < time; passed += kDeadAfter / 10) {
+      clock_.Advance(kDeadAfter / 10);
+      for (const v1::ReportNodeRequest& report : alive) {
+        if (!controller_->Report(report).ok()) qFatal("Report failed");
+      }
+      controller_->CheckLiveness();
+    }
+  }
+  void StandStill(base::Duration time) { clock_.Advance(time); }
+
+  absl::StatusOr<v1::RegisterNodeResponse> Register(const v1::Node& node) {
+    v1::RegisterNodeRequest request;
+    *request.mutable_node() = node;
+    return rpc::Call(*stub_, &Stub::RegisterNode, request, kLimit);
+  }
+  absl::StatusOr<v1::ReportNodeResponse> Report(const v1::ReportNodeRequest& request) {
+    return rpc::Call(*stub_, &Stub::ReportNode, request, kLimit);
+  }
+  absl::StatusOr<v1::Workflow> Apply(const v1::Workflow& workflow) {
+    v1::ApplyWorkflowRequest request;
+    *request.mutable_workflow() = workflow;
+    return rpc::Call(*stub_, &Stub::ApplyWorkflow, request, kLimit);
+  }
+
+ private:
+  base::ManualClock clock_;
+  std::unique_ptr<ReplicatedLog> log_;
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<NodeManagerService> service_;
+  std::unique_ptr<Stub> stub_;
+};
+
+v1::ReportNodeRequest ReadyReport(const std::string& id, std::uint64_t assignment_epoch = 0,
+                                  std::uint64_t incarnation = 1) {
+  v1::ReportNodeRequest report;
+  report.set_node_id(id);
+  report.set_incarnation(incarnation);
+  report.set_state(v1::Node::READY);
+  report.set_assignment_epoch(assignment_epoch);
+  report.mutable_load()->set_utilization(0.5);
+  return report;
+}
+
+// A stream that the test reads item by item; it gives up by itself when nothing comes.
+template <typename Request, typename Item>
+class Reader {
+ public:
+  using Method = std::unique_ptr<grpc::ClientReader<Item>> (Stub::*)(grpc::ClientContext*,
+                                                                     const Request&);
+  Reader(Server& server, Method method, const Request& request) {
+    rpc::SetTimeout(context_, kLimit);
+    reader_ = (server.stub().*method)(&context_, request);
+  }
+  ~Reader() {
+    context_.TryCancel();
+    if (!finished_) (void)Finish();
+  }
+  // The next item for which `wanted` holds; fails the test when the stream ends before.
+  Item Next(const std::function<bool(const Item&)>& wanted = [](const Item&) { return true; }) {
+    Item item;
+    while (reader_->Read(&item)) {
+      if (wanted(item)) return item;
+    }
+    qFatal("the stream ended: %s", base::Message(Finish()).c_str());
+  }
+  absl::Status Finish() {
+    finished_ = true;
+    Item item;
+    while (reader_->Read(&item)) continue;
+    return rpc::FromGrpc(reader_->Finish());
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<Item>> reader_;
+  bool finished_ = false;
+};
+using RoutingReader = Reader<v1::WatchRoutingRequest, v1::RoutingTable>;
+using AssignmentReader = Reader<v1::WatchAssignmentRequest, v1::Assignment>;
+using ClusterReader = Reader<v1::WatchClusterRequest, v1::ClusterEvent>;
+
+v1::WatchAssignmentRequest WatchAssignmentOf(const std::string& id, std::uint64_t incarnation = 1) {
+  v1::WatchAssignmentRequest request;
+  request.set_node_id(id);
+  request.set_incarnation(incarnation);
+  return request;
+}
+
+// The body of GET /metrics; empty when there is no answer.
+QByteArray Scrape(const std::string& address) {
+  const QStringList parts = QString::fromStdString(address).split(':');
+  QTcpSocket socket;
+  socket.connectToHost(parts[0], parts[1].toUShort());
+  if (!socket.waitForConnected(10000)) return {};
+  socket.write("GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
+  while (socket.waitForReadyRead(10000)) continue;
+  return socket.readAll();
+}
+
+std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
+
+}  // namespace
+
+class ServiceTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void init() {
+    dir_ = std::make_unique<QTemporaryDir>();
+    server_ = std::make_unique<Server>(dir_->path().toStdString());
+  }
+  void cleanup() { server_.reset(); }
+
+  void Instance_IsRoutedOnceItServesItsAssignment() {
+    QVERIFY(server_->Apply(MakeWorkflow("app", {"a", "b"})).ok());
+    const auto registered = server_->Register(MakeNode("i", v1::INSTANCE, 1, "b"));
+    QVERIFY2(registered.ok(), base::Message(registered.status()).c_str());
+    QCOMPARE(registered->cluster_secret().size(), std::size_t{32});
+    QVERIFY(!registered->cluster_id().empty());
+    QCOMPARE(registered->nodemanagers_size(), 1);
+    QCOMPARE(registered->report_interval_ms(), 500);
+
+    AssignmentReader assignments(*server_, &Stub::WatchAssignment, WatchAssignmentOf("i"));
+    const v1::Assignment assignment =
+        assignments.Next([](const v1::Assignment& a) { return a.has_stage(); });
+    QCOMPARE(assignment.stage().stage(), std::string("b"));
+    QCOMPARE(assignment.app_ids(0), std::string("app"));
+
+    RoutingReader routing(*server_, &Stub::WatchRouting, {});
+    const v1::RoutingTable before = routing.Next();
+    QCOMPARE(before.routes_size(), 2);
+    QCOMPARE(before.routes(1).instances_size(), 0);
+    QCOMPARE(before.alive_size(), 1);
+    QVERIFY(server_->Report(ReadyReport("i", assignment.epoch())).ok());
+    const v1::RoutingTable after = routing.Next();
+    QVERIFY(after.epoch() > before.epoch());
+    QCOMPARE(after.routes(1).instances(0).node_id(), std::string("i"));
+
+    // A changed assignment takes it out again until it serves the new one.
+    QVERIFY(server_->Apply(MakeWorkflow("other", {"b"})).ok());
+    const v1::Assignment wider =
+        assignments.Next([](const v1::Assignment& a) { return a.app_ids_size() == 2; });
+    QVERIFY(server_->Report(ReadyReport("i", wider.epoch())).ok());
+    const v1::RoutingTable both = routing.Next([](const v1::RoutingTable& table) {
+      return table.routes_size() == 3 && table.routes(1).instances_size() == 1 &&
+             table.routes(2).instances_size() == 1;
+    });
+    QCOMPARE(both.routes(2).app_id(), std::string("other"));
+  }
+
+  void FailureDetector_DeclaresASilentNodeDead() {
+    for (const char* id : {"quiet", "loud"}) {
+      QVERIFY(server_->Register(MakeNode(id, v1::PROXY)).ok());
+      QVERIFY(server_->Report(ReadyReport(id)).ok());
+    }
+    RoutingReader routing(*server_, &Stub::WatchRouting, {});
+    QCOMPARE(routing.Next().proxies_size(), 2);
+    server_->Pass(kDeadAfter - kDeadAfter / 5, {ReadyReport("loud")});
+    QVERIFY(server_->Report(ReadyReport("quiet")).ok());
+    server_->Pass(kDeadAfter + kDeadAfter / 5, {ReadyReport("loud")});
+    const v1::RoutingTable table = routing.Next();
+    QCOMPARE(table.alive_size(), 1);
+    QCOMPARE(table.proxies(0).node_id(), std::string("loud"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("quiet")).status()),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ReasonOf(server_->Register(MakeNode("quiet", v1::PROXY)).status()),
+             std::string("STALE_INCARNATION"));
+    QVERIFY(server_->Register(MakeNode("quiet", v1::PROXY, 2)).ok());
+    QVERIFY(server_->Report(ReadyReport("quiet", 0, 2)).ok());
+    QCOMPARE(
+        routing.Next([](const v1::RoutingTable& t) { return t.proxies_size() == 2; }).alive_size(),
+        2);
+  }
+
+  void FailureDetector_BlamesNobodyWhenItStoodStillItself() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    server_->StandStill(10 * kDeadAfter);
+    server_->Pass(kDeadAfter / 2);
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+  }
+
+  void Node_UnknownOrOldIsToldSo() {
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("nobody")).status()),
+             std::string("NODE_UNKNOWN"));
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY, 7)).ok());
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p", 0, 6)).status()),
+             std::string("STALE_INCARNATION"));
+    const absl::Status older = server_->Register(MakeNode("p", v1::PROXY, 6)).status();
+    QCOMPARE(ReasonOf(older), std::string("STALE_INCARNATION"));
+    QCOMPARE(base::GetReason(older).metadata["incarnation"], std::string("7"));
+    AssignmentReader stale(*server_, &Stub::WatchAssignment, WatchAssignmentOf("p", 6));
+    QCOMPARE(ReasonOf(stale.Finish()), std::string("STALE_INCARNATION"));
+    AssignmentReader unknown(*server_, &Stub::WatchAssignment, WatchAssignmentOf("q"));
+    QCOMPARE(ReasonOf(unknown.Finish()), std::string("NODE_UNKNOWN"));
+    v1::ReportNodeRequest dead = ReadyReport("p", 0, 7);
+    dead.set_state(v1::Node::DEAD);
+    QCOMPARE(ReasonOf(server_->Report(dead).status()), std::string("BAD_NODE_STATE"));
+  }
+
+  void RegisterNode_RefusesNonsense_data() {
+    QTest::addColumn<QString>("field");
+    for (const char* field :
+         {"node.node_id", "node.role", "node.incarnation", "node.address", "node.workflow_set"}) {
+      QTest::newRow(field) << field;
+    }
+  }
+  void RegisterNode_RefusesNonsense() {
+    QFETCH(QString, field);
+    v1::Node node = MakeNode("p", v1::PROXY);
+    if (field == "node.node_id") node.set_node_id("a/b");
+    if (field == "node.role") node.set_role(static_cast<v1::Role>(99));
+    if (field == "node.incarnation") node.set_incarnation(0);
+    if (field == "node.address") node.clear_address();
+    if (field == "node.workflow_set") node.set_workflow_set("a b");
+    const absl::Status status = server_->Register(node).status();
+    QCOMPARE(ReasonOf(status), std::string("BAD_NODE"));
+    QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+  }
+
+  void DeregisterNode_LeavesTheRoutingAtOnce() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+    const auto proxies = [&] {
+      return rpc::Call(server_->stub(), &Stub::ListProxies, {}, kLimit)->proxies_size();
+    };
+    QCOMPARE(proxies(), 1);
+    v1::DeregisterNodeRequest request;
+    request.set_node_id("p");
+    request.set_incarnation(1);
+    QVERIFY(rpc::Call(server_->stub(), &Stub::DeregisterNode, request, kLimit).ok());
+    QCOMPARE(proxies(), 0);
+  }
+
+  void ListProxies_NamesOnlyReadyOnesOfTheSet() {
+    v1::Node far = MakeNode("far", v1::PROXY);
+    far.set_workflow_set("far");
+    for (const v1::Node& node : {MakeNode("p", v1::PROXY), MakeNode("starting", v1::PROXY), far}) {
+      QVERIFY(server_->Register(node).ok());
+      if (node.node_id() != "starting") QVERIFY(server_->Report(ReadyReport(node.node_id())).ok());
+    }
+    v1::ListProxiesRequest request;
+    QCOMPARE(rpc::Call(server_->stub(), &Stub::ListProxies, request, kLimit)->proxies_size(), 2);
+    request.set_workflow_set("far");
+    const auto proxies = rpc::Call(server_->stub(), &Stub::ListProxies, request, kLimit);
+    QCOMPARE(proxies->proxies_size(), 1);
+    QCOMPARE(proxies->proxies(0).endpoint().address(), far.address());
+    QCOMPARE(proxies->proxies(0).workflow_set(), std::string("far"));
+  }
+
+  void GetCluster_CarriesTelemetry() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+    const auto cluster = rpc::Call(server_->stub(), &Stub::GetCluster, {}, kLimit);
+    QCOMPARE(cluster->nodes(0).load().utilization(), 0.5);
+    QVERIFY(cluster->nodes(0).last_report_time().seconds() > 0);
+    QVERIFY(!cluster->cluster_id().empty());
+    QVERIFY(cluster->revision() > 0);
+    QCOMPARE(cluster->api_version(), 1);
+    QVERIFY(!cluster->server_version().empty());
+  }
+
+  void WatchCluster_ResumesFromARevisionAndBeats() {
+    QVERIFY(server_->Apply(MakeWorkflow("one", {"a"})).ok());
+    std::uint64_t known = 0;
+    {
+      ClusterReader events(*server_, &Stub::WatchCluster, {});
+      const v1::ClusterEvent first = events.Next();
+      QVERIFY(first.has_snapshot());
+      QCOMPARE(first.snapshot().workflows_size(), 1);
+      known = first.revision();
+      const v1::ClusterEvent beat = events.Next();
+      QCOMPARE(beat.change_case(), v1::ClusterEvent::CHANGE_NOT_SET);
+      QCOMPARE(beat.revision(), known);
+    }
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    QVERIFY(server_->Apply(MakeWorkflow("two", {"a"})).ok());
+    v1::DeleteWorkflowRequest remove;
+    remove.set_name("workflows/one");
+    QVERIFY(rpc::Call(server_->stub(), &Stub::DeleteWorkflow, remove, kLimit).ok());
+    v1::WatchClusterRequest request;
+    request.set_start_revision(known);
+    ClusterReader events(*server_, &Stub::WatchCluster, request);
+    const v1::ClusterEvent node = events.Next(), workflow = events.Next(), deleted = events.Next();
+    QCOMPARE(node.node().node_id(), std::string("p"));
+    QCOMPARE(workflow.workflow().app_id(), std::string("two"));
+    QCOMPARE(deleted.workflow_deleted(), std::string("one"));
+    QVERIFY(known < node.revision() && node.revision() < workflow.revision());
+    QVERIFY(workflow.revision() < deleted.revision());
+    request.set_start_revision(deleted.revision() + 1000);
+    QVERIFY(ClusterReader(*server_, &Stub::WatchCluster, request).Next().has_snapshot());
+  }
+
+  void WatchCluster_SendsTelemetry() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    QVERIFY(server_->Register(MakeNode("silent", v1::PROXY)).ok());
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+    v1::WatchClusterRequest request;
+    request.set_telemetry_interval_ms(200);
+    ClusterReader events(*server_, &Stub::WatchCluster, request);
+    const v1::ClusterEvent first = events.Next();
+    QVERIFY(first.has_snapshot());
+    QCOMPARE(first.snapshot().api_version(), 1);
+    QVERIFY(first.server_unix_ms() > 0);
+    // Nothing else has changed: it is the heartbeat, under the same revision.
+    for (const double share : {0.5, 0.75}) {
+      v1::ReportNodeRequest report = ReadyReport("p");
+      report.mutable_load()->set_utilization(share);
+      QVERIFY(server_->Report(report).ok());
+      const v1::ClusterEvent event = events.Next([&](const v1::ClusterEvent& e) {
+        return e.has_telemetry() && e.telemetry().nodes(0).load().utilization() == share;
+      });
+      QCOMPARE(event.revision(), first.revision());
+      QCOMPARE(event.server_unix_ms(), first.server_unix_ms());  // The test's clock stands still.
+      QCOMPARE(event.telemetry().nodes_size(), 2);
+      QCOMPARE(event.telemetry().nodes(0).node_id(), std::string("p"));
+      QCOMPARE(event.telemetry().nodes(0).last_report_time().seconds(),
+               first.server_unix_ms() / 1000);
+      QVERIFY(!event.telemetry().nodes(1).has_load());
+      QVERIFY(!event.telemetry().nodes(1).has_last_report_time());
+    }
+    QVERIFY(server_->Apply(MakeWorkflow("one", {"a"})).ok());
+    const v1::ClusterEvent change =
+        events.Next([](const v1::ClusterEvent& event) { return !event.has_telemetry(); });
+    QVERIFY(change.has_workflow());
+    QVERIFY(change.revision() > first.revision());
+    QCOMPARE(events.Next().revision(), change.revision());
+    // Who resumes is told at once.
+    request.set_start_revision(change.revision());
+    request.set_telemetry_interval_ms(3'600'000);
+    QVERIFY(ClusterReader(*server_, &Stub::WatchCluster, request).Next().has_telemetry());
+    for (const int bad : {-1, 1, 199}) {
+      request.set_telemetry_interval_ms(bad);
+      ClusterReader refused(*server_, &Stub::WatchCluster, request);
+      QCOMPARE(base::GetReason(refused.Finish()).reason, std::string("BAD_TELEMETRY_INTERVAL"));
+    }
+  }
+
+  void Streams_EndAtShutdown() {
+    RoutingReader routing(*server_, &Stub::WatchRouting, {});
+    routing.Next();
+    QElapsedTimer timer;
+    timer.start();
+    server_->Shutdown();
+    QCOMPARE(ReasonOf(routing.Finish()), std::string("SHUTTING_DOWN"));
+    QVERIFY2(timer.elapsed() < 4000, "the server waited out its grace");
+  }
+
+  void NotLeading_EndsStreamsAndRefusesAll() {
+    RoutingReader routing(*server_, &Stub::WatchRouting, {});
+    routing.Next();
+    server_->log().Stop();
+    QCOMPARE(ReasonOf(routing.Finish()), std::string("NOT_LEADER"));
+    const auto cluster = rpc::Call(server_->stub(), &Stub::GetCluster, {}, kLimit);
+    QCOMPARE(ReasonOf(cluster.status()), std::string("NOT_LEADER"));
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()), std::string("NOT_LEADER"));
+    QCOMPARE(ReasonOf(server_->Apply(MakeWorkflow("app", {"a"})).status()),
+             std::string("NOT_LEADER"));
+  }
+
+  void Consensus_AnswersOperators() {
+    ConsensusService service(server_->log());
+    grpc::ServerContext context;
+    v1::ReplicaStatus status;
+    QVERIFY(service.GetReplica(&context, nullptr, &status).ok());
+    QCOMPARE(status.role(), v1::ReplicaStatus::LEADER);
+    QCOMPARE(status.members().seats_size(), 1);
+    QCOMPARE(status.members().warnings_size(), 0);
+    v1::AddSeatRequest add;
+    v1::ConsensusMembers members;
+    add.set_name("nm 2");
+    add.set_address("127.0.0.1:1");
+    QCOMPARE(ReasonOf(rpc::FromGrpc(service.AddSeat(&context, &add, &members))),
+             std::string("BAD_SEAT"));
+    add.set_name("nm-2");
+    QVERIFY(service.AddSeat(&context, &add, &members).ok());
+    QCOMPARE(members.seats_size(), 2);
+    QVERIFY(members.warnings(0).find("1 of 2 seats") != std::string::npos);
+    google::protobuf::Empty empty;
+    QCOMPARE(ReasonOf(rpc::FromGrpc(service.StepDown(&context, nullptr, &empty))),
+             std::string("NO_SUCCESSOR"));
+    v1::RemoveSeatRequest remove;
+    remove.set_name("nm-2");
+    v1::ConsensusMembers fewer;
+    QVERIFY(service.RemoveSeat(&context, &remove, &fewer).ok());
+    QCOMPARE(fewer.seats_size(), 1);
+    v1::TakeSnapshotResponse snapshot;
+    QVERIFY(service.TakeSnapshot(&context, nullptr, &snapshot).ok());
+    QVERIFY(snapshot.index() > 0);
+    v1::ListLogRequest list;
+    v1::ListLogResponse log;
+    QVERIFY(service.ListLog(&context, &list, &log).ok());
+    QCOMPARE(log.lines(log.lines_size() - 1).kind(), std::string("members"));
+    list.set_limit(-1);
+    QCOMPARE(ReasonOf(rpc::FromGrpc(service.ListLog(&context, &list, &log))),
+             std::string("BAD_LIMIT"));
+  }
+
+  void Warnings_NameAnUnwiseGroup_data() {
+    QTest::addColumn<int>("seats");
+    QTest::addColumn<int>("voters");
+    QTest::addColumn<QString>("warnings");
+    QTest::newRow("alone") << 1 << 1 << "";
+    QTest::newRow("three") << 3 << 3 << "";
+    QTest::newRow("one of three") << 3 << 1
+                                  << "1 of 3 seats are occupied|with 1 voters none may fail";
+    QTest::newRow("four") << 4 << 4 << "4 voters tolerate no more failures than 3: 1";
+  }
+  void Warnings_NameAnUnwiseGroup() {
+    QFETCH(int, seats);
+    QFETCH(int, voters);
+    QFETCH(QString, warnings);
+    v1::ConsensusMembers members;
+    for (int i = 0; i < seats; ++i) members.add_seats()->set_replica(i < voters ? i + 1 : 0);
+    AddWarnings(members);
+    QStringList said;
+    for (const std::string& warning : members.warnings()) said << QString::fromStdString(warning);
+    QCOMPARE(said.join('|'), warnings);
+  }
+
+  void Streams_AreBounded() {
+    std::vector<std::unique_ptr<RoutingReader>> readers;
+    for (int i = 0; i < 8; ++i) {
+      readers.push_back(std::make_unique<RoutingReader>(*server_, &Stub::WatchRouting,
+                                                        v1::WatchRoutingRequest()));
+      readers.back()->Next();
+    }
+    RoutingReader one_more(*server_, &Stub::WatchRouting, {});
+    QCOMPARE(ReasonOf(one_more.Finish()), std::string("TOO_MANY_STREAMS"));
+    readers.clear();
+    QTRY_COMPARE_WITH_TIMEOUT(server_->service().streams(), 0, 20000);
+  }
+
+  void Workflow_LivesThroughTheApi() {
+    v1::ApplyWorkflowRequest apply;
+    *apply.mutable_workflow() = MakeWorkflow("app", {"a"});
+    apply.set_validate_only(true);
+    QCOMPARE(rpc::Call(server_->stub(), &Stub::ApplyWorkflow, apply, kLimit)->name(),
+             std::string("workflows/app"));
+    v1::GetWorkflowRequest get;
+    get.set_name("workflows/app");
+    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
+             std::string("WORKFLOW_UNKNOWN"));
+    apply.set_validate_only(false);
+    QVERIFY(rpc::Call(server_->stub(), &Stub::ApplyWorkflow, apply, kLimit).ok());
+    QCOMPARE(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit)->stages_size(), 1);
+    get.set_name("app");
+    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
+             std::string("BAD_NAME"));
+    const absl::Status bad = server_->Apply(MakeWorkflow("App!", {"a"})).status();
+    QCOMPARE(bad.code(), absl::StatusCode::kInvalidArgument);
+    QCOMPARE(base::GetReason(bad).metadata.at("field"), std::string("app_id"));
+    v1::DeleteWorkflowRequest remove;
+    remove.set_name("workflows/app");
+    QVERIFY(rpc::Call(server_->stub(), &Stub::DeleteWorkflow, remove, kLimit).ok());
+    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::DeleteWorkflow, remove, kLimit).status()),
+             std::string("WORKFLOW_UNKNOWN"));
+  }
+
+  void ListWorkflows_GoesThroughAllPages() {
+    for (int i = 0; i < 7; ++i)
+      QVERIFY(server_->Apply(MakeWorkflow(absl::StrCat("app-", i), {"a"})).ok());
+    v1::ListWorkflowsRequest request;
+    request.set_page_size(3);
+    std::vector<std::string> seen;
+    for (int page = 0; page < 3; ++page) {
+      const auto response = rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit);
+      QVERIFY(response.ok());
+      for (const v1::Workflow& workflow : response->workflows()) seen.push_back(workflow.app_id());
+      QCOMPARE(response->next_page_token().empty(), page == 2);
+      request.set_page_token(response->next_page_token());
+    }
+    QCOMPARE(seen.size(), std::size_t{7});
+    QVERIFY(std::is_sorted(seen.begin(), seen.end()));
+    request.set_page_token("made up");
+    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
+             std::string("BAD_PAGE_TOKEN"));
+    request.set_page_size(-1);
+    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
+             std::string("BAD_PAGE_SIZE"));
+  }
+
+  void WorkflowFiles_BringWhatIsNewAndUndoNothing() {
+    const QTemporaryDir dir;
+    v1::Workflow changed = MakeWorkflow("changed", {"a", "b"});
+    v1::Workflow huge = MakeWorkflow("huge", {"a"});
+    huge.mutable_stages(0)->set_model(std::string(9 << 20, 'x'));  // More than a command may have.
+    const std::vector<v1::Workflow> files = {huge, MakeWorkflow("changed", {"a"}),
+                                             MakeWorkflow("deleted", {"a"})};
+    for (int start = 0; start < 2; ++start) {
+      Server server(dir.path().toStdString(), files);
+      std::map<std::string, int> stages;
+      server.controller().Read([&](const StateMachine& state) {
+        for (const auto& [id, record] : state.workflows())
+          stages[id] = record.workflow().stages_size();
+      });
+      if (start == 0) {
+        QCOMPARE(stages, (std::map<std::string, int>{{"changed", 1}, {"deleted", 1}}));
+        QVERIFY(server.Apply(changed).ok());
+        v1::DeleteWorkflowRequest remove;
+        remove.set_name("workflows/deleted");
+        QVERIFY(rpc::Call(server.stub(), &Stub::DeleteWorkflow, remove, kLimit).ok());
+      } else {
+        QCOMPARE(stages, (std::map<std::string, int>{{"changed", 2}}));
+      }
+    }
+  }
+
+  void Restart_KeepsWorkflowsSecretAndNodes() {
+    QVERIFY(server_->Apply(MakeWorkflow("app", {"a"})).ok());
+    const auto first = server_->Register(MakeNode("p", v1::PROXY));
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+    server_.reset();
+    server_ = std::make_unique<Server>(dir_->path().toStdString());
+    v1::GetWorkflowRequest get;
+    get.set_name("workflows/app");
+    QVERIFY(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).ok());
+    server_->Pass(kDeadAfter / 2);  // Fresh grace: it could not report meanwhile.
+    QVERIFY(server_->Report(ReadyReport("p")).ok());
+    const auto second = server_->Register(MakeNode("q", v1::PROXY));
+    QCOMPARE(second->cluster_secret(), first->cluster_secret());
+    QCOMPARE(second->cluster_id(), first->cluster_id());
+    server_->Pass(kDeadAfter + kDeadAfter / 5);
+    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()),
+             std::string("STALE_INCARNATION"));
+  }
+
+  void Detector_RunsOnItsOwnThread() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    server_->controller().Start();
+    const auto is_dead = [&] {
+      server_->StandStill(kDeadAfter / 20);
+      bool dead = false;
+      server_->controller().Read(
+          [&](const StateMachine& state) { dead = !IsAlive(state.nodes().at("p").node()); });
+      return dead;
+    };
+    QTRY_VERIFY_WITH_TIMEOUT(is_dead(), 20000);
+    server_->controller().Stop();
+  }
+
+  void Metrics_CountNodesAndProposals() {
+    telemetry::Metrics metrics("nodemanager", "test");
+    ExportMetrics(server_->controller(), server_->service(), server_->log(), metrics);
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    QVERIFY(!server_->Register(MakeNode("p", v1::PROXY, 0)).ok());
+    const auto address = metrics.Serve("127.0.0.1:0");
+    QVERIFY(address.ok());
+    const QByteArray text = Scrape(*address);
+    metrics.Stop();
+    QVERIFY2(text.contains("onepiece_nodemanager_nodes{role=\"proxy\",state=\"starting\"} 1\n"),
+             text);
+    // The cluster's first command and the registration.
+    QVERIFY2(text.contains("onepiece_nodemanager_proposals_total{result=\"applied\"} 2\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_epoch 1\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_consensus_role{role=\"leader\"} 1\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_consensus_peers_drifting 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_moves_total{result=\"done\"} 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_plans 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_hold 0\n"), text);
+    QVERIFY2(text.contains("onepiece_nodemanager_clock_skew_seconds 0\n"), text);
+  }
+
+ private:
+  std::unique_ptr<QTemporaryDir> dir_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::ServiceTest)
+#include "service_test.moc"

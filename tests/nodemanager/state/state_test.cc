@@ -1,0 +1,337 @@
+#include <QElapsedTimer>
+#include <QtTest>
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/ids.h"
+#include "nodemanager/state/state_machine.h"
+#include "tests/nodemanager/state/builders.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+v1::CommandResult ApplyNext(StateMachine& machine, const v1::Command& command) {
+  return machine.Apply(machine.applied_index() + 1, command);
+}
+
+v1::Command AssignCommand(const StateMachine& machine, const std::string& id,
+                          const v1::StageSpec& stage, const std::string& app_id) {
+  v1::Command command;
+  command.mutable_assign()->set_base_revision(machine.revision());
+  v1::NodeAssignment& assignment = *command.mutable_assign()->add_assignments();
+  assignment.set_node_id(id);
+  assignment.set_incarnation(1);
+  *assignment.mutable_stage() = stage;
+  assignment.add_app_ids(app_id);
+  return command;
+}
+
+// "i" of two applications in one pool, with the model of each.
+v1::Command AssignPool(const StateMachine& machine, const std::vector<std::string>& app_ids,
+                       const std::vector<std::string>& models) {
+  v1::Command command = AssignCommand(machine, "i", MakeWorkflow("", {"a"}).stages(0), "");
+  v1::NodeAssignment& assignment = *command.mutable_assign()->mutable_assignments(0);
+  assignment.mutable_app_ids()->Clear();
+  assignment.mutable_app_ids()->Add(app_ids.begin(), app_ids.end());
+  assignment.mutable_models()->Add(models.begin(), models.end());
+  return command;
+}
+
+// Applications that have an instance in the route of a stage: "one two".
+QString Routed(const StateMachine& machine) {
+  QStringList apps;
+  const v1::RoutingTable table = machine.Routing("default");
+  for (const v1::Route& route : table.routes()) {
+    if (route.instances_size() > 0) apps << QString::fromStdString(route.app_id());
+  }
+  return apps.join(' ');
+}
+
+}  // namespace
+
+class StateTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Apply_ReplayGivesTheSameBytesAndSnapshotsAreExact() {
+    const char* given = std::getenv("ONEPIECE_SEED");
+    const std::uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
+    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
+    std::mt19937_64 random(seed);
+    StateMachine first, second;
+    for (int i = 0; i < 2000; ++i) {
+      const v1::Command command = RandomCommand(random, first);
+      const std::uint64_t revision = first.revision(), epoch = first.epoch();
+      const v1::CommandResult result = ApplyNext(first, command);
+      QVERIFY(first.revision() >= revision && first.epoch() >= epoch);
+      QCOMPARE(SerializeDeterministically(ApplyNext(second, command)),
+               SerializeDeterministically(result));
+      if (i % 100 == 0) {
+        StateMachine restored;
+        QVERIFY(restored.Restore(second.Serialize()).ok());
+        second = restored;
+      }
+      if (i % 10 == 0) QCOMPARE(second.Serialize(), first.Serialize());
+    }
+    QCOMPARE(second.Serialize(), first.Serialize());
+    QVERIFY(first.epoch() > 10);
+  }
+
+  void Apply_RoutingChangesOnlyWithTheEpoch() {
+    std::mt19937_64 random(7);
+    StateMachine machine;
+    std::string table = machine.Routing("default").SerializeAsString();
+    std::uint64_t epoch = machine.epoch();
+    std::set<v1::Move::Phase> phases;
+    for (int i = 0; i < 4000; ++i) {
+      ApplyNext(machine, RandomCommand(random, machine));
+      for (const v1::Plan& plan : machine.plans()) {
+        for (const v1::Move& move : plan.moves()) phases.insert(move.phase());
+      }
+      const std::string now = machine.Routing("default").SerializeAsString();
+      if (machine.epoch() == epoch) QCOMPARE(now, table);
+      table = now;
+      epoch = machine.epoch();
+    }
+    QCOMPARE(phases.size(), std::size_t{7});  // All that there are: the commands come that far.
+  }
+
+  void Apply_SameRequestIdHasOneEffect() {
+    StateMachine machine;
+    const v1::Command command = RegisterCommand(MakeNode("p", v1::PROXY), "id-1");
+    const v1::CommandResult first = ApplyNext(machine, command);
+    ApplyNext(machine, EndCommand("p"));
+    const std::uint64_t revision = machine.revision();
+    const v1::CommandResult again = ApplyNext(machine, command);
+    QCOMPARE(again.SerializeAsString(), first.SerializeAsString());
+    QCOMPARE(machine.revision(), revision);
+    QVERIFY(!IsAlive(machine.nodes().at("p").node()));
+    const v1::CommandResult other =
+        ApplyNext(machine, RegisterCommand(MakeNode("q", v1::PROXY), "id-1"));
+    QCOMPARE(other.reason(), std::string("REQUEST_ID_REUSED"));
+    QVERIFY(!machine.nodes().contains("q"));
+  }
+
+  void Apply_BoundsTheAudit() {
+    StateMachine machine;
+    for (std::size_t i = 0; i < StateMachine::kMaxAudit + 50; ++i)
+      ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, i + 1)));
+    QCOMPARE(machine.audit().size(), StateMachine::kMaxAudit);
+  }
+
+  void Requests_AreForgottenByAgeAndNumber() {
+    RememberedRequests requests;
+    auto add = [&, next = 0](std::int64_t time) mutable {
+      v1::RememberedRequest request;
+      request.set_request_id(absl::StrCat("00000000-0000-0000-0000-", 100000000000 + next++));
+      request.set_fingerprint(0xffffffff);
+      request.mutable_result()->set_revision(1'000'000);
+      request.mutable_result()->set_epoch(1'000'000);
+      request.set_time_unix_ms(time);
+      requests.Add(std::move(request));
+    };
+    const std::int64_t begin = 1'800'000'000'000;
+    for (std::size_t i = 0; i < RememberedRequests::kMinRequests; ++i) add(begin);
+    const std::string first = requests.all().front().request_id();
+    add(begin + RememberedRequests::kKeptMs);
+    QVERIFY(requests.Find(first) != nullptr);
+    add(begin + RememberedRequests::kKeptMs + 1);  // As if the clock had jumped.
+    QVERIFY(requests.Find(first) == nullptr);
+    QCOMPARE(requests.all().size(), RememberedRequests::kMinRequests);
+    for (std::size_t i = 0; i < RememberedRequests::kMaxRequests + 10; ++i) add(begin);
+    QCOMPARE(requests.all().size(), RememberedRequests::kMaxRequests);
+    for (const v1::RememberedRequest& request : requests.all())
+      QCOMPARE(requests.Find(request.request_id()), &request);
+  }
+
+  void Requests_AtTheirBoundCostLittle() {
+    StateMachine machine;
+    v1::Command command = RegisterCommand(MakeNode("p", v1::PROXY, 1));
+    const auto apply = [&](std::size_t i) {
+      command.set_request_id(absl::StrCat("00000000-0000-0000-0000-", 100000000000 + i));
+      command.set_time_unix_ms(1'800'000'000'000);
+      ApplyNext(machine, command);
+    };
+    QElapsedTimer timer;
+    timer.start();
+    for (std::size_t i = 0; i < 2000; ++i) apply(i);
+    const double empty_us = static_cast<double>(timer.nsecsElapsed()) / 2e6;
+    for (std::size_t i = 0; i < RememberedRequests::kMaxRequests; ++i) apply(2000 + i);
+    timer.start();
+    for (std::size_t i = 0; i < 2000; ++i) apply(100000 + i);
+    const double full_us = static_cast<double>(timer.nsecsElapsed()) / 2e6;
+    timer.start();
+    const std::string bytes = machine.Serialize();
+    qInfo("Apply: %.1f us with few remembered, %.1f us at the bound; snapshot %.1f MiB in %lld ms",
+          empty_us, full_us, static_cast<double>(bytes.size()) / (1 << 20), timer.elapsed());
+    QVERIFY(bytes.size() < std::size_t{8} << 20);
+  }
+
+  void State_RefusesMoreThanASnapshotMayHave() {
+    StateMachine machine;
+    int applied = 0;
+    const auto big = [](int i) {
+      v1::Workflow workflow = MakeWorkflow(absl::StrCat("app-", i), {"a"});
+      workflow.mutable_stages(0)->set_model(std::string(4 << 20, 'x'));
+      return WorkflowCommand(workflow);
+    };
+    while (applied < 20 && ToStatus(ApplyNext(machine, big(applied))).ok()) ++applied;
+    QCOMPARE(applied, 9);
+    const std::string full = machine.Serialize();
+    QVERIFY(full.size() < StateMachine::kMaxBytes);
+    StateMachine restored;
+    QVERIFY(restored.Restore(full).ok());
+    for (StateMachine* each : {&machine, &restored}) {
+      const v1::CommandResult refused = ApplyNext(*each, big(10));
+      QCOMPARE(refused.reason(), std::string("STATE_FULL"));
+      v1::Node node = MakeNode("p", v1::PROXY);
+      node.set_detail(std::string(4 << 20, 'x'));
+      QCOMPARE(ApplyNext(*each, RegisterCommand(node)).reason(), std::string("STATE_FULL"));
+      QVERIFY(ToStatus(ApplyNext(*each, RegisterCommand(MakeNode("q", v1::PROXY)))).ok());
+      v1::Command remove;
+      remove.set_delete_workflow("app-0");
+      QVERIFY(ToStatus(ApplyNext(*each, remove)).ok());
+      QVERIFY(ToStatus(ApplyNext(*each, big(10))).ok());
+    }
+    QCOMPARE(machine.Serialize(), restored.Serialize());
+  }
+
+  void RegisterNode_NewIncarnationReplacesTheOldOne() {
+    StateMachine machine;
+    ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5)));
+    ApplyNext(machine, StateCommand("p", v1::Node::READY, 0, 5));
+    QCOMPARE(machine.Routing("default").proxies_size(), 1);
+    const std::uint64_t epoch = machine.epoch();
+    ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 6)));
+    QVERIFY(machine.epoch() > epoch);
+    QCOMPARE(machine.Routing("default").proxies_size(), 0);
+    QCOMPARE(machine.Routing("default").alive(0).incarnation(), std::uint64_t{6});
+    QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5))).reason(),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, StateCommand("p", v1::Node::READY, 0, 5)).reason(),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, EndCommand("p", 5)).reason(), std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, EndCommand("unknown")).reason(), std::string("NODE_UNKNOWN"));
+  }
+
+  void RegisterNode_DeadIncarnationMustNotComeBack() {
+    StateMachine machine;
+    ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5)));
+    ApplyNext(machine, EndCommand("p", 5));
+    QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 5))).reason(),
+             std::string("STALE_INCARNATION"));
+    QCOMPARE(ApplyNext(machine, RegisterCommand(MakeNode("p", v1::PROXY, 6))).code(), 0);
+  }
+
+  void Routing_HasAnInstanceOnlyWhenItServesItsAssignment() {
+    StateMachine machine;
+    const v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    ApplyNext(machine, WorkflowCommand(workflow));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const v1::CommandResult assigned =
+        ApplyNext(machine, AssignCommand(machine, "i", workflow.stages(0), "app"));
+    QCOMPARE(assigned.code(), 0);
+    ApplyNext(machine, StateCommand("i", v1::Node::READY, assigned.epoch() - 1));
+    QCOMPARE(machine.Routing("default").routes(0).instances_size(), 0);
+    const std::uint64_t epoch = machine.epoch();
+    ApplyNext(machine, StateCommand("i", v1::Node::READY, assigned.epoch()));
+    QCOMPARE(machine.Routing("default").routes(0).instances_size(), 1);
+    QCOMPARE(machine.Routing("default").routes(1).instances_size(), 0);
+    QCOMPARE(machine.Routing("other").alive_size(), 0);
+    QVERIFY(machine.epoch() > epoch);
+    ApplyNext(machine, EndCommand("i"));
+    QCOMPARE(machine.Routing("default").routes(0).instances_size(), 0);
+    QVERIFY(!machine.nodes().at("i").node().has_assignment());
+  }
+
+  void Routing_OfAPoolHasTheApplicationsThatAreServed() {
+    StateMachine machine;
+    for (const char* app : {"one", "two"})
+      ApplyNext(machine, WorkflowCommand(MakeWorkflow(app, {"a"})));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const auto ready = [&](std::uint64_t epoch, const std::vector<std::string>& apps) {
+      v1::Command command = StateCommand("i", v1::Node::READY, epoch);
+      auto& served = *command.mutable_set_node_state()->mutable_served_app_ids();
+      served.Add(apps.begin(), apps.end());
+      ApplyNext(machine, command);
+    };
+    const auto first = ApplyNext(machine, AssignPool(machine, {"one"}, {"x"})).epoch();
+    ready(first, {});
+    QCOMPARE(Routed(machine), QString("one"));
+    // An application joins: the first one is served meanwhile.
+    const auto second = ApplyNext(machine, AssignPool(machine, {"one", "two"}, {"x", "y"})).epoch();
+    QCOMPARE(machine.nodes().at("i").node().assignment().models(1), std::string("y"));
+    QCOMPARE(Routed(machine), QString("one"));
+    ready(first, {"one"});  // On its way when the assignment came.
+    QCOMPARE(Routed(machine), QString("one"));
+    ready(second, {"one"});  // The second one's model cannot be loaded.
+    QCOMPARE(Routed(machine), QString("one"));
+    ready(second, {"one", "two"});
+    QCOMPARE(Routed(machine), QString("one two"));
+    // The first one's model is replaced.
+    ApplyNext(machine, AssignPool(machine, {"one", "two"}, {"z", "y"}));
+    QCOMPARE(Routed(machine), QString("two"));
+    ApplyNext(machine, AssignPool(machine, {"one"}, {"z"}));
+    QCOMPARE(Routed(machine), QString());
+    // Another stage: nothing is kept, whatever an old report says.
+    v1::Command other = AssignPool(machine, {"one", "two"}, {"z", "y"});
+    other.mutable_assign()->mutable_assignments(0)->mutable_stage()->set_stage("b");
+    ApplyNext(machine, other);
+    ready(second, {"one", "two"});
+    QCOMPARE(Routed(machine), QString());
+  }
+
+  void Restore_TakesAnAssignmentOfBeforeThereWereSeveralModels() {
+    StateMachine machine;
+    ApplyNext(machine, WorkflowCommand(MakeWorkflow("one", {"a"})));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const auto epoch = ApplyNext(machine, AssignPool(machine, {"one"}, {})).epoch();
+    ApplyNext(machine, StateCommand("i", v1::Node::READY, epoch));
+    StateMachine restored;
+    QVERIFY(restored.Restore(machine.Serialize()).ok());
+    QCOMPARE(Routed(restored), QString("one"));
+    // The stage's model was meant: saying so takes nothing away.
+    ApplyNext(restored, AssignPool(restored, {"one"}, {"tiny"}));
+    QCOMPARE(Routed(restored), QString("one"));
+  }
+
+  void Assign_MadeForAnotherRevisionIsRefused() {
+    StateMachine machine;
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    const v1::Command command =
+        AssignCommand(machine, "i", MakeWorkflow("app", {"a"}).stages(0), "app");
+    ApplyNext(machine, RegisterCommand(MakeNode("j", v1::INSTANCE)));
+    QCOMPARE(ApplyNext(machine, command).reason(), std::string("STALE_REVISION"));
+    QVERIFY(!machine.nodes().at("i").node().has_assignment());
+  }
+
+  void DeleteWorkflow_LeavesABoundedTrace() {
+    StateMachine machine;
+    for (std::size_t i = 0; i < StateMachine::kMaxDeletions + 3; ++i) {
+      ApplyNext(machine, WorkflowCommand(MakeWorkflow("app", {"a"})));
+      v1::Command command;
+      command.set_delete_workflow("app");
+      QCOMPARE(ApplyNext(machine, command).code(), 0);
+      QCOMPARE(ApplyNext(machine, command).reason(), std::string("WORKFLOW_UNKNOWN"));
+      QCOMPARE(machine.history_floor(),
+               std::uint64_t{0});  // Applied again, its deletion is forgotten.
+      if (i == 3) break;
+    }
+    for (std::size_t i = 0; i < StateMachine::kMaxDeletions + 3; ++i) {
+      v1::Command command;
+      command.set_delete_workflow(absl::StrCat("app-", i));
+      ApplyNext(machine, WorkflowCommand(MakeWorkflow(command.delete_workflow(), {"a"})));
+      ApplyNext(machine, command);
+    }
+    QCOMPARE(machine.deletions().size(), StateMachine::kMaxDeletions);
+    QVERIFY(machine.history_floor() > 0);
+    QVERIFY(machine.history_floor() < machine.deletions().front().revision());
+  }
+};
+
+}  // namespace onepiece::nodemanager
+
+QTEST_GUILESS_MAIN(onepiece::nodemanager::StateTest)
+#include "state_test.moc"
