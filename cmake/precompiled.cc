@@ -1,2 +1,3 @@
-// Owns a precompiled header (onepiece_precompiled); never run.
+// The source file of every target that owns a precompiled header (onepiece_precompiled). Nobody
+// runs it.
 int main() {}

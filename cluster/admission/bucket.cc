@@ -8,9 +8,9 @@
 namespace onepiece::admission {
 namespace {
 
-// When a pool has no workers, or an instance may come.
+// The wait, in seconds, for a pool without workers. An instance may come meanwhile.
 constexpr double kNobodyWorksWait = 1;
-// Below a nanosecond of a worker nothing is left to share out.
+// Less than a nanosecond of a worker is not worth sharing out.
 constexpr double kNothing = 1e-9;
 
 }  // namespace
@@ -46,7 +46,7 @@ void Bucket::Share(std::span<const Place> tenants) {
     accounts_[place] = std::min(accounts_[place], most);
     spare -= accounts_[place];
   }
-  // Each round shares out everything or fills an account.
+  // Each round shares out everything or fills at least one account, so the loop ends.
   while (spare > kNothing) {
     const auto open =
         std::ranges::count_if(tenants, [&](const Place place) { return accounts_[place] < most; });
@@ -69,7 +69,7 @@ Bucket::Answer Bucket::Ask(Place place, std::span<const Place> tenants, int prio
   if (now < closed_until_) return {Verdict::kEmpty, base::ToSeconds(closed_until_ - now)};
   const double floor = priority > 0 ? -depth_ : priority < 0 ? depth_ / 2 : 0;
   if (level_ <= floor) return {Verdict::kEmpty, (floor - level_) / rate_};
-  // Tokens are lost when the bucket is full: then it is nobody's turn.
+  // A full bucket loses its incoming tokens, so it refuses nobody for its share.
   const double own_floor = std::min(floor, 0.0);
   const double own = accounts_[place];
   if (own > own_floor || tenants.size() < 2 || IsFull()) return {};

@@ -1,4 +1,4 @@
-// The tokens of one pool, and which tenant they belong to: the arithmetic of the request monitor.
+// The request monitor's arithmetic for one pool: its tokens, and which tenant they belong to.
 #pragma once
 
 #include <array>
@@ -10,57 +10,60 @@
 
 namespace onepiece::admission {
 
-/// Tenants that are told apart; all others have one place together.
+/// The number of tenants that are told apart. All others share one place.
 inline constexpr std::size_t kMaxTenants = 64;
-/// Of a tenant, the same in every bucket: 0 to kMaxTenants.
+/// The index of a tenant, 0 to kMaxTenants, which is the same in every bucket.
 using Place = std::size_t;
 
-/// Tokens in worker seconds. They come in at `rate` up to `depth`. Each tenant has an account: what
-/// comes in is shared equally by the accounts that are not full, so that a share that somebody does
-/// not use is the others' (max-min fairness); what a tenant takes comes off its own account and off
-/// the level, which is the sum of the accounts.
+/// A bucket of tokens, in worker seconds. Tokens come in at `rate` up to `depth`.
 ///
-/// Threading  Thread-compatible. No clock of its own; `now` never goes back.
-/// Invariant  level() <= depth. A job is let in above 0 and the level then falls by what it costs:
-///            over any time t no more than rate × t + depth + one job comes out (priorities above
-///            0: and `depth` again).
+/// Each tenant has an account, and the level is the sum of the accounts. The incoming tokens are
+/// shared equally by the accounts that are not full, so a share that one tenant does not use goes
+/// to the others (max-min fairness). What a tenant takes comes off its own account and off the
+/// level.
+///
+/// Threading: needs external synchronisation. It has no clock, and `now` must never go back.
+/// Invariants: level() <= depth. A job is admitted while the level is above 0, and the level then
+/// falls by the job's cost. Over any time t, at most rate × t + depth + one job comes out, and
+/// `depth` more for priorities above 0.
 class Bucket {
  public:
   struct Size {
-    double rate = 0;   ///< Worker seconds a second; 0: nobody works.
-    double depth = 0;  ///< Worker seconds, above 0 where the rate is.
+    double rate = 0;   ///< Worker seconds per second. 0 means that nobody works.
+    double depth = 0;  ///< Worker seconds. Above 0 if the rate is.
     double job = 0;    ///< An account may save up this much even when `depth` is less.
-    int trials = 1;    ///< Jobs of unknown cost that may be under way.
+    int trials = 1;    ///< The largest number of jobs of unknown cost that are under way.
   };
   enum class Verdict { kTake, kEmpty, kShare };
   struct Answer {
     Verdict verdict = Verdict::kTake;
-    double wait_s = 0;  ///< Until another answer may come, when nobody else takes any.
+    double wait_s = 0;  ///< Until the answer may change, if nobody else takes tokens.
   };
 
-  /// Full.
+  /// Begins full.
   Bucket(std::string pool, const Size& size, base::MonotonicTime now);
 
-  /// Keeps the level, which never exceeds the depth.
+  /// Changes the size and keeps the level, up to the new depth.
   void Resize(const Size& size, base::MonotonicTime now);
-  /// Nothing comes out before `until`.
+  /// Gives no tokens before `until`.
   void CloseUntil(base::MonotonicTime until) { closed_until_ = until; }
-  /// May the tenant at `place` have tokens? `tenants`: the places that have an account, this one
-  /// among them.
+  /// Answers whether the tenant at `place` may have tokens. `tenants` are the places that have an
+  /// account, including this one.
   Answer Ask(Place place, std::span<const Place> tenants, int priority, base::MonotonicTime now);
   void Take(Place place, double seconds);
-  /// Tokens that the tenant at `place` took in vain.
+  /// Takes back tokens that the tenant at `place` did not use.
   void GiveBack(Place place, double seconds);
-  /// One more job of unknown cost may begin; does; has ended.
+  /// These count jobs of unknown cost: whether one more may begin, that one begins, that one ended.
   [[nodiscard]] bool MayTry() const { return trying_ < trials_; }
   void Try() { ++trying_; }
   void EndTry() { --trying_; }
-  /// Takes in what has come in since the last call.
+  /// Adds the tokens that have come in since the last call.
   void Refill(base::MonotonicTime now);
 
-  /// How long the work that was let in too early keeps the pool busy (s); as of the last Refill.
+  /// Returns the seconds for which the pool is busy with work that was admitted too early, as of
+  /// the last Refill().
   [[nodiscard]] double DebtWait() const { return level_ < 0 && rate_ > 0 ? -level_ / rate_ : 0; }
-  /// Nothing is worth being remembered.
+  /// Returns true when the bucket holds nothing that must be remembered.
   [[nodiscard]] bool IsIdle() const { return IsFull() && trying_ == 0; }
   [[nodiscard]] bool Owes(Place place) const { return accounts_[place] < 0; }
   void ForgetTenant(Place place) { accounts_[place] = 0; }

@@ -23,24 +23,24 @@ namespace {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// A tenant that has not asked for so long, and owes nothing, has no share; longer when it was told
-/// to come back later.
+/// A tenant that has not asked for this long, and owes nothing, loses its share. It keeps the share
+/// for longer when it was told to come back later.
 constexpr base::Duration kTenantMemory = std::chrono::seconds(10);
 constexpr double kMinRetryS = 0.01;
 constexpr double kMaxRetryS = 600;
 constexpr double kQuotaRetryS = 1;
 constexpr base::Duration kMinBurst = std::chrono::milliseconds(1);
-/// While a cost is unknown so many jobs may be on their way for each worker: one is computed, one
-/// comes next.
+/// While a cost is unknown, this many jobs for each worker may be on their way: one is computed,
+/// and one comes next.
 constexpr double kTrialsPerWorker = 2;
 constexpr double kTrialRetryS = 0.5;
 constexpr char kUnknownHint[] =
     ": until five jobs have been measured there, about two for each worker are let in at a time; "
     "where they take long, submit again when one has ended";
-/// Two hosts' clocks are in it: more than this is skew.
+/// A transfer time is the difference of two hosts' clocks. More than this is clock skew.
 constexpr double kMaxTransferS = 2;
 constexpr double kMaxClosedS = 3600;
-/// Of the other sets, in the metadata.
+/// The limit of the other sets' headroom in the metadata.
 constexpr std::size_t kMaxHeadroomBytes = 400;
 
 double OrZero(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
@@ -48,8 +48,8 @@ double OrZero(double value) { return std::isfinite(value) && value > 0 ? value :
 /// What one stage of an application costs.
 struct Cost {
   std::string pool;
-  std::shared_ptr<Bucket> bucket;  ///< nullptr: the capacity does not name its pool.
-  /// The last numbers that rest on enough jobs; 0: there have been none.
+  std::shared_ptr<Bucket> bucket;  ///< nullptr when the capacity does not name its pool.
+  /// The last numbers that rest on enough jobs. `samples` is 0 before there were any.
   double samples = 0;
   double seconds_per_unit = 0, units_per_job = 0, transfer_s = 0;
 };
@@ -58,15 +58,15 @@ using Costs = std::map<std::string, std::map<std::string, Cost>>;  // By applica
 struct Charge {
   std::shared_ptr<Bucket> bucket;
   double seconds = 0;
-  /// Stages there whose cost nobody knows, and that the job has not passed yet.
+  /// The stages in this pool whose cost is unknown and that the job has not passed yet.
   std::vector<std::string> unknown;
   [[nodiscard]] bool IsTrial() const { return !unknown.empty(); }
 };
 
-/// What a job would take.
+/// What a job would take from the buckets.
 struct Bill {
   std::vector<Charge> charges;  ///< One for each pool that the capacity names.
-  double work_s = 0;            ///< Of all stages, with transfers: no way through them is longer.
+  double work_s = 0;            ///< All stages with transfers. No way through them is longer.
 };
 
 struct Tenant {
@@ -79,17 +79,17 @@ struct Job {
   std::uint64_t turn = 0;  ///< Key in State::turns, when kept.
   std::vector<Charge> charges;
   base::MonotonicTime since;  ///< When it was let in.
-  std::string tenant;         ///< Who has paid.
+  std::string tenant;         ///< The tenant that has paid.
   std::string app_id;
   double units = 0;   ///< Demand::units.
-  int callers = 1;    ///< Have been let in, and said neither Keep nor Withdraw.
+  int callers = 1;    ///< Admitted callers that have said neither Keep nor Withdraw.
   bool kept = false;  ///< It has begun.
 };
 
-/// The last ones of many.
+/// Remembers the last uids of many.
 class RecentUids {
  public:
-  /// False: it was among them.
+  /// Returns false when it remembers `uid` already.
   bool Insert(const base::Uid& uid) {
     if (!known_.insert(uid).second) return false;
     order_.push_back(uid);
@@ -106,14 +106,14 @@ class RecentUids {
   std::deque<base::Uid> order_;
 };
 
-/// Mean jobs of one pool.
+/// The mean jobs of one pool.
 struct PoolJobs {
-  double largest_s = 0;               ///< Of any application's job, over its stages in the pool.
-  double weighted_s = 0, weight = 0;  ///< Of single visits, by samples.
+  double largest_s = 0;               ///< The largest application's job, over its stages here.
+  double weighted_s = 0, weight = 0;  ///< Single visits, weighted by samples.
   [[nodiscard]] double Mean() const { return weight > 0 ? weighted_s / weight : 0; }
 };
 
-/// Fewer jobs than kMinSamples prove nothing: the first one loads and warms up.
+/// Fewer jobs than kMinSamples prove nothing, because the first one includes load and warm-up.
 bool IsKnown(const v1::StageCost& cost) {
   return cost.samples() >= capacity::kMinSamples && std::isfinite(cost.seconds_per_unit()) &&
          cost.seconds_per_unit() >= 0;
@@ -143,14 +143,14 @@ const Cost* Find(const Costs& costs, const std::string& app, const std::string& 
   return cost == stages->second.end() ? nullptr : &cost->second;
 }
 
-/// Of the stage with most.
+/// Returns the units of the stage that has the most.
 double UnitsOf(const Request& request) {
   double units = 0;
   for (const Request::Stage& stage : request.stages) units = std::max(units, OrZero(stage.units));
   return units;
 }
 
-/// The other sets, the one with most room first.
+/// Lists the other sets, the one with the most room first.
 std::string HeadroomText(const v1::Capacity& capacity) {
   std::vector<std::pair<double, std::string>> sets;
   for (const v1::SetHeadroom& set : capacity.sets()) {
@@ -188,10 +188,10 @@ struct RequestMonitor::State {
   Costs costs;
   std::string headroom;
   std::map<std::string, Tenant, std::less<>> tenants;
-  base::MonotonicTime others_until;  // Of those beyond kMaxTenants.
-  std::vector<Place> places;         // Of the tenants that have an account.
+  base::MonotonicTime others_until;  // For the tenants beyond kMaxTenants.
+  std::vector<Place> places;         // The places of tenants that have an account.
   std::unordered_map<base::Uid, Job> jobs;
-  std::map<std::uint64_t, base::Uid> turns;  // Of jobs that have begun.
+  std::map<std::uint64_t, base::Uid> turns;  // Jobs that have begun.
   std::set<std::pair<base::WallTime, base::Uid>> deadlines;
   std::uint64_t next_turn = 0;
   std::map<std::string, v1::Demand> demands;
@@ -222,7 +222,8 @@ struct RequestMonitor::State {
 // --- What the capacity says.
 
 void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
-  // What is no longer measured (nobody asks for it, the leader is new) costs what it did.
+  // A stage that is no longer measured keeps its cost. That happens when nobody asks for its
+  // application, and when a leader is new.
   const Costs before = std::exchange(costs, {});
   for (const v1::StageCost& told : capacity.costs()) {
     Cost& cost = costs[told.app_id()][told.stage()];
@@ -255,7 +256,8 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
     bucket->Resize(size, now);
   }
   named.insert(pool.pool());
-  // The backlog is worked off whether somebody tells us or not.
+  // The pool is closed only for the time that working off the backlog takes, because the next
+  // report may be late.
   double closed_s = 0;
   if (workers > 0) {
     const double backlog = OrZero(static_cast<double>(pool.queued_jobs())) * mean.Mean() / workers;
@@ -318,7 +320,7 @@ void RequestMonitor::State::Remember(const std::string& tenant, base::MonotonicT
 }
 
 void RequestMonitor::State::ForgetTenants(base::MonotonicTime now) {
-  // Who owes stays: or a tenant would be rid of its debt by a pause.
+  // A tenant in debt stays, or it could get rid of its debt by pausing.
   const auto over = [&](Place place, base::MonotonicTime until) {
     return until <= now && std::ranges::none_of(buckets, [&](const auto& entry) {
              return entry.second->Owes(place);
@@ -401,7 +403,8 @@ absl::Status RequestMonitor::State::CheckDeadline(const Request& request, const 
     debt_s = std::max(debt_s, wait);
   }
   const double left_s = base::ToSeconds(request.deadline - clock.WallNow());
-  if (debt_s + bill.work_s <= left_s) return absl::OkStatus();  // Whatever the order of its stages.
+  // This cheap test suffices for most jobs: the sum of all stages is at least the longest way.
+  if (debt_s + bill.work_s <= left_s) return absl::OkStatus();
   const double estimate_s = debt_s + UnloadedLatency(request);
   if (estimate_s <= left_s) return absl::OkStatus();
   const std::string message = absl::StrFormat(
@@ -423,6 +426,8 @@ absl::Status RequestMonitor::State::CheckBuckets(const Request& request, const B
   bool unknown = false;
   for (const Charge& charge : bill.charges) {
     Bucket::Answer answer = charge.bucket->Ask(place, places, request.priority, now);
+    // Trials of jobs that never ended end with their deadlines, so that an application is not shut
+    // out for good.
     if (charge.IsTrial() && !charge.bucket->MayTry()) ForgetOverdue();
     const bool tried = charge.IsTrial() && !charge.bucket->MayTry() && answer.wait_s < kTrialRetryS;
     if (tried) answer = {Bucket::Verdict::kEmpty, kTrialRetryS};
@@ -433,7 +438,7 @@ absl::Status RequestMonitor::State::CheckBuckets(const Request& request, const B
     unknown = tried;
   }
   if (narrowest == nullptr) return absl::OkStatus();
-  // Its share of what comes in until then is kept for it.
+  // The tenant keeps its share until it comes back, or its part would go to others meanwhile.
   const double retry_s = std::clamp(worst.wait_s, kMinRetryS, kMaxRetryS);
   Remember(request.tenant, now + base::FromSeconds(2 * retry_s));
   const bool share = worst.verdict == Bucket::Verdict::kShare;
@@ -514,7 +519,7 @@ RequestMonitor::RequestMonitor(Options options, base::Clock& clock)
 
 RequestMonitor::~RequestMonitor() = default;
 
-/// No pool has worked on it for longer than `used_s`.
+/// Gives back what the job has paid beyond `used_s` in each pool.
 void RequestMonitor::State::GiveBack(const Job& job, double used_s) {
   const auto payer = tenants.find(job.tenant);
   const Place place = payer == tenants.end() ? kMaxTenants : payer->second.place;

@@ -1,5 +1,5 @@
-// The request monitor (paper §5): says yes or no to a job by arithmetic, before anything of it is
-// decoded. The proxies and the simulator use this one class.
+// The request monitor admits or refuses a job by arithmetic, before anything of the job is decoded
+// (docs/elasticity.md, "Admission"). The proxies and the simulator use the same class.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace onepiece::admission {
 struct Request {
   base::Uid uid;
   std::string app_id;
-  std::string tenant;  ///< Empty is a tenant too.
+  std::string tenant;  ///< The empty name is a tenant like any other.
   int priority = 0;    ///< -100 to 100.
   base::WallTime deadline;
   struct Stage {
@@ -32,92 +32,101 @@ struct Request {
   std::vector<Stage> stages;
 };
 
-/// Tokens of one pool.
+/// The tokens of one pool.
 struct PoolLevel {
   std::string pool;
-  double seconds = 0;  ///< Of workers; below 0: debt.
+  double seconds = 0;  ///< Worker seconds. Below 0 is debt.
 };
 
-/// One token bucket for every pool, in worker seconds. A bucket fills as fast as the pool computes
-/// (workers × admission_share × this proxy's share); a job takes from each pool on its way what its
-/// stages will compute there. So jobs enter at the rate that the narrowest pool takes them (theorem
-/// 1), shared pools serve several applications, and a job pays for its steps and shape. A bucket
-/// that is not empty lets one job in and may fall below zero: then the next waits until it is paid
-/// off. A pool without workers takes nothing in.
+/// Admits jobs by one token bucket for every pool, in worker seconds.
 ///
-/// Unknown  A stage's cost is known once capacity::kMinSamples jobs were measured, and stays what
-///          it was until others are. Until then jobs pay nothing for it, and before or in each pool
-///          on their way are two of them for each of its workers (× this proxy's share). Pools
-///          that the capacity does not name bound nothing.
+/// A bucket fills as fast as the pool computes (workers × admission_share × this proxy's share). A
+/// job takes from each pool on its way the worker seconds that its stages will compute there. Jobs
+/// therefore enter at the rate that the narrowest pool can sustain (Theorem 1 of
+/// docs/elasticity.md), shared pools serve several applications, and a job pays for its steps and
+/// shape. A bucket that is not empty admits one job and may fall below zero. The next job then
+/// waits until the debt is paid off. A pool without workers admits nothing.
 ///
-/// Tenants  Of what comes into a bucket, each tenant that has asked lately gets an equal share;
-/// what
-///          one does not use is the others'.
-/// Priority Below 0 only what a half-full bucket leaves; above 0 as long as the debt is below one
-///          more burst.
+/// Unknown costs. A stage's cost is known once capacity::kMinSamples jobs were measured. It stays
+/// as it was until new jobs are measured. Jobs pay nothing for an unknown cost, but only two such
+/// jobs for each worker (× this proxy's share) may be in or before each pool on their way. Pools
+/// that the capacity does not name limit nothing.
 ///
-/// Ownership  Borrows `clock`.
-/// Threading  Thread-safe. Never waits; Admit takes microseconds.
-/// Bounds     in_flight() <= max_jobs_in_flight; kMaxTenants tenants are told apart, the others
-///            share one place.
+/// Tenants and priorities. Each tenant that has asked recently gets an equal share of the tokens
+/// that come into a bucket, and a share that one tenant does not use goes to the others. A priority
+/// below 0 gets only the tokens above half of the bucket. A priority above 0 may run up a debt of
+/// one more burst. kMaxTenants tenants are told apart, and all others share one place.
+///
+/// Ownership: borrows `clock`, which must outlive it.
+/// Threading: may be used from any thread.
+/// Blocking: never waits. Admit() takes microseconds.
+/// Invariants: in_flight() <= max_jobs_in_flight.
 class RequestMonitor {
  public:
   struct Options {
     int max_jobs_in_flight = 256;
-    /// Of the measured capacity, above 0: the rest is for what is mismeasured.
+    /// The share of the measured capacity that is used, above 0. The rest makes up for errors of
+    /// measurement.
     double admission_share = 0.95;
-    /// Worker seconds that an idle pool saves up, as time of the whole pool.
+    /// The worker seconds that an idle pool saves up, as time of the whole pool.
     base::Duration burst = std::chrono::seconds(1);
-    /// A pool that has more work queued than this, and than a job for each worker, takes in nothing
-    /// (an estimate was wrong).
+    /// A pool admits nothing while it has more work queued than this and more than one job for each
+    /// worker, because an estimate was wrong.
     base::Duration max_backlog = std::chrono::seconds(10);
   };
-  static constexpr std::size_t kMaxApps = 64;  ///< In demands(); further ones are not counted.
-  /// Refused jobs whose next attempts are told from new jobs.
+  /// The largest number of applications in demands(). Further ones are not counted.
+  static constexpr std::size_t kMaxApps = 64;
+  /// The number of refused jobs whose next attempts are told from new jobs.
   static constexpr std::size_t kMaxRefused = 32768;
 
   RequestMonitor(Options options, base::Clock& clock);
   ~RequestMonitor();
 
-  /// Newer numbers; buckets keep their level, stages whose numbers are missing their last ones. One
-  /// that it does not list is not known (any more).
+  /// Takes newer numbers. Buckets keep their levels, and listed stages without numbers keep their
+  /// last ones. Stages that `capacity` does not list become unknown.
   void Update(const v1::Capacity& capacity);
 
-  /// Takes the job in until End(), or until its deadline has passed. A job that is in already is
-  /// taken at no cost. Each OK is followed by Keep or Withdraw. Errors, each with the narrowest
-  /// `pool`, `retry_after_ms` where waiting helps and the other sets' `headroom` ("set-2=0.40,…")
-  /// as metadata, as far as they are known:
-  ///   RESOURCE_EXHAUSTED (OVERLOADED)  a bucket is empty; (TENANT_SHARE) this tenant has had its
-  ///     fair share while others ask; (QUOTA) max_jobs_in_flight.
-  ///   FAILED_PRECONDITION (DEADLINE_TOO_SHORT)  the deadline is before the estimated end, which
-  ///     the message and the metadata `estimate_ms` tell: the debt of the pools on its way, and the
-  ///     longest way through its stages.
+  /// Admits the job until End() or its deadline. A job that is in already is admitted at no cost.
+  /// After each OK the caller calls Keep() or Withdraw().
+  ///
+  /// Errors: each has, as far as they are known, the metadata `pool` (the narrowest one),
+  /// `retry_after_ms` (where waiting helps) and `headroom` (the other sets', "set-2=0.40,…").
+  ///   - RESOURCE_EXHAUSTED (OVERLOADED): a bucket is empty.
+  ///   - RESOURCE_EXHAUSTED (TENANT_SHARE): this tenant has had its fair share while others ask.
+  ///   - RESOURCE_EXHAUSTED (QUOTA): max_jobs_in_flight are in.
+  ///   - FAILED_PRECONDITION (DEADLINE_TOO_SHORT): the deadline is before the estimated end, which
+  ///     the message and the metadata `estimate_ms` tell. The estimate is the debt of the pools on
+  ///     the job's way plus the longest way through its stages.
   absl::Status Admit(const Request& request);
-  /// The job that was taken in has begun.
+  /// Says that the admitted job has begun.
   void Keep(const base::Uid& uid);
-  /// It has not, by this caller. When all that were let in with this uid say so it pays nothing and
-  /// is out.
+  /// Says that this caller has not begun the admitted job. When all callers that were admitted with
+  /// this uid say so, the job pays nothing and is out.
   void Withdraw(const base::Uid& uid);
-  /// What an ended job pays.
+  /// What a job pays that has ended.
   enum class Price {
-    kWhole,  ///< What was asked of it.
-    kTime    ///< It was cancelled or failed: no pool worked longer on it than it was in.
+    kWhole,  ///< Its whole estimated cost.
+    /// At most the time for which it was in, because no pool worked on it for longer. For jobs that
+    /// were cancelled or failed.
+    kTime
   };
-  /// The job has ended. Idempotent.
+  /// Says that the job has ended. A second call has no effect.
   void End(const base::Uid& uid, Price price = Price::kWhole);
-  /// Those stages are done with the job: its place in pools of unknown cost is free. Idempotent.
+  /// Says that the job has passed those stages, which frees its places in pools of unknown cost. A
+  /// second call has no effect.
   void Passed(const base::Uid& uid, const std::set<std::string>& stages);
-  /// Up to `count` jobs that have begun (until Keep a job may have no record yet) and whose state
-  /// was asked for longest ago; counts as asking now. Forgets jobs past their deadline.
+  /// Returns up to `count` jobs whose state nobody has asked for the longest, and counts them as
+  /// asked for now. It returns only jobs that have begun, because a job may have no record before
+  /// Keep(). It also forgets jobs that are past their deadline.
   std::vector<base::Uid> NextToCheck(std::size_t count);
-  /// The job is in.
+  /// Returns true while the job is in.
   [[nodiscard]] bool Contains(const base::Uid& uid) const;
   [[nodiscard]] int in_flight() const;
-  /// Of the pools that the capacity names.
+  /// Returns the levels of the pools that the capacity names.
   [[nodiscard]] std::vector<PoolLevel> levels() const;
-  /// For NodeLoad: jobs asked for, by application, each once however often it was asked for; one
-  /// that is refused first and let in later stays a rejected one. Those that began nowhere or whose
-  /// deadline was too short are in no number.
+  /// Returns the jobs asked for, by application, for NodeLoad. Each job counts once, however often
+  /// it was asked for. A job that was refused first and admitted later stays a rejected one. Jobs
+  /// that began nowhere, or whose deadline was too short, do not count.
   [[nodiscard]] std::vector<v1::Demand> demands() const;
 
  private:

@@ -12,7 +12,8 @@
 
 namespace onepiece::base {
 
-/// 128-bit identifier of a job (DESIGN §3). A value type; thread-safe to read.
+/// 128-bit identifier of a job (docs/decisions/0003-uid-from-request-id.md). A value type;
+/// thread-safe to read.
 class Uid {
  public:
   constexpr Uid() = default;

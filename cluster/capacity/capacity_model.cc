@@ -9,12 +9,13 @@ namespace onepiece::capacity {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// 95 % of a normal distribution lie within so many standard deviations.
+// 95 % of a normal distribution lie within this many standard deviations.
 constexpr double kBand = 1.96;
-// A pool's load is known when at least this share of what it is asked for has been measured: one
-// rare application does not make the others' numbers worthless.
+// A pool's load is known when at least this share of the offered jobs comes from measured
+// applications. One rare application then does not make the numbers of the others worthless.
 constexpr double kMeasuredShare = 0.9;
-// Erlang's recursion takes a step for each worker. More of them count as so many faster ones.
+// Erlang's recursion takes one step for each worker. Beyond this many, workers count as fewer and
+// faster ones, which bounds the steps.
 constexpr double kMaxServers = 100'000;
 
 double OrZero(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
@@ -36,12 +37,12 @@ double WorkersOf(const Model& model, const std::string& pool) {
   return found == nullptr ? 0 : OrZero(found->workers);
 }
 
-// What a pool is asked for, of which something is known.
+// The part of a pool's offered work about which something is known.
 struct Offered {
   double jobs_per_s = 0;
   double load = 0;     // Worker seconds per second.
   double squares = 0;  // Σ λ E[S²].
-  double error2 = 0;   // Variance of `load` for what the means of few jobs are worth.
+  double error2 = 0;   // Variance of `load`, because it rests on means of few jobs.
 };
 
 Offered OfferedTo(const Model& model, const std::string& pool) {
@@ -63,8 +64,9 @@ Offered OfferedTo(const Model& model, const std::string& pool) {
   return sum;
 }
 
-// Probability that a job waits in M/M/c with `erlangs` < c of load (Erlang C), by way of Erlang B's
-// recursion, which stays within [0, 1].
+// Returns the probability that a job waits in M/M/c with a load of `erlangs` < c (Erlang C). It
+// goes by Erlang B's recursion, because every step of that stays within [0, 1] and cannot overflow
+// as the powers and factorials of the closed form do.
 double ProbabilityOfWaiting(double servers, double erlangs) {
   double blocked = 1;
   for (double c = 1; c <= servers; ++c) blocked = erlangs * blocked / (c + erlangs * blocked);
@@ -116,6 +118,7 @@ Narrowest FindNarrowest(const Model& model) {
 }
 
 double SustainableRate(const Model& model, const App& app) {
+  // Stages of one application may share a pool, so their seconds add up before the division.
   std::map<std::string, double> seconds;
   for (const StageDemand& demand : app.stages) {
     if (WorkersOf(model, demand.pool) == 0) return 0;
@@ -150,7 +153,8 @@ double UnloadedLatency(const App& app) {
   for (const StageDemand& demand : app.stages) {
     double begin = 0;
     for (const std::string& earlier : demand.after) {
-      // One that is later, itself or nowhere is no stage before this one: no cycle can come about.
+      // `ends` holds only the stages before this one. A name of a later stage, of this stage or of
+      // no stage is therefore ignored, and a cycle cannot arise.
       if (const auto end = ends.find(earlier); end != ends.end())
         begin = std::max(begin, end->second);
     }
@@ -164,7 +168,7 @@ double UnloadedLatency(const App& app) {
 double WorkersFor(const Model& model, const std::string& pool, double threshold) {
   const double load = OfferedTo(model, pool).load;
   if (load == 0) return 0;
-  return threshold > 0 ? load / threshold : kInfinity;  // NaN as well.
+  return threshold > 0 ? load / threshold : kInfinity;  // Also infinite when threshold is NaN.
 }
 
 std::vector<std::string> PoolsWithoutData(const Model& model) {

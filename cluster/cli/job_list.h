@@ -1,4 +1,4 @@
-// Lists of jobs on the command line: what narrows them, and their pages.
+// Lists of jobs on the command line: the filters, and the pages.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,12 +11,14 @@
 
 namespace onepiece::cli {
 
-/// RFC 3339 or its beginning (UTC where no zone is given), or how long ago: "90s", "15m", "2h".
-/// Errors: INVALID_ARGUMENT, naming `flag`.
+/// Parses a time in RFC 3339 or its beginning (UTC when it names no zone), or how long ago: "90s",
+/// "15m", "2h".
+///
+/// Errors: INVALID_ARGUMENT, which names `flag`.
 absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
                                                       const std::string& text);
 
-/// What narrows a list of jobs; empty: nothing.
+/// The filters of a list of jobs. An empty filter takes every job.
 struct JobFilter {
   std::string app, state, since, until;
   std::vector<std::string> labels;  ///< "key=value"
@@ -26,7 +28,9 @@ struct JobFilter {
   [[nodiscard]] absl::StatusOr<v1::ListJobsRequest> Request() const;
 };
 
-/// Tells `visit` of the first `limit` jobs, page by page. Errors: those of `list`.
+/// Calls `visit` with the first `limit` jobs, page by page.
+///
+/// Errors: those of `list`.
 absl::Status ForEachJob(
     v1::ListJobsRequest request, int limit,
     absl::FunctionRef<absl::StatusOr<v1::ListJobsResponse>(const v1::ListJobsRequest&)> list,

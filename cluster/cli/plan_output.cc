@@ -18,7 +18,7 @@ absl::Status BadUsage(std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
 }
 
-/// Characters that a terminal shows; names are ASCII, arrows are not.
+/// Counts the characters that a terminal shows. Names are ASCII, but arrows are not.
 std::size_t Width(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -29,7 +29,7 @@ std::string Percent(const v1::Estimate& estimate) {
                          100 * estimate.high());
 }
 
-/// -1 stands for infinite.
+/// Writes seconds, where a negative number stands for infinite.
 std::string Seconds(double seconds) { return seconds < 0 ? "∞" : absl::StrFormat("%.1f", seconds); }
 
 std::string Wait(const v1::Estimate& estimate) {
@@ -147,7 +147,7 @@ std::string AppsText(const v1::Elasticity& elasticity) {
 
 absl::StatusOr<v1::Placement> ParsePlace(std::string_view text) {
   v1::Placement placement;
-  // The set's name has no '/', and a pool's id may have a ':' after one.
+  // The name of a set has no '/', but a pool's id may have a ':' after one.
   const std::size_t colon = text.find(':');
   if (colon != std::string_view::npos && colon < text.find('/')) {
     if (colon == 0) return BadUsage("'" + std::string(text) + "': no workflow set before ':'");

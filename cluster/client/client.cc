@@ -9,7 +9,7 @@ namespace onepiece::client {
 
 namespace {
 
-/// What a slow link may take for a request: 1 MiB a second.
+/// Returns how long a slow link, at 1 MiB per second, takes for a request.
 base::Duration UploadTime(std::size_t bytes) {
   return std::chrono::duration_cast<base::Duration>(std::chrono::seconds(1)) *
          static_cast<std::int64_t>(bytes >> 20);

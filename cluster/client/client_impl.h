@@ -1,4 +1,4 @@
-// What the parts of Client share.
+// The state that the parts of Client share.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,9 @@
-// The databases themselves, for who runs the cluster: what each holds, piece by piece. Clients of a
-// cluster use Client, which finds the database that has a job.
+// Asks single databases what they hold, for operators. Clients of a cluster use Client, which finds
+// the database that has a job.
+//
+// Threading: the functions may be called from any thread.
+// Errors: UNAVAILABLE, DEADLINE_EXCEEDED and those of DatabaseService, unless a function says
+// otherwise.
 #pragma once
 
 #include <string>
@@ -12,30 +16,40 @@
 
 namespace onepiece::client {
 
-/// What a database says of itself, or why it does not.
+/// What a database reports, or why it did not answer.
 struct DatabaseAnswer {
   std::string node_id, address;
   absl::StatusOr<v1::Database> database;
 };
 
-/// Asks every database of the cluster that is not dead, all at the same time; by node id. Errors:
-/// those of Client::GetCluster.
+/// Asks every database of the cluster that is not dead, all at the same time. The answers are
+/// sorted by node id.
+///
+/// Errors: those of Client::GetCluster.
 absl::StatusOr<std::vector<DatabaseAnswer>> AskDatabases(Client& client);
 
-// Of the database at `address`, asked once, for 5 s (scaled) at most. Errors: UNAVAILABLE,
-// DEADLINE_EXCEEDED, and those of DatabaseService. Thread-safe.
+/// Returns the record as the database at `address` has it. Asks once.
+///
+/// Blocking: 5 s (scaled) at most.
 
 absl::StatusOr<v1::JobRecord> GetJobAt(const std::string& address, std::string_view uid);
-/// One page, newest first.
+/// Returns one page of the jobs at `address`, newest first.
+///
+/// Blocking: 5 s (scaled) at most.
 absl::StatusOr<v1::ListJobsResponse> ListJobsAt(const std::string& address,
                                                 const v1::ListJobsRequest& request);
-/// Streams (a range of) an artifact whose bytes are there. Checks how many bytes came, and the
-/// SHA-256 where that is all of them: DATA_LOSS (CHECKSUM_MISMATCH). A minute at most.
+/// Streams an artifact, or a range of it, whose bytes the database at `address` has. Checks the
+/// number of bytes, and the SHA-256 when the whole artifact came.
+///
+/// Blocking: one minute (scaled) at most.
+/// Errors: also DATA_LOSS (CHECKSUM_MISMATCH) and the errors of `sink`.
 absl::StatusOr<v1::ResultArtifact> FetchAt(const std::string& address,
                                            const v1::FetchResultRequest& request,
                                            const ChunkSink& sink);
-/// Gives up the results that match, as if they were acknowledged; other databases learn of it. Half
-/// a minute at most.
+/// Purges the results that match, as if their clients had acknowledged them. The other databases
+/// learn of it.
+///
+/// Blocking: half a minute (scaled) at most.
 absl::StatusOr<v1::PurgeResultsResponse> PurgeResultsAt(const std::string& address,
                                                         const v1::PurgeResultsRequest& request);
 

@@ -1,4 +1,4 @@
-// Plans: moving instances, and following what becomes of it.
+// The calls about plans, which move instances, and the poll that follows a plan.
 #include <grpcpp/grpcpp.h>
 
 #include "cluster/base/ids.h"
@@ -27,7 +27,7 @@ absl::StatusOr<Response> Ask(ProxySet& managers,
   return response;
 }
 
-/// The same request asked for twice has one effect.
+/// Adds a request id, so that a retried request has one effect.
 template <typename Request>
 Request WithId(Request request) {
   if (request.request_id().empty()) request.set_request_id(base::Uid::GenerateRandom().ToString());

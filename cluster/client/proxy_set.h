@@ -1,4 +1,4 @@
-// Finds proxies and repeats calls over them: the retry rules of the client library in one place.
+// Finds proxies and retries calls over them. All retry rules of the client library are here.
 #pragma once
 
 #include <condition_variable>
@@ -21,76 +21,88 @@
 
 namespace onepiece::client {
 
-/// One attempt's answer: what went wrong, and what the server advises.
+/// The answer to one attempt: what went wrong, and what the server advises.
 struct Answer {
   absl::Status status;
   std::optional<base::Duration> retry_delay;  ///< google.rpc.RetryInfo.
 };
 
-/// Reads status, ErrorInfo and RetryInfo off the wire.
+/// Reads the status with its ErrorInfo and RetryInfo.
 Answer ReadAnswer(const grpc::Status& status);
 
 struct Proxy {
   std::string workflow_set;
   std::string address;
   std::shared_ptr<v1::GenerationService::Stub> stub;
-  bool unlisted = false;  ///< Configured, but the NodeManager does not list it: asked last.
-  bool away = false;      ///< Did not answer lately: asked when nobody else is left.
+  bool unlisted = false;  ///< Configured, and not listed by the NodeManager. It is asked last.
+  bool away = false;      ///< Did not answer recently. It is asked when no other proxy is left.
 };
 
-/// Proxies that say "full" or "not here" for each other. A proxy of an unknown set speaks for
-/// itself alone.
+/// Returns the name under which proxies answer "full" and "not here" for each other. A proxy of an
+/// unknown set answers for itself only, under its address.
 const std::string& SetOf(const Proxy& proxy);
 
-/// How a call is spread and repeated.
+/// How a call is spread and retried.
 struct CallOptions {
-  base::Duration upload{};  ///< Each attempt and the whole may take so much longer than usual.
-  /// Of a request that makes something; empty: none. Says in which order sets and their proxies are
-  /// asked, so that the same request meets the same databases whoever repeats it.
+  base::Duration upload{};  ///< How much longer each attempt and the whole call may take.
+  /// The id of a request that makes something. Empty: it makes nothing. The id decides in which
+  /// order sets and their proxies are asked, so that the same request meets the same databases
+  /// whoever repeats it.
   std::string request_id;
-  /// The same request may have been made before (rpc::kRepeated), by anybody.
+  /// Somebody may have made the same request before (rpc::kRepeated).
   bool repeated = false;
 };
 
 using ProxyCall =
     std::function<grpc::Status(v1::GenerationService::Stub& stub, grpc::ClientContext& context)>;
-/// Makes a stub of the service that it means and calls it.
+/// Makes a stub of a NodeManager's service on the channel and calls it.
 using ManagerCall = std::function<grpc::Status(const std::shared_ptr<grpc::Channel>& channel,
                                                grpc::ClientContext& context)>;
 
-/// The proxies of a cluster: the one that answered last comes first, but for calls with a
-/// request_id. Thread-safe; calls block up to `deadline`.
+/// The proxies of a cluster. The proxy that answered last is asked first, except for calls with a
+/// request_id.
+///
+/// Threading: may be used from any thread.
+/// Blocking: calls block up to their deadline.
 class ProxySet {
  public:
   explicit ProxySet(const Options& options);
 
-  /// Calls proxies until one answers: UNAVAILABLE and a silent proxy lead to the next proxy,
-  /// RESOURCE_EXHAUSTED to the next workflow set (the one with most room, when the refusal says)
-  /// or, where it is about one proxy (QUOTA, INPUTS_BUSY), to the next proxy, NOT_FOUND to one
-  /// proxy of each other set, DEADLINE_TOO_SHORT to the next set and never back; after a round
-  /// without success, pauses (as long as RetryInfo asks) and begins again with a fresh list of
-  /// proxies. Who did not answer is asked last for a while. A call with a request_id whose answer
-  /// was lost stays with that set, which may do it already, for as long as a proxy of it is listed:
-  /// another set would do it again. A repeated one goes to the set that has its job already, and to
-  /// any only when every listed set has said that it has not (UNAVAILABLE with SET_SILENT: one does
-  /// not say).
+  /// Calls proxies until one answers.
+  ///
+  /// An answer decides who is asked next:
+  ///   - UNAVAILABLE, or silence: the next proxy. The silent one is asked last for a while.
+  ///   - RESOURCE_EXHAUSTED: the next workflow set, the one with the most room if the refusal says.
+  ///     If it is about one proxy only (QUOTA, INPUTS_BUSY): the next proxy.
+  ///   - NOT_FOUND: one proxy of each other set.
+  ///   - DEADLINE_TOO_SHORT: the next set, and this set never again.
+  /// After a round without success the call pauses, as long as RetryInfo asks, and begins again
+  /// with a fresh list of proxies.
+  ///
+  /// A call with a request_id whose answer was lost stays with that set while a proxy of the set is
+  /// listed. That set may be doing the job already, and another set would do it again. A repeated
+  /// call goes to the set that already has its job. It goes to any other set only after every
+  /// listed set has said that it does not have the job.
+  ///
+  /// Errors: UNAVAILABLE (SET_SILENT) when a listed set does not say whether it has the job.
   absl::Status Call(const ProxyCall& call, const CallOptions& how = {});
   /// Calls the NodeManager's replicas until the leader answers.
   absl::Status CallManager(const ManagerCall& call);
   rpc::Replicas& managers() { return managers_; }
-  /// Takes the replicas from what the NodeManager says of the cluster.
+  /// Learns the replicas from the NodeManager's nodes in `cluster`.
   void Learn(const v1::Cluster& cluster);
 
-  /// Proxies in the order in which they should be asked. Lists them at the NodeManager when none
-  /// are known or `refresh`; known ones are kept when it does not answer.
+  /// Returns the proxies in the order in which they should be asked. Asks the NodeManager for the
+  /// list when no proxy is known, and with `refresh`. When it does not answer, the known proxies
+  /// stay.
   absl::StatusOr<std::vector<Proxy>> Proxies(bool refresh, base::MonotonicTime deadline);
-  /// There are no proxies but the known ones, as far as a NodeManager could say.
+  /// Returns true when a NodeManager has listed the proxies, or when there is none that could.
   bool Complete();
   /// Asks `proxy` first from now on.
   void Prefer(const Proxy& proxy);
-  /// Waits `pause`, at most until `deadline`; false when `stop` was requested.
+  /// Waits `pause`, at most until `deadline`. Returns false when a stop was requested.
   bool Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop = {});
-  /// What every call ends with once Options::stop is requested; OK before.
+  /// Returns the status with which every call ends once Options::stop is requested, and OK before.
   absl::Status Stopped() const;
 
  private:
@@ -99,13 +111,14 @@ class ProxySet {
     std::optional<base::Duration> retry_delay;
     bool done = false;
   };
-  /// What a call has met with, over all rounds.
+  /// What a call has learned, over all rounds.
   struct Past {
-    bool repeated = false;                       ///< An attempt may have reached somebody.
-    std::set<std::string> refused;               ///< Sets that cannot do it in time;
-    absl::Status refusal;                        ///< what the last of them said.
-    std::map<std::string, std::string> reached;  ///< Sets by address of whose answer was lost.
-    std::set<std::string> strangers;             ///< Sets that do not have the job.
+    bool repeated = false;          ///< An earlier attempt may have reached a proxy.
+    std::set<std::string> refused;  ///< The sets that cannot finish the job in time.
+    absl::Status refusal;           ///< The last refusal of such a set.
+    /// The sets of proxies whose answer was lost, by the proxy's address.
+    std::map<std::string, std::string> reached;
+    std::set<std::string> strangers;  ///< The sets that do not have the job.
   };
   Round CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call, const CallOptions& how,
                       base::MonotonicTime deadline, Past& past);

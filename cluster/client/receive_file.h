@@ -1,4 +1,4 @@
-// Results that become files.
+// Writes results into files.
 #pragma once
 
 #include <string>
@@ -9,8 +9,10 @@
 
 namespace onepiece::client {
 
-/// Calls `receive` with a sink that writes a file; the file appears under its name only when that
-/// succeeds. Errors: those of `receive`, FAILED_PRECONDITION (CANNOT_WRITE); nothing is left then.
+/// Calls `receive` with a sink that writes a file. The file appears under its name only when that
+/// succeeds, and an error leaves nothing behind.
+///
+/// Errors: those of `receive`, FAILED_PRECONDITION (CANNOT_WRITE).
 absl::StatusOr<v1::ResultArtifact> ReceiveIntoFile(
     const std::string& path,
     absl::FunctionRef<absl::StatusOr<v1::ResultArtifact>(const ChunkSink&)> receive);

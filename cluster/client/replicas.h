@@ -1,4 +1,5 @@
-// What the NodeManager's replicas say, judged: is the group healthy, and what to do when not.
+// Judges what the NodeManager's replicas say: whether the group is healthy, and what to do if it is
+// not.
 #pragma once
 
 #include <string>
@@ -8,13 +9,14 @@
 
 namespace onepiece::client {
 
-/// "leader", "follower", "candidate", "learner".
+/// Returns "leader", "follower", "candidate", "learner" or "unknown".
 std::string ReplicaRoleName(const v1::ReplicaStatus& status);
 
-/// The replica that leads: of several that say so the one of the highest round; nullptr: none.
+/// Returns the replica that leads, or nullptr. When several say that they lead, it is the one with
+/// the highest round.
 const v1::ReplicaStatus* FindLeader(const std::vector<ReplicaAnswer>& replicas);
 
-/// What is wrong and what to do, one line each; empty when the group is healthy.
+/// Returns what is wrong and what to do, one line each. Empty when the group is healthy.
 std::vector<std::string> AdviceFor(const std::vector<ReplicaAnswer>& replicas);
 
 }  // namespace onepiece::client

@@ -30,7 +30,8 @@ std::string Quote(std::string_view text) {
   return quoted.append(base::ToUtf8(text, 64)).append("'");
 }
 
-// Levenshtein's distance.
+// Calculates Levenshtein's distance in one row of its table: row[j] is the distance of the first i
+// characters of `a` and the first j of `b`.
 std::size_t Distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -46,7 +47,7 @@ std::size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// "; did you mean 'x'?" where something known is near, else what is known.
+// Returns "; did you mean 'x'?" if a known name is near `given`, else the list of known names.
 std::string Suggest(std::string_view given, const std::vector<std::string>& known) {
   constexpr std::size_t kLongest = 64;
   std::size_t best = std::max<std::size_t>(1, given.size() / 3) + 1;
@@ -70,7 +71,7 @@ std::string Upper(std::string_view text) {
   return upper;
 }
 
-// What all values of an enum begin with: "MODE_" for Mode.
+// Returns the prefix that all values of an enum have: "MODE_" for Mode.
 std::string EnumPrefix(std::string_view type) {
   std::string prefix;
   for (const char c : type) {
@@ -96,7 +97,7 @@ const char* Describe(Kind kind) {
   return "";
 }
 
-// Walks the tree and the message together. `name` is that of the text.
+// Walks through the tree and the message together. `name` is the name of the text.
 class Reader {
  public:
   explicit Reader(std::string_view name) : name_(name) {}
@@ -107,7 +108,7 @@ class Reader {
   absl::Status ReadField(const YamlNode& key, const YamlNode& value, const FieldDescriptor& field,
                          Message& message) const;
   absl::Status ReadMap(const YamlNode& value, const FieldDescriptor& field, Message& message) const;
-  // Sets a singular field, or adds to a repeated one.
+  // Sets a singular field, or appends to a repeated field.
   absl::Status ReadValue(const YamlNode& value, const FieldDescriptor& field,
                          Message& message) const;
   absl::Status ReadScalar(const YamlNode& value, const FieldDescriptor& field,
@@ -272,7 +273,7 @@ absl::Status Reader::ReadScalar(const YamlNode& value, const FieldDescriptor& fi
       return absl::OkStatus();
     case FieldDescriptor::CPPTYPE_ENUM:
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      break;  // Not scalars: ReadValue() has taken them.
+      break;  // ReadValue() has read these; they are no scalars.
   }
   return absl::InternalError("field of an unknown type");
 }
@@ -306,6 +307,7 @@ absl::Status Reader::ReadEnum(const YamlNode& value, const FieldDescriptor& fiel
 
 absl::Status ParseYaml(std::string_view text, std::string_view name, Message* message) {
   ONEPIECE_ASSIGN_OR_RETURN(const YamlNode root, ReadYaml(text, name));
+  // The fields are set in a copy, so that an error leaves `message` unchanged.
   const std::unique_ptr<Message> result(message->New());
   result->CopyFrom(*message);
   ONEPIECE_RETURN_IF_ERROR(Reader(name).ReadMessage(root, *result));
@@ -321,7 +323,7 @@ absl::Status LoadYamlFile(const std::string& path, Message* message) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return unreadable();
-  // One byte more than allowed, so that ParseYaml sees that there is more.
+  // Reads one byte more than is allowed, so that ParseYaml refuses a longer file.
   std::string text(kMaxYamlBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return unreadable();

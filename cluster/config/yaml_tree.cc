@@ -22,8 +22,8 @@ Position At(const YAML::Mark& mark) {
   return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1};
 }
 
-// Builds the tree out of the parser's events. An event handler cannot return an error: it throws
-// what the parser itself throws, and ReadYaml() turns both into a status.
+// Builds the tree from the parser's events. An event handler cannot return an error. It throws what
+// the parser itself throws, and ReadYaml() turns both into a status.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   [[nodiscard]] YamlNode TakeRoot() { return std::move(root_); }
@@ -38,7 +38,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    // "!" is what the parser calls a quoted scalar, "?" or nothing a plain one.
+    // The parser gives a quoted scalar the tag "!", and a plain scalar the tag "?" or none.
     if (!base::IsUtf8(value) || value.find('\0') != std::string::npos) {
       throw YAML::ParserException(mark, "text must be UTF-8 without NUL");
     }
@@ -87,7 +87,8 @@ class TreeBuilder final : public YAML::EventHandler {
     return parent.node->items.emplace_back(YamlNode{kind, At(mark), {}, {}});
   }
 
-  // A pointer to a node stays valid while the node is open: only the innermost open one grows.
+  // The pointer stays valid while the node is open, because only the innermost open node grows and
+  // no other vector of nodes reallocates.
   void Open(YamlNode& node, const YAML::Mark& mark) {
     if (open_.size() >= kMaxDepth)
       throw YAML::ParserException(mark, "nested deeper than 32 levels");

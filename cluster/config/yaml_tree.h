@@ -1,4 +1,4 @@
-// What a YAML text says, before anybody asks what it means. Private to cluster/config.
+// The tree of a YAML text, before a schema gives it a meaning. Private to cluster/config.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,12 @@ struct YamlNode {
       items;  ///< kList: the items; kMapping: key, value, key, value …; keys are unique text.
 };
 
-/// An error at a place of a text: "name:line:column: what".
+/// Makes the error for a place in a text: "name:line:column: what".
 absl::Status ErrorAt(std::string_view name, Position at, std::string_view what);
 
-/// Reads the one document of `text`; an empty text is kNull. Errors: as ParseYaml.
+/// Reads the only document of `text`. An empty text is kNull.
+///
+/// Errors: as ParseYaml.
 absl::StatusOr<YamlNode> ReadYaml(std::string_view text, std::string_view name);
 
 }  // namespace onepiece::config

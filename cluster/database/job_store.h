@@ -1,5 +1,5 @@
-// The database's memory: job records, result bytes, and every rule about how long they live (DESIGN
-// §4, §9).
+// The database's memory: job records, result bytes, and every rule about how long they live
+// (docs/database.md, "The store").
 #pragma once
 
 #include <array>

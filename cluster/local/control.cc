@@ -22,11 +22,11 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
-/// Longest that a start may take: three waits of the supervisor, plus its clean-up.
+/// The limit of a start: three waits of the supervisor and its clean-up.
 const base::Duration kUpLimit = base::Scaled(seconds(400));
 const base::Duration kDownLimit = base::Scaled(seconds(40));
 
-/// Writes one line to the CLI that waits; false when it is gone.
+/// Writes one line to the CLI that waits. Returns false when the CLI is gone.
 bool Tell(int fd, const json& line) {
   const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   std::size_t written = 0;
@@ -49,7 +49,7 @@ json ToJson(const absl::Status& status) {
           {"message", base::Message(status)}};
 }
 
-/// What the supervisor's line means: nullopt for progress.
+/// Interprets a line of the supervisor. Returns nullopt for progress.
 std::optional<absl::Status> Understand(const json& line, const UpOptions& options) {
   if (line.contains("progress") && options.on_progress) {
     const json& progress = line["progress"];
@@ -65,7 +65,7 @@ std::optional<absl::Status> Understand(const json& line, const UpOptions& option
   return std::nullopt;
 }
 
-/// Reads the supervisor's reports until it is ready, fails, ends or the time is over.
+/// Reads the supervisor's reports until it is ready, fails or ends, or until the time is over.
 absl::Status AwaitReady(int fd, const UpOptions& options, const std::string& log) {
   const auto deadline = base::SystemClock().Now() + kUpLimit;
   std::string buffer;
@@ -124,7 +124,7 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   ONEPIECE_ASSIGN_OR_RETURN(const DataDir dir, PrepareDataDir(options.data_dir));
   ONEPIECE_ASSIGN_OR_RETURN(const DataDirLock lock, DataDirLock::Acquire(dir));
   ONEPIECE_RETURN_IF_ERROR(
-      Plan(options, dir).status());  // Mistakes are told here, before anything starts.
+      Plan(options, dir).status());  // Tells mistakes here, before anything starts.
   std::array<int, 2> report{};
   ONEPIECE_CHECK(pipe2(report.data(), O_CLOEXEC) == 0);
   SpawnOptions spawn;
@@ -157,8 +157,8 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   close(report[1]);
   absl::Status status =
       supervisor.ok() ? AwaitReady(report[0], options, spawn.output_path) : supervisor.status();
-  // When nobody reads its reports any more, a supervisor that is still starting gives up and cleans
-  // up.
+  // A supervisor that is still starting gives up and cleans up when nobody reads its reports any
+  // more.
   close(report[0]);
   if (!status.ok()) return status;
   return FindCluster(dir.path);
@@ -195,7 +195,7 @@ absl::Status Supervise(const UpOptions& options, int lock_fd, int report_fd) {
   std::string last;
   supervisor_options->on_progress = [report_fd, &last](const Progress& progress) {
     pollfd poll_fd{report_fd, 0, 0};
-    if (poll(&poll_fd, 1, 0) != 0) return false;  // POLLERR: the reader is gone.
+    if (poll(&poll_fd, 1, 0) != 0) return false;  // POLLERR says that the reader is gone.
     if (progress.what == last) return true;
     last = progress.what;
     return Tell(report_fd, {{"progress", ToJson(progress)}});
@@ -227,8 +227,8 @@ absl::StatusOr<DownResult> Down(const std::string& data_dir) {
     if (state.ok() && state->has_value()) supervisor = (*state)->supervisor;
     if (IsRunning(supervisor)) kill(supervisor.pid, SIGTERM);
     if (!WaitGone(supervisor, kDownLimit)) KillAndWait(supervisor, base::Scaled(seconds(5)));
-    // A supervisor that has only just started has not written cluster.json yet: it lets go of the
-    // lock by itself.
+    // A supervisor that has only just started has not written cluster.json yet. It cannot be killed
+    // from here, and it releases the lock by itself.
     const auto deadline = base::SystemClock().Now() + base::Scaled(seconds(5));
     do {
       lock = DataDirLock::Acquire(dir);

@@ -1,5 +1,5 @@
-// A cluster's data directory: what lies where, who may use it, and what is known of the cluster
-// that does.
+// The data directory of an embedded cluster: where its files are, who may use it, and what is known
+// of the cluster that does.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace onepiece::local {
 
-/// Paths inside a data directory. A value type.
+/// The paths inside a data directory. A value type.
 struct DataDir {
   std::string path;  ///< Absolute.
   [[nodiscard]] std::string Lock() const { return path + "/lock"; }
@@ -33,17 +33,19 @@ struct DataDir {
   }
 };
 
-/// Makes the directory and its folders (mode 0700). Errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED
-/// (DISK_FULL: less than 16 MiB are free), FAILED_PRECONDITION.
+/// Makes the directory (mode 0700) and its folders.
+///
+/// Errors: PERMISSION_DENIED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (DISK_FULL) when less than 16
+/// MiB are free.
 absl::StatusOr<DataDir> PrepareDataDir(const std::string& path);
 
-/// The data directory's lock: whoever holds it may run a cluster there or clean up after one. It
-/// lives as long as any process holds the descriptor, and no longer.
+/// The lock of a data directory. The process that holds it may run a cluster there, or clean up
+/// after one. The lock lives exactly as long as any process holds the descriptor.
 class DataDirLock {
  public:
-  /// Errors: FAILED_PRECONDITION (CLUSTER_RUNNING) when somebody else holds it.
+  /// Errors: FAILED_PRECONDITION (CLUSTER_RUNNING) when another process holds it.
   static absl::StatusOr<DataDirLock> Acquire(const DataDir& dir);
-  /// Takes over a descriptor inherited from the process that acquired the lock.
+  /// Takes over the descriptor that this process inherited from the one that acquired the lock.
   static DataDirLock Adopt(int fd);
   DataDirLock(DataDirLock&& other) noexcept;
   DataDirLock& operator=(DataDirLock&& other) noexcept;
@@ -59,13 +61,13 @@ struct ProcessRecord {
   std::string node_id;
   std::string role;  ///< "nodemanager", "proxy", "database", "instance".
   ProcessId process;
-  std::string address;          ///< Empty until it is ready.
-  std::string metrics_address;  ///< Empty until it is ready.
+  std::string address;          ///< Empty until the process is ready.
+  std::string metrics_address;  ///< Empty until the process is ready.
   std::string log;
   int restarts = 0;
 };
 
-/// cluster.json.
+/// The content of cluster.json.
 struct ClusterState {
   std::string cluster_id;
   std::string fabric;  ///< URI.
@@ -79,20 +81,24 @@ struct ClusterState {
   static absl::StatusOr<ClusterState> FromJson(std::string_view text);
 };
 
-/// nullopt when no cluster.json is there. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION.
+/// Returns nullopt when there is no cluster.json.
+///
+/// Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::optional<ClusterState>> ReadState(const DataDir& dir);
 absl::Status WriteState(const DataDir& dir, const ClusterState& state);
 
-/// The data directory's cluster id, made at the first call: random, so two clusters of a host never
-/// meet.
+/// Returns the data directory's cluster id, and makes it at the first call. The id is random, so
+/// that two clusters on a host never meet.
 absl::StatusOr<std::string> ClusterId(const DataDir& dir);
 
-/// Removes what a cluster without a supervisor left: processes, shared memory, run files,
-/// cluster.json. REQUIRES: the caller holds the lock. Errors: ABORTED when a process cannot be
-/// ended.
+/// Removes what a cluster without a supervisor left behind: processes, shared memory, run files and
+/// cluster.json.
+/// REQUIRES: the caller holds the lock.
+///
+/// Errors: ABORTED when a process cannot be ended, and those of fabric::UnlinkStale.
 absl::Status CleanUp(const DataDir& dir);
 
-/// The whole file; empty when it cannot be read.
+/// Returns the content of a file, or an empty text when the file cannot be read.
 std::string ReadFile(const std::string& path);
 
 }  // namespace onepiece::local

@@ -26,7 +26,7 @@ std::string Resolve(const std::string& path, const std::string& folder) {
 }
 
 absl::Status AddDefaultInstances(v1::LocalClusterConfig& config) {
-  // An instance for each pool. Which one it serves is the NodeManager's matter.
+  // Adds one instance for each pool. The NodeManager decides which pool of its stage it serves.
   std::set<workflow::PoolKey> pools;
   std::map<std::string, v1::LocalInstances*> by_stage;
   for (const auto& file : config.workflow_files()) {
@@ -50,7 +50,7 @@ std::string FabricUri(const std::string& fabric, const std::string& cluster_id) 
   return fabric;
 }
 
-/// Makes plans out of configuration messages.
+/// Makes a plan out of a configuration message.
 class Planner {
  public:
   Planner(const v1::LocalClusterConfig& config, const DataDir& dir, const std::string& cluster_id)
@@ -72,8 +72,8 @@ class Planner {
   }
 
  private:
-  /// The first set is "default", and its nodes have plain names; set 2 is "set-2" with
-  /// "set-2-proxy-1" and so on.
+  /// Plans one workflow set. The first set is "default", and its nodes have plain names. The second
+  /// is "set-2", and its nodes are "set-2-proxy-1" and so on.
   absl::Status AddSet(int number) {
     set_ = number == 1 ? "default" : "set-" + std::to_string(number);
     prefix_ = number == 1 ? "" : set_ + "-";
@@ -102,7 +102,7 @@ class Planner {
     }
     std::vector<std::string> addresses = {config_.nodemanager_listen()};
     if (count > 1) {
-      // Replicas know each other's addresses before they start, and keep them.
+      // Replicas must know each other's addresses before they start, so the ports are fixed here.
       ONEPIECE_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(count));
       addresses.clear();
       for (const int port : ports) addresses.push_back("127.0.0.1:" + std::to_string(port));
@@ -171,7 +171,7 @@ class Planner {
   const v1::LocalClusterConfig& config_;
   const DataDir& dir_;
   ClusterPlan plan_;
-  std::string set_ = "default", prefix_;  // Of the set that is being planned.
+  std::string set_ = "default", prefix_;  // The set that is being planned.
 };
 
 void EmitMessage(const google::protobuf::Message& message, YAML::Emitter& out);

@@ -1,4 +1,4 @@
-// Which processes make an embedded cluster, and how each is configured.
+// Plans which processes make an embedded cluster, and how each is configured.
 #pragma once
 
 #include <memory>
@@ -16,36 +16,38 @@ namespace onepiece::local {
 struct NodePlan {
   std::string node_id;  ///< "proxy-1"
   std::string role;     ///< "proxy"
-  std::string program;  ///< Path.
+  std::string program;  ///< The program's path.
   std::shared_ptr<google::protobuf::Message>
-      config;                      ///< A v1::…Config; node.nodemanagers is filled in later.
+      config;                      ///< A v1::…Config. node.nodemanagers is filled in later.
   v1::NodeConfig* node = nullptr;  ///< Points into `config`.
 };
 
 struct ClusterPlan {
   std::string cluster_id;
-  std::string fabric;            ///< URI.
-  std::size_t nodemanagers = 1;  ///< Replicas; several have fixed addresses.
+  std::string fabric;            ///< The fabric's URI.
+  std::size_t nodemanagers = 1;  ///< Replicas. Several replicas have fixed addresses.
   std::vector<NodePlan> nodes;   ///< The NodeManager's replicas first.
 };
 
-/// Fills in what `config` leaves open: workflow files, model root, one instance for every pool of
-/// stages.
-/// `folder`: where relative paths in it start. Errors: NOT_FOUND, INVALID_ARGUMENT (workflow
-/// files).
+/// Fills in what `config` leaves open: workflow files, the model root, and one instance for every
+/// pool of stages. Relative paths in `config` start from `folder`.
+///
+/// Errors: NOT_FOUND, INVALID_ARGUMENT (workflow files).
 absl::StatusOr<v1::LocalClusterConfig> Complete(v1::LocalClusterConfig config,
                                                 const std::string& folder);
 
-/// REQUIRES: `config` is complete. Errors: NOT_FOUND (a program is missing), INVALID_ARGUMENT
-/// (counts).
+/// Makes the plan.
+/// REQUIRES: `config` is complete.
+///
+/// Errors: NOT_FOUND (a program is missing), INVALID_ARGUMENT (counts).
 absl::StatusOr<ClusterPlan> MakePlan(const v1::LocalClusterConfig& config, const DataDir& dir,
                                      const std::string& cluster_id);
 
-/// The cluster is to be looked at only: all but its instances refuse what people would
-/// change.
+/// Makes the cluster read-only: all nodes except the instances refuse calls by which people change
+/// something.
 void MakeReadOnly(ClusterPlan& plan);
 
-/// A configuration message as YAML.
+/// Writes a configuration message as YAML.
 std::string ToYaml(const google::protobuf::Message& message);
 
 }  // namespace onepiece::local

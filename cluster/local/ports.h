@@ -1,4 +1,4 @@
-// Ports of the loopback that a cluster's processes must know before they start.
+// Finds free ports on the loopback, for processes that must know each other's before they start.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,10 @@
 
 namespace onepiece::local {
 
-/// `count` ports of 127.0.0.1 that nobody uses now, all different, below those that the system
-/// gives to outgoing connections: one that is free for a moment during a restart stays free.
+/// Returns `count` different ports of 127.0.0.1 that nobody uses now. They are below the ports that
+/// the system gives to outgoing connections, so a port that is free for a moment during a restart
+/// stays free.
+///
 /// Errors: RESOURCE_EXHAUSTED (NO_PORTS).
 absl::StatusOr<std::vector<int>> FreePorts(int count);
 

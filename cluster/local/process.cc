@@ -22,8 +22,8 @@
 namespace onepiece::local {
 namespace {
 
-/// Variables of the product that concern every process; the others would overrule a service's own
-/// file.
+/// The variables that concern every process. The others would override a service's own
+/// configuration file.
 constexpr std::array<std::string_view, 2> kInheritedVariables = {"ONEPIECE_LOG_LEVEL=",
                                                                  "ONEPIECE_TIME_SCALE="};
 
@@ -40,7 +40,8 @@ std::vector<char*> Environment(bool clean) {
   return environment;
 }
 
-/// Between fork and exec only async-signal-safe calls are allowed: no allocation, no locks.
+/// Runs in the child between fork and exec, where only async-signal-safe calls are allowed: no
+/// allocation, no locks. Another thread may have held the allocator's lock when this one forked.
 [[noreturn]] void BecomeProgram(const SpawnOptions& options, char** arguments, char** environment,
                                 int output, int error_pipe, pid_t parent) {
   sigset_t none;
@@ -48,7 +49,7 @@ std::vector<char*> Environment(bool clean) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   if (options.lifetime == Lifetime::kWithParent) {
-    setpgid(0, 0);  // The terminal's Ctrl-C goes to the supervisor alone.
+    setpgid(0, 0);  // The terminal's Ctrl-C then reaches the supervisor only.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);  // The parent died before prctl took effect.
   } else {
@@ -61,20 +62,23 @@ std::vector<char*> Environment(bool clean) {
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
   for (const int fd : options.keep_fds) fcntl(fd, F_SETFD, 0);
   execve(arguments[0], arguments, environment);
+  // A successful exec closes the pipe, and the parent reads end of file. It reads `error`
+  // otherwise.
   const int error = errno;
   [[maybe_unused]] const auto written = write(error_pipe, &error, sizeof error);
   _exit(127);
 }
 
 struct Stat {
-  ProcessId process;  ///< pid 0: there is none.
+  ProcessId process;  ///< pid 0 when there is none.
   std::string state;
 };
 
 Stat ReadStat(std::int32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  // "pid (name) state …": the name may hold anything, so count fields after the last parenthesis.
+  // The text is "pid (name) state …". The name may contain anything, so the fields are counted
+  // after the last parenthesis.
   const auto close = text.rfind(')');
   if (close == std::string::npos) return {};
   std::istringstream fields(text.substr(close + 1));
@@ -139,7 +143,7 @@ absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options) {
     return CannotStart(program, pid < 0 ? fork_error : error);
   }
   ProcessId process = Identify(pid);
-  process.pid = pid;  // Also when it has ended already: the caller reaps it.
+  process.pid = pid;  // Even if it has ended already, because the caller reaps it.
   return process;
 }
 
@@ -147,8 +151,8 @@ bool WaitGone(const ProcessId& process, base::Duration limit) {
   if (process.pid <= 0) return true;
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0U));
   if (fd < 0) return errno == ESRCH;
-  // A process whose first thread is a zombie may still be ending: its descriptor becomes readable
-  // when all of it is dead.
+  // A process whose first thread is a zombie may still be ending. Its descriptor becomes readable
+  // when all of its threads are dead.
   bool gone = ReadStat(process.pid).process != process;
   if (!gone) {
     pollfd poll_fd{fd, POLLIN, 0};

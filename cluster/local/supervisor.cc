@@ -25,14 +25,14 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// How often files that processes write are looked at while waiting for them.
+/// The interval at which the supervisor looks for files that it waits for.
 constexpr milliseconds kLook(20);
-constexpr seconds kStable(30);  ///< A process that ran so long starts with the first backoff again.
+constexpr seconds kStable(30);  ///< After this long, a process gets the first backoff again.
 constexpr std::uintmax_t kMaxLogBytes = std::uintmax_t{16} << 20;
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
 
-/// In every workflow set that has a proxy.
+/// Returns true when every stage is served in every workflow set that has a proxy.
 bool EveryStageServed(const v1::Cluster& cluster) {
   std::set<std::string> sets;
   std::set<std::tuple<std::string, std::string, std::string>> served;  // Set, application, stage.
@@ -54,8 +54,9 @@ bool EveryStageServed(const v1::Cluster& cluster) {
   return true;
 }
 
-/// Seats that nobody has taken, as the leader sees them. Errors: UNAVAILABLE while there is no
-/// leader.
+/// Returns the seats that nobody has taken, as the leader sees them.
+///
+/// Errors: UNAVAILABLE while there is no leader.
 absl::StatusOr<std::vector<std::string>> VacantSeats(client::Client& client) {
   for (const client::ReplicaAnswer& replica : client.AskReplicas()) {
     if (!replica.status.ok() || replica.status->role() != v1::ReplicaStatus::LEADER) continue;
@@ -76,7 +77,8 @@ absl::StatusOr<Readiness> AskNodeManager(const std::vector<std::string>& nodeman
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Cluster cluster, client.GetCluster());
   const bool idle_is_ready = EveryStageServed(cluster);
   Readiness readiness;
-  // Until every replica votes, the loss of the first one is the loss of all.
+  // The cluster is ready only when every replica votes. Before that, the loss of the first replica
+  // would be the loss of the group.
   if (nodemanagers.size() > 1) {
     ONEPIECE_ASSIGN_OR_RETURN(readiness.vacant, VacantSeats(client));
   }
@@ -158,9 +160,10 @@ Supervisor::~Supervisor() { Stop(); }
 
 absl::Status Supervisor::Start() {
   stopped_ = false;
-  absl::Status status = CleanUp(options_.dir);  // What a killed supervisor left.
-  // An embedded cluster starts from its configuration: a workflow of an earlier one that could not
-  // be served must not be waited for. Jobs do not outlive `down` either.
+  absl::Status status = CleanUp(options_.dir);  // Removes what a killed supervisor left.
+  // An embedded cluster starts from its configuration, without the NodeManagers' earlier state. It
+  // must not wait for a workflow of an earlier cluster that nobody can serve. Jobs do not outlive
+  // `onepiece down` either.
   std::error_code error;
   for (std::size_t i = 0; i < first_node(); ++i)
     fs::remove_all(children_[i].plan.node->data_dir(), error);
@@ -170,6 +173,8 @@ absl::Status Supervisor::Start() {
 }
 
 absl::Status Supervisor::StartAll() {
+  // The NodeManagers start first. A single one chooses its port, and the others are told its
+  // address.
   for (const auto& [first, end] :
        {std::pair<std::size_t, std::size_t>(0, first_node()), {first_node(), children_.size()}}) {
     for (std::size_t i = first; i < end; ++i) ONEPIECE_RETURN_IF_ERROR(Launch(children_[i]));
@@ -249,11 +254,11 @@ bool Supervisor::ReadReadyFile(Child& child) {
   if (!file.is_object() || file.value("pid", 0) != child.process.pid) return false;
   child.ready = true;
   const std::string address = file.value("address", "");
-  // A NodeManager keeps its port over restarts, so that the others find it again.
+  // A NodeManager keeps its port over restarts, so that the other nodes find it again.
   if (auto* manager = dynamic_cast<v1::NodeManagerConfig*>(child.plan.config.get())) {
     child.plan.node->set_listen(address);
     if (first_node() == 1) state_.nodemanagers = {address};
-    // A replica that comes back without its data is fed by the others: it must not begin another
+    // A replica that comes back without its data gets it from the others. It must not begin another
     // group.
     manager->clear_bootstrap();
   }
@@ -351,7 +356,7 @@ void Supervisor::Restart(Child& child) {
 }
 
 void Supervisor::Run() {
-  // Children that start again are looked at often, else only signals matter.
+  // The loop turns fast while a child is starting. Otherwise it waits for signals.
   while (!signals_.WaitFor(
       std::any_of(children_.begin(), children_.end(), [](const Child& c) { return !c.ready; })
           ? kLook
@@ -378,7 +383,8 @@ void Supervisor::BoundLogs() {
     const std::string log = options_.dir.LogFile(child.plan.node_id);
     std::error_code error;
     if (fs::file_size(log, error) <= kMaxLogBytes || error) continue;
-    // The process appends to the open file: it is copied away and cut, not renamed.
+    // The process keeps the file open and appends to it. A renamed file would go on growing, so the
+    // log is copied and then cut.
     fs::copy_file(log, log + ".1", fs::copy_options::overwrite_existing, error);
     fs::resize_file(log, 0, error);
   }
@@ -402,7 +408,7 @@ void Supervisor::StopChildren(std::size_t first, std::size_t end) {
   const auto deadline = Now() + options_.stop_limit;
   while (running() && Now() < deadline) signals_.WaitFor(kLook);
   send(SIGKILL);
-  while (running()) signals_.WaitFor(kLook);  // SIGKILL cannot be ignored.
+  while (running()) signals_.WaitFor(kLook);  // This ends, because SIGKILL cannot be ignored.
 }
 
 void Supervisor::Stop() {

@@ -1,4 +1,4 @@
-// Runs an embedded cluster: starts the service processes, keeps them running, ends them.
+// Runs an embedded cluster: it starts the service processes, keeps them running, and ends them.
 #pragma once
 
 #include <functional>
@@ -15,15 +15,18 @@
 
 namespace onepiece::local {
 
-/// SIGTERM, SIGINT, SIGHUP and SIGCHLD as a descriptor to wait on. Construct before any thread
-/// starts. Thread-confined.
+/// Receives SIGTERM, SIGINT, SIGHUP and SIGCHLD through a descriptor. Construct it before any
+/// thread starts, because it blocks these signals and threads inherit that.
+///
+/// Threading: used by one thread.
 class SupervisorSignals {
  public:
   SupervisorSignals();
   ~SupervisorSignals();
   SupervisorSignals(const SupervisorSignals&) = delete;
   SupervisorSignals& operator=(const SupervisorSignals&) = delete;
-  /// Waits for a signal or `limit`. True once SIGTERM, SIGINT or SIGHUP has come; it stays true.
+  /// Waits for a signal or `limit`. Returns true once SIGTERM, SIGINT or SIGHUP has come, and from
+  /// then on.
   bool WaitFor(base::Duration limit);
 
  private:
@@ -34,61 +37,67 @@ class SupervisorSignals {
 struct Progress {
   int ready = 0;
   int total = 0;
-  std::string what;  ///< For people: "proxy-1 is ready".
+  std::string what;  ///< A text for people: "proxy-1 is up".
 };
 
-/// What the NodeManager says of the nodes, by process id.
+/// What the NodeManager says about the nodes, by process id.
 struct Readiness {
-  std::set<std::int32_t> ready;  ///< They take work, or wait in the idle pool of a cluster whose
-                                 ///< stages are all served.
-  std::map<std::int32_t, std::string> failed;  ///< They cannot load their stage, and why.
+  /// The nodes that take work, or wait in the idle pool of a cluster whose stages are all served.
+  std::set<std::int32_t> ready;
+  std::map<std::int32_t, std::string> failed;  ///< Nodes that cannot load their stage, and why.
   std::vector<std::string> vacant;  ///< NodeManager seats whose replica has not joined yet.
 };
 
 struct SupervisorOptions {
   DataDir dir;
   ClusterPlan plan;
-  /// Told of every step of Start(); false: give up (nobody waits for this cluster any more).
+  /// Is called at every step of Start(). Returns false to give up, because nobody waits for this
+  /// cluster any more.
   std::function<bool(const Progress&)> on_progress;
-  /// Default: asks the NodeManager.
+  /// By default it asks the NodeManager.
   std::function<absl::StatusOr<Readiness>(const std::vector<std::string>& nodemanagers)> readiness;
-  /// For each process to write its ready file, and for the nodes to become READY.
+  /// The limit for the processes to write their ready files, and for the nodes to become READY.
   base::Duration start_limit = base::Scaled(std::chrono::seconds(120));
-  /// For processes to end after SIGTERM; then SIGKILL.
+  /// The limit for processes to end after SIGTERM. SIGKILL follows.
   base::Duration stop_limit = base::Scaled(std::chrono::seconds(10));
   base::Duration first_backoff = std::chrono::milliseconds(200);
   base::Duration max_backoff = std::chrono::seconds(5);
 };
 
-/// The supervisor of one cluster. REQUIRES: the caller holds the data directory's lock.
+/// The supervisor of one cluster.
+/// REQUIRES: the caller holds the data directory's lock.
 ///
-/// Ownership  Owns the child processes: they die with the thread that called Start, whatever kills
-/// it. Threading  Thread-confined. Blocking   Start until the cluster is ready, Run until a signal,
-/// Stop for at most twice stop_limit.
+/// Ownership: owns the child processes. They die with the thread that called Start(), whatever
+/// kills it.
+/// Threading: used by one thread.
+/// Blocking: Start() until the cluster is ready, Run() until a signal, Stop() for at most twice
+/// stop_limit.
 class Supervisor {
  public:
   Supervisor(SupervisorOptions options, SupervisorSignals& signals);
-  /// Stop().
+  /// Calls Stop().
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Starts every process and waits until the cluster takes jobs. On an error everything has been
-  /// stopped and cleaned up. Errors: FAILED_PRECONDITION (START_FAILED: a process ended, with what
-  /// it said last), INVALID_ARGUMENT (BAD_CONFIG: it ended because of its configuration),
-  /// DEADLINE_EXCEEDED, CANCELLED (signal, or on_progress said so).
+  /// Starts every process and waits until the cluster takes jobs. After an error everything has
+  /// been stopped and cleaned up.
+  ///
+  /// Errors: FAILED_PRECONDITION (START_FAILED: a process ended, with its last complaint),
+  /// INVALID_ARGUMENT (BAD_CONFIG: a process ended because of its configuration),
+  /// DEADLINE_EXCEEDED, CANCELLED (a signal came, or on_progress returned false).
   absl::Status Start();
-  /// Restarts processes that end, with backoff, until a signal asks for the end.
+  /// Restarts processes that end, with backoff, until a signal asks the cluster to end.
   void Run();
-  /// Ends every process (SIGTERM, then SIGKILL; the NodeManagers last) and cleans the data
-  /// directory up. Idempotent.
+  /// Ends every process by SIGTERM, then SIGKILL, the NodeManagers last. Cleans up the data
+  /// directory. A second call has no effect.
   void Stop();
   [[nodiscard]] const ClusterState& state() const { return state_; }
 
  private:
   struct Child {
     NodePlan plan;
-    ProcessId process;  ///< pid 0: not running.
+    ProcessId process;  ///< pid 0 while it does not run.
     bool ready = false;
     int restarts = 0;
     base::MonotonicTime started{};
@@ -102,10 +111,10 @@ class Supervisor {
   absl::Status WaitUntilRouted();
   absl::Status Turn(base::Duration wait);
   bool Report(std::string what);
-  /// Reaps children that ended and returns the first of them.
+  /// Reaps one child that has ended and returns it, or nullptr.
   Child* Reap();
   bool ReadReadyFile(Child& child);
-  /// The first of the nodes that are not NodeManagers.
+  /// Returns the index of the first node that is not a NodeManager.
   [[nodiscard]] std::size_t first_node() const { return options_.plan.nodemanagers; }
   absl::Status EndedEarly(const Child& child) const;
   void StopChildren(std::size_t first, std::size_t end);
@@ -118,11 +127,12 @@ class Supervisor {
   std::vector<Child> children_;
   ClusterState state_;
   base::MonotonicTime logs_checked_{};
-  int last_exit_ = 0;  ///< Wait status of the child that Reap returned.
+  int last_exit_ = 0;  ///< The wait status of the child that Reap() returned last.
   bool stopped_ = true;
 };
 
-/// The message of the last error (else the last line) in a service's log; empty when there is none.
+/// Returns the message of the last error in a service's log, else its last line. Empty when there
+/// is none.
 std::string LastComplaint(const std::string& log_path);
 
 }  // namespace onepiece::local

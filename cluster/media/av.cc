@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kIoBufferBytes = 64 * 1024;
 
-/// Where SEEK_SET, SEEK_CUR and SEEK_END lead in a file of `size` bytes; -1 when that is before its
-/// start.
+/// Returns the position to which SEEK_SET, SEEK_CUR and SEEK_END lead in a file of `size` bytes, or
+/// -1 when that is before its start.
 std::int64_t SeekTarget(std::int64_t offset, int whence, std::size_t position, std::size_t size) {
   switch (whence & ~AVSEEK_FORCE) {
     case SEEK_CUR:
@@ -103,7 +103,7 @@ Scaler MakeScaler(int width, int height, AVPixelFormat from, AVPixelFormat to) {
                      SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP,
                      nullptr, nullptr, nullptr));
   if (scaler == nullptr) return nullptr;
-  // libswscale's default matrix is BT.601; the stream is marked BT.709, limited range.
+  // libswscale's default matrix is BT.601, but our streams are marked BT.709, limited range.
   const int* bt709 = sws_getCoefficients(SWS_CS_ITU709);
   const int rgb_range = 1, yuv_range = 0;
   const bool to_rgb = to == AV_PIX_FMT_RGB24;

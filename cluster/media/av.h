@@ -1,4 +1,5 @@
-// Owners of libav's objects, its errors as statuses, and I/O in memory. Private to stages/media.
+// Owning pointers for libav's objects, its errors as statuses, and I/O in memory. Private to
+// cluster/media.
 #pragma once
 
 #include <cstddef>
@@ -52,27 +53,33 @@ using Io = std::unique_ptr<AVIOContext, IoDeleter>;
 using Muxer = std::unique_ptr<AVFormatContext, MuxerDeleter>;
 using Demuxer = std::unique_ptr<AVFormatContext, DemuxerDeleter>;
 
-/// INTERNAL error "what: libav's words"; RESOURCE_EXHAUSTED for ENOMEM.
+/// Turns libav's error into INTERNAL with the message "what: libav's text". ENOMEM becomes
+/// RESOURCE_EXHAUSTED.
 absl::Status AvError(int code, std::string_view what);
 absl::Status OutOfMemory(std::string_view what);
-/// Keeps libav's chatter off stderr: what matters comes back as a status.
+/// Keeps libav's log off stderr. What matters comes back as a status.
 void QuietAv();
 
-/// A file that is being written: what libav writes lands in `bytes`.
+/// A file in memory that libav writes.
 struct MemoryWriter {
   std::string bytes;
   std::size_t position = 0;
 };
-/// A file that is being read. Does not own `bytes`.
+/// A file in memory that libav reads.
+///
+/// Ownership: borrows `bytes`.
 struct MemoryReader {
   std::span<const std::byte> bytes;
   std::size_t position = 0;
 };
-/// Null when memory is short. The writer or reader must outlive the result.
+/// These return null when memory is short.
+///
+/// Lifetime: the writer or reader must outlive the result.
 Io OpenWriter(MemoryWriter& writer);
 Io OpenReader(MemoryReader& reader);
 
-/// Converts between RGB24 and yuv420p BT.709 limited range without scaling; null when it cannot.
+/// Makes a converter between RGB24 and yuv420p (BT.709, limited range) without scaling. Returns
+/// null when there is none.
 Scaler MakeScaler(int width, int height, AVPixelFormat from, AVPixelFormat to);
 
 }  // namespace onepiece::media

@@ -32,7 +32,7 @@ class Reader {
     demuxer->pb = io_.get();
     demuxer->flags |= AVFMT_FLAG_CUSTOM_IO;
     if (const int code = avformat_open_input(&demuxer, nullptr, nullptr, nullptr); code < 0) {
-      return BadVideo("not a video", code);  // Freed by libav.
+      return BadVideo("not a video", code);  // libav has freed the demuxer.
     }
     demuxer_.reset(demuxer);
     if (const int code = avformat_find_stream_info(demuxer, nullptr); code < 0)
@@ -56,14 +56,14 @@ class Reader {
     return absl::OkStatus();
   }
 
-  /// Keeps frames from `first` on, as long as their pixels fit into `max_bytes`.
+  /// Keeps the frames from `first` on, as long as their pixels fit into `max_bytes`.
   void Limit(std::int64_t first, std::size_t max_bytes, std::stop_token stop) {
     first_ = first;
     max_bytes_ = max_bytes;
     stop_ = std::move(stop);
   }
   [[nodiscard]] std::int64_t first() const { return first_; }
-  /// Frames seen, or what the container says where it says more.
+  /// Returns the number of frames seen, or the container's number if that is larger.
   [[nodiscard]] std::int64_t total() const {
     return std::max(seen_, std::min(kMaxFrames, demuxer_->streams[stream_index_]->nb_frames));
   }
@@ -88,7 +88,7 @@ class Reader {
   }
 
  private:
-  /// Decodes a packet, or the end when null, and keeps every frame that is ready.
+  /// Decodes a packet and keeps every frame that is ready. Null means the end of the stream.
   absl::Status Send(const AVPacket* packet) {
     if (const int code = avcodec_send_packet(codec_.get(), packet); code < 0)
       return BadVideo("damaged video", code);
@@ -139,7 +139,7 @@ class Reader {
   }
 
   MemoryReader file_;
-  Io io_;  // Outlives demuxer_.
+  Io io_;  // Declared before demuxer_, which uses it until it is closed.
   Demuxer demuxer_;
   int stream_index_ = -1;
   CodecContext codec_;
@@ -151,7 +151,7 @@ class Reader {
   std::size_t max_bytes_ = std::numeric_limits<std::size_t>::max();
   std::stop_token stop_;
   bool full_ = false;
-  Frame last_;  // Before first_.
+  Frame last_;  // The last frame before first_.
   Frames frames_;
 };
 

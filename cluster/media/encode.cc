@@ -48,8 +48,8 @@ absl::StatusOr<Frame> AllocateFrame(const AVCodecContext& codec) {
   return frame;
 }
 
-/// Opens a read handle on the bytes written so far: that is how the mp4 muxer moves its index to
-/// the front.
+/// Opens a read handle on the bytes written so far. The mp4 muxer needs it to move its index to the
+/// front.
 int OpenForReading(AVFormatContext* muxer, AVIOContext** io, const char*, int flags,
                    AVDictionary**) {
   if ((flags & AVIO_FLAG_WRITE) != 0) return AVERROR(ENOSYS);
@@ -64,7 +64,7 @@ int CloseAfterReading(AVFormatContext*, AVIOContext* io) {
   return 0;
 }
 
-/// One mp4 in the making.
+/// Writes one mp4.
 class Mp4Writer {
  public:
   absl::Status Open(int width, int height, int fps) {
@@ -74,7 +74,7 @@ class Mp4Writer {
 
   /// Encodes a frame whose rows are `stride` bytes apart.
   absl::Status Add(const std::uint8_t* rgb, int stride) {
-    // The encoder may keep a reference to the last frame.
+    // The encoder may keep a reference to the last frame, so its pixels must not be overwritten.
     if (const int code = av_frame_make_writable(frame_.get()); code < 0)
       return AvError(code, "frame");
     sws_scale(scaler_.get(), &rgb, &stride, 0, codec_->height, frame_->data, frame_->linesize);
@@ -115,7 +115,8 @@ class Mp4Writer {
     codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER | AV_CODEC_FLAG_BITEXACT;
     AVDictionary* options = nullptr;
     av_dict_set(&options, "preset", "medium", 0);
-    av_dict_set(&options, "crf", "10", 0);  // Visually lossless: small pictures show every block.
+    av_dict_set(&options, "crf", "10",
+                0);  // Visually lossless, as small pictures show every block.
     const int code = avcodec_open2(codec_.get(), encoder, &options);
     av_dict_free(&options);
     if (code < 0) return AvError(code, "H.264 encoder");
@@ -154,7 +155,7 @@ class Mp4Writer {
     return code < 0 ? AvError(code, "mp4 header") : absl::OkStatus();
   }
 
-  /// Sends a frame, or the end when null, and writes every packet that is ready.
+  /// Sends a frame and writes every packet that is ready. Null means the end of the stream.
   absl::Status Send(const AVFrame* frame) {
     if (const int code = avcodec_send_frame(codec_.get(), frame); code < 0)
       return AvError(code, "H.264");
@@ -162,7 +163,7 @@ class Mp4Writer {
       const int code = avcodec_receive_packet(codec_.get(), packet_.get());
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return absl::OkStatus();
       if (code < 0) return AvError(code, "H.264");
-      packet_->duration = 1;  // Without it the last frame has no length and players drop it.
+      packet_->duration = 1;  // A last frame without a duration has no length, and players drop it.
       packet_->stream_index = stream_->index;
       av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
       if (const int written = av_interleaved_write_frame(muxer_.get(), packet_.get());
@@ -174,7 +175,7 @@ class Mp4Writer {
 
   MemoryWriter file_;
   std::pair<MemoryWriter*, MemoryReader> reading_{&file_, {}};
-  Io io_;  // Outlives muxer_.
+  Io io_;  // Declared before muxer_, which uses it until it is freed.
   Muxer muxer_;
   AVStream* stream_ = nullptr;  // Owned by muxer_.
   CodecContext codec_;

@@ -31,7 +31,7 @@ absl::Status CheckSize(const ImageFile& file) {
   return absl::OkStatus();
 }
 
-/// `bytes` with the zeros behind them that libav's bit readers need.
+/// Copies `bytes` into a packet, which has the zeros behind them that libav's bit readers need.
 absl::StatusOr<Packet> MakePacket(const std::vector<std::uint8_t>& bytes) {
   Packet packet(av_packet_alloc());
   if (packet == nullptr || av_new_packet(packet.get(), static_cast<int>(bytes.size())) < 0)
@@ -52,7 +52,7 @@ absl::StatusOr<Frame> DecodePacket(AVCodecID codec_id, const AVPacket& packet) {
   if (codec == nullptr || frame == nullptr) return OutOfMemory("image decoder");
   codec->thread_count = 1;
   codec->max_pixels = kMaxImagePixels;
-  // Damage is an error: half a picture would become a wrong video.
+  // Damage is an error, because half a picture would become a wrong video.
   codec->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
   int code = avcodec_open2(codec.get(), decoder, nullptr);
   if (code >= 0) code = avcodec_send_packet(codec.get(), &packet);

@@ -1,9 +1,10 @@
-// Image files → RGB pixels in memory, through libav's decoders. No temporary files, no network, no
-// LibTorch.
+// Decodes image files into RGB pixels in memory, with libav's decoders. It uses no temporary files,
+// no network and no LibTorch.
 //
-// PNG, JPEG, WebP, GIF and BMP, told apart by their first bytes. The result is what the reference's
-// load_image makes: turned upright as EXIF says, alpha dropped (not blended), everything else
-// (grey, palette, CMYK, 16 bits) converted to 8-bit RGB. A colour profile is ignored.
+// The files may be PNG, JPEG, WebP, GIF or BMP, which it tells apart by their first bytes. The
+// result is the same as that of load_image in the reference implementation: the image is turned
+// upright as EXIF says, alpha is dropped and not blended, and everything else (grey, palette, CMYK,
+// 16 bits) is converted to 8-bit RGB. A colour profile is ignored.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +16,24 @@
 
 namespace onepiece::media {
 
-/// RGB, 8 bits, row-major [height, width, 3].
+/// An image in 8-bit RGB, row-major [height, width, 3].
 struct Image {
   std::int64_t width = 0, height = 0;
   std::vector<std::byte> rgb;
 };
 
-/// What DecodeImage takes at most: pixels of a side, and of the whole image.
+/// The limits of DecodeImage: pixels of one side, and of the whole image.
 inline constexpr std::int64_t kMaxImageSide = 16384;
 inline constexpr std::int64_t kMaxImagePixels = 64'000'000;
 
-/// Decodes one image. Sizes are checked in the file's header before any pixel is decoded, so memory
-/// stays at about 16 bytes for each of at most kMaxImagePixels, whatever the file says.
-/// Thread-safe; blocks for the time of the work; starts no threads. Errors: INVALID_ARGUMENT
-/// BAD_IMAGE (another kind of file, damaged, cut short, empty), IMAGE_TOO_LARGE, IMAGE_ANIMATED
-/// (more than one frame: taking the first would drop the others silently); RESOURCE_EXHAUSTED
-/// (memory).
+/// Decodes one image. It checks the sizes in the file's header before it decodes any pixel. Memory
+/// therefore stays at about 16 bytes for each of at most kMaxImagePixels, whatever the file says.
+///
+/// Threading: may be called from any thread. Starts no threads.
+/// Blocking: for the time of the work.
+/// Errors: INVALID_ARGUMENT (BAD_IMAGE: another kind of file, damaged, truncated or empty;
+/// IMAGE_TOO_LARGE; IMAGE_ANIMATED: more than one frame, because taking the first one would
+/// silently drop the others), RESOURCE_EXHAUSTED (memory).
 absl::StatusOr<Image> DecodeImage(std::span<const std::byte> file);
 
 }  // namespace onepiece::media

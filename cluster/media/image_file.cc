@@ -12,11 +12,12 @@ namespace {
 
 constexpr int kOrientationTag = 0x0112;
 constexpr int kShort = 3;
-/// Each scan of a progressive JPEG visits every pixel again; files made by people have about ten.
+/// Each scan of a progressive JPEG visits every pixel again. Ordinary files have about ten scans.
 constexpr int kMaxJpegScans = 64;
 
-/// Bytes that somebody else owns. Reads past the end give 0: callers check Has() where that
-/// matters.
+/// A view of bytes. Reads past the end give 0, and callers check Has() where that matters.
+///
+/// Ownership: borrows the bytes.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
@@ -25,7 +26,7 @@ class Bytes {
   [[nodiscard]] bool Has(std::size_t at, std::size_t count) const {
     return at <= size() && count <= size() - at;
   }
-  /// What lies from `at` on, at most `count` bytes.
+  /// Returns the bytes from `at` on, at most `count`.
   [[nodiscard]] Bytes Part(std::size_t at, std::size_t count = SIZE_MAX) const {
     const std::size_t first = std::min(at, size());
     return Bytes(bytes_.subspan(first, std::min(count, size() - first)));
@@ -60,7 +61,8 @@ void AppendText(std::string_view text, std::vector<std::uint8_t>& out) {
   out.insert(out.end(), text.begin(), text.end());
 }
 
-/// The orientation in a TIFF header with its first directory; 1 where there is none or it is wrong.
+/// Returns the orientation in a TIFF header with its first directory, or 1 when there is none or it
+/// is wrong.
 int Orientation(Bytes exif) {
   if (exif.Is(0, {"Exif\0\0", 6})) exif = exif.Part(6);
   const bool little = exif.Is(0, {"II*\0", 4});
@@ -103,7 +105,8 @@ absl::StatusOr<ImageFile> ReadPng(Bytes file) {
   return CutShort();
 }
 
-/// Where the entropy-coded data that begin at `at` end: at a marker that is not part of them.
+/// Returns where the entropy-coded data that begin at `at` end. They end at a marker that is not
+/// part of them.
 std::size_t EndOfScan(const Bytes& file, std::size_t at) {
   for (; file.Has(at, 2); ++at) {
     if (file.U8(at) != 0xff) continue;
@@ -122,12 +125,13 @@ absl::Status ReadJpegSize(const Bytes& segment, std::uint32_t marker, ImageFile&
   return absl::OkStatus();
 }
 
-/// SOF0 to SOF15: the codes between them are tables.
+/// Frame headers are SOF0 to SOF15. The codes left out between them are tables.
 bool IsFrameHeader(std::uint32_t marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/// Tables, frame header, scans, restart interval, and Adobe's note on the colour space.
+/// The decoder needs tables, the frame header, scans, the restart interval, and Adobe's note on the
+/// colour space.
 bool DecoderNeeds(std::uint32_t marker, const Bytes& segment) {
   return IsFrameHeader(marker) || marker == 0xc4 || marker == 0xda || marker == 0xdb ||
          marker == 0xdd || (marker == 0xee && segment.Is(4, "Adobe"));
@@ -141,7 +145,7 @@ absl::StatusOr<ImageFile> ReadJpeg(Bytes file) {
   for (std::size_t at = 2; file.Has(at, 2);) {
     const std::uint32_t marker = file.U8(at + 1);
     if (file.U8(at) != 0xff) return BadImage("the jpeg is damaged between its segments");
-    if (marker == 0xff) {  // A fill byte.
+    if (marker == 0xff) {  // This is a fill byte.
       ++at;
       continue;
     }
@@ -170,7 +174,7 @@ absl::StatusOr<ImageFile> ReadJpeg(Bytes file) {
   return CutShort();
 }
 
-/// The size that VP8 or VP8L data begin with.
+/// Reads the size with which VP8 or VP8L data begin.
 void ReadVp8Size(const Bytes& data, bool lossless, ImageFile& image) {
   if (lossless) {
     const std::uint32_t sizes = data.Le(1, 4);
@@ -192,7 +196,7 @@ absl::StatusOr<ImageFile> ReadWebp(Bytes file) {
     const bool lossless = file.Is(at, "VP8L");
     if ((lossless || file.Is(at, "VP8 ")) && image.packet.empty()) {
       ReadVp8Size(data, lossless, image);
-      // Without its alpha plane, if any: a file of this one chunk.
+      // The packet is a file with this one chunk only, which leaves out an alpha plane.
       const std::size_t riff = 4 + 8 + length + length % 2;
       AppendText("RIFF", image.packet);
       for (int i = 0; i < 4; ++i)
@@ -203,7 +207,7 @@ absl::StatusOr<ImageFile> ReadWebp(Bytes file) {
     } else if (file.Is(at, "EXIF")) {
       image.orientation = Orientation(data);
     }
-    // A frame of an animation: 16 bytes, then chunks like those of a still image.
+    // A frame of an animation has 16 bytes, followed by chunks like those of a still image.
     const bool frame = file.Is(at, "ANMF") && length >= 16;
     if (frame) ++animation_frames;
     at += frame ? 8 + 16 : 8 + length + length % 2;
@@ -213,7 +217,7 @@ absl::StatusOr<ImageFile> ReadWebp(Bytes file) {
   return image;
 }
 
-/// Where the sub-blocks that begin at `at` end; 0 when the file ends before.
+/// Returns where the sub-blocks that begin at `at` end, or 0 when the file ends before.
 std::size_t EndOfSubBlocks(const Bytes& file, std::size_t at) {
   while (file.Has(at, 1)) {
     const std::size_t length = file.U8(at);
@@ -237,7 +241,7 @@ absl::StatusOr<ImageFile> ReadGif(Bytes file) {
   while (file.Has(at, 1) && file.U8(at) != ';') {
     const std::uint32_t kind = file.U8(at);
     std::size_t end = 0;
-    if (kind == '!') {  // An extension. The one that names a transparent colour is left out too.
+    if (kind == '!') {  // Extensions are left out, also the one that names a transparent colour.
       end = EndOfSubBlocks(file, at + 2);
     } else if (kind == ',') {
       end = EndOfSubBlocks(file, at + 11 + GifPaletteBytes(file.U8(at + 9)));
@@ -259,7 +263,7 @@ absl::StatusOr<ImageFile> ReadBmp(Bytes file) {
   const bool old = file.Le(14, 4) == 12;
   image.width = old ? file.Le(18, 2) : static_cast<std::int32_t>(file.Le(18, 4));
   image.height = old ? file.Le(20, 2) : static_cast<std::int32_t>(file.Le(22, 4));
-  image.height = std::abs(image.height);  // Negative: rows from top to bottom.
+  image.height = std::abs(image.height);  // A negative height means rows from top to bottom.
   file.AppendTo(image.packet);
   return image;
 }
@@ -273,7 +277,7 @@ absl::Status BadImage(std::string_view message) {
 
 absl::StatusOr<ImageFile> ReadImageFile(std::span<const std::byte> bytes) {
   if (bytes.empty()) return BadImage("the file is empty");
-  // libav counts in int.
+  // libav counts bytes in int.
   if (bytes.size() > std::size_t{INT_MAX} / 2) return BadImage("the file is too large");
   const Bytes file({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   if (file.Is(0, {"\x89PNG\r\n\x1a\n", 8})) return ReadPng(file);

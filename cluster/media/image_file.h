@@ -1,8 +1,8 @@
-// What an image file is, without decoding a pixel. Private to stages/media.
+// Reads what an image file is, without decoding a pixel. Private to cluster/media.
 //
-// libav's own probing is not used: it would open playlists and the like. Every chunk that is not
-// needed for the pixels (colour profiles, comments, thumbnails, animation) stays out of `packet`,
-// so that nothing in them can cost time or memory.
+// libav's own probing is not used, because it would open playlists and the like. Chunks that are
+// not needed for the pixels (colour profiles, comments, thumbnails, animation) stay out of
+// `packet`, so that nothing in them can cost time or memory.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,18 @@ namespace onepiece::media {
 
 struct ImageFile {
   AVCodecID codec = AV_CODEC_ID_NONE;
-  std::int64_t width = 0, height = 0;  ///< As stored, before orientation.
-  int orientation = 1;                 ///< EXIF: 1 to 8.
+  std::int64_t width = 0, height = 0;  ///< As stored, before the image is turned upright.
+  int orientation = 1;                 ///< EXIF's orientation, 1 to 8.
   std::int64_t frame_count = 1;
-  std::vector<std::uint8_t> packet;  ///< What the decoder takes.
+  std::vector<std::uint8_t> packet;  ///< The bytes for the decoder.
 };
 
-/// Errors: INVALID_ARGUMENT BAD_IMAGE. Sizes and frame_count may be anything.
+/// Reads an image file. The caller must check the sizes and frame_count, which may be anything.
+///
+/// Errors: INVALID_ARGUMENT (BAD_IMAGE).
 absl::StatusOr<ImageFile> ReadImageFile(std::span<const std::byte> file);
 
-/// INVALID_ARGUMENT BAD_IMAGE.
+/// Makes the error INVALID_ARGUMENT (BAD_IMAGE).
 absl::Status BadImage(std::string_view message);
 
 }  // namespace onepiece::media

@@ -19,20 +19,21 @@ std::uint8_t Clip(double value) {
   return static_cast<std::uint8_t>(std::clamp(value + 0.5, 0.0, 255.0));
 }
 
-/// Where pixel (x, y) of the stored picture lies in the upright one, in pixels: base + x·dx + y·dy.
+/// Places the stored picture in the upright one. Pixel (x, y) goes to base + x·dx + y·dy, in
+/// pixels.
 struct Placement {
   std::int64_t width, height, base, dx, dy;
 };
 
 Placement Place(std::int64_t w, std::int64_t h, int orientation) {
   switch (orientation) {
-    case 2:  // Mirrored.
+    case 2:  // The picture is mirrored.
       return {w, h, w - 1, -1, w};
-    case 3:  // Upside down.
+    case 3:  // The picture is upside down.
       return {w, h, w * h - 1, -1, -w};
     case 4:
       return {w, h, (h - 1) * w, 1, -w};
-    case 5:  // From here on rows become columns.
+    case 5:  // From here on, rows become columns.
       return {h, w, 0, h, 1};
     case 6:
       return {h, w, h - 1, h, -1};
@@ -45,7 +46,10 @@ Placement Place(std::int64_t w, std::int64_t h, int orientation) {
   }
 }
 
-/// Reads a frame row by row. Thread-confined; borrows the frame.
+/// Reads a frame row by row.
+///
+/// Ownership: borrows the frame and its format.
+/// Threading: used by one thread.
 class RowReader {
  public:
   RowReader(const AVFrame& frame, const AVPixFmtDescriptor& format, YuvRange range)
@@ -75,7 +79,8 @@ class RowReader {
   }
 
  private:
-  /// One row of one component, as 8 bits: the high byte of 16, fewer than 8 spread to 0 … 255.
+  /// Reads one row of one component as 8 bits. Of 16 bits it keeps the high byte. Fewer than 8 bits
+  /// are spread to 0 … 255.
   void ReadComponent(int component, int y, int width, Line& line) {
     const auto** data = const_cast<const std::uint8_t**>(frame_.data);
     av_read_image_line2(line.data(), data, frame_.linesize, &format_, 0, y, component, width, 0,
@@ -99,8 +104,8 @@ class RowReader {
     }
   }
 
-  /// The two samples around pixel `at` of a plane subsampled by 2^shift, and the second's weight of
-  /// 2^(shift+1).
+  /// The two samples around pixel `at` of a plane that is subsampled by 2^shift. `weight` is the
+  /// second sample's weight, out of 2^(shift+1).
   struct Between {
     int first, second, weight;
   };
@@ -111,7 +116,7 @@ class RowReader {
             position & ((2 << shift) - 1)};
   }
 
-  /// Chroma `component` at row y, in full width.
+  /// Reads chroma `component` of row y in full width.
   void ReadChroma(int component, int y, Line& out) {
     const Between rows = Locate(y, format_.log2_chroma_h, chroma_height_);
     const int row_shift = format_.log2_chroma_h + 1, column_shift = format_.log2_chroma_w + 1;
@@ -161,7 +166,7 @@ bool IsReadable(const AVPixFmtDescriptor& format) {
       AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_BAYER | AV_PIX_FMT_FLAG_FLOAT;
   if ((format.flags & kOther) != 0) return false;
   const bool yuv = format.nb_components >= 3 && (format.flags & AV_PIX_FMT_FLAG_RGB) == 0;
-  // Chroma is interpolated in 16 bits.
+  // Chroma is interpolated in 16 bits, which suffices for components of 8 bits only.
   return !yuv || (format.comp[0].depth == 8 && (format.flags & AV_PIX_FMT_FLAG_PLANAR) != 0);
 }
 

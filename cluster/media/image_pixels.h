@@ -1,4 +1,5 @@
-// A decoded picture of any 8- to 16-bit format → upright 8-bit RGB. Private to stages/media.
+// Converts a decoded picture of any 8- to 16-bit format to upright 8-bit RGB. Private to
+// cluster/media.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,8 +10,10 @@ namespace onepiece::media {
 
 enum class YuvRange { kFull, kLimited };
 
-/// `orientation` is EXIF's, 1 to 8. YUV is BT.601 with chroma samples centred between luma's, as in
-/// JPEG and WebP. Errors: INVALID_ARGUMENT BAD_IMAGE (a pixel format that no still image has).
+/// Converts `frame`. `orientation` is EXIF's, 1 to 8. YUV is BT.601 with chroma samples centred
+/// between luma's, as in JPEG and WebP.
+///
+/// Errors: INVALID_ARGUMENT (BAD_IMAGE: a pixel format that no still image has).
 absl::StatusOr<Image> ToRgb(const AVFrame& frame, YuvRange range, int orientation);
 
 }  // namespace onepiece::media

@@ -1,4 +1,4 @@
-// Artifact: the named tensor or bytes that stages hand on (DESIGN §3, §7).
+// Artifact: the named tensor or bytes that stages hand on (docs/message-format.md).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// The workflow message: a fixed header and an artifact bundle (DESIGN §7). Layout:
-// docs/message-format.md.
+// The workflow message: a fixed header and an artifact bundle (docs/message-format.md).
 //
 // Nothing that arrives is trusted: Decode checks every length, offset, name and checksum before use
 // and answers INVALID_ARGUMENT with reason MALFORMED_MESSAGE.

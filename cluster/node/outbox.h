@@ -1,5 +1,5 @@
 // How a node hands work on: one ring producer for each consumer it talks to, and the rules of
-// delivery (DESIGN §4.5).
+// delivery (docs/architecture.md, "Life of a job", 5).
 #pragma once
 
 #include <cstdint>

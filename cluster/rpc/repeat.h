@@ -1,17 +1,17 @@
-// How a client says that it asks again.
+// How a client tells a proxy that it repeats a request.
 #pragma once
 
 #include <string_view>
 
 namespace onepiece::rpc {
 
-/// Metadata of a call whose client does not know what came of an earlier attempt, or uses a request
-/// id that it may have used before: a proxy that is full then looks whether the job exists already.
-/// Any value.
+/// A client sets this metadata, with any value, when it does not know the outcome of an earlier
+/// attempt or may have used the request id before. A full proxy then looks whether the job exists
+/// already.
 inline constexpr char kRepeated[] = "onepiece-repeated";
 
 /// GetJob of this prefix + a request id asks whether a workflow set has the job that was submitted
-/// under it. Submitting tells more, but makes the job where there is none.
+/// under that id. Submitting again would tell more, but would create the job if there is none.
 inline constexpr std::string_view kRequestName = "requests/";
 
 }  // namespace onepiece::rpc

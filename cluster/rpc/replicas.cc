@@ -34,9 +34,11 @@ std::optional<std::string> LeaderHint(const absl::Status& status) {
 }
 
 bool IsAboutTheReplica(const absl::Status& status) {
-  // A server that goes away cancels what it has begun.
+  // A server that shuts down cancels the calls that it has begun.
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status))
     return true;
+  // Only a NodeManager gives a reason with these codes. Without one, some other service answered,
+  // or gRPC made the status.
   const bool not_ours = absl::IsUnknown(status) || absl::IsInternal(status) ||
                         absl::IsResourceExhausted(status) || absl::IsUnimplemented(status);
   return not_ours && base::GetReason(status).reason.empty();
@@ -94,7 +96,7 @@ std::uint64_t Replicas::found() const {
 Replica Replicas::Open(const std::string& address, bool alive) {
   const std::scoped_lock lock(mutex_);
   const std::vector<std::string> known = AddressesLocked();
-  // Hints may name ever new addresses.
+  // Hints may name ever new addresses, so channels that nobody needs are dropped here.
   if (channels_.size() > known.size() + 1) {
     std::erase_if(channels_, [&](const auto& entry) {
       return entry.first != leader_ && !Contains(known, entry.first);
@@ -104,7 +106,8 @@ Replica Replicas::Open(const std::string& address, bool alive) {
   if (channel == nullptr) {
     channel = MakeChannel(address, {}, user_agent_);
   } else if (alive && channel->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
-    // It was down long enough for a long pause between attempts; a peer says that it is up.
+    // The channel has failed for so long that it pauses long between its attempts. A peer now says
+    // that the replica is up, and a new channel connects immediately.
     channel = MakeChannel(address, {}, user_agent_);
   }
   return {address, channel};
@@ -138,7 +141,7 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
     return !address.empty() && !Contains(asked_, address);
   };
   now_.clear();
-  // Another caller may have found the leader meanwhile.
+  // Another caller may have found the leader meanwhile, so its finding comes before the list.
   const std::string believed = replicas_.leader();
   if (asked_.size() < kMaxAsked && hint.has_value() && fresh(*hint)) {
     now_ = hint_ = *hint;
@@ -155,7 +158,7 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
     if (believed == failed) replicas_.SetLeader(now_, false);
     return base::Duration::zero();
   }
-  // The next round begins with whom this one did not end with.
+  // The next round begins with a replica other than the one that this round ended with.
   now_ = all.empty() ? failed : all[from % all.size()];
   if (believed == failed) replicas_.SetLeader(now_, false);
   const base::Duration pause =
@@ -163,6 +166,8 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
                        base::RandomU64() % static_cast<std::uint64_t>(pause_.count() / 2 + 1)));
   pause_ = std::min(pause_ + pause_ / 4, base::Scaled(kMaxPause));
   asked_.clear();
+  // A follower that answered means that the group is up and elects a leader. Its configured
+  // addresses would know nothing better.
   wide_ = !heard_;
   heard_ = false;
   return pause;

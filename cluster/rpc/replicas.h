@@ -1,7 +1,7 @@
-// Whom of the NodeManager's replicas to ask: the one that led last, the one that a follower names,
-// else the next.
+// Finds the leader among the NodeManager's replicas. A caller first asks the replica that led last,
+// then the replica that a follower names, then the next one.
 //
-// A caller that wants one answer makes a LeaderSearch and asks until it has it:
+// A caller that wants one answer makes a LeaderSearch and asks until it has the answer:
 //
 //   LeaderSearch search(replicas);
 //   for (;;) {
@@ -27,17 +27,22 @@
 
 namespace onepiece::rpc {
 
-/// Reason of a replica that does not lead; its metadata "leader" is the leader's host:port, if
-/// known.
+/// The reason that a replica gives when it does not lead. Its metadata "leader" is the leader's
+/// host:port, if the replica knows it.
 inline constexpr char kNotLeader[] = "NOT_LEADER";
 inline constexpr char kLeader[] = "leader";
 
-/// nullopt: `status` does not say that the replica follows. Empty: it knows no leader. Thread-safe.
+/// Returns the leader that the status of a follower names. It is empty when the follower knows no
+/// leader, and nullopt when `status` does not come from a follower.
+///
+/// Threading: may be called from any thread.
 std::optional<std::string> LeaderHint(const absl::Status& status);
 
-/// The status tells of the replica or of the way to it, not of the request: another one may answer.
-/// So does one that no NodeManager has made: another service listens at that address, or something
-/// on the way failed. Thread-safe.
+/// Returns true when `status` is about the replica or the way to it and not about the request.
+/// Another replica may then answer. A status that no NodeManager makes counts as well, because
+/// another service listens at that address or something on the way failed.
+///
+/// Threading: may be called from any thread.
 bool IsAboutTheReplica(const absl::Status& status);
 
 struct Replica {
@@ -45,27 +50,29 @@ struct Replica {
   std::shared_ptr<grpc::Channel> channel;
 };
 
-/// The replicas that a process knows, and which one it takes for the leader.
+/// The replicas that a process knows, and the one that it believes to lead. It holds the configured
+/// addresses, at most kMaxLearned learned ones, and one channel for each and for the leader.
 ///
-/// Threading  Thread-safe. Blocking: never.
-/// Bounds     The configured addresses and kMaxLearned learned ones, one channel for each and for
-/// the leader.
+/// Threading: may be used from any thread.
+/// Blocking: never.
 class Replicas {
  public:
   static constexpr std::size_t kMaxLearned = 16;
 
-  /// Begins with one of `configured`, drawn at random, so that processes spread. `user_agent` as
-  /// for MakeChannel.
+  /// Believes one of `configured` to lead, drawn at random so that processes spread. `user_agent`
+  /// is as for MakeChannel.
   explicit Replicas(std::vector<std::string> configured, std::string user_agent = {});
 
-  /// What the cluster says of itself: replaces what was learned before, and comes before what was
-  /// configured (see LeaderSearch). What is no address is left out; an empty list is ignored.
+  /// Takes the addresses that the cluster itself names. They replace the learned addresses and come
+  /// before the configured ones (see LeaderSearch). Text that is no address is left out, and an
+  /// empty list is ignored.
   void Learn(const std::vector<std::string>& addresses);
-  /// Configured and learned ones, each once.
+  /// Returns the learned and the configured addresses, each once.
   [[nodiscard]] std::vector<std::string> addresses() const;
-  /// Who is asked first; may be none of addresses(). Empty when none is known at all.
+  /// Returns the replica that is asked first. It need not be one of addresses(). Empty when no
+  /// replica is known.
   [[nodiscard]] std::string leader() const;
-  /// Grows when leader() answers that did not before.
+  /// A count that grows whenever leader() begins to answer.
   [[nodiscard]] std::uint64_t found() const;
 
  private:
@@ -86,36 +93,39 @@ class Replicas {
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 
-/// One caller's way to the leader. A round asks every learned replica once (before any was learned,
-/// and after a round in which none of them answered: the configured ones too); hints are followed
-/// at once, to addresses outside of the list too, but nobody is asked twice in a round and no round
-/// is longer than kMaxAsked.
+/// One caller's search for the leader. A round asks every learned replica once. It asks the
+/// configured ones too before any was learned, and after a round in which no follower answered.
+/// Hints are followed immediately, also to addresses outside of the list. No replica is asked twice
+/// in a round, and no round asks more than kMaxAsked.
 ///
-/// Ownership  Borrows the replicas. Threading  Thread-confined.
+/// Ownership: borrows `replicas`, which must outlive it.
+/// Threading: used by one thread at a time.
 class LeaderSearch {
  public:
   static constexpr std::size_t kMaxAsked = 32;
 
   explicit LeaderSearch(Replicas& replicas);
 
-  /// Whom to ask now. REQUIRES: the replicas have an address.
+  /// Returns the replica to ask now.
+  /// REQUIRES: the replicas have an address.
   Replica Next();
-  /// The replica that Next() gave does not help. Returns how long to wait before the next one
-  /// (scaled, jittered): zero within a round. After a round 25 ms, growing by a quarter to 2 s:
-  /// about a fifth of the time that has passed, so a new leader is found soon after it leads.
+  /// Says that the replica from Next() did not help. Returns how long to wait before the next one
+  /// (scaled, jittered), which is zero within a round. After a round the wait is 25 ms and grows by
+  /// a quarter each time, up to 2 s. It is about a fifth of the time that has passed, so a new
+  /// leader is found soon after it begins to lead.
   base::Duration Failed(const absl::Status& status);
-  /// The replica that Next() gave answered: it leads.
+  /// Says that the replica from Next() answered, so it leads.
   void Answered();
-  /// Begins anew with whom Replicas::leader() names.
+  /// Begins again with Replicas::leader().
   void Restart();
 
  private:
   Replicas& replicas_;
   std::string now_;
-  std::string hint_;                ///< To be asked next, if not empty.
-  std::vector<std::string> asked_;  ///< In this round.
-  bool heard_ = false;              ///< Somebody who follows, in this round.
-  bool wide_ = false;               ///< Ask the configured ones too.
+  std::string hint_;                ///< The hint that is asked next, if not empty.
+  std::vector<std::string> asked_;  ///< The replicas asked in this round.
+  bool heard_ = false;              ///< A follower answered in this round.
+  bool wide_ = false;               ///< This round asks the configured replicas too.
   base::Duration pause_;
 };
 

@@ -32,12 +32,12 @@ void AppendVarint(std::string& out, std::uint32_t value) {
              static_cast<std::size_t>(end - bytes.data()));
 }
 
-// Where the chunk lies in the message.
+// The place of the chunk in the message, in bytes.
 struct Range {
   std::size_t offset = 0, length = 0;
 };
 
-// The fields of `input`, without the chunk's bytes. False: it is no such message.
+// Reads the fields of `input` without the chunk's bytes. Returns false when it is no such message.
 bool ReadFields(CodedInputStream& input, std::optional<v1::ResultArtifact>& artifact,
                 Range& chunk) {
   while (const std::uint32_t tag = input.ReadTag()) {
@@ -50,6 +50,7 @@ bool ReadFields(CodedInputStream& input, std::optional<v1::ResultArtifact>& arti
       input.PopLimit(limit);
     } else if (tag == kChunkTag) {
       if (!input.ReadVarintSizeAsInt(&length)) return false;
+      // protobuf lets the last of several occurrences of a field win.
       chunk = {static_cast<std::size_t>(input.CurrentPosition()), static_cast<std::size_t>(length)};
       if (!input.Skip(length)) return false;
     } else if (!WireFormatLite::SkipField(&input, tag)) {
@@ -59,7 +60,7 @@ bool ReadFields(CodedInputStream& input, std::optional<v1::ResultArtifact>& arti
   return input.ConsumedEntireMessage();
 }
 
-// The pieces of `slices` that make up `range`.
+// Cuts out the pieces of `slices` that make up `range`. They share the slices' memory.
 std::vector<grpc::Slice> Cut(const std::vector<grpc::Slice>& slices, Range range) {
   std::vector<grpc::Slice> pieces;
   for (const grpc::Slice& slice : slices) {
@@ -85,7 +86,7 @@ std::size_t ResultPart::chunk_bytes() const {
 
 grpc::Slice BorrowedSlice(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
   using Owner = std::shared_ptr<const void>;
-  // gRPC does not write there.
+  // The cast is safe because gRPC does not write to a slice that it sends.
   return {const_cast<std::byte*>(bytes.data()), bytes.size(),
           [](void* held) { delete static_cast<Owner*>(held); }, new Owner(std::move(owner))};
 }
@@ -115,6 +116,7 @@ std::unique_ptr<grpc::ClientReader<ResultPart>> FetchResult(grpc::ChannelInterfa
                                                             grpc::ClientContext& context,
                                                             const v1::FetchResultRequest& request) {
   const std::string name = "/" + service + "/FetchResult";
+  // Create() starts the call and copies the path, so `name` may end with this function.
   const grpc::internal::RpcMethod method(name.c_str(), grpc::internal::RpcMethod::SERVER_STREAMING);
   return std::unique_ptr<grpc::ClientReader<ResultPart>>(
       grpc::internal::ClientReaderFactory<ResultPart>::Create(&channel, method, &context, request));
@@ -152,7 +154,7 @@ Status SerializationTraits<ResultPart, void>::Deserialize(ByteBuffer* buffer, Re
   const Status malformed(StatusCode::INTERNAL, "not a FetchResultResponse");
   *part = {};
   if (!buffer->Valid()) return malformed;
-  // The caller leaves the memory to us, whatever comes of it.
+  // gRPC leaves the buffer to the deserialiser, whether it succeeds or fails. `whole` frees it.
   ByteBuffer whole;
   whole.Swap(buffer);
   onepiece::rpc::Range chunk;

@@ -1,6 +1,6 @@
-// FetchResult without copies: v1::FetchResultResponse, byte for byte, whose chunk is slices of
-// memory that somebody else owns. A generated message would copy it twice on its way out, and twice
-// in.
+// FetchResult without copies. A ResultPart is a v1::FetchResultResponse, byte for byte, but its
+// chunk is made of slices of memory that somebody else owns. A generated message would copy the
+// chunk twice on its way out and twice on its way in.
 #pragma once
 
 #include <cstddef>
@@ -24,32 +24,40 @@
 
 namespace onepiece::rpc {
 
-/// One message of a fetch. A value type; copies share the bytes.
+/// One message of a fetch. It is a value type, and copies share the bytes.
 struct ResultPart {
   std::optional<v1::ResultArtifact> artifact;
-  std::vector<grpc::Slice> chunk;  ///< Its pieces, in order.
+  std::vector<grpc::Slice> chunk;  ///< The pieces of the chunk, in order.
 
   [[nodiscard]] std::size_t chunk_bytes() const;
 };
 
-/// Bytes that `owner` keeps; it goes when the transport has sent them, or has given up on that.
+/// Makes a slice of `bytes` without a copy.
+///
+/// Ownership: the slice shares `owner`, which keeps the bytes, until the transport has sent them or
+/// has given up.
 grpc::Slice BorrowedSlice(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
-/// The bytes of a piece, for as long as it lives.
+/// Returns the bytes of a piece. They are valid as long as the piece.
 inline std::string_view ViewOf(const grpc::Slice& piece) {
   return {reinterpret_cast<const char*>(piece.begin()), piece.size()};
 }
 
-/// What a handler reads its one request from, and writes parts to.
+/// The stream from which a handler reads its one request and to which it writes parts.
 using ResultStream = grpc::ServerSplitStreamer<v1::FetchResultRequest, ResultPart>;
-/// In place of a generated FetchResult (grpc::Service::MarkMethodStreamed takes it over).
+/// Makes a handler that replaces a generated FetchResult.
+///
+/// Ownership: the caller owns it, and grpc::Service::MarkMethodStreamed takes it over.
 grpc::internal::MethodHandler* MakeFetchHandler(
     std::function<grpc::Status(grpc::ServerContext&, const v1::FetchResultRequest&, ResultStream&)>
         handler);
-/// The number of a method in its service: "onepiece.v1.DatabaseService.FetchResult".
-/// REQUIRES: there is one.
+/// Returns the index of a method in its service, by its full name:
+/// "onepiece.v1.DatabaseService.FetchResult".
+/// REQUIRES: the method exists.
 int MethodIndex(const std::string& full_name);
 
-/// Calls FetchResult of `service` ("onepiece.v1.DatabaseService"). Does not block.
+/// Calls FetchResult of `service` ("onepiece.v1.DatabaseService").
+///
+/// Blocking: never.
 std::unique_ptr<grpc::ClientReader<ResultPart>> FetchResult(grpc::ChannelInterface& channel,
                                                             const std::string& service,
                                                             grpc::ClientContext& context,
@@ -62,6 +70,6 @@ class grpc::SerializationTraits<onepiece::rpc::ResultPart, void> {
  public:
   static grpc::Status Serialize(const onepiece::rpc::ResultPart& part, grpc::ByteBuffer* buffer,
                                 bool* own_buffer);
-  /// INTERNAL for what is not a v1::FetchResultResponse, as for generated messages.
+  /// Errors: INTERNAL when the bytes are not a v1::FetchResultResponse, as for generated messages.
   static grpc::Status Deserialize(grpc::ByteBuffer* buffer, onepiece::rpc::ResultPart* part);
 };

@@ -21,9 +21,9 @@
 namespace onepiece::rpc {
 namespace {
 
-// gRPC ends a thread with its call when so many wait for one already. Its default is 2: then every
-// call that waits for a disk costs a new thread (a third of the processor time of a NodeManager
-// under 64 writers).
+// A gRPC thread ends with its call when this many threads wait for one already. gRPC's default is
+// 2. With it every call that waits for a disk costs a new thread, which took a third of the
+// processor time of a NodeManager under 64 writers.
 constexpr int kMaxIdleThreads = 64;
 constexpr std::size_t kMaxMemoryBytes = std::size_t{512} << 20;
 
@@ -32,7 +32,7 @@ struct HostPort {
   std::string port;
 };
 
-// "host:port" or "[v6]:port".
+// Splits "host:port" or "[v6]:port".
 absl::StatusOr<HostPort> Split(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
@@ -45,7 +45,7 @@ absl::StatusOr<HostPort> Split(const std::string& address) {
   return HostPort{host, address.substr(colon + 1)};
 }
 
-// gRPC does not say why it cannot listen: ask the system the same question.
+// gRPC does not say why it cannot listen. This asks the system by trying the same.
 std::string WhyNot(const HostPort& where) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -102,10 +102,10 @@ absl::StatusOr<int> Server::Start() {
   quota.Resize(kMaxMemoryBytes).SetMaxThreads(options_.max_threads);
   builder.SetResourceQuota(quota);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kMaxIdleThreads);
-  // Two servers that share a port would each get half of the calls.
+  // Two servers that shared a port would each get half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Clients ping idle connections every 10 s × their time scale; without this they would be sent
-  // away for it.
+  // Clients ping idle connections every 10 s × their time scale. By default gRPC would close such
+  // connections for too many pings.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 50);
   const auto keepalive = [](int seconds) {

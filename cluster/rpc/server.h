@@ -1,5 +1,5 @@
-// A gRPC server as every process of the cluster runs it: bounded, with health, reflection and an
-// orderly end.
+// The gRPC server that every process of the cluster runs. It is bounded, serves health and
+// reflection, and shuts down in an orderly way.
 #pragma once
 
 #include <memory>
@@ -17,25 +17,25 @@ class Service;
 
 namespace onepiece::rpc {
 
-/// Largest message in either direction, in bytes: a job with all the inputs that it may bring
-/// (workflow::kMaxInputBytes) and its parameters. Results cross gRPC in chunks.
+/// The largest message in either direction, in bytes. It fits a job with its parameters and all the
+/// inputs that it may bring (workflow::kMaxInputBytes). Results cross gRPC in chunks.
 inline constexpr int kMaxMessageBytes = 72 << 20;
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:0";  ///< host:port; port 0 is chosen by the system.
-  int max_threads =
-      256;  ///< Calls in progress; a stream holds its thread. More: RESOURCE_EXHAUSTED.
+  std::string listen = "127.0.0.1:0";  ///< host:port. The system chooses a port for 0.
+  /// The largest number of calls in progress. A stream holds its thread. Further calls are
+  /// refused with RESOURCE_EXHAUSTED.
+  int max_threads = 256;
 };
 
 enum class Health { kNotServing, kServing };
 
 /// A server of synchronous services.
 ///
-/// Ownership  Borrows the services: they outlive Shutdown().
-/// Threading  Constructed, started and shut down by one thread; the rest is thread-safe. Handlers
-/// run on gRPC's
-///            threads.
-/// Blocking   Shutdown() waits for the handlers; the destructor is Shutdown(0).
+/// Ownership: borrows the services, which must outlive Shutdown().
+/// Threading: one thread constructs, starts and shuts down. The other methods may be called from
+/// any thread. Handlers run on gRPC's threads.
+/// Blocking: Shutdown() waits for the handlers. The destructor calls Shutdown(0).
 class Server {
  public:
   explicit Server(ServerOptions options);
@@ -45,19 +45,22 @@ class Server {
 
   /// REQUIRES: Start() has not been called.
   void AddService(grpc::Service& service);
-  /// Listens and serves; returns the port. Health is kNotServing until SetHealth. An address that
-  /// another socket listens on is refused, never shared. Errors: UNAVAILABLE with reason
-  /// CANNOT_LISTEN, which names the address and the system's cause; INVALID_ARGUMENT with reason
-  /// BAD_ADDRESS.
+  /// Listens, serves and returns the port. Health is kNotServing until SetHealth(). An address that
+  /// another socket listens on is refused and never shared.
+  ///
+  /// Errors: UNAVAILABLE (CANNOT_LISTEN), which names the address and the system's cause.
+  /// INVALID_ARGUMENT (BAD_ADDRESS).
   absl::StatusOr<int> Start();
-  /// host:port that Start() listens on.
+  /// Returns the host:port that Start() listens on.
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// What the standard health service answers for "". REQUIRES: Start() succeeded.
+  /// Sets the answer of the standard health service for "".
+  /// REQUIRES: Start() succeeded.
   void SetHealth(Health health);
-  /// Requested when Shutdown() begins: handlers of long streams end when they see it.
+  /// Returns a token whose stop is requested when Shutdown() begins. Handlers of long streams end
+  /// when they see it.
   [[nodiscard]] std::stop_token stopping() const { return stopping_.get_token(); }
-  /// Refuses new calls, waits up to `grace` (scaled) for those in progress, cancels the rest and
-  /// waits for their handlers to return. Idempotent.
+  /// Refuses new calls and waits up to `grace` (scaled) for the calls in progress. It then cancels
+  /// the rest and waits for their handlers to return. A second call has no effect.
   void Shutdown(base::Duration grace);
 
  private:

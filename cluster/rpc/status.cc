@@ -12,9 +12,9 @@ namespace onepiece::rpc {
 namespace {
 
 constexpr char kDomain[] = "onepiece";
-// Peers refuse trailers above 8 KiB, and then the caller loses code and reason: text is cut well
-// before. A byte of the message costs at most 3 + 4/3 bytes there (percent-encoded and in the
-// details), one of the metadata 4/3.
+// Peers refuse trailers above 8 KiB, and the caller then loses code and reason. Text is therefore
+// cut well before. A byte of the message costs at most 3 + 4/3 bytes there, because it is
+// percent-encoded and also in the details. A byte of the metadata costs 4/3.
 constexpr std::size_t kMaxMessageBytes = 1024;
 constexpr std::size_t kMaxMetadataBytes = 1536;
 constexpr std::size_t kMaxValueBytes = 512;
@@ -87,6 +87,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
       reason.metadata.insert(info.metadata().begin(), info.metadata().end());
     } else if (detail.UnpackTo(&retry)) {
       const std::int64_t seconds = retry.retry_delay().seconds();
+      // A server may send any delay. One that is negative or above a day is nonsense.
       if (seconds < 0 || seconds > 86400 || retry.retry_delay().nanos() < 0) continue;
       reason.metadata[kRetryAfterMs] =
           std::to_string(seconds * 1000 + retry.retry_delay().nanos() / 1'000'000);

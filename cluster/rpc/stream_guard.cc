@@ -42,7 +42,7 @@ void StreamGuard::CancelStalled(const std::stop_token& stop) {
     for (Stream* stream : streams_) {
       if (now - stream->moved_ >= limit) stream->context_.TryCancel();
     }
-    // Only `stop` ends this wait early.
+    // Only `stop` ends this wait early. A stall is noticed at most an eighth of the limit late.
     (void)clock_.WaitUntil(ended_, lock, stop, now + limit / 8, [] { return false; });
   }
 }

@@ -1,4 +1,4 @@
-// Streams to clients that may stop reading: a bounded number of them, each ended when it stalls.
+// Bounds the streams to clients that may stop reading, and ends each stream that stalls.
 #pragma once
 
 #include <chrono>
@@ -15,30 +15,32 @@ namespace onepiece::rpc {
 
 struct StreamGuardOptions {
   std::size_t max_streams = 256;
-  /// A client that takes nothing for so long has its call cancelled; scaled.
+  /// The guard cancels the call of a client that takes nothing for this long (scaled).
   base::Duration stall_limit = std::chrono::seconds(30);
 };
 
 /// A client that does not read blocks its handler's Write, and with it a thread and a part of the
-/// answer. The guard says no to one stream too many, and cancels those that do not move.
+/// answer. The guard refuses streams beyond the limit, and cancels streams that do not move.
 ///
-/// Threading  Thread-safe. One thread of its own.
+/// Threading: may be used from any thread. It has one thread of its own.
 class StreamGuard {
  public:
   explicit StreamGuard(StreamGuardOptions options = {}, base::Clock& clock = base::SystemClock());
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
 
-  /// One stream, for as long as its handler runs. Used by that handler alone.
+  /// One stream, for as long as its handler runs.
+  ///
+  /// Threading: only that handler uses it.
   class Stream {
    public:
     Stream(StreamGuard& guard, grpc::ServerContext& context);
     ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
-    /// False: there are as many as may be (RESOURCE_EXHAUSTED TOO_MANY_FETCHES is due).
+    /// False when there are too many streams. The handler then answers TooManyStreams().
     [[nodiscard]] bool admitted() const { return admitted_; }
-    /// Its client has taken something.
+    /// Says that the client has taken something.
     void Moved();
 
    private:
@@ -61,7 +63,7 @@ class StreamGuard {
   std::jthread thread_;  // Last: ends before what it uses.
 };
 
-/// What a stream that was not admitted is answered with.
+/// Returns RESOURCE_EXHAUSTED (TOO_MANY_FETCHES), the answer to a stream that was not admitted.
 grpc::Status TooManyStreams();
 
 }  // namespace onepiece::rpc

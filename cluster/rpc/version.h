@@ -3,7 +3,8 @@
 
 namespace onepiece::rpc {
 
-/// Cluster.api_version: grows with changes that an older client misreads.
+/// The Cluster.api_version of this program. It grows with changes that an older client would
+/// misread.
 inline constexpr int kApiVersion = 1;
 
 }  // namespace onepiece::rpc

@@ -32,7 +32,7 @@ absl::Status BadValue(std::string_view flag, std::string_view message) {
                          {{"field", std::string(flag)}});
 }
 
-// The message that holds the last field of `path`, and that field.
+// Returns the message that holds the last field of `path`, and that field.
 std::pair<google::protobuf::Message*, const FieldDescriptor*> Resolve(
     google::protobuf::Message* message, const std::string& path) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
@@ -81,7 +81,7 @@ ServiceOptions::ServiceOptions(ProgramInfo info, google::protobuf::Message* conf
 }
 
 v1::NodeConfig& ServiceOptions::MutableNode() {
-  // Looked up each time: reading a file may put another message in its place.
+  // The message is looked up each time, because reading a file may put another one in its place.
   const FieldDescriptor* field = config_->GetDescriptor()->FindFieldByName("node");
   ONEPIECE_CHECK(field != nullptr && field->message_type() == v1::NodeConfig::descriptor());
   return static_cast<v1::NodeConfig&>(*config_->GetReflection()->MutableMessage(config_, field));
@@ -113,7 +113,8 @@ ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) 
     const bool list = field->is_repeated();
     CLI::Option* option = app.add_option(binding.flag, binding.given, binding.help)
                               ->envname(EnvironmentName(binding.flag));
-    // A list may be given with commas or with the flag repeated, but does not swallow what follows.
+    // A list is given with commas or by repeating the flag. It must not take the arguments that
+    // follow it.
     if (list) {
       option->delimiter(',')->allow_extra_args(false);
     } else {
@@ -165,7 +166,7 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
       return absl::OkStatus();
     }
     case FieldDescriptor::CPPTYPE_ENUM:
-      // As a file spells it. A quote would end the text.
+      // The YAML reader knows how a file spells enums. A quote would end the text in YAML.
       if (text.find_first_of("\"\\") != std::string::npos)
         return BadValue(binding.flag, "letters and '_' only");
       return config::ParseYaml(field->name() + ": \"" + text + "\"", binding.flag, message);

@@ -1,5 +1,5 @@
-// Flags, ONEPIECE_* variables and the YAML file of a service program, merged into its configuration
-// message.
+// Merges the flags, the ONEPIECE_* variables and the YAML file of a service program into its
+// configuration message.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace onepiece::service {
 
-/// Exit codes that the services' supervisors rely on (DESIGN §13).
+/// Exit codes that the services' supervisors rely on (docs/operation.md, "Exit codes").
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
@@ -20,43 +20,47 @@ inline constexpr int kExitBadConfig = 78;
 
 enum class NodeManagers { kRequired, kNotUsed };
 
-/// What a program is.
+/// Describes a program.
 struct ProgramInfo {
   std::string program;      ///< "onepiece-proxy"
-  std::string role;         ///< "proxy"; default node id is "{role}-{host name}".
+  std::string role;         ///< "proxy". The default node id is "{role}-{host name}".
   std::string description;  ///< One sentence for --help.
   NodeManagers nodemanagers = NodeManagers::kRequired;
-  bool needs_data_dir = true;  ///< False: node.data_dir stays empty where nobody sets it.
+  bool needs_data_dir = true;  ///< False: node.data_dir has no default.
 };
 
-/// Reads a program's configuration. Precedence: flag, environment variable, file, default.
+/// Reads a program's configuration. A flag takes precedence over an environment variable, that over
+/// the file, and the file over the default.
 ///
-/// Ownership  Borrows `config`, which holds a field `node` of type v1::NodeConfig.
-/// Threading  Thread-confined.
+/// Ownership: borrows `config`, which must outlive it and have a field `node` of type
+/// v1::NodeConfig.
+/// Threading: used by one thread.
 class ServiceOptions {
  public:
   ServiceOptions(ProgramInfo info, google::protobuf::Message* config);
 
   /// Adds a flag for a field of the configuration: Bind("--pinned-stage", "pinned_stage", "Serve
-  /// …"). `path` may go through messages ("ring.slots"); strings, integers, booleans (the flag
-  /// alone is true), enums and lists of strings (comma separated) can be bound. The environment
-  /// variable is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
+  /// …"). `path` may go through messages ("ring.slots"). The field may be a string, an integer, a
+  /// boolean (the flag alone means true), an enum, or a list of strings (separated by commas). The
+  /// environment variable is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
   void Bind(std::string_view flag, std::string_view path, std::string_view help);
 
-  /// Adds --read-only, for programs whose services heed it; the others refuse it, from the file
-  /// too.
+  /// Adds --read-only, for programs whose services obey it. Other programs refuse the setting, also
+  /// in the file.
   void BindReadOnly();
 
   enum class Outcome { kRun, kCheckOnly, kExit };
   struct Parsed {
     Outcome outcome = Outcome::kRun;
-    int exit_code =
-        kExitOk;  ///< For kExit: --help, --version, a usage error or a bad file; all is printed.
+    /// Set for kExit, which follows --help, --version, a usage error or a bad file. All output
+    /// has been printed.
+    int exit_code = kExitOk;
   };
   /// Parses, reads the file, fills in defaults and checks the `node` part.
   Parsed Parse(int argc, const char* const* argv);
 
-  /// The configuration's `node` part, defaults filled in. REQUIRES: Parse() was called.
+  /// Returns the configuration's `node` part with its defaults.
+  /// REQUIRES: Parse() was called.
   [[nodiscard]] const v1::NodeConfig& node() { return MutableNode(); }
   [[nodiscard]] const ProgramInfo& info() const { return info_; }
 
@@ -74,10 +78,12 @@ class ServiceOptions {
   std::vector<Binding> bindings_;
 };
 
-/// Checks "host:port" (port 0 to 65535, host not empty). Errors: INVALID_ARGUMENT (BAD_ADDRESS).
+/// Checks "host:port": the port is 0 to 65535, and the host is not empty.
+///
+/// Errors: INVALID_ARGUMENT (BAD_ADDRESS).
 absl::Status CheckAddress(std::string_view field, std::string_view address);
 
-/// $XDG_STATE_HOME/onepiece, or ~/.local/state/onepiece.
+/// Returns $XDG_STATE_HOME/onepiece, or ~/.local/state/onepiece.
 std::string DefaultStateDir();
 
 }  // namespace onepiece::service

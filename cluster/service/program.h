@@ -1,10 +1,10 @@
-// The life of a service program: configuration, logging, signals, server, ready file, orderly end.
+// The life of a service program: configuration, logging, signals, server, ready file, shutdown.
 //
 //   int main(int argc, char** argv) {
 //     v1::ProxyConfig config;
-//     service::ServiceOptions options({.program = "onepiece-proxy", .role = "proxy", .description =
-//     "…"}, &config); return service::RunProgram(options, argc, argv, [&](service::Host& host) ->
-//     absl::Status {
+//     service::ServiceOptions options(
+//         {.program = "onepiece-proxy", .role = "proxy", .description = "…"}, &config);
+//     return service::RunProgram(options, argc, argv, [&](service::Host& host) -> absl::Status {
 //       ProxyService proxy(config, …);
 //       ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy}));
 //       node::NodeAgent agent(host.address(), host.metrics_address(), …);
@@ -12,7 +12,7 @@
 //       ONEPIECE_RETURN_IF_ERROR(host.ReportReady());
 //       host.WaitForShutdown();
 //       agent.Stop();
-//       host.StopServing();   // before `proxy` goes: no call is inside it afterwards
+//       host.StopServing();   // No call is inside `proxy` afterwards, so it may be destroyed.
 //       return absl::OkStatus();
 //     });
 //   }
@@ -43,15 +43,16 @@ class TelemetryService;
 
 namespace onepiece::service {
 
-/// What a running service program stands on.
+/// What every running service program has: the gRPC server, metrics, spans and the log. It keeps
+/// the process's log lines for TailLogs from its construction on.
 ///
-/// Ownership  Owns the gRPC server, the metrics with their endpoint, and the spans; borrows the
-/// services. From its construction on the process's log lines are kept for TailLogs.
-/// Threading  Thread-confined to the body of RunProgram.
+/// Ownership: owns the gRPC server, the metrics with their endpoint, and the spans. It borrows the
+/// services.
+/// Threading: used only by the thread that runs the body of RunProgram.
 class Host {
  public:
   Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals);
-  /// StopServing().
+  /// Calls StopServing().
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -59,25 +60,32 @@ class Host {
   [[nodiscard]] const v1::NodeConfig& node() const { return node_; }
   [[nodiscard]] telemetry::Metrics& metrics() { return *metrics_; }
   [[nodiscard]] telemetry::Spans& spans() { return *spans_; }
-  /// Opens `listen` and `metrics_address` and serves `services`, health, reflection and telemetry.
-  /// The services must outlive StopServing(). Errors: UNAVAILABLE when an address cannot be bound.
+  /// Opens `listen` and `metrics_address`, and serves `services`, health, reflection and telemetry.
+  /// The services must outlive StopServing().
+  ///
+  /// Errors: UNAVAILABLE when an address cannot be bound.
   absl::Status Serve(const std::vector<grpc::Service*>& services);
-  /// host:port that others dial: `advertise`, else where Serve() listens. REQUIRES: Serve()
-  /// succeeded.
+  /// Returns the host:port that others dial: `advertise`, else the address on which Serve()
+  /// listens.
+  /// REQUIRES: Serve() succeeded.
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// host:port of the Prometheus endpoint. REQUIRES: Serve() succeeded.
+  /// Returns the host:port of the Prometheus endpoint.
+  /// REQUIRES: Serve() succeeded.
   [[nodiscard]] const std::string& metrics_address() const { return metrics_address_; }
-  /// Says that the service is ready: health SERVING, and the ready file where one is configured.
+  /// Says that the service is ready: sets the health to SERVING and writes the ready file, if one
+  /// is configured.
   absl::Status ReportReady();
-  /// Blocks until SIGTERM, SIGINT or SIGHUP. Health says NOT_SERVING afterwards.
+  /// Waits for SIGTERM, SIGINT or SIGHUP. The health is NOT_SERVING afterwards.
   void WaitForShutdown();
-  /// Requested when StopServing() begins: handlers of long streams end then. REQUIRES: Serve()
-  /// succeeded.
+  /// Returns a token whose stop is requested when StopServing() begins. Handlers of long streams
+  /// end then.
+  /// REQUIRES: Serve() succeeded.
   [[nodiscard]] std::stop_token stopping() const;
-  /// The same with a limit; false when it passes. Later calls return at once after true.
+  /// Does the same with a limit, and returns false when it passes. Once it has returned true, later
+  /// calls return immediately.
   bool WaitForShutdown(base::Duration limit);
-  /// Ends the server and the metrics endpoint: calls in progress get Scaled(2 s), then they are
-  /// cancelled. Idempotent.
+  /// Stops the server and the metrics endpoint. Calls in progress get Scaled(2 s) before they are
+  /// cancelled. A second call has no effect.
   void StopServing();
 
  private:
@@ -92,22 +100,23 @@ class Host {
   std::string address_, metrics_address_;
 };
 
-/// Extra checks of the configuration, for the run and for --check-config; a failure is exit
+/// Further checks of the configuration, before a run and for --check-config. A failure gives exit
 /// code 78.
 using Check = std::function<absl::Status()>;
-/// Runs the service until it is told to end. An error is logged and ends the program: exit code 78
-/// when it was made with BadConfig(), else 1.
+/// Runs the service until it is told to end. An error is logged and ends the program with exit code
+/// 78 if BadConfig() made it, else 1.
 using Body = std::function<absl::Status(Host&)>;
 
-/// Parses the command line, checks, initialises logging, runs `body` and returns main()'s exit
-/// code. Call it first in main(): signals must be blocked before any thread starts.
+/// Parses the command line, checks the configuration, initialises logging, runs `body` and returns
+/// main()'s exit code. It must be the first call in main(), because it blocks the signals and every
+/// thread inherits that.
 int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body,
                const Check& check = {});
 
-/// An error that is the configuration's fault.
+/// Makes an error that is the configuration's fault.
 absl::Status BadConfig(std::string_view message);
 
-/// Writes `text` to `path` so that a reader sees all of it or none.
+/// Writes `text` to `path` so that a reader sees all of it or nothing.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view text);
 
 }  // namespace onepiece::service

@@ -11,7 +11,7 @@
 namespace onepiece::sqlite {
 namespace {
 
-// For an URI: what would end or change the path.
+// Makes a URI of a path. It escapes the characters that would end or change the path.
 std::string Escaped(const std::string& path) {
   std::string uri = path.starts_with('/') ? "file://" : "file:";
   for (const char c : path) {
@@ -45,7 +45,7 @@ Statement::~Statement() { sqlite3_finalize(statement_); }
 absl::StatusOr<bool> Statement::Next() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
-  // The message of an error is gone after the reset.
+  // Error() comes before the reset, which clears SQLite's error message.
   const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : database_->Error(code);
   Stop();
   if (!status.ok()) return status;
@@ -66,7 +66,7 @@ absl::Status Statement::RunRow(const Statement& row) {
   return RunBound();
 }
 
-// What was bound is borrowed: it is not kept.
+// The bindings are cleared because they point into borrowed memory.
 void Statement::Stop() {
   if (statement_ == nullptr) return;
   sqlite3_reset(statement_);
@@ -90,7 +90,7 @@ void Statement::Bind(int place, std::int64_t value) {
   sqlite3_bind_int64(statement_, place, value);
 }
 
-// SQLite takes a null pointer for NULL, whatever the length.
+// An empty view may have a null pointer, which SQLite would bind as NULL.
 void Statement::Bind(int place, std::string_view text) {
   sqlite3_bind_text64(statement_, place, text.empty() ? "" : text.data(), text.size(),
                       SQLITE_STATIC, SQLITE_UTF8);
@@ -147,7 +147,8 @@ absl::Status Database::InTransaction(absl::FunctionRef<absl::Status()> write) {
   ONEPIECE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   absl::Status status = write();
   if (status.ok()) status = Execute("COMMIT");
-  if (!status.ok()) (void)Execute("ROLLBACK");  // Fails where the error has rolled back already.
+  // SQLite rolls back by itself after some errors. ROLLBACK then fails, which does no harm.
+  if (!status.ok()) (void)Execute("ROLLBACK");
   return status;
 }
 
@@ -178,7 +179,8 @@ absl::Status Database::Error(int code) const {
     case SQLITE_PERM:
     case SQLITE_AUTH:
       return explain_(Failure::kDenied, message);
-    // Our statements are right: when one does not fit, the tables are not as we made them.
+    // The statements are right, so when one does not fit, the tables are not as their owner made
+    // them.
     case SQLITE_ERROR:
     case SQLITE_CONSTRAINT:
     case SQLITE_MISMATCH:
@@ -204,7 +206,7 @@ absl::StatusOr<ReadView> ReadView::Begin(Database& database) {
 
 ReadView::~ReadView() {
   if (database_ == nullptr) return;
-  // A walk that an error left open would keep the view open too.
+  // An error may have left a walk open. It would keep the view open beyond COMMIT.
   sqlite3* connection = database_->connection_;
   for (auto* each = sqlite3_next_stmt(connection, nullptr); each != nullptr;
        each = sqlite3_next_stmt(connection, each)) {

@@ -1,9 +1,10 @@
-// The little of SQLite that we need: connections, statements prepared once, transactions, and
-// errors in the words of whoever owns the file.
+// A thin wrapper around SQLite: connections, prepared statements, transactions, and errors in the
+// words of the file's owner.
 //
-// Ownership  A Statement and a ReadView must go before their Database.
-// Threading  Thread-confined, statements too.
-// Blocking   Disk; of a file that another process has locked, Options::busy_wait.
+// Ownership: a Statement and a ReadView must be destroyed before their Database.
+// Threading: a Database, its statements and its views belong to one thread at a time.
+// Blocking: calls wait for the disk, and for Options::busy_wait while another process has the file
+// locked.
 #pragma once
 
 #include <chrono>
@@ -23,16 +24,17 @@ struct sqlite3_stmt;
 namespace onepiece::sqlite {
 
 enum class Failure {
-  kBusy,     ///< Another connection has it locked.
-  kFull,     ///< The disk, or the file's limit.
-  kDenied,   ///< We may not read or write it.
-  kDamaged,  ///< It is no database, a page is wrong, or its tables are not as its owner made them.
-  kFailed,   ///< Anything else, input and output above all.
+  kBusy,    ///< Another connection has locked the file.
+  kFull,    ///< The disk is full, or the file has reached its limit.
+  kDenied,  ///< This process may not read or write the file.
+  /// The file is no database, a page is wrong, or its tables are not as its owner made them.
+  kDamaged,
+  kFailed,  ///< Anything else, in particular input and output errors.
 };
-/// What the owner of a file says of a failure; `what` does not name the file.
+/// Turns a failure into the status that the file's owner returns. `what` does not name the file.
 using Explain = std::function<absl::Status(Failure failure, std::string_view what)>;
 
-/// Bound as a blob; a string_view alone is text.
+/// Marks bytes that are bound as a blob. A plain string_view is bound as text.
 struct Blob {
   std::string_view bytes;
 };
@@ -50,8 +52,10 @@ class Statement {
   }
   ~Statement();
 
-  /// Binds the values (std::int64_t, std::uint64_t, text, Blob) to ?1, ?2, …; Next() walks the
-  /// rows. Text and blobs are borrowed until the walk ends.
+  /// Binds the values (std::int64_t, std::uint64_t, text, Blob) to ?1, ?2, …, and begins a walk
+  /// over the rows, which Next() continues.
+  ///
+  /// Ownership: borrows text and blobs until the walk ends.
   template <typename... Values>
   Statement& Start(const Values&... values) {
     Stop();
@@ -59,25 +63,26 @@ class Statement {
     (Bind(++place, values), ...);
     return *this;
   }
-  /// False: no more rows, and the statement is ready for another start.
+  /// Goes to the next row. Returns false when there are no more rows. The statement is then ready
+  /// for another Start().
   absl::StatusOr<bool> Next();
-  /// Start, and to the end; rows are not looked at.
+  /// Starts the statement and runs it to its end. It skips any rows.
   template <typename... Values>
   absl::Status Run(const Values&... values) {
     return Start(values...).RunBound();
   }
-  /// With the columns of another statement's row for values.
+  /// Does the same with the columns of another statement's row as values.
   absl::Status RunRow(const Statement& row);
-  /// Ends a walk before its end: an open one keeps the file from being changed by others.
+  /// Stops a walk before its end. An open walk keeps other connections from changing the file.
   void Stop();
 
-  // Of the row; columns from 0.
+  // These read the row. Columns count from 0.
   [[nodiscard]] std::int64_t Int(int column) const;
   [[nodiscard]] std::uint64_t Unsigned(int column) const {
     return static_cast<std::uint64_t>(Int(column));
   }
   [[nodiscard]] bool IsNull(int column) const;
-  /// Text or blob; valid until the next call.
+  /// Returns text or a blob, valid until the next call.
   [[nodiscard]] std::string_view Bytes(int column) const;
   [[nodiscard]] std::string Text(int column) const { return std::string(Bytes(column)); }
 
@@ -95,18 +100,19 @@ class Statement {
 
 enum class Mode {
   kRead,
-  kReadFrozen,  ///< Nobody writes it: no locks, and nothing is put beside it.
+  kReadFrozen,  ///< For a file that nobody writes: takes no locks and makes no files beside it.
   kWrite,
-  kCreate,  ///< Or write.
+  kCreate,  ///< Creates the file if it is missing, and writes.
 };
 
 struct Options {
   Mode mode = Mode::kRead;
   std::chrono::milliseconds busy_wait{0};
-  /// It may come from anybody: triggers and views are not run, the schema is not changed, and no
-  /// value is longer than `max_value_bytes`.
+  /// The file may come from anybody. Triggers and views are not run, the schema is not changed, and
+  /// no value is longer than `max_value_bytes`.
   bool untrusted = false;
-  /// Of an untrusted one: `PRAGMA writable_schema` works, to look at what is left of a damaged one.
+  /// For an untrusted file: allows `PRAGMA writable_schema`, to look at what is left of a damaged
+  /// file.
   bool damaged = false;
   int max_value_bytes = 64 << 20;
 };
@@ -120,20 +126,20 @@ class Database {
   Database& operator=(const Database&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// One statement or several.
+  /// Runs one or more statements.
   absl::Status Execute(const std::string& sql);
   absl::StatusOr<Statement> Prepare(const std::string& sql) const;
-  /// The first column of the first row; 0 when there is none.
+  /// Returns the first column of the first row, or 0 when there is no row.
   absl::StatusOr<std::int64_t> Number(const std::string& sql) const;
-  /// All of what `write` does, or nothing: an error of it or of the disk rolls back.
+  /// Commits all that `write` does, or nothing. An error of `write` or of the disk rolls back.
   absl::Status InTransaction(absl::FunctionRef<absl::Status()> write);
 
   void SetBusyWait(std::chrono::milliseconds limit);
-  /// Whether the write-ahead log goes into the file when the last connection closes.
+  /// Decides whether the write-ahead log is folded into the file when the last connection closes.
   void FoldOnClose(bool fold);
-  /// Folds the write-ahead log into the file; durable when it returns.
+  /// Folds the write-ahead log into the file. The content is durable when this returns.
   absl::Status Checkpoint();
-  /// What a result code of SQLite means here.
+  /// Turns a result code of SQLite into a status, in the words of the file's owner.
   [[nodiscard]] absl::Status Error(int code) const;
 
  private:
@@ -146,7 +152,7 @@ class Database {
   sqlite3* connection_ = nullptr;
 };
 
-/// All that is read while it lives is of one moment, though others write.
+/// While it lives, the Database reads the content of one moment, although others write.
 class ReadView {
  public:
   static absl::StatusOr<ReadView> Begin(Database& database);

@@ -71,7 +71,7 @@ LogRing::News LogRing::Take(Cursor& cursor, std::size_t most) const {
     cursor.passed = entry->upto[level];
     news.lines.push_back(entry->line);
   }
-  // None of its lines is left: all of them are gone.
+  // No line of the reader's level is left, so all since its cursor were dropped.
   if (news.lines.empty() && most > 0) {
     news.dropped = counts_[level] - cursor.passed;
     cursor.passed = counts_[level];

@@ -1,4 +1,4 @@
-// The last log lines of this process, for those who ask for them.
+// Keeps the last log lines of this process, for callers that ask for them.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@
 
 namespace onepiece::telemetry {
 
-/// A sink of spdlog. Lines that the logger's own level keeps out do not come here.
+/// A sink of spdlog. Lines below the logger's own level do not reach it. It keeps a bounded number
+/// of lines, kDefaultCapacity unless told otherwise, of at most kMaxTextBytes each.
 ///
-/// Threading  Thread-safe.
-/// Blocking   Only WaitForNews() waits. Whoever logs waits for nobody who reads.
-/// Bounds     kDefaultCapacity lines of kMaxTextBytes.
+/// Threading: may be used from any thread.
+/// Blocking: only WaitForNews() waits. A thread that logs never waits for a reader.
 class LogRing final : public spdlog::sinks::sink {
  public:
   static constexpr std::size_t kDefaultCapacity = 1000;
@@ -30,34 +30,35 @@ class LogRing final : public spdlog::sinks::sink {
 
   void log(const spdlog::details::log_msg& message) override;
   void flush() override {}
-  // Readers get what was said and format it themselves.
+  // Readers get the bare text and format it themselves.
   void set_pattern(const std::string&) override {}
   void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
 
   /// How far one reader has come.
   struct Cursor {
     v1::LogLevel min_level = v1::LOG_INFO;
-    std::uint64_t passed = 0;  ///< Lines of at least that level, since the process began.
+    std::uint64_t passed = 0;  ///< Passed lines of at least that level, since the process started.
   };
-  /// Before the last `backlog` lines of at least `min_level`, as far as they are kept.
+  /// Returns a cursor before the last `backlog` lines of at least `min_level`. Lines that are no
+  /// longer kept do not count.
   [[nodiscard]] Cursor Begin(v1::LogLevel min_level, std::size_t backlog) const;
   struct News {
     std::vector<v1::LogLine> lines;  ///< Oldest first.
-    std::uint64_t dropped = 0;       ///< Before these, gone before the reader came.
+    std::uint64_t dropped = 0;       ///< Lines before these that were gone before the reader came.
   };
-  /// What has come since, at most `most` lines; moves the cursor.
+  /// Returns the lines since the cursor, at most `most`, and moves the cursor.
   [[nodiscard]] News Take(Cursor& cursor, std::size_t most) const;
-  /// Waits until Take() would give something, `stop` is requested or `deadline` (of the system's
-  /// clock) passes.
+  /// Waits until Take() would return something, until `stop` is requested, or until `deadline` (on
+  /// the system's clock) passes.
   void WaitForNews(const Cursor& cursor, const std::stop_token& stop,
                    base::MonotonicTime deadline) const;
 
  private:
-  // Lines of at least each level, v1::LOG_DEBUG first.
+  // How many lines had at least each level, v1::LOG_DEBUG first.
   using Counts = std::array<std::uint64_t, 4>;
   struct Entry {
     v1::LogLine line;
-    Counts upto;  // This line included.
+    Counts upto;  // Up to and including this line.
   };
 
   const std::size_t capacity_;

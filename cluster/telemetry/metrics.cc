@@ -34,7 +34,7 @@ double OpenFiles() {
   int entries = 0;
   while (readdir(directory) != nullptr) ++entries;
   closedir(directory);
-  return entries - 3;  // ".", ".." and the directory itself.
+  return entries - 3;  // Without ".", ".." and the descriptor of the directory itself.
 }
 
 // Opens a connection to "host:port" and closes it.
@@ -75,7 +75,8 @@ double ResidentBytes() {
   return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// What the endpoint collects: the updates run first, so that their values are in the same scrape.
+// Collects the metrics for the endpoint. The updates run first, so that their values are part of
+// the same scrape.
 class Metrics::Scrape final : public prometheus::Collectable {
  public:
   explicit Scrape(const prometheus::Registry& registry) : registry_(registry) {}
@@ -209,8 +210,8 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& address) {
 
 void Metrics::Stop() {
   if (exposer_ == nullptr) return;
-  // The endpoint's thread looks at its stop flag every 2 s or when a connection comes (civetweb
-  // issue 1163).
+  // The endpoint's thread looks at its stop flag only every 2 s, or when a connection comes
+  // (civetweb issue 1163). The waker connects again and again until the endpoint has stopped.
   const std::jthread waker([address = listening_](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any stopped;

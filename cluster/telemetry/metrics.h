@@ -1,4 +1,4 @@
-// Prometheus metrics of one process, and the endpoint that serves them.
+// The Prometheus metrics of one process, and the endpoint that serves them.
 #pragma once
 
 #include <cstddef>
@@ -21,43 +21,44 @@ namespace onepiece::telemetry {
 
 using Labels = std::map<std::string, std::string>;
 
-/// Label sets that one metric may have; further ones are counted together, every label's value
-/// "other".
+/// The largest number of label sets of one metric. Further sets are counted together, with "other"
+/// as the value of every label.
 inline constexpr std::size_t kMaxLabelSets = 64;
 
-/// Bucket bounds in seconds from 100 µs to 10 min, for durations.
+/// Returns bucket bounds for durations, in seconds, from 100 µs to 10 min.
 prometheus::Histogram::BucketBoundaries DurationBuckets();
 
-/// The process's metrics. Names: onepiece_{thing}_{base unit}, counters end in _total; a broken
-/// name, or one metric under two types, is a bug of ours (ONEPIECE_CHECK).
+/// The metrics of the process. Names are onepiece_{thing}_{base unit}, and counters end in _total.
+/// A bad name, or one metric under two types, is our own bug (ONEPIECE_CHECK).
 ///
-/// Ownership  Owns every metric: the references that it returns live as long as it does.
-/// Threading  Thread-safe, and so are the metrics.
+/// Ownership: owns every metric. The references that it returns live as long as it does.
+/// Threading: it and the metrics may be used from any thread.
 class Metrics {
  public:
-  /// Adds onepiece_build_info{role, node, version} and the process's own metrics (start time, CPU,
-  /// memory, open files).
+  /// Adds onepiece_build_info{role, node, version} and the metrics of the process itself: start
+  /// time, CPU, memory and open files.
   Metrics(std::string_view role, std::string_view node);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// The metric of that name and labels, made on first use. `help` is a sentence without a full
-  /// stop.
+  /// Returns the metric of that name and labels, and makes it on first use. `help` is a sentence
+  /// without a full stop.
   prometheus::Counter& Counter(std::string_view name, std::string_view help,
                                const Labels& labels = {});
   prometheus::Gauge& Gauge(std::string_view name, std::string_view help, const Labels& labels = {});
   prometheus::Histogram& Histogram(std::string_view name, std::string_view help,
                                    const prometheus::Histogram::BucketBoundaries& buckets,
                                    const Labels& labels = {});
-  /// Runs `update` before every scrape, on the scraping thread: for values that something else
-  /// counts. Whatever it uses outlives Stop().
+  /// Runs `update` before every scrape, on the scraping thread. It is for values that something
+  /// else counts. Whatever `update` uses must outlive Stop().
   void OnScrape(std::function<void()> update);
 
-  /// Serves GET http://{address}/metrics; port 0 is chosen by the system. Returns host:port.
-  /// Errors: UNAVAILABLE with reason CANNOT_LISTEN.
+  /// Serves GET http://{address}/metrics and returns host:port. The system chooses a port for 0.
+  ///
+  /// Errors: UNAVAILABLE (CANNOT_LISTEN).
   absl::StatusOr<std::string> Serve(const std::string& address);
-  /// Ends serving: no `update` runs afterwards. Idempotent.
+  /// Stops serving. No `update` runs afterwards. A second call has no effect.
   void Stop();
 
  private:
@@ -78,13 +79,13 @@ class Metrics {
   std::map<std::string, Family<prometheus::Histogram>, std::less<>> histograms_;
   std::shared_ptr<Scrape> scrape_;
   std::unique_ptr<prometheus::Exposer> exposer_;
-  std::string listening_;  // host:port of exposer_.
+  std::string listening_;  // The host:port of exposer_.
 };
 
-/// Bytes of this process that are resident.
+/// Returns the resident memory of this process, in bytes.
 double ResidentBytes();
 
-/// Raises a counter to `total`, which something else counts; a smaller one changes nothing.
+/// Raises a counter to `total`, which something else counts. A smaller total changes nothing.
 void RaiseTo(prometheus::Counter& counter, double total);
 
 }  // namespace onepiece::telemetry

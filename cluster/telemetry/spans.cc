@@ -76,7 +76,8 @@ std::string WriteChromeTrace(std::span<const v1::Span> spans) {
     events.push_back(
         {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}});
   };
-  // Events of one thread row must nest, so what runs side by side gets rows of its own.
+  // The events of one thread row must nest. Operations that run side by side therefore get rows of
+  // their own.
   std::map<std::string, std::pair<int, std::map<std::string, int>>> nodes;
   for (const v1::Span& span : spans) {
     const int next_pid = static_cast<int>(nodes.size()) + 1;

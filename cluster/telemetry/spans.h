@@ -1,4 +1,4 @@
-// Traces: what a process did for a job and when (DESIGN §13, `onepiece get UID --trace`).
+// Spans say what a process did for a job, and when (docs/operation.md, "Traces").
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace onepiece::telemetry {
 
-/// The last spans of this process; the oldest give way.
+/// Keeps the last spans of this process. New spans replace the oldest ones.
 ///
-/// Ownership  Borrows `clock`, which outlives it.
-/// Threading  Thread-safe. Find() looks at every span: it is for people who ask, not for a job's
-/// path.
+/// Ownership: borrows `clock`, which must outlive it.
+/// Threading: may be used from any thread. Find() looks at every span, so it is for questions of
+/// people and not for the path of a job.
 class Spans {
  public:
   static constexpr std::size_t kDefaultCapacity = 65536;
@@ -28,10 +28,10 @@ class Spans {
   explicit Spans(std::string node, base::Clock& clock = base::SystemClock(),
                  std::size_t capacity = kDefaultCapacity);
 
-  /// Records `span` under `uid`; its uid and node fields are set here. Attributes beyond 16, and
-  /// the part of a value beyond 256 bytes, are dropped.
+  /// Records `span` under `uid`, and sets its uid and node fields. Attributes beyond 16, and bytes
+  /// of a value beyond 256, are dropped.
   void Record(const base::Uid& uid, v1::Span span);
-  /// The spans of one job, oldest start first.
+  /// Returns the spans of one job, sorted by start.
   [[nodiscard]] std::vector<v1::Span> Find(const base::Uid& uid) const;
   [[nodiscard]] base::Clock& clock() const { return clock_; }
 
@@ -43,7 +43,9 @@ class Spans {
   std::deque<std::pair<base::Uid, v1::Span>> spans_;  // Guarded by mutex_; oldest record first.
 };
 
-/// Records the time from its construction to its destruction. Thread-confined.
+/// Records the time from its construction to its destruction.
+///
+/// Threading: used by one thread.
 class ScopedSpan {
  public:
   ScopedSpan(Spans& spans, const base::Uid& uid, std::string_view operation,
@@ -59,9 +61,9 @@ class ScopedSpan {
   v1::Span span_;
 };
 
-/// Spans of any processes as Chrome trace events (JSON object format), for about:tracing or
-/// Perfetto: one process row per node, one thread row per stage and operation, times relative to
-/// the first span.
+/// Writes spans of any processes as Chrome trace events (JSON object format), for about:tracing or
+/// Perfetto. Each node is a process row, and each stage and operation is a thread row. Times are
+/// relative to the first span.
 std::string WriteChromeTrace(std::span<const v1::Span> spans);
 
 }  // namespace onepiece::telemetry

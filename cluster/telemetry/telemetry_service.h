@@ -1,4 +1,4 @@
-// TelemetryService over gRPC: what every server tells of itself.
+// TelemetryService over gRPC, by which every server tells its spans and its log.
 #pragma once
 
 #include <atomic>
@@ -13,24 +13,25 @@
 
 namespace onepiece::telemetry {
 
-/// Logs nothing itself: whoever follows the log would read of himself.
+/// Serves spans and log lines. It logs nothing itself, because a caller that follows the log would
+/// read about its own call.
 ///
-/// Ownership  Borrows spans and logs.
-/// Threading  Thread-safe. A tail holds a thread of the server until its client leaves or
-/// `stopping` is requested.
+/// Ownership: borrows `spans` and `logs`, which must outlive it.
+/// Threading: may be used from any thread. A tail holds a thread of the server until its client
+/// leaves or a stop of `stopping` is requested.
 class TelemetryService final : public v1::TelemetryService::Service {
  public:
   static constexpr int kMaxTails = 8;
 
   struct Options {
     std::string node_id;
-    base::Duration heartbeat = std::chrono::seconds(5);  ///< Longest silence of TailLogs.
+    base::Duration heartbeat = std::chrono::seconds(5);  ///< The longest silence of TailLogs.
   };
   TelemetryService(const Spans& spans, const LogRing& logs, std::stop_token stopping,
                    Options options)
       : spans_(spans), logs_(logs), stopping_(std::move(stopping)), options_(std::move(options)) {}
 
-  /// Errors: INVALID_ARGUMENT with reason BAD_UID.
+  /// Errors: INVALID_ARGUMENT (BAD_UID).
   grpc::Status ListSpans(grpc::ServerContext* context, const v1::ListSpansRequest* request,
                          v1::ListSpansResponse* response) override;
   /// Errors: INVALID_ARGUMENT (BAD_LEVEL, BAD_BACKLOG), RESOURCE_EXHAUSTED (TOO_MANY_TAILS),

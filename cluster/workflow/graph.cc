@@ -14,6 +14,8 @@ Graph::Graph(const v1::Workflow& workflow) {
     const auto follow = [&, stage = stage](const std::string& before) {
       const auto found = stages_.find(before);
       auto& predecessors = stage->second.predecessors;
+      // stages_ holds this stage and the earlier ones, so a name of a later stage is not found. A
+      // routing table from another version may hold such a workflow.
       if (found == stages_.end() || found == stage || std::ranges::count(predecessors, before) > 0)
         return;
       predecessors.push_back(before);

@@ -1,4 +1,5 @@
-// Which stage of a workflow hands on to which: the one place that reads StageSpec.after.
+// The graph of a workflow says which stage hands on to which. This is the one place that reads
+// StageSpec.after.
 #pragma once
 
 #include <map>
@@ -11,23 +12,27 @@
 
 namespace onepiece::workflow {
 
-/// The stages of one workflow and their order. When no stage names another in `after`, they are a
-/// chain in the order of the file; otherwise a stage without is an entrance. What CheckWorkflow
-/// would refuse gives no edge, never a cycle: edges go from earlier stages to later ones.
+/// The stages of one workflow and their order.
 ///
-/// Threading  Immutable. Unknown stages have no neighbours. What it returns lives as long as it
-/// does.
+/// When no stage names another in `after`, the stages are a chain in the order of the file.
+/// Otherwise a stage that names none is an entrance. Entries that CheckWorkflow would refuse give
+/// no edge, and edges only go from earlier stages to later ones, so there is never a cycle. An
+/// unknown stage has no neighbours.
+///
+/// Threading: immutable after construction.
+/// Lifetime: the spans that it returns live as long as the Graph.
 class Graph {
  public:
   Graph() = default;  ///< No stages.
   explicit Graph(const v1::Workflow& workflow);
 
-  /// Stages that begin with the job's inputs, in the order of the file.
+  /// Returns the stages that take the job's inputs, in the order of the file.
   [[nodiscard]] std::span<const std::string> Entrances() const { return entrances_; }
-  /// Stages whose outputs this one takes, in the order in which it names them. More than one: their
-  /// outputs are joined.
+  /// Returns the stages whose outputs this one takes, in the order in which it names them. When
+  /// there are several, their outputs are joined.
   [[nodiscard]] std::span<const std::string> Predecessors(std::string_view stage) const;
-  /// Stages that take this one's outputs, in the order of the file; none: it makes the result.
+  /// Returns the stages that take this one's outputs, in the order of the file. When there are
+  /// none, the stage makes the result.
   [[nodiscard]] std::span<const std::string> Successors(std::string_view stage) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace onepiece::workflow {
 namespace {
 
-/// Why the input is refused; empty when it is not.
+/// Returns why the input is refused, or an empty text when it is good.
 std::string WhyNot(const v1::InputSpec& spec, const v1::JobInput& input) {
   const std::int64_t limit = spec.max_bytes() == 0 ? kDefaultInputBytes : spec.max_bytes();
   const auto size = static_cast<std::int64_t>(input.data().size());

@@ -24,7 +24,7 @@ using v1::ParameterSpec;
 constexpr double kMaxExactInteger = 9007199254740991.0;  // 2^53 − 1
 constexpr std::int64_t kDefaultMaxBytes = 65536;
 
-// Either a value or why it is refused.
+// Holds either the value or the reason why it is refused.
 struct Checked {
   std::optional<message::ParameterValue> value;
   std::string why;
@@ -84,7 +84,7 @@ Checked CheckGiven(const ParameterSpec& spec, const Value& value) {
   }
 }
 
-// Defaults were checked when the workflow was applied.
+// CheckWorkflow has checked the defaults when the workflow was applied, so they parse.
 message::ParameterValue DefaultOf(const ParameterSpec& spec) {
   const std::string& text = spec.default_value();
   switch (spec.type()) {

@@ -1,5 +1,5 @@
-// A job's parameters against its application's schema: what a proxy does before it admits a job,
-// and fused mode before it runs one.
+// Checks a job's parameters against its application's schema. A proxy does this before it admits a
+// job, and fused mode before it runs one.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,10 +9,13 @@
 
 namespace onepiece::workflow {
 
-/// Checks every parameter and fills in defaults. Integers travel as doubles in a Struct: one that
-/// is not whole, or beyond 2^53, is refused. Thread-safe, no I/O. Errors: INVALID_ARGUMENT with
-/// reason INVALID_PARAMETERS; all violations are named at once, in the message and as metadata
-/// {parameter, why}.
+/// Checks every parameter and fills in the defaults. Integers travel as doubles in a Struct, so an
+/// integer that is not whole or lies beyond 2^53 is refused.
+///
+/// Threading: may be called from any thread.
+/// Blocking: no I/O.
+/// Errors: INVALID_ARGUMENT (INVALID_PARAMETERS), which names all violations at once in its message
+/// and as metadata {parameter, why}.
 absl::StatusOr<message::Parameters> CheckParameters(const v1::Workflow& workflow,
                                                     const google::protobuf::Struct& given);
 

@@ -1,4 +1,4 @@
-// Which stages of which workflows share instances.
+// A pool key says which stages of which workflows share instances.
 #pragma once
 
 #include <compare>
@@ -8,10 +8,10 @@
 
 namespace onepiece::workflow {
 
-/// Stages with equal keys, of any workflows, are served by the same instances.
+/// The same instances serve all stages with equal keys, whatever their workflows.
 struct PoolKey {
   std::string stage, plugin;
-  std::string pool;  ///< The stage's, or else its model.
+  std::string pool;  ///< The stage's pool, or its model when it names no pool.
   int threads = 1;
   std::string precision;
   friend auto operator<=>(const PoolKey&, const PoolKey&) = default;
@@ -25,8 +25,8 @@ inline PoolKey PoolOf(const v1::StageSpec& stage) {
           .precision = stage.precision().empty() ? "f32" : stage.precision()};
 }
 
-/// The key as people and plans name it: "diffusion/wan/tiny-wan-t2v", with ";2 threads" and ";bf16"
-/// where they are not the default. Different keys have different ids.
+/// Returns the key as people and plans write it: "diffusion/wan/tiny-wan-t2v", with ";2 threads"
+/// and ";bf16" where they are not the default. Different keys have different ids.
 std::string PoolId(const PoolKey& key);
 inline std::string PoolIdOf(const v1::StageSpec& stage) { return PoolId(PoolOf(stage)); }
 

@@ -25,7 +25,7 @@ double Bounded(const v1::ParameterSpec& spec, double value) {
   return bounded ? std::min(std::max(value, spec.minimum()), spec.maximum()) : value;
 }
 
-// `given` returns the number that the job has for a parameter.
+// `given` returns the job's number for a parameter, or nullopt.
 template <typename Given>
 double Product(const v1::Workflow& workflow, const v1::StageSpec& stage, const Given& given) {
   double product = 1;
@@ -36,7 +36,8 @@ double Product(const v1::Workflow& workflow, const v1::StageSpec& stage, const G
     const std::optional<double> value = given(name);
     product *= Bounded(*spec, value && std::isfinite(*value) ? *value : DefaultOf(*spec));
   }
-  // Not a number is an overflow times zero: no work.
+  // The product is NaN after an overflow to infinity times zero. The comparison is false then, and
+  // such a job counts as no work.
   return product > kMinUnits ? std::min(product, kMaxUnits) : kMinUnits;
 }
 

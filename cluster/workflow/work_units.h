@@ -1,4 +1,5 @@
-// How much work a job is in a stage, before anything of it has been checked or decoded.
+// Calculates how much work a job is in a stage, before anything of the job has been checked or
+// decoded.
 #pragma once
 
 #include "cluster/message/artifact.h"
@@ -7,9 +8,12 @@
 
 namespace onepiece::workflow {
 
-/// Product of the parameters that `stage.cost` names; 1 without any. Never fails and never throws:
-/// what is missing or no number counts with the schema's default, values are kept within the
-/// schema's bounds, the result within [1e-9, 1e18]. No I/O, no copies of parameters.
+/// Returns the product of the parameters that `stage.cost` names, or 1 when it names none. A
+/// parameter that is missing or is not a number counts with the schema's default. Values are
+/// clamped to the schema's bounds, and the result to [1e-9, 1e18].
+///
+/// Blocking: no I/O. Copies no parameters.
+/// Errors: none. Never throws.
 double WorkUnits(const v1::Workflow& workflow, const v1::StageSpec& stage,
                  const google::protobuf::Struct& given);
 /// The same for the checked parameters of a message, in an instance.

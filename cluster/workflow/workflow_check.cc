@@ -16,7 +16,7 @@ namespace onepiece::workflow {
 namespace {
 
 constexpr int kMaxStages = 64;
-// Each is a line in the record of every job.
+// The record of every job has a holder for each edge.
 constexpr int kMaxEdges = 128;
 constexpr int kMaxParameters = 256;
 constexpr int kMaxMediaTypes = 32;
@@ -26,7 +26,7 @@ constexpr int kMaxInstances = 4096;
 constexpr int kMaxFactors = 16;
 constexpr int kMaxSeconds = 30 * 24 * 3600;
 constexpr std::int64_t kMaxStringBytes = 65536;
-// Parameters travel as doubles (google.protobuf.Struct): whole numbers are exact up to here.
+// Parameters travel as doubles (google.protobuf.Struct), which are exact for integers up to here.
 constexpr double kMaxInteger = 9007199254740991.0;
 
 absl::Status Bad(std::string field, std::string_view message) {
@@ -35,8 +35,8 @@ absl::Status Bad(std::string field, std::string_view message) {
                          {{"field", std::move(field)}});
 }
 
-// Lower-case letters, digits and the characters of `others`; begins with a letter or digit; 1 to 63
-// characters.
+// A name has 1 to 63 characters: lower-case letters, digits and the characters of `others`. It
+// begins with a letter or a digit.
 bool IsName(const std::string& text, std::string_view others) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !text.empty() && text.size() <= 63 && plain(text[0]) &&
@@ -184,7 +184,8 @@ absl::Status CheckParameter(const std::string& field, const v1::ParameterSpec& s
   }
 }
 
-/// type/subtype of lower-case letters, digits and the marks that registered types have.
+/// A media type is "type/subtype", each of lower-case letters, digits and the marks that registered
+/// types have.
 bool IsMediaType(const std::string& text) {
   const auto slash = text.find('/');
   return slash != std::string::npos && IsName(text.substr(0, slash), "-+.") &&
@@ -192,7 +193,7 @@ bool IsMediaType(const std::string& text) {
 }
 
 absl::Status CheckInput(const std::string& field, const v1::InputSpec& spec) {
-  // The name becomes an artifact's, and a word on the command line.
+  // The name becomes the name of an artifact, and a word on the command line.
   if (!IsName(spec.name(), "_"))
     return Bad(field + ".name", "1 to 63 lower-case letters, digits or '_'");
   if (spec.description().size() > 4096) return Bad(field + ".description", "at most 4096 bytes");
@@ -220,8 +221,8 @@ absl::Status CheckInputSpecs(const v1::Workflow& workflow) {
   return absl::OkStatus();
 }
 
-// That `after` makes one graph of the stages: no cycle, no dead end, one end. REQUIRES: stage names
-// are unique.
+// Checks that `after` makes one graph of the stages, with no cycle, no dead end and a single end.
+// REQUIRES: stage names are unique.
 absl::Status CheckOrder(const v1::Workflow& workflow) {
   std::set<std::string> earlier;
   for (int i = 0; i < workflow.stages_size(); ++i) {
@@ -254,7 +255,8 @@ absl::Status CheckOrder(const v1::Workflow& workflow) {
   return absl::OkStatus();
 }
 
-// That `cost` counts by numbers. REQUIRES: the parameters are good.
+// Checks that `cost` names numeric parameters.
+// REQUIRES: the parameters are good.
 absl::Status CheckCosts(const v1::Workflow& workflow) {
   const auto is_number = [&](const std::string& name) {
     return std::ranges::any_of(workflow.parameters(), [&](const v1::ParameterSpec& spec) {

@@ -1,4 +1,4 @@
-// What makes a workflow acceptable.
+// Decides whether a workflow is acceptable.
 #pragma once
 
 #include "cluster/base/status.h"
@@ -6,8 +6,9 @@
 
 namespace onepiece::workflow {
 
-/// Checks everything about a workflow that can be known without its plug-ins. Errors:
-/// INVALID_ARGUMENT (BAD_WORKFLOW) with the metadata "field", a path such as
+/// Checks everything about a workflow that can be known without its plug-ins.
+///
+/// Errors: INVALID_ARGUMENT (BAD_WORKFLOW) with the metadata "field", a path such as
 /// "parameters[2].default_value".
 absl::Status CheckWorkflow(const v1::Workflow& workflow);
 

@@ -1,7 +1,7 @@
-// What stands above every page: which cluster, how fresh, whether it may be changed; and, when
-// something is wrong or the past is shown, a band that says so.
+// The band above every page. It says which cluster is shown, how fresh the numbers are, and whether
+// anything may be changed. When something is wrong or the past is shown, a second line says so.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QFrame>
@@ -14,6 +14,7 @@
 
 namespace onepiece::gui {
 
+/// The band. The signals say what the operator wants; the window does it.
 class TopBand : public QFrame {
   Q_OBJECT
  public:
@@ -37,8 +38,8 @@ class TopBand : public QFrame {
   QLineEdit* filter_;
   QPushButton *mode_, *palette_, *retry_, *switch_;
   QWidget* notice_row_;
-  QTimer ages_;                ///< Ages grow while nothing is heard.
-  std::uint64_t dropped_ = 0;  ///< LinkStatus::dropped a second ago.
+  QTimer ages_;                ///< Redraws once a second, because ages grow while nothing is heard.
+  std::uint64_t dropped_ = 0;  ///< LinkStatus::dropped one second ago.
 };
 
 }  // namespace onepiece::gui

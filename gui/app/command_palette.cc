@@ -66,6 +66,8 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
   const bool chooses = key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter;
   if (!copies && !moves && !chooses) return QDialog::eventFilter(watched, event);
   event->accept();
+  // Accepting the override keeps the window's shortcut of the same key from running. The key press
+  // itself comes next.
   if (event->type() == QEvent::ShortcutOverride) return true;
   if (copies) CopyCli();
   if (chooses) Choose();
@@ -74,7 +76,8 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
 }
 
 void CommandPalette::Filter(const QString& typed) {
-  std::vector<std::pair<int, int>> found;  // Score, and minus the place: ties keep their order.
+  // The score, and the negated place: equal scores keep their order.
+  std::vector<std::pair<int, int>> found;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const int score = FuzzyScore(typed, entries_[i].title);
     if (score >= 0) found.emplace_back(score, -static_cast<int>(i));

@@ -1,4 +1,4 @@
-// Ctrl+K: find a command, a page or a thing by a few letters.
+// The dialog of Ctrl+K: finds a command, a page or an entity by a few letters.
 #pragma once
 
 #include <QDialog>
@@ -11,22 +11,25 @@
 
 namespace onepiece::gui {
 
+/// One thing that the dialog offers.
 struct PaletteEntry {
   QString title;     ///< "Plan a rebalance…", "node/instance-3"
-  QString shortcut;  ///< Portable text.
-  QString cli;       ///< What Ctrl+Shift+C copies; empty: nothing.
-  QString why_not;   ///< Not empty: it cannot be done now.
+  QString shortcut;  ///< As QKeySequence::PortableText.
+  QString cli;       ///< What Ctrl+Shift+C copies. Empty for nothing.
+  QString why_not;   ///< Why it cannot be done now. Empty if it can.
   std::function<void()> run;
 };
 
-/// Threading  GUI thread only.
+/// The dialog. The caller runs chosen() after exec().
+///
+/// Threading: GUI thread only.
 class CommandPalette : public QDialog {
   Q_OBJECT
  public:
   static constexpr int kMaxShown = 60;
 
   CommandPalette(std::vector<PaletteEntry> entries, QWidget* parent);
-  /// What is run once the dialog has closed; null: nothing was chosen.
+  /// What to run once the dialog has closed. Null if nothing was chosen.
   [[nodiscard]] const std::function<void()>& chosen() const { return chosen_; }
 
  protected:

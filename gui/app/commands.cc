@@ -6,7 +6,8 @@
 namespace onepiece::gui {
 namespace {
 
-/// Works without Ctrl, Alt or Meta: pressed by accident.
+/// True for a key without Ctrl, Alt and Meta, which can be pressed by accident. Function keys do
+/// not count.
 bool IsSingleKey(const QKeySequence& keys) {
   if (keys.count() != 1) return false;
   const int key = keys[0].key();
@@ -111,10 +112,11 @@ std::vector<Command> CommandList::Commands() const {
 void CommandList::Run(const QString& id) {
   for (const Entry& entry : entries_) {
     if (entry.command.id != id) continue;
-    // A key may arrive before the action was disabled.
+    // A key may arrive before Refresh() has disabled the action.
     if (entry.command.changes_cluster && !store_.WhyNoChange().isEmpty()) return;
     if (entry.view != nullptr && show_) show_(entry.view);
-    const auto run = entry.command.run;  // It may add commands.
+    // Copied, because the command may add commands and so move `entry`.
+    const auto run = entry.command.run;
     run();
     return;
   }

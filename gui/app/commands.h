@@ -1,6 +1,6 @@
-// Everything that can be done, in one list: menus, palette, shortcuts and buttons all come from it.
+// All commands in one list. Menus, palette, shortcuts and buttons are made from it.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QAction>
@@ -15,37 +15,43 @@
 
 namespace onepiece::gui {
 
-/// How well `text` answers to what was typed: letters in order, better at the beginnings of words
-/// and next to each other. Negative: not at all. Nothing typed: 0.
+/// How well `text` matches what was typed: its letters must occur in order, and count more at the
+/// beginnings of words and next to each other. Negative if it does not match; 0 if nothing was
+/// typed.
 int FuzzyScore(const QString& typed, const QString& text);
 
-/// Two commands with one key, or a single key that changes the cluster; a line for each.
+/// The conflicts among shortcuts, a line for each: two commands with the same key, or a single key
+/// that changes the cluster.
 QStringList ShortcutConflicts(const std::vector<Command>& commands);
 
-/// Ownership  The actions belong to `window`.
+/// The list of commands, with a QAction for each.
+///
+/// Ownership: the actions belong to `window`.
 class CommandList : public QObject {
  public:
   CommandList(Store& store, QWidget* window);
 
-  /// `view`: whose command it is; it runs after the view was shown by `show`. Null: the shell's.
+  /// Adds a command of a page, or of the window if `view` is null. A page's command runs after
+  /// SetShow()'s function has shown the page.
   void Add(Command command, View* view = nullptr);
-  /// Called before a view's command runs.
+  /// Sets what is called before a page's command runs.
   void SetShow(std::function<void(View*)> show) { show_ = std::move(show); }
-  /// People's shortcuts by id; those that would conflict are not taken and are returned as lines.
+  /// Sets the operator's shortcuts, by command id. A shortcut that would conflict is not set; the
+  /// answer has a line for each.
   QStringList SetShortcuts(const QMap<QString, QString>& shortcuts);
 
   struct Entry {
-    Command command;  ///< With the shortcut that holds now.
+    Command command;  ///< With its present shortcut.
     View* view;
     QAction* action;
   };
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] QAction* Action(const QString& id) const;
   [[nodiscard]] std::vector<Command> Commands() const;
-  /// As they were added.
+  /// The shortcut that the command was added with.
   [[nodiscard]] QString DefaultShortcut(const QString& id) const { return defaults_.value(id); }
   void Run(const QString& id);
-  /// Enables and disables by Store::WhyNoChange().
+  /// Enables and disables the commands that change the cluster, by Store::WhyNoChange().
   void Refresh();
 
  private:

@@ -1,6 +1,6 @@
-// A view as a file: its table as CSV or JSON, its picture as PNG or SVG.
+// Writes a page into a file: its table as CSV or JSON, its picture as PNG or SVG.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QAbstractItemModel>
@@ -12,16 +12,20 @@
 
 namespace onepiece::gui {
 
-/// RFC 4180, with a header line; kSortRole of every cell, so numbers are in their unit and what is
-/// not known is empty. A text that a spreadsheet would compute begins with an apostrophe.
+/// The table as CSV (RFC 4180) with a header line. Each cell is its kSortRole, so numbers are in
+/// their unit; a number that is not known is empty. A text that a spreadsheet would take for a
+/// formula gets an apostrophe in front.
 QByteArray ToCsv(const QAbstractItemModel& model);
-/// An array of objects by column title; what is not known is null.
+/// The table as a JSON array of objects with the column titles as keys. A number that is not known
+/// is null.
 QByteArray ToJson(const QAbstractItemModel& model);
-/// Drawn anew, not a picture of the screen.
+/// The widget drawn as vectors, not as a picture of the screen.
 QByteArray ToSvg(QWidget& widget);
 
-/// By the file's ending: .csv, .json, .png or .svg. Errors: INVALID_ARGUMENT (another ending, or a
-/// view without a table), UNAVAILABLE (it cannot be written).
+/// Writes a page in the format that the file's ending names: .csv, .json, .png or .svg.
+///
+/// Errors: INVALID_ARGUMENT when the ending is another one, or the page has no table; UNAVAILABLE
+/// when the file cannot be written.
 absl::Status ExportView(View& view, const QString& path);
 
 }  // namespace onepiece::gui

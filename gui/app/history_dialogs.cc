@@ -204,6 +204,8 @@ void CompareDialog::Look() {
     table_->Update({}, Same);
     return;
   }
+  // The comparison runs elsewhere, one at a time. A change in between is seen at the next tick of
+  // `look_`.
   if (looking_ || (from == from_ && to == to_)) return;
   from_ = from;
   to_ = to;

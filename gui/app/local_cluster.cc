@@ -30,7 +30,7 @@ LocalCluster::LocalCluster(QString data_dir, QObject* parent)
 LocalCluster::~LocalCluster() {
   process_.disconnect(this);
   if (state_ == State::kStopped) return;
-  // While it still starts, its end is what `down` waits for.
+  // If the cluster is still starting, `down` waits until that program has ended.
   QProcess::startDetached(program_,
                           {QStringLiteral("down"), QStringLiteral("--data-dir"), data_dir_});
   if (process_.state() != QProcess::NotRunning) {
@@ -64,7 +64,8 @@ void LocalCluster::Run(const QString& verb) {
 
 void LocalCluster::Ended(int exit_code) {
   const bool started = state_ == State::kStarting;
-  // 4: one runs there already, from a console that was killed: it is ours.
+  // Exit code 4 means that a cluster runs there already. A console that was killed has started it,
+  // so it is ours.
   constexpr int kAlreadyRunning = 4;
   const bool well = process_.exitStatus() == QProcess::NormalExit &&
                     (exit_code == 0 || (started && exit_code == kAlreadyRunning));

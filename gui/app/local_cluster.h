@@ -1,8 +1,10 @@
-// "Try a local cluster": an embedded cluster with a data directory of the console's own, started
-// and ended by the command line program.
+// The embedded cluster behind "Try a local cluster". It has a data directory of its own.
+// `onepiece up` and `onepiece down` start and end it.
 //
-// Ownership  What it has started it ends: Stop, or the destructor (which does not wait).
-// Threading  GUI thread only; nothing blocks.
+// Ownership: it ends what it has started, in Stop() or in the destructor.
+// Threading: GUI thread only.
+// Blocking: no call blocks. The destructor waits at most a second, and only if `up` or `down` still
+// runs.
 #pragma once
 
 #include <QObject>
@@ -11,10 +13,11 @@
 
 namespace onepiece::gui {
 
+/// Starts and ends one embedded cluster.
 class LocalCluster : public QObject {
   Q_OBJECT
  public:
-  /// `data_dir`: where the cluster keeps its files.
+  /// The cluster keeps its files in `data_dir`.
   explicit LocalCluster(QString data_dir, QObject* parent = nullptr);
   ~LocalCluster() override;
 
@@ -26,9 +29,9 @@ class LocalCluster : public QObject {
 
  Q_SIGNALS:
   void StateChanged();
-  /// What the program says while it starts: "proxy-1 is ready".
+  /// A line that the program prints while it runs: "proxy-1 is ready".
   void Progressed(const QString& line);
-  /// It takes jobs.
+  /// The cluster takes jobs.
   void Ready();
   void Failed(const QString& why);
 

@@ -1,4 +1,4 @@
-// What is under way and what was asked for, below every page.
+// The panel below the pages. It lists the plans under way and this console's operations.
 #pragma once
 
 #include <QWidget>
@@ -10,7 +10,9 @@
 
 namespace onepiece::gui {
 
-/// Threading  GUI thread only.
+/// The panel.
+///
+/// Threading: GUI thread only.
 class OperationsPanel : public QWidget {
   Q_OBJECT
  public:
@@ -19,7 +21,7 @@ class OperationsPanel : public QWidget {
   [[nodiscard]] TablePanel* panel() const { return panel_; }
 
  Q_SIGNALS:
-  /// Enter on a plan.
+  /// The operator pressed Enter on a plan.
   void Opened(const QString& entity);
 
  protected:

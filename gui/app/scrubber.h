@@ -1,7 +1,7 @@
-// The bar below every page: where in the recording the console is, what was noted when, and where
-// nothing is known.
+// The bar below every page. It shows which instant of the recording is shown, what happened when,
+// and where nothing is known.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QComboBox>
@@ -17,8 +17,8 @@
 
 namespace onepiece::gui {
 
-/// The line itself: gaps hatched, marks above, the instant that is shown. To screen readers it is a
-/// slider, in seconds since the epoch.
+/// The line itself, with hatched gaps, marks above it, and the shown instant. To screen readers it
+/// is a slider whose value is seconds since 1970.
 class TimeLine : public QWidget {
   Q_OBJECT
  public:
@@ -29,9 +29,10 @@ class TimeLine : public QWidget {
   [[nodiscard]] std::int64_t position() const { return at_ms_; }
   [[nodiscard]] const history::Interval& interval() const { return interval_; }
   [[nodiscard]] const std::vector<history::Mark>& marks() const { return marks_; }
-  /// The mark before (or after) the position; 0: none.
+  /// The time of the next mark before or after the position. 0 if there is none.
   [[nodiscard]] std::int64_t Neighbour(bool after) const;
-  /// As a click there does; the nearest instant of the line.
+  /// Picks an instant as a click does. An instant outside of the line becomes the nearest one on
+  /// it.
   void Pick(std::int64_t at_ms);
   [[nodiscard]] QSize sizeHint() const override;
 
@@ -56,27 +57,27 @@ class TimeLine : public QWidget {
   bool live_ = true;
 };
 
-/// The bar: line, what is seen of it, step and live buttons.
+/// The bar: the line, the choice of its range, and buttons to step and to go live.
 class Scrubber : public QWidget {
   Q_OBJECT
  public:
   explicit Scrubber(Store& store, QWidget* parent);
-  /// Asks for the recording's interval, gaps and marks; done by itself every two seconds.
+  /// Asks for the recording's interval, gaps and marks. A timer does so every two seconds.
   void Refresh();
   void TogglePause();
   void GoLive();
   void StepToMark(bool after);
-  /// Why nothing is recorded; empty: it is. Stands where other notes stand, when there are none.
+  /// Sets why nothing is recorded; empty if it is. It is shown where there is no other note.
   void SetNotice(const QString& notice);
   [[nodiscard]] TimeLine* line() const { return line_; }
 
  private:
-  /// What Refresh asks the recording for.
+  /// What Refresh() asks the recording for.
   struct Seen {
     history::Interval interval;
     std::vector<history::Gap> gaps;
     std::vector<history::Mark> marks;
-    absl::Status status;  ///< Why there are no gaps or no marks: the rest of the line is of use.
+    absl::Status status;  ///< Why gaps or marks are missing. The line is useful without them.
   };
   static absl::StatusOr<Seen> Look(history::Recording& recording, std::int64_t minutes,
                                    std::int64_t end_ms);
@@ -91,7 +92,7 @@ class Scrubber : public QWidget {
   QLabel* note_;
   QString notice_;
   QTimer refresh_;
-  std::weak_ptr<history::Recording> asked_;  ///< Of the answer that is waited for.
+  std::weak_ptr<history::Recording> asked_;  ///< The recording that the awaited answer is from.
   bool asking_ = false, ask_again_ = false;
 };
 

@@ -47,7 +47,7 @@ QPalette Make(const Colors& c) {
   palette.setColor(QPalette::Link, QColor(c.link));
   palette.setColor(QPalette::LinkVisited, QColor(c.link));
   palette.setColor(QPalette::PlaceholderText, QColor(c.placeholder));
-  // What is disabled says why, so it must be readable.
+  // A disabled control says why it is disabled, so its text must be readable.
   for (const auto role : {QPalette::Text, QPalette::WindowText, QPalette::ButtonText}) {
     palette.setColor(QPalette::Disabled, role, QColor(c.placeholder));
   }

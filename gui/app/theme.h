@@ -1,6 +1,6 @@
-// Colours and sizes of the whole program.
+// The colours and sizes of the whole program.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QPalette>
@@ -10,15 +10,18 @@
 
 namespace onepiece::gui {
 
-/// Every role that is used has a contrast of at least 4.5 to its ground.
+/// The palette of a theme. Each role in use has a contrast of at least 4.5 to its background.
 QPalette PaletteOf(Theme theme, bool system_is_dark);
-/// What the desktop prefers: its portal's "color-scheme", else the brightness of `palette`. Waits
-/// for the portal a quarter of a second at most.
+/// Whether the desktop prefers dark colours: what its portal says in "color-scheme", or else by the
+/// brightness of `palette`.
+///
+/// Blocking: waits at most a quarter of a second for the portal.
 bool SystemPrefersDark(const QPalette& palette);
-/// Sets the application's palette and font. `base_points`: the font's size at 100 %.
+/// Sets the application's palette, font and animations. `base_points` is the font size at 100 %.
 void ApplyTheme(const Settings& settings, bool system_is_dark, double base_points);
 
-/// Fusion, with outlines that can be seen where it draws them in shades of a black ground.
+/// The Fusion style with visible outlines. Fusion draws outlines in shades of the background, which
+/// cannot be seen when it is black.
 class ConsoleStyle : public QProxyStyle {
  public:
   ConsoleStyle();

@@ -1,4 +1,5 @@
-// Who takes what people say of alerts: the thread that evaluates the rules, wherever it is.
+// The interface through which the console acknowledges and silences alerts. The thread that
+// evaluates the rules implements it (gui/app/recording_service.h).
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,22 @@
 
 namespace onepiece::gui {
 
-/// Threading: thread-safe. Blocking: may wait for a tick of the recorder (milliseconds; seconds on
-/// a bad disk): not on the GUI thread, see Store::Work.
+/// Passes what operators say of alerts to the thread that evaluates the alert rules.
+///
+/// Threading: thread-safe.
+/// Blocking: each call may wait for a tick of the recorder: milliseconds, or seconds on a bad disk.
+/// Do not call it on the GUI thread; use Store::Work.
 class AlertDesk {
  public:
   virtual ~AlertDesk() = default;
-  /// `who` has seen it. NOT_FOUND: it is over.
+  /// Records that `who` has seen the alert.
+  ///
+  /// Errors: NOT_FOUND when there is no such alert now; it may be over.
   virtual absl::Status Acknowledge(const std::string& id, const std::string& who) = 0;
-  /// INVALID_ARGUMENT without an end in the future or without a reason; NOT_FOUND.
+  /// Silences the alert until `until_ms`, in milliseconds since 1970.
+  ///
+  /// Errors: INVALID_ARGUMENT when `until_ms` is not in the future or `reason` is empty; NOT_FOUND
+  /// as above.
   virtual absl::Status Silence(const std::string& id, std::int64_t until_ms,
                                const std::string& reason) = 0;
 };

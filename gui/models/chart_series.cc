@@ -18,6 +18,8 @@ QString Tr(const char* text, int n = -1) {
   return QCoreApplication::translate("onepiece::gui::ChartSeries", text, nullptr, n);
 }
 
+// How long a point holds. A point of a coarse series holds for two steps, so that one missing
+// bucket makes no gap.
 std::int64_t Reach(const ChartSeries& series) {
   return std::max(kChartStaleMs, 2 * StepOf(series));
 }
@@ -83,9 +85,11 @@ QString ChartSummary(const QString& title, const std::vector<ChartSeries>& serie
 std::vector<history::SeriesPoint> WithTail(std::vector<history::SeriesPoint> recorded,
                                            std::int64_t bucket_ms,
                                            const std::vector<history::SeriesPoint>& seen) {
+  // The newest buckets are empty while the recorder has not written them yet. They must not hide
+  // what was seen.
   while (!recorded.empty() && std::isnan(recorded.back().mean)) recorded.pop_back();
   const std::int64_t step_ms = std::max<std::int64_t>(bucket_ms, 1);
-  // What falls into the last bucket is in its mean.
+  // The mean of the last bucket already contains what was seen within it.
   const std::int64_t from_ms = recorded.empty() ? 0 : recorded.back().at_ms + step_ms;
   for (const history::SeriesPoint& point : seen) {
     if (point.at_ms < from_ms) continue;

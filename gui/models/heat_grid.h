@@ -1,6 +1,6 @@
-// Cells of a heatmap: how much of something, by colour, number and words.
+// The cells of a heatmap. Each cell says how much by colour, number and words.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QAbstractTableModel>
@@ -12,49 +12,52 @@
 
 namespace onepiece::gui {
 
-/// How much is known of a number. All of them look different, and none like 0.
+/// How much is known of a number. Each state looks different from the others and from the value 0.
 enum class CellState {
-  kNone,          ///< There is no such thing.
-  kValue,         ///< Measured, and new.
-  kNotAvailable,  ///< The thing does not have this number.
-  kWarmingUp,     ///< There will be one: nothing has been measured yet.
-  kStale,         ///< The last one is too old to hold.
+  kNone,          ///< There is nothing in this cell.
+  kValue,         ///< Measured and current.
+  kNotAvailable,  ///< The thing does not report this number.
+  kWarmingUp,     ///< Nothing has been measured yet.
+  kStale,         ///< The last measurement is too old.
 };
 QString CellStateName(CellState state);
 
 struct HeatCell {
   CellState state = CellState::kNone;
-  QString key;    ///< "device/instance-1/0": what it is of.
+  QString key;    ///< What the cell shows: "device/instance-1/0".
   QString label;  ///< In small type below the number; safe to show.
-  QString text;   ///< The number, "87 %". Of kValue and kStale.
+  QString text;   ///< The number, "87 %". Set in kValue and kStale.
   double value = 0;
-  double share = 0;  ///< What the colour says, 0 to 1.
+  double share = 0;  ///< Position on the colour scale, 0 to 1.
   QString tip;
-  QString warning;  ///< Not empty: marked, and said.
+  QString warning;  ///< If not empty, the cell is marked, and screen readers read this.
   friend bool operator==(const HeatCell&, const HeatCell&) = default;
 };
 
-/// REQUIRES: as many cells as rows times columns.
+/// A table of cells.
+///
+/// Invariants: `cells` has `rows` × `columns` elements.
 struct HeatGrid {
   QStringList rows, columns;
   std::vector<HeatCell> cells;  ///< Row by row.
 };
 
-/// Role of a cell's CellState, and of what its colour says.
+/// Roles of a cell: its CellState, its position on the colour scale, its label, its warning.
 inline constexpr int kStateRole = Qt::UserRole + 10;
 inline constexpr int kHeatRole = Qt::UserRole + 11;
 inline constexpr int kLabelRole = Qt::UserRole + 12;
 inline constexpr int kWarningRole = Qt::UserRole + 13;
 
-/// kSortRole of a cell that is no kValue is null, kKeyRole is its key.
+/// A HeatGrid as a Qt model. kKeyRole is a cell's key. kSortRole is null unless the cell is kValue.
 class HeatModel : public QAbstractTableModel {
  public:
   using QAbstractTableModel::QAbstractTableModel;
 
-  /// A grid of the same shape changes only the rows that differ; another one resets.
+  /// Shows another grid. If the row names and the number of columns stay, only rows that differ are
+  /// signalled, so selection and keyboard focus survive. Otherwise the model resets.
   void Show(HeatGrid grid);
   [[nodiscard]] const HeatGrid& grid() const { return grid_; }
-  /// Invalid: there is none.
+  /// The cell with this key; an invalid index if there is none.
   [[nodiscard]] QModelIndex Find(const QString& key) const;
 
   int rowCount(const QModelIndex& parent = {}) const override {

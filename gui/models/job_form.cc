@@ -26,14 +26,14 @@ namespace {
 using google::protobuf::Value;
 using v1::ParameterSpec;
 
-/// Texts longer than this are written in several lines.
+/// A parameter that allows longer texts gets an editor with several lines.
 constexpr std::int64_t kLineBytes = 256;
 
 QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::JobForm", text); }
 
 bool IsBounded(const ParameterSpec& spec) { return spec.minimum() != 0 || spec.maximum() != 0; }
 
-/// The shortest text that is read as the same number.
+/// The shortest text that parses to the same number.
 std::string NumberText(double number) {
   std::array<char, 32> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
@@ -50,7 +50,7 @@ std::optional<double> ParseNumber(std::string_view text) {
   return number;
 }
 
-/// Nothing: the text is no value of that type.
+/// nullopt if the text is not a value of the parameter's type.
 std::optional<Value> Parse(const ParameterSpec& spec, const std::string& text) {
   Value value;
   switch (spec.type()) {
@@ -78,7 +78,8 @@ bool SameValue(const ParameterSpec& spec, const std::string& a, const std::strin
          first->number_value() == second->number_value();
 }
 
-/// The CLI's own option for a parameter (cluster/cli/job_arguments.cc); empty: --param.
+/// The CLI's own option for a parameter (cluster/terminal/job_arguments.cc). Empty if it has none
+/// and needs --param.
 std::string_view OptionOf(const ParameterSpec& spec) {
   struct Option {
     std::string_view parameter, option;
@@ -105,7 +106,8 @@ std::string_view OptionOf(const ParameterSpec& spec) {
   return fits ? at->option : std::string_view();
 }
 
-/// A JSON string; --param takes what stands in double quotes as text, whatever it looks like.
+/// The text as a JSON string. --param takes whatever stands in double quotes as text; without them
+/// it would read "7" or "true" as a number or a boolean.
 std::string JsonQuoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -124,14 +126,15 @@ std::string JsonQuoted(std::string_view text) {
   return quoted + '"';
 }
 
-/// The words for one parameter.
+/// The words of the command line for one parameter, with a space in front.
 std::string ArgumentOf(const ParameterSpec& spec, const std::string& text) {
   const auto value = Parse(spec, text);
   const bool is_text = spec.type() == ParameterSpec::STRING;
   const std::string plain =
       value.has_value() && value->has_number_value() ? NumberText(value->number_value()) : text;
   const std::string_view option = OptionOf(spec);
-  // An option with an empty value, or one that begins with a dash, is read as something else.
+  // The CLI would misread an option with an empty value or with a value that begins with a dash.
+  // Those go through --param.
   if (!option.empty() && !plain.empty() && (!is_text || plain.front() != '-')) {
     return " " + std::string(option) + (is_text ? " " : "=") + ShellQuoted(plain);
   }
@@ -203,7 +206,8 @@ QString RangeText(const ParameterSpec& spec) {
 }
 
 JobForm::JobForm(v1::Workflow workflow, JobValues values) : workflow_(std::move(workflow)) {
-  // Of another version of the schema, or of another application: what it has no name for is gone.
+  // The values may come from another version of the schema or from another application. Set() and
+  // SetInput() drop the names that this workflow does not have.
   for (auto& [name, text] : values.parameters) Set(name, std::move(text));
   for (auto& [name, file] : values.inputs) SetInput(name, std::move(file));
   CheckFiles();
@@ -226,7 +230,7 @@ std::string JobForm::Text(const std::string& parameter) const {
 void JobForm::Set(const std::string& parameter, std::string text) {
   const ParameterSpec* spec = Find(parameter);
   if (spec == nullptr) return;
-  std::erase(text, '\0');  // No command line can carry it.
+  std::erase(text, '\0');  // CommandLine() could not carry it.
   const bool left_out =
       spec->required() ? text.empty() : SameValue(*spec, text, spec->default_value());
   if (left_out) {

@@ -12,6 +12,7 @@ std::int64_t NowMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 }  // namespace
 
 int OperationLog::Begin(const QString& what) {
+  // An operation under way stays even if the list grows beyond kMax: its End() must find it.
   if (all_.size() >= kMax) {
     const auto oldest = std::find_if(all_.rbegin(), all_.rend(),
                                      [](const Operation& one) { return one.ended_ms != 0; });

@@ -1,6 +1,6 @@
-// What was asked for, in this run of the console, and what came of it.
+// What this run of the console has asked for, and what came of it.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QObject>
@@ -13,22 +13,25 @@
 namespace onepiece::gui {
 
 struct Operation {
-  int number = 0;  ///< From 1.
+  int number = 0;  ///< Counted from 1.
   QString what;    ///< "Cancel 14 jobs"
   std::int64_t asked_ms = 0;
-  std::int64_t ended_ms = 0;  ///< 0: under way.
+  std::int64_t ended_ms = 0;  ///< 0 while under way.
   absl::Status outcome;
-  QString note;  ///< How far it is, or what it made: "42 %", "night.onepiece-recording, 12.0 MiB".
+  /// How far it is, or what it has made: "42 %", "night.onepiece-recording, 12.0 MiB".
+  QString note;
 };
 
+/// The list of operations. The store adds each question to the cluster; dialogs add the rest.
 class OperationLog : public QObject {
   Q_OBJECT
  public:
-  static constexpr std::size_t kMax = 200;  ///< The oldest that have ended go first.
+  static constexpr std::size_t kMax = 200;  ///< Beyond that the oldest ended operations go.
   using QObject::QObject;
 
+  /// Adds an operation and returns its number.
   int Begin(const QString& what);
-  /// Of one that has not ended; else nothing.
+  /// Sets the note of an operation that has not ended. Does nothing for another number.
   void Note(int number, const QString& note);
   void End(int number, const absl::Status& outcome, const QString& note = {});
   /// Newest first.

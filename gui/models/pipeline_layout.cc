@@ -25,14 +25,14 @@ QSizeF SizeOf(const PipelineStage& stage) {
           L::kHeader + cards};
 }
 
-/// Places the stages of one set below `top`; returns where it ends.
+/// Places the stages of one set below `top`, and returns where they end.
 double PlaceSet(const PipelineGraph& graph, const PipelineSet& set, double top,
                 PipelineLayout& layout) {
-  std::map<int, double> widths, heights;  // Of columns by rank, of lanes.
+  std::map<int, double> widths, heights;  // Widths of columns by rank, heights of lanes.
   for (int i = set.first_stage; i < set.first_stage + set.stages; ++i) {
     const PipelineStage& stage = graph.stages[static_cast<std::size_t>(i)];
     const QSizeF size = SizeOf(stage);
-    // What is idle is in nobody's way: its column is as wide as the stages need.
+    // The idle box stands below the columns, so it does not widen its column.
     const bool idle = stage.kind == PipelineStage::Kind::kIdle;
     widths[stage.rank] = std::max(widths[stage.rank], idle ? 0 : size.width());
     heights[stage.lane] = std::max(heights[stage.lane], size.height());
@@ -73,7 +73,7 @@ L::Edge Connect(const PipelineGraph& graph, const PipelineEdge& edge,
   const QRectF a = layout.headers[from], b = layout.headers[to];
   L::Edge made{{a.right(), a.center().y()}, {b.left(), b.center().y()}, 0};
   const int span = graph.stages[to].rank - graph.stages[from].rank;
-  // What passes over other columns goes above them, those that go further higher.
+  // An edge over other columns rises above them. The more columns it passes, the higher it rises.
   const bool blocked =
       std::any_of(graph.stages.begin(), graph.stages.end(), [&](const PipelineStage& stage) {
         return stage.set == graph.stages[from].set && stage.rank > graph.stages[from].rank &&
@@ -99,7 +99,8 @@ PipelineLayout LayOut(const PipelineGraph& graph) {
   for (std::size_t i = 0; i < graph.sets.size(); ++i) {
     const PipelineSet& set = graph.sets[i];
     double above = 0;
-    // Room for what passes above: known from ranks alone.
+    // Leaves room for the edges that rise above the set. Ranks alone decide this, because no box
+    // has a place yet.
     for (const PipelineEdge& edge : graph.edges) {
       const PipelineStage& from = graph.stages[static_cast<std::size_t>(edge.from)];
       const int span = graph.stages[static_cast<std::size_t>(edge.to)].rank - from.rank;

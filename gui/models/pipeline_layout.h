@@ -1,9 +1,9 @@
-// Where everything of a PipelineGraph lies: a column for each stage, a row for each instance.
-// Nothing but the graph decides, so that pictures are the same and nobody jumps when others come
+// The places of everything in a PipelineGraph: a column for each stage, a row for each instance.
+// Only the graph decides, so equal graphs give equal pictures, and no card jumps when others come
 // and go.
 //
-// Units      Pixels at 100 % zoom and the usual size of type.
-// Threading  Pure function.
+// Units: pixels at 100 % zoom and the usual font size.
+// Threading: pure function.
 #pragma once
 
 #include <QPointF>
@@ -21,24 +21,26 @@ struct PipelineLayout {
 
   struct Edge {
     QPointF begin, end;
-    double rise =
-        0;  ///< 0: straight to the next column; else this far above, over what is between.
+    /// 0 if it runs straight to the next column. Otherwise how far it rises above what lies
+    /// between.
+    double rise = 0;
     bool operator==(const Edge&) const = default;
   };
-  // By index, as in the graph.
+  // Indexed as in the graph.
   std::vector<QRectF> sets, stages, headers, cards;
   std::vector<Edge> edges;
   QRectF bounds;
-  /// True: sets have titles, for there are several.
+  /// True if sets have titles, because there are several.
   bool titled = false;
   bool operator==(const PipelineLayout&) const = default;
 };
 
-/// How many cards of a stage stand below each other before the next column of cards begins: the
-/// same up to 64 cards, so that who joins last moves nobody.
+/// The number of cards that stand below each other before the next column of cards begins. It is
+/// the same up to 64 cards, so that an instance that joins last moves no other card.
 int CardRows(int cards);
-/// Idle instances stand below the stages, so many beside each other.
+/// The number of idle instances beside each other, in the box below the stages.
 inline constexpr int kIdleColumns = 6;
+/// Places a graph.
 PipelineLayout LayOut(const PipelineGraph& graph);
 
 }  // namespace onepiece::gui

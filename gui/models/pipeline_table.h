@@ -1,6 +1,6 @@
 // The instances of a PipelineGraph as rows, for export.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct PipelineRow {
 };
 using PipelineTable = KeyedTable<PipelineRow>;
 
-/// Numbers in kSortRole; what is not known is null there, never 0.
+/// Makes the table. Numbers are in kSortRole; a number that is not known is null there, never 0.
 std::unique_ptr<PipelineTable> MakePipelineTable();
 void Update(PipelineTable& table, const PipelineGraph& graph);
 

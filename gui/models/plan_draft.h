@@ -1,7 +1,8 @@
-// A draft of moves over the cluster's present assignment: edited, undone and redone here, asked
-// about and applied elsewhere. It changes nothing by itself and predicts nothing.
+// A draft of moves, seen against the cluster's present assignment. It can be edited, undone and
+// redone. Other code asks the server about it and applies it; the draft changes nothing and
+// predicts nothing.
 //
-// Threading  Thread-confined.
+// Threading: thread-confined.
 #pragma once
 
 #include <QString>
@@ -15,9 +16,10 @@
 
 namespace onepiece::gui {
 
+/// One move of the draft.
 struct DraftMove {
   std::string node_id;
-  std::uint64_t incarnation = 0;  ///< When the move was drafted.
+  std::uint64_t incarnation = 0;  ///< The instance's incarnation when the move was drafted.
   v1::Placement from, to;         ///< Workflow sets are filled in.
 };
 
@@ -25,23 +27,27 @@ class PlanDraft {
  public:
   static constexpr std::size_t kMaxUndo = 200;
 
-  /// The assignment that the draft is seen against from now on; the moves stay as they are.
+  /// Sets the assignment that the draft is seen against. The moves stay.
   void See(PoolBoard board) { board_ = std::move(board); }
   [[nodiscard]] const PoolBoard& board() const { return board_; }
 
-  // Edits. What is returned says why nothing was changed; empty: it was.
-  /// To where it is already: takes its move out of the draft.
+  // Edits. Each returns why nothing was changed; empty if it was.
+  /// Moves an instance to a pool. If the instance is there already, its move is taken out of the
+  /// draft.
   QString MoveTo(const std::string& node_id, const PoolKey& to);
-  /// One more. Whom the draft has taken away comes back first; else an idle one comes, of the same
-  /// workflow set if there is one, by name. Who is pinned, moving, removed or quarantined stays.
+  /// Adds one instance to the pool. An instance that the draft takes away from it comes back first.
+  /// Otherwise an idle one comes, by name, of the same workflow set if there is one. Pinned,
+  /// moving, removed and quarantined instances are not taken.
   QString Add(const PoolKey& pool);
-  /// One less, to the idle ones. Whom the draft has brought goes back first; else who holds no
-  /// work, the last by name; the same stay.
+  /// Takes one instance out of the pool, which becomes idle. An instance that the draft brings goes
+  /// back first. Otherwise one without work goes, the last by name. Pinned, moving, removed and
+  /// quarantined instances are not taken.
   QString Remove(const PoolKey& pool);
-  /// The moves of a plan that was proposed take the place of all.
+  /// Replaces all moves by those of a proposed plan.
   void Replace(const v1::Plan& proposed);
   void Clear();
-  /// Moves that are done already, or that cannot be, go; the others begin where instances are now.
+  /// Adapts the draft to the present assignment. Moves that are done or no longer possible are
+  /// dropped; the others begin where the instances are now.
   void Renew();
 
   [[nodiscard]] bool CanUndo() const { return !past_.empty(); }
@@ -49,23 +55,23 @@ class PlanDraft {
   void Undo();
   void Redo();
 
-  /// By name of the instance.
+  /// Ordered by the instance's name.
   [[nodiscard]] const std::vector<DraftMove>& moves() const { return moves_; }
   [[nodiscard]] bool empty() const { return moves_.empty(); }
-  /// Null: the draft does not move it.
+  /// The move of an instance; nullptr if the draft does not move it.
   [[nodiscard]] const DraftMove* Find(const std::string& node_id) const;
-  /// Where it would be; where it is when the draft does not move it.
+  /// Where the instance would be with the draft applied.
   [[nodiscard]] v1::Placement PlaceOf(const InstanceCard& card) const;
-  /// Instances that the pool would have.
+  /// The number of instances in the pool with the draft applied, and now.
   [[nodiscard]] int CountAfter(const PoolKey& pool) const;
   [[nodiscard]] int CountNow(const PoolKey& pool) const;
 
-  /// Why the server will refuse it, as far as is seen from here: limits, instances that are moving.
-  /// The server's word counts.
+  /// Why the server will refuse the draft, as far as the console can tell: limits, instances that
+  /// are moving. The server decides.
   [[nodiscard]] QStringList Problems() const;
-  /// What is good to know: instances that stay pinned where they go.
+  /// Hints that refuse nothing: instances that stay pinned where they go.
   [[nodiscard]] QStringList Notes() const;
-  /// Instances that are not where they were when their move was drafted, a line each.
+  /// Instances that are no longer as they were when their move was drafted, a line each.
   [[nodiscard]] QStringList Stale() const;
 
   [[nodiscard]] v1::ProposePlanRequest ToRequest() const;
@@ -74,9 +80,10 @@ class PlanDraft {
 
  private:
   using Moves = std::vector<DraftMove>;
-  /// Makes the moves these, which can be undone.
+  /// Replaces the moves, as a step that can be undone.
   void Set(Moves moves);
-  /// Empty: it may be moved by +, − or by hand (`by_hand`: also who is pinned, removed, …).
+  /// Why the instance may not be moved; empty if it may. `by_hand` is true for a move that names
+  /// the instance; such a move may take instances that are pinned, removed or quarantined.
   [[nodiscard]] QString WhyNotMove(const InstanceCard& card, const PoolKey& to, bool by_hand) const;
 
   PoolBoard board_;

@@ -8,7 +8,7 @@
 namespace onepiece::gui {
 namespace {
 
-constexpr int kNamed = 4;  // Moves that a line names.
+constexpr int kNamed = 4;  // A line names at most so many moves.
 
 QString Tr(const char* text, int n = -1) {
   return QCoreApplication::translate("onepiece::gui::Plans", text, nullptr, n);
@@ -200,7 +200,7 @@ QString WhyNoUndo(const v1::Plan& plan, const PoolBoard& board,
       const auto found = std::ranges::find(plans->plans(), plan.undone_by(), &v1::Plan::plan_id);
       if (found != plans->plans().end()) undo = &*found;
     }
-    // An undo that was itself taken back has undone nothing.
+    // An undo that was itself reverted has undone nothing.
     if (undo == nullptr || !HasEnded(*undo) || undo->state() == v1::Plan::DONE)
       return Tr("Plan %1 has undone it").arg(SafeText(plan.undone_by(), 60));
   }

@@ -1,7 +1,7 @@
-// The draft of a plan: its moves, what the server says that they would do, and the way to start
-// them.
+// The panel of the draft: its moves, the server's prediction of their effect, and the button that
+// starts them.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QComboBox>
@@ -19,42 +19,44 @@
 
 namespace onepiece::gui {
 
-/// What the last dry run came to. It is of the draft that it was asked for, and of no other.
+/// The last dry run. It belongs to the draft that it was asked for, and to no other.
 struct DryRun {
   std::string request;  ///< The draft's moves, serialised.
-  PoolBoard board;      ///< As it was seen then.
+  PoolBoard board;      ///< The board at that time.
   bool asking = false;
   absl::StatusOr<v1::Plan> plan = v1::Plan();
 };
 
+/// The panel.
 class DraftPanel : public QWidget {
   Q_OBJECT
  public:
   DraftPanel(Store& store, PlanDraft& draft, QWidget* parent = nullptr);
 
-  /// Draws the draft again: after an edit, and when what is shown has changed.
+  /// Draws the draft again. Call it after an edit and when the shown snapshot has changed.
   void Show();
-  /// Asks the server what the draft would do; what the policy would, which becomes the draft.
+  /// Ask() asks the server what the draft would do. AskPolicy() asks what the policy would do,
+  /// which becomes the draft.
   void Ask();
   void AskPolicy();
-  /// The server has refused to start it, for what it was made for has changed: says what, and makes
-  /// a new dry run. Nothing is started again by itself.
+  /// Call this when the server has refused to start the draft because its base has changed. The
+  /// panel says what has changed and makes a new dry run. It starts nothing by itself.
   void BecameStale(const QString& why);
-  /// Drops what the server has said.
+  /// Drops the dry run.
   void Forget();
-  /// The dry run of the present draft; null: there is none.
+  /// The server's plan for the present draft. Null if it has not been asked for.
   [[nodiscard]] const v1::Plan* proposed() const;
-  /// Empty: the draft can be started.
+  /// Why the draft cannot be started. Empty if it can.
   [[nodiscard]] QString WhyNotApply() const;
-  /// 0: it needs no confirmation.
+  /// The time within which the plan must be confirmed. 0 if it needs no confirmation.
   [[nodiscard]] int confirm_within_s() const { return confirm_->currentData().toInt(); }
-  /// How moves and effect lie.
+  /// Sets whether moves and effect stand beside or below each other.
   void SetOrientation(Qt::Orientation orientation);
   [[nodiscard]] const EffectPanel& effect() const { return *effect_; }
   [[nodiscard]] QString note() const { return note_->text(); }
 
  Q_SIGNALS:
-  /// The draft has been edited here.
+  /// The panel has edited the draft.
   void Edited();
   void ApplyWanted();
   void Told(const QString& text);
@@ -66,7 +68,7 @@ class DraftPanel : public QWidget {
     friend bool operator==(const MoveRow&, const MoveRow&) = default;
   };
   void MakeButtons();
-  /// What a dry run needs; empty: it can be asked for.
+  /// Why a dry run cannot be asked for. Empty if it can.
   [[nodiscard]] QString WhyNotAsk() const;
   [[nodiscard]] bool IsCurrent() const;
   void Propose(const v1::ProposePlanRequest& request, bool policy);

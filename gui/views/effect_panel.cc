@@ -44,7 +44,7 @@ void EffectPanel::Show(const v1::Plan& plan, const v1::Elasticity* elasticity,
   if (!fresh) return;
   QTableView* table = table_->table();
   table->resizeColumnsToContents();
-  // Long names of pools are elided, and whole in their tips, so that all columns are seen.
+  // Long pool names are elided, so that all columns are visible. Their tips have the whole names.
   const int most = std::max(table->viewport()->width() / 4, fontMetrics().averageCharWidth() * 22);
   for (int column = 0; column < 4; ++column)
     table->setColumnWidth(column, std::min(table->columnWidth(column), most));

@@ -1,7 +1,7 @@
-// What a plan would do, or has done: the server's numbers, where they come from, and how well they
-// fit what is measured.
+// The effect of a plan, predicted or measured: the server's numbers, what they are based on, and
+// how well they fit what is measured.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -17,10 +17,10 @@ class EffectPanel : public QWidget {
  public:
   explicit EffectPanel(const QString& name, QWidget* parent = nullptr);
 
-  /// Nothing to show, and why.
+  /// Shows no numbers, and says why.
   void ShowNothing(const QString& why);
-  /// `elasticity` null: nothing is measured; the column of what is measured is for plans that have
-  /// begun.
+  /// Shows the effect of a plan. If `elasticity` is not null, the column of measured values is
+  /// filled for a plan that has begun.
   void Show(const v1::Plan& plan, const v1::Elasticity* elasticity, std::int64_t server_now_ms);
   [[nodiscard]] const KeyedTable<EffectRow>& rows() const { return *rows_; }
   [[nodiscard]] QString head() const { return head_->text(); }

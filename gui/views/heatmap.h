@@ -1,10 +1,11 @@
-// A table of cells that say how much by colour: devices, rings over time.
+// A heatmap: a table whose cells say how much by colour. It shows devices, and rings over time.
 //
-// What       Numbers where a cell is at least 28 pixels wide. "N/A" is struck through, "warming up"
-// dotted, "stale" hatched over its last value; what has a warning is framed and marked. A screen
-// reader finds a table with rows, columns and what every cell says.
-// Keys       Arrows move between cells, Enter picks one.
-// Threading  GUI thread only.
+// A cell shows its number if it is at least 28 pixels wide. "N/A" is struck through, "warming up"
+// is dotted, and "stale" is hatched over its last value. A cell with a warning is framed and
+// marked. A screen reader finds a table with rows, columns and a text for each cell. The arrow keys
+// move between cells, Enter picks one.
+//
+// Threading: GUI thread only.
 #pragma once
 
 #include <QTableView>
@@ -16,18 +17,19 @@ namespace onepiece::gui {
 class Heatmap : public QTableView {
   Q_OBJECT
  public:
-  /// The model is borrowed.
+  /// Ownership: borrows `model`.
   Heatmap(const QString& name, HeatModel& model, QWidget* parent = nullptr);
 
-  /// Cells that share the width (a time axis), or of a size for a number and a label.
+  /// If dense, the cells share the width, as on a time axis. Otherwise each has room for a number
+  /// and a label.
   void SetDense(bool dense);
-  /// Makes it the current cell, and visible; false: there is none.
+  /// Makes the cell with this key current and visible. False if there is none.
   bool Select(const QString& key);
-  /// All of its cells.
+  /// The size that shows all cells.
   [[nodiscard]] QSize sizeHint() const override;
 
  Q_SIGNALS:
-  /// A click or Enter on a cell that is something.
+  /// A click or Enter on a cell that is not empty.
   void Picked(const QString& key);
 
  protected:
@@ -39,7 +41,7 @@ class Heatmap : public QTableView {
 
   HeatModel& model_;
   bool dense_ = false;
-  QString current_;  ///< While the model resets.
+  QString current_;  ///< Key of the current cell, kept while the model resets.
 };
 
 }  // namespace onepiece::gui

@@ -1,7 +1,7 @@
-// Changes of several jobs at once: asked about with the jobs named, sent a few at a time, each
-// answer kept.
+// Changes of several jobs at once. One question names all jobs, a few calls are sent at a time, and
+// each answer is kept.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QObject>
@@ -18,18 +18,21 @@
 
 namespace onepiece::gui {
 
+/// Cancels and deletes jobs.
 class JobActions : public QObject {
   Q_OBJECT
  public:
-  /// More are not asked about in one question: nobody reads them.
+  /// The most jobs in one question. Nobody reads longer lists.
   static constexpr int kMaxTargets = 1000;
 
-  /// `rows` is told how far cancels have come. Both are borrowed.
+  /// `rows` shows how far cancels have come.
+  ///
+  /// Ownership: borrows `store` and `rows`.
   JobActions(Store& store, JobRows& rows, QWidget* window);
 
-  /// Asks, then cancels just these jobs, whatever the list shows by then.
+  /// Asks, then cancels exactly these jobs, whatever the list shows by then.
   void Cancel(const std::vector<std::shared_ptr<const v1::Job>>& jobs);
-  /// Asks, then forgets just these jobs and their results.
+  /// Asks, then deletes exactly these jobs and their results.
   void Delete(const std::vector<std::shared_ptr<const v1::Job>>& jobs);
 
  Q_SIGNALS:
@@ -38,17 +41,17 @@ class JobActions : public QObject {
  private:
   using Job = std::shared_ptr<const v1::Job>;
   enum class Kind { kCancel, kDelete };
-  /// What was asked of the cluster once.
+  /// The jobs of one question.
   struct Batch {
     Kind kind = Kind::kCancel;
     std::vector<std::string> uids;
-    std::size_t next = 0;  ///< The first that has not been sent.
+    std::size_t next = 0;  ///< The first job that has not been sent.
     std::size_t under_way = 0;
-    std::size_t done = 0;  ///< As it should be.
+    std::size_t done = 0;  ///< Answered as wished.
     QStringList others;    ///< "UID: what became of it"
-    int asked_of = 0;      ///< As Store::connection.
+    int asked_of = 0;      ///< The Store::connection() that was asked.
     int operation = 0;     ///< As Operation::number.
-    absl::Status failure;  ///< The first.
+    absl::Status failure;  ///< The first failure.
   };
   [[nodiscard]] bool MayAsk(const std::vector<Job>& jobs);
   void Start(Kind kind, const std::vector<Job>& jobs);

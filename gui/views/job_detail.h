@@ -1,6 +1,6 @@
-// One job: where it is and why, what it was asked for, what it made, what went wrong.
+// One job in detail: where it is and why, its parameters, its result, its error.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -19,30 +19,31 @@ class JobGantt;
 class ResultPreview;
 class TablePanel;
 
-/// What a stage has done for a job.
+/// What one stage has done for a job.
 struct StageLine {
   QString stage, node, state, step;
-  double queued_s = -1, compute_s = -1, transfer_s = -1;  ///< Negative: not known.
+  double queued_s = -1, compute_s = -1, transfer_s = -1;  ///< Negative if not known.
   StatusTone tone = StatusTone::kNeutral;
   friend bool operator==(const StageLine&, const StageLine&) = default;
 };
-/// In the workflow's order, then what the workflow does not name.
+/// The stages in the workflow's order, then those that the workflow does not have.
 std::vector<StageLine> StageLinesOf(const v1::Job& job, const v1::Workflow* workflow);
 
+/// Shows one job.
 class JobDetail : public QWidget {
   Q_OBJECT
  public:
   explicit JobDetail(Store& store, QWidget* parent = nullptr);
 
-  /// What the page says of a job, besides the job.
+  /// What the page knows of a job besides the job itself.
   struct Words {
     QString state;  ///< "◐ running"
     StatusTone tone = StatusTone::kNeutral;
-    QString wait;  ///< Why it waits; empty: it does not.
+    QString wait;  ///< Why it waits. Empty if it does not.
     QString note;  ///< "Hidden by the filter."
   };
-  /// Null: nothing is selected; `words.note` says why. A job of the same uid keeps its tab and what
-  /// was loaded for it.
+  /// Shows a job. Null if none is selected; `words.note` then says why. Another version of the same
+  /// job keeps the tab and what was loaded.
   void Show(const std::shared_ptr<const v1::Job>& job, const Words& words);
   [[nodiscard]] const std::shared_ptr<const v1::Job>& job() const { return job_; }
   [[nodiscard]] QTabWidget* tabs() const { return tabs_; }

@@ -1,6 +1,6 @@
-// What parameters and files of a job are asked for with.
+// The editors of the submit dialog, for parameters and files.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QFrame>
@@ -14,17 +14,18 @@
 
 namespace onepiece::gui {
 
-/// One parameter: its name, an editor of its type, what it is, and what is wrong with it.
+/// One parameter: its name, an editor for its type, its description, and what is wrong with its
+/// value.
 class ParameterEditor : public QWidget {
   Q_OBJECT
  public:
-  /// Shows `text`; Changed follows at once where the editor cannot show it.
+  /// Shows `text`. If the editor cannot show it, text() differs from it.
   ParameterEditor(const v1::ParameterSpec& spec, const std::string& text, QWidget* parent);
 
-  /// Empty: nothing is wrong.
+  /// Shows what is wrong with the value. Empty if nothing is.
   void ShowProblem(const QString& why);
   [[nodiscard]] QWidget* editor() const { return editor_; }
-  /// As it is shown.
+  /// The value as the editor shows it.
   [[nodiscard]] std::string text() const;
 
  Q_SIGNALS:
@@ -38,14 +39,14 @@ class ParameterEditor : public QWidget {
   QLabel* problem_;
 };
 
-/// One file: chosen or dropped, read off the GUI thread, with a picture of it where it is one.
+/// One file. It is chosen or dropped, read off the GUI thread, and shown if it is a picture.
 class InputEditor : public QFrame {
   Q_OBJECT
  public:
   InputEditor(const v1::InputSpec& spec, QWidget* parent);
   ~InputEditor() override;
 
-  /// Shows a file that was read before.
+  /// Shows a file that has been read already.
   void Show(const InputFile& file);
   void ShowProblem(const QString& why);
   void Read(const QString& path);
@@ -67,7 +68,7 @@ class InputEditor : public QFrame {
   QLabel *picture_, *words_, *problem_;
   QPushButton* remove_;
   int reading_ = 0;     ///< Number of the file that was asked for last.
-  QThreadPool worker_;  ///< One thread; last: it ends before what it uses.
+  QThreadPool worker_;  ///< One thread. Declared last, so that it ends before what it uses.
 };
 
 }  // namespace onepiece::gui

@@ -1,6 +1,6 @@
-// The bar above the list of jobs: what is shown, how much that is, what is hidden.
+// The bar above the list of jobs: the filter, how much of the list it shows, and how much it hides.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QAction>
@@ -15,20 +15,22 @@
 
 namespace onepiece::gui {
 
+/// The bar.
 class JobFilterBar : public QWidget {
   Q_OBJECT
  public:
   explicit JobFilterBar(QWidget* parent = nullptr);
 
   [[nodiscard]] const JobFilter& filter() const { return filter_; }
-  /// The text comes from the shell.
+  /// Sets the text of the filter, which the window owns.
   void SetText(const QString& text);
-  /// Offers what the list holds; says how much of it is shown.
+  /// Offers the values that the list holds, and says how much of it is shown.
   void Show(const JobArrangement& arrangement);
 
  Q_SIGNALS:
   void Changed();
-  /// "Clear filters" was pressed, and everything here is empty; the text is the shell's.
+  /// The operator pressed "Clear filters", and all choices here are empty. The window must empty
+  /// the text.
   void Cleared();
 
  private:
@@ -45,7 +47,7 @@ class JobFilterBar : public QWidget {
   QComboBox *app_, *set_, *created_, *label_;
   QLabel* count_;
   QPushButton* clear_;
-  bool filling_ = false;  ///< Choices change because the list does.
+  bool filling_ = false;  ///< True while Offer() changes the choices, so that Read() ignores it.
 };
 
 }  // namespace onepiece::gui

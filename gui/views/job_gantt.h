@@ -1,6 +1,6 @@
-// Where the time of one job went, over stages and nodes: a chart, and the same as a table.
+// Where the time of one job went, over stages and nodes: as a chart and as a table.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -22,7 +22,8 @@ class JobGantt : public QWidget {
  public:
   explicit JobGantt(Store& store, QWidget* parent = nullptr);
 
-  /// Null: none. Asks for the spans when it is seen, and again when the job has moved on.
+  /// Shows the spans of a job; null shows none. It asks the cluster for the spans once the widget
+  /// is visible, and again when the job has moved on.
   void Show(const std::shared_ptr<const v1::Job>& job);
   [[nodiscard]] const JobSpans& spans() const { return spans_; }
   [[nodiscard]] QString words() const { return words_->text(); }
@@ -45,7 +46,7 @@ class JobGantt : public QWidget {
 
   Store& store_;
   std::shared_ptr<const v1::Job> job_;
-  std::string asked_;  ///< Uid and place of the job that was asked for last.
+  std::string asked_;  ///< Uid and progress of the job that was asked for last.
   bool asking_ = false;
   JobSpans spans_;
   GanttChart* chart_;

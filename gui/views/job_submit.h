@@ -1,6 +1,6 @@
-// The dialog that asks for a job: made of its application's schema.
+// The dialog that submits a job. It is made from the application's schema.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QComboBox>
@@ -21,21 +21,25 @@ namespace onepiece::gui {
 class InputEditor;
 class ParameterEditor;
 
-/// What was given last, by application; kept by the page for as long as it lives.
+/// The values given last, by application. The page keeps it as long as it lives.
 struct SubmitMemory {
   std::string app;
   std::map<std::string, JobValues> values;
 };
 
+/// The dialog.
 class SubmitDialog : public QDialog {
   Q_OBJECT
  public:
-  /// Begins with the application and values of `memory`, which outlives it and gets what is given.
+  /// Begins with the application and values of `memory`, and writes back what is given.
+  ///
+  /// Ownership: borrows `store` and `memory`.
   SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent = nullptr);
 
-  /// Says something about the values it began with.
+  /// Says something about the values that the dialog begins with.
   void SetNote(const QString& note);
-  /// Made once for each dialog: asking again, because an answer was lost, gives the same job.
+  /// Made once for each dialog. If an answer was lost, the same request is sent again and gives the
+  /// same job.
   [[nodiscard]] const std::string& request_id() const { return request_id_; }
   [[nodiscard]] const JobForm* form() const { return form_.get(); }
 
@@ -44,7 +48,7 @@ class SubmitDialog : public QDialog {
   void Told(const QString& text);
 
  public Q_SLOTS:
-  /// Stays, unseen, while an answer is awaited.
+  /// Closes the dialog. While an answer is awaited, the dialog is only hidden.
   void reject() override;
 
  protected:
@@ -53,7 +57,7 @@ class SubmitDialog : public QDialog {
 
  private:
   struct Outcome {
-    bool sent = false;  ///< The job itself was asked for, not only the check.
+    bool sent = false;  ///< The job itself was submitted, not only checked.
     absl::StatusOr<v1::Job> job;
   };
   void MakeLayout();
@@ -67,21 +71,23 @@ class SubmitDialog : public QDialog {
   void Say(const QString& text, bool bad);
 
   Store& store_;
-  const int asked_of_;  ///< As Store::connection: What is asked here is for that cluster alone.
+  const int asked_of_;  ///< The Store::connection() that the dialog is for.
   SubmitMemory& memory_;
   const std::string request_id_;
-  std::shared_ptr<const v1::Cluster> cluster_;  ///< As it was when the dialog was opened.
+  /// The cluster as it was when the dialog was opened.
+  std::shared_ptr<const v1::Cluster> cluster_;
   std::unique_ptr<JobForm> form_;
   std::map<std::string, ParameterEditor*> parameters_;
   std::map<std::string, InputEditor*> inputs_;
-  std::map<std::string, std::string> refused_;  ///< By the server, of the values as they are.
+  /// What the server has refused of the present values, by name.
+  std::map<std::string, std::string> refused_;
   QComboBox* app_;
   QScrollArea* area_;
   QLabel *note_, *queue_, *said_;
   QLineEdit* line_;
   QPushButton *copy_, *submit_, *close_;
   bool sending_ = false;
-  bool uncertain_ = false;  ///< An answer was lost: the same must be asked again.
+  bool uncertain_ = false;  ///< An answer was lost, so the same request must be sent again.
 };
 
 }  // namespace onepiece::gui

@@ -1,4 +1,4 @@
-// A page that is one table under a line in words.
+// The base of pages that are one table under a headline.
 #pragma once
 
 #include <QHBoxLayout>
@@ -10,25 +10,27 @@
 
 namespace onepiece::gui {
 
-/// Threading  GUI thread only.
+/// A page with a headline, a note and a table.
+///
+/// Threading: GUI thread only.
 class ListPage : public View {
   Q_OBJECT
  public:
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return panel_->rows(); }
-  /// Keys of rows are what follows the first "/" of their entity.
+  /// Selects a row. The key of a row is what follows the first "/" of its entity.
   void Focus(const QString& entity) override;
   void SetFilter(const QString& text) override { panel_->SetFilter(text); }
 
  protected:
-  /// `model` is the derived class's, and outlives the page's table: it is given in its constructor
-  /// after the model was made.
+  /// The derived class owns the model. It makes the model first, and then calls SetModel() in its
+  /// constructor.
   ListPage(const QString& id, const QString& title, Store& store, QWidget* parent);
   ~ListPage() override;
   void SetModel(QAbstractItemModel* model);
-  /// What the table says in words; loud when it is bad.
+  /// Sets the headline and its note. A bad tone makes the headline stand out.
   void Say(const QString& headline, StatusTone tone, const QString& note = {});
   [[nodiscard]] TablePanel* panel() const { return panel_; }
-  /// Right of the line in words, for buttons.
+  /// The row of the headline, for buttons at its right.
   [[nodiscard]] QHBoxLayout* head() const { return head_; }
 
   void changeEvent(QEvent* event) override;

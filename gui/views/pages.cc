@@ -16,7 +16,7 @@ namespace onepiece::gui {
 std::vector<std::unique_ptr<View>> MakePages(Store& store) {
   auto pipelines = std::make_unique<PipelinesView>(store);
   auto rebalance = std::make_unique<RebalanceView>(store);
-  // What is being drafted is drawn over the pipelines.
+  // The page "Pipelines" shows the draft of the page "Rebalance".
   QObject::connect(rebalance.get(), &RebalanceView::DraftChanged, pipelines.get(),
                    [from = rebalance.get(), to = pipelines.get()] { to->SetDraft(from->draft()); });
   std::vector<std::unique_ptr<View>> pages;

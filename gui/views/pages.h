@@ -1,4 +1,4 @@
-// Every page of the console, in the order of its tabs.
+// All pages of the console.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace onepiece::gui {
 
-/// The first is shown at the start; Ctrl+1, Ctrl+2, … in this order.
+/// The pages in the order of their tabs. The first is shown at the start; Ctrl+1, Ctrl+2, … follow
+/// the same order.
 std::vector<std::unique_ptr<View>> MakePages(Store& store);
 
 }  // namespace onepiece::gui

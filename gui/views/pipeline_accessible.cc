@@ -16,7 +16,7 @@ using Keys = std::pair<std::string, std::string>;
 
 class CanvasAccessible;
 
-/// A stage or a card, by key: it outlives the graph that it was found in.
+/// A stage or a card. It is found by key, because it outlives the graph that it was found in.
 class PlaceAccessible : public QAccessibleInterface, public QAccessibleActionInterface {
  public:
   PlaceAccessible(PipelineCanvas* canvas, Keys keys) : canvas_(canvas), keys_(std::move(keys)) {}
@@ -131,7 +131,7 @@ class CanvasAccessible : public QAccessibleWidget {
     return *static_cast<PipelineCanvas*>(
         const_cast<QWidget*>(static_cast<const QWidget*>(widget())));
   }
-  /// Of what is gone; now and then, as looking costs.
+  /// Forgets entries that are gone. Only when many have gathered, because the search is slow.
   void Forget() const {
     const auto there = canvas().graph().stages.size() + canvas().graph().cards.size();
     if (ids_.size() <= 2 * there + 64) return;

@@ -1,4 +1,4 @@
-// Keys, mouse and events of the canvas.
+// The part of PipelineCanvas that handles keys, the mouse and other events.
 #include <QApplication>
 #include <QHelpEvent>
 #include <QKeyEvent>
@@ -12,7 +12,8 @@
 namespace onepiece::gui {
 
 PipelineCanvas::Place PipelineCanvas::Beside(Place from, int direction) const {
-  // The nearest thing in the nearest column on that side; of a stage, another stage.
+  // Looks for the nearest item in the nearest column on that side. From a stage it looks for
+  // another stage.
   const QPointF here = SceneRectOf(from).center();
   Place best;
   double least = 0;
@@ -91,7 +92,8 @@ void PipelineCanvas::keyPressEvent(QKeyEvent* event) {
 }
 
 bool PipelineCanvas::event(QEvent* event) {
-  // The first Esc ends what only this page knows of, before the window clears its filter.
+  // The first Esc ends the focus on a stage, which only this page knows of. The window would use it
+  // to clear the filter.
   if (event->type() == QEvent::ShortcutOverride &&
       static_cast<QKeyEvent*>(event)->key() == Qt::Key_Escape && focused_stage() >= 0) {
     event->accept();

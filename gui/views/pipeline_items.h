@@ -1,8 +1,8 @@
-// What stands on the canvas of the page "pipelines". Items are told what they look like and where,
-// and paint only when that differs from before.
+// The items on the canvas of the page "Pipelines". An item paints only when it is told a look or a
+// place that differs from the last one.
 //
-// Units      Pixels at 100 % zoom.
-// Threading  GUI thread only.
+// Units: pixels at 100 % zoom.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QFont>
@@ -18,7 +18,7 @@
 
 namespace onepiece::gui {
 
-/// How much is shown at a zoom.
+/// How much the items show, by zoom.
 enum class Detail {
   kFull,
   kFill,    ///< Below 60 %: states by fill and glyph, no labels.
@@ -26,7 +26,7 @@ enum class Detail {
 };
 Detail DetailAt(double zoom);
 
-/// Colours and sizes of all items, of the palette. They borrow it.
+/// The colours and sizes of all items, from the palette. All items borrow one style.
 class PipelineStyle {
  public:
   QPalette palette;
@@ -37,25 +37,29 @@ class PipelineStyle {
   void Set(const QPalette& new_palette, const QFont& new_font);
   [[nodiscard]] QColor tone(StatusTone tone) const { return tones[static_cast<std::size_t>(tone)]; }
   [[nodiscard]] QColor color(QPalette::ColorRole role) const { return palette.color(role); }
-  /// `share` of `color` on the ground of cards; of the page.
+  /// Mixes `share` of `color` into the background of a card.
   [[nodiscard]] QColor Tint(const QColor& color, double share) const;
-  /// Share of its tone in a card's ground.
+  /// The share of its tone in a card's background.
   [[nodiscard]] double card_tint() const;
-  [[nodiscard]] QColor Muted() const;  ///< Of text that matters less; contrast is still 4.5.
-  /// Valid until the next Set: finding a font takes longer than writing with it.
+  /// The colour of less important text. Its contrast is still 4.5.
+  [[nodiscard]] QColor Muted() const;
+  /// A font of this size. Fonts are kept, because finding one takes longer than writing with it.
+  ///
+  /// Lifetime: until the next Set().
   [[nodiscard]] const QFont& Type(double pixels, bool bold = false) const;
 
  private:
   mutable std::map<std::pair<int, bool>, QFont> fonts_;
 };
 
+/// The base of all items.
 class PipelineItem : public QGraphicsItem {
  public:
   explicit PipelineItem(const PipelineStyle& style) : style_(style) {}
   [[nodiscard]] QRectF boundingRect() const override { return area_; }
-  /// Beside what is searched for.
+  /// Dims an item that does not match the search.
   void SetDimmed(bool dimmed);
-  /// 0 to 1 of its coming.
+  /// How far the item has faded in, 0 to 1.
   void SetArrival(double share);
   [[nodiscard]] bool dimmed() const { return dimmed_; }
   [[nodiscard]] double arrival() const { return arrival_; }
@@ -74,6 +78,7 @@ class PipelineItem : public QGraphicsItem {
   double arrival_ = 1;
 };
 
+/// An instance.
 class CardItem : public PipelineItem {
  public:
   using PipelineItem::PipelineItem;
@@ -91,6 +96,7 @@ class CardItem : public PipelineItem {
   QRectF box_;
 };
 
+/// A stage, with its header.
 class StageItem : public PipelineItem {
  public:
   using PipelineItem::PipelineItem;
@@ -107,6 +113,7 @@ class StageItem : public PipelineItem {
   QRectF box_, header_;
 };
 
+/// The flow from one stage to another.
 class EdgeItem : public PipelineItem {
  public:
   using PipelineItem::PipelineItem;
@@ -123,7 +130,7 @@ class EdgeItem : public PipelineItem {
   QPainterPath path_;
 };
 
-/// From an instance to where a plan puts it.
+/// An arrow from an instance to where a plan moves it.
 class MoveItem : public PipelineItem {
  public:
   using PipelineItem::PipelineItem;
@@ -135,7 +142,7 @@ class MoveItem : public PipelineItem {
   QPainterPath path_;
 };
 
-/// Name of a workflow set, above its stages.
+/// The name of a workflow set, above its stages.
 class TitleItem : public PipelineItem {
  public:
   using PipelineItem::PipelineItem;

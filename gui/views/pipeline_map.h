@@ -1,6 +1,6 @@
-// The map in the corner of a canvas: all of it, and which part is seen.
+// The map in the corner of a canvas. It shows the whole scene and the visible part.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QWidget>
@@ -11,17 +11,18 @@ namespace onepiece::gui {
 class PipelineMap : public QWidget {
   Q_OBJECT
  public:
+  /// A box in the scene.
   struct Block {
     QRectF box;
     QColor color;
     bool operator==(const Block&) const = default;
   };
   explicit PipelineMap(QWidget* parent);
-  /// All in the scene's coordinates.
+  /// Sets what the map shows, in scene coordinates.
   void Show(std::vector<Block> blocks, const QRectF& all, const QRectF& seen);
 
  Q_SIGNALS:
-  /// A press or a drag: this point shall be in the middle.
+  /// The operator has pressed or dragged on this point. It shall be in the middle of the view.
   void Chosen(const QPointF& in_scene);
 
  protected:

@@ -1,7 +1,7 @@
-// Pools side by side with their instances as cards, which are dragged from one to another, or
-// moved by keys.
+// The pools side by side with their instances as cards. Cards are dragged from one pool to another,
+// or moved by keys.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QHBoxLayout>
@@ -15,9 +15,9 @@ namespace onepiece::gui {
 
 class PoolBox;
 
-/// Draws a draft over its board and says what people want of it; it changes nothing itself. Arrow
-/// keys go from card to card, M and the context menu ask for what can be done with one, Enter for
-/// its details.
+/// Draws a draft over its board, and signals what the operator wants. It changes nothing itself.
+/// The arrow keys go from card to card, M and the context menu offer what can be done with a card,
+/// and Enter asks for its details.
 class PoolColumns : public QScrollArea {
   Q_OBJECT
  public:
@@ -27,15 +27,15 @@ class PoolColumns : public QScrollArea {
   ~PoolColumns() override;
 
   void Show(const PlanDraft& draft);
-  /// A card is under way: no column goes until it has been dropped.
+  /// While a card is dragged no column is removed.
   void SetDragging(bool dragging) { dragging_ = dragging; }
-  /// Keeps cards that contain the text; how many are hidden stands above them.
+  /// Shows only cards that contain the text, and says above them how many are hidden.
   void SetFilter(const QString& text);
-  /// The card becomes the current one and gets the focus, where it would be by the draft; false:
-  /// there is none, and its id is kept for those who ask what is current.
+  /// Makes the card current and gives it the focus, in the pool where the draft puts it. False if
+  /// there is no such card; current() returns its id all the same.
   bool SelectNode(const std::string& node_id);
   bool SelectPool(const PoolKey& key);
-  /// The instance whose card is current; empty: none.
+  /// The instance whose card is current. Empty for none.
   [[nodiscard]] std::string current() const { return current_; }
 
  Q_SIGNALS:
@@ -51,7 +51,7 @@ class PoolColumns : public QScrollArea {
 
  private:
   friend class PoolBox;
-  /// Makes columns for these pools; those that are there already stay.
+  /// Makes the columns of these pools. Columns that exist already stay.
   void MakeColumns(const PoolBoard& board);
   void Step(const PoolBox* from, int columns, int row);
 

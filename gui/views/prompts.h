@@ -1,6 +1,7 @@
-// What people are asked before the cluster is changed, and told when it refused.
+// The dialogs that ask before the cluster is changed, and that say why a change failed.
 //
-// Threading  GUI thread only. Nothing here blocks: answers come to callbacks.
+// Threading: GUI thread only.
+// Blocking: no call blocks. Answers come to callbacks.
 #pragma once
 
 #include <QAbstractButton>
@@ -14,32 +15,33 @@
 
 namespace onepiece::gui {
 
-/// A change that is asked about once. Its targets are named when the question is put and are not
-/// computed again (rule C6): what `yes` does is bound to them.
+/// A change that the operator is asked about once. The targets are fixed when the question is put:
+/// `yes` acts on exactly these, whatever has changed since (rule C6 of docs/console.md).
 struct Question {
-  QString title;        ///< "Cancel 14 queued jobs"
-  QString verb;         ///< The button: the effect, "Cancel 14 jobs". Never "OK".
-  QString text;         ///< What it does, and what it does not. Plain text.
-  QStringList targets;  ///< What it is done to, one a line.
-  bool risky = false;   ///< The cluster's name must be typed too.
-  bool reason = true;   ///< A reason must be given; it lands in the audit log.
+  QString title;  ///< "Cancel 14 queued jobs"
+  QString verb;   ///< The button's text, which names the effect: "Cancel 14 jobs". Never "OK".
+  QString text;   ///< What the change does, and what it does not do. Plain text.
+  QStringList targets;  ///< What it is done to, one entry for each line.
+  bool risky = false;   ///< The operator must type the cluster's name, too.
+  bool reason = true;   ///< The operator must give a reason. It goes into the audit log.
 };
 
-/// Asks, with the cluster's name and band in the dialog. The focus is on Cancel, Esc cancels, Enter
-/// in the reason's line does not accept, and there is no "do not ask again". `yes` gets the reason.
-/// The dialog closes itself when changes become impossible (Store::WhyNoChange), and says why.
+/// Asks the question. The dialog shows the cluster's name and band. Its focus is on Cancel, Esc
+/// cancels, Enter in the line of the reason does not accept, and there is no "do not ask again".
+/// `yes` gets the reason. If changes become impossible (Store::WhyNoChange), the dialog closes
+/// itself and says why.
 void Confirm(QWidget* parent, Store& store, const Question& question,
              std::function<void(const QString& reason)> yes);
 
-/// Says that something did not work: what was tried, the server's code, message and reason, and
-/// what to do where the code tells (PERMISSION_DENIED, RESOURCE_EXHAUSTED, ABORTED). [Copy
-/// details].
+/// Says that something failed: what was tried, the server's code, message and reason, and what to
+/// do about PERMISSION_DENIED, RESOURCE_EXHAUSTED and ABORTED. A button copies the details.
 void TellFailure(QWidget* parent, const QString& what, const absl::Status& status);
 
-/// Enables a button, or says in its tool tip why it is not. `tip` is what it says otherwise.
+/// Enables a button if `why_not` is empty. Otherwise disables it, with `why_not` as its tool tip.
+/// `tip` is the tool tip when it is enabled.
 void EnableUnless(QAbstractButton* button, const QString& why_not, const QString& tip = {});
 
-/// Whose changes they are, for `actor` of calls: "operator:NAME" of the user who runs the console.
+/// The `actor` of this console's changes: "operator:NAME", with the name of the user who runs it.
 std::string Actor();
 
 }  // namespace onepiece::gui

@@ -1,9 +1,8 @@
-// What a job made: looked at without taking it out of the cluster.
+// The preview of a job's result. It fetches the result into memory and decodes some frames around
+// the position, both off the GUI thread and within bounds. It never acknowledges the result, so the
+// result stays in the cluster.
 //
-// What       Fetches a result into memory and decodes some frames of it around the position, both
-// off
-//            the GUI thread and within bounds. It is never acknowledged: it stays in the cluster.
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QComboBox>
@@ -25,12 +24,13 @@ namespace onepiece::gui {
 
 class FrameView;
 
+/// Shows and saves the result of one job.
 class ResultPreview : public QWidget {
   Q_OBJECT
  public:
-  /// A result that is larger is not fetched for a look; it can be saved.
+  /// A larger result is not fetched for the preview. It can be saved.
   static constexpr std::int64_t kMaxFileBytes = 128 << 20;
-  /// Pixels kept, of frames around the position.
+  /// The most bytes of pixels that are kept, of frames around the position.
   static constexpr std::size_t kMaxPixelBytes = std::size_t{256} << 20;
   /// A fetch that takes longer is given up.
   static constexpr int kFetchSeconds = 60;
@@ -38,18 +38,18 @@ class ResultPreview : public QWidget {
   explicit ResultPreview(Store& store, QWidget* parent = nullptr);
   ~ResultPreview() override;
 
-  /// Null: none. Another job, or another result, forgets what was loaded.
+  /// Shows a job's result; null shows none. Another job or another result drops what was loaded.
   void Show(const std::shared_ptr<const v1::Job>& job);
-  /// Fetches and decodes; what happens is said in words.
+  /// Fetches and decodes the result, and says in words what happens.
   void Load();
-  /// Asks for a file and fetches into it; the result stays in the cluster.
+  /// Asks for a file and fetches the result into it. The result stays in the cluster.
   void Save();
 
-  /// Why the result cannot be had from here now; empty: it can.
+  /// Why the result cannot be fetched now. Empty if it can.
   [[nodiscard]] QString WhyNot() const;
   [[nodiscard]] int frames() const { return total_; }
   [[nodiscard]] int position() const { return position_; }
-  /// What is seen; null: nothing.
+  /// The visible picture; null if there is none.
   [[nodiscard]] QImage image() const;
   [[nodiscard]] QString words() const { return words_->text(); }
 
@@ -61,7 +61,7 @@ class ResultPreview : public QWidget {
   void hideEvent(QHideEvent* event) override;
 
  private:
-  /// What was decoded last.
+  /// The frames that were decoded last.
   struct Window {
     std::vector<QImage> frames;
     int first = 0, total = 0;
@@ -80,13 +80,13 @@ class ResultPreview : public QWidget {
 
   Store& store_;
   std::shared_ptr<const v1::Job> job_;
-  std::string shown_;  ///< Uid and hash of what is loaded, or is being loaded.
+  std::string shown_;  ///< Uid and hash of the result that is loaded or being loaded.
   std::shared_ptr<const std::string> file_;
   Window window_;
   int total_ = 0, position_ = 0;
   bool loading_ = false, decoding_ = false;
-  QString why_not_;  ///< As it was said last.
-  int wanted_ = -1;  ///< Position asked for while another one was being decoded.
+  QString why_not_;  ///< The reason that was shown last.
+  int wanted_ = -1;  ///< The position asked for while another one was being decoded. -1 for none.
   std::shared_ptr<std::stop_source> stop_;
   QComboBox* artifacts_;
   FrameView* view_;
@@ -94,7 +94,7 @@ class ResultPreview : public QWidget {
   QSlider* slider_;
   QPushButton *load_, *play_, *back_, *forward_, *save_, *copy_;
   QTimer timer_;
-  QThreadPool worker_;  ///< One thread; last: it ends before what it uses.
+  QThreadPool worker_;  ///< One thread. Declared last, so that it ends before what it uses.
 };
 
 }  // namespace onepiece::gui

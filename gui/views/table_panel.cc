@@ -22,7 +22,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// Any column, by what is shown.
+/// Filters rows by the text that any column shows.
 class RowFilter : public QSortFilterProxyModel {
  public:
   using QSortFilterProxyModel::QSortFilterProxyModel;
@@ -42,7 +42,7 @@ class RowFilter : public QSortFilterProxyModel {
     }
     return false;
   }
-  /// What is not known comes last, whichever the order.
+  /// A value that is not known comes last in both directions.
   bool lessThan(const QModelIndex& left, const QModelIndex& right) const override {
     const QVariant a = Value(left), b = Value(right);
     if (!a.isValid() || !b.isValid()) {
@@ -65,7 +65,7 @@ class RowFilter : public QSortFilterProxyModel {
   QString text_;
 };
 
-/// Text in the colour of its tone, which the theme decides, over a bar where the cell is a share.
+/// Draws text in the colour of its tone, over a bar if the cell has a share.
 class ToneDelegate : public QStyledItemDelegate {
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
@@ -88,7 +88,7 @@ class ToneDelegate : public QStyledItemDelegate {
  protected:
   void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
     QStyledItemDelegate::initStyleOption(option, index);
-    // Numbers stand at their column's end: not right before the next column's text.
+    // Numbers are right-aligned. A space keeps them apart from the next column's text.
     if ((option->displayAlignment & Qt::AlignRight) != 0) option->text += QChar(0x2002);
     const QVariant tone = index.data(kToneRole);
     if (!tone.isValid()) return;
@@ -97,7 +97,7 @@ class ToneDelegate : public QStyledItemDelegate {
   }
 };
 
-/// What is selected, as people paste it into a sheet.
+/// Copies the selected rows in a form that a spreadsheet accepts.
 void Copy(const QTableView& table) {
   const QAbstractItemModel& model = *table.model();
   const auto fields = [&](const std::function<QString(int column)>& field) {
@@ -121,14 +121,14 @@ void ChooseColumns(QTableView& table, const QPoint& at) {
     QAction* action = menu.addAction(table.model()->headerData(column, Qt::Horizontal).toString());
     action->setCheckable(true);
     action->setChecked(!table.isColumnHidden(column));
-    action->setEnabled(column > 0);  // What says which row it is stays.
+    action->setEnabled(column > 0);  // The first column names the row, so it cannot be hidden.
     QObject::connect(action, &QAction::toggled, &table,
                      [&table, column](bool shown) { table.setColumnHidden(column, !shown); });
   }
   menu.exec(table.horizontalHeader()->mapToGlobal(at));
 }
 
-/// Ctrl+C of the whole selection, and rows as high as the font.
+/// A table view whose Ctrl+C copies all selected rows, and whose rows are as high as the font.
 class Table : public QTableView {
  public:
   using QTableView::QTableView;
@@ -200,8 +200,8 @@ TablePanel::TablePanel(const QString& name, QAbstractItemModel* model, QWidget* 
   connect(clear_, &QPushButton::clicked, this, &TablePanel::ClearWanted);
   connect(table_, &QTableView::activated, this,
           [this](const QModelIndex& index) { Q_EMIT Activated(index.data(kKeyRole).toString()); });
-  // Queued: the row may go in the middle of an update of the model, and whoever hears of it may
-  // update that model.
+  // Queued, because the row may go in the middle of an update of the model, and a listener may
+  // update that model again.
   connect(
       table_->selectionModel(), &QItemSelectionModel::currentRowChanged, this,
       [this] { Q_EMIT Current(current()); }, Qt::QueuedConnection);
@@ -235,9 +235,9 @@ void TablePanel::Fit() {
   if (fit_characters_ == 0 || rows_->rowCount() == 0) return;
   const int before = fitted_rows_;
   fitted_rows_ = std::max(fitted_rows_, rows_->rowCount());
-  // What has been wide enough for many rows is so for more.
+  // Widths that fit many rows fit more rows, too.
   if (before == fitted_rows_ || before > 100) return;
-  const QAbstractItemView* view = table_;  // Where the hint is public.
+  const QAbstractItemView* view = table_;  // The base class, where sizeHintForColumn() is public.
   for (int column = 0; column < rows_->columnCount(); ++column) {
     const int hint = std::max(view->sizeHintForColumn(column),
                               table_->horizontalHeader()->sectionSizeHint(column));
@@ -261,7 +261,8 @@ void TablePanel::Spread() {
     if (table_->isColumnHidden(column)) continue;
     room -= std::min(needed_[static_cast<std::size_t>(column)], most);
   }
-  // The last one takes the rest, but when there is none it is still to be read.
+  // The last column takes the rest of the width. Without any rest it keeps a width that can be
+  // read.
   table_->horizontalHeader()->setStretchLastSection(room >= 0);
   for (int column = 0; column <= last; ++column) {
     if (table_->isColumnHidden(column)) continue;

@@ -1,6 +1,6 @@
-// The table that pages show lists in: sorting, filter, what is hidden, copying, columns.
+// The table that all pages use for lists: sorting, filter, hidden rows, copying, columns.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -12,47 +12,51 @@
 
 namespace onepiece::gui {
 
-/// A table in the console's style, with `model` as it is: colours by kToneRole, Ctrl+C copies the
-/// selected rows as tab-separated text with their header, a right click on the header chooses
-/// columns, a click on it calls the model's sort(). For models that sort and filter by themselves;
-/// everything else is shown in a TablePanel.
+/// Makes a table in the console's style. It shows `model` as it is, for models that sort and filter
+/// by themselves; all others are shown in a TablePanel. Colours come from kToneRole. Ctrl+C copies
+/// the selected rows with their header as tab-separated text. A right click on the header chooses
+/// columns; a left click calls the model's sort().
 QTableView* MakeTable(const QString& name, QAbstractItemModel* model, QWidget* parent);
 
-/// Rows of a KeyedTable (kKeyRole, kSortRole, kToneRole). A click on a header sorts by kSortRole
-/// and never loses the selection; a right click on it chooses columns; Ctrl+C copies the selected
-/// rows as tab-separated text with its header. Below it stands how many rows a filter hides.
+/// Shows the rows of a KeyedTable (kKeyRole, kSortRole, kToneRole). A click on the header sorts by
+/// kSortRole and keeps the selection. A right click on it chooses columns. Ctrl+C copies the
+/// selected rows with their header as tab-separated text. A line below the table says how many rows
+/// a filter hides.
 class TablePanel : public QWidget {
   Q_OBJECT
  public:
-  /// `name` is the table's accessible name and the last part of its object name. The model is
-  /// borrowed.
+  /// `name` is the table's accessible name and the last part of its object name.
+  ///
+  /// Ownership: borrows `model`.
   TablePanel(const QString& name, QAbstractItemModel* model, QWidget* parent = nullptr);
 
-  /// Keeps rows of which some cell contains the text (case does not matter). Empty: all.
+  /// Shows only rows in which a cell contains the text; case does not matter. An empty text shows
+  /// all.
   void SetFilter(const QString& text);
-  /// Columns take what their rows need, up to so many characters, or more where there is room,
-  /// until people choose their widths; the last one takes the rest.
+  /// Fits the columns to their rows, up to so many characters, or more where there is room. The
+  /// last column takes the rest. This ends when the operator sets a width.
   void FitColumns(int max_characters = 40);
-  /// That column has room for `text`, which may come later. After FitColumns.
+  /// Keeps room for `text` in a column, even if no row has it yet. Call it after FitColumns().
   void Reserve(int column, const QString& text);
-  /// What is said when the model has no rows at all: why, and what to do.
+  /// Sets what is shown when the model has no rows: why, and what to do.
   void SetEmptyText(const QString& text);
-  /// The row with this key is selected and scrolled to; false: there is none, or a filter hides it.
+  /// Selects the row with this key and scrolls to it. False if there is none, or if a filter hides
+  /// it.
   bool Select(const QString& key);
-  /// Of the current row; empty: none.
+  /// The key of the current row. Empty for none.
   [[nodiscard]] QString current() const;
-  /// Of all selected rows, in their order.
+  /// The keys of all selected rows, in their order.
   [[nodiscard]] QStringList selected() const;
   [[nodiscard]] QTableView* table() const { return table_; }
-  /// What is seen: filtered and sorted. Views that export give this.
+  /// The visible rows, filtered and sorted. Pages export these.
   [[nodiscard]] QSortFilterProxyModel* rows() const { return rows_; }
 
  Q_SIGNALS:
-  /// The current row changed; empty: none.
+  /// The current row has changed. Empty for none.
   void Current(const QString& key);
-  /// Enter or a double click.
+  /// The operator pressed Enter or double-clicked.
   void Activated(const QString& key);
-  /// "Clear filters" was pressed: whoever owns the filter empties it.
+  /// The operator pressed "Clear filters". The owner of the filter must empty it.
   void ClearWanted();
 
  protected:
@@ -68,8 +72,8 @@ class TablePanel : public QWidget {
   QLabel* note_;
   QPushButton* clear_;
   QString empty_text_;
-  int fit_characters_ = 0;   ///< Of FitColumns; 0: widths are people's.
-  int fitted_rows_ = 0;      ///< The most rows that widths were fitted to.
+  int fit_characters_ = 0;   ///< From FitColumns(). 0 once the operator has set widths.
+  int fitted_rows_ = 0;      ///< The largest number of rows that widths were fitted to.
   std::vector<int> needed_;  ///< Widths that show everything, by column.
   bool fitting_ = false;
 };

@@ -1,11 +1,11 @@
-// The chart of series over time that pages share.
+// The chart of series over time, which several pages use.
 //
-// What       A line for each series, a band from least to largest where several samples make a
-// point; gaps where nothing was known; what is stale hatched; thresholds; a cursor with values.
-// Colours are told apart without seeing all of them, and lines by their dashes too. Colours are of
-// the palette and follow the theme.
-// Keys       ←, → move the cursor, Home and End to its ends, Esc takes it away.
-// Threading  GUI thread only.
+// It draws a line for each series, a band from the least to the largest value where several samples
+// make a point, gaps where nothing was known, hatching where the data is stale, thresholds, and a
+// cursor with values. Lines differ by dashes as well as by colour. Colours come from the palette
+// and follow the theme. ← and → move the cursor, Home and End move it to the ends, Esc removes it.
+//
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -35,24 +35,24 @@ class TimeChart : public QWidget {
   ~TimeChart() override;
 
   void SetTitle(const QString& title);
-  /// Of one unit, the first's; those of another one, and those beyond kMaxSeries, are not drawn,
-  /// and the chart says how many.
+  /// Sets the series. All must have the unit of the first. Series of another unit, and those beyond
+  /// kMaxSeries, are not drawn; the chart says how many.
   void SetSeries(std::vector<ChartSeries> series);
   void SetInterval(history::Interval interval);
-  /// What is hatched lies between the last that is known and this instant.
+  /// Sets the present instant. The time between the last known value and this instant is hatched.
   void SetNow(std::int64_t now_ms);
   void SetThresholds(std::vector<ChartThreshold> thresholds);
-  /// A banner above the chart: why something is missing. Empty: none.
+  /// Sets a banner above the chart that says why something is missing. Empty for none.
   void SetNote(const QString& note);
-  /// The four of a feed at once.
+  /// Sets series, interval, present instant and note from a feed.
   void Show(const SeriesFeed& feed);
 
   [[nodiscard]] const std::vector<ChartSeries>& series() const { return series_; }
-  /// What the accessible description says.
+  /// The accessible description.
   [[nodiscard]] QString summary() const;
-  /// The banner, with what the chart itself leaves out.
+  /// The banner, with what the chart itself has left out.
   [[nodiscard]] QString note() const;
-  /// Where the cursor is, and what it says; nullopt: nowhere.
+  /// Where the cursor is. nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> cursor_ms() const { return cursor_ms_; }
 
   [[nodiscard]] QSize sizeHint() const override;
@@ -69,7 +69,7 @@ class TimeChart : public QWidget {
  private:
   struct Plot;
   void SetCursor(std::optional<std::int64_t> at_ms);
-  /// Draws what has changed when the event loop is reached, if it is seen.
+  /// Redraws when the event loop is reached, if the chart is visible.
   void Invalidate();
   void Redraw();
   void Dress();

@@ -26,7 +26,8 @@ QColor Mix(const QColor& a, const QColor& b, double share) {
                           static_cast<float>(a.blueF() * (1 - share) + b.blueF() * share));
 }
 
-/// The colour, made lighter or darker until it stands out from the grounds; else the text's.
+/// The colour, made lighter or darker until it has this contrast to all grounds. If no step is
+/// enough, the colour of text.
 QColor StandingOut(const QColor& color, double contrast, const QPalette& palette,
                    std::initializer_list<QPalette::ColorRole> grounds) {
   const QColor end = IsDark(palette) ? QColor(Qt::white) : QColor(Qt::black);

@@ -1,6 +1,7 @@
-// The colours that say how things are, for any theme.
+// The colours of tones and series, in any theme.
 //
-// Threading  Pure functions.
+// Threading: MotionWanted() and SetMotionWanted() are for the GUI thread only. The rest are pure
+// functions.
 #pragma once
 
 #include <QColor>
@@ -10,27 +11,28 @@
 
 namespace onepiece::gui {
 
-/// WCAG 2's ratio, 1 to 21; 4.5 is what text needs.
+/// The contrast of two colours as WCAG 2 defines it, 1 to 21. Text needs 4.5.
 double ContrastRatio(const QColor& a, const QColor& b);
 
-/// Text of this tone on the palette's Base or Window: Okabe and Ito's colours, told apart by people
-/// who do not see some, made lighter or darker until the contrast is at least 4.5. Always goes
-/// together with ToneGlyph or a word.
+/// The colour for text of this tone on the palette's Base or Window. The colours are Okabe and
+/// Ito's, which colour-blind people can distinguish, made lighter or darker until the contrast is
+/// at least 4.5. A ToneGlyph or a word always goes with it.
 QColor ToneColor(StatusTone tone, const QPalette& palette);
 
-/// A chart's line of this number, from 0 on: eight colours, then again. At least 3 of contrast to
-/// the palette's Base, which is what graphics need.
+/// The colour of a chart's line, counted from 0. There are eight colours, which then repeat. The
+/// contrast to the palette's Base is at least 3, which graphics need.
 QColor SeriesColor(int index, const QPalette& palette);
 
-/// The background is dark.
+/// True if the background is dark.
 bool IsDark(const QPalette& palette);
 
-/// Things may move and fade: the settings do not ask for reduced motion. Of the whole program.
+/// Whether things may move and fade, for the whole program: the settings do not ask for reduced
+/// motion.
 bool MotionWanted();
 void SetMotionWanted(bool wanted);
 
-/// The ground of the band that says "this is the past" or "production", and its text: the same in
-/// every theme, for they warn.
+/// The colours of the bands "this is the past" and "production". They are the same in every theme,
+/// because they warn.
 struct BandColors {
   QColor ground, text;
 };

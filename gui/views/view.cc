@@ -12,7 +12,7 @@ View::View(QString id, QString title, Store& store, QWidget* parent)
     if (isVisible()) Draw(*store_.snapshot());
   };
   connect(&store_, &Store::Changed, this, draw);
-  // What may be done, and what is said of its age, changes with these.
+  // What may be changed and what is stale depends on the link and the mode.
   connect(&store_, &Store::LinkChanged, this, draw);
   connect(&store_, &Store::ModeChanged, this, draw);
 }

@@ -1,4 +1,4 @@
-// Which stage each instance serves.
+// The assigner decides which stage each instance serves.
 #pragma once
 
 #include "nodemanager/state/state_machine.h"
@@ -6,24 +6,27 @@
 
 namespace onepiece::nodemanager {
 
-/// The changes that bring every live instance to the stage it shall serve; no assignments when all
-/// is well already. A pure function: the same state gives the same answer.
+/// Returns the changes that bring every live instance to the stage that it shall serve. There are
+/// no assignments in it when nothing has to change. It is a pure function: the same state gives the
+/// same answer.
 ///
-/// Per workflow set and pool (pools.h), whose instances serve all of its applications with the
-/// model of each. An instance is where its placement says; without one, or when the placement's
-/// pool is gone, it stays where it is as long as that pool exists, and else it is free. A free one
-/// goes to the pool with the smallest instances / min_instances, in workflow order, that has not
-/// its maximum; one that its configuration pins serves stages of that name only. A pool below its
-/// minimum then takes idle instances, and a pool without any, when none is idle, one that may serve
-/// it from the pool that has most for its minimum and at least two; their placements change along.
+/// Each workflow set is assigned by itself. An instance belongs to a pool (pools.h), and serves all
+/// applications of the pool with the model of each:
+/// - An instance stays where its placement says. Without a placement it stays in the pool of its
+///   assignment, as long as that pool exists. Otherwise it is free.
+/// - A free instance goes to the pool with the smallest ratio of instances to min_instances that is
+///   not full. Of equal ones the first in workflow order gets it. An instance that its
+///   configuration pins serves stages of that name only.
+/// - A pool below its minimum then takes idle instances.
+/// - A pool that is still empty takes an instance from the pool with the highest such ratio that
+///   has at least two. The placements of taken instances change with them.
+/// - A pinned instance whose pool is gone goes to another pool of the stage, and is pinned there.
+///   If there is none, it is free and its pin ends.
 ///
-/// A pinned instance whose pool is gone goes to another pool of the stage, and is pinned there;
-/// where there is none it is free, and its pin ends.
-///
-/// Left alone: what a plan under way moves (while it drains even its assignment), placements that
-/// are pinned or removed, and an instance that could not load its model. The latter counts for
-/// nothing, so that another one is tried; when two have failed it is the model's fault, and no
-/// third is spent on it.
+/// Some instances are left alone: those that a plan moves (while they drain, even their assignment
+/// stays), those whose placement is pinned or removed, and those that could not load their model.
+/// An instance that could not load its model does not count, so another one is tried. After two
+/// failures the model is to blame. Both then count, and no third instance is spent.
 v1::Assign PlanAssignments(const StateMachine& state);
 
 }  // namespace onepiece::nodemanager

@@ -27,7 +27,8 @@ std::vector<Pool> PoolsOf(const StateMachine& state, const std::string& workflow
       const auto [place, is_new] = places.try_emplace(workflow::PoolOf(spec), pools.size());
       if (is_new) {
         pools.push_back({.id = workflow::PoolIdOf(spec), .spec = spec});
-        pools.back().spec.clear_after();  // A matter of the workflow, not of who serves it.
+        // `after` belongs to the workflow. Who serves the stage does not need it.
+        pools.back().spec.clear_after();
       }
       Pool& pool = pools[place->second];
       pool.app_ids.push_back(app_id);

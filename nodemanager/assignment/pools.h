@@ -1,4 +1,5 @@
-// Pools of a workflow set: stages of all workflows that share instances, and how many it may have.
+// The pools of a workflow set: which stages of all workflows share instances, and how many
+// instances each pool may have.
 #pragma once
 
 #include <string>
@@ -11,23 +12,23 @@ namespace onepiece::nodemanager {
 
 struct Pool {
   std::string id;                    ///< workflow::PoolIdOf().
-  v1::StageSpec spec;                ///< Of the first workflow that names it, without `after`.
+  v1::StageSpec spec;                ///< From the first workflow that names it, without `after`.
   std::vector<std::string> app_ids;  ///< In order.
-  std::vector<std::string> models;   ///< Of each application.
-  /// The most that a workflow or the set's limits ask for; at least 1.
+  std::vector<std::string> models;   ///< One for each application, in their order.
+  /// The highest minimum that a workflow or the set's limits ask for. At least 1.
   int min_instances = 1;
-  /// The set's limit, or else the smallest of the workflows'; 0: none. Never below min_instances:
-  /// where they contradict each other, the minimum holds.
+  /// The maximum in the set's limits, or else the lowest one of the workflows. 0 means no maximum.
+  /// It is never below min_instances: where the two contradict each other, the minimum holds.
   int max_instances = 0;
 };
 
-/// In workflow order. The same pools in every set; limits differ.
+/// The pools in workflow order. Every set has the same pools, with limits of its own.
 std::vector<Pool> PoolsOf(const StateMachine& state, const std::string& workflow_set);
 
-/// Null: the workflows have no such pool (any more).
+/// Returns null when the workflows have no such pool, or have it no longer.
 const Pool* FindPool(const std::vector<Pool>& pools, const std::string& id);
 
-/// The pool that the instance's assignment is of; empty: idle.
+/// The pool of the instance's assignment, or an empty string when the instance is idle.
 std::string AssignedPool(const v1::Node& node);
 
 /// False when the node's own configuration pins it to another stage.

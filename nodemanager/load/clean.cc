@@ -16,17 +16,19 @@ namespace onepiece::nodemanager {
 namespace {
 
 constexpr int kMaxEntries = 64;
-constexpr double kMaxUtilization = 1.05;  // Clocks are read one after the other.
+// Above 1, because a node reads the clocks of busy time and of elapsed time one after the other.
+constexpr double kMaxUtilization = 1.05;
 constexpr int kMaxWorkers = 4096;
-// Compute time counts when a job ends: it may have begun before the node was first heard of.
+// Compute time counts when a job ends. A job may have begun this long before the node's first
+// report.
 constexpr double kLongestJobS = 3600;
 constexpr double kMaxJobsPerS = 1e6;
-constexpr double kCatchUpS = 60;  // Reports may be late.
+constexpr double kCatchUpS = 60;  // A late report may count more than what has happened since.
 constexpr int kMaxDevices = 16;
 constexpr std::size_t kMaxDeviceName = 64, kMaxProduct = 128;
 constexpr std::int64_t kMaxDeviceBytes = std::int64_t{1} << 50;
 constexpr double kMaxWatts = 1e5, kLeastCelsius = -100, kMaxCelsius = 300;
-// Unix milliseconds that fit a WallTime.
+// More Unix milliseconds than this do not fit into a WallTime.
 constexpr std::int64_t kMaxUnixMs = 9'000'000'000'000;
 
 bool Grows(double before, double after) { return std::isfinite(after) && after >= before; }
@@ -46,7 +48,7 @@ std::string NameOf(const v1::StageLoad& stage) {
   return stage.stage().substr(0, 64) + " of " + stage.app_id().substr(0, 64);
 }
 
-// Empty: `after` can follow `before`.
+// Says why `after` cannot follow `before`, or nothing when it can.
 std::string WhatIsWrong(const v1::StageLoad& before, const v1::StageLoad& after,
                         const ReportContext& context) {
   if (after.jobs() < before.jobs() || after.failures() < before.failures())
@@ -60,7 +62,8 @@ std::string WhatIsWrong(const v1::StageLoad& before, const v1::StageLoad& after,
       !Grows(before.compute_squares_s2(), after.compute_squares_s2()))
     return "its compute time falls or is no number";
   const double compute = after.compute_s() - before.compute_s();
-  // Rounding of the two sums grows with them, not with the difference.
+  // The sum of squares of any numbers is at most the square of their sum. The rounding error of the
+  // two sums grows with the sums, not with their difference.
   const double rounding = 1e-9 * (1 + after.compute_squares_s2());
   if (after.compute_squares_s2() - before.compute_squares_s2() >
       compute * compute * (1 + 1e-6) + rounding)
@@ -80,7 +83,7 @@ void CleanStage(const v1::StageLoad& given, const ReportContext& context, double
   if (before == nullptr) before = &v1::StageLoad::default_instance();
   std::string wrong = WhatIsWrong(*before, given, context);
   const double compute = given.compute_s() - before->compute_s();
-  // Of the first report nobody knows how long it took.
+  // The first report counts from the start of the process, and nobody knows how long ago that is.
   if (wrong.empty() && context.last != nullptr && compute > compute_left_s)
     wrong = "more compute time than its workers have";
   if (!wrong.empty()) {
@@ -91,7 +94,8 @@ void CleanStage(const v1::StageLoad& given, const ReportContext& context, double
   compute_left_s -= compute;
   v1::StageLoad& stage = *report.load.add_stages();
   stage = given;
-  // Made with other nodes' clocks: no reason not to believe the rest.
+  // These times are measured with other nodes' clocks too, so an impossible one is no reason to
+  // distrust the rest.
   if (!Grows(before->queued_s(), given.queued_s())) {
     Complain(report, NameOf(given) + ": its queueing time falls or is no number");
     stage.set_queued_s(before->queued_s());
@@ -161,7 +165,7 @@ void CleanGauges(const v1::NodeLoad& load, const v1::NodeLoad& last, CleanedRepo
   }
 }
 
-// Numbers that cannot be become absent: of a device nothing is better than something old.
+// Impossible numbers become absent. For a device no number is better than an old one.
 v1::DeviceLoad CleanDevice(const v1::DeviceLoad& given, CleanedReport& report) {
   using Load = v1::DeviceLoad;
   v1::DeviceLoad device = given;
@@ -173,7 +177,7 @@ v1::DeviceLoad CleanDevice(const v1::DeviceLoad& given, CleanedReport& report) {
     wrong |= bad;
   };
   const auto outside = [](double value, double least, double most) {
-    return !(value >= least && value <= most);  // NaN is.
+    return !(value >= least && value <= most);  // NaN is outside.
   };
   leave_out(outside(given.sm_active(), 0, kMaxUtilization), &Load::clear_sm_active);
   leave_out(outside(given.kernel_active(), 0, kMaxUtilization), &Load::clear_kernel_active);
@@ -210,7 +214,8 @@ void CleanDevices(const v1::NodeLoad& load, CleanedReport& report) {
   }
 }
 
-// Entries that a report lacks would begin at zero when they come back.
+// Keeps the entries that the report leaves out. Otherwise an entry that comes back would follow on
+// zero, and all that it has ever counted would count once more.
 void KeepAbsent(const v1::NodeLoad& last, v1::NodeLoad& load) {
   for (const v1::StageLoad& before : last.stages()) {
     const auto same = [&](const v1::StageLoad& other) {
@@ -238,6 +243,8 @@ CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context
   report.load.clear_devices();
   CleanGauges(load, last, report);
   CleanDevices(load, report);
+  // All compute time since the first report must fit into what the workers had, so a node cannot
+  // claim more in many small steps either.
   double counted = 0;
   for (const v1::StageLoad& stage : last.stages()) counted += stage.compute_s();
   const int workers = std::max(1, report.load.workers());

@@ -1,4 +1,4 @@
-// Reports of nodes, before anybody believes them.
+// Checks the reports of nodes before anybody believes them.
 #pragma once
 
 #include <string>
@@ -10,19 +10,25 @@ namespace onepiece::nodemanager {
 
 /// What is known of the node that reports.
 struct ReportContext {
-  const v1::NodeLoad* last = nullptr;  ///< Cleaned; nullptr: the first of this incarnation.
+  /// The last report of this incarnation, cleaned, or null for the first one.
+  const v1::NodeLoad* last = nullptr;
   base::Duration since_last{}, since_first{};
-  double compute_at_first_s = 0;  ///< Told by the first report, of all entries together.
+  /// The compute time of all entries in the first report of this incarnation.
+  double compute_at_first_s = 0;
 };
 
 struct CleanedReport {
-  v1::NodeLoad load;  ///< The last good numbers (or none) in the place of those that cannot be.
+  /// The report, with the last good numbers (or none) in the place of impossible ones.
+  v1::NodeLoad load;
   bool utilization_is_good = true;
-  std::string wrong;  ///< What was replaced, for people; empty: nothing.
+  std::string wrong;  ///< What was replaced, for people. Empty when all was well.
 };
 
-/// Entries that `load` leaves out stay as they were: counts never fall. At most 64 entries each.
-/// What a device cannot have said becomes absent; at most 16 devices.
+/// Replaces the numbers in a report that cannot be true. Entries that `load` leaves out stay as
+/// they were in the last report, because counts never fall. It keeps at most 64 stages and 64
+/// applications. Impossible numbers of a device become absent, and at most 16 devices are kept.
+///
+/// Threading: thread-safe. It is a pure function.
 CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context);
 
 }  // namespace onepiece::nodemanager

@@ -9,7 +9,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// What a node says of the time before its first report nobody can check, but no job takes longer.
+// Nobody can check what a node says of the time before its first report. But no job takes longer
+// than this on average.
 constexpr double kLongestPastJobS = 3600;
 
 // By application and stage.
@@ -40,7 +41,8 @@ void AddTo(LoadWindow::Work& sum, const LoadWindow::Work& more) {
   sum.transfer_s += more.transfer_s;
 }
 
-// The bucket that `now` falls into; those that ended more than a window before it go.
+// Returns the bucket into which `now` falls, and drops buckets that ended more than a window
+// before.
 template <typename Buckets>
 auto& BucketAt(Buckets& buckets, base::MonotonicTime now, base::Duration width,
                base::Duration window) {
@@ -70,7 +72,8 @@ std::string LoadWindow::Add(const std::string& node_id, std::uint64_t incarnatio
       node.first_compute_s += stage.compute_s();
     AddPast(pool, report.load, now);
   } else {
-    // What has ended since the last report was most likely done where it was then.
+    // What has ended since the last report was most likely done in the pool that the node served
+    // then.
     AddWork(node.pool.empty() ? pool : node.pool, node.last, report.load, now);
     AddAsked(node, report.load, now);
   }
@@ -99,12 +102,13 @@ void LoadWindow::AddUsage(Node& node, std::optional<double> utilization,
   Usage next = usage.back();
   const base::Duration gap = now - next.at;
   next.at = now;
-  // Nobody knows what went on in a long silence.
+  // Nobody knows what the node did during a long silence, so that time is not covered.
   if (utilization.has_value() && gap <= FreshFor()) {
     next.covered_s += base::ToSeconds(gap);
     next.busy_s += *utilization * base::ToSeconds(gap);
   }
-  // Sums stay right when those between are left out.
+  // The newest entry replaces the one before it within a bucket's width. Running sums stay right
+  // without it.
   if (usage.size() >= 2 && now - usage[usage.size() - 2].at < BucketWidth()) usage.pop_back();
   usage.push_back(next);
   while (usage.size() >= 2 && usage[1].at <= now - window_) usage.pop_front();
@@ -117,7 +121,7 @@ void LoadWindow::AddWork(const std::string& pool, const v1::NodeLoad& from, cons
     const auto earlier = before.find(key);
     const Work work = Between(
         earlier == before.end() ? v1::StageLoad::default_instance() : *earlier->second, *stage);
-    // A job that was handed over has taken time here, and ends elsewhere.
+    // Compute time alone counts too: a job that was handed over took time here and ends elsewhere.
     if (work.jobs == 0 && work.failures == 0 && work.compute_s <= 0) continue;
     WorkBuckets& buckets = WorkBucketsOf(pool, key);
     if (buckets.empty() || now - buckets.back().begin >= BucketWidth())
@@ -127,7 +131,8 @@ void LoadWindow::AddWork(const std::string& pool, const v1::NodeLoad& from, cons
   }
 }
 
-// So a new leader knows what jobs cost before the first one ends.
+// Takes the counts of a node's first report, so that a new leader knows what jobs cost before the
+// first one ends. They go into a bucket that is older than the window.
 void LoadWindow::AddPast(const std::string& pool, const v1::NodeLoad& load,
                          base::MonotonicTime now) {
   if (pool.empty()) return;
@@ -143,7 +148,7 @@ void LoadWindow::AddPast(const std::string& pool, const v1::NodeLoad& load,
   }
 }
 
-// What ended before the window goes, unless it is among the last kMinSamples jobs.
+// Drops what ended before the window, unless it is among the last kMinSamples jobs.
 void LoadWindow::ForgetOld(WorkBuckets& buckets, base::MonotonicTime now) const {
   std::uint64_t jobs = 0;
   for (const auto& bucket : buckets) jobs += bucket.sums.jobs;
@@ -155,6 +160,8 @@ void LoadWindow::ForgetOld(WorkBuckets& buckets, base::MonotonicTime now) const 
   }
 }
 
+// Makes room by dropping the pool, or the stage of an application, that has had no work for
+// longest.
 LoadWindow::WorkBuckets& LoadWindow::WorkBucketsOf(const std::string& pool, const Key& key) {
   const auto newest = [](const auto& work) { return work.second.back().begin; };
   if (work_.size() >= kMaxPools && !work_.contains(pool)) {
@@ -202,7 +209,7 @@ std::optional<double> LoadWindow::MeanUtilization(const std::string& node_id,
   if (now - usage.back().at > FreshFor()) return std::nullopt;
   Usage from = usage.front();
   if (usage.size() >= 2 && from.at < now - window_) {
-    // The window begins between the two oldest.
+    // The window begins between the two oldest entries. The sums at its begin are interpolated.
     const Usage& next = usage[1];
     const double part = std::min(
         1.0, base::ToSeconds(now - window_ - from.at) / base::ToSeconds(next.at - from.at));

@@ -1,5 +1,5 @@
-// What nodes reported over the last minutes: the telemetry that elasticity and admission rest on.
-// In the leader's memory only; rebuilt after a failover.
+// What nodes reported over the last minutes. Elasticity and admission rest on it. Only the leader
+// has it, in memory, and a new leader builds it anew from the reports.
 #pragma once
 
 #include <algorithm>
@@ -18,66 +18,72 @@
 
 namespace onepiece::nodemanager {
 
-/// Means over a sliding window, from cumulative counts: lost and repeated reports change nothing.
+/// Means over a sliding window. They are made from cumulative counts, so lost and repeated reports
+/// change nothing.
 ///
-/// Threading  Thread-compatible. No clock of its own: `now` comes from the caller, and the nodes'
-///            clocks only show in Skew().
-/// Bounds     A sixtieth of a window is one sample (reports that come faster are merged); kMaxWorks
-///            stages of applications in each pool and applications of each proxy, kMaxPools pools
-///            (what has no work for longest makes room). Nodes that have not reported for a window
-///            are forgotten.
+/// The window is kept in 60 buckets, and reports that come faster are merged. It holds at most
+/// kMaxPools pools, kMaxWorks stages of applications in each pool, and kMaxWorks applications of
+/// each proxy. What has had no work for longest makes room. A node that has not reported for a
+/// window is forgotten.
+///
+/// Threading: thread-compatible. It has no clock of its own: `now` comes from the caller. The
+/// nodes' clocks show in Skew() alone.
 class LoadWindow {
  public:
   static constexpr std::size_t kMaxWorks = 256;
   static constexpr std::size_t kMaxPools = 4096;
   explicit LoadWindow(base::Duration window) : window_(window) {}
 
-  /// Takes a report. Numbers that cannot be (NaN, negative, counts that fall, utilisation
-  /// above 1.05, more busy time than workers × time) are left out, and what was wrong is returned
-  /// for people; empty: all was well. A new incarnation, or another `pool`, begins anew.
+  /// Takes a report. Impossible numbers (NaN, negative ones, counts that fall, a utilisation above
+  /// 1.05, more busy time than workers × time) are left out. The answer says for people what was
+  /// wrong, and is empty when all was well. A new incarnation begins anew. With another `pool` the
+  /// utilisation begins anew.
   std::string Add(const std::string& node_id, std::uint64_t incarnation, const std::string& pool,
                   const v1::NodeLoad& load, base::MonotonicTime now, base::WallTime wall_now);
   void Forget(const std::string& node_id);
 
-  /// Mean utilisation while it served its present pool; nullopt before half a window is covered, or
-  /// when the newest report is older than a tenth of it and than kFresh ("missing" is not 0 %).
+  /// A newest report of at most this age counts as fresh, also in a short window.
   static constexpr base::Duration kFresh = std::chrono::seconds(2);
+  /// The mean utilisation of a node since it serves its present pool, over at most a window. It is
+  /// nullopt before half a window is covered, because missing is not 0 %. It is nullopt too when
+  /// the newest report is older than both a tenth of the window and kFresh.
   [[nodiscard]] std::optional<double> MeanUtilization(const std::string& node_id,
                                                       base::MonotonicTime now) const;
   struct Work {
     std::uint64_t jobs = 0, failures = 0;
     double units = 0, compute_s = 0, squares_s2 = 0, queued_s = 0, transfer_s = 0;
-    double recent_compute_s = 0;  ///< Of compute_s, within the window.
+    double recent_compute_s = 0;  ///< The part of compute_s within the window.
   };
-  /// By (app, stage): what instances of `pool` have finished, all together: within the window, and
-  /// so far back that there are kMinSamples jobs, if there ever were as many. Before the first
-  /// report of a node counts as long ago.
+  /// What all instances of `pool` together have finished, by application and stage. It reaches back
+  /// over the window, and further until it covers kMinSamples jobs, if there ever were as many.
+  /// What a node did before its first report counts as older than the window.
   [[nodiscard]] std::map<std::pair<std::string, std::string>, Work> WorkOf(
       const std::string& pool, base::MonotonicTime now) const;
-  /// Time to load a model of that stage, the last one told; nullopt: nobody has.
+  /// How long the last load of a model of that stage took, or nullopt when nobody has told.
   [[nodiscard]] std::optional<double> LoadSeconds(const std::string& stage) const;
   struct Asked {
-    double jobs_per_s = 0;      ///< Admitted or not.
-    double rejected_per_s = 0;  ///< Of these.
-    double units_per_s = 0;     ///< Of all; 0: the proxies do not say.
-    /// In jobs of UnitsPerJob::value(): ten times heavier jobs count ten times.
+    double jobs_per_s = 0;      ///< All jobs, admitted or not.
+    double rejected_per_s = 0;  ///< The part of them that was rejected.
+    double units_per_s = 0;     ///< The units of all jobs. 0 when the proxies do not say.
+    /// The rate in jobs of `units_per_job` units (UnitsPerJob::value()). A job of ten times the
+    /// units counts ten times.
     [[nodiscard]] double JobsOf(double units_per_job) const {
       return units_per_s > 0 && units_per_job > 0 ? units_per_s / units_per_job : jobs_per_s;
     }
   };
-  /// By app: what the given proxies were asked for, per second of the window or, when it has not
-  /// known a proxy for so long, of that time (at least a second).
+  /// What the given proxies were asked for, by application, per second of the window. For a proxy
+  /// that is known for less than a window, the rate is over that time, but over a second at least.
   [[nodiscard]] std::map<std::string, Asked> AskedOf(const std::vector<std::string>& proxies,
                                                      base::MonotonicTime now) const;
-  /// The newest report, the last good numbers in the place of bad ones; nullptr: none.
+  /// The newest report, with the last good numbers in the place of bad ones, or null.
   [[nodiscard]] const v1::NodeLoad* Last(const std::string& node_id) const;
-  /// The node's clock minus ours, at its newest report.
+  /// The node's clock minus ours at its newest report.
   [[nodiscard]] base::Duration Skew(const std::string& node_id) const;
   [[nodiscard]] base::Duration window() const { return window_; }
 
  private:
   using Key = std::pair<std::string, std::string>;  // Application and stage.
-  // What came in from `begin` until the next one's.
+  // The sums of what came in from `begin` until the next bucket begins.
   template <typename Sums>
   struct Bucket {
     base::MonotonicTime begin;
@@ -88,7 +94,8 @@ class LoadWindow {
     double jobs = 0, rejected = 0, units = 0;
   };
   using AskedBuckets = std::deque<Bucket<std::map<std::string, Count>>>;
-  // Running sums since the node serves its pool: any of them may be left out.
+  // Running sums since the node serves its pool. Any entry may be left out, because each holds the
+  // whole sum up to its time.
   struct Usage {
     base::MonotonicTime at;
     double covered_s = 0, busy_s = 0;
@@ -96,8 +103,8 @@ class LoadWindow {
   struct Node {
     std::uint64_t incarnation = 0;
     std::string pool;
-    base::MonotonicTime first, newest;  // Of this incarnation's reports.
-    double first_compute_s = 0;         // In the first one, of all entries.
+    base::MonotonicTime first, newest;  // When its first and its newest report came.
+    double first_compute_s = 0;         // The compute time of all entries in the first report.
     std::deque<Usage> usage;
     AskedBuckets asked;
     v1::NodeLoad last;
@@ -118,21 +125,24 @@ class LoadWindow {
   base::Duration window_;
   base::MonotonicTime swept_{};        // When silent nodes were last looked for.
   std::map<std::string, Node> nodes_;  // By id.
-  // By pool; newest bucket last, nothing is empty.
+  // By pool. The newest bucket is last. No map and no deque in it is empty.
   std::map<std::string, std::map<Key, WorkBuckets>> work_;
   std::map<std::string, double> load_s_;  // By stage.
 };
 
-/// Units of an application's mean job, as Demand.units has them: of its stage with most. Which one
-/// that is nobody knows before all have been measured: stages' units differ by many orders.
+/// The units of an application's mean job, counted as Demand.units does: in its stage with the most
+/// units. Units of stages differ by many orders of magnitude, so nobody knows which stage that is
+/// before all stages have been measured.
+///
+/// Threading: thread-compatible.
 class UnitsPerJob {
  public:
-  /// Once for each stage: what was measured of it.
+  /// Takes what was measured of one stage. Call it once for each stage.
   void AddStage(std::uint64_t jobs, double units) {
     known_ = known_ && jobs > 0 && units > 0;
     if (known_) most_ = std::max(most_, units / static_cast<double>(jobs));
   }
-  /// 0: unknown.
+  /// The units of a job, or 0 before all stages have been measured.
   [[nodiscard]] double value() const { return known_ ? most_ : 0; }
 
  private:

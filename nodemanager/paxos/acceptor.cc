@@ -25,6 +25,7 @@ Acceptor::Acceptor(DurableState state, Duration lease, Time now)
     const Entry& entry = log_.At(slot).entry;
     if (entry.kind == Entry::Kind::kMembers) members_ = entry.members;
   }
+  // Slots accepted at the promised ballot count as before the restart.
   while (match_ < log_.last() && log_.At(match_ + 1).ballot == promised_) ++match_;
   if (promised_ != Ballot{} && !Is(Mutant::kNoBindingAfterRestart)) bound_until_ = now + lease;
 }
@@ -34,6 +35,9 @@ bool Acceptor::IsBound(Time now, Ballot ballot, Ballot released) const {
   return now < bound_until_ && bound_.replica != ballot.replica && bound_ != released;
 }
 
+// A replica that knows more than the candidate must still hold the slot after `chosen`. Otherwise
+// its promise could not report all that it knows, and the candidate could propose other entries for
+// chosen slots.
 bool Acceptor::KnowsEnough(Slot chosen, bool helps) const {
   return chosen_ <= chosen || (helps && log_.first() <= chosen + 1);
 }
@@ -45,7 +49,7 @@ bool Acceptor::MayPromise(Time now, Ballot ballot, Slot chosen, Ballot released,
 
 void Acceptor::Promise(Ballot ballot, Outputs& out) {
   promised_ = ballot;
-  match_ = chosen_;
+  match_ = chosen_;  // Nothing is accepted at the new ballot yet.
   out.writes.promise = true;
   out.writes.promised = ballot;
 }
@@ -65,7 +69,8 @@ void Acceptor::Accept(Ballot ballot, Slot first, const std::vector<Entry>& entri
   if (entries.empty()) return;
   const Slot end = first + entries.size();
   const Slot reach = Is(Mutant::kMatchJumpsGap) ? log_.last() : match_;
-  if (first > reach + 1) return;
+  if (first > reach + 1) return;  // A gap: the answer names match(), and the leader sends the rest.
+  // A slot up to match() holds the same entry already, or is chosen. It is not written again.
   for (Slot slot = std::max(first, match_ + 1); slot < end; ++slot) {
     AcceptedEntry accepted{slot, ballot, entries[slot - first]};
     out.writes.accepted.push_back(accepted);
@@ -88,6 +93,8 @@ void Acceptor::Learn(Slot slot, Outputs& out) {
 }
 
 bool Acceptor::LearnFrom(Ballot promised, Slot slot, Outputs& out) {
+  // Entries at ballots up to `promised` are what chose those slots. An entry that was accepted at
+  // that ballot or a later one is therefore the chosen one (docs/consensus.md, "Members").
   Slot known = chosen_;
   while (known < std::min(slot, log_.last()) && log_.At(known + 1).ballot >= promised) ++known;
   if (known == chosen_) return false;
@@ -115,7 +122,8 @@ bool Acceptor::Install(const std::shared_ptr<const Snapshot>& snapshot, Outputs&
   if (!Is(Mutant::kSnapshotForgetsMembers)) members_ = snapshot->members;
   out.writes.install = snapshot;
   out.writes.chosen = chosen_;
-  // Slots below may hold what was never chosen; slots above are votes, and votes are kept.
+  // Slots up to the snapshot may hold entries that were never chosen. Slots above it are votes, and
+  // an acceptor keeps its votes.
   if (!Is(Mutant::kSnapshotKeepsLog) || log_.last() < chosen_) {
     log_.DropThrough(chosen_);
     out.writes.drop_through = std::max(out.writes.drop_through, chosen_);
@@ -129,6 +137,7 @@ void Acceptor::TakeSnapshot(Slot index, std::shared_ptr<const std::string> state
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->index = index;
   snapshot->state = std::move(state);
+  // The members in force after `index`, which are not members_ when a later change is chosen.
   snapshot->members = snapshot_->members;
   for (Slot slot = snapshot_->index + 1; slot <= index; ++slot) {
     const Entry& entry = log_.At(slot).entry;

@@ -1,4 +1,4 @@
-// The half of a replica that is on its disk: what it promised, accepted and knows to be chosen.
+// The part of a replica that lives on its disk: what it promised, accepted and knows to be chosen.
 #pragma once
 
 #include <memory>
@@ -8,57 +8,70 @@
 
 namespace onepiece::paxos {
 
-/// The acceptor and learner of Lamport's paper. It knows no roles and sends nothing; what must be
-/// durable goes to Outputs::writes.
+/// The acceptor and learner of Multi-Paxos (docs/consensus.md, "The log"). It knows no roles and
+/// sends nothing. It puts what must be durable into Outputs::writes.
 ///
-/// Ownership   Owns the log and the snapshot.
-/// Threading   Thread-confined.
-/// Invariants  promised() never falls; chosen() never falls; log().first() <= chosen() + 1;
-///             chosen() <= match() <= log().last().
+/// Ownership: owns the log and the snapshot.
+/// Threading: thread-confined.
+/// Invariants: promised() and chosen() never fall. log().first() <= chosen() + 1 and
+/// chosen() <= match() <= log().last().
 class Acceptor {
  public:
-  /// Binds itself for `lease` when it finds a promise: it may have granted one before it stopped.
+  /// Restores what `state` holds. If `state` holds a promise, the acceptor binds itself for
+  /// `lease`, because it may have granted a lease before it stopped.
   Acceptor(DurableState state, Duration lease, Time now);
 
   [[nodiscard]] ReplicaId id() const { return id_; }
   [[nodiscard]] Ballot promised() const { return promised_; }
   [[nodiscard]] Slot chosen() const { return chosen_; }
-  /// All slots up to it are accepted at promised(), or known to be chosen.
+  /// Each slot up to match() is accepted at promised() or known to be chosen.
   [[nodiscard]] Slot match() const { return match_; }
   [[nodiscard]] const EntryLog& log() const { return log_; }
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] const std::shared_ptr<const Snapshot>& snapshot() const { return snapshot_; }
 
-  /// True while a lease that was granted to another replica forbids a vote for `ballot`.
+  /// True while a lease that was granted to another replica forbids a vote for `ballot`. A lease of
+  /// ballot `released` does not count, because its leader gave it up.
   [[nodiscard]] bool IsBound(Time now, Ballot ballot, Ballot released) const;
   [[nodiscard]] Time bound_until() const { return bound_until_; }
-  /// True when a candidate that knows `chosen` slots may have our vote: we know no more, or we do
-  /// but cannot lead ourselves (`helps`), and our log tells the rest.
+  /// True when a candidate that knows slots up to `chosen` to be chosen may have this replica's
+  /// vote. That is so when this replica knows no more. It is also so when this replica knows more,
+  /// cannot lead itself (`helps`), and its log still holds every slot after `chosen`.
   [[nodiscard]] bool KnowsEnough(Slot chosen, bool helps) const;
-  /// The rule of phase 1 for such a candidate.
+  /// The rule of phase 1: true when this replica may promise `ballot` to such a candidate.
   [[nodiscard]] bool MayPromise(Time now, Ballot ballot, Slot chosen, Ballot released,
                                 bool helps = false) const;
+  /// Promises `ballot`.
+  /// REQUIRES: MayPromise() or TakeBallot() allows it.
   void Promise(Ballot ballot, Outputs& out);
-  /// Grants the lease of `ballot`. REQUIRES: ballot == promised().
+  /// Grants the lease of `ballot`.
+  /// REQUIRES: ballot == promised().
   void Bind(Time now, Ballot ballot);
 
-  /// The rule of phase 2: false when a higher ballot was promised; else `ballot` is promised now.
+  /// The rule of phase 2: returns false when a higher ballot was promised, and otherwise promises
+  /// `ballot`.
   bool TakeBallot(Ballot ballot, Outputs& out);
-  /// Stores the entries after match(); nothing when they begin after match() + 1. REQUIRES: the
-  /// ballot was taken.
+  /// Stores those of the entries that come after match(). Stores nothing when they begin after
+  /// match() + 1, because a gap would follow.
+  /// REQUIRES: TakeBallot(ballot).
   void Accept(Ballot ballot, Slot first, const std::vector<Entry>& entries, Outputs& out);
-  /// Stores the proposer's own next entry. REQUIRES: slot <= match() + 1.
+  /// Stores the next entry of this replica as leader.
+  /// REQUIRES: slot == match() + 1.
   void AcceptOwn(Ballot ballot, Slot slot, Entry entry, Outputs& out);
-  /// Slots up to `slot`, but not after match(), are chosen.
+  /// Learns from the leader that slots up to `slot` are chosen. It believes that only up to
+  /// match().
   void Learn(Slot slot, Outputs& out);
-  /// A replica that promised `promised` knows slots up to `slot` to be chosen: then those that were
-  /// accepted here at that ballot or a later one hold what is chosen. True when that is news.
+  /// Learns from a replica that has promised `promised` and knows slots up to `slot` to be chosen.
+  /// Slots that were accepted here at that ballot or a later one hold what is chosen. Returns true
+  /// when a slot is newly known to be chosen.
   bool LearnFrom(Ballot promised, Slot slot, Outputs& out);
-  /// Slots up to `slot` are chosen. REQUIRES: they are in the log.
+  /// Records that slots up to `slot` are chosen.
+  /// REQUIRES: the log holds them.
   void Choose(Slot slot, Outputs& out);
-  /// True when the state was replaced: the snapshot is newer than all that is known to be chosen.
+  /// Replaces the state by a snapshot from the leader. Returns false, and does nothing, unless the
+  /// snapshot is newer than all that is known to be chosen.
   bool Install(const std::shared_ptr<const Snapshot>& snapshot, Outputs& out);
-  /// The state machine's own snapshot; keeps `keep` slots behind it.
+  /// Takes the state machine's own snapshot, and keeps `keep` slots behind it in the log.
   void TakeSnapshot(Slot index, std::shared_ptr<const std::string> state, std::size_t keep,
                     Outputs& out);
 
@@ -71,7 +84,7 @@ class Acceptor {
   Slot chosen_;
   Slot match_;
   Members members_;  // In force for slot chosen_ + 1.
-  Ballot bound_;     // Whose lease binds; no other binds besides, see docs/consensus.md.
+  Ballot bound_;     // Whose lease binds. One is enough: docs/consensus.md, "Leases".
   Time bound_until_;
 };
 

@@ -1,4 +1,4 @@
-// Does a peer's clock run at our rate?
+// Measures whether a peer's clock runs at the rate of this replica's clock.
 #pragma once
 
 #include <optional>
@@ -7,27 +7,31 @@
 
 namespace onepiece::paxos {
 
-/// Compares a peer's clock with ours by its answers. The peer read `local` somewhere between our
-/// `sent` and `received`, so the time between two answers is known up to the two round trips.
+/// Compares a peer's clock with this replica's by the peer's answers. The peer read `local` at some
+/// moment between this replica's `sent` and `received`. The time between two answers is therefore
+/// known up to the length of the two round trips.
 ///
-/// Threading  Thread-confined.
+/// Threading: thread-confined.
 class DriftMeter {
  public:
-  /// For so long a clock must run well to be believed again; the time over which rates are
-  /// compared.
+  /// Rates are compared over this time. A clock that drifted must run well for as long before it is
+  /// believed again.
   static constexpr Duration kWindow = std::chrono::seconds(10);
 
+  /// Takes one answer. `sent` and `received` are when this replica asked and heard, and `local` is
+  /// the peer's time in the answer.
   void Observe(Time sent, Time received, Time local, double max_drift);
+  /// True when an answer showed that the clock's rate differs by more than max_drift.
   [[nodiscard]] bool drifts() const { return drifts_; }
-  /// It was watched for long enough to say that its rate is within 2 max_drift of ours, as a lease
-  /// needs; until then, nobody knows. The shorter the round trips, the sooner.
+  /// True when the peer was watched for so long that its rate is known to be within 2 max_drift of
+  /// ours, as a lease needs. The shorter the round trips are, the sooner that is known.
   [[nodiscard]] bool trusted() const { return trusted_ && !drifts_; }
 
  private:
   struct Sample {
     Time sent, received, local;
   };
-  std::optional<Sample> anchor_;  // Replaced every kWindow.
+  std::optional<Sample> anchor_;  // Later answers are compared with it. Replaced every kWindow.
   bool drifts_ = false;
   bool trusted_ = false;
 };

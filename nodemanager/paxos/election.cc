@@ -7,6 +7,7 @@
 
 namespace onepiece::paxos {
 
+// The random part keeps followers that lost the same leader from campaigning at the same time.
 void Replica::Impl::ArmElection(Time now) {
   const auto spread =
       static_cast<std::uint64_t>((options.election_max - options.election_min).count());
@@ -25,7 +26,8 @@ bool Replica::Impl::HearsLeader(Time now, ReplicaId candidate, Ballot given_up) 
          now - heard < options.election_min;
 }
 
-// A candidate that has no seat, as far as we know, and knows no more than we do has no seat.
+// True when the candidate certainly has no seat. This replica knows at least as many chosen slots,
+// so its members are at least as new as those that the candidate knows.
 bool Replica::Impl::IsStranger(ReplicaId candidate, Slot chosen) const {
   return chosen <= acceptor.chosen() && !members().Votes(candidate);
 }
@@ -34,11 +36,13 @@ void Replica::Impl::Campaign(Time now, Outputs& out) {
   leader = 0;
   Become(Role::kFollower, now, out);
   if (failed_campaigns > 0) {
-    // It may have lost its seat and not know.
+    // This replica may have lost its seat without knowing. The leader, if there is one, then feeds
+    // it as a learner.
     Send(0, Join{options.name, options.address, acceptor.match(), options.version}, out);
   }
   if (!CanLead()) return;
   const Ballot ballot{max_round + 1, id()};
+  // Its own acceptor is bound by the lease too, and would not promise the ballot.
   if (acceptor.IsBound(now, ballot, released)) {
     deadline = acceptor.bound_until();
     return;
@@ -47,6 +51,7 @@ void Replica::Impl::Campaign(Time now, Outputs& out) {
   role = Role::kCandidate;
   candidacy.ballot = ballot;
   candidacy.votes.push_back({id(), acceptor.chosen()});
+  // A lone voter goes straight to phase 1.
   if (candidacy.votes.size() >= members().quorum()) return StartPrepare(now, out);
   for (const Seat& seat : members().seats) {
     if (seat.replica == 0 || seat.replica == id()) continue;
@@ -62,14 +67,16 @@ void Replica::Impl::On(Time now, ReplicaId from, const PreVote& m, Outputs& out)
   const bool granted =
       free && acceptor.KnowsEnough(m.chosen, !CanLead()) && !IsStranger(from, m.chosen);
   if (free && acceptor.chosen() > m.chosen && role == Role::kFollower && CanLead()) {
-    // The candidate cannot win, and we can: no need to wait for our own time.
+    // The candidate cannot win, because it knows less. This replica can, so it campaigns soon and
+    // does not wait for its own election time.
     deadline = std::min(deadline, now + Duration(random.Below(options.heartbeat.count())));
   }
   Send(from, PreVoteReply{m.ballot, granted, acceptor.promised(), acceptor.chosen()}, out);
 }
 
-// A leader that lost its seat by a change that it recovered may be the only one that knows the
-// change to be chosen: it cannot lead any more, and those who can need its vote until they know.
+// A refusal teaches what is chosen. A leader that recovers the change which takes its own seat may
+// be the only one that knows the change to be chosen. It cannot lead afterwards, and those who can
+// lead need its vote until they know of the change.
 void Replica::Impl::LearnFromRefusal(Time now, Ballot promised, Slot chosen, Outputs& out) {
   if (IsLeader() || !acceptor.LearnFrom(promised, chosen, out)) return;
   if (role == Role::kCandidate) Become(Role::kFollower, now, out);
@@ -104,7 +111,8 @@ void Replica::Impl::StartPrepare(Time now, Outputs& out) {
     if (seat.replica == 0 || seat.replica == id()) continue;
     Send(seat.replica, Prepare{ballot, acceptor.chosen(), released}, out);
   }
-  // Its own promise counts when it is on the disk; what it accepted, it has here.
+  // Its own promise counts like any other's, after it is durable. It need not report what this
+  // replica accepted, because `found` holds that already.
   candidacy.found = acceptor.log().After(acceptor.chosen());
   Send(id(), paxos::Promise{ballot, true, ballot, acceptor.chosen(), {}}, out);
 }
@@ -133,10 +141,14 @@ void Replica::Impl::On(Time now, ReplicaId from, const paxos::Promise& m, Output
   if (!members().Votes(from) || std::any_of(votes.begin(), votes.end(),
                                             [&](const auto& vote) { return vote.replica == from; }))
     return;
-  // A log has no gaps, and begins at or before the slot after what its replica knows to be chosen.
+  // An honest promise reports consecutive slots, because a log has no gaps and begins at or before
+  // the slot after what its replica knows to be chosen. It reports only ballots below the one that
+  // it promises. Any other promise is ignored.
   for (std::size_t i = 0; i < m.accepted.size(); ++i) {
     if (m.accepted[i].slot != acceptor.chosen() + 1 + i || m.accepted[i].ballot >= m.ballot) return;
   }
+  // For each slot the entry of the highest ballot counts: an entry that may already be chosen is
+  // among those of any majority, under the highest ballot (Paxos Made Simple, 2.2).
   auto& found = candidacy.found;
   for (std::size_t i = 0; i < m.accepted.size(); ++i) {
     const AcceptedEntry& reported = m.accepted[i];
@@ -164,6 +176,7 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
   lead.proposed = lead.own_match = acceptor.chosen();
   lead.own_lease_sent = now;
   SyncPeers(now);
+  // A vote says how far its sender knows the log to be chosen, so there is no need to probe.
   for (const Candidacy::Vote& vote : won.votes) {
     if (Peer* peer = FindPeer(vote.replica)) {
       peer->probing = false;
@@ -176,7 +189,8 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
     const bool change = found.entry.kind == Entry::Kind::kMembers;
     const Slot slot = Append(now, std::move(found.entry), out);
     if (change && !Is(Mutant::kNoNewPhaseOne)) {
-      // Who votes on what follows is not known before this is chosen.
+      // Recovery stops here: nobody knows who votes on later slots before this change is chosen.
+      // AfterChosen() then begins phase 1 anew.
       lead.change_slot = slot;
       lead.recovers_change = true;
       break;
@@ -187,6 +201,7 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
 }
 
 void Replica::Impl::On(Time now, ReplicaId from, const TakeOver& m, Outputs& out) {
+  // `released` differs from the promise when the message is late and another ballot came since.
   if (from == id() || m.released != acceptor.promised() || IsLeader() || !CanLead()) return;
   released = m.released;
   StartPrepare(now, out);

@@ -1,4 +1,4 @@
-// The slots that a replica keeps: consecutive, accepted, the older ones chosen.
+// The part of the log that a replica keeps: consecutive slots with accepted entries.
 #pragma once
 
 #include <deque>
@@ -8,12 +8,16 @@
 
 namespace onepiece::paxos {
 
-/// Ownership  Owns the entries.
-/// Threading  Thread-confined.
-/// Invariant  Slots first()..last() are there, without a gap.
+/// Consecutive slots of the log. New slots come at the end, and old ones are dropped at the
+/// beginning.
+///
+/// Ownership: owns the entries.
+/// Threading: thread-confined.
+/// Invariants: the log holds every slot from first() to last(), without a gap.
 class EntryLog {
  public:
-  /// `entries` ascend without a gap; empty ones leave a log that goes on at `next`.
+  /// Takes `entries`, which ascend without a gap. If there are none, the log is empty and its first
+  /// slot will be `next`.
   EntryLog(std::vector<AcceptedEntry> entries, Slot next);
 
   [[nodiscard]] Slot first() const { return first_; }
@@ -21,9 +25,11 @@ class EntryLog {
   [[nodiscard]] bool Has(Slot slot) const { return slot >= first_ && slot <= last(); }
   /// REQUIRES: Has(slot).
   [[nodiscard]] const AcceptedEntry& At(Slot slot) const { return entries_[slot - first_]; }
-  /// Replaces what its slot held. REQUIRES: first() <= slot <= last() + 1.
+  /// Puts `entry` into its slot and replaces what the slot held.
+  /// REQUIRES: first() <= entry.slot <= last() + 1.
   void Put(AcceptedEntry entry);
-  /// Forgets slots <= `slot`. A log that ends before goes on at slot + 1.
+  /// Forgets all slots up to `slot`. If the log ended before `slot`, it is empty and goes on at
+  /// slot + 1.
   void DropThrough(Slot slot);
   /// The entries after `slot`.
   [[nodiscard]] std::vector<AcceptedEntry> After(Slot slot) const;

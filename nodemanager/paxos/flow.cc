@@ -1,4 +1,5 @@
-// What a leader sends to whom: entries, heartbeats, snapshots.
+// What a leader sends to whom: entries, heartbeats, snapshots. All of it goes into Outputs::early,
+// so the disks of the leader and of its followers work at the same time.
 #include <algorithm>
 #include <utility>
 
@@ -16,14 +17,15 @@ Peer* Replica::Impl::FindPeer(ReplicaId replica) {
 void Replica::Impl::Broadcast(Time now, bool heartbeat, Outputs& out) {
   if (heartbeat) {
     lead.heartbeat_at = now + options.heartbeat;
-    // Its own acceptor is bound like the others, and hears of it at once.
+    // The leader's own acceptor grants the lease too. No message is needed for that.
     acceptor.Bind(now, lead.ballot);
     lead.own_lease_sent = now;
   }
   for (Peer& peer : lead.peers) SendTo(peer, now, heartbeat, out);
 }
 
-// The Accept in `out` that the next slot can join, or a new one: one message for a batch of steps.
+// Returns the Accept in `out` that the peer's next slot can join, or begins a new one. So a batch
+// of steps sends one message.
 paxos::Accept& Replica::Impl::OpenAccept(Peer& peer, Time now, Outputs& out) {
   if (peer.open < out.early.size() && out.early[peer.open].to == peer.id &&
       peer.open_bytes < kAcceptBytes) {
@@ -51,7 +53,8 @@ void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
       break;
     }
     paxos::Accept& accept = OpenAccept(peer, now, out);
-    // Also when it was open before: an answer since then may have ended all that was on its way.
+    // An Accept that was open before may be missing from in_flight, because an answer in the same
+    // batch may have cleared that.
     if (accept.entries.empty() || peer.in_flight.empty()) {
       peer.in_flight.push_back({0, accept.sent});
     }
@@ -63,11 +66,12 @@ void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
     peer.in_flight.back().last = peer.next - 1;
     sent = true;
   }
-  if (heartbeat && !sent) OpenAccept(peer, now, out);
+  if (heartbeat && !sent) OpenAccept(peer, now, out);  // Without entries.
 }
 
 bool Replica::Impl::SendSnapshot(Peer& peer, Time now, Outputs& out) {
-  // On its way, as far as we know: a large one takes its time.
+  // A large snapshot takes its time. It is sent again only after an answer showed that it did not
+  // arrive, and after election_max.
   if (peer.snapshot != 0 &&
       !(peer.snapshot_missed && now - peer.snapshot_sent >= options.election_max))
     return false;
@@ -81,12 +85,13 @@ bool Replica::Impl::SendSnapshot(Peer& peer, Time now, Outputs& out) {
   return true;
 }
 
-// The peer answers that it has everything up to `match` to what was sent to it at `sent`.
+// Takes the peer's answer to what was sent at `sent`: it has every slot up to `match`.
 void Replica::Impl::Progressed(Peer& peer, Slot match, Time sent) {
   match = std::min(match, lead.proposed);
   auto& flight = peer.in_flight;
   if (!peer.newest || sent > *peer.newest) {
-    // A peer that starts anew may have forgotten which slots are chosen; it goes on from there.
+    // A lower match than before comes from a peer that started anew and has forgotten which slots
+    // are chosen. What is on its way begins too late for it.
     if (match < peer.at) flight.clear();
     peer.newest = sent;
     peer.at = match;
@@ -101,9 +106,11 @@ void Replica::Impl::Progressed(Peer& peer, Slot match, Time sent) {
     }
   }
   while (!flight.empty() && flight.front().last <= peer.at) flight.pop_front();
-  // The peer had a later message, but not the one that brings the next slot: that one is lost.
+  // The peer answered a later message, but the one that brings its next slot has not arrived: that
+  // one is lost, and sending begins again at the slot after `at`.
   if (peer.probing || (!flight.empty() && flight.front().sent < sent)) flight.clear();
   peer.probing = false;
+  // `next` may also be behind: a peer may have more than this leader has sent to it.
   if (flight.empty() || peer.next <= peer.at) peer.next = peer.at + 1;
 }
 

@@ -1,4 +1,4 @@
-// What replicas say to each other. Any message may be lost, repeated, late or out of order.
+// The messages between replicas. Any message may be lost, repeated, delayed or reordered.
 #pragma once
 
 #include <variant>
@@ -8,80 +8,84 @@
 
 namespace onepiece::paxos {
 
-/// "Would you promise?" Changes nothing at the receiver, so a replica that comes back from a
-/// partition does not depose a healthy leader (Ongaro's thesis, 9.6).
+/// Asks whether the receiver would promise `ballot`. The question changes nothing at the receiver,
+/// so a replica that comes back from a partition does not depose a healthy leader (Ongaro's thesis,
+/// 9.6).
 struct PreVote {
-  Ballot ballot;    ///< That the sender would use.
-  Slot chosen = 0;  ///< The sender's.
+  Ballot ballot;    ///< The ballot that the sender would use.
+  Slot chosen = 0;  ///< The sender knows slots up to it to be chosen.
   Ballot released;  ///< See Prepare.
 };
 
 struct PreVoteReply {
-  Ballot ballot;  ///< Of the PreVote.
+  Ballot ballot;  ///< The PreVote's.
   bool granted = false;
-  Ballot promised;  ///< The sender's.
-  Slot chosen = 0;
+  Ballot promised;  ///< What the sender has promised.
+  Slot chosen = 0;  ///< The sender knows slots up to it to be chosen.
 };
 
-/// Phase 1a over all slots after `chosen` (Lamport, Paxos Made Simple, 2.2 and 3).
+/// Phase 1a for all slots after `chosen` (Lamport, Paxos Made Simple, 2.2 and 3).
 struct Prepare {
   Ballot ballot;
   Slot chosen = 0;
-  /// Of a leader that gave up its lease and asked the sender to lead: a lease granted to this
-  /// ballot no longer binds.
+  /// The ballot of a leader that gave up its lease and asked the sender to lead. A lease that was
+  /// granted to this ballot no longer binds.
   Ballot released;
 };
 
-/// Phase 1b. Granted: `accepted` is everything that the sender has accepted after Prepare::chosen;
-/// never more than a leader's window. Refused: the lease of another, a higher promise, or the
-/// sender knows more chosen slots.
+/// Phase 1b. When granted, `accepted` is everything that the sender has accepted after
+/// Prepare::chosen, which is never more than a leader's window. The sender refuses when another's
+/// lease binds it, when it has promised a higher ballot, or when it knows more chosen slots.
 struct Promise {
-  Ballot ballot;  ///< Of the Prepare.
+  Ballot ballot;  ///< The Prepare's.
   bool granted = false;
   Ballot promised;
   Slot chosen = 0;
   std::vector<AcceptedEntry> accepted;
 };
 
-/// Phase 2a for slots first, first + 1, …; also the heartbeat (`entries` empty) and the news of
-/// what is chosen.
+/// Phase 2a for the slots first, first + 1, … An Accept is also the heartbeat (then `entries` may
+/// be empty), and tells what is chosen.
 struct Accept {
   Ballot ballot;
   Slot first = 1;
   std::vector<Entry> entries;
   Slot chosen = 0;
-  Time sent{};  ///< The leader's clock, echoed.
+  Time sent{};  ///< The leader's clock. The answer echoes it.
 };
 
-/// Phase 2b. Granted: every slot up to `match` is, at the sender, accepted at `ballot` or known to
-/// be chosen; and the sender has granted the lease that began, for the leader, at `sent`. Refused:
-/// `promised` is higher.
+/// Phase 2b. When granted, the sender has accepted every slot up to `match` at `ballot` or knows it
+/// to be chosen, and it has granted a lease that began, by the leader's clock, at `sent`. The
+/// sender refuses when `promised` is higher than `ballot`.
 struct Accepted {
-  Ballot ballot;  ///< Of the Accept.
+  Ballot ballot;  ///< The Accept's.
   bool granted = false;
   Ballot promised;
   Slot match = 0;
-  Time sent{};                ///< Of the Accept.
-  Time local{};               ///< The sender's clock, to measure its drift.
+  Time sent{};                ///< The Accept's.
+  Time local{};               ///< The sender's clock. The leader measures its drift.
   std::uint32_t version = 0;  ///< Highest Entry::version that the sender can apply.
 };
 
-/// Replaces the state of a replica whose next slot has left the leader's log. Answered by Accepted.
+/// Replaces the state of a replica whose next slot has left the leader's log. The replica answers
+/// with Accepted.
 struct InstallSnapshot {
   Ballot ballot;
   std::shared_ptr<const Snapshot> snapshot;
   Time sent{};
 };
 
-/// From a replica that has no seat: "my name is this, send me the log". To every address it knows,
-/// until it has the seat.
+/// A replica without a seat asks for the log and for the seat of its name. It sends this to every
+/// address that it knows, until it has the seat. A voter sends it too when it may have lost its
+/// seat, or when its seat has another address than its own.
 struct Join {
   std::string name, address;
   Slot match = 0;
   std::uint32_t version = 0;
 };
 
-/// From a leader that steps down: lead, now. Its lease has ended.
+/// A leader that steps down asks the receiver to lead now. The lease of ballot `released` has
+/// ended.
 struct TakeOver {
   Ballot released;
 };

@@ -1,4 +1,5 @@
-// Broken variants of the protocol, for the simulation alone: it must find every one of them.
+// Broken variants of the protocol. The simulation switches them on one at a time and must find each
+// of them (docs/simulation.md, "Mutants").
 #pragma once
 
 #include <cstdint>
@@ -8,21 +9,21 @@ namespace onepiece::paxos {
 enum class Mutant : std::uint8_t {
   kNone,
   kAcceptLowerBallot,       ///< An acceptor takes an Accept below its promise.
-  kPromiseLowerBallot,      ///< It promises a ballot that is not above its promise.
+  kPromiseLowerBallot,      ///< An acceptor promises a ballot that is not above its promise.
   kCountOtherBallot,        ///< A leader counts answers to another ballot.
-  kChooseWithMinority,      ///< One voter too few chooses.
+  kChooseWithMinority,      ///< A majority less one voter chooses.
   kRecoverLowestBallot,     ///< Recovery proposes the entry of the lowest ballot.
   kSkipRecovery,            ///< Recovery ignores what the promises reported.
   kMatchJumpsGap,           ///< `match` counts slots that were never accepted at the ballot.
-  kReadWithoutLease,        ///< Every leader that was ready believes in its lease for ever.
+  kReadWithoutLease,        ///< A leader that is ready believes in its lease for ever.
   kLeaseFromReceipt,        ///< The lease counts from an answer's arrival.
   kLeaseWithoutMajority,    ///< One answer is enough for the lease.
   kNoLeaseBinding,          ///< An acceptor forgets what it granted.
-  kNoBindingAfterRestart,   ///< It forgets it when it starts anew.
+  kNoBindingAfterRestart,   ///< An acceptor that starts anew forgets what it granted.
   kNoPreVoteCheck,          ///< Pre-votes are granted while a leader is heard.
   kChosenBeyondMatch,       ///< A follower believes `chosen` of entries that it lacks.
-  kMembersOverlap,          ///< A change of members while the one before is not chosen.
-  kNoNewPhaseOne,           ///< No new phase 1 after a recovered change of members.
+  kMembersOverlap,          ///< A change of members begins before the last one is chosen.
+  kNoNewPhaseOne,           ///< No new phase 1 follows a recovered change of members.
   kSnapshotKeepsLog,        ///< An installed snapshot leaves the slots below it as they were.
   kSnapshotForgetsMembers,  ///< An installed snapshot does not change the members.
   kHandOutOfOrder,          ///< Two chosen entries change places.

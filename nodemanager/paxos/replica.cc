@@ -10,7 +10,7 @@
 namespace onepiece::paxos {
 namespace {
 
-// Options that contradict each other are bent to what is safe.
+// Corrects options that contradict each other to values that are safe.
 Options Sane(Options options) {
   options.election_min = std::max<Duration>(options.election_min, std::chrono::milliseconds(1));
   options.election_max = std::max(options.election_max, options.election_min);
@@ -21,8 +21,8 @@ Options Sane(Options options) {
   return options;
 }
 
-// Sense of what came from outside. What passes cannot make a step overflow or allocate more than
-// the message itself did.
+// IsSane() checks what came from outside. A message that passes cannot make a step overflow, or
+// allocate more than the message itself did.
 bool IsSane(const Members& members) {
   if (members.seats.size() > Members::kMaxSeats) return false;
   for (const Seat& seat : members.seats) {
@@ -35,6 +35,7 @@ bool IsSane(const Entry& entry) {
   return entry.kind != Entry::Kind::kMembers ||
          (IsSane(entry.members) && entry.members.voters() > 0);
 }
+// `owner` is who proposes under the ballot: the sender of a request and the receiver of a reply.
 bool IsSane(Ballot ballot, ReplicaId owner) {
   return ballot.round < kMaxCount && ballot.replica == owner;
 }
@@ -79,15 +80,19 @@ Replica::Impl::Impl(Options given, DurableState state, Time now)
       max_round(acceptor.promised().round) {
   if (members().Votes(id())) role = Role::kFollower;
   deadline = now;
+  // A lone voter need not wait for a leader, because nobody else can lead.
   const bool alone = members().voters() == 1;
   if (role == Role::kFollower && !alone) ArmElection(now);
 }
 
+// The message leaves after the writes of this batch are durable. A replica must find again after a
+// crash whatever it has told others. Only what a leader sends to its peers (flow.cc) leaves
+// earlier.
 void Replica::Impl::Send(ReplicaId to, decltype(Message::body) body, Outputs& out) const {
   out.late.push_back({id(), to, std::move(body)});
 }
 
-// Ends what the role before was doing, and begins the next.
+// Ends what the present role was doing, and begins the next role.
 void Replica::Impl::Become(Role next, Time now, Outputs& out) {
   if (role == Role::kLeader) {
     out.lost_leadership = true;
@@ -98,10 +103,11 @@ void Replica::Impl::Become(Role next, Time now, Outputs& out) {
   if (next == Role::kFollower && !members().Votes(id())) next = Role::kLearner;
   role = next;
   if (role == Role::kFollower) ArmElection(now);
-  if (role == Role::kLearner) deadline = now;
+  if (role == Role::kLearner) deadline = now;  // It sends a Join at the next tick.
 }
 
-// Every step ends here: the role follows the members, and what is chosen goes out.
+// Every step ends here. The step may have learnt of a change that gave this replica a seat or took
+// its seat, so the role follows the members. Then what is chosen goes out.
 void Replica::Impl::FinishStep(Time now, Outputs& out) {
   const bool votes = members().Votes(id());
   if (votes ? role == Role::kLearner : role != Role::kLearner) Become(Role::kFollower, now, out);
@@ -118,6 +124,7 @@ void Replica::Impl::Tick(Time now, Outputs& out) {
     LeadTick(now, out);
   } else if (now >= deadline) {
     if (role == Role::kLearner) {
+      // A learner arms no election, so it notices here that its leader is silent.
       if (now - heard >= options.election_min) leader = 0;
       Send(0, Join{options.name, options.address, acceptor.match(), options.version}, out);
       deadline = now + options.election_min;
@@ -129,6 +136,7 @@ void Replica::Impl::Tick(Time now, Outputs& out) {
 }
 
 Time Replica::Impl::next_deadline() const {
+  // A replica that was just restored has chosen slots to hand out. Its first step is due at once.
   if (handed < acceptor.chosen()) return Time{};
   return IsLeader() ? lead.heartbeat_at : deadline;
 }
@@ -140,6 +148,9 @@ void Replica::Impl::Receive(Time now, const Message& message, Outputs& out) {
   FinishStep(now, out);
 }
 
+// Follows the leader of a ballot that the acceptor has just taken. If this replica leads, the
+// ballot is higher than its own, and it stops leading. The binding begins when the message arrives,
+// which is never before `sent`, and the leader counts its lease from `sent`.
 void Replica::Impl::HearLeader(Time now, ReplicaId from, Ballot ballot, Outputs& out) {
   if (role == Role::kLeader || role == Role::kCandidate) Become(Role::kFollower, now, out);
   NoteRound(ballot);
@@ -160,9 +171,10 @@ void Replica::Impl::Answer(Time now, ReplicaId to, Ballot ballot, Time sent, Out
 }
 
 void Replica::Impl::On(Time now, ReplicaId from, const Accept& m, Outputs& out) {
-  if (from == id()) return;  // It never sends them to itself.
+  if (from == id()) return;  // A leader accepts its own entries in Append().
   if (acceptor.TakeBallot(m.ballot, out)) {
     HearLeader(now, from, m.ballot, out);
+    // The entries come first, because Learn() believes `chosen` only up to match().
     acceptor.Accept(m.ballot, m.first, m.entries, out);
     acceptor.Learn(m.chosen, out);
     TellAddress(now, from, out);
@@ -175,7 +187,7 @@ void Replica::Impl::On(Time now, ReplicaId from, const InstallSnapshot& m, Outpu
   if (acceptor.TakeBallot(m.ballot, out)) {
     HearLeader(now, from, m.ballot, out);
     if (acceptor.Install(m.snapshot, out)) {
-      // What this Outputs handed out before is part of the snapshot.
+      // The snapshot holds what earlier steps of this batch handed out.
       out.chosen.clear();
       out.restore = m.snapshot;
       handed = m.snapshot->index;
@@ -243,7 +255,7 @@ absl::Status Replica::StepDown(Time now, Outputs& out) {
 }
 void Replica::RefuseToLead(Time now, Outputs& out) {
   impl_->refuses_to_lead = true;
-  // Without a successor it stops all the same, and an election finds the next leader.
+  // If there is no successor, it stops leading anyway. An election then finds the next leader.
   if (impl_->IsLeader() && !impl_->StepDown(now, out).ok()) {
     impl_->Become(Role::kFollower, now, out);
   } else if (role() == Role::kCandidate) {

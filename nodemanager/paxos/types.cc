@@ -5,7 +5,7 @@
 namespace onepiece::paxos {
 
 const Seat* Members::Find(ReplicaId replica) const {
-  if (replica == 0) return nullptr;
+  if (replica == 0) return nullptr;  // Only vacant seats have this id.
   for (const Seat& seat : seats) {
     if (seat.replica == replica) return &seat;
   }

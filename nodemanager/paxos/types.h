@@ -1,4 +1,5 @@
-// The words of consensus: ballots, slots, entries, seats. Plain values, no protobuf.
+// The values that consensus deals with: ballots, slots, entries, seats. They are plain structs and
+// know no protobuf.
 #pragma once
 
 #include <compare>
@@ -11,25 +12,27 @@
 
 namespace onepiece::paxos {
 
-/// One life of one disk: drawn at random when a data folder is made, never 0. A replica that lost
-/// its disk comes back under another id, so it cannot vote against promises that it forgot.
+/// Identifies one life of one disk: a random number, never 0, that is drawn when a data folder is
+/// made. A replica that lost its disk comes back under another id, so it cannot vote against
+/// promises that it forgot.
 using ReplicaId = std::uint64_t;
-/// Place in the log; the first is 1.
+/// A place in the log. The first is 1.
 using Slot = std::uint64_t;
-/// A replica's own monotonic time, of which suspended time is part (CLOCK_BOOTTIME). Times of two
-/// replicas are never compared, only durations.
+/// A replica's own monotonic time (CLOCK_BOOTTIME), which goes on while the machine is suspended.
+/// Nobody compares the times of two replicas; only durations are compared.
 using Time = base::MonotonicTime;
 using base::Duration;
 
-/// Totally ordered and used by one proposer only; 0/0 is before all.
+/// The number under which a leader proposes. Ballots are totally ordered, and only the replica that
+/// a ballot names proposes under it. The default 0/0 is lower than all others.
 struct Ballot {
   std::uint64_t round = 0;
   ReplicaId replica = 0;
   friend constexpr auto operator<=>(const Ballot&, const Ballot&) = default;
 };
 
-/// A place in the group. Vacant (replica 0) until a replica of this name has joined and caught up;
-/// only occupied seats vote.
+/// A place in the group. A seat is vacant (replica 0) until a replica of this name has joined and
+/// caught up. Only occupied seats vote.
 struct Seat {
   std::string name;     ///< Node id: "nodemanager-1". Unique in the group.
   std::string address;  ///< host:port where peers and clients reach it.
@@ -37,7 +40,8 @@ struct Seat {
   friend bool operator==(const Seat&, const Seat&) = default;
 };
 
-/// Who votes on the slots after the one that made it. At most kMaxSeats seats.
+/// The seats of a group, at most kMaxSeats. An entry that holds Members says who votes on the slots
+/// after its own.
 struct Members {
   static constexpr std::size_t kMaxSeats = 7;
   std::vector<Seat> seats;
@@ -50,15 +54,16 @@ struct Members {
   [[nodiscard]] std::size_t quorum() const { return voters() / 2 + 1; }
 };
 
-/// What a slot can hold. `payload` is shared, never changed, and null unless kCommand.
+/// What a slot of the log holds. `payload` is shared and never changed. It is null unless `kind` is
+/// kCommand.
 struct Entry {
   enum class Kind : std::uint8_t {
     kNoop = 0,     ///< Fills a gap, ends a recovery, or carries a read that no lease covers.
     kCommand = 1,  ///< Opaque bytes for the state machine.
-    kMembers = 2,  ///< `members` hold from the next slot on.
+    kMembers = 2,  ///< `members` vote from the next slot on.
   };
   Kind kind = Kind::kNoop;
-  std::uint32_t version = 0;  ///< Of the command's encoding; see Replica::common_version().
+  std::uint32_t version = 0;  ///< Version of the command's encoding: Replica::common_version().
   std::shared_ptr<const std::string> payload;
   Members members;
 
@@ -66,45 +71,48 @@ struct Entry {
   friend bool operator==(const Entry& a, const Entry& b);
 };
 
-/// An entry as an acceptor holds it.
+/// An entry as an acceptor holds it: with its slot and the ballot at which it was accepted.
 struct AcceptedEntry {
   Slot slot = 0;
   Ballot ballot;
   Entry entry;
 };
 
-/// The state after all slots up to `index`. `state` is the state machine's business.
+/// The state after all slots up to `index`. Only the state machine understands `state`.
 struct Snapshot {
   Slot index = 0;
   Members members;  ///< In force for slot index + 1.
   std::shared_ptr<const std::string> state;
 };
 
-/// All that a replica must find again after a crash. What was handed to the disk in one
-/// Outputs::writes is found whole or not at all.
+/// All that a replica must find again after a crash. The disk keeps each Outputs::writes whole or
+/// not at all.
 struct DurableState {
   ReplicaId replica = 0;
   Ballot promised;
   Snapshot snapshot;
-  Slot chosen = 0;  ///< A lower bound: known to be chosen when it was written. >= snapshot.index.
-  /// Ascending by slot, without gaps from the first on; the first is <= snapshot.index + 1 when
-  /// there is any. Slots up to snapshot.index may be kept to help peers that lag.
+  /// Slots up to this one were known to be chosen when it was written. More may be chosen by now.
+  /// It is >= snapshot.index.
+  Slot chosen = 0;
+  /// The entries ascend by slot without gaps. The first slot is <= snapshot.index + 1. Slots up to
+  /// snapshot.index may be kept to feed peers that lag.
   std::vector<AcceptedEntry> log;
 };
 
-/// What one step adds to DurableState; empty members change nothing.
+/// What a batch of steps adds to DurableState. Members that are empty change nothing.
 struct Writes {
-  bool promise = false;  ///< `promised` is set.
+  bool promise = false;  ///< True when `promised` is set.
   Ballot promised;
-  std::vector<AcceptedEntry> accepted;      ///< Replace what those slots held.
+  std::vector<AcceptedEntry> accepted;      ///< They replace what their slots held.
   std::shared_ptr<const Snapshot> install;  ///< Replaces the snapshot.
-  Slot drop_through = 0;                    ///< Log slots <= this are no longer needed.
+  Slot drop_through = 0;                    ///< Nobody needs log slots <= this any more.
   Slot chosen = 0;                          ///< Raises DurableState::chosen.
-  /// `chosen` covers a change of members. Voters that found only the older members after a restart
-  /// would ask for the votes of replicas that have gone.
+  /// True when `chosen` covers a change of members. Voters that found only the older members after
+  /// a restart would ask for the votes of replicas that have gone.
   bool members_changed = false;
 
-  /// False when there is nothing that a reply waits for (`chosen` alone may be written later).
+  /// True when replies must wait until these writes are durable. `chosen` alone may be written with
+  /// a later batch.
   [[nodiscard]] bool urgent() const {
     return promise || !accepted.empty() || install != nullptr || members_changed;
   }

@@ -5,10 +5,10 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// A step that takes less is never suspicious, and neither is one within a few whole jobs' time.
+// A step is suspicious after a minute, if it has also taken as long as three whole jobs.
 constexpr double kStuckAfterS = 60, kStuckAfterJobs = 3;
-constexpr double kStuckUnmeasuredS =
-    600;  // While no job has ended, nobody knows how long one takes.
+// This time counts before the first job has ended, because nobody knows how long a job takes.
+constexpr double kStuckUnmeasuredS = 600;
 
 bool IsStuck(const v1::NodeLoad& load) {
   double slowest_s = 0;
@@ -30,7 +30,7 @@ v1::Activity ActivityOf(const v1::NodeRecord& record, const v1::NodeLoad* load) 
   if (node.role() != v1::INSTANCE || !IsAlive(node)) return v1::ACTIVITY_UNSPECIFIED;
   if (record.load_failed()) return v1::QUARANTINED;
   if (assignment.draining()) return record.drained() ? v1::DRAINED : v1::DRAINING;
-  // Nothing is safe to be removed that has not said that it is empty.
+  // An instance is safe to remove only after it has said that it holds nothing.
   const bool holds = load == nullptr || load->held_jobs() > 0 || load->ring_slots_used() > 0;
   if (assignment.removed()) return holds ? v1::DRAINING : v1::DRAINED;
   if (!assignment.has_stage()) return v1::IDLE;

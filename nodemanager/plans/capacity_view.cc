@@ -10,11 +10,11 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// Of a set's capacity, this part is the same for every proxy: one that nobody has asked for a
-// window must be able to begin.
+// This part of a set's capacity is shared equally by its proxies, so that a proxy which nobody has
+// asked for a window can begin.
 constexpr double kEvenShare = 0.2;
 
-// What serves a set now, by pool.
+// The instances that serve a set now, by pool.
 std::map<std::string, v1::PoolCapacity> Serving(const StateMachine& state,
                                                 const Telemetry& telemetry,
                                                 const std::string& workflow_set) {
@@ -70,7 +70,8 @@ struct MeanJob {
   UnitsPerJob units;
 };
 
-// Worker seconds that the jobs need which a proxy is asked for; of unknown ones, a second each.
+// The worker seconds that the jobs which a proxy is asked for need, per second. A job of unknown
+// cost counts as one.
 double DemandOf(const Telemetry& telemetry, const std::string& proxy,
                 const std::map<std::string, MeanJob>& mean_jobs) {
   double demand = 0;
@@ -86,7 +87,7 @@ double DemandOf(const Telemetry& telemetry, const std::string& proxy,
 double ShareOf(const StateMachine& state, const Telemetry& telemetry, const v1::Capacity& capacity,
                const std::string& proxy) {
   std::vector<std::string> proxies = ReadyProxies(state, capacity.workflow_set());
-  // One that is about to begin shares with those that work.
+  // A proxy that is about to begin shares with those that work.
   if (std::ranges::find(proxies, proxy) == proxies.end()) proxies.push_back(proxy);
   std::map<std::string, MeanJob> mean_jobs;
   for (const v1::StageCost& cost : capacity.costs()) {
@@ -104,7 +105,8 @@ double ShareOf(const StateMachine& state, const Telemetry& telemetry, const v1::
   return all > 0 ? kEvenShare * even + (1 - kEvenShare) * own / all : even;
 }
 
-// Free share of the narrowest pool, by what is offered and by what is measured.
+// The free share of the narrowest pool. For each pool the busier of two numbers counts: what is
+// measured and what is offered.
 double HeadroomOf(const StateMachine& state, const Telemetry& telemetry,
                   const std::string& workflow_set,
                   const std::map<std::string, v1::PoolCapacity>& serving) {

@@ -6,7 +6,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// The pool's utilisation by application, in proportion to the time computed for each.
+// Splits the pool's utilisation among its applications, in proportion to the time computed for
+// each.
 void AddShares(const Telemetry& telemetry, v1::PoolStatus& pool) {
   if (!pool.has_utilization()) return;
   std::map<std::string, double> seconds;
@@ -40,7 +41,8 @@ void AddPool(const Telemetry& telemetry, const std::string& workflow_set, const 
   AddShares(telemetry, added);
 }
 
-// What the application alone could have; nullopt: some stage is not measured.
+// The rate that the application could have if it were alone, or nullopt when a stage is not
+// measured.
 std::optional<double> RateAlone(const capacity::Model& model, const capacity::App& app) {
   const auto is_measured = [](const capacity::StageDemand& demand) {
     return demand.samples >= capacity::kMinSamples;

@@ -13,7 +13,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// Where the node counts: by the plan under way, its placement, or what it has been assigned.
+// Sets where the node counts: where the plan under way takes it, else its placement, else its
+// assignment.
 void Place(const v1::NodeRecord& record, const v1::Move* move, InstanceView& view) {
   const v1::Node& node = record.node();
   view.workflow_set = node.workflow_set();
@@ -28,7 +29,7 @@ void Place(const v1::NodeRecord& record, const v1::Move* move, InstanceView& vie
   std::tie(view.workflow_set, view.pool) = PlaceOf(record, *placement);
 }
 
-// When the node last moved, by the plans that are remembered.
+// When each node last moved, according to the plans that the state remembers.
 std::map<std::string, std::int64_t> LastMoves(const StateMachine& state) {
   std::map<std::string, std::int64_t> last;
   for (const v1::Plan& plan : state.plans()) {
@@ -44,6 +45,7 @@ void SetDemand(const LoadWindow::Work& work, capacity::StageDemand& demand) {
   demand.samples = work.jobs;
   demand.seconds_per_job = work.compute_s / jobs;
   demand.transfer_s = work.transfer_s / jobs;
+  // The mean of the squares less the square of the mean. Rounding can make it negative.
   const double variance = work.squares_s2 / jobs - demand.seconds_per_job * demand.seconds_per_job;
   if (demand.seconds_per_job > 0 && variance > 0)
     demand.variation = std::sqrt(variance) / demand.seconds_per_job;
@@ -91,7 +93,7 @@ std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telem
     view.movable = move == nullptr && !serves_nobody && !node.placement().pinned() &&
                    !node.placement().removed();
     view.workers = serves_nobody ? 0 : WorkersOf(telemetry, id);
-    // What it has measured is of where it works, not of where a plan will put it.
+    // Its utilisation is that of the place where it works, not of the one where a plan will put it.
     if (view.workflow_set == node.workflow_set() && view.pool == AssignedPool(node))
       view.utilization = telemetry.window->MeanUtilization(id, telemetry.now);
     if (const auto last = moved.find(id); last != moved.end())

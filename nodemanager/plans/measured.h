@@ -1,4 +1,4 @@
-// What has been measured, in the terms of the capacity model. For the files of this folder.
+// What was measured, in the terms of the capacity model. Private to this folder.
 #pragma once
 
 #include <map>
@@ -12,24 +12,25 @@
 
 namespace onepiece::nodemanager {
 
-/// In order: every one that a live node works in.
+/// The workflow sets in which a live proxy or instance works, in order.
 std::vector<std::string> WorkflowSets(const StateMachine& state);
 
-/// Proxies of that set that take jobs.
+/// The proxies of that set that take jobs.
 std::vector<std::string> ReadyProxies(const StateMachine& state, const std::string& workflow_set);
 
-/// Jobs that the instance computes at a time, as it says; at least 1.
+/// How many jobs the instance computes at a time, as it says. At least 1.
 int WorkersOf(const Telemetry& telemetry, const std::string& node_id);
 
-/// Instances of each pool of a workflow set once plans under way have ended; those that cannot load
-/// do not count.
+/// How many instances each place (workflow set and pool) has once the plans under way have ended.
+/// Instances that cannot load their model do not count.
 std::map<std::pair<std::string, std::string>, int> CountInstances(const StateMachine& state);
 
-/// Live instances, where their placement or the plan under way puts them: one that is on its way
-/// counts where it goes, and how busy it is is not known until it works there.
+/// The live instances, each where its placement or the plan under way puts it. An instance that is
+/// on its way counts where it goes, and its utilisation is unknown until it works there.
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry);
 
-/// Demand of the set's proxies and costs of the pools, which have no workers yet.
+/// The demand of the set's proxies and the costs in its pools. The pools have no workers yet:
+/// SetWorkers().
 capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& telemetry,
                               const std::string& workflow_set, const std::vector<Pool>& pools);
 
@@ -37,7 +38,8 @@ capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& teleme
 void SetWorkers(capacity::Model& model, const std::string& workflow_set,
                 const std::vector<InstanceView>& instances);
 
-/// Mean of those that are measured, by their workers; nullopt: none is.
+/// The mean utilisation of the pool's measured instances, weighted by their workers, or nullopt
+/// when none is measured.
 std::optional<double> MeanUtilization(const std::vector<InstanceView>& instances,
                                       const std::string& workflow_set, const std::string& pool);
 

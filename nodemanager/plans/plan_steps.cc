@@ -1,4 +1,5 @@
-// How plans under way go on. Stateless: whoever leads sees the same and goes on from there.
+// How plans under way go on. The code keeps nothing between calls: a new leader sees the same state
+// and goes on from there.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -21,7 +22,7 @@ class Steps {
   Steps(const StateMachine& state, const Telemetry& telemetry, const v1::ElasticityConfig& config)
       : state_(state),
         telemetry_(telemetry),
-        pools_(PoolsOf(state, "")),  // Which there are; the limits do not matter here.
+        pools_(PoolsOf(state, "")),  // Every set has the same pools, and limits do not matter here.
         max_moves_(std::max(1, config.max_moves())),
         timeout_(base::FromSeconds(config.move_timeout_s())) {}
 
@@ -46,6 +47,7 @@ class Steps {
       for (const v1::Move& move : plan.moves()) StepBack(plan, move);
     }
     if (plan.state() != v1::Plan::RUNNING) return;
+    // A plan goes or comes back as a whole, so the first move in trouble reverts all.
     for (const v1::Move& move : plan.moves()) {
       const std::string trouble = Trouble(plan, move);
       if (trouble.empty()) continue;
@@ -54,7 +56,7 @@ class Steps {
     for (const v1::Move& move : plan.moves()) StepForward(plan, move);
   }
 
-  // Why an unconfirmed plan is taken back; empty: not yet.
+  // Says why an unconfirmed plan is reverted, or nothing when it is not yet.
   [[nodiscard]] std::string WhyNotKept(const v1::Plan& plan) const {
     if (IsConfirmOverdue(plan)) return "nobody has confirmed it in time";
     for (const v1::Move& move : plan.moves()) {
@@ -68,7 +70,7 @@ class Steps {
     const v1::NodeRecord* node = Alive(move);
     switch (move.phase()) {
       case v1::Move::PENDING:
-        // One that is dead does not hold up the others.
+        // A dead node takes none of the max_moves turns from the others.
         if (node == nullptr || under_way_ >= max_moves_) return;
         if (!NeedsDrain(*node, move.to())) {
           ++under_way_;
@@ -79,6 +81,7 @@ class Steps {
         return Advance(plan, move, v1::Move::DRAINING);
       case v1::Move::DRAINING:
         if (node == nullptr) return Advance(plan, move, v1::Move::SWITCHING, "it has died");
+        // A new incarnation has no assignment and so holds nothing to drain.
         if (!node->node().assignment().draining())
           return Advance(plan, move, v1::Move::SWITCHING, "it has started anew");
         if (WaitsFor(*node).empty()) Advance(plan, move, v1::Move::SWITCHING);
@@ -96,7 +99,8 @@ class Steps {
     const v1::NodeRecord* node = Alive(move);
     const auto known = state_.nodes().find(move.node_id());
     if (known != state_.nodes().end() && DrainsFirst(move, known->second.node())) {
-      // What takes too long gets the time that the instance gives it when it leaves a set.
+      // After the timeout it goes back anyway. The instance then gives what it holds some time of
+      // its own before it leaves the set.
       if (node == nullptr || !node->node().assignment().draining() || TakesTooLong(move) ||
           WaitsFor(*node).empty())
         Advance(plan, move, v1::Move::REVERTING, move.detail());
@@ -114,7 +118,7 @@ class Steps {
       Advance(plan, move, v1::Move::FAILED, TooLongText("it does not serve again"));
   }
 
-  // Why the move cannot go on; empty: it can.
+  // Says why the move cannot go on, or nothing when it can.
   [[nodiscard]] std::string Trouble(const v1::Plan& plan, const v1::Move& move) const {
     if (move.phase() != v1::Move::PENDING && !IsUnderWay(move.phase())) return "";
     if (IsGone(move.to())) return GoneText(move.to());
@@ -138,22 +142,24 @@ class Steps {
     return missing.empty() ? "" : TooLongText(missing);
   }
 
-  // Null: dead, or forgotten.
+  // Null when the node is dead or forgotten.
   [[nodiscard]] const v1::NodeRecord* Alive(const v1::Move& move) const {
     const auto known = state_.nodes().find(move.node_id());
     return known == state_.nodes().end() || !IsAlive(known->second.node()) ? nullptr
                                                                            : &known->second;
   }
 
-  // It serves something that it shall not serve any more.
+  // True when the node serves a stage at another place than `to`. A plan that changes only a pin
+  // drains nothing.
   static bool NeedsDrain(const v1::NodeRecord& record, const v1::Placement& to) {
     const v1::Node& node = record.node();
     return node.assignment().has_stage() &&
            std::pair(node.workflow_set(), AssignedPool(node)) != PlaceOf(record, to);
   }
 
-  // Its pool would end below its minimum: others have gone since the plan was made, which lets a
-  // plan that takes more from the pool than it brings wait.
+  // True when the node's pool would end below its minimum and the plan takes more instances from
+  // that pool than it brings. CompletePlan() has checked that once, but other instances may have
+  // gone since. The move then waits.
   [[nodiscard]] bool LeavesTooFew(const v1::Plan& plan, const v1::NodeRecord& record) const {
     const v1::Node& node = record.node();
     if (record.load_failed()) return false;
@@ -173,7 +179,8 @@ class Steps {
     return taken > 0 && (found == counts.end() ? 0 : found->second) < pool->min_instances;
   }
 
-  // Who may still send to a draining node, or what it says; empty: nothing.
+  // Says what a draining node still waits for, or nothing. A node of its set that may go by an
+  // older table may still send to it. The node itself says when it holds nothing any more.
   [[nodiscard]] std::string WaitsFor(const v1::NodeRecord& record) const {
     const v1::Node& node = record.node();
     for (const auto& [id, other] : state_.nodes()) {
@@ -191,6 +198,7 @@ class Steps {
   }
 
   static bool HasArrived(const v1::NodeRecord* record, const v1::Placement& place) {
+    // A dead node serves nothing, so it has arrived where it shall be idle.
     if (record == nullptr) return place.pool().empty();
     const v1::Node& node = record->node();
     const v1::Assignment& assignment = node.assignment();
@@ -216,7 +224,8 @@ class Steps {
     return absl::StrCat("no workflow has pool '", place.pool(), "' any more");
   }
 
-  // As this leader knows: how long it was so before may have been told by another clock.
+  // How long the move has been in its phase, but at most as long as this replica leads. Another
+  // leader's clock may have made the stamp, so after a failover a phase gets its whole time again.
   [[nodiscard]] base::Duration InPhase(const v1::Move& move) const {
     return std::min(AgeOf(telemetry_, move.phase_since_unix_ms()),
                     telemetry_.now - telemetry_.leading_since);
@@ -265,8 +274,9 @@ class Steps {
 }  // namespace
 
 base::Duration AgeOf(const Telemetry& telemetry, std::int64_t unix_ms) {
-  constexpr base::Duration kAdjusted =
-      std::chrono::seconds(5);  // What may be our clock's own step.
+  // A stamp that lies no further ahead than this may be our own, made before our clock was set
+  // back.
+  constexpr base::Duration kAdjusted = std::chrono::seconds(5);
   const base::Duration age = telemetry.wall_now - base::FromUnixMs(unix_ms);
   if (age >= base::Duration::zero()) return age;
   return age > -kAdjusted ? base::Duration::zero() : telemetry.now - telemetry.leading_since;

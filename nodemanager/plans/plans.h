@@ -1,5 +1,6 @@
 // Plans: how an instance gets from one place to another without losing a job (docs/elasticity.md).
-// Pure functions over the replicated state; the controller proposes what they return.
+// All functions are pure functions of the replicated state and of telemetry, and the controller
+// proposes what they return.
 #pragma once
 
 #include <functional>
@@ -15,57 +16,70 @@
 
 namespace onepiece::nodemanager {
 
-/// What the state does not say of nodes. What reads loads (all but NextSteps) needs `window`.
+/// What the state does not say about nodes. Functions that read loads need `window`; only
+/// NextSteps() and AgeOf() do not.
+///
+/// Ownership: borrows `window`.
 struct Telemetry {
   const LoadWindow* window = nullptr;
-  /// Routing epoch that the node goes by, of its present incarnation; 0: not known.
+  /// The epoch of the routing table by which the node's present incarnation sends, or 0 when
+  /// unknown.
   std::function<std::uint64_t(const std::string& node_id)> routing_epoch;
   base::MonotonicTime now;
   base::WallTime wall_now;
-  /// Since when this replica leads, of the clock of `now`.
+  /// When this replica began to lead, by the clock of `now`.
   base::MonotonicTime leading_since;
 };
 
-/// How long ago the state's stamp was made; never negative. Stamps are of the wall clock of who led
-/// then: one that lies ahead of ours counts from the beginning of this leadership.
+/// How long ago a time stamp of the state was made. It is never negative. The wall clock of the
+/// leader of that time made the stamp. If the stamp lies ahead of our clock, its age counts from
+/// the beginning of this leadership.
 base::Duration AgeOf(const Telemetry& telemetry, std::int64_t unix_ms);
 
-/// What a policy looks at. `config` is complete.
+/// What a policy looks at.
+/// REQUIRES: `config` is complete.
 PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
                           const v1::ElasticityConfig& config);
 
-/// Fills in `from`, incarnation and phases of the moves of a new plan and checks it against the
-/// state. Pools may be named by id or, where only one matches, by stage. Errors: NOT_FOUND
-/// (NODE_UNKNOWN, POOL_UNKNOWN), INVALID_ARGUMENT (POOL_AMBIGUOUS, NO_MOVES, NODE_TWICE),
-/// FAILED_PRECONDITION (NODE_MOVING, BELOW_MINIMUM, ABOVE_MAXIMUM, NODE_PINNED to another stage,
-/// NODE_DEAD, NOTHING_TO_DO).
+/// Fills `from`, incarnation and phase into the moves of a new plan, and checks the plan against
+/// the state. A pool may be named by its id, or by its stage where only one pool matches.
+///
+/// Errors: NOT_FOUND (NODE_UNKNOWN, POOL_UNKNOWN, WORKFLOW_SET_UNKNOWN), INVALID_ARGUMENT
+/// (POOL_AMBIGUOUS, BAD_PLACEMENT, and those of CheckPlan()), FAILED_PRECONDITION (NODE_MOVING,
+/// BELOW_MINIMUM, ABOVE_MAXIMUM, NODE_PINNED to another stage, NODE_DEAD, NOT_AN_INSTANCE,
+/// NOTHING_TO_DO).
 absl::StatusOr<v1::Plan> CompletePlan(const StateMachine& state, v1::Plan plan);
 
-/// What the plan would do to utilisation, waiting and throughput.
+/// Predicts what the plan would do to utilisation, waiting and throughput.
 v1::Prediction Predict(const StateMachine& state, const Telemetry& telemetry, const v1::Plan& plan);
 
-/// The inverse of a plan that is DONE. Errors: FAILED_PRECONDITION (PLAN_STATE, CHANGED_SINCE,
-/// ALREADY_UNDONE).
+/// Makes the inverse of a plan that is DONE.
+/// Errors: FAILED_PRECONDITION (PLAN_STATE, CHANGED_SINCE, ALREADY_UNDONE), and those of
+/// CompletePlan().
 absl::StatusOr<v1::Plan> InversePlan(const StateMachine& state, const v1::Plan& plan);
 
-/// The commands that bring plans under way further, as far as nodes have come: PENDING → DRAINING;
-/// DRAINING → SWITCHING when every sender goes by a table without it and it says that it is
-/// drained, or when it has died; SWITCHING → DONE when it serves (or is idle); back when that takes
-/// longer than `config.move_timeout_s` or its model does not load; the automatic revert at
-/// confirm_by. Empty: nothing to do now.
+/// Returns the commands that take the plans under way as far as their nodes have come. It is empty
+/// when there is nothing to do now.
+/// - PENDING → DRAINING when it is the move's turn, or SWITCHING when the instance need not drain.
+/// - DRAINING → SWITCHING when every sender goes by a table without the instance and the instance
+///   says that it is drained, or when it has died.
+/// - SWITCHING → DONE when the instance serves, or is idle.
+/// - The plan is reverted when a move takes longer than `config.move_timeout_s`, its model does not
+///   load, its pool is gone, or nobody has confirmed the plan by confirm_by.
 std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& telemetry,
                                    const v1::ElasticityConfig& config);
 
-/// What proxies of that workflow set admit by; `proxy` gets its share. Also for nodes of no set.
+/// What the proxies of that workflow set admit by, with the share of `proxy`. `proxy` may be a node
+/// of any role.
 v1::Capacity MakeCapacity(const StateMachine& state, const Telemetry& telemetry,
                           const std::string& workflow_set, const std::string& proxy);
 
-/// Pools with their load, and plans under way, for people. Without the hold and why the policy
-/// moves nothing: the ElasticController knows these.
+/// The pools with their load, and the plans under way, for people. The ElasticController adds the
+/// hold and why the policy moves nothing.
 v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& telemetry,
                               const v1::ElasticityConfig& config);
 
-/// What an alive instance is about.
+/// What a live instance is about. `load` is its last report, or null.
 v1::Activity ActivityOf(const v1::NodeRecord& record, const v1::NodeLoad* load);
 
 }  // namespace onepiece::nodemanager

@@ -9,9 +9,10 @@
 namespace onepiece::nodemanager {
 namespace {
 
-using Place = std::pair<std::string, std::string>;  // Workflow set and pool; empty: idle.
+// Workflow set and pool. An empty pool means idle.
+using Place = std::pair<std::string, std::string>;
 
-// Of a node that may have been forgotten since.
+// Where the placement put the node, which may have been forgotten since.
 Place PlaceThen(const StateMachine& state, const std::string& node_id,
                 const v1::Placement& placement) {
   const auto known = state.nodes().find(node_id);
@@ -48,7 +49,8 @@ void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::
   SetWorkers(added.model, set, view.instances);
 }
 
-// What plans of all kinds have done to pools, and those of policies of late.
+// Adds when plans of any kind last changed each pool, and what the plans of policies did within
+// `memory`.
 void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Duration memory,
                 PolicyView& view) {
   std::map<Place, std::int64_t> changed;
@@ -59,6 +61,7 @@ void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Dur
       if (move.phase() == v1::Move::PENDING) continue;
       const Place from = PlaceThen(state, move.node_id(), move.from());
       const Place to = PlaceThen(state, move.node_id(), move.to());
+      // A move that was reverted has changed both pools too.
       for (const Place& place : {from, to})
         changed[place] = std::max(changed[place], move.phase_since_unix_ms());
       const base::MonotonicTime at = ToMonotonic(telemetry, plan.create_unix_ms());

@@ -14,10 +14,11 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// So many pools and applications at most: a plan is kept with its prediction.
+// At most this many pools and this many applications, because the state keeps a plan with its
+// prediction.
 constexpr int kMaxPredictions = 32;
 
-// One workflow set with the instances where they are, and where the plan puts them.
+// One workflow set: `before` has its instances where they are, `after` where the plan puts them.
 struct SetForecast {
   std::string workflow_set;
   std::vector<Pool> pools;
@@ -53,7 +54,8 @@ v1::Estimate ToProto(const capacity::Estimate& estimate) {
   return proto;
 }
 
-// Longer when more is asked for: the band of the utilisation is the band of the demand.
+// The wait with its band. The wait grows with the demand, so the ends of its band are the waits at
+// the demands that give the ends of the utilisation's band.
 v1::Estimate Wait(const capacity::Model& model, const std::string& pool) {
   const capacity::Estimate band = capacity::UtilizationBand(model, pool);
   const auto at = [&](double utilization) {
@@ -67,7 +69,8 @@ v1::Estimate Wait(const capacity::Model& model, const std::string& pool) {
   return ToProto({at(band.value), at(band.low), at(band.high)});
 }
 
-// The application's rate times what still fits through the narrowest of its pools, at this mix.
+// The application's rate times the factor by which the present mix can grow until the narrowest of
+// its pools is full.
 v1::Estimate Throughput(const capacity::Model& model, const capacity::App& app) {
   const auto fits = [](double utilization) { return utilization > 0 ? 1 / utilization : 0; };
   capacity::Estimate scale{.value = -1};
@@ -102,7 +105,7 @@ std::string MissingData(const std::vector<SetForecast>& sets) {
 }
 
 std::string Basis(const Telemetry& telemetry, const std::vector<SetForecast>& sets) {
-  // Costs are measured over all sets alike.
+  // Costs are measured over all sets together, so the first set's model has all jobs.
   std::uint64_t jobs = 0;
   for (const capacity::App& app : sets.front().before.apps) {
     std::uint64_t most = 0;
@@ -114,7 +117,8 @@ std::string Basis(const Telemetry& telemetry, const std::vector<SetForecast>& se
                        : absl::StrFormat("%.0f min window, %d jobs", seconds / 60, jobs);
 }
 
-// What moved instances do not compute while they finish their work and load the new model.
+// The worker seconds that moved instances do not compute while they finish their work and load the
+// new model.
 double TransientLoss(const Telemetry& telemetry, const std::vector<SetForecast>& sets,
                      const std::vector<InstanceView>& before,
                      const std::vector<InstanceView>& after) {

@@ -26,11 +26,11 @@ absl::Status Bad(std::string_view field, double value, std::string_view wanted) 
                          {{"field", std::string(field)}});
 }
 
-// 0 becomes `fallback`.
+// Checks that `value` lies between `least` and `most`. A value of 0 becomes `fallback` first.
 absl::Status Complete(std::string_view field, double& value, double fallback, double least,
                       double most) {
   if (value == 0) value = fallback;
-  if (value >= least && value <= most) return absl::OkStatus();  // NaN is not.
+  if (value >= least && value <= most) return absl::OkStatus();  // NaN never does.
   return Bad(field, value, absl::StrCat(least, " to ", most, ", or 0 for the default"));
 }
 

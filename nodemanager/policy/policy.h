@@ -1,5 +1,5 @@
-// Policies: where instances should go (DESIGN §8, paper §3-4). Pure objects: the NodeManager and
-// the simulator use the same ones.
+// A policy says where instances should go (docs/elasticity.md, "Policy"). Policies are pure
+// objects, and the NodeManager and the simulator use the same ones.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,38 @@
 
 namespace onepiece::nodemanager {
 
+/// An instance as a policy sees it.
 struct InstanceView {
   std::string node_id;
   std::string workflow_set;
-  std::string pool;  ///< Empty: idle.
-  /// False: pinned, removed, quarantined, or part of a plan that has not ended.
+  std::string pool;  ///< Empty when it is idle.
+  /// False when it is pinned, removed, quarantined, or part of a plan that has not ended.
   bool movable = true;
-  std::string pinned_stage;  ///< Serves pools of this stage only; empty: any.
-  /// 0: it serves nobody (quarantined, stuck) and fills no minimum, but it counts to the maximum.
+  std::string pinned_stage;  ///< It serves pools of this stage only. Empty: of any stage.
+  /// 0 when it serves nobody (quarantined, stuck). It then fills no minimum but counts to the
+  /// maximum.
   int workers = 1;
-  std::optional<double>
-      utilization;  ///< Mean over the window; nullopt: not measured for long enough.
-  /// When it last began to be where it is; nullopt: longer ago than anybody remembers.
+  /// The mean over the window, or nullopt when it was not measured for long enough.
+  std::optional<double> utilization;
+  /// When it came to where it is, or nullopt when that is longer ago than anybody remembers.
   std::optional<base::MonotonicTime> since;
 };
 
+/// A pool of one workflow set as a policy sees it.
 struct PoolView {
   std::string workflow_set;
   std::string id, stage;
   int min_instances = 1;
-  int max_instances = 0;  ///< 0: no limit.
-  /// Devices that one instance takes; above 1 in the simulator only. An idle instance is one
-  /// device. A move of an idle one takes `resource` − 1 others with it, idle in the same set; from
-  /// a pool of larger instances, the devices left over become idle. For a pool of smaller ones,
-  /// enough of them are made idle at once, and used when they are.
+  int max_instances = 0;  ///< 0 means no limit.
+  /// How many devices one instance takes. It is above 1 in the simulator only, where an idle
+  /// instance is one device. A move of an idle instance into the pool takes `resource` − 1 other
+  /// idle ones of the same set with it. A move from a pool of larger instances leaves the other
+  /// devices idle. A move from a pool of smaller instances first makes enough of them idle; a later
+  /// decision uses them.
   int resource = 1;
-  double load_s = 0;   ///< Measured, or 0: not known.
+  double load_s = 0;   ///< How long its model takes to load, measured, or 0 when unknown.
   int unloadable = 0;  ///< Instances there that could not load its model.
-  /// Automatic plans with moves to it that were brought back, of the last kFlappingWindows windows.
+  /// How many automatic plans with moves to it were reverted in the last kFlappingWindows windows.
   int failed_plans = 0;
   std::optional<base::MonotonicTime> changed;  ///< Its last change of size.
 };
@@ -54,13 +58,14 @@ struct SetView {
   capacity::Model model;  ///< Pools by PoolView::id, demand as measured over the window.
 };
 
-/// For so many windows back policies want to know moves: a pool that gives an instance to another
-/// and takes one back within them is flapping: it gives none then, and takes idle ones only.
+/// Policies look back at the moves of this many windows. A pool that gives an instance to another
+/// pool and takes one back within that time is flapping. It then gives none and takes idle ones
+/// only.
 inline constexpr int kFlappingWindows = 4;
 
 struct PastMove {
   base::MonotonicTime at;
-  std::string node_id, from_pool, to_pool;  ///< Empty: idle.
+  std::string node_id, from_pool, to_pool;  ///< An empty pool means idle.
   std::string from_set, to_set;
 };
 
@@ -68,27 +73,30 @@ struct PastMove {
 struct PolicyView {
   base::MonotonicTime now;
   std::vector<InstanceView> instances;  ///< Alive, by node id.
-  std::vector<PoolView> pools;          ///< Of all sets.
+  std::vector<PoolView> pools;          ///< The pools of all sets.
   std::vector<SetView> sets;
-  std::vector<PastMove>
-      past;  ///< Automatic moves of the last kFlappingWindows windows, oldest first.
+  /// The automatic moves of the last kFlappingWindows windows, oldest first.
+  std::vector<PastMove> past;
   int moves_under_way = 0;
 };
 
 struct WantedMove {
   std::string node_id;
   std::string to_set;
-  std::string to_pool;  ///< Empty: idle.
+  std::string to_pool;  ///< Empty: the idle pool.
   std::string reason;   ///< "diffusion/… at 93 % over 300 s; vae_decode/… keeps 41 %".
 };
 
 struct PolicyDecision {
   std::vector<WantedMove> moves;
-  std::string detail;  ///< Why nothing moves, for people; "flapping: …" names the pools.
+  std::string detail;  ///< Says for people why nothing moves. "flapping: …" names the pools.
 };
 
-/// Stateless: what it must remember it finds in PolicyView, so that a failover loses nothing.
-/// Never moves what is not movable, below a minimum or above a maximum.
+/// Decides which instances move. A policy is stateless: what it must remember stands in PolicyView,
+/// so a failover loses nothing. It moves only what is movable, and never takes a pool below its
+/// minimum or above its maximum.
+///
+/// Threading: thread-safe, because it never changes.
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -96,11 +104,13 @@ class Policy {
   [[nodiscard]] virtual PolicyDecision Decide(const PolicyView& view) const = 0;
 };
 
-/// The configuration with its defaults filled in. Errors: INVALID_ARGUMENT (BAD_ELASTICITY): names
-/// the field.
+/// Fills the defaults into the configuration.
+/// Errors: INVALID_ARGUMENT (BAD_ELASTICITY, which names the field).
 absl::StatusOr<v1::ElasticityConfig> CompleteElasticity(v1::ElasticityConfig config);
 
-/// "utilization" or "static". REQUIRES: `config` is complete. Errors: NOT_FOUND (POLICY_UNKNOWN).
+/// Makes the policy that `config` names: "utilization" or "static".
+/// REQUIRES: `config` is complete.
+/// Errors: NOT_FOUND (POLICY_UNKNOWN).
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(const v1::ElasticityConfig& config);
 
 }  // namespace onepiece::nodemanager

@@ -15,53 +15,56 @@ namespace onepiece::nodemanager {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// A donor stays so far below the threshold, or so much less busy (relatively) than who gets its
-// instance: what is measured a little differently next time does not bring the instance back.
+// A donor stays this far below the threshold, or by this share less busy than the pool that gets
+// its instance. Then a slightly different measurement does not bring the instance back.
 constexpr double kHysteresis = 0.05;
-// A pool that gives to the idle ones stays so far below the threshold.
+// A pool that gives an instance to the idle pool stays this far below the threshold.
 constexpr double kScaleInMargin = 0.15;
-// After so many failures to load a pool's model no more instances are spent on it, by the assigner
-// neither.
+// After this many failures to load a pool's model neither the policy nor the assigner spends
+// another instance on it.
 constexpr int kEnoughFailed = 2;
-// Of a window: a pool takes idle instances again, as nobody loses them.
+// A pool that has changed takes idle instances again after this share of a window. It is short
+// because no pool loses them.
 constexpr double kSettles = 0.1;
 constexpr std::size_t kMaxDetail = 2000;
 
 struct Instance {
   const InstanceView* view;
-  bool used = false;  // In a move of this decision, or promised to one.
+  bool used = false;  // A move of this decision takes it, alone or with others.
 };
 
-// A pool as this decision leaves it.
+// A pool as the moves of this decision leave it.
 struct PoolState {
   const PoolView* view = nullptr;
-  int instances = 0;  // That serve.
-  int useless = 0;    // That are there and serve nobody.
+  int instances = 0;  // Instances that serve.
+  int useless = 0;    // Instances that are there and serve nobody.
   double workers = 0;
-  double load = 0;       // Workers that what is offered keeps busy.
-  double drain_s = 0;    // What an instance computes when it is told to stop.
-  int unmeasured = 0;    // Instances.
-  bool unknown = false;  // Too few jobs measured.
-  // Some of its applications have a pool on their way that is over 100 %; some have none.
+  double load = 0;       // How many workers the offered work keeps busy.
+  double drain_s = 0;    // How long an instance goes on computing when it is told to stop.
+  int unmeasured = 0;    // Instances that were not measured for long enough.
+  bool unknown = false;  // Too few jobs were measured.
+  // turned_away: some application of the pool meets a pool that is over 100 %, so its jobs are
+  // turned away. served: some application meets none.
   bool turned_away = false, served = false;
   bool asked_for = false;  // Somebody in its set wants jobs that need it.
   bool flapping = false, cooling = false, settling = false;
-  bool gave = false, received = false;  // In this decision.
-  bool given_up = false;
+  bool gave = false, received = false;  // By a move of this decision.
+  bool given_up = false;                // This decision can do no more for it.
 
   [[nodiscard]] double BusyWith(double other_workers) const {
     if (load <= 0) return 0;
     return other_workers > 0 ? load / other_workers : kInfinity;
   }
   [[nodiscard]] double Busy() const { return BusyWith(workers); }
-  // With contradictory limits the maximum counts: nothing ever moves against one.
+  // If the limits contradict each other, the maximum counts here: no move ever exceeds it.
   [[nodiscard]] bool AtMaximum() const {
     return view->max_instances > 0 && instances + useless >= view->max_instances;
   }
   [[nodiscard]] bool BelowMinimum() const {
     return instances < view->min_instances && !AtMaximum();
   }
-  // What its instances measure says enough of a pool with few jobs, as long ones are.
+  // The utilisation of its instances says enough about a pool with few jobs, such as one with long
+  // jobs.
   [[nodiscard]] bool Known() const { return instances == 0 ? !unknown : unmeasured < instances; }
   [[nodiscard]] bool IsBroken() const {
     return view->unloadable >= kEnoughFailed || view->failed_plans >= kEnoughFailed;
@@ -72,6 +75,8 @@ std::string Percent(double busy) {
   return std::isinf(busy) ? "100 % without instances" : absl::StrFormat("%.0f %%", 100 * busy);
 }
 
+// One decision. It reads the view into pools_ and instances_, and then makes one move after the
+// other, each on the state that the moves before it leave.
 class Decider {
  public:
   Decider(const PolicyView& view, const v1::ElasticityConfig& config);
@@ -94,7 +99,8 @@ class Decider {
 
   int InstancesToGive(const PoolState& from, const PoolState& to);
   [[nodiscard]] bool MayGive(const PoolState& from) const;
-  // How busy `from` is after giving `to` what it needs; nullopt: it can't or shall not.
+  // How busy `from` is after it has given `to` what that needs, or nullopt when it cannot or must
+  // not give.
   [[nodiscard]] std::optional<double> BusyAfterGiving(const PoolState& from, const PoolState& to);
   [[nodiscard]] bool PaysOff(const PoolState& from, const PoolState& to, double moved_workers,
                              double busy_after) const;
@@ -112,7 +118,7 @@ class Decider {
   const v1::ElasticityConfig& config_;
   std::vector<Instance> instances_;
   std::map<std::pair<std::string, std::string>, PoolState> pools_;  // By set and id.
-  std::set<std::string> sets_;                                      // Where instances are.
+  std::set<std::string> sets_;                                      // Sets that have instances.
   PolicyDecision decision_;
 };
 
@@ -169,7 +175,9 @@ void Decider::ReadLoadsOf(const SetView& set) {
     if (const auto place = pools.find(id); place != pools.end()) place->second->unknown = true;
   }
   std::map<std::string, double> busy = capacity::Utilizations(model);
-  // What a pool that must not grow lets through is all that reaches the others.
+  // A pool at its maximum lets through only what it can serve, and no more reaches the other pools.
+  // Each round cuts the demand of all applications of the busiest such pool, so that the others are
+  // not grown for work that never reaches them.
   for (std::size_t round = 0; round < model.pools.size(); ++round) {
     const PoolState* worst = nullptr;
     double busiest = 1 + 1e-9;
@@ -190,6 +198,7 @@ void Decider::ReadLoadsOf(const SetView& set) {
   const std::map<std::string, double> loads = capacity::Loads(model);
   for (const auto& [id, pool] : pools) {
     const auto load = loads.find(pool->view->id);
+    // What is offered can be more than what the instances are busy with, when jobs are rejected.
     if (!pool->unknown && load != loads.end()) pool->load = std::max(pool->load, load->second);
     pool->asked_for = pool->load > 0;
   }
@@ -220,7 +229,7 @@ void Decider::ReadPast() {
   std::set<std::pair<Place, Place>> seen;
   for (const PastMove& move : view_.past) {
     if (view_.now - move.at > base::FromSeconds(kFlappingWindows * config_.window_s())) continue;
-    // Idle is the same place everywhere.
+    // The idle pools of all sets count as one place.
     const Place from = {move.from_pool.empty() ? "" : move.from_set, move.from_pool};
     const Place to = {move.to_pool.empty() ? "" : move.to_set, move.to_pool};
     seen.insert({from, to});
@@ -249,7 +258,7 @@ PolicyDecision Decider::Run() {
                         " is above its maximum of ", pool.view->max_instances));
   }
   bool needed = false;
-  // Every round uses up budget, or gives up a pool.
+  // Each round spends budget or gives up a pool, so the loop ends.
   while (Budget() > 0) {
     PoolState* pool = Neediest();
     if (pool == nullptr) break;
@@ -257,7 +266,9 @@ PolicyDecision Decider::Run() {
     if (!Grow(*pool)) {
       pool->given_up = true;
     } else if (pool->view->failed_plans > 0) {
-      return std::move(decision_);  // Alone, so that it brings back no other.
+      // A plan is reverted as a whole. A pool that failed before is tried alone, so that another
+      // failure takes no other move back.
+      return std::move(decision_);
     }
   }
   if (!IsAnyNearlyBusy()) {
@@ -268,7 +279,7 @@ PolicyDecision Decider::Run() {
   return std::move(decision_);
 }
 
-// Those below their minimum first, then the busiest.
+// Pools below their minimum come first, then the busiest one.
 PoolState* Decider::Neediest() {
   PoolState* neediest = nullptr;
   for (auto& [key, pool] : pools_) {
@@ -281,8 +292,9 @@ PoolState* Decider::Neediest() {
   return neediest;
 }
 
-// Then what could be spared will soon be wanted there: by way of the idle ones it would move twice.
-// A pool at its maximum takes none, and one of large instances needs several that are idle.
+// True when a pool will soon want an instance. An instance that became idle now would then have to
+// move twice. A pool at its maximum does not count, because it takes none. A pool of large
+// instances does not count either, because it needs several idle ones.
 bool Decider::IsAnyNearlyBusy() const {
   return std::ranges::any_of(pools_, [&](const auto& entry) {
     const PoolState& pool = entry.second;
@@ -311,14 +323,14 @@ bool Decider::Grow(PoolState& pool) {
     Note(what + waits);
     return false;
   }
-  // What fails brings its whole plan back.
+  // The moves of this decision become one plan, which a failure would revert as a whole.
   if (failed && !decision_.moves.empty()) return false;
   if (TakeIdle(pool, /*same_set=*/true) || TakeIdle(pool, /*same_set=*/false)) return true;
   if (!pool.BelowMinimum() && pool.cooling) {
     Note(what + waits);
     return false;
   }
-  // A pool that flaps takes idle ones only: that harms nobody.
+  // A pool that flaps takes idle instances only, because no other pool loses them.
   if (pool.flapping && !pool.BelowMinimum()) return false;
   if (TakeFromDonor(pool, /*same_set=*/true) || TakeFromDonor(pool, /*same_set=*/false))
     return true;
@@ -326,6 +338,7 @@ bool Decider::Grow(PoolState& pool) {
   return false;
 }
 
+// The first of the `needed` idle devices moves. The others are marked as used and go with it.
 bool Decider::TakeIdle(PoolState& pool, bool same_set) {
   if (!same_set && !pool.asked_for) return false;
   const auto needed = static_cast<std::size_t>(std::max(1, pool.view->resource));
@@ -361,7 +374,7 @@ bool Decider::TakeFromDonor(PoolState& pool, bool same_set) {
   const bool directly = std::max(1, donor->view->resource) >= std::max(1, pool.view->resource);
   for (int i = 0; i < count; ++i)
     Move(*given[static_cast<std::size_t>(i)], donor, directly ? &pool : nullptr, reason);
-  // Until they are idle, there is no more to do for it.
+  // The instances become idle first. Until then this decision can do no more for the pool.
   if (!directly) pool.given_up = true;
   return true;
 }
@@ -386,19 +399,22 @@ std::optional<double> Decider::BusyAfterGiving(const PoolState& from, const Pool
   double workers = 0;
   for (int i = 0; i < count; ++i) workers += given[static_cast<std::size_t>(i)]->view->workers;
   const double after = from.BusyWith(from.workers - workers);
-  // Where all jobs of the donor meet a pool that turns jobs away, being less busy than the one
-  // that gets its instance is good enough: so the most that the instances can serve is found.
+  // If all jobs of the donor meet a pool that turns jobs away, the donor only has to stay less busy
+  // than the pool that gets its instance. This rule finds the distribution that serves the most
+  // jobs.
   double limit = config_.threshold() - kHysteresis;
   if (to.Busy() > 1 && from.turned_away && !from.served)
     limit = std::max(limit, to.Busy() * (1 - kHysteresis));
   if (std::isinf(after) || after > limit) return std::nullopt;
-  // A set that nobody asks much of gets nothing of another's for its minimum.
+  // A move for a minimum need not pay within a set. From another set it must pay, so a set with
+  // little demand gets none of another's instances for its minimum.
   const bool owes = to.BelowMinimum() && from.view->workflow_set == to.view->workflow_set;
   if (!owes && !PaysOff(from, to, workers, after)) return std::nullopt;
   return after;
 }
 
-// What the instance will do there in a window against what it does not do on the way.
+// True when the worker seconds that the move gains in a window are at least those that are lost
+// while the instance drains and loads.
 bool Decider::PaysOff(const PoolState& from, const PoolState& to, double moved_workers,
                       double busy_after) const {
   double gain = std::min(moved_workers, to.load / config_.threshold() - to.workers);
@@ -430,8 +446,8 @@ bool Decider::ScaleIn() {
   return true;
 }
 
-// Movable instances there that may serve `stage` (empty: none, they become idle), the ones that
-// have been there for longest first.
+// The movable instances of a pool that may serve `stage`, those that have been there for longest
+// first. An empty `stage` allows every instance, because an idle one serves none.
 std::vector<Instance*> Decider::Pick(const std::string& workflow_set, const std::string& pool,
                                      std::string_view stage) {
   std::vector<Instance*> found;
@@ -450,6 +466,7 @@ std::vector<Instance*> Decider::Pick(const std::string& workflow_set, const std:
   return found;
 }
 
+// An instance that serves rests for two cooldowns before it moves again.
 std::vector<Instance*> Decider::Movable(const PoolState& from, std::string_view stage) {
   std::vector<Instance*> found = Pick(from.view->workflow_set, from.view->id, stage);
   std::erase_if(found, [&](const Instance* instance) {

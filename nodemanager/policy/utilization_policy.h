@@ -1,4 +1,4 @@
-// The seed's assignment of instances by utilisation (paper §4.2, docs/elasticity.md).
+// The policy "utilization" (docs/elasticity.md, "Policy").
 #pragma once
 
 #include <utility>
@@ -7,9 +7,12 @@
 
 namespace onepiece::nodemanager {
 
-/// The busiest pool above the threshold gets an instance, an idle one or of the pool that can spare
-/// it best; nearly idle pools give theirs to the idle ones. How busy a pool is goes by what is
-/// offered, so that pools that are all at 100 % still differ.
+/// The busiest pool above the threshold gets an instance: an idle one, or one from the pool that
+/// can spare it best. Pools that are nearly idle give instances to the idle pool. The policy
+/// measures how busy a pool is by what is offered to it, so pools that are all at 100 % still
+/// differ.
+///
+/// Threading: thread-safe, because it never changes.
 class UtilizationPolicy final : public Policy {
  public:
   /// REQUIRES: `config` is complete.

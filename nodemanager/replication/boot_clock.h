@@ -1,4 +1,4 @@
-// The clock of consensus. Internal to nodemanager/replication.
+// The clock of consensus. Private to this folder.
 #pragma once
 
 #include <time.h>
@@ -7,8 +7,8 @@
 
 namespace onepiece::nodemanager {
 
-/// CLOCK_BOOTTIME: goes on while the machine is suspended, so that a leader which slept finds its
-/// lease over; never set, unlike the wall clock.
+/// Reads CLOCK_BOOTTIME. It goes on while the machine is suspended, so a leader that slept finds
+/// its lease over. Nobody sets it, unlike the wall clock.
 inline paxos::Time BootNow() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);

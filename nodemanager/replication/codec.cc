@@ -28,7 +28,7 @@ void EncodeBallot(const Ballot& ballot, v1::Ballot* out) {
   out->set_replica(ballot.replica);
 }
 
-// One that was never used (0/0) is allowed.
+// Allows 0/0 too, the ballot that was never used.
 absl::StatusOr<Ballot> DecodeAnyBallot(const v1::Ballot& ballot, std::string_view field) {
   if (ballot.round() > kMaxRound) return Bad(field, "a round that nobody can have reached");
   if ((ballot.round() == 0) != (ballot.replica() == 0)) return Bad(field, "half a ballot");

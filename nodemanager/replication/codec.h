@@ -1,7 +1,7 @@
-// What replicas say and keep, as protobuf (consensus.proto) and back.
+// Translates what replicas say and keep into protobuf (consensus.proto) and back.
 //
-// Decoding trusts nothing: a message that no correct replica sends is INVALID_ARGUMENT
-// (BAD_MESSAGE) and names the field. Slots and rounds are bounded so that sums of them cannot
+// Decoding trusts nothing. It refuses a message that no correct replica sends with INVALID_ARGUMENT
+// (BAD_MESSAGE), which names the field. Slots and rounds are bounded, so that sums of them cannot
 // overflow.
 #pragma once
 
@@ -15,20 +15,21 @@
 
 namespace onepiece::nodemanager {
 
-/// Of one message; a leader's window and a recovery stay far below.
+/// The most entries of one message. A leader's window and a recovery stay far below.
 inline constexpr int kMaxEntries = 8192;
-inline constexpr std::size_t kMaxPayloadBytes = 8 << 20;  ///< Of one command.
-/// Of a state on its way, below rpc::kMaxMessageBytes. What a disk holds is read whatever its size.
+inline constexpr std::size_t kMaxPayloadBytes = 8 << 20;  ///< The size of one command.
+/// The size of a state on the network, below rpc::kMaxMessageBytes. A state on a disk may have any
+/// size.
 inline constexpr std::size_t kMaxSnapshotBytes = 64 << 20;
-inline constexpr std::size_t kMaxNameBytes = 255;  ///< Of a seat's name, and of its address.
+inline constexpr std::size_t kMaxNameBytes = 255;  ///< For a seat's name, and for its address.
 inline constexpr std::uint64_t kMaxSlot = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kMaxRound = std::uint64_t{1} << 62;
 
 // All functions are thread-safe; none blocks.
 
-/// `from` and `to` are not part of it: a stream has one sender and one receiver.
+/// Encodes the message without `from` and `to`, because a stream has one sender and one receiver.
 v1::ReplicaMessage EncodeMessage(const paxos::Message& message);
-/// Takes payloads out of `message`. `from` and `to` are filled in as given.
+/// Decodes a message, and moves the payloads out of it. It sets `from` and `to` as given.
 absl::StatusOr<paxos::Message> DecodeMessage(v1::ReplicaMessage&& message, paxos::ReplicaId from,
                                              paxos::ReplicaId to);
 
@@ -36,12 +37,12 @@ void EncodeEntry(const paxos::Entry& entry, v1::LogEntry* out);
 absl::StatusOr<paxos::Entry> DecodeEntry(v1::LogEntry&& entry);
 
 void EncodeSeats(const paxos::Members& members, google::protobuf::RepeatedPtrField<v1::Seat>* out);
-/// Names and occupants must be unique; no seats at all are allowed.
+/// Refuses seats whose names or occupants are not unique. An empty list is allowed.
 absl::StatusOr<paxos::Members> DecodeSeats(
     const google::protobuf::RepeatedPtrField<v1::Seat>& seats);
 
 void EncodeSnapshot(const paxos::Snapshot& snapshot, v1::LogSnapshot* out);
-/// The state of the result is never null.
+/// Decodes a snapshot. Its state is never null.
 absl::StatusOr<paxos::Snapshot> DecodeSnapshot(v1::LogSnapshot&& snapshot);
 
 }  // namespace onepiece::nodemanager

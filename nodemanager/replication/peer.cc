@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An election takes less than a second: a broken connection must be noticed, and a peer that is
+// An election takes less than a second. So a broken connection must be noticed, and a peer that is
 // back be reached, in less than that.
 constexpr rpc::ChannelTiming kTiming = {.backoff_min = milliseconds(20),
                                         .backoff_max = milliseconds(200),
@@ -24,10 +24,10 @@ constexpr rpc::ChannelTiming kTiming = {.backoff_min = milliseconds(20),
                                         .keepalive = milliseconds(1000),
                                         .keepalive_timeout = milliseconds(2000)};
 constexpr auto kRetry = milliseconds(50);
-// A stream that lasted so long was not refused.
+// A stream that has lasted this long was not refused.
 constexpr auto kSettled = milliseconds(2000);
 constexpr auto kRetryRefused = milliseconds(500);
-// Of one envelope, but for its last message.
+// An envelope takes messages until it has this many bytes. The last message may exceed it.
 constexpr std::size_t kEnvelopeBytes = std::size_t{4} << 20;
 
 std::size_t BytesOf(const paxos::Message& message) {

@@ -1,4 +1,4 @@
-// The sending half of a connection to one replica. Internal to nodemanager/replication.
+// The sending half of a connection to one replica. Private to this folder.
 #pragma once
 
 #include <condition_variable>
@@ -15,12 +15,11 @@
 
 namespace onepiece::nodemanager {
 
-/// Keeps a stream open to `address` while there is something to send, and opens it again when it
-/// breaks.
+/// Opens a stream to `address` when there is something to send, and opens it again when it breaks.
 ///
-/// Ownership  Owns its thread and its queue of at most kMaxMessages and kMaxBytes.
-/// Threading  Thread-safe.
-/// Blocking   Send() never. The destructor joins the thread.
+/// Ownership: owns its thread, and a queue of at most kMaxMessages and kMaxBytes.
+/// Threading: thread-safe.
+/// Blocking: Send() never blocks. The destructor joins the thread.
 class Peer {
  public:
   static constexpr std::size_t kMaxMessages = 4096;
@@ -31,14 +30,16 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  /// When the queue is full all of it goes: a peer that is so far behind needs the newest alone.
+  /// Queues a message. A full queue is emptied first, because a peer that is so far behind needs
+  /// only the newest messages, and consensus sends again what it misses.
   void Send(paxos::Message message);
 
  private:
   void Run(const std::stop_token& stop);
-  // Until the stream breaks, with the reason.
+  // Sends until the stream breaks, and returns the reason.
   absl::Status Speak(const std::stop_token& stop);
   std::vector<paxos::Message> Take(const std::stop_token& stop);
+  // Logs why the stream broke, unless that was the last reason too.
   void Tell(const absl::Status& why);
 
   const std::string address_;

@@ -1,4 +1,5 @@
-// The Log of a group of replicas: a paxos::Replica with a disk, a network, a clock and a thread.
+// The Log of a group of replicas. It gives a paxos::Replica a disk, a network, a clock and a
+// thread.
 #pragma once
 
 #include <atomic>
@@ -23,41 +24,54 @@
 
 namespace onepiece::nodemanager {
 
-/// Ownership  Owns store, replica, state machine and the thread that steps them.
-/// Threading  Thread-safe, except OnRole(), Start() and Stop(): one thread.
-/// Blocking   Propose() and Confirm() wait for a majority's disks, at most `propose_timeout`.
-/// Errors     A disk that fails does not end the process: the replica answers nobody until its
-///            store can be opened again, and then goes on from what is durable.
+/// One replica of the NodeManager, as a process runs it.
+///
+/// Ownership: owns store, replica, state machine, and the thread that steps them.
+/// Threading: thread-safe, except OnRole(), Start() and Stop(), which belong to one thread.
+/// Blocking: Propose() and Confirm() wait for a majority's disks, but at most for
+/// `propose_timeout`.
+/// Errors: a disk that fails does not end the process. The replica answers nobody until its store
+/// can be opened again, and then goes on from what is durable.
 class ReplicatedLog final : public Log {
  public:
   struct Options {
     std::string data_dir;
-    std::string cluster_id;  ///< Of a new group; of an existing one it must agree. May be empty.
-    std::string name;        ///< Of this replica's seat.
-    std::vector<paxos::Seat> seats;  ///< Of a new group; where to Join. Empty: this replica alone.
-    bool bootstrap = false;  ///< An empty folder begins a new group, when none of `seats` has one.
-    paxos::Options paxos;    ///< Name, address and seed are filled in.
+    /// The name of a new cluster. An existing group must have the same one. Empty allows any.
+    std::string cluster_id;
+    std::string name;  ///< The name of this replica's seat.
+    /// The seats of a new group, and where a replica sends its Join. With none this replica is
+    /// alone.
+    std::vector<paxos::Seat> seats;
+    /// If true, an empty folder begins a new group when none of `seats` has one.
+    bool bootstrap = false;
+    paxos::Options paxos;  ///< The log fills in name, address and seed.
     base::Duration propose_timeout = std::chrono::seconds(2);
-    std::uint64_t snapshot_every = 1024;  ///< Slots.
+    std::uint64_t snapshot_every = 1024;  ///< In slots.
   };
   /// Called on the log's thread when this replica becomes the ready leader, and when it no longer
-  /// is. Short; must not propose.
+  /// is. It must be short, and must not propose.
   using RoleCallback = std::function<void(bool leads)>;
   struct Counters {
     std::uint64_t leader_changes = 0, disk_failures = 0;
   };
 
-  /// Errors: those of Store; FAILED_PRECONDITION (OTHER_CLUSTER, OTHER_REPLICA): the folder belongs
-  /// to another cluster or another name.
+  /// Opens the data folder, and restores the state that it holds.
+  /// Errors: those of Store; FAILED_PRECONDITION (OTHER_CLUSTER, OTHER_REPLICA) when the folder
+  /// belongs to another cluster or another name.
   static absl::StatusOr<std::unique_ptr<ReplicatedLog>> Open(Options options);
   ~ReplicatedLog() override;
 
-  void OnRole(RoleCallback callback);                            ///< REQUIRES: before Start().
-  v1::ReplicaService::Service& service() { return transport_; }  ///< To be served at the address.
-  /// Begins, at `address` (host:port, where the others reach service()). An empty folder becomes a
-  /// replica: of the group of `seats`, or of a new one. Before a group with several seats is begun
-  /// all others must have answered that they have none: Status() is WAITING meanwhile. Serve the
-  /// ConsensusService, which answers for this one, before. Errors: as Open.
+  /// Sets the callback. Call it before Start().
+  void OnRole(RoleCallback callback);
+  /// The service for other replicas, to be served at the address of Start().
+  v1::ReplicaService::Service& service() { return transport_; }
+  /// Begins to run at `address` (host:port), where the others reach service(). An empty folder
+  /// becomes a replica of the group of `seats`, or of a new group. Before a group with several
+  /// seats is begun, all others must have answered that they have none. Status() is WAITING
+  /// meanwhile. The ConsensusService, which gives that answer for this replica, must be served
+  /// before the call.
+  ///
+  /// Errors: those of Open().
   absl::Status Start(const std::string& address);
   /// Idempotent.
   void Stop();
@@ -67,43 +81,49 @@ class ReplicatedLog final : public Log {
   [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const override;
   absl::Status Confirm(std::uint64_t term) override;
 
-  /// As in paxos::Replica; the seats after the change, when it is chosen.
+  /// Changes the seats as paxos::Replica does. Returns the seats after the change is chosen.
   absl::StatusOr<paxos::Members> AddSeat(const paxos::Seat& seat);
   absl::StatusOr<paxos::Members> RemoveSeat(const std::string& name);
   absl::StatusOr<paxos::Members> ReplaceSeat(const std::string& name, const paxos::Seat& seat);
   absl::Status StepDown() override { return StepDown(options_.propose_timeout); }
   absl::Status StepDown(base::Duration limit);
-  /// Errors: FAILED_PRECONDITION (NEWER_VERSION), UNAVAILABLE (DISK_FAILED).
+  /// Takes a snapshot of the state and shortens the log.
+  /// Errors: FAILED_PRECONDITION (NEWER_VERSION), RESOURCE_EXHAUSTED (LOG_BUSY), UNAVAILABLE
+  /// (NOT_LEADER while the disk fails, OUTCOME_UNKNOWN), DEADLINE_EXCEEDED (OUTCOME_UNKNOWN).
   absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot();
-  /// Without the warnings of the members and state_hash. Cheap.
+  /// The replica's status, without state_hash and without the warnings of the members. It is cheap.
   [[nodiscard]] v1::ReplicaStatus Status() const;
-  /// With state_hash, of the state after `applied`; serialises the state when that is another than
-  /// the last time.
+  /// The status with state_hash, the hash of the state after `applied`. It serialises the state,
+  /// unless the state is still the same as at the last call.
   [[nodiscard]] v1::ReplicaStatus StatusWithHash() const;
+  /// The newest slots in words, for people: at most `limit` from slot `first` on, or the last
+  /// `limit` when `first` is 0.
   [[nodiscard]] v1::ListLogResponse ListLog(std::uint64_t first, int limit) const;
-  /// Of all seats, as far as this replica knows; while it knows no leader, the configured ones too.
+  /// The addresses of all seats, as far as this replica knows them. While it knows no leader, the
+  /// configured addresses are added.
   [[nodiscard]] std::vector<std::string> Addresses() const;
-  /// True when this replica is the only one that votes: it leads without asking anybody.
+  /// True when this replica is the only one that votes, and so leads without asking anybody.
   [[nodiscard]] bool IsAlone() const;
-  /// Of a new group: the configured one, else random. Of an existing one: its own. Empty while a
+  /// The cluster's id. A new group takes the configured id, or a random one. It is empty while a
   /// new replica has not heard of its cluster.
   [[nodiscard]] std::string cluster_id() const;
   [[nodiscard]] Counters counters() const;
 
  private:
-  // Something asked of the replica; done on the log's thread.
+  // Something that a caller asks of the replica. The log's thread does it.
   struct Request {
-    // Returns the slot whose entry answers it; 0: answered when all that it did is durable.
+    // Returns the slot whose entry answers the request. 0 means that it is answered when all that
+    // it did is durable.
     std::function<absl::StatusOr<paxos::Slot>(paxos::Time, paxos::Outputs&)> begin;
-    std::shared_ptr<const std::string> payload;  // Of a command.
-    bool appends = false;                        // Waits while the log has no room.
-    std::atomic<bool> abandoned{false};          // Nobody waits any more.
+    std::shared_ptr<const std::string> payload;  // The command's bytes, or null.
+    bool appends = false;                        // It waits while the log has no room.
+    std::atomic<bool> abandoned{false};          // True when nobody waits for the answer any more.
     std::promise<absl::StatusOr<v1::CommandResult>> answer;
   };
   struct Inputs {
     std::vector<paxos::Message> messages;
     std::vector<std::shared_ptr<Request>> requests;
-    // The group that a new replica has been asked to join; 0: none.
+    // The group that has asked a new replica to join, or 0.
     std::string cluster_id;
     std::uint64_t group = 0;
   };
@@ -112,8 +132,8 @@ class ReplicatedLog final : public Log {
   absl::Status CheckIdentity() const;
   // What the others said: that there is a group to join, else whom a new one has to wait for.
   struct Others {
-    bool have_group = false;
-    std::string waits_for;  // Empty: for nobody.
+    bool have_group = false;  // There is a group to join.
+    std::string waits_for;    // The seats for which a new group has to wait, and why.
   };
   [[nodiscard]] Others AskOthers() const;
   bool AwaitOthers(const std::stop_token& stop);
@@ -142,7 +162,7 @@ class ReplicatedLog final : public Log {
   absl::Status CommitWrites();
   void KeepTail(const std::vector<paxos::AcceptedEntry>& accepted);
   void Apply();
-  // False: no program of this version or before can apply it.
+  // Returns false when no program up to this version can apply the command.
   static bool ReadCommand(const std::string& payload, v1::Command& command);
   // False, or what it was: of a version that this program does not know.
   bool ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result);
@@ -184,18 +204,19 @@ class ReplicatedLog final : public Log {
 
   // The log's thread alone.
   std::unique_ptr<Store> store_;
-  std::optional<paxos::DurableState> state_;  // Found by Open(), until Start().
+  std::optional<paxos::DurableState> state_;  // What Open() found. Start() takes it.
   paxos::Outputs out_;
   std::vector<paxos::Message> to_self_;
   std::multimap<paxos::Slot, std::shared_ptr<Request>> waiting_;
-  std::vector<std::shared_ptr<Request>> deferred_;  // Found no room in the log.
-  std::vector<std::shared_ptr<Request>> begun_;     // Answered when out_ is durable.
-  paxos::Members members_;                          // As the transport knows them.
-  paxos::ReplicaId leader_ = 0;                     // As it was after the last step.
-  bool halted_ = false;                             // Met an entry of a newer version:
-  std::string newer_;                               // this one.
+  std::vector<std::shared_ptr<Request>> deferred_;  // Requests that found no room in the log.
+  std::vector<std::shared_ptr<Request>> begun_;     // Requests to answer when out_ is durable.
+  paxos::Members members_;                          // The members that the transport knows.
+  paxos::ReplicaId leader_ = 0;                     // The leader after the last step.
+  bool halted_ = false;                             // True after an entry of a newer version.
+  std::string newer_;                               // Describes that entry.
   base::Duration backoff_{};
-  std::uint64_t terms_ = 0, told_term_ = 0;  // Begun; what on_role_ was told of.
+  // How many terms have begun, and the last term of which on_role_ was told.
+  std::uint64_t terms_ = 0, told_term_ = 0;
   bool closing_ = false;
 
   std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0};

@@ -1,4 +1,5 @@
-// The thread of a ReplicatedLog: inputs, a step, the disk, the answers.
+// The thread of a ReplicatedLog. Each round takes what came in, steps the replica, and carries out
+// its Outputs: early messages, the disk, late messages, the state machine, the answers.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -15,12 +16,12 @@ namespace {
 
 constexpr base::Duration kBackoffMin = std::chrono::milliseconds(100);
 constexpr base::Duration kBackoffMax = std::chrono::seconds(2);
-// Slots that ListLog() can show.
+// How many slots ListLog() can show.
 constexpr std::size_t kTailSlots = 1000;
-// Slots that a replica which applies nothing, and so shortens nothing, stores. Then it lags until
-// the leader has shortened its own log and sends its snapshot.
+// A replica that applies nothing cannot shorten its log. It stores at most this many slots, and
+// then lags until the leader has shortened its own log and sends its snapshot.
 constexpr paxos::Slot kMaxHaltedSlots = 1 << 16;
-// Requests that wait for room in the log.
+// At most this many requests wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
 
 absl::Status Lost(std::string_view why) {
@@ -66,6 +67,8 @@ void ReplicatedLog::Run(const std::stop_token& stop) {
   PublishRole();
 }
 
+// Messages to itself, and Outputs that came outside of Step() (a snapshot, a refusal to lead), must
+// not wait for the next message.
 ReplicatedLog::Inputs ReplicatedLog::WaitForInputs(const std::stop_token& stop) {
   const bool at_once = !to_self_.empty() || !out_.early.empty() || !out_.late.empty() ||
                        out_.writes.urgent() || out_.lost_leadership;
@@ -95,7 +98,8 @@ void ReplicatedLog::Step(Inputs inputs) {
   requests.insert(requests.end(), inputs.requests.begin(), inputs.requests.end());
   for (std::shared_ptr<Request>& request : requests) Begin(std::move(request), now);
   if (now >= replica_->next_deadline()) replica_->Tick(now, out_);
-  // Before anything that a new leader could do is seen here.
+  // The term ends here, before the entries of this step are applied. So no reader under this term
+  // sees what another leader has done.
   if (out_.lost_leadership || !replica_->IsReady()) term_ = 0;
   KeepTail(out_.writes.accepted);
   if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
@@ -106,12 +110,15 @@ void ReplicatedLog::Step(Inputs inputs) {
 
 void ReplicatedLog::Begin(std::shared_ptr<Request> request, paxos::Time now) {
   if (request->abandoned) return;
-  // The log is full for those that append after the first one that found no room.
+  // Once a request found no room, the log counts as full for those after it. So appends keep their
+  // order.
   const bool full = request->appends && !deferred_.empty();
   const absl::StatusOr<paxos::Slot> slot = full ? LogBusy() : request->begin(now, out_);
+  // A request that finds no room waits and does not fail, because room comes as soon as followers
+  // answer.
   if (!slot.ok() && request->appends && base::GetReason(slot.status()).reason == "LOG_BUSY" &&
       deferred_.size() < kMaxDeferred) {
-    // What makes room is a message, after which the next step tries again.
+    // Only a message can make room, and the step that takes it tries the request again.
     deferred_.push_back(std::move(request));
   } else if (!slot.ok()) {
     request->answer.set_value(
@@ -129,8 +136,8 @@ bool ReplicatedLog::MustIgnore(const paxos::Message& message) const {
          replica_->last_slot() >= replica_->first_slot() + kMaxHaltedSlots;
 }
 
-// The receiver would refuse it and break the stream; it needs what comes after, and a leader with a
-// smaller state.
+// Drops snapshots that the receiver would refuse. A refusal would break the stream, and with it the
+// messages behind. That replica must wait until the state is smaller.
 void ReplicatedLog::DropTooLarge(std::vector<paxos::Message>& messages) const {
   std::erase_if(messages, [](const paxos::Message& message) {
     const auto* install = std::get_if<paxos::InstallSnapshot>(&message.body);
@@ -170,6 +177,7 @@ absl::Status ReplicatedLog::CommitWrites() {
   return absl::OkStatus();
 }
 
+// Does what paxos::Outputs asks of its caller, in that order.
 void ReplicatedLog::CarryOut() {
   if (replica_ == nullptr) return;
   DropTooLarge(out_.early);
@@ -201,12 +209,13 @@ void ReplicatedLog::CarryOut() {
 void ReplicatedLog::Apply() {
   if (out_.restore == nullptr && out_.chosen.empty()) return;
   std::vector<std::pair<std::shared_ptr<Request>, v1::CommandResult>> answers;
-  std::string newer;  // What cannot be applied.
+  std::string newer;  // Describes what cannot be applied.
   {
     const std::lock_guard lock(machine_mutex_);
     if (out_.restore != nullptr && out_.restore->index > applied_) newer = Restore(*out_.restore);
     for (const paxos::ChosenEntry& chosen : out_.chosen) {
-      // A replica that begins again after its disk failed hands out what is applied already.
+      // After a disk failure the replica was made anew, and hands out slots that are applied
+      // already.
       if (chosen.slot <= applied_) continue;
       if (halted_ || !newer.empty()) break;
       v1::CommandResult result;
@@ -217,8 +226,9 @@ void ReplicatedLog::Apply() {
       applied_ = chosen.slot;
       const auto [begin, end] = waiting_.equal_range(chosen.slot);
       for (auto it = begin; it != end;) {
-        // After a lost leadership the slot may hold the entry of another. A command is known by its
-        // bytes, which are shared; a no-op is like any other.
+        // After a lost leadership the slot may hold another leader's entry. A command of ours is
+        // recognised by its payload, which is the same object. A no-op is like any other, so it is
+        // not trusted then.
         const bool ours = it->second->payload == chosen.entry.payload &&
                           (it->second->payload != nullptr || !out_.lost_leadership);
         if (ours) answers.emplace_back(it->second, result);
@@ -268,6 +278,8 @@ void ReplicatedLog::SetNewerVersion(const std::string& what) {
   spdlog::error("op=newer_version error=\"{}\"", health_detail_);
 }
 
+// A replica must not be stepped again after a write that failed, because nobody knows what is
+// durable. Recover() makes a new one from the disk.
 void ReplicatedLog::FailDisk(const absl::Status& why) {
   ++disk_failures_;
   {
@@ -308,7 +320,8 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
     return;
   }
   store_ = *std::move(store);
-  if (store_->identity()->group != identity_.group) {  // The write that failed is durable.
+  // The disk failed while JoinGroup() wrote, and the write is durable after all.
+  if (store_->identity()->group != identity_.group) {
     identity_ = *store_->identity();
     transport_.SetGroup(identity_.cluster_id, identity_.group);
   }
@@ -327,6 +340,8 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
   spdlog::info("op=disk_opened applied={}", applied_);
 }
 
+// Requests that wait for a slot or for the disk may still take effect, so they get `why`. Deferred
+// ones never entered the log.
 void ReplicatedLog::FailWaiting(const absl::Status& why) {
   for (const auto& [slot, request] : std::exchange(waiting_, {})) request->answer.set_value(why);
   for (const auto& request : std::exchange(begun_, {})) request->answer.set_value(why);
@@ -341,6 +356,7 @@ void ReplicatedLog::PublishRole() {
     term = term_;
   }
   if (term == told_term_) return;
+  // A leadership that was lost and won again within one round is told as an end and a beginning.
   if (told_term_ != 0) {
     spdlog::info("op=follow");
     if (on_role_) on_role_(false);

@@ -36,7 +36,7 @@ std::uint32_t Crc(const std::string& bytes) {
   return base::Crc32c(std::as_bytes(std::span(bytes)));
 }
 
-// Covers the place as well, so that an entry in the wrong slot is noticed.
+// Covers slot and ballot as well, so that an entry in the wrong slot is noticed.
 std::uint32_t EntryChecksum(paxos::Slot slot, const paxos::Ballot& ballot,
                             const std::string& bytes) {
   return base::ExtendCrc32c(Crc(absl::StrCat(slot, ":", ballot.round, ":", ballot.replica, ":")),
@@ -47,7 +47,7 @@ absl::Status BadWrites(std::string_view why) {
   return base::MakeError(absl::StatusCode::kInternal, "BAD_WRITES", why);
 }
 
-// A new folder outlives a power cut only when the one above it has been written too.
+// A new folder survives a power cut only when the folder above it has been synced too.
 absl::Status MakeFolder(const std::string& dir) {
   std::error_code error;
   const bool made = std::filesystem::create_directories(dir, error);
@@ -71,8 +71,9 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
   std::unique_ptr<Store> store(new Store(dir));
   ONEPIECE_RETURN_IF_ERROR(store->OpenDatabase());
   ONEPIECE_RETURN_IF_ERROR(store->Load());
-  // What was read is right: from here on closing folds. (A process that was killed, or whose sync
-  // failed, leaves data that can be read and that a power cut takes away.)
+  // What was read is right, so the write-ahead log may be folded into the database, now and on
+  // closing. A process that was killed, or whose sync failed, leaves data that can be read and that
+  // a power cut takes away. After the fold it is durable, and this replica may answer for it.
   store->database_->FoldOnClose(true);
   ONEPIECE_RETURN_IF_ERROR(store->database_->Checkpoint());
   return store;
@@ -99,8 +100,8 @@ absl::Status Store::OpenDatabase() {
   ONEPIECE_ASSIGN_OR_RETURN(database_,
                             sqlite::Database::Open(path, {.mode = sqlite::Mode::kCreate}, explain));
   database_->FoldOnClose(false);
-  // EXCLUSIVE keeps a second NodeManager out for as long as this one lives. Overwriting what is
-  // deleted (Debian's default) would only write more.
+  // EXCLUSIVE keeps a second NodeManager out as long as this one lives. Debian's SQLite overwrites
+  // what is deleted, which would only write more, so secure_delete is off.
   return database_->Execute(
       "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
       "PRAGMA secure_delete=OFF; BEGIN EXCLUSIVE; COMMIT");
@@ -127,6 +128,8 @@ paxos::DurableState Store::TakeState() {
 // ---- reading ----
 
 absl::Status Store::Load() {
+  // SQLite takes a damaged frame for the end of the log and drops all that follows, without an
+  // error. So the frames are checked before anything is believed.
   if (const std::string damage = FindWalDamage(database_->path() + "-wal"); !damage.empty())
     return Corrupt(damage);
   ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement check, database_->Prepare("PRAGMA quick_check(1)"));
@@ -275,6 +278,7 @@ absl::Status Store::SetGroup(const std::string& cluster_id, std::uint64_t group)
 absl::Status Store::Commit(const paxos::Writes& writes) {
   ONEPIECE_CHECK(identity_.has_value());
   if (writes.urgent()) return InTransaction([&] { return Write(writes); });
+  // `chosen` and a shorter log are not worth a sync of their own (docs/consensus.md, "The disk").
   head_.chosen = std::max(head_.chosen, writes.chosen);
   pending_drop_ = std::max(pending_drop_, writes.drop_through);
   return absl::OkStatus();
@@ -287,6 +291,7 @@ absl::Status Store::InTransaction(absl::FunctionRef<absl::Status()> write) {
         absl::StrCat(database_->path(), ": an earlier write failed; it must be opened again"));
   }
   const absl::Status status = database_->InTransaction(write);
+  // head_ may hold what was rolled back, so only a store that is opened again may go on.
   failed_ = !status.ok();
   return status;
 }
@@ -355,6 +360,8 @@ absl::Status Store::WriteHead() {
       head_.last, head_.log_digest, head_.snapshot_index, head_.snapshot_checksum, HeadChecksum());
 }
 
+// The digests of log and snapshot are in it, so a row that is lost, or was right once, does not fit
+// the head any more.
 std::uint64_t Store::HeadChecksum() const {
   return Crc(absl::StrCat(
       identity_->cluster_id.size(), ":", identity_->cluster_id, identity_->name.size(), ":",

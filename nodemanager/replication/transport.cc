@@ -16,10 +16,11 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// Replicas that are remembered although they have no seat.
+// At most this many replicas are remembered, with or without a seat.
 constexpr std::size_t kMaxSpeakers = 16;
-// A replica whose streams are open but silent for so long may be another process now: its host has
-// vanished. Leaders and followers speak every heartbeat, learners as often as they ask to join.
+// When a replica's open streams are silent for this long, its host may have vanished, and another
+// process may speak as this replica. Leaders and followers speak at every heartbeat, and learners
+// as often as they ask to join.
 constexpr auto kSpeakerSilent = std::chrono::seconds(2);
 
 absl::Status Refusal(std::string_view reason, const std::string& message) {
@@ -42,7 +43,7 @@ void Transport::SetPeers(const paxos::Members& members, const std::vector<std::s
   {
     const std::lock_guard lock(mutex_);
     for (const paxos::Seat& seat : members.seats) {
-      // A new address is newer than what its replica said when it connected.
+      // A changed address of the seat is newer than what its replica said when it connected.
       const paxos::Seat* before = members_.Find(seat.replica);
       if (before != nullptr && before->address != seat.address) found_.erase(seat.replica);
     }
@@ -58,7 +59,7 @@ void Transport::SetPeers(const paxos::Members& members, const std::vector<std::s
   EndOutdatedPeers();
 }
 
-// Where messages to `replica` go; null: nowhere.
+// Where messages to `replica` go, or null when nobody knows where it is.
 const std::string* Transport::AddressOf(paxos::ReplicaId replica) const {
   if (const auto found = found_.find(replica); found != found_.end()) return &found->second;
   const paxos::Seat* seat = members_.Find(replica);
@@ -71,7 +72,8 @@ std::string Transport::FoundAt(paxos::ReplicaId replica) const {
   return found != found_.end() ? found->second : "";
 }
 
-// Those to which nothing will be sent any more: their replica has gone, or is elsewhere.
+// Ends the connections to which nothing will be sent any more, because their replica has gone or is
+// elsewhere.
 void Transport::EndOutdatedPeers() {
   EndPeers([&](const PeerKey& peer) {
     if (peer.first == 0) return false;
@@ -86,9 +88,12 @@ void Transport::SetGroup(const std::string& cluster_id, std::uint64_t group) {
     self_.cluster_id = cluster_id;
     self_.group = group;
   }
-  EndPeers([](const PeerKey&) { return true; });  // Their hello said that we have none.
+  // Every stream began with a hello that named no group, so all of them must begin anew.
+  EndPeers([](const PeerKey&) { return true; });
 }
 
+// A peer's destructor joins its thread. `ended` is destroyed after the lock is released, so nobody
+// else waits for that.
 void Transport::EndPeers(const std::function<bool(const PeerKey&)>& ends) {
   std::vector<std::unique_ptr<Peer>> ended;
   const std::lock_guard lock(mutex_);
@@ -149,6 +154,9 @@ absl::Status Transport::CheckGroup(const v1::ReplicaHello& hello) const {
                    absl::StrCat(self_.name, " belongs to cluster '", self_.cluster_id, "', ",
                                 hello.name(), " to '", hello.cluster_id(), "'"));
   }
+  // Operators begin a new group under the old cluster's name when a majority is lost. A disk of the
+  // old group holds other entries under the same slots. Its answers would undo what the new group
+  // has acknowledged, so it must stay out.
   if (hello.group() != 0 && self_.group != 0 && hello.group() != self_.group) {
     return Refusal(
         "OTHER_CLUSTER",
@@ -183,6 +191,8 @@ absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
                    absl::StrCat("replica ", hello.to(), " is not at ", self_.address, " any more, ",
                                 self_.name, " is here as replica ", self_.replica));
   }
+  // Two processes with one replica id could promise against each other. The id of the process that
+  // speaks now stays taken until it has been silent for a while.
   const base::MonotonicTime now = base::SystemClock().Now();
   const auto known = speakers_.find(hello.replica());
   if (known != speakers_.end() && known->second.boot != hello.boot() && known->second.streams > 0 &&
@@ -218,13 +228,13 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
   v1::ReplicaEnvelope envelope;
   while (reader.Read(&envelope)) {
     paxos::ReplicaId self = 0;
-    bool strangers = false;  // One of us has no group yet: then nothing but Join counts.
+    bool strangers = false;  // One of the two has no group yet. Then nothing but a Join counts.
     bool invited = false;
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) break;
       self = self_.replica;
-      // Again: we may have joined another group since it was admitted.
+      // This replica may have joined another group since it let the stream in.
       ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
       strangers = hello.group() == 0 || self_.group == 0;
       invited = self_.group == 0 && hello.group() != 0 && hello.to() == self;
@@ -234,7 +244,7 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
     }
     if (invited) hooks_.invited(hello.cluster_id(), hello.group());
     for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {
-      // Of a newer version: not for us.
+      // A newer program sent a kind of message that this one does not know.
       if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;
       ONEPIECE_ASSIGN_OR_RETURN(paxos::Message message,
                                 DecodeMessage(std::move(encoded), hello.replica(), self));

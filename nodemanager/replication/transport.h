@@ -18,41 +18,42 @@ namespace onepiece::nodemanager {
 
 class Peer;
 
-/// Best effort, like the network: what does not fit into a peer's bounded queue, or meets a broken
-/// connection, is dropped; consensus sends again.
+/// Delivers messages as well as it can, like the network. It drops what does not fit into a peer's
+/// bounded queue or meets a broken connection, and consensus sends again.
 ///
-/// Ownership  Owns a sending thread for each peer.
-/// Threading  Thread-safe. The hooks are called on the server's threads and the senders',
-///            concurrently; they must not call the transport.
-/// Blocking   Never, but SetPeers(), SetGroup() and Stop(), and Exchange() when it begins: they
-/// join
-///            the threads of peers that go.
+/// Ownership: owns a sending thread for each peer.
+/// Threading: thread-safe. The hooks are called concurrently, on the server's threads and on the
+/// sending threads. They must not call the transport.
+/// Blocking: only SetPeers(), SetGroup(), Stop() and the beginning of Exchange() block. They join
+/// the threads of peers that go.
 class Transport : public v1::ReplicaService::Service {
  public:
   struct Self {
     std::string cluster_id, name, address;
     paxos::ReplicaId replica = 0;
-    std::uint64_t group = 0;  ///< 0: has not joined one yet.
+    std::uint64_t group = 0;  ///< 0 while this replica has not joined a group.
   };
   struct Hooks {
     std::function<void(paxos::Message message)> receive;
-    /// We have no group yet, and a replica of `group` that means us has spoken. Its messages are
-    /// dropped until SetGroup().
+    /// Called when this replica has no group yet, and a replica of `group` has spoken that means
+    /// this one. The messages of that replica are dropped until SetGroup().
     std::function<void(const std::string& cluster_id, std::uint64_t group)> invited;
   };
 
   explicit Transport(Hooks hooks);
   ~Transport() override;
 
-  /// Until then every caller is sent away. REQUIRES: called once.
+  /// Begins to let callers in. Call it once.
   void Start(const Self& self);
-  /// Where replicas are; `addresses` besides for messages to replica 0. Others are found by the
-  /// hello that they send. Connections to replicas that are no longer named end.
+  /// Sets where replicas are. Messages to replica 0 go to the seats and to `addresses`. Replicas
+  /// without a seat are found by the hello that they send. Connections to replicas that are no
+  /// longer named end.
   void SetPeers(const paxos::Members& members, const std::vector<std::string>& addresses);
-  /// A new replica learned its group.
+  /// Sets the group that a new replica has joined.
   void SetGroup(const std::string& cluster_id, std::uint64_t group);
   void Send(std::vector<paxos::Message> messages);
-  /// Where `replica` said it is when it connected last; empty: it has not, or its seat has moved.
+  /// The address that `replica` told when it connected last. It is empty when the replica has not
+  /// connected, or its seat has moved since.
   [[nodiscard]] std::string FoundAt(paxos::ReplicaId replica) const;
   /// Ends all streams, in both directions. Idempotent.
   void Stop();
@@ -62,8 +63,9 @@ class Transport : public v1::ReplicaService::Service {
                         google::protobuf::Empty* response) override;
 
  private:
+  // A replica that has opened streams to this one.
   struct Speaker {
-    std::uint64_t boot = 0;
+    std::uint64_t boot = 0;  // Tells its processes apart.
     base::MonotonicTime heard{};
     int streams = 0;
   };

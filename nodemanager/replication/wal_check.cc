@@ -11,7 +11,8 @@ namespace onepiece::nodemanager {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 32, kFrameHeaderBytes = 24, kSectorBytes = 512;
-constexpr std::uint32_t kMagic = 0x377f0682;  // Its lowest bit: checksums of big-endian words.
+// Its lowest bit says that checksums are made of big-endian words.
+constexpr std::uint32_t kMagic = 0x377f0682;
 
 std::uint32_t Word(std::string_view bytes, std::size_t offset, bool big_endian = true) {
   std::uint32_t word = 0;
@@ -37,6 +38,7 @@ struct Checksum {
   }
 };
 
+// A write-ahead log in memory.
 struct Wal {
   std::string_view bytes, salts;
   std::size_t frame_bytes = 0, frames = 0;
@@ -45,17 +47,22 @@ struct Wal {
   [[nodiscard]] std::size_t Offset(std::size_t frame) const {
     return kHeaderBytes + frame * frame_bytes;
   }
+  // False for frames of an earlier use of the file: SQLite begins the log again over old frames,
+  // with new salts.
   [[nodiscard]] bool OfThisLog(std::size_t frame) const {
     return bytes.substr(Offset(frame) + 8, 8) == salts;
   }
+  // True for the last frame of a transaction, which holds the size of the database.
   [[nodiscard]] bool Commits(std::size_t frame) const {
     return Word(bytes, Offset(frame) + 4) != 0;
   }
-  // Disks write sectors whole: the parts of such a header belong together, unless it was changed.
+  // True when the frame's header lies in one sector. Disks write sectors whole, so such a header
+  // was written at once, and a crash cannot have mixed old and new parts.
   [[nodiscard]] bool HeaderInOneSector(std::size_t frame) const {
     return Offset(frame) % kSectorBytes + kFrameHeaderBytes <= kSectorBytes;
   }
-  // Right when the checksum that the frame before it carries is taken as given.
+  // True when the frame's checksum is right. Checksums are cumulative, and the one in the frame
+  // before is taken as right.
   [[nodiscard]] bool Holds(std::size_t frame) const {
     const std::size_t at = Offset(frame);
     Checksum sum = Checksum::At(bytes, frame == 0 ? kHeaderBytes - 8 : at - frame_bytes + 16);
@@ -83,13 +90,16 @@ std::optional<Wal> ReadHeader(std::string_view bytes) {
 std::string FindWalDamage(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // The header is written once, synced, before any frame; or replaced within its sector.
+  // SQLite writes and syncs the header before any frame, or replaces it within its sector. So a
+  // shorter file holds nothing that was durable.
   if (bytes.size() < kHeaderBytes + kFrameHeaderBytes + kSectorBytes) return "";
   const std::optional<Wal> wal = ReadHeader(bytes);
   if (!wal) return "header of the write-ahead log";
   std::size_t bad = 0;
   while (bad < wal->frames && wal->Holds(bad)) ++bad;
-  bool committed = false;  // A transaction ended at or after the bad frame.
+  // A transaction that ends at or after the bad frame was durable if a later frame holds, because
+  // SQLite wrote that frame only after the sync.
+  bool committed = false;
   for (std::size_t frame = bad; frame < wal->frames; ++frame) {
     const bool holds = wal->Holds(frame);
     if (holds && committed)

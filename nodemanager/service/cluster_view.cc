@@ -89,6 +89,8 @@ absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(
   if (request.page_size() < 0) return Bad("BAD_PAGE_SIZE", "page_size", "not negative");
   const int size =
       request.page_size() == 0 ? kDefaultPageSize : std::min(request.page_size(), kMaxPageSize);
+  // A token names the last app id of the page before, so a page goes on correctly after workflows
+  // have come and gone.
   auto next = state.workflows().begin();
   if (!request.page_token().empty()) {
     if (!request.page_token().starts_with(kTokenPrefix)) {

@@ -1,4 +1,4 @@
-// What the state looks like to those who ask and watch. Pure functions.
+// Turns the state into answers for clients and watchers. All functions are pure.
 #pragma once
 
 #include <string>
@@ -9,24 +9,28 @@
 
 namespace onepiece::nodemanager {
 
+/// All nodes and workflows of the state.
 v1::Cluster MakeSnapshot(const StateMachine& state);
 
-/// What a watcher that knows everything up to `revision` must be told, in revision order; a record
-/// that changed several times comes once. One snapshot when revision is 0, no longer held, or not
-/// of this history.
+/// What a watcher that knows everything up to `revision` must be told, in the order of revisions. A
+/// record that changed several times comes once, with its latest value. The answer is one snapshot
+/// when `revision` is 0, below state.history_floor(), or above the state's revision.
 std::vector<v1::ClusterEvent> ChangesAfter(const StateMachine& state, std::uint64_t revision);
 
-/// READY proxies of a workflow set (empty: of all).
+/// The READY proxies of a workflow set, or of all sets when `workflow_set` is empty.
 v1::ListProxiesResponse MakeProxyList(const StateMachine& state, const std::string& workflow_set);
 
-/// One page in the order of app ids. Errors: INVALID_ARGUMENT (BAD_PAGE_SIZE, BAD_PAGE_TOKEN).
+/// One page of workflows, in the order of app ids.
+/// Errors: INVALID_ARGUMENT (BAD_PAGE_SIZE, BAD_PAGE_TOKEN).
 absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(const StateMachine& state,
                                                            const v1::ListWorkflowsRequest& request);
 
-/// The app id in "workflows/{app_id}". Errors: INVALID_ARGUMENT (BAD_NAME).
+/// The app id in "workflows/{app_id}".
+/// Errors: INVALID_ARGUMENT (BAD_NAME).
 absl::StatusOr<std::string> AppIdOfName(const std::string& name);
 
-/// What a node may say of itself. Errors: INVALID_ARGUMENT (BAD_NODE).
+/// Checks what a node says of itself.
+/// Errors: INVALID_ARGUMENT (BAD_NODE).
 absl::Status CheckNode(const v1::Node& node);
 
 }  // namespace onepiece::nodemanager

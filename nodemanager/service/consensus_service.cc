@@ -14,7 +14,7 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// As node ids are.
+// The limit of node ids, because a seat's name is a node id.
 constexpr std::size_t kMaxName = 128;
 
 bool IsNameCharacter(char c) {
@@ -99,7 +99,7 @@ grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
     if (seat.address.empty()) seat.address = known.address();
   }
   if (seat.name.empty()) seat.name = request->name();
-  // A name that has no seat is refused by the replica, which knows best.
+  // The replica refuses a name that has no seat. It knows the newest seats.
   if (!seat.address.empty()) {
     const absl::Status status = CheckSeat(seat.name, seat.address);
     if (!status.ok()) return rpc::ToGrpc(status);

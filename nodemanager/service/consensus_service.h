@@ -1,4 +1,4 @@
-// ConsensusService over gRPC: what operators ask of the replicas.
+// Serves ConsensusService over gRPC: what operators ask of the replicas.
 #pragma once
 
 #include "nodemanager/replication/replicated_log.h"
@@ -6,11 +6,15 @@
 
 namespace onepiece::nodemanager {
 
-/// Ownership  Borrows the log.
-/// Threading  Thread-safe.
+/// Shows a replica and its log, and changes the seats of its group. GetReplica(), ListLog() and
+/// TakeSnapshot() work at every replica, and the other calls only at the leader.
+///
+/// Ownership: borrows the log, which must outlive it.
+/// Threading: thread-safe.
+/// Blocking: changes wait for the log.
 class ConsensusService final : public v1::ConsensusService::Service {
  public:
-  /// `read_only`: as in NodeConfig.
+  /// `read_only` means what it means in NodeConfig.
   explicit ConsensusService(ReplicatedLog& log, bool read_only = false)
       : log_(log), read_only_(read_only) {}
 
@@ -34,9 +38,11 @@ class ConsensusService final : public v1::ConsensusService::Service {
   const bool read_only_;
 };
 
-/// Says what is unwise about the seats: vacant ones, an even number, no majority to lose.
+/// Adds warnings about the seats: some are vacant, the number of voters is even, or no voter may
+/// fail.
 void AddWarnings(v1::ConsensusMembers& members);
 
+/// Checks the name and the address of a seat.
 /// Errors: INVALID_ARGUMENT (BAD_SEAT), which names the field.
 absl::Status CheckSeat(const std::string& name, const std::string& address);
 

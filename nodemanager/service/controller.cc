@@ -21,9 +21,10 @@ constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kMaxDetailBytes = 512;
 constexpr auto kTakeOverRetry = std::chrono::milliseconds(50);
 constexpr auto kPlanPeriod = std::chrono::milliseconds(300);  // Between two looks at plans.
-constexpr int kMaxTakeOvers = 5;  // That fail, before another replica shall try.
+constexpr int kMaxTakeOvers = 5;  // After this many failures another replica shall try.
 
-// Else the state machine, or the size of the command, is the reason: it would be refused again.
+// True when the log failed the proposal, so that a retry may succeed. Otherwise the state machine
+// refused the command, or it is too large, and a retry would be refused again.
 bool IsOfTheLog(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          base::GetReason(status).reason == "LOG_BUSY";
@@ -47,6 +48,7 @@ void Controller::Stop() {
   if (worker_.joinable()) worker_.join();
 }
 
+// Watchers wake too: the streams of a replica that no longer leads must end.
 void Controller::OnRole() {
   ++roles_;
   Notify();
@@ -80,6 +82,7 @@ base::Duration Controller::DoDuties() {
     return period;
   }
   spdlog::warn("op=take_over error=\"{}\"", base::Message(status));
+  // A leader that cannot take over serves nobody and keeps others from leading, so it gives way.
   if (++failed_take_overs_ % kMaxTakeOvers == 0) {
     const absl::Status left = log_.StepDown();
     spdlog::warn("op=step_down failed_take_overs={} result=\"{}\"", failed_take_overs_,
@@ -102,6 +105,7 @@ absl::Status Controller::TakeOver() {
   elastic_.Restart(clock_.Now());
   ONEPIECE_RETURN_IF_ERROR(Initialize());
   ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
+  // Term() fails until here, so nobody sees a cluster without its id, secret and workflows.
   serving_term_ = term;
   Reassign();
   Notify();
@@ -128,7 +132,7 @@ absl::Status Controller::ApplyWorkflows() {
       const auto is_it = [&](const auto& deletion) {
         return deletion.app_id() == workflow.app_id();
       };
-      // A state that has forgotten changes may have forgotten a deletion.
+      // A state that has forgotten changes may have forgotten that the workflow was deleted.
       is_new = !state.workflows().contains(workflow.app_id()) && state.history_floor() == 0 &&
                std::none_of(state.deletions().begin(), state.deletions().end(), is_it);
     });
@@ -138,11 +142,14 @@ absl::Status Controller::ApplyWorkflows() {
     const absl::Status status = ProposeAlone(std::move(command)).status();
     if (status.ok()) continue;
     if (IsOfTheLog(status)) return status;
+    // A file that is refused must not keep the leader from taking over.
     spdlog::error("op=workflow_file app={} error=\"{}\"", workflow.app_id(), base::Message(status));
   }
   return absl::OkStatus();
 }
 
+// The order matters: a lease that was held before the read proves nothing about what the read saw
+// (Log::Confirm).
 absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&)>& read) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, Term());
   bool used = false;
@@ -178,7 +185,7 @@ void Controller::Reassign() {
   const std::lock_guard lock(assign_mutex_);
   if (assign_done_ >= wanted) return;  // A plan was made after the change that asked for this one.
   assign_done_ = assign_wanted_;
-  // Again when the state changed under the plan; the detector sees to what is left.
+  // It retries when the state changed meanwhile. CheckLiveness() assigns what is still left.
   for (int attempt = 0; attempt < 3; ++attempt) {
     if (ProposeAssignments()) return;
   }
@@ -235,7 +242,7 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
     ++reports_taken_;
     reports_.Take(request, pool);
   }
-  // An unknown or stale node is refused by the state machine.
+  // The state machine refuses an unknown or stale node, with the right error.
   if (is_news) {
     ONEPIECE_ASSIGN_OR_RETURN(const v1::CommandResult result, Propose(std::move(command)));
     epoch = result.epoch();
@@ -257,7 +264,8 @@ void Controller::CheckLiveness() {
   const absl::StatusOr<std::uint64_t> term = Term();
   if (!term.ok()) return;
   const std::vector<NodeReports::DeadNode> dead = FindDead();
-  // Nodes that report to another leader by now are not silent.
+  // The nodes may report to another leader by now. Only a leader that still leads may call them
+  // silent.
   if (!dead.empty() && !log_.Confirm(*term).ok()) return;
   for (const NodeReports::DeadNode& node : dead) {
     v1::Command command;
@@ -270,6 +278,7 @@ void Controller::CheckLiveness() {
     spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", node.node_id,
                  node.incarnation, detail, status.ok() ? "ok" : base::Message(status));
   }
+  // This also finishes assignments that an earlier Reassign() gave up.
   const std::uint64_t before = applied_.load();
   Reassign();
   if (applied_.load() != before) Notify();
@@ -278,6 +287,8 @@ void Controller::CheckLiveness() {
 void Controller::StepPlans() {
   if (!Term().ok()) return;
   std::vector<v1::Command> due;
+  // Steps are cheap enough to be found while the state is locked. What the policy looks at is not,
+  // so StartPlan() copies it first.
   Read([&](const StateMachine& state) {
     reports_.Read([&](const Telemetry& telemetry) { due = elastic_.Due(state, telemetry); });
   });

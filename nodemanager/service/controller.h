@@ -1,4 +1,4 @@
-// The NodeManager's decisions around its log: liveness, assignment, plans and waking of watchers.
+// The NodeManager's decisions around its log: liveness, assignments, plans, and waking of watchers.
 #pragma once
 
 #include <array>
@@ -24,30 +24,34 @@
 
 namespace onepiece::nodemanager {
 
-/// Only the leader of the replicas decides anything; the others refuse what they are asked.
+/// Decides for the cluster while this replica leads. The other replicas refuse what they are asked.
 ///
-/// Ownership  Borrows the log and the clock; owns the thread of its duties.
-/// Threading  Thread-safe, except Start() and Stop(): one thread.
-/// Blocking   What proposes waits for the log (the disks); the rest only for short locks.
+/// Ownership: borrows the log and the clock, which must outlive it. Owns the thread of its duties.
+/// Threading: thread-safe, except Start() and Stop(), which belong to one thread.
+/// Blocking: calls that propose wait for the log, and so for disks. The others wait only for short
+/// locks.
 class Controller {
  public:
   struct Options {
-    base::Duration dead_after =
-        std::chrono::seconds(3);  ///< Without a report for so long: dead. Not scaled here.
-    /// The id that a new cluster gets. REQUIRES: set.
+    /// A node that has not reported for this time is dead. It is not scaled here.
+    base::Duration dead_after = std::chrono::seconds(3);
+    /// Returns the id for a new cluster.
+    /// REQUIRES: set.
     std::function<std::string()> cluster_id;
-    /// A new leader applies those whose application the state neither has nor had: what was
-    /// acknowledged since holds.
+    /// A new leader applies the workflows whose application the state neither has nor had. So it
+    /// does not undo what clients have changed or deleted since.
     std::vector<v1::Workflow> workflows;
-    /// When instances move by themselves. REQUIRES: CompleteElasticity and MakePolicy take it.
+    /// When instances move by themselves.
+    /// REQUIRES: CompleteElasticity() and MakePolicy() accept it.
     v1::ElasticityConfig elasticity;
-    /// Told how long each proposal that succeeded took; called on the proposer's thread.
+    /// Called on the proposer's thread with the time that a proposal took, unless the log failed
+    /// it.
     std::function<void(base::Duration)> on_commit;
   };
   /// What happened to proposals since the start.
   struct Counters {
     std::uint64_t applied = 0, refused = 0, failed = 0, reports = 0;
-    /// Moves whose end this replica has proposed.
+    /// How many moves have ended by a proposal of this replica.
     std::uint64_t moves_done = 0, moves_reverted = 0, moves_failed = 0;
   };
 
@@ -56,59 +60,69 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Starts the thread that takes over when this replica leads, and then looks for dead nodes.
+  /// Starts the thread of the duties. It takes over when this replica begins to lead, and then
+  /// looks for dead nodes and steps plans.
   void Start();
   /// Ends the thread. Idempotent.
   void Stop();
-  /// The log began or ceased to lead: wakes the thread and all watchers. Never blocks.
+  /// Tells the controller that the log began or ceased to lead. It wakes the thread and all
+  /// watchers, and never blocks.
   void OnRole();
-  /// What a new leader does before it answers anybody; the thread calls it. Gives a new cluster its
-  /// id and secret, applies Options::workflows (one that is refused is logged and left out), and
-  /// gives every node a fresh period of grace: while nobody led, nobody could report. Errors: those
-  /// of the log. The thread tries again soon, and steps down when it fails time after time.
+  /// Does what a new leader must do before it answers anybody. The thread calls it. It gives a new
+  /// cluster its id and secret, and applies Options::workflows. A workflow that is refused is
+  /// logged and left out. Every node gets a fresh period of grace, because no node could report
+  /// while nobody led.
+  /// Errors: those of the log. The thread retries soon, and steps down after several failures.
   absl::Status TakeOver();
-  /// This leadership. Errors: UNAVAILABLE (NOT_LEADER), also before TakeOver() has ended.
+  /// The number of this leadership.
+  /// Errors: UNAVAILABLE (NOT_LEADER), also before TakeOver() has ended.
   [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const;
 
-  /// Stamps and proposes a command, then brings assignments up to date and wakes watchers. Errors:
-  /// what the state machine refused with, or those of the log.
+  /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
+  /// wakes watchers.
+  /// Errors: the state machine's refusal, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
-  /// Takes a heartbeat: telemetry stays in memory, a changed state is proposed. Returns the routing
-  /// epoch. Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
-  /// (BAD_NODE_STATE), those of the log.
+  /// Takes a heartbeat and returns the routing epoch. Telemetry stays in memory. A changed state of
+  /// the node is proposed.
+  /// Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
+  /// (BAD_NODE_STATE), and those of the log.
   absl::StatusOr<std::uint64_t> Report(const v1::ReportNodeRequest& request);
-  /// Declares nodes dead that have not reported in time; the thread calls it ten times in that
-  /// period. When the last call is longer ago than half of it (this process stood still), everyone
-  /// gets fresh grace instead. Does nothing unless this replica leads.
+  /// Declares nodes dead that have not reported for dead_after. The thread calls it ten times in
+  /// that period. If the last call is longer ago than half of the period, this process stood still,
+  /// and every node gets a fresh period of grace instead. It does nothing unless this replica
+  /// leads.
   void CheckLiveness();
 
-  /// Brings plans under way further, and starts those that the policy wants; the thread calls it
-  /// ten times in dead_after, and at least three times a second. Does nothing unless this replica
-  /// leads.
+  /// Takes plans under way further, and starts a plan that the policy wants. The thread calls it
+  /// ten times in dead_after, and at least three times a second. It does nothing unless this
+  /// replica leads.
   void StepPlans();
 
-  /// The state as this replica knows it, be it old.
+  /// Calls `read` with the state as this replica knows it, which may be old.
   void Read(const std::function<void(const StateMachine&)>& read) const { log_.Read(read); }
-  /// OK: what `read` saw was the newest state at a moment during this call. A `read` that returns
-  /// false found nothing that it will use; then nothing is asked. Errors: those of Term() and
-  /// Log::Confirm().
+  /// Calls `read`, and returns OK when it saw the newest state of a moment during this call. If
+  /// `read` returns false, it found nothing that the caller will use, and nobody is asked whether
+  /// the state is the newest.
+  /// Errors: those of Term() and Log::Confirm().
   absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
-  /// Adds to a node of `state` what its last report said, and what it is about.
+  /// Adds to a node of `state` what its last report said, and its activity.
   void AddTelemetry(const StateMachine& state, v1::Node& node) const;
-  /// Copied, so that nobody waits for what is computed of it: the state as this replica knows it,
-  /// be it old, and what has been reported.
+  /// Copies the state as this replica knows it, which may be old, and the telemetry. So nobody
+  /// waits for what is computed from them.
   [[nodiscard]] ElasticInput Input() const;
-  /// The same, of the newest state. Errors: those of ReadNewest().
+  /// Like Input(), but with the newest state.
+  /// Errors: those of ReadNewest().
   [[nodiscard]] absl::StatusOr<ElasticInput> NewestInput();
   [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
-  /// What the proxy admits by; empty for nodes that are none, and while there are no workflows.
+  /// What the proxy admits by. It is nullopt for a node that is no proxy, and while there are no
+  /// workflows.
   [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
   [[nodiscard]] const base::Clock& clock() const { return clock_; }
 
   /// Grows with every applied change.
   [[nodiscard]] std::uint64_t version() const { return version_.load(); }
-  /// Waits in real time until version() is not `seen`, `stop` is requested or `deadline` (of the
-  /// system's clock) passes.
+  /// Waits until version() is not `seen`, `stop` is requested, or `deadline` passes. It waits in
+  /// real time, and `deadline` is of the system's clock.
   void WaitForChange(std::uint64_t seen, const std::stop_token& stop,
                      base::MonotonicTime deadline) const;
   [[nodiscard]] Counters counters() const;
@@ -118,7 +132,7 @@ class Controller {
   absl::Status Initialize();
   absl::Status ApplyWorkflows();
   std::vector<NodeReports::DeadNode> FindDead();
-  // False: the log takes nothing at present.
+  // Returns false when the log takes nothing at present.
   bool ProposeStep(const v1::Command& command);
   void StartPlan();
   void CountEnd(const v1::AdvanceMove& step);
@@ -126,7 +140,7 @@ class Controller {
   bool ProposeAssignments();
   void Notify();
   void Work(const std::stop_token& stop);
-  base::Duration DoDuties();  // The time until they are due again.
+  base::Duration DoDuties();  // Returns the time until they are due again.
 
   Log& log_;
   base::Clock& clock_;

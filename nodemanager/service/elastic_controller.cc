@@ -29,7 +29,7 @@ void SetMoves(const std::vector<WantedMove>& moves, v1::Plan& plan) {
   plan.set_reason(Cut(reason));
 }
 
-// It has not run out.
+// True while the hold is active and has not expired.
 bool IsHeld(const v1::Hold& hold, base::WallTime now) {
   return hold.active() && (hold.until_unix_ms() == 0 || base::ToUnixMs(now) < hold.until_unix_ms());
 }
@@ -65,12 +65,12 @@ v1::Plan ElasticController::Wanted(const ElasticInput& input) const {
 }
 
 v1::Plan ElasticController::PlanOf(PolicyDecision decision, const ElasticInput& input) const {
-  // The most urgent ones are first.
+  // The most urgent moves come first, so the others are left out.
   if (decision.moves.size() > kMaxMoves) decision.moves.resize(kMaxMoves);
   v1::Plan wanted;
   wanted.set_actor(absl::StrCat("policy:", config_.policy()));
   wanted.set_reason(Cut(decision.detail));
-  // A move that is refused does not hold up the others.
+  // A refused move must not hold up the others, so it is left out and the rest is tried again.
   while (!decision.moves.empty()) {
     SetMoves(decision.moves, wanted);
     absl::StatusOr<v1::Plan> plan = Propose(input, wanted);
@@ -93,7 +93,8 @@ absl::StatusOr<v1::Plan> ElasticController::Propose(const ElasticInput& input,
   complete.set_state(v1::Plan::PROPOSED);
   complete.set_base_revision(input.state().plan_revision());
   *complete.mutable_prediction() = Predict(input.state(), input.telemetry(), complete);
-  ONEPIECE_RETURN_IF_ERROR(CheckPlan(complete));  // It is kept with its prediction.
+  // The state keeps the plan with its prediction, so the size must be right with it too.
+  ONEPIECE_RETURN_IF_ERROR(CheckPlan(complete));
   return complete;
 }
 

@@ -1,4 +1,4 @@
-// Decides when instances move: brings plans further, and asks the policy for new ones.
+// Decides when instances move: takes plans further, and asks the policy for new ones.
 #pragma once
 
 #include <cstdint>
@@ -18,37 +18,42 @@
 
 namespace onepiece::nodemanager {
 
-/// Changes nothing itself: the Controller proposes what Due() returns. What must survive a failover
-/// is in the state.
+/// It changes nothing itself: the Controller proposes what Due() and Start() return. What must
+/// survive a failover is in the state.
 ///
-/// Threading  Thread-safe; holds its lock only for its own members.
-/// Blocking   What takes an ElasticInput takes its time in a large cluster.
+/// Threading: thread-safe. It holds its lock only for its own members.
+/// Blocking: calls that take an ElasticInput compute for a while in a large cluster.
 class ElasticController {
  public:
-  /// REQUIRES: `config` is complete (CompleteElasticity) and names a policy.
+  /// REQUIRES: `config` is complete (CompleteElasticity) and names a policy that MakePolicy()
+  /// knows.
   explicit ElasticController(v1::ElasticityConfig config);
 
-  /// A new leadership: the policy waits a whole interval, in which nodes report.
+  /// Begins a new leadership. The policy waits for a whole interval, in which nodes report.
   void Restart(base::MonotonicTime now);
-  /// The commands that are due: steps of plans under way, the reverts of unconfirmed ones.
+  /// The commands that are due: steps of plans under way, and reverts of unconfirmed plans.
   [[nodiscard]] std::vector<v1::Command> Due(const StateMachine& state,
                                              const Telemetry& telemetry) const {
     return NextSteps(state, telemetry, config_);
   }
 
-  /// The policy shall look again; then, not before another interval_s has passed.
+  /// Returns true when the policy shall decide now, and then not again before interval_s has
+  /// passed.
   bool IsTimeToLook(base::MonotonicTime now);
-  /// What the policy does now, as a plan to start, or one without moves: Describe() tells from now
-  /// on why. On hold it is not asked.
+  /// Asks the policy, and returns its decision as a plan to start. A plan without moves says in
+  /// `reason` why nothing moves, and Describe() says it from now on. On hold the policy is not
+  /// asked.
   v1::Plan Start(const ElasticInput& input);
-  /// The same as a plan that is not kept, on hold, too: `reason` says why nothing moves.
+  /// Asks the policy for a dry run, also on hold. Nothing is kept. If nothing moves, `reason` says
+  /// why.
   [[nodiscard]] v1::Plan Wanted(const ElasticInput& input) const;
-  /// The decision as a plan. Moves that are refused are left out, and those beyond what a plan may
-  /// have; without moves, `reason` says why.
+  /// Turns the decision into one plan. It leaves out moves that are refused and moves beyond what a
+  /// plan may have. If no move is left, `reason` says why.
   [[nodiscard]] v1::Plan PlanOf(PolicyDecision decision, const ElasticInput& input) const;
-  /// The given moves, completed, with their predicted effect. Errors: those of CompletePlan and
-  /// CheckPlan.
+  /// Completes the given moves, and predicts their effect.
+  /// Errors: those of CompletePlan() and CheckPlan().
   [[nodiscard]] absl::StatusOr<v1::Plan> Propose(const ElasticInput& input, v1::Plan plan) const;
+  /// Pools, plans and hold for people, and why the policy moved nothing.
   [[nodiscard]] v1::Elasticity Describe(const ElasticInput& input) const;
   [[nodiscard]] const v1::ElasticityConfig& config() const { return config_; }
 

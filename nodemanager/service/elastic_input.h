@@ -1,4 +1,5 @@
-// What elasticity is computed from, copied: neither the log nor reports wait for what is computed.
+// A copy of what elasticity is computed from, so that neither the log nor reports wait for the
+// computation.
 #pragma once
 
 #include "nodemanager/plans/plans.h"
@@ -6,18 +7,20 @@
 
 namespace onepiece::nodemanager {
 
-/// What the leader knew at a moment, for the functions of nodemanager/plans except NextSteps.
+/// What the leader knew at one moment. All functions of nodemanager/plans except NextSteps() can
+/// use it.
 ///
-/// Threading  A plain value.
+/// Ownership: owns its copies.
+/// Threading: thread-compatible.
 class ElasticInput {
  public:
   ElasticInput(const StateMachine& state, const Telemetry& telemetry)
       : state_(state.CopyForPlans()), window_(*telemetry.window), telemetry_(telemetry) {
-    telemetry_.routing_epoch = nullptr;  // It asks who is gone by then.
+    telemetry_.routing_epoch = nullptr;  // It may be called only while the reports are locked.
   }
 
   [[nodiscard]] const StateMachine& state() const { return state_; }
-  /// Valid as long as this object.
+  /// The telemetry, which is valid as long as this object lives.
   [[nodiscard]] Telemetry telemetry() const {
     Telemetry own = telemetry_;
     own.window = &window_;
@@ -27,7 +30,7 @@ class ElasticInput {
  private:
   StateMachine state_;
   LoadWindow window_;
-  Telemetry telemetry_;  // But for its window.
+  Telemetry telemetry_;  // Its `window` is the original one and must not be used.
 };
 
 }  // namespace onepiece::nodemanager

@@ -21,7 +21,7 @@ namespace {
 constexpr int kDefaultPageSize = 50;
 constexpr int kMaxPageSize = 1000;
 constexpr int kMaxConfirmS = 7 * 24 * 3600;
-constexpr int kAttempts = 3;  // Of more, when the cluster changes under a plan.
+constexpr int kAttempts = 3;  // Retries when the cluster changes while a plan is made.
 
 absl::Status Bad(const char* reason, const std::string& field, const std::string& message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, reason,
@@ -48,7 +48,8 @@ absl::StatusOr<int> PageSize(int wanted) {
   return wanted == 0 ? kDefaultPageSize : std::min(wanted, kMaxPageSize);
 }
 
-// The same request gives the same id; empty without a request id: the state machine names it then.
+// The same request id gives the same plan id. Without a request id the result is empty, and the
+// state machine names the plan.
 std::string PlanIdFor(const std::string& request_id) {
   if (request_id.empty()) return "";
   return absl::StrFormat("plan-%08x",
@@ -56,14 +57,14 @@ std::string PlanIdFor(const std::string& request_id) {
 }
 
 bool IsAsked(const v1::Placement& asked, const v1::Placement& made) {
-  // A pool may be asked for by its stage, and the own set by its name.
+  // A request may name a pool by its stage, and the node's own set by its name.
   const bool pool = made.pool() == asked.pool() ||
                     (!asked.pool().empty() && made.pool().starts_with(asked.pool() + "/"));
   const bool set = made.workflow_set() == asked.workflow_set() || made.workflow_set().empty();
   return pool && set && asked.pinned() == made.pinned() && asked.removed() == made.removed();
 }
 
-// `made` has the id of the request that `wanted` was made of: OK when it is what that asks for.
+// Checks that `made`, which has the id of this request, is what the request asks for.
 absl::Status CheckSameRequest(const v1::Plan& made, const v1::Plan& wanted) {
   const bool same = made.actor() == wanted.actor() && made.reason() == wanted.reason() &&
                     made.undo_of() == wanted.undo_of() &&
@@ -89,8 +90,8 @@ grpc::Status Answer(absl::StatusOr<Response> result, Response* response) {
   return grpc::Status::OK;
 }
 
-// A page goes on behind the plan that its token names: what is older than a plan that has been
-// forgotten has been forgotten too.
+// A page goes on after the plan that its token names. If that plan has been forgotten, all older
+// plans have been forgotten too, and the page is empty.
 absl::StatusOr<v1::ListPlansResponse> MakePlanPage(const StateMachine& state,
                                                    const v1::ListPlansRequest& request) {
   ONEPIECE_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
@@ -110,8 +111,8 @@ absl::StatusOr<v1::ListPlansResponse> MakePlanPage(const StateMachine& state,
   return response;
 }
 
-// Several entries may have one revision: a token is the revision of the last entry told, and how
-// many of that revision were.
+// Several entries may have one revision. A token therefore holds the revision of the last entry on
+// the page, and how many entries of that revision have been told.
 absl::StatusOr<v1::ListAuditResponse> MakeAuditPage(const StateMachine& state,
                                                     const v1::ListAuditRequest& request) {
   ONEPIECE_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
@@ -143,11 +144,11 @@ absl::StatusOr<v1::ListAuditResponse> MakeAuditPage(const StateMachine& state,
   return response;
 }
 
-// The pool that the limits mean, by id or, where only one matches, by stage. Errors: NOT_FOUND
-// (POOL_UNKNOWN, WORKFLOW_SET_UNKNOWN), INVALID_ARGUMENT (POOL_AMBIGUOUS).
+// Finds the pool that the limits name by its id, or by its stage where only one pool matches.
+// Errors: NOT_FOUND (POOL_UNKNOWN, WORKFLOW_SET_UNKNOWN), INVALID_ARGUMENT (POOL_AMBIGUOUS).
 absl::StatusOr<std::string> ResolvePool(const StateMachine& state, const v1::PoolLimits& limits) {
   const std::string& set = limits.workflow_set();
-  // Limits outlive their pool and set; then they can still be taken back.
+  // Limits outlive their pool and set, and must still be removable then.
   if (limits.min_instances() == 0 && limits.max_instances() == 0 &&
       state.pool_limits().contains({set, limits.pool()}))
     return limits.pool();
@@ -172,10 +173,11 @@ absl::StatusOr<std::string> ResolvePool(const StateMachine& state, const v1::Poo
                          absl::StrCat("no workflow has a pool or stage '", limits.pool(), "'"));
 }
 
-// Where a workflow asks for more, its minimum would hold and the maximum mean nothing.
+// Refuses a maximum below what a workflow asks for. The workflow's minimum would hold, and the
+// maximum would mean nothing.
 absl::Status CheckMaximum(const StateMachine& state, const v1::PoolLimits& limits,
                           const std::string& pool_id) {
-  const std::vector<Pool> pools = PoolsOf(state, "");  // As the workflows have them.
+  const std::vector<Pool> pools = PoolsOf(state, "");  // Without the limits of any set.
   const Pool* pool = FindPool(pools, pool_id);
   if (pool == nullptr || limits.max_instances() == 0 ||
       limits.max_instances() >= pool->min_instances)
@@ -222,7 +224,8 @@ absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Plan plan) {
   *command.mutable_start_plan()->mutable_plan() = plan;
   const auto result = controller_.Propose(std::move(command));
   if (!result.ok()) {
-    // An earlier attempt of the same request may have been the reason.
+    // An earlier attempt of the same request may have started the plan, which is why this one
+    // fails.
     auto made = plan.plan_id().empty() ? result.status() : FindPlan(plan.plan_id());
     if (!made.ok()) return result.status();
     ONEPIECE_RETURN_IF_ERROR(CheckSameRequest(*made, plan));
@@ -245,9 +248,12 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
   *wanted.mutable_moves() = request.moves();
   wanted.set_actor(request.actor());
   wanted.set_reason(request.reason());
+  // A retry must find its plan before CompletePlan() looks, which would refuse to move instances
+  // that are moving already.
   if (const v1::Plan* made = nodemanager::FindPlan(input.state().plans(), wanted.plan_id());
       made != nullptr && !wanted.plan_id().empty()) {
     ONEPIECE_RETURN_IF_ERROR(CheckSameRequest(*made, wanted));
+    // The copy in `input` lacks the prediction of a plan that has ended.
     return FindPlan(made->plan_id());
   }
   absl::StatusOr<v1::Plan> plan = controller_.elastic().Propose(input, std::move(wanted));
@@ -262,8 +268,8 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
 grpc::Status ElasticityService::ApplyPlan(grpc::ServerContext*, const v1::ApplyPlanRequest* request,
                                           v1::Plan* response) {
   if (read_only_) return rpc::RefuseReadOnly();
-  // The cluster may change between the look at it and the command; without a revision of the
-  // caller's that is no reason to fail.
+  // The cluster may change between the look at the state and the command. That is no reason to fail
+  // unless the caller gave a revision.
   absl::StatusOr<v1::Plan> plan = Apply(*request);
   for (int again = 0; again < kAttempts && request->base_revision() == 0 && IsStale(plan.status());
        ++again)
@@ -325,7 +331,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& re
   }
   const v1::Plan* plan = nodemanager::FindPlan(plans, request.plan_id());
   if (plan == nullptr) return PlanUnknown(request.plan_id());
-  // Asked again: it is undone already.
+  // The plan is undone already, as when the caller asks again.
   if (plan->state() == v1::Plan::REVERTING || plan->state() == v1::Plan::REVERTED)
     return FindPlan(plan->plan_id());
   if (plan->state() == v1::Plan::RUNNING || plan->state() == v1::Plan::UNCONFIRMED)
@@ -354,7 +360,7 @@ grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldR
   if (status.ok() && request->for_s() < 0)
     status = Bad("BAD_HOLD", "for_s", "not negative; 0 is until it is taken back");
   if (!status.ok()) return rpc::ToGrpc(status);
-  // Without the request id: a repeated hold begins anew, which is what it says.
+  // The command carries no request id. A repeated hold begins anew, as its caller asks.
   v1::Command command;
   v1::Hold& hold = *command.mutable_set_hold();
   hold.set_active(request->active());

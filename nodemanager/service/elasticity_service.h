@@ -1,4 +1,4 @@
-// ElasticityService over gRPC.
+// Serves ElasticityService over gRPC.
 #pragma once
 
 #include <string>
@@ -8,15 +8,17 @@
 
 namespace onepiece::nodemanager {
 
-/// Every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead refuses all
-/// with UNAVAILABLE (NOT_LEADER). The same change asked for twice with one request id is made once:
-/// a plan's id follows from the request id.
+/// What operators ask about plans, holds and limits. A change that is asked for twice under one
+/// request id is made once, because a plan's id follows from the request id.
 ///
-/// Ownership  Borrows the controller.
-/// Threading  Thread-safe. Changes wait for the log.
+/// Ownership: borrows the controller, which must outlive it.
+/// Threading: thread-safe.
+/// Blocking: changes wait for the log.
+/// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
+/// refuses every call with UNAVAILABLE (NOT_LEADER).
 class ElasticityService final : public v1::ElasticityService::Service {
  public:
-  /// `read_only`: as in NodeConfig.
+  /// `read_only` means what it means in NodeConfig.
   explicit ElasticityService(Controller& controller, bool read_only = false)
       : controller_(controller), read_only_(read_only) {}
 
@@ -47,7 +49,8 @@ class ElasticityService final : public v1::ElasticityService::Service {
   absl::StatusOr<v1::Plan> Undo(const v1::DecidePlanRequest& request);
   absl::StatusOr<v1::Plan> Decide(const v1::DecidePlanRequest& request,
                                   v1::DecidePlan::Decision decision);
-  // Proposes the plan; one with this id that is there already is taken for the same.
+  // Proposes the plan. If there is a plan with this id already, an earlier attempt of the same
+  // request made it, and it is the answer.
   absl::StatusOr<v1::Plan> Start(v1::Plan plan);
   absl::StatusOr<v1::PoolLimits> Limit(const v1::SetPoolLimitsRequest& request);
 

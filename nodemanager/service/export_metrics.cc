@@ -22,7 +22,7 @@ std::string LowerCase(std::string text) {
 
 void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
   std::map<std::pair<v1::Role, v1::Node::State>, int> counts;
-  // All of them, so that a count that falls to nothing is told.
+  // Every role and state is set, so that a count that falls to 0 is exported too.
   for (const v1::Role role : {v1::NODE_MANAGER, v1::PROXY, v1::INSTANCE, v1::DATABASE}) {
     for (const v1::Node::State node_state : {v1::Node::STARTING, v1::Node::READY, v1::Node::DEAD}) {
       counts[{role, node_state}] = 0;
@@ -39,8 +39,8 @@ void ExportNodes(const StateMachine& state, telemetry::Metrics& metrics) {
   }
 }
 
-// As the leader knows them: on followers plans and hold are 0. What is gone or not measured, and on
-// followers every utilisation and the skew, is NaN.
+// The gauges hold what the leader knows. On followers plans and hold are 0, and utilisations and
+// the skew are NaN. A pool that is gone or not measured is NaN too.
 class ElasticityGauges {
  public:
   explicit ElasticityGauges(telemetry::Metrics& metrics) : metrics_(metrics) {}

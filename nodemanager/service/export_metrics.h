@@ -1,4 +1,4 @@
-// The NodeManager's Prometheus metrics.
+// Exports the NodeManager's Prometheus metrics.
 #pragma once
 
 #include "cluster/telemetry/metrics.h"
@@ -8,11 +8,14 @@
 
 namespace onepiece::nodemanager {
 
-/// Fills the onepiece_nodemanager_… metrics at every scrape. The others outlive metrics.Stop().
+/// Fills the onepiece_nodemanager_… metrics at every scrape.
+///
+/// Ownership: borrows `controller`, `service` and `log`, which must live until metrics.Stop().
 void ExportMetrics(const Controller& controller, const NodeManagerService& service,
                    const ReplicatedLog& log, telemetry::Metrics& metrics);
 
-/// onepiece_nodemanager_consensus_commit_seconds, from a proposal to its result.
+/// The histogram onepiece_nodemanager_consensus_commit_seconds: the time from a proposal to its
+/// result.
 prometheus::Histogram& CommitHistogram(telemetry::Metrics& metrics);
 
 }  // namespace onepiece::nodemanager

@@ -1,4 +1,5 @@
-// onepiece-nodemanager: knows the cluster, assigns stages to instances and hands out the routing.
+// onepiece-nodemanager: knows the cluster, assigns stages to instances, and hands out routing
+// tables.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ constexpr int kDefaultDeadAfterMs = 3000;
 constexpr auto kReadyLimit = std::chrono::seconds(10);
 constexpr auto kStepDownLimit = std::chrono::milliseconds(500);
 
-// "nodemanager-1=10.0.0.1:7400", …
+// Parses texts such as "nodemanager-1=10.0.0.1:7400".
 absl::StatusOr<std::vector<paxos::Seat>> ParseReplicas(const v1::NodeManagerConfig& config) {
   std::vector<paxos::Seat> seats;
   for (const std::string& text : config.replicas()) {
@@ -56,7 +57,7 @@ absl::StatusOr<std::vector<paxos::Seat>> ParseReplicas(const v1::NodeManagerConf
   return seats;
 }
 
-// Fills in the defaults.
+// Fills in the defaults, and checks the configuration.
 absl::Status CheckElasticity(v1::ElasticityConfig& config) {
   ONEPIECE_ASSIGN_OR_RETURN(config, CompleteElasticity(config));
   return MakePolicy(config).status();
@@ -103,7 +104,7 @@ ReplicatedLog::Options LogOptions(const v1::NodeManagerConfig& config,
   return options;
 }
 
-// Warns of what works but was hardly meant.
+// Warns of settings that work but were hardly meant.
 void WarnOfReplicas(const std::vector<paxos::Seat>& seats, const service::Host& host) {
   if (seats.size() > 1 && seats.size() != 3 && seats.size() != 5)
     spdlog::warn("op=replicas detail=\"{} replicas; 3 or 5 are best\"", seats.size());
@@ -115,9 +116,9 @@ void WarnOfReplicas(const std::vector<paxos::Seat>& seats, const service::Host& 
   }
 }
 
-// A replica that leads without asking anybody is ready when it leads and is a READY node: whoever
-// waits for the ready file can work at once. Others need their peers for that, and are ready when
-// they serve.
+// Waits until this replica is ready. A replica that votes alone is ready when it leads and is a
+// READY node, so that whoever waits for the ready file can work at once. Other replicas need their
+// peers for that, and are ready when they serve.
 absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
                             const node::NodeAgent& agent) {
   const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kReadyLimit);
@@ -172,6 +173,8 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   ElasticityService elasticity(controller, config.node().read_only());
   ConsensusService consensus(*log, config.node().read_only());
   ExportMetrics(controller, service, *log, host.metrics());
+  // Services come before the log: replicas that begin a group ask each other's ConsensusService
+  // first.
   ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &elasticity, &consensus, &log->service()}));
   WarnOfReplicas(seats, host);
   absl::Status status = log->Start(host.address());
@@ -183,12 +186,13 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   if (status.ok()) status = host.ReportReady();
   if (status.ok()) {
     host.WaitForShutdown();
-    (void)log->StepDown(kStepDownLimit);  // Alone, or not leading: nobody to hand over to.
+    // It fails when this replica is alone or does not lead. Then there is nothing to hand over.
+    (void)log->StepDown(kStepDownLimit);
   }
   agent.Stop();
   controller.Stop();
   log->Stop();
-  host.StopServing();  // No call is inside the services afterwards, whatever ended it.
+  host.StopServing();  // After this no call is inside the services, so they may be destroyed.
   return status;
 }
 

@@ -1,4 +1,4 @@
-// NodeManagerService over gRPC.
+// Serves NodeManagerService over gRPC.
 #pragma once
 
 #include <atomic>
@@ -13,23 +13,26 @@
 
 namespace onepiece::nodemanager {
 
-/// Every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead refuses all
-/// with UNAVAILABLE (NOT_LEADER), and streams end with it. Streams coalesce: a slow reader gets the
-/// newest state, never a backlog.
+/// What nodes and clients ask of the NodeManager. Streams coalesce: a slow reader gets the newest
+/// state, and never a backlog.
 ///
-/// Ownership  Borrows the controller.
-/// Threading  Thread-safe. A stream holds a thread of the server until its client leaves or
+/// Ownership: borrows the controller, which must outlive it.
+/// Threading: thread-safe. A stream holds a thread of the server until its client leaves or
 /// `stopping` is requested.
+/// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
+/// refuses every call with UNAVAILABLE (NOT_LEADER), and streams end with it.
 class NodeManagerService final : public v1::NodeManagerService::Service {
  public:
   struct Options {
-    int report_interval_ms = 500;                        ///< What nodes are told.
-    base::Duration heartbeat = std::chrono::seconds(5);  ///< Longest silence of WatchCluster.
-    int max_streams =
-        192;  ///< More: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). Below the server's threads.
-    /// host:port of every NodeManager replica. REQUIRES: set.
+    int report_interval_ms = 500;                        ///< How often nodes are told to report.
+    base::Duration heartbeat = std::chrono::seconds(5);  ///< The longest silence of WatchCluster.
+    /// Further streams are refused: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). It must stay below the
+    /// server's threads.
+    int max_streams = 192;
+    /// Returns host:port of every NodeManager replica.
+    /// REQUIRES: set.
     std::function<std::vector<std::string>()> addresses;
-    bool read_only = false;  ///< As in NodeConfig.
+    bool read_only = false;  ///< What it means in NodeConfig.
   };
   NodeManagerService(Controller& controller, std::stop_token stopping, Options options)
       : controller_(controller), stopping_(std::move(stopping)), options_(std::move(options)) {}
@@ -66,13 +69,14 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
 
  private:
   absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id);
-  // STALE_INCARNATION gets the metadata "incarnation": the known one, which the next must exceed.
+  // Adds the metadata "incarnation" to STALE_INCARNATION: the known incarnation, which the node's
+  // next one must exceed.
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
-  // Calls `send` now, after every change and every `poll` until it returns an error, the client
-  // leaves or the server stops.
+  // Calls `send` now, after every change, and after every `poll`, until it returns an error, the
+  // client leaves or the server stops.
   absl::Status Stream(grpc::ServerContext& context, base::Duration poll,
                       const std::function<absl::Status()>& send);
-  // What every node of `state` reported last.
+  // Adds what every node of `state` reported last.
   void AddTelemetry(const StateMachine& state, v1::Telemetry& telemetry) const;
 
   Controller& controller_;

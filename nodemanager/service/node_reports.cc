@@ -13,7 +13,7 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// Less may be a report's way here, on a busy machine.
+// A smaller difference may be the time that a report took to come here, on a busy machine.
 constexpr base::Duration kSkewShown = std::chrono::seconds(2);
 
 void AddDetail(const std::string& what, v1::Node& node) {
@@ -62,6 +62,7 @@ std::vector<NodeReports::DeadNode> NodeReports::FindDead(
       report.incarnation = incarnation;
       report.at = now;
     }
+    // While this process stood still it took no reports, so nobody can be blamed for silence.
     if (stood_still) report.at = now;
     if (now - report.at >= dead_after_)
       dead.push_back({.node_id = node_id, .incarnation = incarnation, .silent = now - report.at});

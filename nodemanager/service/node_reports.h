@@ -1,5 +1,6 @@
-// What nodes have reported: who is silent, and the telemetry that decisions and people see. In the
-// leader's memory only; rebuilt within a reporting interval after a failover.
+// What nodes have reported: who is silent, and the telemetry that decisions and people see. Only
+// the leader has it, in memory. After a failover a new leader has it again within a reporting
+// interval.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,10 @@
 
 namespace onepiece::nodemanager {
 
-/// Threading  Thread-safe. Its lock is the last one taken: it may be used inside Log::Read().
-/// Bounds     One entry for each live node, LoadWindow's.
+/// The last report of each live node, and a LoadWindow of all reports. Its size is bounded by the
+/// number of live nodes and by LoadWindow.
+///
+/// Threading: thread-safe. Its lock is always taken last, so it may be used inside Log::Read().
 class NodeReports {
  public:
   struct DeadNode {
@@ -28,20 +31,20 @@ class NodeReports {
     base::Duration silent{};
   };
 
-  /// Without a report for `dead_after` a node is dead; load is a mean over `window`.
+  /// A node that has not reported for `dead_after` is dead. Loads are means over `window`.
   NodeReports(base::Clock& clock, base::Duration dead_after, base::Duration window)
       : clock_(clock), dead_after_(dead_after), window_length_(window), window_(window) {}
 
-  /// Forgets everything: a new leadership.
+  /// Forgets everything, for a new leadership.
   void Clear();
-  /// Takes a heartbeat of a live node, which serves `pool` (empty: none). Numbers that cannot be
-  /// are left out, logged once for each incarnation, and told by AddTo().
+  /// Takes a heartbeat of a live node that serves `pool`, or no pool when it is empty. Impossible
+  /// numbers are left out. They are logged once for each incarnation, and AddTo() shows them.
   void Take(const v1::ReportNodeRequest& request, const std::string& pool);
-  /// Of `live` (incarnations by node id) those that are silent; forgets all others. When the last
-  /// call is longer ago than half of `dead_after` (this process stood still), everyone gets fresh
-  /// grace instead.
+  /// Returns which of the `live` nodes (incarnations by node id) are silent, and forgets all other
+  /// nodes. If the last call is longer ago than half of `dead_after`, this process stood still, and
+  /// every node gets a fresh period of grace instead.
   std::vector<DeadNode> FindDead(const std::map<std::string, std::uint64_t>& live);
-  /// Adds to the node of `record` what its last report said, and what it is about.
+  /// Adds to the node of `record` what its last report said, and its activity.
   void AddTo(v1::Node& node, const v1::NodeRecord& record) const;
   /// Calls `read` with the telemetry, which is valid during the call.
   void Read(const std::function<void(const Telemetry&)>& read) const;
@@ -50,10 +53,10 @@ class NodeReports {
   struct LastReport {
     std::uint64_t incarnation = 0;
     base::MonotonicTime at{};
-    std::optional<base::WallTime> wall;  // None before the first report.
+    std::optional<base::WallTime> wall;  // nullopt before the first report.
     std::uint64_t routing_epoch = 0;
     std::string complaint;  // What was wrong with the last report's numbers.
-    bool logged = false;    // Some complaint was.
+    bool logged = false;    // A complaint of this incarnation has been logged.
   };
 
   base::Clock& clock_;

@@ -25,7 +25,7 @@ base::Uid UidOf(int job) {
   return base::Uid(bytes);
 }
 
-// A client that is not told when to come back waits so long.
+// How long a client waits that is not told when to ask again.
 constexpr Time kDefaultRetry = 1'000'000'000;
 
 Time RetryAfter(const absl::Status& status) {
@@ -61,7 +61,8 @@ Control::Control(const System& system, const Fleet& fleet, v1::ElasticityConfig 
       window_(base::FromSeconds(elasticity_.window_s())),
       admission_(admission),
       monitor_({}, clock_),
-      // Often enough to be fresh; more would only take longer.
+      // 30 reports a window are fresh enough for LoadWindow. More would only slow the simulation
+      // down.
       report_interval_(FromSeconds(std::max(0.5, elasticity_.window_s() / 30))),
       decide_interval_(FromSeconds(elasticity_.interval_s())),
       moves_(policy_->name() != "static"),
@@ -110,7 +111,7 @@ void Control::ReportInstance(int index, Time now) {
   const Device& device = fleet_.devices()[index];
   const Time busy = fleet_.BusyAt(index, now);
   const Time did = busy - std::exchange(busy_[index], busy);
-  // Nobody asks how busy an idle one is.
+  // Nobody asks how busy an idle device is.
   if (device.pool == kIdlePool) return window_.Forget(names_[index]);
   const bool serves = device.state == Device::State::kServing;
   v1::NodeLoad load;
@@ -142,6 +143,8 @@ void Control::ReportInstance(int index, Time now) {
       stage.set_load_s(system_.pools[app.stages[s].pool].load_s);
     }
   }
+  // An instance that loads or drains serves no pool, so its time is not part of a pool's
+  // utilisation.
   window_.Add(names_[index], 1, serves ? system_.pools[device.pool].id : "", load, clock_.Now(),
               clock_.WallNow());
 }
@@ -186,7 +189,7 @@ v1::Capacity Control::MakeCapacity() const {
   return capacity;
 }
 
-// Of every stage there, those that nobody has measured yet too: as the leader does.
+// Adds every stage of the pool, measured or not, as the leader does.
 void Control::AddCosts(int pool, v1::Capacity& capacity) const {
   const auto measured = window_.WorkOf(system_.pools[pool].id, clock_.Now());
   for (const App& app : system_.apps) {
@@ -253,7 +256,7 @@ nodemanager::PolicyView Control::MakeView() const {
     nodemanager::InstanceView one{.node_id = names_[i], .workflow_set = kSet};
     if (device.pool != kIdlePool) {
       one.pool = system_.pools[device.pool].id;
-      // One that drains is on its way out; one that loads is counted on already.
+      // An instance that drains no longer counts for its pool, and one that loads counts already.
       one.workers =
           device.state == Device::State::kDraining ? 0 : system_.pools[device.pool].workers;
     }

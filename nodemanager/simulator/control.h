@@ -1,5 +1,5 @@
-// The control plane of a simulation: the product's own telemetry window, policy and request monitor
-// on a virtual clock.
+// The control plane of a simulation. It runs the product's own telemetry window, policy and request
+// monitor on a virtual clock.
 #pragma once
 
 #include <memory>
@@ -16,17 +16,20 @@
 
 namespace onepiece::simulator {
 
-/// A job that asks to be let in.
+/// A job that asks to be admitted.
 struct Asking {
   int job = 0, app = 0;
   double units = 1;
   Time deadline = 0;
 };
 
-/// Threading  Thread-compatible. Borrows `system` and `fleet`.
+/// What the leader and the only proxy of a simulated cluster do: reports, admission, decisions.
+///
+/// Ownership: borrows `system` and `fleet`, which must outlive it.
+/// Threading: thread-compatible.
 class Control {
  public:
-  /// Errors: as CompleteElasticity and MakePolicy.
+  /// Errors: those of CompleteElasticity() and MakePolicy().
   static absl::StatusOr<std::unique_ptr<Control>> Create(const System& system,
                                                          const v1::SimulationConfig& settings,
                                                          const std::string& policy,
@@ -34,19 +37,21 @@ class Control {
 
   /// Brings the clock to `now`.
   void Advance(Time now);
-  /// nullopt: it is in; else it may ask again after so long.
+  /// Asks the request monitor to admit the job. Returns nullopt when the job is admitted, and
+  /// otherwise how long its client waits before it asks again.
   std::optional<Time> Admit(const Asking& asking);
+  /// Tells the request monitor that the job has ended.
   void End(int job);
-  /// All instances and the proxy report; the proxy learns what the pools can do.
+  /// Takes a report from every instance and from the proxy. The proxy learns what the pools can do.
   void Report(Time now);
 
   struct Wanted {
     int device = 0;
     int pool = 0;
   };
-  /// What the policy would move now.
+  /// Returns the moves that the policy wants now.
   std::vector<Wanted> Decide(Time now);
-  /// A move was begun.
+  /// Records that a move has begun, for later decisions.
   void Moved(int device, int from, int to, Time now);
 
   [[nodiscard]] Time report_interval() const { return report_interval_; }
@@ -77,9 +82,9 @@ class Control {
   Time report_interval_ = 0, decide_interval_ = 0;
   bool moves_ = false;
   std::string detail_;
-  std::vector<std::string> names_;    // Of devices.
-  std::vector<Time> busy_;            // Of devices, at their last report.
-  std::vector<std::uint64_t> asked_;  // By application, while everything enters.
+  std::vector<std::string> names_;    // By device.
+  std::vector<Time> busy_;            // By device: Fleet::BusyAt() at its last report.
+  std::vector<std::uint64_t> asked_;  // Jobs by application, counted when admission is off.
   std::vector<nodemanager::PastMove> past_;
   std::vector<std::optional<base::MonotonicTime>> changed_;  // By pool.
 };

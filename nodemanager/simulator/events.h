@@ -1,4 +1,5 @@
-// What happens next. Virtual time is whole nanoseconds since the simulation began.
+// The events of a simulation and their queue. Virtual time counts whole nanoseconds since the
+// simulation began.
 #pragma once
 
 #include <cmath>
@@ -16,20 +17,22 @@ inline double ToSeconds(Time time) { return static_cast<double>(time) * 1e-9; }
 struct Event {
   enum class Kind : std::uint8_t {
     kAsk,      ///< `job` asks to be admitted.
-    kDeliver,  ///< `job` comes to `stage`, from `device` (kProxy: the proxy).
+    kDeliver,  ///< `job` arrives at `stage`. `device` or the proxy (kProxy) sent it.
     kFinish,   ///< `device` has computed `stage` of `job`.
     kLoaded,   ///< `device` has its new role's weights.
     kEnd,      ///< The result of `job` is in the database.
     kReport,   ///< Instances report.
-    kDecide,   ///< The policy looks.
+    kDecide,   ///< The policy decides.
   };
   Time at = 0;
-  std::uint64_t order = 0;  ///< Of those at the same time, first in, first out.
+  std::uint64_t order = 0;  ///< Events at the same time happen in the order of Add().
   Kind kind = Kind::kAsk;
   int job = 0, stage = 0, device = 0;
 };
 
-/// Thread-compatible.
+/// The events that are to come, earliest first.
+///
+/// Threading: thread-compatible.
 class EventQueue {
  public:
   void Add(Event event) {

@@ -13,7 +13,7 @@
 namespace onepiece::simulator {
 namespace {
 
-// Instances of a pool below which it cannot even keep up on average.
+// With fewer instances than this the pool cannot keep up even on average.
 int LeastOf(const System& system, std::size_t pool, const std::vector<Trial>& trials) {
   double least = system.pools[pool].min_instances;
   for (const Trial& trial : trials) {
@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<int>> SmallestPlacement(const System& system, int dev
   const auto largest = static_cast<std::size_t>(
       std::ranges::max_element(system.pools, {}, &Pool::devices) - system.pools.begin());
   std::vector<std::vector<int>> candidates;
-  // A bit for each pool that gets one instance more.
+  // Each bit of `more` gives one pool one more instance.
   for (std::uint32_t more = 0; more < (1U << std::min<std::size_t>(system.pools.size(), 8));
        ++more) {
     if ((more >> largest & 1U) != 0) continue;

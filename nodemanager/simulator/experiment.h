@@ -1,4 +1,4 @@
-// Policies side by side on one trace, and how few devices a fixed placement can do with.
+// Compares policies on one trace, and finds how few devices a fixed placement needs.
 #pragma once
 
 #include <functional>
@@ -10,39 +10,42 @@
 
 namespace onepiece::simulator {
 
-/// The share of offered jobs that must end in time: a p95 that counts who was rejected.
+/// The share of offered jobs that must end in time. It is like a 95th percentile, but rejected jobs
+/// count as late.
 inline constexpr double kAttainment = 0.95;
 
 struct Outcome {
   std::string policy;
-  std::vector<int> placement;  ///< At the beginning.
+  std::vector<int> placement;  ///< Instances of each pool at the beginning.
   std::string placement_text;
   Result result;
 };
 
-/// `policy`: "static", "utilization", or "monolithic", which is the fused pipeline on all devices.
-/// Errors: as MakeDisaggregated, StartPlacement and Simulate.
+/// Simulates the arrivals under `policy`: "static", "utilization", or "monolithic", which runs
+/// whole jobs on each instance (MakeMonolithic).
+/// Errors: those of MakeDisaggregated(), StartPlacement() and Simulate().
 absl::StatusOr<Outcome> RunPolicy(const v1::SimulationProfile& profile,
                                   const v1::SimulationConfig& settings, const std::string& policy,
                                   const std::vector<Arrival>& arrivals,
                                   const std::function<bool(double)>& progress = {});
 
-/// Several histories of one kind of load, to be sized for.
+/// One of several histories of one kind of load for which a placement is sized.
 struct Trial {
-  v1::SimulationConfig settings;  ///< Complete; seeds differ.
+  v1::SimulationConfig settings;  ///< Complete settings. Trials differ in their seeds.
   std::vector<Arrival> arrivals;
 };
 
-/// Runs all trials with one placement, on all cores. Results in the order of the trials. With
-/// `attainment`: empty as soon as one misses it.
+/// Runs all trials with one placement, on all cores. The results are in the order of the trials. If
+/// a trial misses `attainment`, the answer is empty and no further trial begins.
 absl::StatusOr<std::vector<Result>> RunTrials(const System& system,
                                               const std::vector<Trial>& trials,
                                               const Options& options, double attainment = 0);
 
-/// The fixed placement with the fewest devices with which every trial meets kAttainment: of those
-/// in which each pool, save the one with the largest instances, has the fewest instances that keep
-/// up, or one more. (Many more would not help: they are senders that meet at the same receivers.)
-/// Empty: none on so many devices.
+/// Finds the fixed placement with the fewest devices with which every trial meets kAttainment. It
+/// tries placements in which each pool has the fewest instances that keep up, or one more; the pool
+/// with the largest instances may have any number. (Many more in the other pools would not help,
+/// because they are senders that meet at the same receivers.) The answer is empty when no such
+/// placement fits on `devices`.
 absl::StatusOr<std::vector<int>> SmallestPlacement(const System& system, int devices,
                                                    const std::vector<Trial>& trials);
 

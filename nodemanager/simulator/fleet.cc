@@ -31,7 +31,8 @@ Fleet::Fleet(const System& system, const std::vector<int>& placement, Jobs jobs,
   for (std::size_t d = 0; d < devices_.size(); ++d) {
     Device& device = devices_[d];
     device.queues.resize(system.apps.size());
-    // Senders that all begin with the first instance keep step for ever, and meet at every one.
+    // Each sender begins its round at a place of its own. Senders that all begin with the first
+    // instance keep step for ever and meet at every instance.
     device.next_receiver = Random(0, d + 1, 3).Next();
     device.work.resize(static_cast<std::size_t>(stages_));
   }
@@ -65,6 +66,8 @@ void Fleet::Deliver(int job, int stage, int sender, Time now) {
   Begin(device, now);
 }
 
+// The branches of a job must meet at one instance, so the job's number picks it. All else goes
+// round.
 int Fleet::Receiver(int job, int stage, int sender) {
   const Stage& spec = system_.apps[jobs_.app(job)].stages[stage];
   const std::vector<int>& candidates = serving_[spec.pool];
@@ -78,6 +81,7 @@ void Fleet::Begin(int index, Time now) {
   Device& device = devices_[index];
   if (device.state != State::kServing) return;
   Touch(index, now);
+  // Applications take turns, so that none waits behind all jobs of another.
   while (device.queued > 0 && device.running < system_.pools[device.pool].workers) {
     while (device.queues[device.turn].empty())
       device.turn = (device.turn + 1) % device.queues.size();
@@ -127,6 +131,7 @@ void Fleet::Serve(int index, Time now) {
   device.since = now;
   std::vector<int>& serving = serving_[device.pool];
   serving.insert(std::ranges::lower_bound(serving, index), index);
+  // Jobs that found no instance go to the first one that serves.
   const auto waiting = std::exchange(waiting_[device.pool], {});
   for (const Device::Held& held : waiting) {
     device.queues[jobs_.app(held.job)].push_back(held);
@@ -175,13 +180,15 @@ absl::Status Fleet::Move(int index, int pool, Time now) {
   device.state = State::kDraining;
   device.target = pool;
   device.since = now;
-  if (pool != kIdlePool) Gather(index, pool);  // So that nobody else takes them meanwhile.
+  // The instance takes its further devices before it has drained, so that no other takes them
+  // meanwhile.
+  if (pool != kIdlePool) Gather(index, pool);
   PassOn(index, now);
   if (device.running == 0) Switch(index, pool, now);
   return absl::OkStatus();
 }
 
-// Takes idle devices until the instance has what one of that pool needs.
+// Takes idle devices until the instance has as many as an instance of that pool needs.
 void Fleet::Gather(int index, int pool) {
   Device& device = devices_[index];
   const std::size_t beside = static_cast<std::size_t>(system_.pools[pool].devices) - 1;
@@ -241,6 +248,8 @@ void Fleet::CloseBooks(Time now) {
   for (int index = 0; index < system_.devices; ++index) Touch(index, now);
 }
 
+// Adds up the time since the last change before it changes the number of instances. Nothing after
+// the horizon counts.
 void Fleet::Count(int pool, int instances, Time now) {
   const Time until = std::min(now, horizon_);
   const double elapsed = ToSeconds(until - counted_until_);

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxStates = 4000;
 constexpr std::size_t kMaxPlacements = 2000;
 constexpr double kMaxIntervals = 2000;
 
-// Jobs that have passed each stage.
+// How many jobs have passed each stage.
 using Passed = std::vector<double>;
 
 absl::Status Refuse(const std::string& why) {
@@ -40,7 +40,8 @@ absl::Status Check(const System& system, const std::vector<Arrival>& arrivals) {
   return absl::OkStatus();
 }
 
-// Adds every way to give devices to the pools from `pool` on that leaves too few for one more.
+// Adds every way to give devices to the pools from `pool` on that leaves too few for one more
+// instance. A placement with room for one more is never better.
 void Placements(const System& system, std::size_t pool, int left, std::vector<int>& chosen,
                 std::vector<std::vector<int>>& all) {
   if (all.size() > kMaxPlacements) return;
@@ -67,7 +68,8 @@ bool Dominates(const Passed& a, const Passed& b) {
   return true;
 }
 
-// Greatest first: what comes later never dominates what came earlier, save equals.
+// Keeps the states that no other state dominates. In descending order a later state never dominates
+// an earlier one, so one pass is enough.
 void KeepBest(std::vector<Passed>& states) {
   std::ranges::sort(states, std::greater<>());
   states.erase(std::unique(states.begin(), states.end()), states.end());
@@ -87,7 +89,8 @@ Passed Advance(const System& system, const Passed& from, const std::vector<int>&
     const Stage& stage = system.apps[0].stages[s];
     const double room = placement[stage.pool] * system.pools[stage.pool].workers * seconds /
                         StageSeconds(system, stage);
-    // Rounded up, so that states that differ by rounding are one, and the bound stays one.
+    // Rounding makes states equal that differ only by rounding errors. It rounds up, so the result
+    // stays an upper bound.
     to[s] = std::min(before, std::ceil((to[s] + room) * 1e6) * 1e-6);
     before = to[s];
   }

@@ -1,4 +1,4 @@
-// What no policy can beat: an offline optimum that knows the whole trace.
+// The oracle: an offline optimum that knows the whole trace, and that no policy can beat.
 #pragma once
 
 #include <vector>
@@ -10,19 +10,23 @@
 namespace onepiece::simulator {
 
 struct OracleResult {
-  double done = 0;  ///< Jobs that end within the duration, at most.
+  double done = 0;  ///< At most this many jobs end within the duration.
   double throughput = 0;
-  double interval_s = 0;  ///< It chooses a placement for each.
+  double interval_s = 0;  ///< The oracle chooses a placement for each interval of this length.
   std::size_t states = 0;
 };
 
-/// The most jobs that any sequence of placements ends within the duration: for each interval, as
-/// long as the fastest load, a placement of its own, changed at no cost and without draining; jobs
-/// flow on as a fluid. Devices that load are lost for an interval at least, so each works for one
-/// pool in an interval, and what Simulate() does with any policy is never better. Exact dynamic
-/// programming over all placements, states that others dominate left out. For one application, a
-/// chain of stages with a pool each, and jobs of one cost. Errors: FAILED_PRECONDITION
-/// (NOT_FOR_ORACLE) says which of these fails, or that the trace is too large.
+/// Finds the most jobs that any sequence of placements can end within the duration.
+///
+/// It cuts the duration into intervals as long as the fastest load, and gives each interval a
+/// placement of its own. A change of placement costs nothing, and jobs flow on as a fluid. In
+/// Simulate() a device that loads is lost for an interval at least, so it works for one pool at
+/// most in each interval. Therefore no policy does better there. The search is exact dynamic
+/// programming over all placements, and leaves out states that others dominate.
+///
+/// It takes one application, a chain of stages with a pool each, and jobs of one cost.
+/// Errors: FAILED_PRECONDITION (NOT_FOR_ORACLE), which says what does not hold, or that the trace
+/// is too large.
 absl::StatusOr<OracleResult> RunOracle(const System& system, const v1::SimulationConfig& settings,
                                        const std::vector<Arrival>& arrivals);
 

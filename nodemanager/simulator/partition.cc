@@ -18,7 +18,7 @@ Group Fuse(const System& system, const App& app, std::size_t first, std::size_t 
     for (const Part& part : app.stages[s].parts)
       if (part.parallel) group.devices = degree;
   }
-  std::map<int, std::int64_t> bytes;  // Stages of one pool have one model.
+  std::map<int, std::int64_t> bytes;  // By pool, because the stages of a pool share one model.
   double work_s = 0;
   for (std::size_t s = first; s < end; ++s) {
     const Stage& stage = app.stages[s];
@@ -34,17 +34,19 @@ Group Fuse(const System& system, const App& app, std::size_t first, std::size_t 
   return group;
 }
 
-// As many instances as `rate` needs.
+// Gives each group as many instances as `rate` needs.
 void SizeFor(double rate, Cut& cut) {
   cut.rate = rate;
   for (Group& group : cut.groups) {
+    // The small term keeps a rounding error from adding an instance to an exact fit.
     group.instances = std::max(
         1, static_cast<int>(std::ceil(rate * group.seconds / kPartitionUtilization - 1e-9)));
     cut.devices += group.instances * group.devices;
   }
 }
 
-// The narrowest group gets one more as long as there are devices. False: not one of each fits.
+// Gives the narrowest group one more instance as long as there are devices. Returns false when not
+// even one instance of each group fits.
 bool SizeWithin(int devices, Cut& cut) {
   for (Group& group : cut.groups) {
     group.instances = 1;
@@ -78,7 +80,7 @@ void Judge(const App& app, Cut& cut) {
 }
 
 bool Better(const Cut& a, const Cut& b, bool by_devices) {
-  // Rounded, so that sums in another order are equal.
+  // Rounding makes numbers equal that were summed in another order.
   const auto key = [&](const Cut& cut) {
     const double first = by_devices ? cut.devices : -std::round(cut.rate * 1e9);
     return std::tuple(first, -std::round(cut.balance * 1e9), cut.groups.size());
@@ -102,7 +104,7 @@ absl::StatusOr<Partition> PartitionApp(const v1::SimulationProfile& profile,
   }
   Partition partition;
   const bool by_devices = settings.rate() > 0;
-  // A bit for each place between two stages.
+  // Each bit of `places` cuts between two neighbouring stages.
   for (std::uint32_t places = 0; places < (1U << (stages - 1)); ++places) {
     Cut cut;
     std::size_t first = 0;

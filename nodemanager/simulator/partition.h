@@ -1,4 +1,5 @@
-// The best cut of a workflow's stages into pools, from its profile (the paper's partitioning).
+// Finds the best cut of a workflow's stages into pools, from its profile (docs/elasticity.md,
+// "Simulator").
 #pragma once
 
 #include <string>
@@ -12,35 +13,40 @@ namespace onepiece::simulator {
 /// Neighbouring stages that one instance runs one after the other.
 struct Group {
   std::vector<std::string> stages;
-  int devices = 1;         ///< Of an instance: `degree` when one of its stages is parallel.
-  double seconds = 0;      ///< An average job in one instance.
-  double waste_s = 0;      ///< Device seconds of it in which devices wait for another.
+  int devices = 1;         ///< For one instance: `degree` if one of its stages is parallel, or 1.
+  double seconds = 0;      ///< How long an average job takes in one instance.
+  double waste_s = 0;      ///< Device seconds of such a job in which devices wait for another.
   std::int64_t bytes = 0;  ///< Weights on each of its devices.
   int instances = 0;
   double utilization = 0;  ///< At the cut's rate.
 };
 
+/// One way to cut a chain of stages into groups.
 struct Cut {
   std::vector<Group> groups;
-  int devices = 0;       ///< Of all instances.
+  int devices = 0;       ///< The devices of all instances.
   double rate = 0;       ///< Jobs/s: what was asked for, or the most that the devices can take.
-  double balance = 0;    ///< Mean utilisation, by devices, over the greatest: 1 is perfect.
-  double latency_s = 0;  ///< Of a job that waits nowhere, transfers between groups included.
+  double balance = 0;    ///< Mean utilisation, weighted by devices, over the highest. 1 is perfect.
+  double latency_s = 0;  ///< A job that waits nowhere takes this long, with transfers.
 };
 
 struct Partition {
   std::vector<Cut> cuts;  ///< Best first.
-  int too_large = 0;      ///< Cuts left out because the weights of a group don't fit a device.
+  int too_large = 0;      ///< Cuts left out because a group's weights do not fit a device.
 };
 
-/// A cut's pools are kept at most this busy when a rate is asked for.
+/// When a rate is asked for, each pool of a cut gets so many instances that it is at most this
+/// busy.
 inline constexpr double kPartitionUtilization = 0.85;
 
-/// All cuts of the application's chain. With settings.rate: those that take it with the fewest
-/// devices are best; otherwise those that take the most with settings.devices. Among equals the
-/// better balanced one, then the one with fewer groups. REQUIRES: `settings` is complete. Errors:
-/// INVALID_ARGUMENT (BAD_PROFILE), (NOT_A_CHAIN), FAILED_PRECONDITION (TOO_FEW_DEVICES) when no cut
-/// fits.
+/// Makes all cuts of the application's chain. If settings.rate is given, the cut that takes it with
+/// the fewest devices is best. Otherwise the cut that takes the highest rate with settings.devices
+/// is best. Among equal cuts the better balanced one comes first, and then the one with fewer
+/// groups.
+/// REQUIRES: `settings` is complete.
+///
+/// Errors: INVALID_ARGUMENT (BAD_PROFILE, NOT_A_CHAIN), FAILED_PRECONDITION (TOO_FEW_DEVICES) when
+/// no cut fits.
 absl::StatusOr<Partition> PartitionApp(const v1::SimulationProfile& profile,
                                        const v1::SimulationConfig& settings, std::size_t app);
 

@@ -23,8 +23,8 @@ struct Job {
   double units = 1;
   Time asked = 0, ended = 0;
   Time computed = 0;  // The longest way through its stages so far: compute and transfer.
-  std::array<std::uint8_t, 16> branches{};  // Arrived at a stage.
-  std::array<float, 16> way{};              // Seconds of the longest way to a stage's end.
+  std::array<std::uint8_t, 16> branches{};  // By stage: how many branches have arrived.
+  std::array<float, 16> way{};              // By stage: seconds of the longest way to its end.
   Time entered = 0;
 };
 
@@ -74,8 +74,8 @@ class Simulation {
             .wanted = [this](int job) { return IsWanted(job); }};
   }
 
-  // What the job draws depends on the seed, its number and the profile's stage alone: all policies
-  // see the same jobs.
+  // What a job draws depends only on the seed, the job's number and the stage of the profile. So
+  // all policies see the same jobs, and fused stages draw the same as separate ones.
   [[nodiscard]] double Seconds(int job, int stage) const {
     const Stage& spec = system_.apps[jobs_[job].app].stages[stage];
     double seconds = 0;
@@ -137,6 +137,7 @@ class Simulation {
   }
 
   void Ask(int number) {
+    // Only the next arrival is in the queue. The first request of a job brings in the one after it.
     if (jobs_[number].asked == now_) NextArrival();
     Job& job = jobs_[number];
     const auto retry = control_->Admit(
@@ -205,7 +206,7 @@ class Simulation {
   void Decide() {
     for (const Control::Wanted& wanted : control_->Decide(now_)) {
       const int from = fleet_.devices()[wanted.device].pool;
-      // What cannot be moved now is asked for again at the next look.
+      // If the move is not possible now, the policy may want it again at its next decision.
       if (fleet_.Move(wanted.device, wanted.pool, now_).ok())
         control_->Moved(wanted.device, from, wanted.pool, now_);
     }
@@ -217,7 +218,7 @@ class Simulation {
     std::ranges::sort(values);
     for (const double value : values) all.mean += value;
     all.mean /= static_cast<double>(values.size());
-    // The smallest value that so many percent do not exceed.
+    // Returns the smallest value that at least `percent` per cent of the values do not exceed.
     const auto at = [&](std::size_t percent) {
       return values[(values.size() * percent + 99) / 100 - 1];
     };
@@ -246,6 +247,7 @@ class Simulation {
       ++result.done;
       ended += job.ended <= horizon_ ? 1 : 0;
       latencies.push_back(ToSeconds(job.ended - job.asked));
+      // What a job took beyond its longest way, it spent in queues.
       const std::size_t last = system_.apps[job.app].stages.size() - 1;
       queued.push_back(
           std::max(0.0, ToSeconds(job.ended - job.entered) - static_cast<double>(job.way[last])));

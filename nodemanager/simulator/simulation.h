@@ -1,4 +1,4 @@
-// One history of a cluster under a workload: discrete events on a virtual clock.
+// Simulates one history of a cluster under a workload, by discrete events on a virtual clock.
 #pragma once
 
 #include <cstdint>
@@ -18,47 +18,53 @@ struct Percentiles {
 
 struct PoolResult {
   std::string id;
-  int devices = 0;            ///< Of one instance.
-  double mean_instances = 0;  ///< That loaded, served or drained.
-  double utilization = 0;     ///< Busy share of their workers.
-  double device_s = 0;        ///< Reserved.
+  int devices = 0;            ///< The devices of one instance.
+  double mean_instances = 0;  ///< How many instances loaded, served or drained, on average.
+  double utilization = 0;     ///< The busy share of their workers.
+  double device_s = 0;        ///< Device seconds reserved.
   std::uint64_t jobs = 0;
 };
 
-/// All times in seconds. offered = accepted + rejected, accepted = done + failed + in_flight.
+/// What came out. offered = accepted + rejected, and accepted = done + failed + in_flight.
+///
+/// Units: all times are in seconds.
 struct Result {
   std::uint64_t offered = 0, accepted = 0, rejected = 0;
   std::uint64_t done = 0, failed = 0, in_flight = 0;
-  std::uint64_t refusals = 0;  ///< Answers: a client that asks again may get several.
-  std::uint64_t in_time = 0;   ///< Done within their application's SLO.
+  std::uint64_t refusals = 0;  ///< Refusing answers. A client that retries may get several.
+  std::uint64_t in_time = 0;   ///< Jobs done within their application's SLO.
   double duration_s = 0;
   double throughput = 0;         ///< Jobs/s that ended within the duration.
-  Percentiles latency;           ///< Of done jobs, from the first time that they were asked for.
-  Percentiles queued;            ///< Of done jobs: waiting inside, in all queues together.
-  double attainment = 0;         ///< in_time / offered: who is rejected is not served in time.
-  double reserved_device_s = 0;  ///< Of devices in a pool, busy or not; the others are idle.
-  double reserved_per_job = 0;   ///< Over `done`.
+  Percentiles latency;           ///< How long the jobs done took, from their first request on.
+  Percentiles queued;            ///< How long the jobs done waited in all queues together.
+  double attainment = 0;         ///< in_time / offered. A rejected job counts as late.
+  double reserved_device_s = 0;  ///< Time of devices in a pool, busy or not.
+  double reserved_per_job = 0;   ///< reserved_device_s / done.
   double busy_device_s = 0;
   std::uint64_t moves = 0;
   double resident_bytes_mean = 0, resident_bytes_peak = 0;  ///< Weights on devices.
   std::vector<PoolResult> pools;
-  std::string policy_detail;  ///< Its last words.
+  std::string policy_detail;  ///< The detail of the policy's last decision that had one.
   std::uint64_t events = 0;
 };
 
 struct Options {
   /// As in ElasticityConfig: "utilization" or "static".
   std::string policy = "static";
-  /// Instances of each pool at the beginning.
+  /// How many instances each pool has at the beginning.
   std::vector<int> placement;
-  /// Called now and then with the share that is done; false ends the simulation (CANCELLED).
+  /// Called from time to time with the share that is done. If it returns false, the simulation ends
+  /// (CANCELLED).
   std::function<bool(double)> progress;
 };
 
-/// The same arguments give the same result. After the arrivals' end it goes on until all jobs have
-/// ended, at most for ten times the longest SLO: what is left is in flight. REQUIRES: `settings` is
-/// complete, the placement fits. Errors: INVALID_ARGUMENT (BAD_ELASTICITY), NOT_FOUND
-/// (POLICY_UNKNOWN), CANCELLED (INTERRUPTED).
+/// Simulates the arrivals. The same arguments give the same result. After the last arrival the
+/// simulation goes on until all jobs have ended, but at most for ten times the longest SLO. Jobs
+/// that have not ended then are in flight.
+/// REQUIRES: `settings` is complete, and the placement fits.
+///
+/// Threading: thread-safe. Several simulations may run at a time.
+/// Errors: INVALID_ARGUMENT (BAD_ELASTICITY), NOT_FOUND (POLICY_UNKNOWN), CANCELLED (INTERRUPTED).
 absl::StatusOr<Result> Simulate(const System& system, const v1::SimulationConfig& settings,
                                 const std::vector<Arrival>& arrivals, const Options& options);
 

@@ -79,6 +79,7 @@ absl::Status Connect(const v1::SimulatedApp& given, const std::string& field, Ap
   const bool chain = std::ranges::all_of(
       given.stages(), [](const v1::SimulatedStage& stage) { return stage.after().empty(); });
   for (int s = 0; s < given.stages_size(); ++s) {
+    // If no stage names a predecessor, the stages follow each other.
     if (chain && s > 0) app.stages[s].after.push_back(s - 1);
     for (const std::string& name : given.stages(s).after()) {
       const auto before = std::find_if(app.stages.begin(), app.stages.begin() + s,
@@ -124,6 +125,7 @@ void ShareOut(const v1::SimulationProfile& profile, System& system) {
   for (App& app : system.apps) app.share /= sum;
 }
 
+// Makes the system of one pool. Its instances load the weights of all pools, one after the other.
 System Fuse(const v1::SimulationProfile& profile, const v1::SimulationConfig& settings,
             const System& apart) {
   System fused{.devices = settings.devices()};
@@ -170,13 +172,14 @@ absl::StatusOr<System> Split(const v1::SimulationProfile& profile,
   return system;
 }
 
-// Both systems promise the same: a multiple of what the fused pipeline takes.
+// Sets the SLO of each application to a multiple of what a job takes unloaded in the fused system.
+// So both systems promise the same.
 void Promise(const System& fused, double slo_factor, System& system) {
   for (std::size_t a = 0; a < system.apps.size(); ++a)
     system.apps[a].slo_s = slo_factor * UnloadedLatency(fused, fused.apps[a]);
 }
 
-// Of all pools: worker seconds that an average job of the mix takes from each.
+// The worker seconds that an average job of the mix takes from each pool.
 std::vector<double> WorkerSeconds(const System& system) {
   std::vector<double> seconds(system.pools.size());
   for (const App& app : system.apps)
@@ -310,7 +313,9 @@ absl::StatusOr<std::vector<int>> BestPlacement(const System& system, int devices
         absl::StrCat("the smallest placement, ", PlacementText(system, best), ", needs ",
                      DevicesOf(system, best), " devices; there are ", devices));
   }
-  // Widens the narrowest pool as long as that is possible: each step is needed for more.
+  // Each step gives the narrowest pool one more instance, because no higher rate is possible
+  // without it. `best` follows only when the rate has grown, so it has no instance that its rate
+  // does not need.
   const std::vector<double> work = WorkerSeconds(system);
   std::vector<int> wider = best;
   for (;;) {

@@ -25,7 +25,8 @@ int DrawApp(const System& system, Random& random) {
   return static_cast<int>(system.apps.size()) - 1;
 }
 
-// A Poisson process whose rate is `share_at(t)` times `peak`, by thinning.
+// Makes a Poisson process whose rate is `share_at(t)` times `peak`. It draws at the peak rate and
+// keeps each arrival with the probability share_at(t).
 std::vector<Arrival> Thin(const System& system, double duration_s, double peak, Random random,
                           const std::function<double(double)>& share_at) {
   std::vector<Arrival> arrivals;
@@ -38,11 +39,12 @@ std::vector<Arrival> Thin(const System& system, double duration_s, double peak, 
 
 std::vector<Arrival> Bursty(const System& system, const v1::SimulationConfig& settings,
                             double rate) {
+  // The peak is so high that the mean over bursts and gaps is `rate`.
   const double share = settings.burst_share();
   const double peak_over_mean =
       settings.burst_ratio() / (1 - share + share * settings.burst_ratio());
   Random switches(settings.seed(), 2, 0);
-  // Begins in a burst as often as it is in one.
+  // The history begins in a burst with the probability of being in one at any time.
   bool burst = switches.Uniform() < share;
   double until = 0;
   const auto next = [&] {
@@ -161,7 +163,7 @@ absl::StatusOr<std::vector<Arrival>> ParseTrace(std::string_view text, std::stri
 std::string TraceText(const System& system, const std::vector<Arrival>& arrivals) {
   std::string text = "time_s,app,units\n";
   for (const Arrival& arrival : arrivals) {
-    // As many digits as bring the same number back.
+    // 17 digits bring the same number back.
     absl::StrAppendFormat(&text, "%.17g,%s,%.17g\n", arrival.time_s, system.apps[arrival.app].id,
                           arrival.units);
   }

@@ -31,7 +31,7 @@ bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to) {
     case v1::Move::SWITCHING:
       return to == v1::Move::DONE;
     case v1::Move::REVERTING:
-      // Again: it has drained, and goes back now.
+      // REVERTING twice: the first time it drains at its new place, the second time it goes back.
       return to == v1::Move::REVERTING || to == v1::Move::REVERTED || to == v1::Move::FAILED;
     default:
       return false;

@@ -1,4 +1,5 @@
-// What a plan is at, from its moves (docs/elasticity.md).
+// Pure functions of plans: what state a plan is in, what its moves may do next, and whether it is
+// well-formed (docs/elasticity.md, "Moves that lose nothing").
 #pragma once
 
 #include <cstdint>
@@ -11,31 +12,33 @@
 
 namespace onepiece::nodemanager {
 
-/// Bounds of a plan as it is started, so that the plans kept fit into a snapshot.
+/// Bounds of a plan when it starts. With them, all the plans that are kept fit into a snapshot.
 inline constexpr int kMaxMoves = 32;
 inline constexpr std::size_t kMaxPlanBytes = 24 << 10;
-/// Of whatever a person or a policy gives as actor, reason or detail.
+/// The longest text that a person or a policy may give as actor, reason or detail.
 inline constexpr std::size_t kMaxPlanTextBytes = 512;
 
-/// DONE, REVERTED and FAILED: nothing will happen to it any more.
+/// True for DONE, REVERTED and FAILED: the plan will not change any more.
 bool HasEnded(const v1::Plan& plan);
-/// DRAINING, SWITCHING and REVERTING: counts against the moves at a time.
+/// True for DRAINING, SWITCHING and REVERTING: the move counts against max_moves.
 bool IsUnderWay(v1::Move::Phase phase);
-/// The node's placement is still the one that the move takes it away from, and it finishes what it
-/// holds there: nothing is assigned to it meanwhile.
+/// True while the node finishes what it holds at the place that the move takes it away from.
+/// Nothing is assigned to it meanwhile.
 bool DrainsFirst(const v1::Move& move, const v1::Node& node);
-/// AdvanceMove may take a move from `from` to `to`; all else is up to DecidePlan.
+/// True when AdvanceMove may take a move from `from` to `to`. Only DecidePlan makes other changes
+/// of phase.
 bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to);
-/// The plan's state, which follows from its moves' phases and from confirm_by_unix_ms alone.
+/// The plan's state. It follows from its moves' phases and from confirm_by_unix_ms alone.
 v1::Plan::State StateOf(const v1::Plan& plan);
-/// The node's move of a plan that has not ended; null: none. There is one at most.
+/// The node's move in a plan that has not ended, or null. A node has one such move at most.
 const v1::Move* FindMove(const std::deque<v1::Plan>& plans, const std::string& node_id);
+/// The plan of this id, or null.
 const v1::Plan* FindPlan(const std::deque<v1::Plan>& plans, const std::string& plan_id);
-/// Both say the same; absent and empty are the same.
+/// True when both name the same place. An absent placement equals an empty one.
 bool SamePlacement(const v1::Placement& a, const v1::Placement& b);
 
-/// The plan in itself, whatever the cluster. Errors: INVALID_ARGUMENT (NO_MOVES, TOO_MANY_MOVES,
-/// NODE_TWICE, PLAN_TOO_LARGE, TEXT_TOO_LONG).
+/// Checks what can be said of a plan without knowing the cluster.
+/// Errors: INVALID_ARGUMENT (NO_MOVES, TOO_MANY_MOVES, NODE_TWICE, PLAN_TOO_LARGE, TEXT_TOO_LONG).
 absl::Status CheckPlan(const v1::Plan& plan);
 /// Errors: INVALID_ARGUMENT (TEXT_TOO_LONG).
 absl::Status CheckPlanText(const std::string& field, const std::string& text);

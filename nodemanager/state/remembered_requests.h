@@ -1,4 +1,4 @@
-// What commands with a request id were answered, so that a repeated one has one effect.
+// The answers to commands with a request id, so that a command which is sent again has one effect.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,25 @@
 
 namespace onepiece::nodemanager {
 
-/// Part of the state: what it forgets depends only on what was added.
+/// A bounded memory of answers, oldest first. It is a part of the state, so what it forgets depends
+/// only on what was added: every replica forgets the same.
 ///
-/// Threading   Thread-compatible.
-/// Bounds      The newest kMaxRequests, kMaxBytes of them serialised. Within these, nothing younger
-///             than kKeptMs by the commands' time is forgotten, and never any of the newest
-///             kMinRequests: a clock that jumps ahead must not forget what is still asked again.
+/// It holds at most kMaxRequests answers and kMaxBytes of them, serialised. Within these bounds it
+/// forgets only what is older than kKeptMs by the commands' time. It keeps the newest kMinRequests
+/// even then, because a clock that jumps ahead must not make it forget a request that is still
+/// being retried.
+///
+/// Threading: thread-compatible.
 class RememberedRequests {
  public:
   static constexpr std::size_t kMinRequests = 1024, kMaxRequests = 65536;
   static constexpr std::size_t kMaxBytes = 6 << 20;
   static constexpr std::int64_t kKeptMs = 10 * 60 * 1000;
 
-  /// Null: unknown, or forgotten. Valid until the next Add().
+  /// Returns null when the request is unknown or forgotten. The pointer is valid until the next
+  /// Add().
   [[nodiscard]] const v1::RememberedRequest* Find(const std::string& request_id) const;
-  /// REQUIRES: not known.
+  /// REQUIRES: Find(request.request_id()) is null.
   void Add(v1::RememberedRequest request);
   /// Oldest first.
   [[nodiscard]] const std::deque<v1::RememberedRequest>& all() const { return requests_; }
@@ -34,9 +38,11 @@ class RememberedRequests {
   void Forget();
 
   std::deque<v1::RememberedRequest> requests_;
-  std::unordered_map<std::string, std::uint64_t> places_;  // By id; the front has place first_.
-  std::uint64_t first_ = 0;
-  std::size_t bytes_ = 0;  // Of all, serialised.
+  // By request id: how many requests had been added before it. So popping the front changes no
+  // other place.
+  std::unordered_map<std::string, std::uint64_t> places_;
+  std::uint64_t first_ = 0;  // The place of the front.
+  std::size_t bytes_ = 0;    // The serialised size of all.
 };
 
 }  // namespace onepiece::nodemanager

@@ -1,4 +1,4 @@
-// A sum of message sizes that follows their changes.
+// Keeps a sum of message sizes up to date while one of the messages changes.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,10 @@
 
 namespace onepiece::nodemanager {
 
-/// While it lives the record may change; `sum` counts its size before and after. Borrows both.
+/// A scope in which `record` may change. The constructor takes the record's size out of `sum`, and
+/// the destructor adds the new size.
+///
+/// Ownership: borrows both.
 class Resizing {
  public:
   Resizing(std::size_t& sum, const google::protobuf::MessageLite& record)

@@ -23,8 +23,9 @@ std::string Who(const std::string& actor, const std::string& reason) {
   return absl::StrCat(actor, reason.empty() ? "" : ": ", reason);
 }
 
-// It holds work of a workflow set that it has to leave: no message goes from one set to another, so
-// what it holds cannot follow it, nor be passed on from there.
+// True when the node holds work of a workflow set that it has to leave. No message goes from one
+// set to another, so this work cannot follow the node, and the node cannot pass it on from the
+// other set. It must finish the work first.
 bool HoldsWorkOfAnotherSet(const v1::NodeRecord& record, const v1::Placement& to) {
   const v1::Node& node = record.node();
   const std::string& set = to.workflow_set().empty() ? DescribedSet(record) : to.workflow_set();
@@ -50,6 +51,8 @@ std::pair<std::string, std::string> PlaceOf(const v1::NodeRecord& record,
           placement.pool()};
 }
 
+// A node that is placed into another set than its own remembers the set that it named, and gets it
+// back when a placement without a set comes.
 void StateMachine::Place(v1::NodeRecord& record, const v1::Placement& placement) {
   v1::Node& node = *record.mutable_node();
   const std::string described = DescribedSet(record);
@@ -77,6 +80,7 @@ absl::Status StateMachine::CheckMovable(const v1::Move& move) const {
   if (FindMove(plans_, id) != nullptr)
     return Precondition("NODE_MOVING",
                         absl::StrCat("node '", id, "' is part of a plan that has not ended"));
+  // `from` is where the move goes back to when it is reverted, so it must be where the node is now.
   if (node.has_placement() && !SamePlacement(node.placement(), move.from()))
     return base::MakeError(absl::StatusCode::kAborted, "STALE_REVISION",
                            absl::StrCat("node '", id, "' has another placement by now"));
@@ -132,7 +136,7 @@ void StateMachine::EnterPhase(v1::Move& move, v1::Move::Phase phase, std::int64_
   SetPhase(move, phase, time, detail);
   ++revision_;
   const auto known = nodes_.find(move.node_id());
-  if (known == nodes_.end()) return;  // Forgotten since it died.
+  if (known == nodes_.end()) return;  // The node died and has been forgotten.
   v1::NodeRecord& record = known->second;
   const Resizing resizing(bytes_, record);
   const bool back = phase == v1::Move::REVERTING;
@@ -145,7 +149,8 @@ void StateMachine::EnterPhase(v1::Move& move, v1::Move::Phase phase, std::int64_
     record.clear_drained();
     record.clear_load_failed();
   } else if (phase == v1::Move::SWITCHING || back) {
-    // The assignment follows with the assigner's next; until then it stays out of the routes.
+    // The assigner's next command brings the assignment for this place. Until then the instance
+    // stays out of the routes.
     Place(record, back ? move.from() : move.to());
     ++plan_revision_;
   } else {
@@ -159,7 +164,9 @@ void StateMachine::Settle(v1::Plan& plan, std::int64_t time) {
   plan.set_state(now);
   if (now == before) return;
   if (now == v1::Plan::UNCONFIRMED)
-    // As long after this as it was after the beginning, which another clock may have stamped.
+    // The plan has as much time for its confirmation from now on as it was given at its beginning.
+    // Only the difference of the two old times counts, because another leader's clock may have
+    // stamped them.
     plan.set_confirm_by_unix_ms(time + plan.confirm_by_unix_ms() - plan.create_unix_ms());
   if (!HasEnded(plan)) return;
   plan.set_end_unix_ms(time);
@@ -184,6 +191,7 @@ absl::Status StateMachine::AdvanceMove(const v1::AdvanceMove& change, std::int64
                            absl::StrCat("no move goes from ", v1::Move::Phase_Name(change.from()),
                                         " to ", v1::Move::Phase_Name(change.to())));
   }
+  // The move has gone on since: another command, or a retry of this one, came first.
   if (move->phase() != change.from()) return absl::OkStatus();
   EnterPhase(*move, change.to(), time, change.detail());
   Audit(time, "advance_move", change.plan_id(),
@@ -215,6 +223,7 @@ absl::Status StateMachine::DecidePlan(const v1::DecidePlan& change, std::int64_t
     plan->clear_confirm_by_unix_ms();
     ++revision_;
   } else {
+    // All moves go back, those that are done too. A move that has not begun has nothing to undo.
     for (v1::Move& move : *plan->mutable_moves()) {
       const bool begun = move.phase() != v1::Move::PENDING;
       EnterPhase(move, begun ? v1::Move::REVERTING : v1::Move::REVERTED, time, change.reason());

@@ -1,5 +1,5 @@
-// A workflow instance: takes work out of its ring, computes its stage, hands the result on (DESIGN
-// §4).
+// A workflow instance: takes work out of its ring, computes its stage, hands the result on
+// (docs/architecture.md, "Life of a job").
 #pragma once
 
 #include <atomic>

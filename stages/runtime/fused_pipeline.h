@@ -1,6 +1,6 @@
-// Fused mode: a whole workflow in one process, stage after stage, with no cluster around it (DESIGN
-// §10). Branches run one after the other, in the order of the workflow. The baseline that a
-// disaggregated cluster must beat, and the simplest way to run.
+// Fused mode: a whole workflow in one process, stage after stage, with no cluster around it
+// (docs/wan.md, "Fused mode"). Branches run one after the other, in the order of the workflow. The
+// baseline that a disaggregated cluster must beat, and the simplest way to run.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// RequestScheduler: the queue between an instance's ring and its task workers (DESIGN §4.4).
+// RequestScheduler: the queue between an instance's ring and its task workers
+// (docs/architecture.md, "Life of a job", 4).
 //
 // Work is copied out of the ring into this bounded queue, so that ring bytes are never held for a
 // computation; when the queue is full the ring fills up behind it and senders see BUSY. Branches of

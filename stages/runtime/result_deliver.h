@@ -1,5 +1,5 @@
 // ResultDeliver: hands finished work to the next hop on its own thread, so that a worker computes
-// the next job while the last one travels (DESIGN §4.5).
+// the next job while the last one travels (docs/architecture.md, "Life of a job", 4).
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// Who pays for a job, and what counts as asked for.
+// Tests who pays for a job, and which jobs count as demand.
 #include <QtTest>
 #include <cmath>
 #include <thread>
@@ -12,11 +12,11 @@ class DemandTest : public QObject {
  private Q_SLOTS:
   void Withdraw_IsTheLastCallersWord() {
     Gate gate(OnePool(10));
-    const Request both = gate.Job();  // Two calls with one id, at the same time.
+    const Request both = gate.Job();  // Two calls ask with one id at the same time.
     QVERIFY(gate.monitor.Admit(both).ok());
     QVERIFY(gate.monitor.Admit(both).ok());
     QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
-    gate.monitor.Withdraw(both.uid);  // The second one begins it.
+    gate.monitor.Withdraw(both.uid);  // The second call begins the job.
     QCOMPARE(gate.monitor.in_flight(), 1);
     gate.monitor.Keep(both.uid);
     QVERIFY(gate.monitor.Admit(both).ok());
@@ -60,7 +60,7 @@ class DemandTest : public QObject {
   void Withdraw_GivesBackToWhoHasPaid() {
     for (const bool cancelled : {false, true}) {
       Gate gate(OnePool(10));
-      QVERIFY(gate.Ask("b"));  // Both have an account, and "b" a debt.
+      QVERIFY(gate.Ask("b"));  // Both will have an account, and "b" is in debt.
       gate.clock.Advance(9500ms);
       const Request request = gate.Job("a");
       QVERIFY(gate.monitor.Admit(request).ok());

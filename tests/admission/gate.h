@@ -1,4 +1,4 @@
-// A request monitor and what tests ask of it.
+// A request monitor with the helpers that its tests need.
 #pragma once
 
 #include <limits>
@@ -60,7 +60,7 @@ inline v1::Capacity OnePool(double seconds, int workers = 1) {
   return capacity;
 }
 
-/// A monitor on a clock that stands still, and what it has admitted.
+/// A monitor on a clock that the test advances by hand.
 struct Gate {
   explicit Gate(const v1::Capacity& capacity, double share = 1, int max_jobs = 1 << 20)
       : monitor({.max_jobs_in_flight = max_jobs, .admission_share = share}, clock) {
@@ -80,7 +80,7 @@ struct Gate {
     request.priority = priority;
     return monitor.Admit(request).ok();
   }
-  /// Asks all the time; returns how many were let in.
+  /// Asks once in each `step` and returns how many jobs were admitted.
   int Press(base::Duration time, base::Duration step = 10ms) {
     int admitted = 0;
     for (base::Duration past{}; past < time; past += step) {

@@ -58,7 +58,8 @@ class RequestMonitorTest : public QObject {
     QVERIFY(gate.monitor.NextToCheck(100).empty());
   }
 
-  /// Its record may not be there yet: whoever looks would say that it is gone.
+  /// The record of a job that has not begun may not be there yet. A caller that looks would take
+  /// the job for gone.
   void NextToCheck_LeavesOutWhatHasNotBegun() {
     Gate gate({}, 1, 10);
     const Request begun = gate.Job(), coming = gate.Job(), withdrawn = gate.Job();
@@ -95,7 +96,7 @@ class RequestMonitorTest : public QObject {
     QFETCH(double, share);
     QFETCH(double, rate);
     Gate gate(TwoStages(x, y, x_workers, y_workers), share);
-    gate.Press(60s);  // What an idle pool had saved up is gone.
+    gate.Press(60s);  // This uses up what the idle pool had saved up.
     const double admitted = gate.Press(600s);
     QVERIFY2(std::abs(admitted / 600 / rate - 1) < 0.02, std::to_string(admitted).c_str());
   }
@@ -122,7 +123,7 @@ class RequestMonitorTest : public QObject {
       others += gate.monitor.Admit(other).ok();
       gate.clock.Advance(10ms);
     }
-    // Worker seconds are shared, not jobs.
+    // The tenants share worker seconds, not jobs.
     QVERIFY2(std::abs(own + 3 * others - 600) < 8, std::to_string(own + 3 * others).c_str());
     QVERIFY2(std::abs(own - 300) < 12, std::to_string(own).c_str());
   }
@@ -152,7 +153,8 @@ class RequestMonitorTest : public QObject {
     QVERIFY(std::abs(admitted - 300) <= 3);
   }
 
-  // Over any interval: rate × time + burst + one job. The burst is a second of the pool.
+  // The limit over any interval is rate × time + burst + one job. The burst is a second of the
+  // pool.
   void Admit_NeverExceedsTheRate() {
     const unsigned seed = std::random_device()();
     qInfo("seed %u", seed);
@@ -166,7 +168,8 @@ class RequestMonitorTest : public QObject {
       const int y_workers = 1 + static_cast<int>(random() % 4);
       Gate gate(TwoStages(x, y, x_workers, y_workers));
       const int tenants = 1 + static_cast<int>(random() % 5);
-      // By pool: how far the work admitted so far is ahead of rate × time, and the least so far.
+      // For each pool: how far the admitted work is ahead of rate × time, and the least that it
+      // was.
       double ahead_x = 0, least_x = 0, ahead_y = 0, least_y = 0, largest = 0;
       for (int i = 0; i < 3000; ++i) {
         const double step = uniform(0, 1) < 0.01 ? uniform(0, 30) : uniform(0, 0.1);
@@ -191,7 +194,7 @@ class RequestMonitorTest : public QObject {
 
   void Overload_KeepsTheFullRate() {
     for (const int overload : {1, 2, 10, 100}) {
-      Gate gate(OnePool(0.1));  // 10 jobs a second.
+      Gate gate(OnePool(0.1));  // 10 jobs per second.
       std::mt19937_64 random(7);
       std::exponential_distribution gap(10.0 * overload);
       double past = 0;
@@ -202,7 +205,7 @@ class RequestMonitorTest : public QObject {
         gate.clock.Advance(base::FromSeconds(step));
         admitted += gate.Ask();
       }
-      // At 1× chance leaves some seconds idle and others full.
+      // At 1× some seconds are idle by chance, and others are full.
       const int least = overload == 1 ? 2700 : 2950;
       QVERIFY2(admitted >= least && admitted < 3020, std::to_string(admitted).c_str());
     }
@@ -211,7 +214,7 @@ class RequestMonitorTest : public QObject {
   void Unknown_CostsLetInTwoForEachWorker() {
     v1::Capacity capacity = TwoStages(1, 1, 8, 3);
     for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_samples(4);
-    capacity.mutable_costs(0)->set_seconds_per_unit(1e6);  // A cold first job.
+    capacity.mutable_costs(0)->set_seconds_per_unit(1e6);  // The first job loaded the model.
     Gate gate(capacity);
     std::vector<Request> in;
     for (Request job = gate.Job(); gate.monitor.Admit(job).ok(); job = gate.Job())
@@ -222,7 +225,7 @@ class RequestMonitorTest : public QObject {
     QCOMPARE(Metadata(refused, "pool"), std::string("y"));
     QCOMPARE(RetryS(refused), 0.5);
     QVERIFY(refused.message().find("submit again when one has ended") != std::string_view::npos);
-    gate.clock.Advance(100s);  // Time alone proves nothing.
+    gate.clock.Advance(100s);  // Time alone makes no cost known.
     QVERIFY(!gate.Ask());
     gate.monitor.End(in[0].uid);
     QVERIFY(gate.Ask());
@@ -236,10 +239,10 @@ class RequestMonitorTest : public QObject {
     QVERIFY(!gate.Ask());
     gate.monitor.Update(TwoStages(1, 1, 8, 3));
     gate.clock.Advance(10s);
-    QCOMPARE(gate.Press(10s), 33);  // Three a second, and the one that was saved up.
+    QCOMPARE(gate.Press(10s), 33);  // Three per second, and the three that were saved up.
   }
 
-  // A job that has passed a pool leaves its place there to the next one.
+  // A job that has passed a pool frees its place there for the next job.
   void Unknown_FillsWidePoolsBehindNarrowOnes() {
     v1::Capacity capacity = TwoStages(1, 1, 1, 4);
     for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_samples(0);
@@ -262,7 +265,7 @@ class RequestMonitorTest : public QObject {
     QVERIFY(!gate.Ask());
   }
 
-  // Whatever becomes of such a job, the application is not shut out for ever.
+  // Whatever happens to such a job, the application is not shut out for good.
   void Unknown_JobsThatNeverEndGiveTheirPlaceBack() {
     v1::Capacity capacity = OnePool(1);
     capacity.mutable_costs(0)->set_samples(0);
@@ -280,18 +283,18 @@ class RequestMonitorTest : public QObject {
     QCOMPARE(in.size(), std::size_t{2});
     gate.clock.Advance(59s);
     QVERIFY(!gate.Ask());
-    gate.clock.Advance(1s);  // Nobody says anything of them, and nobody asks for their state.
+    gate.clock.Advance(1s);  // The deadlines pass, and nobody says what became of the jobs.
     in = fill();
     QCOMPARE(in.size(), std::size_t{2});
     QVERIFY(!gate.Ask());
-    gate.monitor.End(in[0].uid, RequestMonitor::Price::kTime);  // Cancelled or lost.
+    gate.monitor.End(in[0].uid, RequestMonitor::Price::kTime);  // It was cancelled or lost.
     gate.monitor.End(in[0].uid);
-    gate.monitor.Withdraw(in[1].uid);  // Never began.
+    gate.monitor.Withdraw(in[1].uid);  // It never began.
     gate.monitor.Withdraw(in[1].uid);
     in = fill();
     QCOMPARE(in.size(), std::size_t{2});
     QVERIFY(!gate.Ask());
-    // The pool goes and comes back while they are in.
+    // The pool disappears and comes back while the jobs are in.
     gate.monitor.Update({});
     gate.monitor.Update(capacity);
     QVERIFY(!gate.Ask());
@@ -325,7 +328,7 @@ class RequestMonitorTest : public QObject {
     v1::Capacity capacity = OnePool(1, 0);
     capacity.mutable_costs(0)->set_samples(0);
     QCOMPARE(Reason(Gate(capacity).monitor.Admit(Gate(capacity).Job())), std::string("OVERLOADED"));
-    QVERIFY(!Gate(OnePool(0, 0)).Ask());  // Nor what is known to cost nothing.
+    QVERIFY(!Gate(OnePool(0, 0)).Ask());  // A known cost of nothing needs workers as well.
   }
 
   void Refusal_SaysWhereWhenAndWhoHasRoom() {
@@ -339,7 +342,7 @@ class RequestMonitorTest : public QObject {
     add("set-3", 0.756);
     add("set-4", kNan);
     Gate gate(capacity);
-    QVERIFY(gate.Ask());  // Of the second that was saved up, 2 s of debt at y are left.
+    QVERIFY(gate.Ask());  // It costs 3 s at y, which had saved up 1 s: the debt is 2 s.
     const absl::Status refused = gate.monitor.Admit(gate.Job());
     QCOMPARE(refused.code(), absl::StatusCode::kResourceExhausted);
     QCOMPARE(Reason(refused), std::string("OVERLOADED"));
@@ -353,10 +356,10 @@ class RequestMonitorTest : public QObject {
   }
 
   void Tenants_ThatAskMuchMoreGetNoMore_data() {
-    QTest::addColumn<double>("seconds");  // Of a job.
-    QTest::addColumn<double>("modest");   // Requests a second.
+    QTest::addColumn<double>("seconds");  // A job's.
+    QTest::addColumn<double>("modest");   // Requests per second.
     QTest::addColumn<double>("greedy");
-    QTest::addColumn<double>("share");  // What the modest one gets of the pool, at least.
+    QTest::addColumn<double>("share");  // The least part of the pool that the modest one gets.
     QTest::newRow("short jobs") << 0.1 << 10.0 << 1000.0 << 0.48;
     QTest::newRow("jobs of a second") << 1.0 << 2.0 << 200.0 << 0.45;
     QTest::newRow("jobs longer than the burst") << 5.0 << 2.0 << 200.0 << 0.45;
@@ -385,13 +388,13 @@ class RequestMonitorTest : public QObject {
     }
     const std::string shown = std::to_string(of_modest) + " " + std::to_string(of_greedy);
     QVERIFY2(of_modest / 1000 >= share, shown.c_str());
-    // Nothing is kept from the greedy one that nobody else wants.
+    // The greedy one gets everything that nobody else wants.
     QVERIFY2((of_modest + of_greedy) / 1000 > 0.97, shown.c_str());
     QVERIFY2(of_modest / 1000 < 0.53, shown.c_str());
   }
 
   void Tenants_ThreeOfThemShareByWaterFilling() {
-    Gate gate(OnePool(0.1));  // 10 a second: 1 wants 1, the others 10 and 100.
+    Gate gate(OnePool(0.1));  // 10 per second. One tenant wants 1, the others 10 and 100.
     std::mt19937_64 random(13);
     const std::vector<std::pair<std::string, double>> offers = {{"a", 1}, {"b", 10}, {"c", 100}};
     std::discrete_distribution<std::size_t> who({1, 10, 100});
@@ -413,7 +416,7 @@ class RequestMonitorTest : public QObject {
     Gate gate(OnePool(0.4));
     QVERIFY(gate.Ask("a"));
     QVERIFY(gate.Ask("a"));
-    QVERIFY(gate.Ask("a"));  // 0.2 s of debt.
+    QVERIFY(gate.Ask("a"));  // This leaves 0.2 s of debt.
     QCOMPARE(Reason(gate.monitor.Admit(gate.Job("b"))), std::string("OVERLOADED"));
     gate.clock.Advance(300ms);
     const absl::Status share = gate.monitor.Admit(gate.Job("a"));
@@ -428,7 +431,7 @@ class RequestMonitorTest : public QObject {
     gate.clock.Advance(20s);
     gate.monitor.Update(OnePool(100));
     QVERIFY(!gate.Ask("b"));
-    gate.clock.Advance(79500ms);  // The pool is free again, and "a" has had all of it.
+    gate.clock.Advance(79500ms);  // The pool is free again, and "a" has had all of its tokens.
     QCOMPARE(Reason(gate.monitor.Admit(gate.Job("a"))), std::string("TENANT_SHARE"));
     QVERIFY(gate.Ask("b"));
   }
@@ -449,9 +452,9 @@ class RequestMonitorTest : public QObject {
     while (gate.Ask("", -1)) ++low;
     while (gate.Ask("", 0)) ++normal;
     while (gate.Ask("", 50)) ++high;
-    QCOMPARE(low, 4);     // To 0.4 s.
-    QCOMPARE(normal, 3);  // To −0.05 s.
-    QCOMPARE(high, 7);    // To −1.1 s.
+    QCOMPARE(low, 4);     // The level is 0.4 s.
+    QCOMPARE(normal, 3);  // The level is −0.05 s.
+    QCOMPARE(high, 7);    // The level is −1.1 s.
     gate.clock.Advance(150ms);
     QVERIFY(!gate.Ask("", 0));
     QVERIFY(gate.Ask("", 1));
@@ -471,7 +474,7 @@ class RequestMonitorTest : public QObject {
     QCOMPARE(RetryS(refused), -1.0);
     request.deadline = gate.clock.WallNow() + 4600ms;
     QVERIFY(gate.monitor.Admit(request).ok());
-    // Stages at the same time: the longest way counts.
+    // The stages run at the same time now, so the longest way counts.
     Request branched = gate.Job();
     branched.stages[1].after.clear();
     branched.deadline = gate.clock.WallNow() + 3300ms;
@@ -497,7 +500,7 @@ class RequestMonitorTest : public QObject {
     QVERIFY(gate.Ask());
     Request request = gate.Job();
     request.deadline = gate.clock.WallNow() + 4s;
-    const absl::Status refused = gate.monitor.Admit(request);  // 2 s of debt, 3 s of work.
+    const absl::Status refused = gate.monitor.Admit(request);  // 2 s of debt and 3 s of work.
     QCOMPARE(Reason(refused), std::string("DEADLINE_TOO_SHORT"));
     QCOMPARE(Metadata(refused, "estimate_ms"), std::string("5000"));
     QCOMPARE(RetryS(refused), 2.0);
@@ -541,7 +544,7 @@ class RequestMonitorTest : public QObject {
     gate.clock.Advance(2s);
     const double before = gate.monitor.levels()[0].seconds;
     gate.monitor.End(job.uid, RequestMonitor::Price::kTime);
-    // It was in for 2 of its 10 s.
+    // The job was in for 2 s of its 10 s.
     QCOMPARE(gate.monitor.levels()[0].seconds, before + 8);
   }
 
@@ -561,12 +564,12 @@ class RequestMonitorTest : public QObject {
   void Capacity_BucketsKeepTheirLevel() {
     Gate gate(OnePool(10));
     QVERIFY(gate.Ask());
-    gate.monitor.Update(OnePool(10, 9));  // Shrinks and grows; then the pool is gone, and back.
+    gate.monitor.Update(OnePool(10, 9));  // The pool grows and shrinks, disappears and comes back.
     gate.monitor.Update(OnePool(10, 1));
     QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
     gate.monitor.Update({});
     QVERIFY(gate.monitor.levels().empty());
-    QVERIFY(gate.Ask());  // Nothing is known.
+    QVERIFY(gate.Ask());  // A capacity that names no pool limits nothing.
     gate.monitor.Update(OnePool(10, 1));
     QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
     QVERIFY(!gate.Ask());
@@ -612,7 +615,7 @@ class RequestMonitorTest : public QObject {
 
   void Backlog_ClosesThePoolUntilItIsWorkedOff() {
     v1::Capacity capacity = OnePool(1, 2);
-    capacity.mutable_pools(0)->set_queued_jobs(20);  // 10 s for two workers: allowed.
+    capacity.mutable_pools(0)->set_queued_jobs(20);  // 10 s for two workers are allowed.
     Gate gate(capacity);
     QVERIFY(gate.Ask());
     capacity.mutable_pools(0)->set_queued_jobs(26);
@@ -623,14 +626,14 @@ class RequestMonitorTest : public QObject {
     gate.clock.Advance(2900ms);
     QVERIFY(!gate.Ask());
     gate.clock.Advance(200ms);
-    QVERIFY(gate.Ask());  // Nobody said more: three seconds of it are done.
+    QVERIFY(gate.Ask());  // Without news, three seconds of the backlog count as done.
     capacity.mutable_pools(0)->set_queued_jobs(100);
     gate.monitor.Update(capacity);
     QVERIFY(!gate.Ask());
     capacity.mutable_pools(0)->set_queued_jobs(-3);
     gate.monitor.Update(capacity);
     QVERIFY(gate.Ask());
-    // One long job for each worker is no backlog.
+    // One long job for each worker does not count as a backlog.
     v1::Capacity slow = OnePool(200, 2);
     slow.mutable_pools(0)->set_queued_jobs(2);
     QVERIFY(Gate(slow).Ask());

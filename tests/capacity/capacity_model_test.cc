@@ -1,5 +1,5 @@
-// The capacity model against examples done by hand, the textbooks' formulas written another way,
-// and queues that are simulated job by job.
+// Compares the capacity model with examples calculated by hand, with the textbooks' formulas
+// written another way, and with queues that are simulated job by job.
 #include "cluster/capacity/capacity_model.h"
 
 #include <QtTest>
@@ -38,7 +38,7 @@ Model OnePool(double workers, double arrivals, double seconds, double variation)
           {.id = "a", .arrivals_per_s = arrivals, .stages = {Demand("p", seconds, variation)}}}};
 }
 
-// Probability of waiting in M/M/c, by the sum over the states.
+// The probability of waiting in M/M/c, calculated as the sum over the states.
 double ErlangCBySum(int servers, double erlangs) {
   const auto term = [&](int k) { return std::exp(k * std::log(erlangs) - std::lgamma(k + 1.0)); };
   double sum = 0;
@@ -47,7 +47,8 @@ double ErlangCBySum(int servers, double erlangs) {
   return all / (sum + all);
 }
 
-// Mean wait of `jobs` at `servers`, first come first served, after a start of a tenth of them.
+// Simulates `jobs` at `servers`, first come, first served. Returns the mean wait without the first
+// tenth of the jobs.
 double SimulateWait(int servers, double arrivals, int jobs,
                     const std::function<double(std::mt19937_64&)>& service) {
   std::mt19937_64 random(4711);
@@ -64,8 +65,9 @@ double SimulateWait(int servers, double arrivals, int jobs,
   return waited / (jobs - jobs / 10);
 }
 
-// The longest wait in the last tenth of `jobs` of each application that come at an even pace and
-// pass their stages one after the other, over shared pools of one-job workers.
+// Simulates `jobs` of each application, which come at an even pace and pass their stages one after
+// the other. The shared pools have workers that compute one job at a time. Returns the longest wait
+// in the last tenth of the jobs.
 double SimulateTandem(const Model& model, int jobs) {
   struct Event {
     double at;
@@ -100,7 +102,7 @@ double SimulateTandem(const Model& model, int jobs) {
   return longest;
 }
 
-// Two applications over three pools; both use "x".
+// Two applications over three pools. Both use pool "x".
 Model SharedPools() {
   return {
       .pools = {{"x", 2}, {"y", 6}, {"z", 1}},
@@ -151,7 +153,7 @@ class CapacityModelTest : public QObject {
     QVERIFY(Near(SustainableRate(model, model.apps[0]), 2 / 0.8));
   }
 
-  // Below the narrowest pool's rate nothing queues up, above it queues grow: job by job.
+  // Simulated job by job, nothing queues below the narrowest pool's rate, and queues grow above it.
   void theNarrowestPoolIsTheSimulatedOne_data() {
     QTest::addColumn<double>("of_limit");
     QTest::addColumn<bool>("grows");
@@ -190,7 +192,7 @@ class CapacityModelTest : public QObject {
   }
 
   void tableValues() {
-    // M/M/1: ρ / (1 − ρ) · E[S]. M/D/1 waits half as long. M/M/2 at ρ = 0.75: 9/7 of E[S].
+    // M/M/1 waits ρ / (1 − ρ) · E[S], M/D/1 half as long. M/M/2 at ρ = 0.75 waits 9/7 of E[S].
     QVERIFY(Near(MeanWait(OnePool(1, 0.8, 1, 1), "p"), 4));
     QVERIFY(Near(MeanWait(OnePool(1, 0.8, 1, 0), "p"), 2));
     QVERIFY(Near(MeanWait(OnePool(2, 1.5, 1, 1), "p"), 9.0 / 7));
@@ -203,15 +205,15 @@ class CapacityModelTest : public QObject {
     QTest::newRow("M/M/1") << 1 << 1.0 << 0.05;
     QTest::newRow("M/M/4") << 4 << 1.0 << 0.05;
     QTest::newRow("M/D/1") << 1 << 0.0 << 0.05;
-    QTest::newRow("M/D/4") << 4 << 0.0 << 0.1;  // An approximation with several servers.
+    QTest::newRow("M/D/4") << 4 << 0.0 << 0.1;  // Only approximate with several servers.
     QTest::newRow("M/H2/3") << 3 << 1.5 << 0.15;
   }
   void waitIsTheSimulatedOne() {
     QFETCH(int, servers);
     QFETCH(double, variation);
     QFETCH(double, tolerance);
-    const double arrivals = 0.8 * servers;  // Of a job per second and server.
-    // Two exponential branches with balanced means make any spread above 1.
+    const double arrivals = 0.8 * servers;  // Each server can do one job per second.
+    // Two exponential branches with balanced means give any spread above 1.
     const double squared = variation * variation;
     const double p = 0.5 * (1 + std::sqrt(std::max(0.0, (squared - 1) / (squared + 1))));
     std::exponential_distribution<double> unit(1);
@@ -235,7 +237,7 @@ class CapacityModelTest : public QObject {
   void manyWorkersAreDoneAtOnce() {
     const double wait = MeanWait(OnePool(1e12, 0.9e12, 1, 1), "p");
     QVERIFY(wait >= 0 && wait < 1e-6);
-    // Half a worker is one that takes twice as long.
+    // Half a worker is a worker that takes twice as long.
     QVERIFY(Near(MeanWait(OnePool(0.5, 0.4, 1, 1), "p"), MeanWait(OnePool(1, 0.4, 2, 1), "p")));
   }
 
@@ -335,9 +337,9 @@ class CapacityModelTest : public QObject {
     QVERIFY(lacking(model).empty());
     model.apps[0].stages[0].samples = kMinSamples - 1;
     QCOMPARE(lacking(model), std::vector<std::string>{"p"});
-    model.apps[0].arrivals_per_s = 0;  // Nobody asks for it: nothing to know.
+    model.apps[0].arrivals_per_s = 0;  // Nobody asks for the application, so nothing need be known.
     QVERIFY(lacking(model).empty());
-    // A rare application without numbers does not matter, a frequent one does.
+    // A rare application without numbers does not matter. A frequent one does.
     model = OnePool(1, 1, 1, 0);
     StageDemand unknown = Demand("p", 0);
     unknown.samples = 0;

@@ -1,4 +1,4 @@
-// `onepiece logs` from outside, against servers with logs of the test's.
+// Tests `onepiece logs` from outside, against servers whose logs the test writes.
 #include <grpcpp/grpcpp.h>
 
 #include <QtTest>

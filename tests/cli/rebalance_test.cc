@@ -1,5 +1,5 @@
-// `onepiece rebalance`, `drain` and `pin` from outside, against a NodeManager whose answers are
-// scripted.
+// Tests `onepiece rebalance`, `drain` and `pin` from outside, against a NodeManager with scripted
+// answers.
 #include <grpcpp/grpcpp.h>
 
 #include <QtTest>
@@ -23,7 +23,7 @@ grpc::Status Refusal(absl::StatusCode code, const std::string& reason) {
   return rpc::ToGrpc(base::MakeError(code, reason, "refused: " + reason));
 }
 
-/// Keeps what it was asked; every GetPlan moves the plan to the next of `states`.
+/// Keeps the requests. Every GetPlan moves the plan to the next of `states`.
 class FakeElasticity final : public v1::ElasticityService::Service,
                              public v1::NodeManagerService::Service {
  public:
@@ -325,13 +325,13 @@ class RebalanceTest : public QObject {
     fake_->states = {v1::Plan::DONE};
     QCOMPARE(Run({"pin", "one"}).exit_code, 0);
     const v1::Placement& pinned = fake_->applied.at(0).moves(0).to();
-    QCOMPARE(pinned.pool(), std::string("encode/wan/tiny"));  // Where it is now.
+    QCOMPARE(pinned.pool(), std::string("encode/wan/tiny"));  // The instance is there now.
     QVERIFY(pinned.pinned());
     QCOMPARE(Run({"unpin", "two"}).exit_code, 0);
     const v1::Placement& unpinned = fake_->applied.at(1).moves(0).to();
     QCOMPARE(unpinned.pool(), std::string("decode/wan/tiny"));
     QVERIFY(!unpinned.pinned());
-    QCOMPARE(Run({"pin", "two"}).exit_code, 0);  // It is already.
+    QCOMPARE(Run({"pin", "two"}).exit_code, 0);  // It is pinned already, so no plan is made.
     QCOMPARE(fake_->applied.size(), std::size_t{2});
   }
 

@@ -1,4 +1,4 @@
-// The client library while the NodeManager's replicas change their leader, or are not there.
+// Tests the client library while the NodeManager's replicas change their leader or are away.
 #include <QtTest>
 #include <algorithm>
 #include <atomic>
@@ -38,7 +38,7 @@ class FailoverTest : public QObject {
     first.Stop();
     const auto start = base::SystemClock().Now();
     std::jthread election([&] {
-      testing::Pause(milliseconds(300));  // How long nobody leads.
+      testing::Pause(milliseconds(300));  // Nobody leads for this long.
       third.Lead();
       second.Follow(third.address());
     });
@@ -108,7 +108,7 @@ class FailoverTest : public QObject {
   void Submit_ConfiguredProxyThatIsNotListed_IsNotForgotten() {
     FakeNodeManager manager;
     FakeProxy known("a"), listed("b");
-    std::atomic<int> refusals = 2;  // Of the first round and of the one after the list.
+    std::atomic<int> refusals = 2;  // One in the first round, and one after the list came.
     known.submit = [&](const v1::SubmitJobRequest& request, v1::Job& job) {
       if (refusals-- > 0) return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 5);
       return Accept(request, job);
@@ -137,7 +137,7 @@ class FailoverTest : public QObject {
   void Manager_AddressOfAProxy_LeadsToTheNext() {
     FakeProxy wrong("default");
     FakeNodeManager manager;
-    for (int i = 0; i < 8; ++i) {  // Each begins with a random one.
+    for (int i = 0; i < 8; ++i) {  // Each client begins with a random replica.
       const auto cluster = Client(To({wrong.address(), manager.address()})).GetCluster();
       QVERIFY2(cluster.ok(), cluster.status().ToString().c_str());
     }
@@ -200,7 +200,7 @@ class FailoverTest : public QObject {
     manager.Serve({&known, &other});
     const auto job = Client(To({manager.address()}, {known.address()})).Get("uid");
     QVERIFY2(job.ok(), job.status().ToString().c_str());
-    // Without a NodeManager its word is the last one.
+    // Without a NodeManager, the proxy's answer is final.
     for (const auto& managers : {std::vector<std::string>{}, {kNobody}}) {
       const auto start = base::SystemClock().Now();
       const auto unknown = Client(To(managers, {known.address()})).Get("uid");
@@ -262,7 +262,7 @@ class FailoverTest : public QObject {
         base::SystemClock().Now() + seconds(20), {}, milliseconds(1500));
     QVERIFY2(status.ok(), status.ToString().c_str());
     QCOMPARE(changes, (std::vector<std::uint64_t>{5, 6}));
-    // Several under one revision.
+    // Several telemetry events came under one revision.
     QVERIFY(std::ranges::count(telemetry, 5) >= 3);
     QVERIFY(client.GetCluster().ok());
     QVERIFY2(manager.user_agent().starts_with("test-console/1 "), manager.user_agent().c_str());

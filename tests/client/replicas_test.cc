@@ -31,7 +31,7 @@ Replicas Healthy() {
           Answer(3, v1::ReplicaStatus::FOLLOWER)};
 }
 
-/// The only advice contains `text`.
+/// Checks that there is one advice and that it contains `text`.
 bool OnlyAdvice(const Replicas& replicas, const std::string& text) {
   const auto advice = AdviceFor(replicas);
   for (const auto& line : advice) qInfo("%s", line.c_str());
@@ -129,7 +129,7 @@ class ReplicasTest : public QObject {
       }
       case 2:
         first.set_state_hash(1);
-        third.set_applied(9);  // Another slot proves nothing.
+        third.set_applied(9);  // Hashes of different slots cannot be compared.
         third.set_state_hash(2);
         break;
       case 3:

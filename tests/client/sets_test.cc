@@ -1,4 +1,4 @@
-// The client library in a cluster of several workflow sets.
+// Tests the client library in a cluster of several workflow sets.
 #include <QtTest>
 #include <array>
 #include <atomic>
@@ -40,13 +40,14 @@ class SetsTest : public QObject {
  private Q_SLOTS:
   void Submit_SpreadsJobsOverSetsEqually() {
     FakeNodeManager manager;
-    FakeProxy a("a"), b1("b"), b2("b"), b3("b");  // By set, not by proxy.
+    // Set b has three proxies and gets no more jobs for that.
+    FakeProxy a("a"), b1("b"), b2("b"), b3("b");
     for (FakeProxy* proxy : {&a, &b1, &b2, &b3}) proxy->submit = Accept;
     manager.Serve({&a, &b1, &b2, &b3});
     Client client(To(manager));
     for (int i = 0; i < 200; ++i) QVERIFY(client.Submit({}).ok());
     const auto of_a = Calls(a);
-    QVERIFY2(of_a > 60 && of_a < 140, std::to_string(of_a).c_str());  // 5.6 σ.
+    QVERIFY2(of_a > 60 && of_a < 140, std::to_string(of_a).c_str());  // Within 5.6 σ.
     QCOMPARE(of_a + Calls(b1) + Calls(b2) + Calls(b3), std::size_t{200});
   }
 
@@ -76,7 +77,7 @@ class SetsTest : public QObject {
     QCOMPARE(Calls(c), std::size_t{20});
   }
 
-  /// Databases are a set's own: in two sets one id would be two jobs.
+  /// Every set has its own databases, so one id in two sets would be two jobs.
   void Submit_SameId_MeetsTheSameSet() {
     FakeNodeManager manager;
     FakeProxy a("a"), b("b");
@@ -105,7 +106,7 @@ class SetsTest : public QObject {
     }
     QCOMPARE(Calls(c), std::size_t{20});
     QCOMPARE(Calls(a) + Calls(b), std::size_t{0});
-    // A fresh id can be nowhere.
+    // No set can have a fresh id, so nobody is asked.
     const auto asked = a.asked_for.size();
     QVERIFY(Client(To(manager)).Submit({}).ok());
     QCOMPARE(a.asked_for.size(), asked);
@@ -133,7 +134,7 @@ class SetsTest : public QObject {
     QVERIFY(Client(options).Submit(WithOwnId()).ok());
     QVERIFY(silent_for < 0);
     QCOMPARE(b.made.size(), std::size_t{1});
-    // Once it is gone, whatever it had is lost.
+    // Once set a is gone, its jobs are lost.
     a.get = [&](const auto&, auto&) {
       manager.Serve({&b});
       return Gone();
@@ -159,7 +160,7 @@ class SetsTest : public QObject {
     QCOMPARE(base::GetReason(refused.status()).reason, std::string("BAD_REQUEST_ID"));
   }
 
-  /// Who is not asked for lack of time has not failed to answer.
+  /// A set that was not asked for lack of time has not failed to answer.
   void Submit_SameId_AsksNobodyAfterItsTime() {
     FakeNodeManager manager;
     FakeProxy a("a"), b("b");
@@ -211,7 +212,7 @@ class SetsTest : public QObject {
     FakeProxy a("a"), b("b");
     std::atomic<int> asked{0};
     a.submit = [&](const auto& request, auto& job) {
-      // It has a record by then.
+      // The set has a record of the job by then.
       if (++asked == 2) return Refusal(grpc::StatusCode::UNAVAILABLE, "NOT_STARTED");
       return asked < 4 ? Gone() : Accept(request, job);
     };
@@ -223,7 +224,7 @@ class SetsTest : public QObject {
     QVERIFY(client.Submit({}).ok());
     QCOMPARE(asked.load(), 4);
     QCOMPARE(Calls(b), std::size_t{0});
-    // It is gone: whatever it had is lost.
+    // Set a is gone, and its jobs are lost.
     a.submit = [&](const auto&, auto&) {
       manager.Serve({&b});
       return Gone();
@@ -275,7 +276,7 @@ class SetsTest : public QObject {
     for (int i = 0; i < 50; ++i) QVERIFY(client.Submit({}).ok());
     QCOMPARE(Calls(good), std::size_t{50});
     QVERIFY(Calls(dead1) <= 1 && Calls(dead2) <= 1);
-    // When nobody else takes the job, it is asked all the same.
+    // When no other set takes the job, the dead set is asked nevertheless.
     std::atomic<bool> back{false};
     dead1.submit = dead2.submit = [&](const auto& request, auto& job) {
       back = true;
@@ -297,7 +298,7 @@ class SetsTest : public QObject {
     QCOMPARE(base::GetReason(refused.status()).reason, std::string("DEADLINE_TOO_SHORT"));
     QCOMPARE(Calls(a), std::size_t{1});
     QCOMPARE(Calls(b), std::size_t{1});
-    // Another set may be able to, though not at once.
+    // Another set may finish the job in time, although it has no room now.
     std::atomic<int> asked{0};
     b.submit = [&](const auto& request, auto& job) {
       return ++asked < 3 ? Full() : Accept(request, job);

@@ -17,7 +17,7 @@ class PlanTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    // A folder of programs, which a plan looks for but does not run.
+    // A plan looks for the programs and does not run them, so files of their names suffice.
     const std::string bin = temp_.path().toStdString() + "/bin";
     std::filesystem::create_directories(bin);
     std::filesystem::create_directories(temp_.path().toStdString() + "/lib/onepiece/stages");
@@ -82,7 +82,7 @@ class PlanTest : public QObject {
     QVERIFY2(plan.ok(), plan.status().ToString().c_str());
     for (const NodePlan& node : plan->nodes) {
       if (node.role != "database") continue;
-      // What is written is what the program reads.
+      // The program reads back what the plan wrote.
       v1::DatabaseConfig read;
       const auto status = config::ParseYaml(ToYaml(*node.config), "yaml", &read);
       QVERIFY2(status.ok(), status.ToString().c_str());
@@ -105,10 +105,10 @@ class PlanTest : public QObject {
     config.set_workflow_sets(2);
     config.set_databases(1);
     config.set_proxy_listen("127.0.0.1:7001");
-    config.add_instances()->set_count(2);  // Idle ones.
+    config.add_instances()->set_count(2);  // Two instances without a pinned stage.
     const auto plan = MakePlan(config, Dir(), "test");
     QVERIFY2(plan.ok(), plan.status().ToString().c_str());
-    std::map<std::string, std::string> sets;  // Of every node.
+    std::map<std::string, std::string> sets;  // The workflow set of every node.
     for (const NodePlan& node : plan->nodes) sets[node.node_id] = node.node->workflow_set();
     const std::map<std::string, std::string> expected = {{"nodemanager-1", "default"},
                                                          {"database-1", "default"},

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// With a limit that only a failing test reaches.
+/// Waits with a limit that only a failing test reaches.
 template <typename Condition>
 bool Eventually(Condition condition) {
   return testing::Eventually(seconds(20), condition);
@@ -62,7 +62,7 @@ class SupervisorTest : public QObject {
       QVERIFY(IsRunning(record.process));
       QVERIFY(!record.address.empty());
     }
-    // The others were told where the NodeManager is.
+    // The other nodes were told where the NodeManager is.
     QVERIFY(ReadFile(dir_.ConfigFile("proxy-1")).find(state.nodemanagers[0]) != std::string::npos);
     supervisor.Stop();
     for (const auto& record : state.processes) QVERIFY(!IsRunning(record.process));
@@ -148,7 +148,8 @@ class SupervisorTest : public QObject {
       };
       proxy_again = Eventually([&] { return again("proxy-1"); });
       manager_again = Eventually([&] { return again("nodemanager-1"); });
-      // To this thread: Qt Test's watchdog does not block signals.
+      // The signal must go to the supervising thread. The process's signals could go to Qt Test's
+      // watchdog, which does not block them.
       pthread_kill(supervising, SIGTERM);
     });
     supervisor.Run();
@@ -171,7 +172,7 @@ class SupervisorTest : public QObject {
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string name = "nodemanager-" + std::to_string(i + 1);
       QCOMPARE(Record(before, name).address, before.nodemanagers[i]);
-      // Every node was told of all of them.
+      // Every node was told the addresses of all replicas.
       QVERIFY(ReadFile(dir_.ConfigFile("proxy-1")).find(before.nodemanagers[i]) !=
               std::string::npos);
     }
@@ -293,7 +294,7 @@ class SupervisorTest : public QObject {
   }
 
  private:
-  /// cluster.json; an empty state when there is none.
+  /// Returns the state in cluster.json, or an empty one when there is none.
   ClusterState State() const {
     const auto state = ReadState(dir_);
     ClusterState result;

@@ -1,5 +1,5 @@
-// What DecodeImage makes of every kind of image. images/make_images.py made the files and, with
-// Pillow, what they must decode to.
+// Tests DecodeImage with every kind of image. images/make_images.py made the files and, with
+// Pillow, the pixels that they must decode to.
 #include "cluster/media/image.h"
 
 #include <QDir>
@@ -25,7 +25,7 @@ absl::StatusOr<Image> Decode(const QByteArray& file) {
 
 std::string Reason(const QByteArray& file) { return base::GetReason(Decode(file).status()).reason; }
 
-/// Largest difference of one sample; 255 when the sizes differ.
+/// Returns the largest difference of one sample, or 255 when the sizes differ.
 int Difference(const Image& image, const QByteArray& expected) {
   if (static_cast<qsizetype>(image.rgb.size()) != expected.size()) return 255;
   int most = 0;
@@ -55,7 +55,7 @@ class ImageTest : public QObject {
     const auto image = Decode(Read(name));
     QVERIFY2(image.ok(), image.status().ToString().c_str());
     const int difference = Difference(*image, Read(name + ".rgb"));
-    // Lossy kinds leave rounding to the decoder.
+    // The lossy formats leave rounding to the decoder.
     const int allowed = name.endsWith(".jpg") || name.contains("lossy.webp") ? 2 : 0;
     QVERIFY2(difference <= allowed, qPrintable(QString("differs by %1").arg(difference)));
   }
@@ -77,7 +77,7 @@ class ImageTest : public QObject {
     QByteArray file = Read("orientation_6.jpg");
     const qsizetype tiff = file.indexOf("Exif") + 6;
     QVERIFY(tiff > 6);
-    PutBe(file, tiff + 4, 0xfffffff0);  // Where the directory begins.
+    PutBe(file, tiff + 4, 0xfffffff0);  // The directory begins far beyond the end of the file.
     const auto image = Decode(file);
     QVERIFY2(image.ok(), image.status().ToString().c_str());
     QCOMPARE(image->width, 24);
@@ -114,7 +114,7 @@ class ImageTest : public QObject {
   void WhatIsNoImage_IsRefused() {
     QCOMPARE(Reason({}), "BAD_IMAGE");
     QCOMPARE(Reason(QByteArray(5000, 'x')), "BAD_IMAGE");
-    // libav's own probing would follow this one.
+    // libav's own probing would follow this playlist.
     QCOMPARE(Reason("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nfile:///etc/hostname\n"),
              "BAD_IMAGE");
     for (const char* begin : {"\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "RIFF    WEBP", "GIF89a", "BM"})
@@ -136,7 +136,7 @@ class ImageTest : public QObject {
   }
 
   void DamagedPixels_AreRefused() {
-    // Half of the entropy-coded data are gone, the end is there.
+    // Half of the entropy-coded data is missing, and the end marker is there.
     const QByteArray jpeg = Read("444.jpg");
     const qsizetype scan = jpeg.indexOf("\xff\xda");
     QVERIFY(scan > 0);

@@ -8,7 +8,7 @@
 namespace onepiece::media {
 namespace {
 
-/// A red square of side 16 that moves right by 3 pixels a frame, on black.
+/// Makes frames with a red square of side 16 on black, which moves right by 3 pixels per frame.
 Frames MovingSquare(std::int64_t count, std::int64_t height, std::int64_t width) {
   Frames frames{std::string(static_cast<std::size_t>(count * height * width * 3), '\0'), count,
                 height, width, 16};

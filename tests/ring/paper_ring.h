@@ -1,7 +1,7 @@
-// The double ring as OnePiece's paper describes it, for comparison and for tests alone: a lock
-// without owner that whoever has waited long enough "releases and reacquires", a busy bit for each
-// size, a checksum over the header of the data only. It loses, duplicates and alters messages after
-// one time-out (docs/ring-protocol.md says how).
+// The paper's double ring (docs/decisions/0007-fenced-ring.md), for comparison and for tests alone:
+// a lock without owner that whoever has waited long enough "releases and reacquires", a busy bit
+// for each size, a checksum over the header of the data only. It loses, duplicates and alters
+// messages after one timeout; docs/ring-protocol.md, "How does the paper's ring fail", says how.
 #pragma once
 
 #include <cstdint>

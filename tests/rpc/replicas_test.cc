@@ -20,7 +20,7 @@ absl::Status Away() { return absl::UnavailableError("connection refused"); }
 
 const base::Duration kAtOnce = base::Duration::zero();
 
-/// A search over a, b and c that has just asked b:1.
+/// A search over a, b and c whose next replica is b:1.
 struct AtB {
   AtB() {
     for (;;) {
@@ -55,7 +55,7 @@ class ReplicasTest : public QObject {
     at.search.Answered();
     QCOMPARE(at.replicas.leader(), std::string("d:1"));
     QCOMPARE(LeaderSearch(at.replicas).Next().address, std::string("d:1"));
-    // And back into the list when that one is gone.
+    // When that one is gone, the search goes back to the list.
     QCOMPARE(at.search.Failed(Away()), kAtOnce);
     QCOMPARE(at.search.Next().address, std::string("a:1"));
   }
@@ -75,7 +75,7 @@ class ReplicasTest : public QObject {
     AtB at;
     QCOMPARE(at.search.Failed(Follows("c:1")), kAtOnce);
     QCOMPARE(at.search.Next().address, std::string("c:1"));
-    QCOMPARE(at.search.Failed(Follows("b:1")), kAtOnce);  // Asked already: on to the rest.
+    QCOMPARE(at.search.Failed(Follows("b:1")), kAtOnce);  // b was asked, so the rest is next.
     QCOMPARE(at.search.Next().address, std::string("a:1"));
     QVERIFY(at.search.Failed(Follows("b:1")) > kAtOnce);
   }
@@ -153,7 +153,8 @@ class ReplicasTest : public QObject {
     replicas.Learn({"a:1", "b:1"});
     LeaderSearch search(replicas);
     while (search.Next().address == "old:1") search.Failed(Away());
-    // Who follows is up: nobody leads now, and the old address would not know better.
+    // A follower answers, so the group is up and nobody leads now. The old address would not know
+    // better.
     for (int rounds = 0; rounds < 3;) {
       const bool follows = search.Next().address == "a:1";
       if (search.Failed(follows ? Follows("") : Away()) > kAtOnce) ++rounds;

@@ -1,5 +1,5 @@
-// ResultPart is v1::FetchResultResponse on the wire: compared with the generated message, both
-// ways, whatever the pieces, and for bytes that are no message at all.
+// A ResultPart is a v1::FetchResultResponse on the wire. The tests compare it with the generated
+// message in both directions, for any division into pieces, and for bytes that are no message.
 #include "cluster/rpc/result_part.h"
 
 #include <QtTest>
@@ -26,7 +26,7 @@ v1::FetchResultResponse RandomResponse(std::mt19937_64& random, std::size_t larg
   return response;
 }
 
-/// The bytes in pieces of random sizes.
+/// Cuts the bytes into pieces of random sizes.
 std::vector<grpc::Slice> Pieces(std::string_view bytes, std::mt19937_64& random) {
   std::vector<grpc::Slice> pieces;
   while (!bytes.empty()) {
@@ -87,7 +87,7 @@ class ResultPartTest : public QObject {
     for (int i = 0; i < 3'000; ++i) {
       v1::FetchResultResponse response = RandomResponse(random, 128);
       std::string bytes = response.SerializeAsString();
-      // Two messages in a row are one, as protobuf joins them.
+      // protobuf reads two messages in a row as one message.
       if (random() % 4 == 0) bytes += RandomResponse(random, 128).SerializeAsString();
       if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
       for (std::uint64_t flips = random() % 3; flips > 0 && !bytes.empty(); --flips) {
@@ -95,7 +95,7 @@ class ResultPartTest : public QObject {
       }
       ResultPart part;
       const bool read = Read(bytes, random, part);
-      // A buffer of no slices is no message that a transport could have read.
+      // A transport never gives a buffer without slices.
       if (bytes.empty()) continue;
       QCOMPARE(read, response.ParseFromString(bytes));
       if (read) QVERIFY(Same(part, response));

@@ -28,7 +28,7 @@ class Echo final : public v1::TelemetryService::Service {
   }
 };
 
-// Streams one job and then stays until it is told to stop, or its caller goes.
+// Streams one job. It then stays until it is told to stop or its caller leaves.
 class Watcher final : public v1::GenerationService::Service {
  public:
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,

@@ -160,7 +160,7 @@ std::string FakePlans::Begin(v1::Plan plan, const std::string& request_id, std::
 }
 
 absl::StatusOr<v1::Plan> FakePlans::Answer(const std::string& plan_id) const {
-  // Not a code of which the client library would ask again by itself.
+  // The client library does not retry after this code.
   if (lose_answers) return base::MakeError(absl::StatusCode::kUnknown, "LOST", "no answer came");
   return Get(plan_id);
 }

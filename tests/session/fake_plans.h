@@ -1,5 +1,4 @@
-// The elasticity of the fake cluster: plans that begin, are kept and taken back when a test says
-// so.
+// The elasticity of the fake cluster. Plans begin, are kept and are reverted when a test says so.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +11,14 @@
 
 namespace onepiece::testing {
 
-/// A value; whoever shares it guards it. Refusals have the NodeManager's codes and reasons.
+/// Refusals have the NodeManager's codes and reasons.
+///
+/// Threading: a value that needs external synchronisation.
 struct FakePlans {
   v1::Elasticity elasticity;
   v1::ListPlansResponse plans;  ///< Newest first.
-  v1::Plan policy_plan;         ///< What Propose answers without moves.
-  v1::Prediction prediction;    ///< Of every plan that is proposed or begun.
+  v1::Plan policy_plan;         ///< The answer of Propose() to a request without moves.
+  v1::Prediction prediction;    ///< For every plan that is proposed or begun.
   std::vector<v1::ApplyPlanRequest> applied;
   std::vector<v1::DecidePlanRequest> decided;
   bool lose_answers = false;
@@ -33,15 +34,15 @@ struct FakePlans {
   v1::Hold SetHold(const v1::SetHoldRequest& request, std::int64_t now_ms);
   v1::PoolLimits SetLimits(const v1::PoolLimits& limits);
 
-  /// A plan that has begun.
+  /// Adds a plan that has begun.
   void Add(const v1::Plan& plan);
-  /// All its moves come to their end. Returns the nodes that have another placement by that.
+  /// Ends all moves of the plan. Returns the nodes whose placement that changes.
   std::vector<v1::Node> Finish(const std::string& plan_id, const v1::Cluster& cluster,
                                std::int64_t now_ms);
 
  private:
   v1::Plan* Find(const std::string& plan_id);
-  /// elasticity.plans are those of `plans` that have not ended.
+  /// Sets elasticity.plans to those of `plans` that have not ended.
   void TellUnderWay();
   std::string Begin(v1::Plan plan, const std::string& request_id, std::int64_t now_ms);
   absl::StatusOr<v1::Plan> Answer(const std::string& plan_id) const;

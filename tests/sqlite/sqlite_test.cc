@@ -1,4 +1,5 @@
-// What goes in comes out, transactions hold, and failures are told apart.
+// The tests check that values come back unchanged, that transactions hold, and that failures are
+// told apart.
 #include "cluster/sqlite/sqlite.h"
 
 #include <QTemporaryDir>
@@ -26,7 +27,8 @@ class SqliteTest : public QObject {
  private Q_SLOTS:
   void init() {
     folder_ = std::make_unique<QTemporaryDir>();
-    path_ = folder_->filePath("a 100%?#.db").toStdString();  // As a path, not as an URI.
+    // These characters would mean something in a URI. The name is a path.
+    path_ = folder_->filePath("a 100%?#.db").toStdString();
   }
 
   void Values_ComeBackAsTheyWere() {
@@ -57,7 +59,7 @@ class SqliteTest : public QObject {
                                "'blob' AND typeof(e) = 'null'"),
              3);
     QCOMPARE(*database->Number("SELECT a FROM t WHERE a > 5"), 0);
-    // After the last row it begins anew.
+    // After the last row the statement can be started again.
     select.Start();
     for (int i = 0; i < 3; ++i) QVERIFY(*select.Next());
     QVERIFY(!*select.Next());
@@ -76,7 +78,7 @@ class SqliteTest : public QObject {
     QVERIFY(absl::IsCancelled(own));
     const absl::Status twice = database->InTransaction(
         [&] { return database->Execute("INSERT INTO t VALUES (3); INSERT INTO t VALUES (1)"); });
-    QCOMPARE(Reason(twice), QString("DAMAGED"));  // The tables are not as their owner thinks.
+    QCOMPARE(Reason(twice), QString("DAMAGED"));  // The tables are not as their owner made them.
     QCOMPARE(*database->Number("SELECT count(*) FROM t"), 1);
     QVERIFY(database->InTransaction([&] { return database->Execute("INSERT INTO t VALUES (4)"); })
                 .ok());
@@ -97,7 +99,7 @@ class SqliteTest : public QObject {
 
   void Failures_AreToldApart() {
     QCOMPARE(Reason(Database::Open(path_, {.mode = Mode::kRead}, Say).status()),
-             QString("FAILED"));  // Nothing there.
+             QString("FAILED"));  // The file does not exist.
     auto database = Open(Mode::kCreate);
     QVERIFY(database->Execute("CREATE TABLE t (a)").ok());
     QCOMPARE(Reason(database->Prepare("SELECT b FROM t").status()), QString("DAMAGED"));

@@ -1,4 +1,4 @@
-// The log as other processes read it: the ring, and TailLogs over gRPC.
+// Tests the log as other processes read it: the ring of lines, and TailLogs over gRPC.
 #include <QtTest>
 #include <limits>
 #include <thread>
@@ -42,7 +42,7 @@ struct Server {
   std::unique_ptr<v1::TelemetryService::Stub> stub;
 };
 
-// One caller; it gives up by itself when nothing comes.
+// One caller. Its call has a deadline, so that it ends when nothing comes.
 class Caller {
  public:
   explicit Caller(Server& server, int backlog = 0, v1::LogLevel level = v1::LOG_LEVEL_UNSPECIFIED) {
@@ -110,15 +110,15 @@ class LogsTest : public QObject {
     LogRing::Cursor all = ring.Begin(v1::LOG_DEBUG, 0), errors = ring.Begin(v1::LOG_ERROR, 0);
     Say(ring, spdlog::level::err, "first");
     for (int i = 0; i < 6; ++i) Say(ring, spdlog::level::info, std::to_string(i));
-    // "first", 0 and 1 are gone.
+    // The ring of four has dropped "first", 0 and 1.
     const LogRing::News news = ring.Take(all, 2);
     QCOMPARE(news.dropped, std::uint64_t{3});
     QCOMPARE(Texts(news), (QStringList{"2", "3"}));
-    // Lines below its level are none that a caller misses.
+    // A caller does not miss lines below its level.
     QCOMPARE(ring.Take(errors, 2).dropped, std::uint64_t{1});
     QCOMPARE(ring.Take(errors, 2).dropped, std::uint64_t{0});
     QCOMPARE(ring.Take(all, 2).dropped, std::uint64_t{0});
-    // No more than it keeps.
+    // A backlog has no more lines than the ring keeps.
     LogRing::Cursor late = ring.Begin(v1::LOG_INFO, 100);
     QCOMPARE(ring.Take(late, 100).lines.size(), std::size_t{4});
   }
@@ -149,7 +149,7 @@ class LogsTest : public QObject {
     while (response.lines_size() == 0 || response.lines(0).text() != "d") response = caller.Next();
     QCOMPARE(response.lines_size(), 1);
     QCOMPARE(response.dropped(), std::uint64_t{0});
-    // Silence has a limit.
+    // An empty response ends the silence.
     QCOMPARE(caller.Next().lines_size(), 0);
   }
 
@@ -168,7 +168,7 @@ class LogsTest : public QObject {
     Server server;
     Caller caller(server);
     (void)caller.Next();
-    // More than all buffers on the way hold, while nobody reads.
+    // Nobody reads now, and these are more lines than all buffers on the way hold.
     const std::string text(4000, 'x');
     constexpr std::uint64_t kLines = 20'000;
     for (std::uint64_t i = 0; i < kLines; ++i) Say(server.ring, spdlog::level::info, text);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kWaitMs = 20'000;
 
-// The body of GET /metrics; empty when there is no answer.
+// Returns the body of GET /metrics, or an empty text when there is no answer.
 QByteArray Scrape(const std::string& address) {
   const auto colon = address.rfind(':');
   QTcpSocket socket;
@@ -68,7 +68,7 @@ class MetricsTest : public QObject {
     QProcess check;
     check.setProcessChannelMode(QProcess::MergedChannels);
     check.start(promtool, {"check", "metrics"});
-    Scrape(*address);  // The second scrape holds what the endpoint counted in the first one.
+    Scrape(*address);  // The endpoint's own count of this scrape shows in the next one.
     check.write(Scrape(*address));
     check.closeWriteChannel();
     QVERIFY(check.waitForFinished(kWaitMs));

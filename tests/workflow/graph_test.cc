@@ -56,7 +56,7 @@ class GraphTest : public QObject {
     QVERIFY(Graph().Entrances().empty());
   }
 
-  // A table that another version made may hold what CheckWorkflow refuses.
+  // A routing table from another version may hold a workflow that CheckWorkflow refuses.
   void WhatTheCheckRefuses_GivesNoEdge() {
     const Graph graph(Stages({{"a", {"b", "a"}}, {"b", {"a", "a", "nobody"}}, {"a", {"b"}}}));
     QCOMPARE(List(graph.Entrances()), Names{"a"});

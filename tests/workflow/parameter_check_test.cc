@@ -90,7 +90,7 @@ class ParameterCheckTest : public QObject {
   void Refused_WithTheFieldAndTheReason_data() {
     QTest::addColumn<QString>("field");
     QTest::addColumn<QByteArray>("text");
-    QTest::addColumn<double>("number");  // NaN with a text: the text is meant.
+    QTest::addColumn<double>("number");  // NaN means that the text column has the value.
     QTest::addColumn<QString>("why");
     const double none = std::numeric_limits<double>::quiet_NaN();
     const double infinite = std::numeric_limits<double>::infinity();

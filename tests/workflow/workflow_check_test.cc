@@ -182,8 +182,8 @@ class WorkflowCheckTest : public QObject {
   }
 
   void CheckWorkflow_WantsOneGraph_data() {
-    QTest::addColumn<QStringList>("after");  // Of stages a, b, c, d: names with spaces between.
-    QTest::addColumn<QString>("field");      // Empty: the workflow is good.
+    QTest::addColumn<QStringList>("after");  // For stages a, b, c, d: names separated by spaces.
+    QTest::addColumn<QString>("field");      // Empty when the workflow is good.
     QTest::newRow("chain") << QStringList{"", "", "", ""} << "";
     QTest::newRow("diamond") << QStringList{"", "a", "a", "b c"} << "";
     QTest::newRow("two entrances") << QStringList{"", "", "a b", "c"} << "";

@@ -43,7 +43,7 @@ bool IsContent(QAccessible::Role role) {
 }
 
 struct Lint {
-  QHash<QString, QString> names;  ///< Role and name: where it is.
+  QHash<QString, QString> names;  ///< Where a role with a name was found.
   QStringList faults;
 
   void Visit(QAccessibleInterface* node, int depth) {
@@ -72,7 +72,7 @@ struct Lint {
       faults << QStringLiteral("no name: role %1, %2").arg(role).arg(where);
       return;
     }
-    // A combo box is a box, its list and its button; they go by one name.
+    // The parts of a combo box, its list and its button, share its name.
     if (node.parent() != nullptr && node.parent()->role() == QAccessible::ComboBox) return;
     const QString key = QStringLiteral("%1 \"%2\"").arg(role).arg(name);
     if (names.contains(key)) {
@@ -90,7 +90,7 @@ bool TakesTab(const QWidget& widget) {
 void CheckTabs(QWidget& window, QStringList& faults) {
   QSet<const QWidget*> wanted, reached;
   for (const QWidget* widget : window.findChildren<QWidget*>()) {
-    // Of radio buttons that exclude each other Tab reaches one, the arrows the others.
+    // Tab reaches one radio button of a group. The arrow keys reach the others.
     if (widget->window() == &window && TakesTab(*widget) && !widget->inherits("QRadioButton")) {
       wanted.insert(widget);
     }
@@ -131,7 +131,8 @@ void CheckTables(QWidget& window, QStringList& faults) {
   }
 }
 
-/// Of ours, and not a Qt class with another name: nobody but its paintEvent knows what it shows.
+/// True for a class of ours that is not just a Qt class with another name. Only its paintEvent
+/// knows what it shows.
 bool PaintsItself(const QWidget& widget) {
   const QMetaObject* kind = widget.metaObject();
   if (!QByteArray(kind->className()).startsWith("onepiece::")) return false;

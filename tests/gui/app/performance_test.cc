@@ -1,4 +1,4 @@
-// What measures the console does show every page. How fast it is: docs/benchmarks.md.
+// The program that measures the console shows all pages. docs/benchmarks.md says how fast it is.
 #include <QtTest>
 
 #include "tests/bench/console/load.h"

@@ -1,6 +1,7 @@
-// Pictures that somebody has looked at and approved (tests/gui/goldens), and what is drawn now.
+// Compares what is drawn now with pictures that somebody has looked at and approved
+// (tests/gui/app/goldens).
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QImage>
@@ -8,13 +9,15 @@
 
 namespace onepiece::testing {
 
-/// Before the application is made: one font drawn in one way, UTC, one language, one pixel a point.
+/// Makes drawing the same everywhere: one font drawn in one way, UTC, one language, one pixel for
+/// each point. Call it before the application is made.
 void FixAppearance();
 
-/// Compares with NAME.png of `approved_folder`. Empty: alike. Else what differs, and where under
-/// `output_folder` the picture, and a difference in red, were written. A pixel may be a little
-/// other (antialiasing), and one in two thousand quite other. With ONEPIECE_UPDATE_GOLDENS=1 the
-/// approved picture is replaced: look at it before it is committed.
+/// Compares a picture with NAME.png of `approved_folder`. Empty if they are alike. Otherwise says
+/// what differs and where under `output_folder` the picture and a picture of the difference, in
+/// red, were written. A pixel may differ a little (antialiasing), and one in two thousand by more.
+/// With ONEPIECE_UPDATE_GOLDENS=1 the approved picture is replaced: look at it before it is
+/// committed.
 QString ComparePicture(const QImage& picture, const QString& name, const QString& approved_folder,
                        const QString& output_folder);
 

@@ -34,7 +34,8 @@ std::vector<gui::View*> TestWindow::pages() {
 }
 
 void TestWindow::Settle() {
-  // Drawing lays out, which asks for drawing: three rounds are more than any page needs.
+  // Drawing may change the layout, which asks for drawing again. Three rounds are more than any
+  // page needs.
   for (int i = 0; i < 3; ++i) {
     QCoreApplication::processEvents();
     QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);

@@ -1,4 +1,4 @@
-// The console's whole window for tests: settings and recordings in a folder of its own.
+// The console's whole window for tests, with settings and recordings in a folder of its own.
 #pragma once
 
 #include <QString>
@@ -14,20 +14,22 @@ struct WindowOptions {
   gui::Theme theme = gui::Theme::kLight;
   int font_percent = 100;
   QSize size{1280, 800};
-  QString folder;  ///< Of settings and recordings; empty: one of its own.
+  QString folder;  ///< The folder of settings and recordings. Empty for a new one.
 };
 
-/// Threading  GUI thread only.
+/// The window.
+///
+/// Threading: GUI thread only.
 class TestWindow {
  public:
-  /// Visible when it returns. Sets the application's style, font and palette.
+  /// Makes a visible window. Sets the application's style, font and palette.
   explicit TestWindow(const WindowOptions& options = {});
   gui::MainWindow* operator->() { return window_.get(); }
   gui::MainWindow& operator*() { return *window_; }
-  /// Every page, in the order of the tabs.
+  /// All pages, in the order of the tabs.
   [[nodiscard]] std::vector<gui::View*> pages();
   [[nodiscard]] const QString& folder() const { return folder_; }
-  /// Until nothing is left to be drawn.
+  /// Handles events until nothing is left to be drawn.
   static void Settle();
 
  private:

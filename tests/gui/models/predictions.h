@@ -1,4 +1,4 @@
-// What a server would predict of a plan, with numbers that a test can look for.
+// Makes a prediction as a server would, with numbers that a test can look for.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ inline v1::Estimate Band(double value, double low, double high) {
   return estimate;
 }
 
-/// Of moves that bring the pool to four instances: throughput, loads and waits, with bands.
+/// The prediction of moves that bring the pool to four instances: throughput, loads and waits, with
+/// bands.
 inline v1::Prediction MakePrediction(const std::string& pool_id, int instances_before) {
   v1::Prediction prediction;
   prediction.set_basis("12 min window, 341 jobs");

@@ -11,7 +11,7 @@ namespace onepiece::nodemanager {
 class AssignerTest : public QObject {
   Q_OBJECT
  private:
-  // A cluster in which every plan is applied at once.
+  // A cluster in which the assigner's answer is applied after every command.
   struct World {
     StateMachine machine;
     int moves = 0;
@@ -31,7 +31,7 @@ class AssignerTest : public QObject {
     [[nodiscard]] QString StageOf(const std::string& id) const {
       return QString::fromStdString(machine.nodes().at(id).node().assignment().stage().stage());
     }
-    // "a b - c": what each live instance serves, by node id.
+    // What each live instance serves, by node id: "a b - c". A "-" is an idle one.
     [[nodiscard]] QString Stages() const {
       QStringList stages;
       for (const auto& [id, record] : machine.nodes()) {
@@ -104,7 +104,7 @@ class AssignerTest : public QObject {
     world.Do(EndCommand("i1"));
     QCOMPARE(world.Stages(), QString("b a"));
     world.Do(EndCommand("i0"));
-    QCOMPARE(world.Stages(), QString("a"));  // The last of a stage is not taken.
+    QCOMPARE(world.Stages(), QString("a"));  // A stage does not lose its last instance.
   }
 
   void Plan_NewWorkflowGetsItsStages() {
@@ -140,13 +140,14 @@ class AssignerTest : public QObject {
     QCOMPARE(world.machine.nodes().at("i1").node().assignment().app_ids(0), std::string("two"));
   }
 
-  // Two applications of one model each whose stage "a" is in one pool; "b" is each one's own.
+  // Two applications with a model each. Their stages "a" share a pool, and each has a pool of its
+  // own for stage "b".
   static std::pair<v1::Workflow, v1::Workflow> Pooled() {
     std::pair<v1::Workflow, v1::Workflow> apps{MakeWorkflow("one", {"a", "b"}),
                                                MakeWorkflow("two", {"a", "b"})};
     for (v1::Workflow* app : {&apps.first, &apps.second}) app->mutable_stages(0)->set_pool("both");
     for (v1::StageSpec& stage : *apps.second.mutable_stages()) stage.set_model("large");
-    apps.second.mutable_stages(0)->set_precision("f32");  // As when nothing is said.
+    apps.second.mutable_stages(0)->set_precision("f32");  // The default precision.
     apps.second.mutable_stages(0)->set_threads(1);
     apps.second.mutable_stages(1)->add_after("a");
     return apps;
@@ -178,7 +179,7 @@ class AssignerTest : public QObject {
     two.mutable_stages(0)->set_model("larger");
     const int moves = world.moves;
     world.Do(WorkflowCommand(two));
-    QCOMPARE(world.moves, moves + 1);  // i0 alone.
+    QCOMPARE(world.moves, moves + 1);  // Only i0 gets another assignment.
     const v1::Assignment& after = world.machine.nodes().at("i0").node().assignment();
     QCOMPARE(after.models(0), std::string("tiny"));
     QCOMPARE(after.models(1), std::string("larger"));
@@ -221,7 +222,7 @@ class AssignerTest : public QObject {
     QVERIFY(app("i1") != app("i2"));
   }
 
-  // As a plan under way would place it, at once.
+  // Places the instance as a plan would, and ends the plan.
   static void Place(World& world, const std::string& id, const v1::Placement& to) {
     v1::Command start;
     v1::Move& move = *start.mutable_start_plan()->mutable_plan()->add_moves();
@@ -264,7 +265,8 @@ class AssignerTest : public QObject {
     QCOMPARE(world.Stages(), QString("b b a"));
     world.Do(RegisterCommand(MakeNode("i0", v1::INSTANCE, 2)));
     QCOMPARE(world.Stages(), QString("b b a"));
-    world.Do(EndCommand("i2"));  // An empty stage takes one that a plan has placed, for good.
+    // An empty stage takes an instance that a plan has placed, and keeps it.
+    world.Do(EndCommand("i2"));
     QCOMPARE(world.Stages().count('a'), 1);
     world.AddInstance("i3");
     QCOMPARE(world.Stages().count('a'), 1 + world.StageOf("i3").count('a'));
@@ -313,12 +315,12 @@ class AssignerTest : public QObject {
     const auto placement = [&] { return world.machine.nodes().at("i1").node().placement(); };
     QCOMPARE(placement().pool(), std::string("b/wan/large"));
     QVERIFY(placement().pinned());
-    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "c"})));  // Nothing to be pinned to.
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "c"})));  // The stage of the pin is gone.
     QCOMPARE(world.StageOf("i1"), QString("c"));
     QVERIFY(!placement().pinned());
   }
 
-  // An edited limit, price or order takes nobody out of the routes.
+  // A change of limits, costs or the stages' order takes no instance out of the routes.
   void Plan_BoundsOfAPoolLeaveItsRoutesAlone() {
     World world;
     v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
@@ -355,7 +357,7 @@ class AssignerTest : public QObject {
     for (const char* id : {"i0", "i1", "i2", "i3"}) world.AddInstance(id);
     QCOMPARE(world.Stages(), QString("a b b -"));
     v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
-    workflow.mutable_stages(0)->set_min_instances(2);  // Above the limit: the minimum holds.
+    workflow.mutable_stages(0)->set_min_instances(2);  // It exceeds the maximum, and holds.
     world.Do(WorkflowCommand(workflow));
     QCOMPARE(world.Stages(), QString("a b b a"));
     world.AddInstance("i4");

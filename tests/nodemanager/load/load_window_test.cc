@@ -1,4 +1,4 @@
-// What the leader makes of reports that come late, twice, never, or with nonsense in them.
+// Tests what the leader makes of reports that are late, repeated, lost or impossible.
 #include "nodemanager/load/load_window.h"
 
 #include <QtTest>
@@ -21,7 +21,7 @@ bool Near(double actual, double expected, double tolerance) {
   return near;
 }
 
-// A node that reports, and a window that it reports to.
+// A node that reports, and the window to which it reports.
 struct Reporter {
   LoadWindow window{kWindow};
   base::ManualClock clock;
@@ -39,7 +39,7 @@ struct Reporter {
     load.mutable_stages(load.stages_size() - 1)->set_stage(stage);
     return *load.mutable_stages(load.stages_size() - 1);
   }
-  // Jobs that have ended since the last report, of `each` seconds.
+  // Lets `jobs` jobs of `each` seconds end before the next report.
   void Work(int jobs, double each, const std::string& app = "a") {
     v1::StageLoad& stage = Stage(app);
     stage.set_jobs(stage.jobs() + static_cast<std::uint64_t>(jobs));
@@ -62,7 +62,7 @@ struct Reporter {
     load.set_sample_unix_ms(base::ToUnixMs(clock.WallNow()));
     return window.Add(node, incarnation, pool, load, clock.Now(), clock.WallNow());
   }
-  // Reports of that utilisation, twice a second.
+  // Reports that utilisation twice a second.
   void Run(base::Duration time, double utilization) {
     load.set_utilization(utilization);
     for (base::Duration at{}; at < time; at += milliseconds(500)) {
@@ -120,7 +120,7 @@ class LoadWindowTest : public QObject {
     reporter.Run(seconds(60), 0.9);
     reporter.clock.Advance(seconds(7));
     QVERIFY(!reporter.Utilization().has_value());
-    // The silence is not part of the mean when it is heard of again.
+    // When the node reports again, its silence is not part of the mean.
     reporter.Run(seconds(10), 0.9);
     QVERIFY(Near(reporter.Utilization().value(), 0.9, 1e-9));
     reporter.clock.Advance(seconds(61));
@@ -139,7 +139,7 @@ class LoadWindowTest : public QObject {
       for (int copy = i % 3; copy > 0; --copy) QCOMPARE(some.Report(), std::string());
     }
     const LoadWindow::Work expected = all.WorkOf(), actual = some.WorkOf();
-    QCOMPARE(expected.jobs, 99u);  // The first report is where counting begins.
+    QCOMPARE(expected.jobs, 99u);  // Counting begins with the first report.
     QVERIFY(Near(static_cast<double>(actual.jobs), 99, 3));
     QVERIFY(Near(actual.compute_s / static_cast<double>(actual.jobs), 0.25, 1e-9));
     QVERIFY(Near(actual.units / static_cast<double>(actual.jobs), 2, 1e-9));
@@ -157,14 +157,14 @@ class LoadWindowTest : public QObject {
     reporter.Run(seconds(30), 0);
     QVERIFY(Near(static_cast<double>(reporter.WorkOf().jobs), 30, 2));
     QVERIFY(Near(reporter.WorkOf().recent_compute_s, 15, 1));
-    reporter.Run(seconds(300), 0);  // None in the window: the last ones.
+    reporter.Run(seconds(300), 0);  // No job ends in the window, so the last ones stay.
     QCOMPARE(reporter.WorkOf().jobs, 5u);
     QVERIFY(Near(reporter.WorkOf().squares_s2, 1.25, 1e-9));
     QCOMPARE(reporter.WorkOf().recent_compute_s, 0.0);
     QVERIFY(reporter.window.WorkOf("another", reporter.clock.Now()).empty());
   }
 
-  // It has ended here in no interval, and costs its time in both places.
+  // The job ends elsewhere, so no report here counts it, but its time here counts.
   void aJobThatIsHandedOverCostsItsTimeHereToo() {
     Reporter reporter;
     reporter.Run(seconds(1), 1);
@@ -179,7 +179,7 @@ class LoadWindowTest : public QObject {
     QCOMPARE(reporter.WorkOf().squares_s2, 1.0);
   }
 
-  // One job takes longer than a window.
+  // Each job takes longer than a window.
   void slowJobsAreKnownAllTheSame() {
     Reporter reporter;
     reporter.Run(seconds(1), 1);
@@ -207,7 +207,7 @@ class LoadWindowTest : public QObject {
     QVERIFY(Near(static_cast<double>(reporter.WorkOf().jobs), 60, 2));
   }
 
-  // As after a failover: the counts are older than the leader.
+  // After a failover the counts in a node's first report are older than the new leader.
   void theFirstReportTellsTheCosts() {
     Reporter reporter;
     reporter.Work(4000, 0.2);
@@ -217,7 +217,7 @@ class LoadWindowTest : public QObject {
         Near(reporter.WorkOf().compute_s / static_cast<double>(reporter.WorkOf().jobs), 0.2, 1e-9));
     QCOMPARE(reporter.WorkOf().recent_compute_s, 0.0);
     QCOMPARE(reporter.WorkOf("absurd").jobs, 0u);
-    reporter.Work(5, 0.4);  // What is measured counts more.
+    reporter.Work(5, 0.4);  // Enough measured jobs replace those counts.
     reporter.Run(milliseconds(500), 1);
     QCOMPARE(reporter.WorkOf().jobs, 5u);
     QVERIFY(Near(reporter.WorkOf().compute_s, 2, 1e-9));
@@ -234,7 +234,7 @@ class LoadWindowTest : public QObject {
     reporter.window.Add("instance-2", 9, kPool, reporter.load, reporter.clock.Now(), {});
     QCOMPARE(reporter.WorkOf("a").jobs, 6u);
     QCOMPARE(reporter.WorkOf("b").jobs, 4u);
-    // What it has done stays, wherever it goes.
+    // What the node has done stays after the node is forgotten.
     reporter.window.Forget("instance-2");
     QCOMPARE(reporter.WorkOf("a").jobs, 6u);
   }
@@ -248,13 +248,13 @@ class LoadWindowTest : public QObject {
     reporter.Work(3, 0.1);
     reporter.Run(seconds(20), 0.1);
     QVERIFY(!reporter.Utilization().has_value());
-    QCOMPARE(reporter.WorkOf().jobs, 13u);  // All before the first reports.
+    QCOMPARE(reporter.WorkOf().jobs, 13u);  // All ended before a first report.
     QCOMPARE(reporter.WorkOf().recent_compute_s, 0.0);
     reporter.Work(2, 0.1);
     reporter.Run(seconds(20), 0.1);
     QCOMPARE(reporter.WorkOf().jobs, 15u);
     QVERIFY(Near(reporter.Utilization().value(), 0.1, 1e-9));
-    reporter.incarnation = 1;  // A late report of the dead one.
+    reporter.incarnation = 1;  // A late report of the dead incarnation.
     reporter.Work(100, 0.1);
     QVERIFY(!reporter.Report().empty());
     QCOMPARE(reporter.WorkOf().jobs, 15u);
@@ -264,7 +264,7 @@ class LoadWindowTest : public QObject {
     Reporter reporter;
     reporter.Run(seconds(60), 0.9);
     reporter.pool = "diffusion/wan/tiny";
-    reporter.Work(4, 0.1);  // Ended before it moved.
+    reporter.Work(4, 0.1);  // They ended before it moved.
     reporter.Run(seconds(20), 0.1);
     QVERIFY(!reporter.Utilization().has_value());
     QCOMPARE(reporter.WorkOf().jobs, 4u);
@@ -351,7 +351,7 @@ class LoadWindowTest : public QObject {
     QVERIFY2(QString::fromStdString(wrong).contains(complaint), wrong.c_str());
     reporter.load = good;
     reporter.Work(2, 0.25);
-    reporter.Run(seconds(1), 0.4);  // And it is believed again.
+    reporter.Run(seconds(1), 0.4);  // Good reports are believed again.
     QVERIFY(Near(reporter.Utilization().value(), 0.4, 1e-9));
     const LoadWindow::Work work = reporter.WorkOf();
     QCOMPARE(work.jobs, 10u);
@@ -376,7 +376,7 @@ class LoadWindowTest : public QObject {
     good.set_device("cuda:0");
     good.set_product("NVIDIA H100 80GB HBM3");
     good.set_sm_active(0.5);
-    good.set_kernel_active(1.02);  // Clocks.
+    good.set_kernel_active(1.02);  // Two clocks can give a little more than 1.
     good.set_memory_used_bytes(1);
     good.set_memory_bytes(2);
     good.set_power_w(0);
@@ -422,10 +422,10 @@ class LoadWindowTest : public QObject {
   void aLongJobIsNoNonsense() {
     Reporter reporter;
     reporter.Run(seconds(1), 1);
-    reporter.Work(1, 208);  // Began before the first report.
+    reporter.Work(1, 208);  // It began before the first report.
     reporter.Run(seconds(1), 1);
     QCOMPARE(reporter.WorkOf().jobs, 1u);
-    Reporter failed_over;  // Counts of hours, when a new leader hears of the node.
+    Reporter failed_over;  // Its first report to a new leader has the counts of hours.
     failed_over.Work(100'000'000, 0.1);
     failed_over.Run(seconds(1), 1);
     QCOMPARE(failed_over.WorkOf().jobs, 100'000'000u);
@@ -440,7 +440,7 @@ class LoadWindowTest : public QObject {
     reporter.Run(seconds(1), 0.5);
     reporter.load = complete;
     reporter.Run(seconds(1), 0.5);
-    QCOMPARE(reporter.WorkOf().jobs, 10u);  // Those of before the first report, once.
+    QCOMPARE(reporter.WorkOf().jobs, 10u);  // Jobs from before the first report count once.
     QCOMPARE(reporter.WorkOf().recent_compute_s, 0.0);
   }
 
@@ -478,7 +478,7 @@ class LoadWindowTest : public QObject {
     Reporter proxy;
     proxy.node = "proxy-1";
     proxy.pool = "";
-    proxy.Ask("a", 1000, 50);  // Before anybody listened.
+    proxy.Ask("a", 1000, 50);  // Before the first report, so it does not count.
     proxy.Run(milliseconds(500), 0);
     for (int i = 0; i < 60; ++i) {
       proxy.Ask("a", 2, 3);
@@ -491,7 +491,7 @@ class LoadWindowTest : public QObject {
     QVERIFY(Near(asked["b"].jobs_per_s, 0.5, 0.05));
     QVERIFY(Near(asked["a"].units_per_s, 20, 0.8));
     QVERIFY(Near(asked["a"].JobsOf(8), 2.5, 0.1));
-    QVERIFY(Near(asked["a"].JobsOf(0), 5, 0.2));  // Nobody knows how many a job has.
+    QVERIFY(Near(asked["a"].JobsOf(0), 5, 0.2));  // The units of a job are unknown.
     QVERIFY(proxy.window.AskedOf({}, proxy.clock.Now()).empty());
     proxy.Run(seconds(62), 0);  // Nobody asks any more.
     QVERIFY(proxy.window.AskedOf({"proxy-1"}, proxy.clock.Now()).empty());
@@ -528,7 +528,7 @@ class LoadWindowTest : public QObject {
     QVERIFY(reporter.window.Last("instance-1") == nullptr);
     reporter.window.Forget("instance-2");
     QVERIFY(reporter.window.Last("instance-2") == nullptr);
-    // A node that names another stage every time.
+    // The node names another stage in every report.
     for (int i = 0; i < 2000; ++i) {
       reporter.load.clear_stages();
       reporter.Stage("a", "stage" + std::to_string(i)).set_jobs(1);

@@ -1,4 +1,4 @@
-// The rules of phase 1 and phase 2, leases and snapshots at one acceptor.
+// Tests the rules of one acceptor: phase 1, phase 2, leases and snapshots.
 #include "nodemanager/paxos/acceptor.h"
 
 #include <QtTest>
@@ -76,8 +76,8 @@ class AcceptorTest : public QObject {
     acceptor.Bind(At(1000), kLow);
     QVERIFY(!acceptor.MayPromise(At(1399), kMiddle, 0, {}));
     QVERIFY(acceptor.MayPromise(At(1400), kMiddle, 0, {}));
-    QVERIFY(acceptor.MayPromise(At(1001), kHigh, 0, {}));      // Of the same replica.
-    QVERIFY(acceptor.MayPromise(At(1001), kMiddle, 0, kLow));  // Its lease has been ended.
+    QVERIFY(acceptor.MayPromise(At(1001), kHigh, 0, {}));      // kLow's replica proposes it too.
+    QVERIFY(acceptor.MayPromise(At(1001), kMiddle, 0, kLow));  // kLow's leader ended its lease.
     QVERIFY(!acceptor.MayPromise(At(1001), kMiddle, 0, kMiddle));
   }
 
@@ -95,7 +95,7 @@ class AcceptorTest : public QObject {
     Take(acceptor, kLow, 4, 2, "b");
     QCOMPARE(acceptor.match(), 2u);
     QCOMPARE(acceptor.log().last(), 2u);
-    Take(acceptor, kLow, 2, 3, "a");  // Overlaps what it has.
+    Take(acceptor, kLow, 2, 3, "a");  // It overlaps what the acceptor has.
     QCOMPARE(acceptor.match(), 4u);
     QCOMPARE(*acceptor.log().At(2).entry.payload, std::string("a1"));
   }
@@ -106,10 +106,10 @@ class AcceptorTest : public QObject {
     acceptor.Learn(2, out_);
     acceptor.Promise(kMiddle, out_);
     QCOMPARE(acceptor.match(), 2u);
-    QCOMPARE(acceptor.log().last(), 5u);  // Votes are kept.
+    QCOMPARE(acceptor.log().last(), 5u);  // An acceptor keeps its votes.
     Take(acceptor, kMiddle, 4, 1, "b");   // A gap, although slot 3 was accepted at a lower ballot.
     QCOMPARE(acceptor.match(), 2u);
-    acceptor.Learn(5, out_);  // The leader knows more than we have of its ballot.
+    acceptor.Learn(5, out_);  // The acceptor holds less at this ballot, so it learns less.
     QCOMPARE(acceptor.chosen(), 2u);
     Take(acceptor, kMiddle, 3, 1, "b");
     QCOMPARE(acceptor.match(), 3u);
@@ -163,11 +163,11 @@ class AcceptorTest : public QObject {
     QVERIFY(acceptor.members() == two);
     acceptor.TakeSnapshot(4, Command("s"), 2, out_);
     QVERIFY(acceptor.snapshot()->members == kThree);
-    QCOMPARE(acceptor.log().first(), 3u);  // Two slots are kept behind it.
+    QCOMPARE(acceptor.log().first(), 3u);  // Two slots stay behind the snapshot.
     acceptor.TakeSnapshot(9, Command("s"), 2, out_);
     QVERIFY(acceptor.snapshot()->members == two);
-    acceptor.TakeSnapshot(10, Command("s"), 2, out_);  // Not chosen.
-    acceptor.TakeSnapshot(8, Command("s"), 2, out_);   // Older.
+    acceptor.TakeSnapshot(10, Command("s"), 2, out_);  // Slot 10 is not chosen.
+    acceptor.TakeSnapshot(8, Command("s"), 2, out_);   // It is older than the present one.
     QCOMPARE(acceptor.snapshot()->index, 9u);
   }
 };

@@ -29,7 +29,7 @@ Group::Group(std::size_t count, const std::function<void(Options&)>& given) : ad
   }
   for (std::size_t i = 1; i <= count; ++i) {
     DurableState disk = Replica::Bootstrap(i, seats, "n" + std::to_string(i));
-    // As if the seats had been filled: the tests of filling them do without this.
+    // The group begins as if all seats had been filled. members_test.cc tests the filling itself.
     disk.snapshot.members = disk.log[0].entry.members = seats;
     AddNode("n" + std::to_string(i), disk);
   }

@@ -1,4 +1,5 @@
-// A group of replicas in memory: one queue of messages, one clock, disks that remember.
+// A group of replicas in memory, with one queue of messages, one true clock, and disks that survive
+// a stop.
 #pragma once
 
 #include <deque>
@@ -13,33 +14,34 @@
 
 namespace onepiece::paxos {
 
-/// What a disk does with a batch of writes.
+/// Does to `disk` what a replica's database does with a batch of writes.
 void ApplyWrites(const Writes& writes, DurableState& disk);
 std::shared_ptr<const std::string> Command(const std::string& text);
 inline Time At(std::int64_t ms) { return Time(std::chrono::milliseconds(ms)); }
 
-/// Delivers in order, `latency` after sending, what `passes` lets through. Dies when two replicas
-/// hand out different entries for a slot, or one hands out a slot out of order.
+/// Delivers the messages that `passes` lets through, in order and `latency` after they were sent.
+/// The process dies when two replicas hand out different entries for a slot, or when one hands out
+/// a slot out of order.
 class Group {
  public:
   struct Node {
     Options options;
     DurableState disk;
-    std::optional<Replica> replica;  ///< None: it is down.
-    double rate = 1;                 ///< Of its clock, since `rate_since`.
+    std::optional<Replica> replica;  ///< nullopt while the node is down.
+    double rate = 1;                 ///< The rate of its clock since `rate_since`.
     Time rate_since, local_then;
     Slot applied = 0;
     std::map<Slot, Entry> state;  ///< What it handed out since its snapshot.
     int restores = 0, losses = 0;
-    Outputs last;  ///< Of its last step.
+    Outputs last;  ///< What its last step put out.
   };
 
-  /// `count` replicas with ids 1, 2, … and seats "n1", "n2", …, all occupied.
+  /// Makes `count` replicas with ids 1, 2, … that occupy the seats "n1", "n2", …
   explicit Group(std::size_t count, const std::function<void(Options&)>& adjust = {});
-  /// Nobody; AddNode() follows.
+  /// Makes an empty group, for AddNode().
   Group() = default;
 
-  /// A replica that starts from `disk`, whose `replica` is its id.
+  /// Adds a replica that starts from `disk`. Its id is disk.replica.
   Node& AddNode(const std::string& name, DurableState disk);
   void Stop(ReplicaId id) { node(id).replica.reset(); }
   void Start(ReplicaId id);
@@ -47,13 +49,16 @@ class Group {
   Replica& replica(ReplicaId id) { return *nodes_.at(id).replica; }
   [[nodiscard]] std::map<ReplicaId, Node>& nodes() { return nodes_; }
 
-  /// Delivers and ticks until `duration` has passed, or `until` holds; false when it never did.
+  /// Delivers and ticks until `duration` has passed or `until` holds. Returns false when `until`
+  /// never held.
   bool Run(Duration duration, const std::function<bool()>& until = {});
-  /// Runs until some replica is ready to lead; 0 when none was within `duration`.
+  /// Runs until a replica is ready to lead, and returns it. Returns 0 when none was within
+  /// `duration`.
   ReplicaId AwaitLeader(Duration duration = std::chrono::seconds(10));
-  /// The ready leader of the highest ballot that is up; 0: none.
+  /// The ready leader of the highest ballot among the nodes that are up, or 0.
   [[nodiscard]] ReplicaId Leader() const;
-  /// Proposes at the leader and runs until it has handed it out; the slot, 0 when that failed.
+  /// Proposes a command at the leader and runs until the leader has handed it out. Returns its
+  /// slot, or 0 when that failed.
   Slot Commit(const std::string& text);
   /// Calls a method of the replica and does what its Outputs say.
   template <typename Function>

@@ -1,4 +1,4 @@
-// Leases: who may read alone, for how long, and by whose clock; how they end.
+// Tests leases: who may read alone, for how long and by whose clock, and how a lease ends.
 #include <QtTest>
 
 #include "cluster/base/status.h"
@@ -31,7 +31,7 @@ class LeaseTest : public QObject {
       Group group(3);
       const ReplicaId old = group.AwaitLeader();
       group.SetRate(old, rate);
-      group.Run(3s);  // Long enough to trust the clocks.
+      group.Run(3s);  // After this time the leader trusts the clocks.
       QVERIFY(group.replica(old).LeaseCovers(group.LocalTime(old)));
       group.passes = [&](const Message& m) { return m.from != old && m.to != old; };
       const Time cut = group.now;
@@ -43,7 +43,7 @@ class LeaseTest : public QObject {
     }
   }
 
-  // The answers take long: the lease counts from the question, not from the answer.
+  // When answers take long, the lease counts from the question and not from the answer.
   void Lease_CountsFromTheSending() {
     Group group(3);
     group.AwaitLeader();
@@ -56,7 +56,7 @@ class LeaseTest : public QObject {
     group.passes = [](const Message&) { return false; };
     const Time cut = group.now;
     group.Run(5s, [&] { return !group.replica(leader).LeaseCovers(group.LocalTime(leader)); });
-    // What was asked 300 ms before the cut is the newest that was answered.
+    // The newest question that was answered left 300 ms before the cut.
     QVERIFY(group.now - cut <= 100ms);
   }
 
@@ -87,7 +87,8 @@ class LeaseTest : public QObject {
     QCOMPARE(Covering(group), std::size_t{1});
     group.Stop(second);
     group.Run(600ms);
-    QCOMPARE(group.Leader(), leader);  // It commits with the clock that drifts, but has no lease.
+    // It commits with the replica whose clock drifts, but it has no lease.
+    QCOMPARE(group.Leader(), leader);
     QVERIFY(group.Commit("a") != 0);
     QCOMPARE(Covering(group), std::size_t{0});
     group.SetRate(first, 1);

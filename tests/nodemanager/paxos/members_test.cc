@@ -1,4 +1,4 @@
-// Seats: how a group grows, loses replicas and gets them back.
+// Tests seats: how a group grows, loses replicas and gets them back.
 #include <QtTest>
 #include <algorithm>
 
@@ -35,7 +35,7 @@ absl::StatusOr<Slot> Replace(Group& group, const std::string& name, const std::s
   });
 }
 
-// All of `ids` vote, as far as each of them knows.
+// True when each of `ids` knows that all of `ids` vote, and nobody else.
 bool AllVote(Group& group, const std::vector<ReplicaId>& ids) {
   return std::all_of(ids.begin(), ids.end(), [&](ReplicaId id) {
     const Members& members = group.replica(id).members();
@@ -65,7 +65,7 @@ class MembersTest : public QObject {
     group.AddNode("n5", Blank(5));
     QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3, 4, 5}); }));
     QCOMPARE(group.replica(4).members().Find(4)->address, std::string("host4"));
-    // Two may die now.
+    // Of five voters two may die.
     group.Stop(group.Leader());
     group.Stop(group.AwaitLeader());
     QVERIFY(group.Commit("c") != 0);
@@ -94,7 +94,8 @@ class MembersTest : public QObject {
     QVERIFY(!group.replica(leader).members().Votes(77));
     group.AddNode("nobody", Blank(78));
     group.Run(2s);
-    QCOMPARE(group.replica(leader).progress().size(), std::size_t{4});  // Not fed: has no seat.
+    // The leader does not feed a replica for which there is no seat.
+    QCOMPARE(group.replica(leader).progress().size(), std::size_t{4});
   }
 
   void ReplacedReplica_LearnsThatItHasNoVote() {
@@ -131,7 +132,7 @@ class MembersTest : public QObject {
     group.Run(100ms);
     group.Stop(moved);
     group.node(moved).options.address = "elsewhere";
-    group.passes = [&](const Message& m) {  // Nobody is at the old address.
+    group.passes = [&](const Message& m) {  // Messages to the old address are lost.
       if (m.to != moved) return true;
       for (const Progress& p : group.replica(leader).progress()) {
         if (p.replica == moved && p.address == "elsewhere") return true;
@@ -145,7 +146,8 @@ class MembersTest : public QObject {
     }));
   }
 
-  // Nothing else is wrong with them, so nothing else tells the leader.
+  // All replicas keep their seats and come back at new addresses. Nothing else tells the leader
+  // that something changed.
   void AllMovedAtOnce_SeatsNameTheNewAddresses() {
     Group group(3);
     QVERIFY(group.AwaitLeader() != 0);
@@ -188,7 +190,7 @@ class MembersTest : public QObject {
     group.Run(1s);
     QCOMPARE(Reason(Remove(group, Name(6 - leader - other)).status()),
              std::string("NO_QUORUM_LEFT"));
-    QVERIFY(Remove(group, Name(other)).ok());  // The one that is gone.
+    QVERIFY(Remove(group, Name(other)).ok());  // The silent replica may go.
     const auto follower = group.Step(6 - leader - other, [](Replica& r, Time t, Outputs& out) {
       return r.AddSeat(t, Seat{"n8", "h", 0}, out);
     });
@@ -211,15 +213,15 @@ class MembersTest : public QObject {
     const auto change = Add(group, "n4");
     QVERIFY(before.ok() && change.ok());
     QCOMPARE(*change, *before + 1);
-    QCOMPARE(group.replica(leader).last_slot(), *before);  // Not proposed yet.
+    QCOMPARE(group.replica(leader).last_slot(), *before);  // The change is not proposed yet.
     QCOMPARE(Reason(propose().status()), std::string("LOG_BUSY"));
     group.Run(100ms);
     QVERIFY(group.node(leader).state.at(*change).kind == Entry::Kind::kMembers);
     QVERIFY(propose().ok());
   }
 
-  // A leader dies with a change that one follower has: the next one recovers it, and asks the
-  // voters anew before it goes on.
+  // A leader dies when one follower has its change of members. The next leader recovers the change,
+  // and begins phase 1 anew before it goes on.
   void RecoveredChange_IsFollowedByANewPhaseOne() {
     Group group(3);
     const ReplicaId old = group.AwaitLeader(), has = old % 3 + 1;

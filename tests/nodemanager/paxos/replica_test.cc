@@ -1,4 +1,4 @@
-// A group of replicas agrees: elections, recovery, the log, windows, snapshots.
+// Tests that a group of replicas agrees: elections, recovery, the log, windows and snapshots.
 #include <QtTest>
 #include <set>
 
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
-// Every replica that is up has handed out what the leader has.
+// True when every replica that is up has handed out what the leader has.
 bool Agrees(Group& group) {
   const ReplicaId leader = group.Leader();
   if (leader == 0) return false;
@@ -58,7 +58,7 @@ class ReplicaTest : public QObject {
     const ReplicaId leader = group.AwaitLeader(2s);
     QVERIFY(leader != 0);
     for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c" + std::to_string(i)) != 0);
-    group.Run(2s);  // Long enough to trust the clocks.
+    group.Run(2s);  // After this time the leader trusts the clocks.
     QCOMPARE(group.Leader(), leader);
     QVERIFY(Agrees(group));
     for (auto& [id, node] : group.nodes()) {
@@ -150,8 +150,8 @@ class ReplicaTest : public QObject {
     QCOMPARE(*group.node(next).state.at(*slot).payload, std::string("half"));
   }
 
-  // One replica among scripted peers: of two reports the higher ballot counts, and only consecutive
-  // slots are believed.
+  // One replica runs among scripted peers. For each slot it takes the reported entry of the higher
+  // ballot, and it believes only consecutive slots.
   void Recovery_TakesTheHighestBallot() {
     Group group(5);
     for (ReplicaId id : {2, 3, 4, 5}) group.Stop(id);
@@ -160,7 +160,7 @@ class ReplicaTest : public QObject {
     for (ReplicaId id : {2, 3})
       group.Receive(1, {id, 1, PreVoteReply{ask.ballot, true, {7, 2}, 1}});
     const auto prepare = std::get<Prepare>(group.node(1).last.late.at(0).body);
-    QCOMPARE(prepare.ballot.round, 8u);  // Above every round it heard of.
+    QCOMPARE(prepare.ballot.round, 8u);  // It is above every round that the replica has seen.
     const auto promise = [&](ReplicaId from, std::vector<AcceptedEntry> votes) {
       group.Receive(1,
                     {from, 1, Promise{prepare.ballot, true, prepare.ballot, 1, std::move(votes)}});
@@ -181,9 +181,10 @@ class ReplicaTest : public QObject {
     QCOMPARE(Reason(Propose(group, 1, "early").status()), std::string("NOT_LEADER"));
     const Message answer{2, 1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}};
     group.Receive(1, answer);
-    group.Receive(1, answer);  // Said twice, counted once.
+    group.Receive(1, answer);  // A repeated answer counts once.
     QCOMPARE(group.replica(1).chosen(), 1u);
-    group.Receive(1, {3, 1, Accepted{{1, 1}, true, {1, 1}, 5, {}, {}, 1}});  // Of another ballot.
+    // An answer at another ballot does not count.
+    group.Receive(1, {3, 1, Accepted{{1, 1}, true, {1, 1}, 5, {}, {}, 1}});
     QCOMPARE(group.replica(1).chosen(), 1u);
     group.Receive(1, {3, 1, Accepted{prepare.ballot, true, prepare.ballot, 4, {}, {}, 1}});
     QCOMPARE(group.replica(1).chosen(), 4u);
@@ -270,11 +271,11 @@ class ReplicaTest : public QObject {
     QCOMPARE(group.node(away).restores, 1);
     QCOMPARE(*group.node(away).disk.snapshot.state, std::string("ninety"));
     group.Stop(away);
-    group.Start(away);  // From the snapshot that it got.
+    group.Start(away);  // It starts from the snapshot that the leader sent.
     QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
   }
 
-  // `chosen` is written lazily: a follower may come back knowing less than it had answered.
+  // `chosen` is written lazily, so a follower may come back knowing less than it had answered.
   void RestartedFollower_ThatNamesALowerMatchGoesOn() {
     Group group(3);
     const ReplicaId first = group.AwaitLeader();
@@ -287,7 +288,7 @@ class ReplicaTest : public QObject {
     const ReplicaId follower = 6 - first - group.Leader();
     group.Run(200ms);
     group.Stop(follower);
-    group.node(follower).disk.chosen = 5;  // All that it was told later was not written.
+    group.node(follower).disk.chosen = 5;  // The disk has nothing of what it was told later.
     group.Start(follower);
     QVERIFY(group.Commit("e") != 0);
     QVERIFY(group.Run(2s, [&] { return Agrees(group); }));

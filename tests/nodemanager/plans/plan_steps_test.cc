@@ -14,7 +14,7 @@ QString Text(const std::string& text) { return QString::fromStdString(text); }
 struct Fault {
   const char* name;
   std::function<void(PlanWorld&)> strike;
-  // Afterwards a node never serves again, neither where it was nor where it shall be.
+  // True when a node never serves again after it, neither where it was nor where it shall be.
   bool may_fail = false;
 };
 
@@ -67,12 +67,13 @@ class PlanStepsTest : public QObject {
     PlanWorld world;
     FillWorld(world);
     QCOMPARE(world.At("i0"), std::string("a"));
-    QCOMPARE(world.Begin({PlanWorld::MoveOf("i0", "b")}), std::string());  // By its stage.
+    // The plan names the pool by its stage.
+    QCOMPARE(world.Begin({PlanWorld::MoveOf("i0", "b")}), std::string());
     QCOMPARE(world.Last().moves(0).phase(), v1::Move::PENDING);
     for (const v1::Command& step : world.Steps()) world.Do(step);
     QCOMPARE(world.Last().moves(0).phase(), v1::Move::DRAINING);
     QVERIFY(world.NodeOf("i0").assignment().draining());
-    // Drained, but the proxy has not said that it knows.
+    // The instance is drained, but the proxy has not said that it goes by the new table.
     world.silent.insert("p-default");
     world.Tick();
     world.Tick();
@@ -85,7 +86,7 @@ class PlanStepsTest : public QObject {
     QCOMPARE(world.Last().moves(0).phase(), v1::Move::SWITCHING);
     QCOMPARE(world.At("i0"), std::string("b"));
     world.Tick();
-    QCOMPARE(world.Last().moves(0).phase(), v1::Move::SWITCHING);  // Does not serve yet.
+    QCOMPARE(world.Last().moves(0).phase(), v1::Move::SWITCHING);  // It does not serve yet.
     QCOMPARE(ActivityOf(world.machine.nodes().at("i0"), nullptr), v1::LOADING);
     world.silent.clear();
     world.Tick();
@@ -95,7 +96,8 @@ class PlanStepsTest : public QObject {
     QVERIFY(world.ReplaysAlike());
   }
 
-  // Every fault after every command of a plan of two moves, one of them to another set.
+  // Strikes with every fault after every command of a plan with two moves, one of them to another
+  // set.
   void Plan_EndsWhateverHappensAtAnyPoint() {
     int runs = 0;
     std::map<v1::Plan::State, int> ends;
@@ -149,7 +151,8 @@ class PlanStepsTest : public QObject {
     QVERIFY(ends[v1::Plan::FAILED] > 10);
   }
 
-  // What nodes say is cut between characters: a torn one could not be read back by any replica.
+  // Long texts of nodes are cut between characters. No replica could read back a command with half
+  // a character.
   void Plan_IsToldInWholeCharacters() {
     PlanWorld world;
     FillWorld(world);
@@ -161,7 +164,7 @@ class PlanStepsTest : public QObject {
     QCOMPARE(Text(world.wrong), QString());
     QCOMPARE(world.Last().state(), v1::Plan::REVERTED);
     QVERIFY(world.Last().moves(0).detail().find("does not load: x\xc3\xa9") != std::string::npos);
-    // An undo of what does not come back either.
+    // The same holds for the text when the revert fails.
     world.broken_pools = {"a/wan/tiny"};
     QCOMPARE(world.Begin({PlanWorld::MoveOf("i2", "b")}, 5), std::string());
     QVERIFY(world.RunToTheEnd());
@@ -169,7 +172,7 @@ class PlanStepsTest : public QObject {
     QCOMPARE(world.Last().state(), v1::Plan::FAILED);
   }
 
-  // Two of three leave; the third dies when the first is on its way.
+  // Two of three instances are to leave. The third dies while the first is on its way.
   void Plan_LeavesThePoolItsMinimumWhenOthersDie() {
     for (const bool comes_back : {false, true}) {
       PlanWorld world;
@@ -192,7 +195,7 @@ class PlanStepsTest : public QObject {
     }
   }
 
-  // Stamps of an earlier leader's clock neither end a phase at once nor make it last for ever.
+  // The stamps of an earlier leader's clock neither end a phase at once nor make it last for ever.
   void Timers_BearANewLeaderWithAnotherClock() {
     for (const std::int64_t skew_ms : {-3'600'000, 3'600'000}) {
       const auto ticks_in = [&](PlanWorld& world, v1::Plan::State state) {
@@ -220,7 +223,7 @@ class PlanStepsTest : public QObject {
     }
   }
 
-  // What it served for the set that it was in says nothing about the next one.
+  // What an instance served in its old set says nothing about the new one.
   void Routes_OfAnotherSetWaitForTheInstance() {
     PlanWorld world;
     FillWorld(world);
@@ -272,7 +275,8 @@ class PlanStepsTest : public QObject {
     v1::NodeRecord record = world.machine.nodes().at("i0");
     v1::NodeLoad load;
     load.set_no_progress_ms(90'000);
-    QCOMPARE(ActivityOf(record, &load), v1::SERVING);  // No job has ended: it may take so long.
+    // No job has ended yet, so a job may take this long.
+    QCOMPARE(ActivityOf(record, &load), v1::SERVING);
     load.add_stages()->set_jobs(1);
     load.mutable_stages(0)->set_compute_s(1);
     QCOMPARE(ActivityOf(record, &load), v1::STUCK);
@@ -322,7 +326,7 @@ class PlanStepsTest : public QObject {
     }
   }
 
-  // What it holds of the other set can be finished only there.
+  // An instance can finish the work of a set only in that set.
   void Plan_ComesBackFromAnotherSet_DrainsFirst() {
     for (const char* fate : {"", "it dies", "it starts anew", "it never ends"}) {
       PlanWorld world;

@@ -1,5 +1,5 @@
-// What the leader makes of its state and of what has been measured: what policies look at, what
-// proxies admit by, what a plan would do.
+// Tests what the leader makes of its state and of what was measured: what policies look at, what
+// proxies admit by, and what a plan would do.
 #include <QElapsedTimer>
 #include <QtTest>
 #include <cmath>
@@ -28,15 +28,15 @@ v1::ElasticityConfig Config() {
   return *CompleteElasticity(config);
 }
 
-// Two proxies and four instances, two of each stage: 5 jobs/s, four of them by proxy-1, of 0.1 s
-// of encoding and 0.3 s of decoding.
+// Two proxies and four instances, two for each stage. Clients ask for 5 jobs/s, four of them at
+// proxy-1. A job takes 0.1 s of encoding and 0.3 s of decoding.
 struct Cluster {
   StateMachine state;
   LoadWindow window{seconds(60)};
   base::ManualClock clock;
   std::uint64_t index = 0, jobs = 0;
   bool ends_jobs = true, ends_decoding = true;
-  double units_asked = 0;  // Of each job, as the proxies say.
+  double units_asked = 0;  // The units of each job, as the proxies say.
 
   Cluster() {
     Apply(WorkflowCommand(MakeWorkflow("app", {"encode", "decode"})));
@@ -109,7 +109,8 @@ struct Cluster {
         window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now(), clock.WallNow());
     if (!wrong.empty()) qFatal("%s", wrong.c_str());
   }
-  // To 5 sets with 10 proxies and 68 instances, three applications, and a full window.
+  // Grows the cluster to 5 sets with 10 proxies, 68 instances and three applications, and fills the
+  // window.
   void Enlarge() {
     for (const char* app : {"second", "third"})
       Apply(WorkflowCommand(MakeWorkflow(app, {"encode", "decode"})));
@@ -128,7 +129,7 @@ struct Cluster {
     window = LoadWindow(seconds(300));
     Run(320);
   }
-  // As many plans as are kept, all taken back.
+  // Makes as many plans as the state keeps, and reverts them all.
   void FillWithPlans() {
     for (std::size_t i = 0; i < StateMachine::kMaxPlans; ++i) {
       v1::Command start, revert;
@@ -148,7 +149,7 @@ struct Cluster {
     }
     return "";
   }
-  // One encoder to the decoders.
+  // A plan that takes one encoder to the decoders.
   [[nodiscard]] v1::Plan MovePlan() const {
     v1::Plan plan;
     plan.set_plan_id("plan-1");
@@ -191,7 +192,7 @@ class PlanViewsTest : public QObject {
     }
   }
 
-  // Jobs of ten units are measured; those that are asked for have thirty.
+  // The measured jobs have ten units each. The jobs that are asked for have thirty.
   void heavierJobsCountMore() {
     Cluster cluster;
     cluster.units_asked = 30;
@@ -200,7 +201,7 @@ class PlanViewsTest : public QObject {
     QVERIFY(Near(capacity::Utilization(view.sets[0].model, kDecode), 3 * 0.75));
   }
 
-  // Nobody knows yet which stage the units are of.
+  // Nobody knows yet in which stage the proxies count the units.
   void whileAStageIsUnmeasuredJobsCountAsJobs() {
     Cluster cluster;
     cluster.units_asked = 1e6;
@@ -237,14 +238,14 @@ class PlanViewsTest : public QObject {
     QCOMPARE(view.past[0].from_pool, kEncode);
     QCOMPARE(view.past[0].to_pool, kDecode);
     QCOMPARE(view.past[0].to_set, std::string("default"));
-    // What it has measured as an encoder says nothing about the decoders.
+    // Its utilisation as an encoder says nothing about the decoders.
     QVERIFY(!instance->utilization.has_value());
     const v1::Elasticity elasticity = MakeElasticity(cluster.state, cluster.telemetry(), Config());
     QCOMPARE(elasticity.pools(1).instances(), 3);
     QVERIFY(Near(elasticity.pools(1).utilization(), 0.75));
     QVERIFY(Near(elasticity.pools(0).utilization(), 0.25));
     QCOMPARE(elasticity.plans_size(), 1);
-    // It serves nobody while it drains.
+    // The instance serves nobody while it drains.
     const v1::Capacity capacity =
         MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
     QCOMPARE(capacity.pools(0).workers() + capacity.pools(1).workers(), 3);
@@ -264,7 +265,7 @@ class PlanViewsTest : public QObject {
     QCOMPARE(capacity.pools_size(), 2);
     QCOMPARE(capacity.pools(1).pool(), kDecode);
     QCOMPARE(capacity.pools(1).workers(), 2);
-    QCOMPARE(capacity.pools(1).queued_jobs(), 8);  // In the rings, too.
+    QCOMPARE(capacity.pools(1).queued_jobs(), 8);  // Jobs in the rings count too.
     QVERIFY(Near(capacity.pools(1).utilization(), 0.75));
     QCOMPARE(capacity.costs(1).stage(), std::string("decode"));
     QVERIFY(Near(capacity.costs(1).seconds_per_unit(), 0.03));
@@ -275,7 +276,7 @@ class PlanViewsTest : public QObject {
     // A proxy that is gone gives its share back.
     cluster.Apply(EndCommand("proxy-2"));
     QVERIFY(Near(of("proxy-1").share(), 1, 1e-9));
-    // Nodes of no set see the sets.
+    // A node of no set sees the sets too.
     const v1::Capacity outside = MakeCapacity(cluster.state, cluster.telemetry(), "", "database-1");
     QCOMPARE(outside.pools_size(), 0);
     QCOMPARE(outside.sets_size(), 1);
@@ -283,7 +284,7 @@ class PlanViewsTest : public QObject {
 
   void aNewLeaderKnowsTheCostsFromTheFirstReports() {
     Cluster cluster;
-    cluster.jobs = 1000;  // Before it led.
+    cluster.jobs = 1000;  // They ended before this leader led.
     cluster.Run(1);
     const v1::Capacity capacity =
         MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1");
@@ -341,7 +342,8 @@ class PlanViewsTest : public QObject {
     QVERIFY(is(v1::LOADING));
     record.set_served_epoch(3);
     QVERIFY(is(v1::SERVING));
-    // Busy without progress: longer than a minute, and than three whole jobs take.
+    // It is stuck when it makes no progress for longer than a minute and than three whole jobs
+    // take.
     load.add_stages()->set_jobs(4);
     load.mutable_stages(0)->set_compute_s(4);
     load.set_no_progress_ms(60'000);
@@ -360,7 +362,7 @@ class PlanViewsTest : public QObject {
     QVERIFY(is(v1::DRAINING));
     record.set_drained(true);
     QVERIFY(is(v1::DRAINED));
-    // To be removed: drained as soon as it holds nothing.
+    // An instance that is removed is drained as soon as it holds nothing.
     node.mutable_assignment()->Clear();
     node.mutable_assignment()->set_removed(true);
     load.set_held_jobs(1);
@@ -373,7 +375,7 @@ class PlanViewsTest : public QObject {
     QVERIFY(is(v1::ACTIVITY_UNSPECIFIED));
   }
 
-  // The leader makes it for every report of every proxy, with its state locked.
+  // The leader computes the capacity for every report of every proxy, while its state is locked.
   void capacityOfALargeClusterCostsLittle() {
     Cluster cluster;
     cluster.Enlarge();
@@ -388,10 +390,10 @@ class PlanViewsTest : public QObject {
     }
     const double ms = static_cast<double>(timer.nsecsElapsed()) / 1e6 / kTimes;
     qInfo("MakeCapacity with 5 sets, 68 instances and 10 proxies: %.2f ms", ms);
-    QVERIFY(ms < 20);  // Far more than it takes, on any machine.
+    QVERIFY(ms < 20);  // Any machine needs far less.
   }
 
-  // The log waits for the copy, not for what is computed of it.
+  // The log waits for the copy, not for what is computed from the copy.
   void theCopyForPlansOfALargeClusterCostsLittleAndSaysTheSame() {
     Cluster cluster;
     cluster.Enlarge();
@@ -419,7 +421,7 @@ class PlanViewsTest : public QObject {
         "68 instances, 200 plans: copies of state %.2f ms, window %.2f ms; view %.2f ms, status "
         "%.2f ms",
         state_ms, window_ms, view_ms, status_ms);
-    QVERIFY(state_ms + window_ms < 20);  // Far more than it takes, on any machine.
+    QVERIFY(state_ms + window_ms < 20);  // Any machine needs far less.
     const StateMachine copy = cluster.state.CopyForPlans();
     QCOMPARE(MakeElasticity(copy, cluster.telemetry(), Config()).SerializeAsString(),
              MakeElasticity(cluster.state, cluster.telemetry(), Config()).SerializeAsString());
@@ -481,7 +483,7 @@ class PlanViewsTest : public QObject {
     QVERIFY(Near(elasticity.pools(1).utilization(), 0.75));
     QVERIFY(Near(elasticity.pools(1).shares(0).utilization(), 0.75));
     QCOMPARE(elasticity.pools(1).shares(0).app_id(), std::string("app"));
-    // Of five jobs in a second half a one is refused; decoding takes 0.3 s, and two do it.
+    // 0.5 of 5 jobs a second are refused. Decoding takes 0.3 s on each of two instances.
     QCOMPARE(elasticity.apps_size(), 1);
     QCOMPARE(elasticity.apps(0).workflow_set(), std::string("default"));
     QCOMPARE(elasticity.apps(0).app_id(), std::string("app"));

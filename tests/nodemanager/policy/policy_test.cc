@@ -1,4 +1,5 @@
-// Rules of the policies, one by one, and what comes of them when they rule a cluster.
+// Tests the rules of the policies one by one, and then what the whole policy makes of random
+// clusters.
 #include "nodemanager/policy/policy.h"
 
 #include <QtTest>
@@ -26,7 +27,8 @@ v1::ElasticityConfig Config(int max_moves = 1) {
   return *CompleteElasticity(config);
 }
 
-// A view that holds what the test names, with everything measured and long ago.
+// A view of the pools and instances that the test names. All of them are measured, and none has
+// changed lately.
 struct Cluster {
   PolicyView view;
   int names = 0;
@@ -48,7 +50,7 @@ struct Cluster {
     Set(set).model.pools.push_back({id, 0});
     return view.pools.back();
   }
-  // `count` instances of `pool` (empty: idle), with that utilisation.
+  // Adds `count` instances of `pool`, or idle ones when it is empty, with that utilisation.
   Cluster& Instances(const std::string& pool, int count, double utilization,
                      const std::string& set = "s") {
     if (!pool.empty()) Pool(pool, set);
@@ -62,7 +64,8 @@ struct Cluster {
     }
     return *this;
   }
-  // An application that keeps `load` workers of each pool busy, if all its jobs were taken.
+  // Adds an application that would keep `load` workers of each pool busy if all its jobs were
+  // admitted.
   Cluster& App(const std::string& id, std::vector<std::pair<std::string, double>> loads,
                const std::string& set = "s") {
     capacity::App app{.id = id, .arrivals_per_s = 1};
@@ -97,7 +100,7 @@ struct Cluster {
   [[nodiscard]] PolicyDecision Decide(const v1::ElasticityConfig& config = Config()) const {
     return (*MakePolicy(config))->Decide(view);
   }
-  // "x>y" for every move, in order; with sets where they differ from "s".
+  // The moves in order, each as "x>y". Sets stand with them where they are not "s".
   [[nodiscard]] QString Moves(const v1::ElasticityConfig& config = Config()) const {
     QStringList moves;
     for (const WantedMove& move : Decide(config).moves) {
@@ -108,7 +111,8 @@ struct Cluster {
   }
 };
 
-// x is over the threshold with one instance, y has three that do little, but are not nearly idle.
+// x has one instance, which is above the threshold. y has three that do little but are not nearly
+// idle.
 Cluster BusyAndSpare() {
   Cluster cluster;
   cluster.Instances("x", 1, 0.95).Instances("y", 3, 0.31).App("a", {{"x", 0.95}, {"y", 0.93}});
@@ -223,7 +227,7 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(), QString(">x"));
     QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i006"));
     cluster.view.instances.back().movable = false;
-    QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i005"));  // Of the other set.
+    QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i005"));  // It is in the other set.
     cluster.view.instances[4].movable = false;
     QCOMPARE(cluster.Moves(), QString("y>x"));
   }
@@ -241,7 +245,7 @@ class PolicyTest : public QObject {
   void theBestDonorGives() {
     Cluster cluster = BusyAndSpare();
     cluster.Instances("z", 6, 0.4).App("b", {{"z", 2.4}});
-    QCOMPARE(cluster.Moves(), QString("y>x"));  // Keeps 47 %; z would keep 48 %.
+    QCOMPARE(cluster.Moves(), QString("y>x"));  // y is then at 47 %; z would be at 48 %.
     cluster.Instances("z", 1, 0.0);
     QCOMPARE(cluster.Moves(), QString("z>x"));
   }
@@ -254,7 +258,7 @@ class PolicyTest : public QObject {
     Cluster spare;
     spare.Instances("x", 1, 0.95).Instances("y", 2, 0.35).App("a", {{"x", 0.95}, {"y", 0.7}});
     QCOMPARE(spare.Moves(), QString("y>x"));
-    // What it measures counts, when that is more than what is asked for.
+    // The measured utilisation counts when it is higher than what is offered.
     for (InstanceView& instance : spare.view.instances) {
       if (instance.pool == "y") instance.utilization = 0.6;
     }
@@ -286,7 +290,7 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(), QString());
     QVERIFY(Says(cluster.Decide(), "maximum of 2"));
     cluster.Pool("x").max_instances = 3;
-    cluster.Pool("x").min_instances = 2;  // It does not fill the minimum.
+    cluster.Pool("x").min_instances = 2;  // The useless instance does not fill the minimum.
     QVERIFY(cluster.Decide().moves.at(0).reason.starts_with("x at"));
     QCOMPARE(cluster.Moves(), QString("y>x"));
   }
@@ -302,11 +306,11 @@ class PolicyTest : public QObject {
 
   void contradictoryLimitsEnd() {
     Cluster cluster = BusyAndSpare();
-    cluster.Pool("x").min_instances = 1000;  // More than there are.
+    cluster.Pool("x").min_instances = 1000;  // There are not so many instances.
     cluster.Pool("y").min_instances = 1000;
     QCOMPARE(cluster.Moves(Config(100)), QString());
     QVERIFY(Says(cluster.Decide(), "1 of at least 1000 instances"));
-    cluster.Pool("x").max_instances = 1;  // Minimum above maximum: the maximum counts.
+    cluster.Pool("x").max_instances = 1;  // It is below the minimum, and counts.
     cluster.Pool("y").max_instances = 2;
     cluster.Instances("", 2, 0);
     QCOMPARE(cluster.Moves(Config(100)), QString());
@@ -317,12 +321,12 @@ class PolicyTest : public QObject {
   }
 
   void offeredWorkRanksSaturatedPools() {
-    // Both at 100 %, but y is asked for three times as much.
+    // Both are at 100 %, but y is asked for three times as much.
     Cluster cluster;
     cluster.Instances("x", 1, 1.0).Instances("y", 1, 1.0).Instances("", 1, 0);
     cluster.App("a", {{"x", 1.3}}).App("b", {{"y", 3.9}});
     QCOMPARE(cluster.Moves(), QString(">y"));
-    // It gets as many as are needed for what is offered, no more.
+    // Each gets as many instances as the offered work needs, and no more.
     cluster.Instances("", 9, 0);
     QCOMPARE(cluster.Moves(Config(100)), QString(">y >y >x >y >y"));
   }
@@ -334,18 +338,18 @@ class PolicyTest : public QObject {
   }
 
   void inOverloadTheNarrowestIsWidened() {
-    // Nothing is below the threshold by what is offered, but y lets through twice what x does.
+    // By what is offered both are above the threshold, but y lets twice as much through as x.
     Cluster cluster;
     cluster.Instances("x", 2, 1).Instances("y", 6, 0.5).App("a", {{"x", 8}, {"y", 12}});
     QCOMPARE(cluster.Moves(), QString("y>x"));
-    // An application that gets all it asks for does not pay for others.
+    // A pool whose application gets all that it asks for does not give to another.
     Cluster served;
     served.Instances("x", 2, 1).Instances("y", 2, 0.6).App("a", {{"x", 8}}).App("b", {{"y", 1.2}});
     QCOMPARE(served.Moves(), QString());
   }
 
   void whatAPoolAtItsMaximumStopsReachesNobody() {
-    // x may not grow and lets a quarter through: y has enough for that.
+    // x must not grow and lets a quarter through. y has enough instances for that.
     Cluster cluster;
     cluster.Instances("x", 1, 1).Instances("y", 1, 0.3).Instances("", 3, 0);
     cluster.App("a", {{"x", 4}, {"y", 1.2}});
@@ -357,16 +361,16 @@ class PolicyTest : public QObject {
 
   void aMoveMustPay() {
     Cluster cluster = BusyAndSpare();
-    cluster.Pool("x").load_s = 30;  // Gains 0.12 workers: 35 s in a window.
+    cluster.Pool("x").load_s = 30;  // The move gains 0.12 workers, which are 35 s in a window.
     QCOMPARE(cluster.Moves(), QString("y>x"));
     cluster.Pool("x").load_s = 60;
     QCOMPARE(cluster.Moves(), QString());
-    cluster.Instances("", 1, 0);  // An idle one loses nothing.
+    cluster.Instances("", 1, 0);  // An idle instance loses nothing.
     QCOMPARE(cluster.Moves(), QString(">x"));
     cluster.view.instances.pop_back();
     cluster.Pool("x").load_s = std::numeric_limits<double>::quiet_NaN();
     QCOMPARE(cluster.Moves(), QString("y>x"));
-    // Long jobs have to be finished first.
+    // The donor has to finish long jobs first.
     Cluster slow = BusyAndSpare();
     slow.Set("s").model.apps[0].arrivals_per_s = 0.01;
     for (capacity::StageDemand& demand : slow.Set("s").model.apps[0].stages)
@@ -390,7 +394,7 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Decide().moves[0].node_id, std::string("i004"));
   }
 
-  // That harms nobody, and what is wanted is wanted now.
+  // No pool loses an idle instance, so a busy pool need not wait for its cooldown.
   void idleOnesComeSoonerThanDonors() {
     Cluster cluster = BusyAndSpare();
     cluster.Instances("", 1, 0);
@@ -401,7 +405,7 @@ class PolicyTest : public QObject {
     cluster.view.instances.pop_back();
     QCOMPARE(cluster.Moves(), QString());
     QVERIFY(Says(cluster.Decide(), "less than a cooldown ago"));
-    // Back to the idle ones it is as slow as ever.
+    // A pool gives instances to the idle ones only after a whole cooldown.
     Cluster nearly_idle;
     nearly_idle.Instances("x", 3, 0.1).App("a", {{"x", 0.3}});
     nearly_idle.Pool("x").changed = nearly_idle.view.now - seconds(299);
@@ -420,23 +424,24 @@ class PolicyTest : public QObject {
 
   void whatIsNotMeasuredIsLeftAlone() {
     Cluster cluster = BusyAndSpare();
-    cluster.First("y").utilization = std::nullopt;  // A donor is measured as a whole.
+    cluster.First("y").utilization = std::nullopt;  // All of a donor must be measured.
     QCOMPARE(cluster.Moves(), QString());
     cluster = BusyAndSpare();
     cluster.First("x").utilization = std::numeric_limits<double>::quiet_NaN();
     QCOMPARE(cluster.Moves(), QString());
     QVERIFY(Says(cluster.Decide(), "x: not measured for long enough"));
     cluster = BusyAndSpare();
-    cluster.Set("s").model.apps[0].stages[1].samples = 2;  // So does a donor with few jobs.
+    cluster.Set("s").model.apps[0].stages[1].samples = 2;  // A donor with few measured jobs.
     QCOMPARE(cluster.Moves(), QString());
   }
 
-  // Of a stage of minutes a window has few jobs, but how busy its instances are is known.
+  // A stage whose jobs take minutes ends few jobs in a window, but the utilisation of its instances
+  // is known.
   void aSlowPoolGrowsByWhatItMeasures() {
     Cluster cluster;
     cluster.Instances("dit", 2, 1).Instances("", 3, 0).App("a", {{"dit", 9}});
     cluster.Set("s").model.apps[0].stages[0].samples = 2;
-    QCOMPARE(cluster.Moves(Config(3)), QString(">dit"));  // 2 of 3 are busy then: enough for now.
+    QCOMPARE(cluster.Moves(Config(3)), QString(">dit"));  // 2 of 3 are busy then, which is enough.
     cluster.First("dit").utilization = 0.5;
     QCOMPARE(cluster.Moves(Config(3)), QString());
   }
@@ -444,7 +449,7 @@ class PolicyTest : public QObject {
   void aModelThatDoesNotLoadIsNotTriedForEver() {
     const auto moves = [](int failed_plans, int unloadable, int changed_s) {
       Cluster cluster = BusyAndSpare();
-      cluster.Pool("w").min_instances = 1;  // Has none: comes first.
+      cluster.Pool("w").min_instances = 1;  // It has no instance, so it comes first.
       cluster.Pool("w").failed_plans = failed_plans;
       cluster.Pool("w").unloadable = unloadable;
       cluster.Pool("w").changed = cluster.view.now - seconds(changed_s);
@@ -453,7 +458,7 @@ class PolicyTest : public QObject {
     };
     QCOMPARE(moves(0, 0, 10), QString(">w >x"));
     QCOMPARE(moves(1, 0, 10), QString(">x"));
-    QCOMPARE(moves(1, 0, 300), QString(">w"));  // Alone: it may bring the plan back.
+    QCOMPARE(moves(1, 0, 300), QString(">w"));  // It is tried alone, as it may fail again.
     QCOMPARE(moves(2, 0, 300), QString(">x"));
     QCOMPARE(moves(0, 1, 300), QString(">w >x"));
     QCOMPARE(moves(0, 2, 300), QString(">x"));
@@ -471,14 +476,14 @@ class PolicyTest : public QObject {
     };
     QCOMPARE(moves(0, false), QString());
     QCOMPARE(moves(0, true), QString());
-    QCOMPARE(moves(0.001, false), QString());  // Would not pay.
+    QCOMPARE(moves(0.001, false), QString());  // The move would not pay.
     QCOMPARE(moves(0.001, true), QString(">x@typo"));
     QCOMPARE(moves(0.5, false), QString("y>x@typo"));
   }
 
-  // Four times the pools take sixteen times as long, not sixty-four: every pool may be compared
-  // with every other, but not with every demand for each of them. Of the processor: others may be
-  // busy.
+  // Four times the pools may take sixteen times as long, but not sixty-four times: every pool may
+  // be compared with every other, but not with every demand for each of them. The test measures
+  // processor time, because other processes may be busy.
   void aLargeClusterIsDecidedOnSoon() {
     const auto seconds_for = [](int apps) {
       Cluster cluster;
@@ -507,13 +512,13 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(), QString());
     QVERIFY(Says(cluster.Decide(), "flapping: x"));
     QVERIFY(Says(cluster.Decide(), "flapping: y"));
-    cluster.Instances("", 1, 0);  // Idle ones may still come.
+    cluster.Instances("", 1, 0);  // A flapping pool may still take idle instances.
     QCOMPARE(cluster.Moves(), QString(">x"));
     cluster = BusyAndSpare();
-    cluster.Past(700, "y", "x").Past(350, "y", "x");  // The same way: no flapping.
+    cluster.Past(700, "y", "x").Past(350, "y", "x");  // Twice the same way is no flapping.
     QCOMPARE(cluster.Moves(), QString("y>x"));
     cluster = BusyAndSpare();
-    cluster.Past(1300, "x", "y").Past(350, "y", "x");  // Too long ago.
+    cluster.Past(1300, "x", "y").Past(350, "y", "x");  // The first move is too long ago.
     QCOMPARE(cluster.Moves(), QString("y>x"));
     cluster = BusyAndSpare();
     cluster.Past(700, "y", "").Past(350, "", "y");
@@ -524,7 +529,7 @@ class PolicyTest : public QObject {
     Cluster cluster;
     cluster.Instances("x", 3, 0.13).App("a", {{"x", 0.4}});
     QCOMPARE(cluster.Moves(), QString("x>"));
-    // One stays by the minimum.
+    // The minimum keeps one instance.
     QCOMPARE(cluster.Moves(Config(10)), QString("x> x>"));
     cluster.Set("s").model.apps[0].stages[0].seconds_per_job = 0.8;
     QCOMPARE(cluster.Moves(Config(10)), QString("x>"));
@@ -535,7 +540,8 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(Config(10)), QString());
   }
 
-  // What will soon be wanted elsewhere does not go by way of the idle ones.
+  // An instance that will soon be wanted elsewhere is not made idle first, because it would move
+  // twice.
   void nobodyIsMadeIdleWhileAnotherPoolIsNearlyBusy() {
     const auto moves = [](double busy, const std::function<void(Cluster&)>& change = {}) {
       Cluster cluster;
@@ -546,7 +552,7 @@ class PolicyTest : public QObject {
     QCOMPARE(moves(0.65), QString("y> y>"));
     QCOMPARE(moves(0.75), QString());
     QCOMPARE(moves(0.9), QString("y>x"));
-    // It may not be given to for a while, but then.
+    // x must wait for its cooldown, and then it gets the instance.
     QCOMPARE(moves(0.9, [](Cluster& c) { c.Pool("x").changed = c.view.now - seconds(10); }),
              QString());
     QCOMPARE(moves(0.9, [](Cluster& c) { c.Pool("x").max_instances = 1; }), QString("y> y>"));
@@ -557,14 +563,15 @@ class PolicyTest : public QObject {
     cluster.Instances("dit", 1, 1).Instances("enc", 12, 0.1).Instances("", 3, 0);
     cluster.App("a", {{"dit", 1.2}, {"enc", 1.2}});
     cluster.Pool("dit").resource = 8;
-    // Five more devices are needed: all at once, or none.
-    QCOMPARE(cluster.Moves(Config(4)), QString("enc> enc> enc> enc>"));  // Nearly idle: scale-in.
+    // Five more devices are needed, all at once or none. The four moves only make nearly idle
+    // instances idle.
+    QCOMPARE(cluster.Moves(Config(4)), QString("enc> enc> enc> enc>"));
     QCOMPARE(cluster.Moves(Config(5)), QString("enc> enc> enc> enc> enc>"));
     cluster.Pool("enc").min_instances = 12;
     QCOMPARE(cluster.Moves(Config(9)), QString());
     cluster.Instances("", 5, 0);
     QCOMPARE(cluster.Moves(Config(9)), QString(">dit"));
-    // A large instance makes a small one, the rest becomes idle.
+    // A large instance becomes a small one, and its other devices become idle.
     Cluster large;
     large.Instances("dit", 3, 0.35).Instances("enc", 1, 1);
     large.App("a", {{"dit", 1}, {"enc", 1.2}});
@@ -590,10 +597,11 @@ class PolicyTest : public QObject {
 
 namespace {
 
-// A cluster whose jobs flow like water: what the pools let through is what they compute, at once.
+// A cluster whose jobs flow like water: what the pools let through is what they compute, without
+// delay.
 struct Fluid {
   Cluster cluster;
-  std::vector<base::MonotonicTime> arrived;  // Of each instance, where it is.
+  std::vector<base::MonotonicTime> arrived;  // When each instance came to where it is.
   int moves = 0;
 
   explicit Fluid(std::mt19937& random) {
@@ -616,7 +624,8 @@ struct Fluid {
     }
     cluster.Instances("", draw(0, 3), 0);
     cluster.App("a", loads);
-    cluster.Set("s").model.apps[0].arrivals_per_s = 1000;  // Short jobs: a drain takes no time.
+    cluster.Set("s").model.apps[0].arrivals_per_s =
+        1000;  // Jobs are short, so drains take no time.
     for (capacity::StageDemand& demand : cluster.Set("s").model.apps[0].stages)
       demand.seconds_per_job /= 1000;
     arrived.assign(cluster.view.instances.size(), base::MonotonicTime::min());
@@ -625,7 +634,7 @@ struct Fluid {
     return static_cast<int>(std::ranges::count_if(
         cluster.view.instances, [&](const InstanceView& i) { return i.pool == pool; }));
   }
-  // Share of what is offered that gets through, with so many instances in each pool.
+  // The share of the offered work that gets through with `count` instances in each pool.
   [[nodiscard]] double Through(const std::function<int(std::size_t)>& count) const {
     const capacity::App& app = cluster.view.sets[0].model.apps[0];
     double through = 1;
@@ -636,7 +645,7 @@ struct Fluid {
   [[nodiscard]] double ThroughNow() const {
     return Through([&](std::size_t i) { return Count(cluster.view.pools[i].id); });
   }
-  // The best of all ways to place the instances within the limits.
+  // The best share of all placements of the instances within the limits.
   [[nodiscard]] double Best() const {
     std::vector<int> counts(cluster.view.pools.size());
     double best = 0;
@@ -695,8 +704,8 @@ void PolicyTest::onePolicyRulesACluster_data() {
   QTest::newRow("three moves at a time") << 3;
 }
 
-// Constant load, from any beginning: within the limits always, quiet in the end, and then no
-// placement lets through more than a twentieth more.
+// Under constant load, from any beginning, the policy always stays within the limits and at last
+// moves nothing. Then no other placement lets more than a twentieth more through.
 void PolicyTest::onePolicyRulesACluster() {
   QFETCH(int, max_moves);
   const v1::ElasticityConfig config = Config(max_moves);

@@ -1,4 +1,5 @@
-// Messages between replicas: what is sent is what arrives, and nothing that a peer may send hurts.
+// Tests the messages between replicas: what is sent arrives, and nothing that a peer may send does
+// harm.
 #include "nodemanager/replication/codec.h"
 
 #include <google/protobuf/stubs/logging.h>
@@ -69,7 +70,8 @@ class CodecTest : public QObject {
     QCOMPARE(kinds.size(), static_cast<int>(std::variant_size_v<decltype(paxos::Message::body)>));
   }
 
-  // Field by field for the two that carry everything else, not through the encoder.
+  // This message and the one of the next test carry everything else. They are compared field by
+  // field, and not through the encoder.
   void Accept_ArrivesFieldByField() {
     v1::ReplicaMessage wire = Wire(OneOfEach()[5]);
     const auto decoded = DecodeMessage(std::move(wire), 7, 8);
@@ -154,7 +156,7 @@ class CodecTest : public QObject {
                            kMaxSnapshotBytes + 1);
                      }),
              "install_snapshot.snapshot.state");
-    // The limit is that of the way: what our own disk holds can be read.
+    // The limit is for the network. A larger snapshot on our own disk can be read.
     v1::LogSnapshot stored;
     stored.mutable_state()->resize(kMaxSnapshotBytes + 1);
     QVERIFY(DecodeSnapshot(std::move(stored)).ok());
@@ -204,7 +206,7 @@ class CodecTest : public QObject {
              "seats");
   }
 
-  // Whatever the bytes: an error or a message that encodes again, within the time of the test.
+  // Any bytes give an error, or a message that can be encoded again.
   void ChangedBytes_NeverHurt() {
     const std::uint64_t seed = base::RandomU64();
     qInfo("seed %llu", static_cast<unsigned long long>(seed));

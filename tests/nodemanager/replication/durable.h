@@ -1,4 +1,4 @@
-// Makes what a Store keeps, and names it, for tests.
+// Makes the values that a Store keeps, and describes them as text, for tests.
 #pragma once
 
 #include <memory>
@@ -31,12 +31,12 @@ inline std::shared_ptr<const paxos::Snapshot> SnapshotAt(paxos::Slot index, std:
 
 inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1", 0xfedcba9876543210, 5};
 
-/// The state of a new replica of a group of ThreeSeats().
+/// The state of a new replica in a group of ThreeSeats().
 inline paxos::DurableState NewState() {
   return {.replica = kIdentity.replica, .snapshot = *SnapshotAt(0, "")};
 }
 
-/// Equal texts for equal states; short enough to read.
+/// The state as a text that is short enough to read. Equal states give equal texts.
 inline std::string Describe(const paxos::DurableState& state) {
   v1::LogSnapshot snapshot;
   EncodeSnapshot(state.snapshot, &snapshot);

@@ -19,7 +19,7 @@ std::string BaseName(const char* path) {
   return text.substr(text.rfind('/') + 1);
 }
 
-// What SQLite gets for a file: our methods, the recorded name, and behind it the real file.
+// What SQLite gets for a file: our methods and the recorded name. The real file follows in memory.
 struct File {
   sqlite3_file base;
   std::string* name;
@@ -72,7 +72,7 @@ int CheckReservedLock(sqlite3_file* file, int* out) {
   return Of(file)->real()->pMethods->xCheckReservedLock(Of(file)->real(), out);
 }
 
-// Hints, most of them; none may go around the recording.
+// Most file controls are hints. SQLite does without them, and none can bypass the record.
 int FileControl(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
 
 int SectorSize(sqlite3_file* file) {
@@ -83,7 +83,7 @@ int DeviceCharacteristics(sqlite3_file* file) {
   return Of(file)->real()->pMethods->xDeviceCharacteristics(Of(file)->real());
 }
 
-// Version 1: no shared memory and no mapped pages, which an exclusive WAL does without.
+// Version 1 has no shared memory and no mapped pages. An exclusive WAL does not need them.
 const sqlite3_io_methods kMethods = {1,
                                      Close,
                                      Read,
@@ -117,7 +117,8 @@ int Delete(sqlite3_vfs*, const char* path, int sync_folder) {
   return code;
 }
 
-// One file through the events: what the disk has for certain, and what it may have besides.
+// A file on its way through the events: what the disk has for certain, and what it may have
+// besides.
 struct Inode {
   std::string durable;
   std::vector<const Event*> pending;
@@ -165,7 +166,7 @@ void RecordingVfs::FailFrom(std::int64_t write, std::int64_t sync) {
 
 RecordingVfs::Files RecordingVfs::Crash(const std::vector<Event>& events, std::size_t count,
                                         const Reached& reached, bool synced) {
-  // Names as the programs see them, and as the disk has them for certain.
+  // The names as programs see them, and the names that the disk has for certain.
   std::map<std::string, std::shared_ptr<Inode>> seen, durable;
   for (std::size_t i = 0; i < count; ++i) {
     const Event& event = events[i];
@@ -184,7 +185,7 @@ RecordingVfs::Files RecordingVfs::Crash(const std::vector<Event>& events, std::s
           Apply(
               *write, [] { return true; }, inode->durable);
         inode->pending.clear();
-        // Its own name comes with a synced file on the file systems that we run on.
+        // On the file systems on which we run, syncing a file makes its own name durable too.
         durable[event.file] = inode;
         if (std::exchange(inode->syncs_folder, false)) durable = seen;
         break;

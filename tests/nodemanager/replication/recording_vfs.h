@@ -1,5 +1,5 @@
-// A disk that remembers: what SQLite writes, syncs, cuts and deletes is recorded, and any crash in
-// between can be made from it. It can also be full, or fail to sync.
+// A disk that records what SQLite writes, syncs, truncates and deletes. A test can make any crash
+// in between from the record. The disk can also be full, or fail to sync.
 #pragma once
 
 #include <sqlite3.h>
@@ -12,19 +12,22 @@
 
 namespace onepiece::nodemanager {
 
-/// While it lives, SQLite's default VFS: the real one, recorded. One at a time; one thread.
+/// While it lives, it is SQLite's default VFS: the real one, with a record of what passes. There
+/// must be only one at a time.
+///
+/// Threading: thread-confined.
 class RecordingVfs {
  public:
   struct Event {
     enum class Kind { kCreate, kWrite, kTruncate, kSync, kDelete } kind;
-    std::string file;          ///< Without its folder.
-    std::uint64_t offset = 0;  ///< Of a truncation: the size that is left.
+    std::string file;          ///< The file's name without its folder.
+    std::uint64_t offset = 0;  ///< After a truncation: the size that is left.
     std::string bytes;
   };
-  /// Files by name, without their folder.
+  /// The contents of files, by name without folder.
   using Files = std::map<std::string, std::string>;
-  /// Asked for every sector that was written and not synced, and every change of a name: did it
-  /// reach the disk?
+  /// Says whether a change reached the disk. It is asked for every sector that was written and not
+  /// synced, and for every change of a name.
   using Reached = std::function<bool()>;
 
   RecordingVfs();
@@ -33,16 +36,18 @@ class RecordingVfs {
   RecordingVfs& operator=(const RecordingVfs&) = delete;
 
   [[nodiscard]] const std::vector<Event>& events() const { return events_; }
-  /// The files as a power cut after the first `count` of `events` leaves them. `synced` false: a
-  /// disk that takes a sync for a suggestion.
+  /// The files that a power cut after the first `count` of `events` leaves. If `synced` is false,
+  /// the disk does nothing on a sync.
   static Files Crash(const std::vector<Event>& events, std::size_t count, const Reached& reached,
                      bool synced = true);
 
-  /// From now on, the write (or truncation) and the sync of this number, counted from 0, and all
-  /// after it fail: SQLITE_FULL, SQLITE_IOERR_FSYNC. Negative: none.
+  /// Makes writes and syncs fail. `write` is the number of the first write (or truncation) from now
+  /// on that fails with SQLITE_FULL, and `sync` that of the first sync that fails with
+  /// SQLITE_IOERR_FSYNC, both counted from 0. All later ones fail too. A negative number lets none
+  /// fail.
   void FailFrom(std::int64_t write, std::int64_t sync);
 
-  // For the functions that SQLite calls.
+  // The functions that SQLite calls use these:
   sqlite3_vfs* real() { return real_; }
   void Record(Event event) { events_.push_back(std::move(event)); }
   bool NextWriteFails() {

@@ -1,4 +1,4 @@
-// Whole replicas in one process, over loopback gRPC and real files.
+// Tests whole replicas in one process, over loopback gRPC and with real files.
 #include "nodemanager/replication/replicated_log.h"
 
 #include <signal.h>
@@ -28,7 +28,7 @@ const base::Duration kLimit = base::Scaled(seconds(30));
 
 std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
 
-// One replica with its server; it can be ended and started again on the same folder and address.
+// One replica with its server. It can be ended, and started again on the same folder and address.
 class Node {
  public:
   explicit Node(ReplicatedLog::Options options) : options_(std::move(options)) {
@@ -74,7 +74,7 @@ class Node {
   [[nodiscard]] bool WaitUntilLeading() const {
     return Eventually(kLimit, [&] { return Leads(); });
   }
-  // Proposes until it is known to be applied.
+  // Proposes the command until it is known to be applied.
   [[nodiscard]] bool Propose(v1::Command command) {
     if (command.request_id().empty()) command.set_request_id(absl::StrCat("r", ++requests_));
     return Eventually(kLimit, [&] { return log_->Propose(command).ok(); });
@@ -99,7 +99,7 @@ class Node {
   std::unique_ptr<rpc::Server> server_;
 };
 
-// A stream to a replica, as a peer would open it.
+// A stream to a replica, as a peer opens it.
 class Caller {
  public:
   explicit Caller(const std::string& address)
@@ -112,9 +112,9 @@ class Caller {
     *envelope.mutable_hello() = hello;
     said_ = writer_->Write(envelope);
   }
-  // What the other side ended the stream with.
+  // Returns the status with which the other side ended the stream.
   absl::Status Finish() {
-    // Until it breaks, so that a refusal is not overtaken by our own end.
+    // It writes until the stream breaks, so that its own end does not overtake a refusal.
     const v1::ReplicaEnvelope nothing;
     while (said_ && writer_->Write(nothing)) continue;
     return rpc::FromGrpc(writer_->Finish());
@@ -143,7 +143,7 @@ class ReplicatedLogTest : public QObject {
     nodes_.push_back(std::make_unique<Node>(OptionsOf(name)));
     return *nodes_.back();
   }
-  // nm-1 begins, the others join it.
+  // nm-1 begins a group, and the others join it.
   void MakeGroup(int size) {
     Node& first = Add("nm-1");
     QVERIFY(first.Start().ok());
@@ -155,7 +155,7 @@ class ReplicatedLogTest : public QObject {
       QVERIFY(Join(first, node));
     }
   }
-  // nm-1 to nm-3 with seats that name each other, and addresses to keep; none is started.
+  // Adds nm-1 to nm-3 with seats that name each other, and addresses that stay. None is started.
   void MakeConfiguredGroup() {
     for (const char* name : {"nm-1", "nm-2", "nm-3"}) Add(name);
     MakeConfigured();
@@ -163,7 +163,7 @@ class ReplicatedLogTest : public QObject {
   void MakeConfigured() {
     std::vector<paxos::Seat> seats;
     for (const auto& node : nodes_) {
-      QVERIFY(node->Open().ok());  // For a port.
+      QVERIFY(node->Open().ok());  // This draws a port.
       seats.push_back(node->seat());
     }
     for (const auto& node : nodes_) {
@@ -178,7 +178,7 @@ class ReplicatedLogTest : public QObject {
              status.health_detail().find(detail) != std::string::npos;
     });
   }
-  // A seat for an opened node; true when it occupies it.
+  // Adds a seat for an opened node and starts it. Returns true when the node occupies the seat.
   static bool Join(Node& leader, Node& node) {
     if (!Eventually(kLimit, [&] { return leader.log().AddSeat(node.seat()).ok(); })) return false;
     if (!node.log().Start(node.address()).ok()) return false;
@@ -290,7 +290,7 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(ReasonOf(refused), std::string("NOT_LEADER"));
     QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
     QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
-    // A lease comes when the followers' clocks have been watched for a while.
+    // The lease comes only after the leader has watched the followers' clocks for a while.
     QVERIFY(Eventually(kLimit, [&] { return leader.log().Status().lease(); }));
     const v1::ReplicaStatus status = leader.log().Status();
     QCOMPARE(status.members().seats_size(), 3);
@@ -339,7 +339,7 @@ class ReplicatedLogTest : public QObject {
     lost.End();
     lost.Wipe();
     lost.options().seats = {leader.seat(), lost.seat()};
-    lost.options().bootstrap = true;  // Left in its configuration: no second cluster comes of it.
+    lost.options().bootstrap = true;  // It is left in the configuration, and makes no second group.
     QVERIFY(lost.Start().ok());
     QVERIFY(lost.log().Status().replica() != old);
     QVERIFY(Occupies(leader, lost));
@@ -391,17 +391,17 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(ReasonOf(second.Open()), std::string("DATA_DIR_IN_USE"));
   }
 
-  // Its folder was damaged and moved away; nobody who knows the group is up yet.
+  // The folder was damaged and moved away, and nobody who knows the group is up yet.
   void EmptyFolder_DoesNotTakeSilenceForNoGroup() {
     MakeConfiguredGroup();
     nodes_[0]->options().bootstrap = true;
     for (const auto& node : nodes_) QVERIFY(node->Start().ok());
     Node& leader = *Leader();
     QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
-    for (const auto& by : nodes_) {  // Whoever is left has to know it.
+    for (const auto& by : nodes_) {  // Every replica must know who occupies the seats.
       for (const auto& node : nodes_) QVERIFY(Occupies(*by, *node));
     }
-    // And have it on its disk: what is chosen is written with the next batch.
+    // One more command brings that to the disks, because `chosen` is written with the next batch.
     QVERIFY(leader.Propose(RegisterCommand(MakeNode("r", v1::PROXY))));
     QVERIFY(AllEqual());
     const std::uint64_t group = leader.log().Status().group();
@@ -448,13 +448,13 @@ class ReplicatedLogTest : public QObject {
     nodes_[0]->options().cluster_id = "red";
     QVERIFY(nodes_[0]->Start().ok());
     QVERIFY(WaitsFor(*nodes_[0], "belongs to cluster 'blue'"));
-    nodes_[0]->End();  // While it waits.
+    nodes_[0]->End();  // It ends while it waits.
     nodes_[0]->options().cluster_id = "blue";
     QVERIFY(nodes_[0]->Start().ok());
     QVERIFY(nodes_[0]->WaitUntilLeading());
   }
 
-  // Every start of an embedded cluster draws its ports anew.
+  // An embedded cluster draws new ports at every start.
   void AllAtNewAddresses_AreFoundAndNamed() {
     MakeConfiguredGroup();
     nodes_[0]->options().bootstrap = true;
@@ -467,7 +467,7 @@ class ReplicatedLogTest : public QObject {
     MakeConfigured();
     std::vector<std::string> addresses;
     for (const auto& node : nodes_) addresses.push_back(node->address());
-    // Alone, and without a leader, it knows where the others should be.
+    // A replica that is alone and has no leader knows the configured addresses of the others.
     QVERIFY(nodes_[0]->Start().ok());
     const auto knows = [&](Node& node) {
       const std::vector<std::string> known = node.log().Addresses();
@@ -492,7 +492,7 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
   }
 
-  // A new group was begun under the old name, and a disk of the old one comes back.
+  // A new group was begun under the old cluster name, and a disk of the old group comes back.
   void OldDiskOfTheSameClusterName_IsKeptOut() {
     for (const char* name : {"nm-1", "nm-2"}) Add(name).options().cluster_id = "pirates";
     Node &first = *nodes_[0], &old = *nodes_[1];
@@ -517,7 +517,7 @@ class ReplicatedLogTest : public QObject {
       hello.set_cluster_id("pirates");
       hello.set_name(from->options().name);
       hello.set_address(from->address());
-      hello.set_replica(77);  // Not its own, which may be speaking.
+      hello.set_replica(77);  // The node's own id may be speaking already.
       hello.set_boot(1);
       hello.set_group(from->log().Status().group());
       Caller caller(to->address());
@@ -578,7 +578,7 @@ class ReplicatedLogTest : public QObject {
       QCOMPARE(QString::fromStdString(ReasonOf(caller.Finish())), reason);
       return;
     }
-    // Until the first has been heard there is nobody to be mistaken for.
+    // The second speaker is a duplicate only once the first has been heard.
     hello.set_boot(2);
     QVERIFY(Eventually(kLimit, [&] {
       Caller caller(node.address());
@@ -589,7 +589,8 @@ class ReplicatedLogTest : public QObject {
   }
 
   void DiskFull_IsSurvived() {
-    // Before any thread: a write above the limit shall fail, not kill.
+    // A write above the limit shall fail and not kill the process. This comes before any thread
+    // starts.
     signal(SIGXFSZ, SIG_IGN);
     Node& node = Add("nm-1");
     QVERIFY(node.Start().ok());
@@ -647,7 +648,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(!node.Knows("p"));
   }
 
-  // Once chosen, such an entry would stop every replica at it.
+  // If such an entry were chosen, every replica would stop at it.
   void UnreadableCommand_IsRefused() {
     Node& node = Add("nm-1");
     QVERIFY(node.Start().ok());
@@ -662,7 +663,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(node.Knows("p"));
   }
 
-  // Replicas are updated one after another.
+  // Operators update replicas one after another.
   void OldReplica_HoldsUpWhatItMayNotKnow() {
     Node& newer = Add("nm-1");
     newer.options().paxos.version = 1;
@@ -686,7 +687,8 @@ class ReplicatedLogTest : public QObject {
     const absl::Status refused = newer.log().Propose(hold).status();
     QCOMPARE(refused.code(), absl::StatusCode::kUnavailable);
     QCOMPARE(ReasonOf(refused), std::string("OLD_REPLICA"));
-    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));  // As of version 1.
+    // This command is proposed as version 1.
+    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(AllEqual());
     QCOMPARE(PlanRevision(newer), std::uint64_t{0});
     older.End();
@@ -708,15 +710,16 @@ class ReplicatedLogTest : public QObject {
     older.options().seats = {newer.seat(), {.name = "nm-2"}};
     QVERIFY(older.Open().ok());
     QVERIFY(Join(newer, older));
-    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));  // As the newer version.
+    // This command is proposed as the newer version.
+    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(AllEqual());
     older.End();
-    older.options().paxos.version = kCommandVersion;  // Taken back to the program of before.
+    older.options().paxos.version = kCommandVersion;  // The operator goes back to the old program.
     QVERIFY(older.Start().ok());
     QVERIFY(Eventually(
         kLimit, [&] { return older.log().Status().health() == v1::ReplicaStatus::NEWER_VERSION; }));
     QVERIFY(!older.Knows("p"));
-    // It still helps the one that can lead: of two voters both are needed.
+    // The old program still votes for the replica that can lead. Both votes are needed.
     QVERIFY(newer.WaitUntilLeading());
     QVERIFY(newer.Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
     QVERIFY(Eventually(kLimit,

@@ -1,5 +1,6 @@
-// Power cuts at every write, full disks and failing syncs at every write: what Commit()
-// acknowledged is there, a batch is there whole or not at all, and nothing else is.
+// Cuts the power at every write, and lets the disk be full or fail to sync at every write.
+// Afterwards all that Commit() acknowledged is there, each batch is there whole or not at all, and
+// nothing else is there.
 #include <QTemporaryDir>
 #include <QtTest>
 #include <filesystem>
@@ -17,18 +18,18 @@ namespace {
 
 using Files = RecordingVfs::Files;
 
-// Folds the write-ahead log every 20 pages, so that a short history has it all: folding, beginning
-// the log again over old frames, and growing it.
+// Folds the write-ahead log every 20 pages. So a short history folds the log, grows it, and begins
+// it again over old frames.
 int FoldOften(sqlite3* database, const char**, const sqlite3_api_routines*) {
   return sqlite3_wal_autocheckpoint(database, 20);
 }
 
 struct History {
   std::vector<paxos::Writes> writes;
-  std::vector<std::string> states;  ///< [n]: what is durable after n of the writes; [0]: created.
+  std::vector<std::string> states;  ///< [n] is what is durable after n writes, [0] after Create().
 };
 
-// What the writes mean, said once more and simply.
+// Does the writes to the state in a second, simple way.
 void Expect(const paxos::Writes& writes, paxos::DurableState& state) {
   if (writes.promise) state.promised = writes.promised;
   for (const paxos::AcceptedEntry& accepted : writes.accepted) {
@@ -45,7 +46,7 @@ void Expect(const paxos::Writes& writes, paxos::DurableState& state) {
   state.chosen = std::max({state.chosen, writes.chosen, state.snapshot.index});
 }
 
-// A replica's life: entries in batches of all sizes, overwritten by later ballots, promises,
+// Makes a replica's life: batches of all sizes, entries overwritten by later ballots, promises,
 // snapshots of its own and of a leader.
 History MakeHistory(std::mt19937_64& random, int steps) {
   History history;
@@ -78,8 +79,8 @@ History MakeHistory(std::mt19937_64& random, int steps) {
   return history;
 }
 
-// Runs the history, and says after how many events each step was acknowledged. `reopen`: a clean
-// restart after every so many steps.
+// Runs the history, and returns after how many events each step was acknowledged. It restarts the
+// store cleanly after every `reopen` steps.
 std::vector<std::size_t> Run(const History& history, const std::string& dir, RecordingVfs& disk,
                              int reopen) {
   std::vector<std::size_t> acknowledged;
@@ -150,7 +151,7 @@ class StoreCrashTest : public QObject {
     qInfo("%d cuts, %zu events, %zu commits", cuts, events_.size(), history_.writes.size());
   }
 
-  // The check above can fail: it does when syncs do nothing.
+  // The check of the test above fails when syncs do nothing, so it can find an error.
   void PowerCut_OnADiskThatDoesNotSync_IsNoticed() {
     int wrong = 0;
     for (std::size_t count = events_.size() / 2; count <= events_.size(); count += 7)
@@ -158,8 +159,8 @@ class StoreCrashTest : public QObject {
     QVERIFY(wrong > 5);
   }
 
-  // A process that was killed between write and sync leaves data that others can read, and that is
-  // not durable. The next process must make it so before it acts on it.
+  // A process that was killed between write and sync leaves data that others can read and that is
+  // not durable. The next process must make it durable before it acts on it.
   void PowerCut_AfterAKill_KeepsWhatTheNextProcessFound() {
     for (std::size_t count = 0; count <= events_.size(); count += 3) {
       Put(RecordingVfs::Crash(events_, count, Reached(0)), crashed_);
@@ -188,7 +189,7 @@ class StoreCrashTest : public QObject {
   void FailingSync_AtEverySync_KeepsWhatWasAcknowledged() { FailEverywhere(false); }
 
  private:
-  // 0: everything reached the disk; 1: nothing; others: a random share of it.
+  // What reached the disk: with 0 everything, with 1 nothing, with others a random share.
   RecordingVfs::Reached Reached(int kind) {
     if (kind < 2) return [kind] { return kind == 0; };
     const std::uint64_t percent = kind == 2   ? 50
@@ -198,7 +199,7 @@ class StoreCrashTest : public QObject {
     return [this, percent] { return random_() % 100 < percent; };
   }
 
-  // Empty, or what a cut after `count` events has left instead of what it may.
+  // Returns what a cut after `count` events has left, if that is not allowed, or nothing.
   std::string Wrong(std::size_t count, const RecordingVfs::Reached& reached, bool synced) {
     Put(RecordingVfs::Crash(events_, count, reached, synced), crashed_);
     const std::string found = Found(crashed_);
@@ -225,7 +226,7 @@ class StoreCrashTest : public QObject {
       const std::string before = done == 0 ? "new" : history_.states[done - 1];
       const bool rolled_back = found == before;
       const bool kept = done < history_.states.size() && found == history_.states[done];
-      // A failed sync leaves open what is durable; a full disk does not.
+      // After a failed sync the write may be durable or not. A full disk rolls it back.
       QVERIFY2(
           rolled_back || (kept && !full),
           qPrintable(QString("failing from %1: %2").arg(at).arg(QString::fromStdString(found))));
@@ -233,7 +234,7 @@ class StoreCrashTest : public QObject {
         qInfo("%lld places to fail", static_cast<long long>(at));
         return;
       }
-      // Only every so often after the beginning: a place is a place.
+      // After the first places every fifth one is enough.
       if (at > 60) at += 4;
     }
   }
@@ -243,7 +244,7 @@ class StoreCrashTest : public QObject {
   std::unique_ptr<QTemporaryDir> folder_;
   std::string dir_, crashed_;
   History history_;
-  std::vector<std::size_t> acknowledged_;  // [n]: events when state n was acknowledged.
+  std::vector<std::size_t> acknowledged_;  // [n] is how many events state n needed.
   std::vector<RecordingVfs::Event> events_;
 };
 

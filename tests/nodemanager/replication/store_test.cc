@@ -1,5 +1,5 @@
-// What a Store keeps over a clean restart, what it refuses to read, and what it does when it cannot
-// write.
+// Tests what a Store keeps over a clean restart, what it refuses to read, and what it does when it
+// cannot write.
 #include "nodemanager/replication/store.h"
 
 #include <sqlite3.h>
@@ -31,7 +31,7 @@ paxos::Writes Accept(std::vector<paxos::AcceptedEntry> accepted, paxos::Slot cho
   return writes;
 }
 
-// Opens the store of `dir`, which must be right, and says what it holds.
+// Opens the store of `dir` and describes what it holds, or why it does not open.
 std::string Found(const std::string& dir) {
   auto store = Store::Open(dir);
   if (!store.ok()) return store.status().ToString();
@@ -39,7 +39,7 @@ std::string Found(const std::string& dir) {
   return Describe((*store)->TakeState());
 }
 
-// A folder with a snapshot, three entries of each kind, and promises.
+// Fills a folder with a snapshot, entries of every kind, and promises.
 void Fill(const std::string& dir) {
   auto store = Store::Open(dir);
   QVERIFY(store.ok());
@@ -65,7 +65,8 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// In place: some file systems write a file that was emptied to the disk at once.
+// Writes in place, because some file systems write a file that was emptied to the disk at once,
+// which is slow.
 void WriteFile(const std::string& path, const std::string& bytes) {
   std::fstream(path, std::ios::binary | std::ios::in | std::ios::out) << bytes;
   std::filesystem::resize_file(path, bytes.size());
@@ -86,7 +87,8 @@ class StoreTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void init() {
-    // In memory: the tests open thousands of databases, and none of them pulls a plug.
+    // The folder is in memory, because the tests open thousands of databases and none cuts the
+    // power.
     folder_ = std::make_unique<QTemporaryDir>(
         QDir("/dev/shm").exists() ? "/dev/shm/store-XXXXXX" : QDir::tempPath() + "/store-XXXXXX");
     dir_ = (folder_->path() + "/replica").toStdString();
@@ -94,7 +96,7 @@ class StoreTest : public QObject {
 
   void NewFolder_HasNoIdentity() {
     QCOMPARE(Found(dir_), std::string("new"));
-    // Nor has one in which nothing was created the last time.
+    // A folder that was opened before and got no replica has no identity either.
     QCOMPARE(Found(dir_), std::string("new"));
   }
 
@@ -203,7 +205,7 @@ class StoreTest : public QObject {
     {
       auto store = Store::Open(dir_);
       QCOMPARE(Reason((*store)->Commit(writes)), QString("BAD_WRITES"));
-      // Nobody may go on as if nothing had happened.
+      // After the error this store takes no more writes.
       QCOMPARE(Reason((*store)->Commit(Accept({CommandAt(6, 5, "six")}))),
                QString("DATABASE_FAILED"));
     }
@@ -302,11 +304,11 @@ class StoreTest : public QObject {
     QCOMPARE(Reason(status), QString("DATABASE_CORRUPT"));
     QVERIFY2(absl::StrContains(base::Message(status), "comes back as a new one"),
              base::Message(status).c_str());
-    // Looking at it has not changed it.
+    // The first look has not changed the damaged database.
     QCOMPARE(Store::Open(dir_).status(), status);
   }
 
-  // An entry that was valid before it was replaced: the disk has lost one write.
+  // The row was valid before it was replaced. It comes back when the disk loses one write.
   void OutdatedRow_IsFound() {
     Fill(dir_);
     Sql(dir_, "CREATE TABLE kept AS SELECT * FROM log WHERE slot = 2");
@@ -319,14 +321,15 @@ class StoreTest : public QObject {
     QCOMPARE(Reason(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
   }
 
-  // Whatever bit of the file flips: refused, or it changes nothing that we read.
+  // A database with any flipped bit is refused, or the bit changes nothing that we read.
   void EveryFlippedBit_IsFoundOrHarmless() {
     Fill(dir_);
     const std::string path = dir_ + "/nodemanager.sqlite";
     const std::string good = ReadFile(path), expected = Found(dir_);
     int refused = 0, harmless = 0;
     for (std::size_t at = 0; at < good.size(); ++at) {
-      // Pages are mostly room that was never used: of zeros, one bit in every 37th byte.
+      // Most bytes of a page were never used and are zero. Of these the test flips one bit in every
+      // 37th byte.
       if (good[at] == 0 && at % 37 != 0) continue;
       for (int bit = 0; bit < 8; ++bit) {
         if (good[at] == 0 && bit != static_cast<int>(at % 8)) continue;
@@ -359,15 +362,16 @@ class StoreTest : public QObject {
     Fill(dir_);
     const std::string path = dir_ + "/nodemanager.sqlite";
     const std::string good = ReadFile(path);
-    // Of less than a sector SQLite makes an empty database: a new replica, which has no vote.
+    // SQLite takes a file of less than a sector for an empty database. That is a new replica, which
+    // has no vote.
     for (std::size_t size = 512; size < good.size(); size += 509) {
       WriteFile(path, good.substr(0, size));
       QCOMPARE(Reason(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
     }
   }
 
-  // The folder of a process that was killed still has a write-ahead log; SQLite alone would take a
-  // damaged frame for its end, and forget promises.
+  // The folder of a process that was killed still has a write-ahead log. SQLite alone would take a
+  // damaged frame for the end of the log, and forget promises.
   void DamagedWriteAheadLog_IsFound() {
     const std::string wal = dir_ + "/nodemanager.sqlite-wal";
     const pid_t child = fork();
@@ -385,7 +389,7 @@ class StoreTest : public QObject {
     const std::string good_wal = ReadFile(wal);
     const std::string good = ReadFile(dir_ + "/nodemanager.sqlite");
     QVERIFY(good_wal.size() > 6 * 4096);
-    // The last transaction, of two frames, could have been torn by the crash.
+    // The crash could have torn the last transaction, which has two frames.
     const std::size_t last = good_wal.size() - 2 * 4120;
     for (std::size_t at = 0; at < last; at += at < 32 ? 1 : 61) {
       std::string bad = good_wal;
@@ -393,7 +397,7 @@ class StoreTest : public QObject {
       WriteFile(wal, bad);
       QCOMPARE(Reason(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
     }
-    // A refused database is left as it was found.
+    // The store leaves a refused database as it found it.
     QCOMPARE(ReadFile(dir_ + "/nodemanager.sqlite"), good);
     WriteFile(wal, good_wal);
     QVERIFY(absl::StrContains(Found(dir_), " 6@1/7"));
@@ -405,7 +409,7 @@ class StoreTest : public QObject {
     const pid_t child = fork();
     if (child == 0) {
       auto store = Store::Open(dir_);
-      // A limit on the size of files is a full disk that needs no privileges.
+      // A limit on the size of files works like a full disk, and needs no privileges.
       signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{16 << 10, RLIM_INFINITY};
       setrlimit(RLIMIT_FSIZE, &limit);
@@ -413,7 +417,7 @@ class StoreTest : public QObject {
           (*store)->Commit(Accept({CommandAt(6, 5, std::string(100'000, 'y'))}));
       if (full.code() != absl::StatusCode::kUnavailable) _exit(1);
       store->reset();
-      // Reads still work, with the disk as full as it was.
+      // Reading works while the disk is still full.
       if (Found(dir_) != before) _exit(2);
       const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
       setrlimit(RLIMIT_FSIZE, &none);

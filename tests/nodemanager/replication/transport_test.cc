@@ -1,4 +1,4 @@
-// Streams between replicas: to whom they lead, and when they end.
+// Tests the streams between replicas: where they lead, and when they end.
 #include "nodemanager/replication/transport.h"
 
 #include <QtTest>
@@ -17,7 +17,7 @@ using testing::Eventually;
 const base::Duration kLimit = base::Scaled(seconds(30));
 constexpr std::uint64_t kGroup = 5, kSelf = 1, kOther = 2;
 
-// An address that counts the streams it hears.
+// A server that counts the streams to its address.
 class Listener final : public v1::ReplicaService::Service {
  public:
   bool Start() {
@@ -48,7 +48,7 @@ paxos::Message ToOther() { return {kSelf, kOther, paxos::TakeOver{{1, kSelf}}}; 
 class TransportTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  // Addresses that nobody has any more would be dialled for ever.
+  // Otherwise the transport would dial an address for ever that nobody has any more.
   void StreamToAnOldAddress_EndsWhenItsReplicaSpeaksFromANewOne() {
     Listener before, after;
     QVERIFY(before.Start() && after.Start());
@@ -83,7 +83,7 @@ class TransportTest : public QObject {
     QVERIFY(Eventually(kLimit, [&] { return after.open() == 1; }));
     QCOMPARE(before.open(), 0);
 
-    // Its seat moves once more: the seat is newer than what it said.
+    // The seat moves once more. Its address is newer than the one that the replica told.
     transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", after.address(), kOther}}},
                        {});
     transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kOther}}},

@@ -1,5 +1,5 @@
-// The leader moves instances by itself: scripted reports, a clock that the test moves, and leaders
-// that change in the middle.
+// Tests that the leader moves instances by itself, with scripted reports, a clock that the test
+// moves, and leaders that change in the middle.
 #include <QtTest>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,8 @@ namespace {
 using std::chrono::seconds;
 
 const std::string kPoolA = "a/wan/tiny", kPoolB = "b/wan/tiny";
-constexpr double kAsked = 1.2, kSecondsA = 1.5, kSecondsB = 0.1;  // Jobs/s; worker time of a job.
+// kAsked is in jobs/s. The others are the worker seconds of a job in each pool.
+constexpr double kAsked = 1.2, kSecondsA = 1.5, kSecondsB = 0.1;
 
 v1::ElasticityConfig Quick() {
   v1::ElasticityConfig config;
@@ -52,7 +53,7 @@ class ElasticControllerTest : public QObject {
     QVERIFY(plan.base_revision() > 0);
     QVERIFY2(plan.prediction().insufficient_data().empty(),
              plan.prediction().insufficient_data().c_str());
-    // It settles: two windows later nothing has moved again.
+    // The policy settles. Two windows later nothing has moved again.
     (void)PassUntil([] { return false; }, seconds(20));
     QCOMPARE(LastPlan().plan_id(), plan.plan_id());
   }
@@ -164,7 +165,8 @@ class ElasticControllerTest : public QObject {
     int plans = 0;
     world_->controller().Read(
         [&](const StateMachine& state) { plans = static_cast<int>(state.plans().size()); });
-    QVERIFY2(plans >= 2 && plans <= 8, std::to_string(plans).c_str());  // Two in four windows.
+    // The policy may make two plans in four windows.
+    QVERIFY2(plans >= 2 && plans <= 8, std::to_string(plans).c_str());
     QCOMPARE(world_->Count(kPoolA), 2);
   }
 
@@ -220,7 +222,8 @@ class ElasticControllerTest : public QObject {
     world_->node("proxy").skew = std::chrono::hours(-2);
     world_->Pass(seconds(1));
     QVERIFY(world_->Known("proxy").detail().find("7200.0 s behind") != std::string::npos);
-    // As long as a report may be on its way.
+    // A clock that seems one second behind is fine, because a report may be on its way for that
+    // long.
     world_->node(id).skew = -seconds(1);
     world_->Pass(seconds(1));
     QVERIFY(world_->Known(id).detail().find("clock") == std::string::npos);
@@ -243,7 +246,7 @@ class ElasticControllerTest : public QObject {
 
   void Proxies_AreToldTheCapacity_BeforeAnythingIsMeasured() {
     const auto fresh = world_->controller().CapacityFor("proxy");
-    QVERIFY(fresh.has_value());  // Slow start needs the pools.
+    QVERIFY(fresh.has_value());  // The proxy's slow start needs the pools.
     QCOMPARE(fresh->pools_size(), 2);
     for (const v1::PoolCapacity& pool : fresh->pools()) QCOMPARE(pool.workers(), 2);
     QCOMPARE(fresh->costs_size(), 2);
@@ -258,7 +261,7 @@ class ElasticControllerTest : public QObject {
       QVERIFY2(std::abs(cost.seconds_per_unit() - expected) < 0.1 * expected,
                std::to_string(cost.seconds_per_unit()).c_str());
     }
-    // A new leader knows it from the first reports.
+    // A new leader knows the costs from the first reports.
     world_->FailOver();
     world_->Pass(ElasticWorld::kStep);
     const auto again = world_->controller().CapacityFor("proxy");
@@ -268,11 +271,11 @@ class ElasticControllerTest : public QObject {
     QVERIFY(!world_->controller().CapacityFor("nobody").has_value());
     ElasticWorld empty(Quick());
     empty.Register(MakeNode("proxy", v1::PROXY));
-    QVERIFY(!empty.controller().CapacityFor("proxy").has_value());  // No workflows.
+    QVERIFY(!empty.controller().CapacityFor("proxy").has_value());  // There are no workflows.
   }
 
  private:
-  // Every pool's work is spread over those that serve it.
+  // Spreads the work of each pool over the instances that serve it.
   void Work() {
     const double asked = world_->node("proxy").jobs_per_s;
     for (const std::string& id : kInstances) {

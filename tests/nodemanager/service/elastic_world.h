@@ -1,5 +1,5 @@
-// A NodeManager in this process with a clock that the test moves, and nodes that do as they are
-// told: they serve, drain and report, and their work is arithmetic.
+// A NodeManager in this process with a clock that the test moves. Its nodes serve, drain and report
+// as the test says, and their work is arithmetic.
 #pragma once
 
 #include <QTemporaryDir>
@@ -19,28 +19,30 @@
 
 namespace onepiece::nodemanager {
 
-/// Thread-confined.
+/// A leader with scripted nodes.
+///
+/// Threading: thread-confined.
 class ElasticWorld {
  public:
   static constexpr base::Duration kStep = std::chrono::milliseconds(500);
 
-  /// A node as it behaves; what it does at a time follows from its assignment.
+  /// How a node behaves. What it does at a time follows from its assignment.
   struct Behaviour {
     v1::Node node;
-    bool silent = false;       ///< Does not report.
-    bool keeps_work = false;   ///< Never says that it is drained.
-    bool cannot_load = false;  ///< Of every assignment.
-    double busy = 0;           ///< While it serves.
-    double jobs_per_s = 0;     ///< While it serves; a proxy is asked for so many.
-    double jobs = 0;           ///< So far, of a proxy.
-    base::Duration skew{};     ///< Of its clock.
-    std::map<std::string, std::pair<double, double>> work;  ///< So far, by stage: jobs, seconds.
+    bool silent = false;       ///< It does not report.
+    bool keeps_work = false;   ///< It never says that it is drained.
+    bool cannot_load = false;  ///< It cannot load the model of any assignment.
+    double busy = 0;           ///< Its utilisation while it serves.
+    double jobs_per_s = 0;     ///< What it ends while it serves, or what a proxy is asked for.
+    double jobs = 0;           ///< How many jobs a proxy was asked for so far.
+    base::Duration skew{};     ///< How far its clock is ahead.
+    std::map<std::string, std::pair<double, double>> work;  ///< By stage: jobs and seconds so far.
   };
 
   explicit ElasticWorld(const v1::ElasticityConfig& config) : config_(config) { Open(); }
   ~ElasticWorld() { Close(); }
 
-  /// Another leader over the same log: it knows what is replicated, and no telemetry.
+  /// Puts another leader over the same log. It knows what is replicated, and has no telemetry.
   void FailOver() {
     Close();
     Open();
@@ -60,7 +62,7 @@ class ElasticWorld {
     if (!controller_->Propose(RegisterCommand(node)).ok()) qFatal("RegisterNode failed");
   }
 
-  /// Lets time pass: nodes work and report, and the leader does its duties.
+  /// Lets time pass. The nodes work and report, and the leader does its duties.
   void Pass(base::Duration time) {
     for (base::Duration passed{}; passed < time; passed += kStep) {
       clock_.Advance(kStep);
@@ -71,7 +73,7 @@ class ElasticWorld {
       controller_->StepPlans();
     }
   }
-  /// The same until `wanted` holds; false when it does not within `limit`.
+  /// Lets time pass until `wanted` holds. Returns false when it does not hold within `limit`.
   template <typename Wanted>
   bool PassUntil(base::Duration limit, Wanted wanted) {
     for (base::Duration passed{}; !wanted(); passed += kStep) {

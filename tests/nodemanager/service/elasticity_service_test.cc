@@ -1,4 +1,4 @@
-// ElasticityService over a real state machine, log and controller, with nodes that do as told.
+// Tests ElasticityService over a real state machine, log and controller, with scripted nodes.
 #include <QtTest>
 #include <set>
 
@@ -42,7 +42,7 @@ class ElasticityServiceTest : public QObject {
     world_ = std::make_unique<ElasticWorld>(StaticPolicyConfig());
     world_->Apply(MakeWorkflow("app", {"a", "b"}));
     world_->Register(MakeNode("proxy", v1::PROXY));
-    // The assigner gives them to the stages in turn.
+    // The assigner gives the instances to the stages in turn.
     for (const char* id : {"i1", "i2", "i3", "i4"}) world_->Register(MakeNode(id, v1::INSTANCE));
     world_->Pass(seconds(2));
     QCOMPARE(world_->Count(kPoolA), 2);
@@ -65,7 +65,7 @@ class ElasticityServiceTest : public QObject {
     QCOMPARE(plan.base_revision(), revision);
     QCOMPARE(plan.moves(0).from().pool(), kPoolB);
     QCOMPARE(plan.moves(0).to().pool(), kPoolA);
-    // No job was measured: no guess.
+    // No job was measured, so there is no prediction.
     QVERIFY(!plan.prediction().insufficient_data().empty());
     world_->Pass(seconds(2));
     QCOMPARE(Elasticity().plan_revision(), revision);
@@ -112,7 +112,8 @@ class ElasticityServiceTest : public QObject {
     request.set_request_id("once");
     request.set_base_revision(Elasticity().plan_revision());
     const v1::Plan first = Apply(request);
-    QCOMPARE(Apply(request).plan_id(), first.plan_id());  // Its base_revision is old by now.
+    // The retry has one effect although its base_revision is old by now.
+    QCOMPARE(Apply(request).plan_id(), first.plan_id());
     QVERIFY(Until(first.plan_id(), v1::Plan::DONE));
     QCOMPARE(Apply(request).state(), v1::Plan::DONE);
     QCOMPARE(Plans().plans_size(), 1);
@@ -162,7 +163,7 @@ class ElasticityServiceTest : public QObject {
     world_->controller().Read(
         [](const StateMachine& state) { QVERIFY(state.pool_limits().empty()); });
     QCOMPARE(ReasonOf(SetLimits(limits)), std::string("POOL_UNKNOWN"));
-    // Below what the workflow asks for it would mean nothing.
+    // A maximum below the workflow's minimum would mean nothing.
     limits.mutable_limits()->set_pool(kPoolA);
     limits.mutable_limits()->set_max_instances(1);
     QCOMPARE(ReasonOf(SetLimits(limits)), std::string("BAD_LIMITS"));
@@ -210,7 +211,8 @@ class ElasticityServiceTest : public QObject {
     confirm.set_request_id("confirm");
     v1::Plan plan;
     QVERIFY(world_->service().ConfirmPlan(nullptr, &confirm, &plan).ok());
-    QVERIFY(world_->service().ConfirmPlan(nullptr, &confirm, &plan).ok());  // Asked again.
+    // A retry under the same request id succeeds too.
+    QVERIFY(world_->service().ConfirmPlan(nullptr, &confirm, &plan).ok());
     QCOMPARE(plan.state(), v1::Plan::DONE);
     world_->Pass(seconds(10));
     QCOMPARE(world_->PoolOfNode(in_b_), kPoolA);
@@ -259,7 +261,8 @@ class ElasticityServiceTest : public QObject {
     QCOMPARE(plan.plan_id(), id);
     QVERIFY(Until(id, v1::Plan::REVERTED));
     QCOMPARE(world_->PoolOfNode(in_b_), kPoolB);
-    QVERIFY(world_->service().UndoPlan(nullptr, &undo, &plan).ok());  // It is undone.
+    // The plan is undone already, so this succeeds.
+    QVERIFY(world_->service().UndoPlan(nullptr, &undo, &plan).ok());
   }
 
   void Pin_NeverLeavesTheRoutes() {

@@ -1,5 +1,5 @@
-// onepiece-nodemanager as its supervisor sees it: a process with flags, a ready file, signals and
-// exit codes.
+// Tests onepiece-nodemanager as its supervisor sees it: a process with flags, a ready file, signals
+// and exit codes.
 #include <signal.h>
 
 #include <QFile>
@@ -46,7 +46,7 @@ class ProgramTest : public QObject {
     if (!process->waitForFinished(kLimitMs)) qFatal("the program did not end");
     return {process->exitCode(), process->readAllStandardError()};
   }
-  // What the ready file says, once it is there.
+  // Waits for the ready file and returns what it says.
   QJsonObject Ready() {
     if (!QTest::qWaitFor([&] { return QFile::exists(ready_file_); }, kLimitMs)) return {};
     QFile file(ready_file_);
@@ -201,7 +201,8 @@ class ProgramTest : public QObject {
     std::vector<std::string> addresses;
     QStringList replicas;
     {
-      std::vector<std::unique_ptr<QTcpServer>> ports;  // All at once, so that they differ.
+      // All ports are held at the same time, so that they differ.
+      std::vector<std::unique_ptr<QTcpServer>> ports;
       for (int i = 0; i < 3; ++i) {
         ports.push_back(std::make_unique<QTcpServer>());
         QVERIFY(ports.back()->listen(QHostAddress::LocalHost));
@@ -219,7 +220,7 @@ class ProgramTest : public QObject {
       if (i == 0) arguments << "--bootstrap";
       processes[i]->start(QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager", arguments);
     }
-    // All of them are nodes, and READY; whoever leads says so.
+    // The leader says that all three replicas are nodes and READY.
     const auto ready = [&] {
       for (const std::string& address : addresses) {
         const auto cluster = GetCluster(address);

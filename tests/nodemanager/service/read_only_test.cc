@@ -1,4 +1,4 @@
-// A NodeManager that was started with --read-only.
+// Tests a NodeManager that was started with --read-only.
 #include "tests/read_only.h"
 
 #include <QTemporaryDir>
@@ -71,8 +71,8 @@ class ReadOnlyTest : public QObject {
                                {"AddSeat", "RemoveSeat", "ReplaceSeat", "StepDown", "TakeSnapshot"},
                                {"GetReplica", "ListLog"}),
         std::string());
-    // What the programs serve is all of these files' services, and telemetry, which changes
-    // nothing.
+    // The program serves all services of these files, and telemetry, which changes nothing. A new
+    // service must be checked here too.
     QCOMPARE(file.service_count(), 1);
     QCOMPARE(elasticity.service_count(), 1);
     QCOMPARE(consensus.service_count(), 2);

@@ -25,7 +25,7 @@ using Stub = v1::NodeManagerService::Stub;
 constexpr auto kLimit = std::chrono::seconds(20);
 constexpr base::Duration kDeadAfter = std::chrono::seconds(3);
 
-// A NodeManager that serves on loopback, with a clock that the test moves.
+// A NodeManager that serves on loopback and has a clock that the test moves.
 class Server {
  public:
   explicit Server(const std::string& dir, std::vector<v1::Workflow> workflows = {}) {
@@ -62,7 +62,7 @@ class Server {
   Controller& controller() { return *controller_; }
   NodeManagerService& service() { return *service_; }
   ReplicatedLog& log() { return *log_; }
-  // Lets time pass in the steps in which the failure detector looks; `alive` nodes go on reporting.
+  // Lets time pass in the steps of the failure detector. The `alive` nodes go on reporting.
   void Pass(base::Duration time, const std::vector<v1::ReportNodeRequest>& alive = {}) {
     for (base::Duration passed{}; passed < time; passed += kDeadAfter / 10) {
       clock_.Advance(kDeadAfter / 10);
@@ -108,7 +108,7 @@ v1::ReportNodeRequest ReadyReport(const std::string& id, std::uint64_t assignmen
   return report;
 }
 
-// A stream that the test reads item by item; it gives up by itself when nothing comes.
+// A stream that the test reads item by item. It gives up after a while when nothing comes.
 template <typename Request, typename Item>
 class Reader {
  public:
@@ -122,7 +122,7 @@ class Reader {
     context_.TryCancel();
     if (!finished_) (void)Finish();
   }
-  // The next item for which `wanted` holds; fails the test when the stream ends before.
+  // Returns the next item for which `wanted` holds. It fails the test when the stream ends before.
   Item Next(const std::function<bool(const Item&)>& wanted = [](const Item&) { return true; }) {
     Item item;
     while (reader_->Read(&item)) {
@@ -153,7 +153,7 @@ v1::WatchAssignmentRequest WatchAssignmentOf(const std::string& id, std::uint64_
   return request;
 }
 
-// The body of GET /metrics; empty when there is no answer.
+// The body of GET /metrics, or nothing when there is no answer.
 QByteArray Scrape(const std::string& address) {
   const QStringList parts = QString::fromStdString(address).split(':');
   QTcpSocket socket;
@@ -202,7 +202,7 @@ class ServiceTest : public QObject {
     QVERIFY(after.epoch() > before.epoch());
     QCOMPARE(after.routes(1).instances(0).node_id(), std::string("i"));
 
-    // A changed assignment takes it out again until it serves the new one.
+    // A changed assignment takes the instance out of the routes until it serves the new one.
     QVERIFY(server_->Apply(MakeWorkflow("other", {"b"})).ok());
     const v1::Assignment wider =
         assignments.Next([](const v1::Assignment& a) { return a.app_ids_size() == 2; });
@@ -367,7 +367,7 @@ class ServiceTest : public QObject {
     QVERIFY(first.has_snapshot());
     QCOMPARE(first.snapshot().api_version(), 1);
     QVERIFY(first.server_unix_ms() > 0);
-    // Nothing else has changed: it is the heartbeat, under the same revision.
+    // Nothing else has changed, so telemetry comes as the heartbeat, under the same revision.
     for (const double share : {0.5, 0.75}) {
       v1::ReportNodeRequest report = ReadyReport("p");
       report.mutable_load()->set_utilization(share);
@@ -390,7 +390,7 @@ class ServiceTest : public QObject {
     QVERIFY(change.has_workflow());
     QVERIFY(change.revision() > first.revision());
     QCOMPARE(events.Next().revision(), change.revision());
-    // Who resumes is told at once.
+    // A watcher that resumes hears at once.
     request.set_start_revision(change.revision());
     request.set_telemetry_interval_ms(3'600'000);
     QVERIFY(ClusterReader(*server_, &Stub::WatchCluster, request).Next().has_telemetry());
@@ -549,7 +549,7 @@ class ServiceTest : public QObject {
     const QTemporaryDir dir;
     v1::Workflow changed = MakeWorkflow("changed", {"a", "b"});
     v1::Workflow huge = MakeWorkflow("huge", {"a"});
-    huge.mutable_stages(0)->set_model(std::string(9 << 20, 'x'));  // More than a command may have.
+    huge.mutable_stages(0)->set_model(std::string(9 << 20, 'x'));  // Too large for a command.
     const std::vector<v1::Workflow> files = {huge, MakeWorkflow("changed", {"a"}),
                                              MakeWorkflow("deleted", {"a"})};
     for (int start = 0; start < 2; ++start) {
@@ -580,7 +580,7 @@ class ServiceTest : public QObject {
     v1::GetWorkflowRequest get;
     get.set_name("workflows/app");
     QVERIFY(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).ok());
-    server_->Pass(kDeadAfter / 2);  // Fresh grace: it could not report meanwhile.
+    server_->Pass(kDeadAfter / 2);  // A new leader waits anew, as the node could not report.
     QVERIFY(server_->Report(ReadyReport("p")).ok());
     const auto second = server_->Register(MakeNode("q", v1::PROXY));
     QCOMPARE(second->cluster_secret(), first->cluster_secret());
@@ -615,7 +615,7 @@ class ServiceTest : public QObject {
     metrics.Stop();
     QVERIFY2(text.contains("onepiece_nodemanager_nodes{role=\"proxy\",state=\"starting\"} 1\n"),
              text);
-    // The cluster's first command and the registration.
+    // The two commands are the cluster's first one and the registration.
     QVERIFY2(text.contains("onepiece_nodemanager_proposals_total{result=\"applied\"} 2\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_epoch 1\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_consensus_role{role=\"leader\"} 1\n"), text);

@@ -17,7 +17,7 @@ QString ReasonOf(const absl::Status& status) {
 class OracleTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  // One device for each stage is all there is: theorem 1 bounds, and nothing can be chosen.
+  // There is one device for each stage. Nothing can be chosen, and theorem 1 gives the bound.
   void WithoutChoice_ItIsTheRateOfTheSlowestStage() {
     const auto settings = Settings(600, 10, 2);
     const System system = *MakeDisaggregated(Chain({1, 3}, 10), settings);
@@ -26,8 +26,9 @@ class OracleTest : public QObject {
     QCOMPARE(oracle.interval_s, 10.0);
   }
 
-  // All jobs are there at once. 4 devices, 1 + 1 seconds a job: half the time each, whatever the
-  // order; 3 + 1 at first and 1 + 3 later ends as many as 2 + 2 always.
+  // All jobs are there at the beginning, and take 1 + 1 seconds on 4 devices. Each stage gets half
+  // of the device time, in any order: 3 + 1 devices first and 1 + 3 later end as many jobs as 2 + 2
+  // devices always do.
   void ABatch_IsWorkedOffByAllDevices() {
     const auto settings = Settings(100, 1, 4);
     const System system = *MakeDisaggregated(Chain({1, 1}, 10), settings);
@@ -35,8 +36,8 @@ class OracleTest : public QObject {
     QCOMPARE(RunOracle(system, settings, arrivals)->done, 200.0);
   }
 
-  // 1 + 5 seconds on 3 devices: 1 + 2 makes 0.4 jobs/s, and the first is idle for most of the time;
-  // nothing is better, as each stage keeps one.
+  // Jobs take 1 + 5 seconds on 3 devices. The placement 1 + 2 makes 0.4 jobs/s, and the first
+  // device is idle most of the time. Nothing is better, because each stage keeps one device.
   void Minima_AreKept() {
     const auto settings = Settings(100, 1, 3);
     const System system = *MakeDisaggregated(Chain({1, 5}, 10), settings);
@@ -57,7 +58,7 @@ class OracleTest : public QObject {
       const auto oracle = RunOracle(system, settings, arrivals);
       QVERIFY2(oracle.ok(), base::Message(oracle.status()).c_str());
       for (const char* policy : {"static", "utilization"}) {
-        // From a bad beginning and from the best one.
+        // The policy begins with a bad placement, and with the best one.
         for (const auto& placement :
              {std::vector<int>{2, 1}, *BestPlacement(system, system.devices)}) {
           const auto result =
@@ -67,7 +68,7 @@ class OracleTest : public QObject {
         }
       }
     }
-    // The bound is no empty one.
+    // The bound is tight: a policy comes close to it.
     QVERIFY2(best > 0.9, qPrintable(QString::number(best)));
   }
 

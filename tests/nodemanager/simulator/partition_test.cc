@@ -16,7 +16,7 @@ v1::SimulationConfig At(double rate, int devices, int degree) {
   return settings;
 }
 
-// Another way to the same answer: by recursion over where the first group ends.
+// Finds the same answer in another way: by recursion over the end of the first group.
 int FewestDevices(const System& system, std::size_t first, double rate, int degree) {
   const auto& stages = system.apps[0].stages;
   if (first == stages.size()) return 0;
@@ -44,7 +44,7 @@ QString ReasonOf(const absl::Status& status) {
 class PartitionTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  // Devices that wait while one encodes cost more than an encoder of its own.
+  // Devices that wait while one of them encodes cost more than a separate encoder.
   void AParallelStage_IsSetApartAtHighRates() {
     v1::SimulationProfile profile = Chain({4, 80, 2});
     profile.mutable_apps(0)->mutable_stages(1)->set_parallel(true);
@@ -54,14 +54,14 @@ class PartitionTest : public QObject {
     QCOMPARE(best.devices, 5 + 12 * 8 + 3);
     QCOMPARE(partition.cuts.size(), std::size_t{4});
     QCOMPARE(best.groups[1].waste_s, 0.0);
-    // All in one: 8 × (4 + 2) seconds a job in which seven wait.
+    // In the single group seven of eight devices wait for 4 + 2 seconds a job.
     const Cut& worst = partition.cuts.back();
     QCOMPARE(worst.groups.size(), std::size_t{1});
     QCOMPARE(worst.groups[0].waste_s, 7.0 * 6);
     QCOMPARE(worst.devices, 8 * 19);
   }
 
-  // An encoder of its own would be idle almost always.
+  // A separate encoder would be idle almost always.
   void AtLowRates_FewerPoolsAreBetter() {
     v1::SimulationProfile profile = Chain({0.1, 8});
     profile.mutable_apps(0)->mutable_stages(1)->set_parallel(true);
@@ -73,7 +73,7 @@ class PartitionTest : public QObject {
     auto settings = At(0, 4, 1);
     settings.set_rate(0);
     const auto partition = *PartitionApp(Chain({1, 1, 2}), settings, 0);
-    // Four instances that do all are as fast as a cut that is in balance, and have fewer pools.
+    // Four instances that run all stages are as fast as a balanced cut, and have fewer pools.
     QCOMPARE(CutText(partition.cuts.front()), std::string("s0+s1+s2 ×4"));
     QCOMPARE(partition.cuts.front().rate, 1.0);
     QCOMPARE(partition.cuts.front().balance, 1.0);
@@ -121,7 +121,8 @@ class PartitionTest : public QObject {
     auto settings = At(0, 4, 4);
     settings.set_rate(0);
     settings.set_degree(4);
-    // Four devices for the parallel stage and one for the other don't fit; both together do.
+    // Four devices for the parallel stage and one for the other do not fit. Four for both together
+    // do.
     QCOMPARE(PartitionApp(profile, settings, 0)->cuts.size(), std::size_t{1});
   }
 };

@@ -1,4 +1,4 @@
-// Profiles by hand, for the simulator's tests.
+// Profiles and settings for the simulator's tests.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace onepiece::simulator {
 
-/// One application, a chain of stages "s0", "s1", … with a pool each.
+/// One application with a chain of stages "s0", "s1", …, each in a pool of its own.
 inline v1::SimulationProfile Chain(const std::vector<double>& seconds, double load_s = 1) {
   v1::SimulationProfile profile;
   auto& app = *profile.add_apps();
@@ -24,7 +24,7 @@ inline v1::SimulationProfile Chain(const std::vector<double>& seconds, double lo
   return profile;
 }
 
-/// Complete, everything enters.
+/// Complete settings without admission, so that every job enters.
 inline v1::SimulationConfig Settings(double duration_s, double rate, int devices) {
   v1::SimulationConfig settings;
   settings.set_duration_s(duration_s);

@@ -1,4 +1,4 @@
-// The simulator against closed forms, and against itself: one seed, one history.
+// Tests the simulator against closed forms, and against itself: one seed gives one history.
 #include "nodemanager/simulator/simulation.h"
 
 #include <QElapsedTimer>
@@ -11,13 +11,13 @@
 namespace onepiece::simulator {
 namespace {
 
-// Goal: numbers that queueing theory knows come out within the noise of the sample.
+// The simulator must give what queueing theory says, within the noise of the sample.
 void ComparesWithin(double measured, double expected, double share) {
   QVERIFY2(std::abs(measured - expected) <= share * expected,
            qPrintable(QString("%1 measured, %2 expected").arg(measured).arg(expected)));
 }
 
-// Mean wait of M/M/c (Erlang C).
+// The mean wait of M/M/c (Erlang C).
 double ErlangWait(double arrivals, double seconds, int servers) {
   const double load = arrivals * seconds;
   double term = 1, sum = 1;
@@ -26,7 +26,8 @@ double ErlangWait(double arrivals, double seconds, int servers) {
   return term / (sum + term) * seconds / (servers - load);
 }
 
-// Mean wait of E_c/M/1: σ solves σ = (cλ / (cλ + μ (1 − σ)))^c, the wait is σ / (μ (1 − σ)).
+// The mean wait of E_c/M/1. σ solves σ = (cλ / (cλ + μ (1 − σ)))^c, and the wait is σ / (μ (1 −
+// σ)).
 double RoundRobinWait(double arrivals, double seconds, int servers) {
   double sigma = 0.5;
   for (int i = 0; i < 10'000; ++i)
@@ -66,7 +67,8 @@ v1::SimulationProfile Wan() {
   return profile;
 }
 
-// Two applications with a narrow stage each and a first stage that they share; demand swings.
+// Two applications that share their first stage. Each has a narrow stage of its own, and the demand
+// swings.
 v1::SimulationProfile Mix() {
   v1::SimulationProfile profile = Chain({0.5, 2}, 5);
   *profile.add_apps() = profile.apps(0);
@@ -191,7 +193,8 @@ class SimulationTest : public QObject {
     QVERIFY(Fingerprint(Run(system, settings, "bursty", {1, 2, 1}, "utilization")) != first);
   }
 
-  // By hand: 8 × (3.17 + 207.7 / 8 + 2.22) = 250.82 GPU seconds a job, against 213.09.
+  // Computed by hand, the fused system needs 8 × (3.17 + 207.7 / 8 + 2.22) = 250.82 GPU seconds a
+  // job, and the separate stages need 213.09.
   void Wan_SavesWhatTheFormulaSays() {
     auto settings = Settings(200'000, 1, 64);
     settings.set_degree(8);
@@ -200,12 +203,12 @@ class SimulationTest : public QObject {
     ComparesWithin(BoundDeviceSeconds(fused), 250.82, 1e-4);
     ComparesWithin(BoundDeviceSeconds(apart), 213.09, 1e-4);
     ComparesWithin(BoundDeviceSeconds(fused) / BoundDeviceSeconds(apart), 1.177, 1e-3);
-    // Busy all the time, the fused pipeline reserves just that.
+    // The fused instances are busy all the time, so they reserve just that.
     const Result whole = Run(fused, settings, "poisson", {8});
     ComparesWithin(whole.reserved_device_s / (whole.throughput * settings.duration_s()), 250.82,
                    0.01);
-    // Encoders and decoders come in whole GPUs: 7 instances of 8 GPUs keep one of each busy in
-    // part.
+    // Encoders and decoders take whole GPUs. 7 instances of 8 GPUs keep one encoder and one decoder
+    // busy only in part.
     const Result split = Run(apart, settings, "poisson", {1, 7, 1});
     ComparesWithin(split.reserved_device_s / (split.throughput * settings.duration_s()),
                    58 * 207.7 / 8 / 7, 0.01);

@@ -25,7 +25,7 @@ double PerSecond(const std::vector<Arrival>& arrivals, double from, double to) {
          (to - from);
 }
 
-// Variance over mean of the counts in steps of 10 s: 1 for Poisson.
+// The variance of the counts in steps of 10 s over their mean. It is 1 for a Poisson process.
 double Dispersion(const std::vector<Arrival>& arrivals, double duration_s) {
   std::vector<double> counts(static_cast<std::size_t>(duration_s / 10));
   for (const Arrival& one : arrivals)

@@ -51,7 +51,7 @@ inline v1::Command StateCommand(const std::string& id, v1::Node::State state,
   return command;
 }
 
-/// A workflow of the stages named, all of plug-in "wan" and model "tiny".
+/// A workflow of these stages, all with plug-in "wan" and model "tiny".
 inline v1::Workflow MakeWorkflow(const std::string& app_id,
                                  const std::vector<std::string>& stages) {
   v1::Workflow workflow;
@@ -120,7 +120,8 @@ inline v1::Placement RandomPlacement(std::mt19937_64& random) {
   return placement;
 }
 
-/// Any command about plans, limits and holds, sensible or not; steps mostly fit a plan of `state`.
+/// A random command about plans, limits or holds, sensible or not. Steps mostly fit a plan of
+/// `state`.
 inline v1::Command RandomPlanCommand(std::mt19937_64& random, const StateMachine& state) {
   const auto& plans = state.plans();
   const v1::Plan plan =
@@ -169,7 +170,7 @@ inline v1::Command RandomPlanCommand(std::mt19937_64& random, const StateMachine
   }
 }
 
-/// Any command, sensible or not, of a small world in which names collide.
+/// A random command, sensible or not, in a world so small that names collide.
 inline v1::Command RandomCommand(std::mt19937_64& random, const StateMachine& state) {
   const std::string id = absl::StrCat("node-", random() % 6);
   const auto known = state.nodes().find(id);

@@ -1,4 +1,5 @@
-// Plans, holds and limits in the state machine, and states and commands of before there were any.
+// Tests plans, holds and limits in the state machine, and states and commands from before it knew
+// any.
 #include "nodemanager/state/plan_state.h"
 
 #include <QtTest>
@@ -13,7 +14,8 @@ namespace {
 
 using std::string;
 
-// Protobuf's wire format, so that what version 1 wrote does not follow today's messages.
+// These functions write protobuf's wire format by hand, so that the bytes of version 1 do not
+// change with today's messages.
 string Varint(std::uint64_t value) {
   string bytes;
   for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
@@ -29,8 +31,8 @@ string Bytes(std::uint64_t field, const string& value) {
 
 constexpr std::uint64_t kRequestCrc = 12345;
 
-// As a program of version 1 wrote it: an instance that serves "a" of "app", a deleted workflow, an
-// audit entry and a remembered request.
+// A snapshot as a program of version 1 wrote it. It holds an instance that serves "a" of "app", a
+// deleted workflow, an audit entry and a remembered request.
 string SnapshotOfVersion1() {
   const string stage = Bytes(1, "a") + Bytes(2, "wan") + Bytes(3, "tiny");
   const string assignment = Number(1, 4) + Bytes(2, stage) + Bytes(3, "app") + Bytes(4, "tiny");
@@ -70,7 +72,7 @@ v1::Plan MakePlan(const string& plan_id, const std::vector<string>& nodes) {
   return plan;
 }
 
-// A machine with instances i0, i1, … and one node of every other role.
+// A state machine with instances i0, i1, … and one node of every other role.
 struct World {
   StateMachine machine;
   std::int64_t now_ms = 5000;
@@ -85,7 +87,7 @@ struct World {
     command.set_time_unix_ms(now_ms);
     return machine.Apply(machine.applied_index() + 1, command, version);
   }
-  // The reason that it is refused with; empty: done.
+  // Returns the reason of the refusal, or nothing when the command took effect.
   string Do(const v1::Command& command) { return Apply(command).reason(); }
   string Start(const v1::Plan& plan) { return Do(StartPlanCommand(plan)); }
   string Advance(const string& plan_id, const string& node_id,
@@ -107,7 +109,7 @@ struct World {
     return QString::fromStdString(absl::StrCat(entry.time_unix_ms(), " ", entry.action(), " ",
                                                entry.subject(), ": ", entry.detail()));
   }
-  // All but applied_index and what is remembered of requests.
+  // The state without applied_index and the remembered requests.
   [[nodiscard]] string Content() const {
     v1::NodeManagerState state;
     state.ParseFromString(machine.Serialize());
@@ -138,12 +140,12 @@ class PlanStateTest : public QObject {
     QVERIFY(!record.node().has_placement());
     QCOMPARE(ServedApps(record).size(), 1);
     QCOMPARE(machine.audit().front().action(), string("assign"));
-    // A replica of version 1 can read what this one writes: the very same bytes.
+    // This program writes the very same bytes, so a replica of version 1 can read them.
     QCOMPARE(QByteArray::fromStdString(machine.Serialize()),
              QByteArray::fromStdString(SnapshotOfVersion1()));
     v1::Command again = RegisterCommand(MakeNode("other", v1::PROXY), "id-1");
     QCOMPARE(machine.Apply(21, again, 1).reason(), string("REQUEST_ID_REUSED"));
-    // The first command of version 2 begins the counting.
+    // The first command of version 2 begins to count the plan revision.
     QCOMPARE(machine.Apply(22, WorkflowCommand(MakeWorkflow("app", {"a"})), 1).code(), 0);
     QCOMPARE(machine.plan_revision(), std::uint64_t{0});
     QCOMPARE(machine.Apply(23, HoldCommand(true), 2).code(), 0);
@@ -171,8 +173,8 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.machine.Serialize(), before);
   }
 
-  // Programs of version 1 know neither drained nor load_failed: a report that differs in these only
-  // was known to them and changed nothing.
+  // Programs of version 1 know neither drained nor load_failed. For them a report that differs in
+  // these only says nothing new and changes nothing.
   void Version1_ReportsMeanWhatTheyDidUntilTheFirstCommandOfVersion2() {
     World world(0);
     world.machine = StateMachine();
@@ -198,7 +200,8 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.machine.revision(), revision);
     world.Apply(HoldCommand(false), 2);
     QVERIFY(!world.machine.IsKnown(record, report.set_node_state()));
-    // Whoever leads with an older voter later: what has begun stays.
+    // A later leader with an older voter proposes commands of version 1 again. They keep the
+    // meaning of version 2.
     world.Apply(report, 1);
     QVERIFY(record.load_failed());
     QVERIFY(world.machine.IsKnown(record, report.set_node_state()));
@@ -234,7 +237,7 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.Start(undo), string("PLAN_UNKNOWN"));
     undo.set_undo_of("p-51");
     QCOMPARE(world.Start(undo), string());
-    // Ended at last, it is the oldest.
+    // Once it has ended, it is the oldest plan that may be forgotten.
     QCOMPARE(world.Do(DecideCommand("runs", v1::DecidePlan::REVERT)), string());
     QCOMPARE(world.Start(MakePlan("one more", {"i2"})), string());
     QVERIFY(FindPlan(world.machine.plans(), "runs") == nullptr);
@@ -311,7 +314,7 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.Start(MakePlan("second", {"i1"})), string());
     QCOMPARE(world.Finish("second", "i1"), string());
     const string before = world.Content();
-    // All or nothing: one that could move is part of it.
+    // A plan starts whole or not at all. An instance that could move is a part of it.
     world.Do(RegisterCommand(MakeNode("free", v1::INSTANCE)));
     const string with_free = world.Content();
     QVERIFY(with_free != before);
@@ -343,7 +346,7 @@ class PlanStateTest : public QObject {
     QVERIFY(made.end_unix_ms() == 0 && made.undone_by().empty());
   }
 
-  // The time to confirm in begins when the moves are done.
+  // The time for the confirmation begins when the moves are done.
   void StartPlan_ConfirmationIsPutOffUntilItsMovesAreDone() {
     World world;
     v1::Plan plan = MakePlan("p", {"i0"});
@@ -354,7 +357,7 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.Plan("p").state(), v1::Plan::UNCONFIRMED);
     QCOMPARE(world.Plan("p").confirm_by_unix_ms(), world.now_ms + 1000);
     QCOMPARE(world.Plan("p").end_unix_ms(), 0);
-    // One that is over before it begins still waits for somebody to confirm it.
+    // A deadline in the past still makes the plan wait for a confirmation.
     plan = MakePlan("late", {"i1"});
     plan.set_confirm_by_unix_ms(1);
     QCOMPARE(world.Start(plan), string());
@@ -371,7 +374,7 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.Advance("p", "i0", {v1::Move::PENDING, v1::Move::DONE}), string("BAD_PHASE"));
     QCOMPARE(world.Advance("p", "i0", {v1::Move::SWITCHING, v1::Move::REVERTED}),
              string("BAD_PHASE"));
-    // It is in another phase: no effect, and no error.
+    // The move is in another phase. The command has no effect, and is no error.
     const string before = world.Content();
     QCOMPARE(world.Advance("p", "i0", {v1::Move::SWITCHING, v1::Move::DONE}), string());
     QCOMPARE(world.Content(), before);
@@ -427,7 +430,7 @@ class PlanStateTest : public QObject {
       QCOMPARE(reason, string(may ? "" : "PLAN_STATE"));
       QCOMPARE(world.Content() == before, !may);
       if (!may) continue;
-      // What has not begun is back at once.
+      // A move that has not begun is back at once.
       QCOMPARE(world.Plan("p").state(), confirm                      ? v1::Plan::DONE
                                         : state == v1::Plan::RUNNING ? v1::Plan::REVERTED
                                                                      : v1::Plan::REVERTING);
@@ -483,7 +486,7 @@ class PlanStateTest : public QObject {
     QVERIFY(world.machine.hold().active());
     QCOMPARE(world.machine.hold().until_unix_ms(), 9000);
     QCOMPARE(world.machine.plan_revision(), revision + 1);
-    // Whether it has run out is for whoever has a clock.
+    // The state machine has no clock, so it does not end a hold.
     world.now_ms = 10'000;
     world.Do(RegisterCommand(MakeNode("late", v1::INSTANCE)));
     QVERIFY(world.machine.hold().active());
@@ -553,14 +556,14 @@ class PlanStateTest : public QObject {
     QCOMPARE(world.Content(), before);
     QCOMPARE(world.Do(StartPlanCommand(MakePlan("", {"i1"}), "start")),
              string("REQUEST_ID_REUSED"));
-    // A refusal is remembered too: the answer of then, whatever is possible by now.
+    // A refusal is remembered too, and repeated even when the command would succeed by now.
     const v1::Command early = StartPlanCommand(MakePlan("early", {"new"}), "early");
     QCOMPARE(world.Do(early), string("NODE_UNKNOWN"));
     world.Do(RegisterCommand(MakeNode("new", v1::INSTANCE)));
     QCOMPARE(world.Do(early), string("NODE_UNKNOWN"));
   }
 
-  // A node says where its configuration puts it; plans may have put it elsewhere.
+  // A node says which set its configuration names. Plans may have put it elsewhere.
   void Register_KeepsTheSetThatAPlanHasGivenIt() {
     World world;
     v1::Plan plan = MakePlan("p", {"i0"});
@@ -570,17 +573,17 @@ class PlanStateTest : public QObject {
     const v1::NodeRecord& record = world.machine.nodes().at("i0");
     QCOMPARE(record.node().workflow_set(), string("far"));
     QCOMPARE(DescribedSet(record), string("default"));
-    // The same incarnation asks again, as nodes do when they were not answered.
+    // The same incarnation registers again, as a node does that got no answer.
     const string before = world.Content();
     QCOMPARE(world.Do(RegisterCommand(MakeNode("i0", v1::INSTANCE))), string());
     QCOMPARE(world.Content(), before);
-    // The same incarnation, with another address.
+    // The same incarnation registers with another address.
     v1::Node moved = MakeNode("i0", v1::INSTANCE);
     moved.set_address("127.0.0.1:6000");
     QCOMPARE(world.Do(RegisterCommand(moved)), string());
     QCOMPARE(record.node().address(), string("127.0.0.1:6000"));
     QCOMPARE(record.node().workflow_set(), string("far"));
-    // A new one, that asks for a placement: plans decide about that.
+    // A new incarnation asks for a placement, but only plans decide about placements.
     v1::Node next = MakeNode("i0", v1::INSTANCE, 2);
     next.mutable_placement()->set_pool("x");
     next.set_activity(v1::SERVING);
@@ -589,7 +592,8 @@ class PlanStateTest : public QObject {
     QCOMPARE(record.node().workflow_set(), string("far"));
     QCOMPARE(DescribedSet(record), string("default"));
     QCOMPARE(record.node().activity(), v1::ACTIVITY_UNSPECIFIED);
-    // Its configuration says "far" by now: no override any more, and back by plan is to there.
+    // Its configuration names "far" now, so the plan's set is its own. A plan that names no set
+    // leaves it there.
     v1::Node described = MakeNode("i0", v1::INSTANCE, 3);
     described.set_workflow_set("far");
     QCOMPARE(world.Do(RegisterCommand(described)), string());

@@ -1,5 +1,5 @@
-// The clients: each does one thing at a time, asks again under the same request id, and keeps book
-// of what it was told.
+// The simulated clients. Each client does one operation at a time, retries it under the same
+// request id, and records what it was told.
 #pragma once
 
 #include <vector>
@@ -13,31 +13,31 @@ class Clients {
   Clients(Context& context, Network& network, std::size_t hosts);
 
   void Start();
-  /// Nobody begins anything new.
+  /// No client begins a new operation after this.
   void Stop() { stopped_ = true; }
   void TimerFired(std::size_t client, std::uint32_t generation);
   void Receive(const Reply& reply);
 
-  /// All operations that have ended, and with Close() those that are still under way.
+  /// All operations that have ended. After Close() also those that are still under way.
   [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
   void Close();
-  /// Of every client, its last command that was acknowledged.
+  /// The number of each client's last acknowledged command.
   [[nodiscard]] std::vector<std::uint32_t> acknowledged() const;
-  /// When the newest command that was acknowledged had been called.
+  /// When the newest acknowledged command was called.
   [[nodiscard]] Nanos newest_acknowledged_call() const { return newest_call_; }
 
  private:
   struct Client {
     bool busy = false;
     Request request;
-    std::uint64_t known_epoch = 0;  // The newest in any answer when it called.
+    std::uint64_t known_epoch = 0;  // The newest epoch in any answer when it called.
     Nanos called = 0;
-    std::size_t host = 0;          // That it asks.
-    bool elsewhere = true;         // When no answer comes, it asks another.
-    std::uint32_t generation = 0;  // Of its timer.
+    std::size_t host = 0;          // The host that it asks.
+    bool elsewhere = true;         // It asks another host when no answer comes.
+    std::uint32_t generation = 0;  // The generation of its timer. Older ones are void.
     std::uint32_t number = 0;
     std::uint32_t acknowledged = 0;
-    std::uint64_t seen[ToyState::kKeys] = {};  // Newest value it knows of each register.
+    std::uint64_t seen[ToyState::kKeys] = {};  // The newest value that it knows of each register.
   };
 
   void SetTimer(std::size_t index, Nanos after);

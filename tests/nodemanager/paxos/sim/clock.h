@@ -1,4 +1,4 @@
-// The clock of one replica: monotonic, with a rate of its own.
+// The monotonic clock of one replica, with a rate of its own.
 #pragma once
 
 #include "nodemanager/paxos/types.h"
@@ -8,12 +8,13 @@ namespace onepiece::paxos::sim {
 
 class DriftClock {
  public:
-  /// The machine starts: the clock begins anywhere.
+  /// The machine boots, and its clock begins at `local`.
   void Boot(Nanos now, Nanos local) {
     since_ = now;
     local_ = local;
   }
-  /// Runs `parts_per_million` too fast from now on. REQUIRES: > -10^6.
+  /// The clock runs `parts_per_million` too fast from now on.
+  /// REQUIRES: parts_per_million > -10^6.
   void SetRate(Nanos now, std::int64_t parts_per_million) {
     local_ = LocalNanos(now);
     since_ = now;
@@ -21,7 +22,7 @@ class DriftClock {
   }
   [[nodiscard]] std::int64_t rate() const { return rate_; }
   [[nodiscard]] Time Local(Nanos now) const { return Time(Duration(LocalNanos(now))); }
-  /// The first instant at which the clock shows `local` or more.
+  /// The first instant of true time at which the clock shows `local` or more.
   [[nodiscard]] Nanos When(Time local) const {
     const Nanos ahead = local.time_since_epoch().count() - local_;
     if (ahead <= 0) return since_;

@@ -1,4 +1,4 @@
-// consensus_sim: tells histories of the consensus, one or many. docs/simulation.md.
+// consensus_sim: runs one or many histories of the consensus core (docs/simulation.md).
 #include <charconv>
 #include <iostream>
 #include <map>

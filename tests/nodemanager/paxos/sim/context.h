@@ -1,4 +1,4 @@
-// What every part of a history shares: true time, chance, the events to come, and the books.
+// What all parts of a history share: true time, chance, the events to come, and the records.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@ namespace onepiece::paxos::sim {
 
 struct Event {
   enum class Kind : std::uint8_t {
-    kMessage,  ///< At host `node`; `argument` is its place in the network.
-    kRequest,  ///< At host `node`; the same.
-    kReply,    ///< At client `node`; the same.
-    kTimer,    ///< Of host `node`; `argument` is its generation, as in the next three.
+    kMessage,  ///< Arrives at host `node`. `argument` is its place in the network.
+    kRequest,  ///< Arrives at host `node`. `argument` is its place in the network.
+    kReply,    ///< Arrives at client `node`. `argument` is its place in the network.
+    kTimer,    ///< Fires at host `node`. `argument` is its generation, as in the next three.
     kDisk,     ///< The write of host `node` is durable.
     kWake,     ///< Host `node` goes on, or starts.
-    kClient,   ///< Timer of client `node`.
+    kClient,   ///< The timer of client `node` fires.
     kFault,    ///< The next fault is due.
-    kAttack,   ///< The second half of a lease attack is; host `node` wants to lead.
-    kPhase,    ///< Look whether the phase of the history is over.
+    kAttack,   ///< The second half of a lease attack is due. Host `node` wants to lead.
+    kPhase,    ///< The world looks whether the phase of the history is over.
   };
   Nanos at = 0;
-  std::uint64_t order = 0;  ///< Of events at one instant: the first made comes first.
+  std::uint64_t order = 0;  ///< Events at one instant happen in the order of Push().
   Kind kind = Kind::kPhase;
   std::uint32_t node = 0;
   std::uint32_t argument = 0;
@@ -55,7 +55,7 @@ class Events {
   std::uint64_t order_ = 0;
 };
 
-/// The readable story of a history; costs nothing when nobody listens.
+/// The readable story of a history. It costs nothing when nobody listens.
 class Trace {
  public:
   explicit Trace(std::ostream* out) : out_(out) {}

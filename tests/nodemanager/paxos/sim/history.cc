@@ -9,7 +9,7 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-/// Does `operation` at `value`; false when its answer does not fit.
+/// Does `operation` to `value`. Returns false when the operation's answer does not fit.
 bool Do(const Operation& operation, std::uint64_t& value) {
   switch (operation.kind) {
     case Operation::Kind::kRead:
@@ -31,9 +31,10 @@ bool Changes(const Operation& operation) {
           (operation.returned == Operation::kNever || operation.before == operation.expected));
 }
 
-/// Decides the operations without answer. Values are unique, so one whose value somebody met did
-/// happen, before the first answer that shows it; one whose value nobody met can be left out: in
-/// any order that has it, nothing that looks comes between it and the next change.
+/// Decides whether operations without answer happened. Values are unique. If somebody met the value
+/// of such an operation, it happened before the first answer that shows the value. If nobody met
+/// its value, it can be left out: in any order that has it, no operation looks at the register
+/// between it and the next change.
 std::vector<Operation> Settle(const std::vector<Operation>& operations) {
   std::unordered_map<std::uint64_t, Nanos> met;
   for (const Operation& operation : operations) {
@@ -43,7 +44,8 @@ std::vector<Operation> Settle(const std::vector<Operation>& operations) {
     const auto [place, first] = met.emplace(operation.before, operation.returned);
     if (!first) place->second = std::min(place->second, operation.returned);
   }
-  // One that happened met a value itself, and so on.
+  // A compare-and-set that is found to have happened met a value itself, which may decide another
+  // operation.
   std::vector<Operation> settled = operations;
   for (bool more = true; more;) {
     more = false;
@@ -65,8 +67,8 @@ std::vector<Operation> Settle(const std::vector<Operation>& operations) {
   return settled;
 }
 
-/// The search of Wing and Gong over a list of calls and returns in the order of time; what is
-/// chosen next leaves the list, and comes back when it leads nowhere.
+/// The search of Wing and Gong over a list of calls and returns in the order of time. An operation
+/// that is chosen as the next one leaves the list, and comes back when the choice leads nowhere.
 class Search {
  public:
   explicit Search(std::vector<Operation> operations) : operations_(std::move(operations)) {
@@ -75,7 +77,7 @@ class Search {
       order.push_back({operations_[i].called, i, true});
       order.push_back({operations_[i].returned, i, false});
     }
-    // A return and a call at one instant overlap: the call comes first.
+    // A return and a call at one instant overlap, so the call comes first.
     std::stable_sort(order.begin(), order.end(), [](const Node& a, const Node& b) {
       return a.at != b.at ? a.at < b.at : a.call && !b.call;
     });
@@ -114,7 +116,7 @@ class Search {
         }
         continue;
       }
-      // A return whose call was not chosen: whatever was chosen last was wrong.
+      // This is the return of an operation that was not chosen, so the last choice was wrong.
       if (taken_.empty()) return false;
       const Choice last = taken_.back();
       taken_.pop_back();
@@ -134,7 +136,7 @@ class Search {
   };
   struct Choice {
     std::uint32_t node = 0;
-    std::uint64_t value = 0;  // Before it.
+    std::uint64_t value = 0;  // The value before this choice.
   };
   struct Place {
     std::vector<std::uint64_t> done;
@@ -176,8 +178,8 @@ class Search {
   }
 
   std::vector<Operation> operations_;
-  std::vector<Node> nodes_;          // A ring; 0 is its head.
-  std::vector<std::uint32_t> pair_;  // Of a call: its return.
+  std::vector<Node> nodes_;          // A linked ring. Node 0 is its head.
+  std::vector<std::uint32_t> pair_;  // By call: its return.
   std::vector<std::uint64_t> done_;  // One bit for each operation.
   std::vector<Choice> taken_;
   std::unordered_set<Place, HashPlace> seen_;

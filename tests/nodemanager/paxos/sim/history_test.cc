@@ -1,5 +1,5 @@
-// The judge of histories: by hand what is possible and what is not, and against every order of
-// small random histories.
+// Tests the judge of histories: with histories by hand, possible and impossible ones, and against a
+// search of every order of small random histories.
 #include "tests/nodemanager/paxos/sim/history.h"
 
 #include <QtTest>
@@ -31,7 +31,8 @@ Operation Set(Nanos called, Nanos returned, std::uint64_t expected, std::uint64_
 }
 constexpr Nanos kNever = Operation::kNever;
 
-/// Whether `order`, the indices of what happened, is what one register does.
+/// True when a register can do the operations of `order`, which holds their indices, one after the
+/// other.
 bool Explains(const History& history, const std::vector<std::size_t>& order) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -51,7 +52,7 @@ bool Explains(const History& history, const std::vector<std::size_t>& order) {
   return true;
 }
 
-/// The definition, tried out: every order, every choice among those without answer.
+/// Tries out the definition: every order, and every choice among the operations without answer.
 bool BruteForce(const History& history) {
   std::vector<std::size_t> open;
   std::vector<std::size_t> answered;
@@ -170,7 +171,7 @@ class HistoryTest : public QObject {
   }
 
   void LongHistories_DoNotExplode() {
-    // Five clients that write blindly and at once, answered or not, and one reader.
+    // Five clients write blindly at the same time, with and without answers, and one client reads.
     Random random(2);
     History history;
     std::uint64_t value = 0;

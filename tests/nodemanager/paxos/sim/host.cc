@@ -6,7 +6,7 @@ namespace onepiece::paxos::sim {
 namespace {
 
 constexpr std::size_t kMaxInbox = 4096;
-/// Steps that share one write at most.
+/// At most this many steps share one write.
 constexpr int kMaxBatch = 64;
 constexpr Nanos kRestart = 100 * kMillisecond;
 
@@ -42,7 +42,7 @@ void Host::Start() {
   state_ = State::kRunning;
   ++life_;
   if (c_.mutant == WorldMutant::kForgetPromise) disk_.ForgetPromise();
-  // Another boot, another clock; a process that starts again meets the same one, or so it seems.
+  // A machine that boots has another clock. A process that only starts again meets the same clock.
   if (c_.random.Chance(0.5)) clock_.Boot(c_.now, c_.random.Between(0, 1000 * kSecond));
   Options options;
   options.name = name_;
@@ -287,7 +287,7 @@ void Host::Commit(Outputs out) {
 void Host::DiskDone(std::uint32_t generation) {
   if (generation != generation_ || !disk_.busy()) return;
   if (full_until_ > c_.now) {
-    // What could not be written must not be gone on with.
+    // A replica must not go on after a write that failed.
     c_.tally.Count(Fault::kDiskFull);
     Say("cannot write: the disk is full");
     disk_.Drop();
@@ -316,9 +316,9 @@ void Host::ForgeClock(Message& message) const {
   if (accepted != nullptr) accepted->local = Time(Duration(c_.now));
 }
 
-// What pre-votes are for: a process that answered a leader a moment ago helps nobody else to lead.
-// No lease need forbid it, and no state is wrong; only the service would suffer. It may want to
-// lead itself, when the leader asks for a vote, and so does not lead any more.
+// Checks what pre-votes are for: a process that answered a leader a moment ago helps nobody else to
+// lead. No lease need forbid that, and no state would be wrong; only the service would suffer. If
+// the leader itself asks for a vote, it no longer leads.
 void Host::Vouch(const Message& message) {
   if (const auto* accepted = std::get_if<Accepted>(&message.body)) {
     if (accepted->granted && message.to != id()) heard_ = {accepted->ballot, accepted->local};
@@ -329,7 +329,7 @@ void Host::Vouch(const Message& message) {
   } else if (const auto* takes_over = std::get_if<TakeOver>(&message.body)) {
     c_.invariants.GivesUp(takes_over->released);
   } else if (const auto* vote = std::get_if<PreVoteReply>(&message.body)) {
-    // The leader itself asked, refused or not: from then on it need not be waited for.
+    // The leader itself asked, whatever the answer is. From then on nobody needs to wait for it.
     if (heard_ && vote->ballot.replica == heard_->ballot.replica) heard_.reset();
     if (!vote->granted || !heard_) return;
     const Duration since = local() - heard_->at;
@@ -351,8 +351,8 @@ void Host::Finish(Outputs& out) {
       network_.Send(index_, std::move(message));
     }
   }
-  // A slot that this replica proposed a read's no-op for may hold another leader's by now, chosen
-  // before the read came.
+  // The slot of a read's no-op may by now hold another leader's entry, which was chosen before the
+  // read came.
   if (out.lost_leadership && c_.mutant != WorldMutant::kReadAfterLoss) {
     for (const WaitingRead& read : reads_) Refuse(read.request, Reply::Kind::kNotLeader);
     reads_.clear();

@@ -1,4 +1,5 @@
-// One host: a replica with its disk, clock and state machine, run as replica.h asks its caller to.
+// One host: a replica with its disk, clock and state machine. It does what replica.h asks of the
+// caller.
 #pragma once
 
 #include <deque>
@@ -16,41 +17,45 @@ namespace onepiece::paxos::sim {
 
 /// What an operator asks of the leader.
 struct Command {
-  Fault kind = Fault::kStepDown;  ///< One of the operator's.
-  std::string name;               ///< Of the seat to add, remove or replace.
-  Seat seat;                      ///< The new one.
+  Fault kind = Fault::kStepDown;  ///< One of the operator's kinds.
+  std::string name;               ///< The name of the seat to remove or replace.
+  Seat seat;                      ///< The new seat.
 };
 
-/// What happens to the write that a crash meets.
+/// What happens to a write that is under way when the host crashes.
 enum class Unsynced : std::uint8_t { kLost, kKept };
 
-/// The loop of one process: takes what has come in, makes one Outputs of it, writes, and goes on
-/// when the disk has it. What comes meanwhile waits, and shares the next write.
+/// The loop of one process. It takes what has come in, makes one Outputs of it, writes, and goes on
+/// when the write is durable. What comes meanwhile waits, and shares the next write.
 class Host {
  public:
   enum class State : std::uint8_t {
-    kOff,      // No disk, no seat: a machine in stock.
-    kDown,     // A disk, and no process.
-    kRunning,  // A process, perhaps paused.
+    kOff,      // A machine in stock, without disk and seat.
+    kDown,     // It has a disk and no process.
+    kRunning,  // It has a process, which may be paused.
   };
 
   Host(Context& context, Network& network, std::size_t index);
 
-  /// An empty disk under a new id; `group`, when given, makes a new group with this host in it.
+  /// Gives the host an empty disk under a new id. If `group` is given, the disk begins a new group
+  /// with this host in it.
   void Format(const Members* group);
+  /// Starts a process.
   /// REQUIRES: a disk and no process.
   void Start();
-  /// The process ends, with what it had in memory.
+  /// Ends the process and loses what it had in memory.
   void Crash(Unsynced unsynced);
-  /// Back to the stock. REQUIRES: no process.
+  /// Puts the host back into the stock.
+  /// REQUIRES: no process.
   void TurnOff() { state_ = State::kOff; }
   void Pause(Nanos length);
   void StartAfter(Nanos delay);
   void StallDisk(Nanos until) { stalled_until_ = until; }
   void FillDisk(Nanos until) { full_until_ = until; }
-  /// Its next process is of this version.
+  /// The next process of this host has this version.
   void Upgrade(std::uint32_t version) { version_ = version; }
-  /// Ends what still goes wrong here, and starts what does not run. REQUIRES: a disk.
+  /// Ends all faults of this host, and starts its process if it has none.
+  /// REQUIRES: a disk.
   void Repair();
 
   void Receive(Message message);
@@ -70,11 +75,11 @@ class Host {
   [[nodiscard]] std::uint64_t life() const { return life_; }
   [[nodiscard]] DriftClock& clock() { return clock_; }
   [[nodiscard]] Time local() const { return clock_.Local(c_.now); }
-  /// Null when no process runs.
+  /// The replica, or null when no process runs.
   [[nodiscard]] const Replica* replica() const { return replica_ ? &*replica_ : nullptr; }
   [[nodiscard]] const ToyState& toy() const { return toy_; }
   [[nodiscard]] Slot applied() const { return applied_; }
-  /// An operator's command may still change the members.
+  /// True while an operator's command may still change the members.
   [[nodiscard]] bool changing() const { return commands_ > 0 || change_ > applied_; }
 
  private:
@@ -84,7 +89,8 @@ class Host {
     Slot slot = 0;
     Request request;
   };
-  /// A read that has looked, and whose process was stopped before it asked for the lease.
+  /// A read that has looked at the state, and whose process was stopped before it asked for the
+  /// lease.
   struct StoppedRead {
     Request request;
     Result result;
@@ -126,26 +132,26 @@ class Host {
   std::uint32_t version_ = 1;
   std::uint64_t life_ = 0;
 
-  // Of a process.
+  // The state of a process:
   std::optional<Replica> replica_;
   ToyState toy_;
   Slot applied_ = 0, saved_ = 0;
   std::deque<Input> inbox_;
-  int commands_ = 0;   // In inbox_.
-  Slot change_ = 0;    // Of the newest change of members that this leader was asked for.
+  int commands_ = 0;   // How many Commands are in inbox_.
+  Slot change_ = 0;    // The slot of the newest change of members that this leader was asked for.
   Outputs carried_;    // Writes that wait for the next urgent ones.
-  Outputs in_flight_;  // Of the write under way.
+  Outputs in_flight_;  // What follows the write under way.
   bool writing_ = false, written_ = false;
   bool paused_ = false;
-  bool outdated_ = false;               // Met an entry that this version cannot apply.
+  bool outdated_ = false;               // It met an entry that this version cannot apply.
   std::vector<std::uint32_t> waiting_;  // By client: the number of the command to answer.
   std::deque<WaitingRead> reads_;       // By slot.
   std::optional<StoppedRead> stopped_read_;
   std::optional<Heard> heard_;
-  bool lease_before_ = false;  // WorldMutant::kStaleLease.
+  bool lease_before_ = false;  // For WorldMutant::kStaleLease.
 
   Nanos stalled_until_ = 0, full_until_ = 0;
-  std::uint32_t generation_ = 0;  // Of its events: what an older one brings is void.
+  std::uint32_t generation_ = 0;  // Events of an older generation are void.
   std::uint32_t wake_ = 0;
   Nanos armed_for_ = -1;
 };

@@ -63,7 +63,7 @@ void Invariants::Bootstrapped(const DurableState& state) {
 
 void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
                                 const Writes& writes) {
-  // The disk may have forgotten it, and the promise binds all the same.
+  // A promise binds even when the disk has forgotten it.
   Ballot& promised = promises_[replica];
   promised = std::max(promised, before.promised);
   if (writes.promise && writes.promised < promised) {
@@ -93,7 +93,7 @@ void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
   if (writes.install) CheckKept(before, writes);
 }
 
-// What stays under a snapshot is sent to peers that lag, so it must be what was chosen.
+// Slots that stay below a snapshot are sent to peers that lag, so they must hold what was chosen.
 void Invariants::CheckKept(const DurableState& before, const Writes& writes) {
   const auto check = [&](const AcceptedEntry& kept) {
     if (kept.slot <= writes.drop_through || kept.slot > writes.install->index) return;
@@ -192,7 +192,7 @@ void Invariants::HasState(ReplicaId replica, Slot slot, std::uint64_t hash) {
     return Fail(kContiguous, absl::StrCat(absl::Hex(replica), " has a state after slot ", slot,
                                           ", which nobody applied"));
   }
-  // An empty state's hash is 0 as well: nothing to tell apart.
+  // An empty state has the hash 0 too, which does no harm.
   std::uint64_t& known = slots_[slot - 1].state;
   if (known == 0) known = hash;
   if (known != hash) {

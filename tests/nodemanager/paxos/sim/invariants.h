@@ -1,5 +1,5 @@
-// What must hold at every step, whatever goes wrong. It sees what no replica sees: every disk,
-// every message, and true time.
+// The invariants that must hold at every step, whatever goes wrong. They see what no replica sees:
+// every disk, every message, and true time.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,10 @@ struct Violation {
   [[nodiscard]] bool found() const { return !invariant.empty(); }
 };
 
-/// Thread-confined. After the first violation nothing that it says has a meaning.
+/// Records what happens in a history and checks it. After the first violation its further answers
+/// mean nothing.
+///
+/// Threading: thread-confined.
 class Invariants {
  public:
   static constexpr const char* kOneValue = "one value per slot";
@@ -47,7 +50,7 @@ class Invariants {
   void Fail(const char* invariant, std::string detail);
   [[nodiscard]] const Violation& violation() const { return violation_; }
 
-  /// The state that the group begins with.
+  /// The group begins with `state`.
   void Bootstrapped(const DurableState& state);
   /// `replica` is about to have `writes` on its disk, which holds `before`.
   void BecomesDurable(ReplicaId replica, const DurableState& before, const Writes& writes);
@@ -55,40 +58,40 @@ class Invariants {
   void Says(const Message& message, const DurableState& disk);
   /// `replica` applied `entry`, and had applied all before it.
   void Applies(ReplicaId replica, Slot slot, const Entry& entry);
-  /// A state after `slot`, reached by applying or by a snapshot.
+  /// `replica` has the state after `slot`. It got there by applying entries or by a snapshot.
   void HasState(ReplicaId replica, Slot slot, std::uint64_t hash);
-  /// `replica` has had slot `slot` on its disk, accepted under `ballot`.
+  /// True when `replica` has ever had `slot` on its disk, accepted under `ballot`.
   [[nodiscard]] bool HasVoted(ReplicaId replica, Slot slot, Ballot ballot) const;
   /// In its life number `life`, `replica` leads under `ballot`.
   void Leads(ReplicaId replica, std::uint64_t life, Ballot ballot);
-  /// Its leader stepped down, and asked another to lead.
+  /// The leader of `ballot` stepped down and asked another replica to lead.
   void GivesUp(Ballot ballot) { given_up_.push_back(ballot); }
   [[nodiscard]] bool IsGivenUp(Ballot ballot) const {
     return std::find(given_up_.begin(), given_up_.end(), ballot) != given_up_.end();
   }
-  /// A client that called when `known` was the newest epoch in any answer was answered with
-  /// `epoch`.
+  /// A client was answered with `epoch`. When it called, the newest epoch in any answer was
+  /// `known`.
   void Answers(std::uint64_t known, std::uint64_t epoch);
   [[nodiscard]] std::uint64_t newest_epoch() const { return newest_epoch_; }
 
   /// The newest slot that anybody has applied, and the members in force after it.
   [[nodiscard]] Slot chosen() const { return slots_.size(); }
   [[nodiscard]] const Members& members() const { return members_.back().second; }
-  /// All members that may hold for a replica that knows slots up to `known` to be chosen: those
-  /// after it, all that followed, and what was proposed and is not decided.
+  /// All members that may be in force for a replica that knows slots up to `known` to be chosen:
+  /// those after `known`, all later ones, and those that were proposed and are not decided.
   [[nodiscard]] std::vector<Members> PossibleMembers(Slot known) const;
   [[nodiscard]] std::uint64_t membership_changes() const { return members_.size() - 1; }
 
  private:
-  /// Replica `replica` has had `hash` on its disk, accepted under `ballot`.
+  /// `replica` has had an entry of this hash on its disk, accepted under `ballot`.
   struct Vote {
     ReplicaId replica = 0;
     Ballot ballot;
     std::uint64_t hash = 0;
   };
   struct Chosen {
-    std::uint64_t entry = 0;  // Hash.
-    std::uint64_t state = 0;  // Hash of the state after it; 0: not seen.
+    std::uint64_t entry = 0;  // The hash of the entry.
+    std::uint64_t state = 0;  // The hash of the state after it, or 0 when nobody has shown it.
   };
   static std::uint64_t HashOf(const Entry& entry);
   [[nodiscard]] bool HasMajority(Slot slot, std::uint64_t hash) const;

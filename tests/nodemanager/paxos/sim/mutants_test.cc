@@ -1,4 +1,4 @@
-// The simulation is worth what it finds: everything that is broken on purpose must be caught.
+// Tests that the simulation catches everything that is broken on purpose.
 #include <QtTest>
 #include <thread>
 
@@ -7,7 +7,7 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-/// So many histories, from the first on, may pass before a mutant is caught.
+/// A mutant must be caught within this many histories, from the first seed on.
 constexpr std::uint64_t kSeeds = 10'000;
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace onepiece::paxos::sim {
 namespace {
 
 constexpr Nanos kForEver = 1'000'000 * kSecond;
-/// For less than that, a leader may believe in a replica that is gone, and give it a seat: an
-/// operator who takes away another's seat meanwhile can end a group of two.
+/// For less than this time a leader may believe in a replica that is gone, and give it a seat. An
+/// operator who takes away another seat meanwhile can end a group of two.
 constexpr Nanos kBelief = 800 * kMillisecond;
 
 }  // namespace
@@ -17,7 +17,7 @@ constexpr Nanos kBelief = 800 * kMillisecond;
 bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) const {
   Slot known = 0;
   for (const std::size_t index : hosts) {
-    // What a learner knows, nobody asks for.
+    // Nobody asks a learner what it knows.
     if (!c_.invariants.members().Votes(hosts_[index].id())) continue;
     known = std::max(known, hosts_[index].disk().state().chosen);
   }
@@ -32,7 +32,7 @@ bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) co
 }
 
 bool Nemesis::MayWipe(const Host& host) const {
-  // The replica that was lost last may be given a seat yet, in the belief that it is there.
+  // The leader may still believe in the replica that was lost last, and give it a seat.
   if (c_.now < lost_disk_at_ + kBelief) return false;
   std::vector<std::size_t> others;
   for (const Host& other : hosts_) {
@@ -120,7 +120,7 @@ void Nemesis::Do(Fault fault) {
       host->StallDisk(c_.now + length);
       break;
     case Fault::kDiskFull:
-      // Counted when a write fails.
+      // The host counts this fault when a write fails.
       return host->FillDisk(c_.now + length);
     case Fault::kDrift:
       if (c_.plan.bad_clock != 0 && host->index() == 1) return;
@@ -142,7 +142,7 @@ void Nemesis::CutGroups(Fault fault, Nanos until) {
   std::vector<bool> side(hosts_.size());
   for (std::size_t i = 0; i < hosts_.size(); ++i) side[i] = c_.random.Chance(0.5);
   if (c_.random.Chance(c_.plan.aim_at_leader)) {
-    // The leader alone, or alone with one other.
+    // One side is the leader alone, or with one other host.
     Host* leader = Leader();
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       side[i] = leader != nullptr && i == leader->index();
@@ -179,7 +179,7 @@ void Nemesis::BeginAttack() {
   if (candidate == leader->index() || !leader->replica()->members().Votes(hosts_[candidate].id()))
     return;
   network_.Cut(leader->index(), candidate, c_.now + 1500 * kMillisecond);
-  // Elections begin 400 to 700 ms after the last word of a leader.
+  // Elections begin 400 to 700 ms after a leader was heard last.
   c_.events.Push(c_.now + c_.random.Between(250, 680) * kMillisecond, Event::Kind::kAttack,
                  candidate);
 }
@@ -189,7 +189,8 @@ void Nemesis::FinishAttack(std::size_t candidate) {
   if (stopped_ || leader == nullptr || leader->index() == candidate) return;
   c_.tally.Count(Fault::kLeaseAttack);
   if (!leader->paused() && c_.random.Chance(0.3)) {
-    // It wakes up after its lease, and hears its clients before it hears of another leader.
+    // The leader wakes up after its lease has ended, and hears its clients before it hears of
+    // another leader.
     const Nanos length = c_.random.Between(600, 2000) * kMillisecond;
     leader->Pause(length);
     for (const Host& host : hosts_) network_.Cut(host.index(), leader->index(), c_.now + length);
@@ -261,7 +262,7 @@ std::vector<std::size_t> Nemesis::ChooseCore() {
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].state() != Host::State::kOff) core.push_back(i);
   }
-  // A change that an operator was promised comes yet, and may take the seat of any of them.
+  // A change that an operator asked for may still come, and may take the seat of any of them.
   if (std::any_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.changing(); })) {
     return core;
   }
@@ -272,7 +273,8 @@ std::vector<std::size_t> Nemesis::ChooseCore() {
   for (const std::size_t leave : order) {
     std::vector<std::size_t> smaller = core;
     std::erase(smaller, leave);
-    // Whoever stays away may be given a seat just now, in the belief that it is there.
+    // The leader may give a seat just now to a host that stays away, because it still believes in
+    // it.
     if (std::all_of(hosts_.begin(), hosts_.end(), [&](const Host& host) {
           const bool away =
               std::find(smaller.begin(), smaller.end(), host.index()) == smaller.end();

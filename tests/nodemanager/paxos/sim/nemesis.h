@@ -1,5 +1,5 @@
-// What goes wrong, and when. It never does what no protocol could survive: it leaves a majority of
-// every group of voters that may be in force with its disks.
+// Decides what goes wrong, and when. It never does what no protocol could survive: a majority of
+// every group of voters that may be in force keeps its disks.
 #pragma once
 
 #include <vector>
@@ -15,16 +15,18 @@ class Nemesis {
 
   void Start() { Next(); }
   void Stop() { stopped_ = true; }
-  /// The next fault is due.
+  /// Does the next fault.
   void Strike();
-  /// Lease attack, second half: the leader is out of reach and those who answered it start anew,
-  /// while `candidate`, which has not heard it for long, asks them for their votes.
+  /// The second half of a lease attack. The leader is cut off and those who answered it may start
+  /// anew, while `candidate`, which has not heard the leader for long, asks them for their votes.
+  /// Or the leader is paused beyond its lease.
   void FinishAttack(std::size_t candidate);
 
-  /// Chooses hosts that hold a majority of every group of voters that may be in force; all that
-  /// have a disk when there is no smaller choice.
+  /// Chooses hosts that hold a majority of every group of voters that may be in force. These are
+  /// all hosts with a disk when there is no smaller choice.
   std::vector<std::size_t> ChooseCore();
-  /// What is not in `core` stays away from it for good: down, cut off, or cut off in one direction.
+  /// Keeps all hosts outside `core` away from it for good: down, cut off, or cut off in one
+  /// direction.
   void Isolate(const std::vector<std::size_t>& core);
 
  private:
@@ -40,12 +42,13 @@ class Nemesis {
   void Operate(Fault fault);
   void ReturnToStock();
   [[nodiscard]] bool MayWipe(const Host& host) const;
-  /// With what is on their disks, `hosts` can go on without all others: they hold a majority of all
-  /// members that may be in force, as far as the one of them that knows most can tell; also when
-  /// `joins`, a replica that will never answer again, is given a seat just now (0: none is).
+  /// True when `hosts` can go on without all others, with what is on their disks: they hold a
+  /// majority of all members that may be in force, as far as the host among them that knows most
+  /// can tell. If `joins` is not 0, that must hold also when this replica, which will never answer
+  /// again, is given a seat just now.
   [[nodiscard]] bool Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) const;
   [[nodiscard]] Host* Leader();
-  /// One that runs; often the leader. Null: none runs.
+  /// A host that runs, often the leader, or null.
   Host* Victim();
   Host* FromStock();
 

@@ -1,4 +1,5 @@
-// What carries messages between hosts, and requests between clients and hosts, badly.
+// An unreliable network that carries messages between hosts, and requests between clients and
+// hosts.
 #pragma once
 
 #include <optional>
@@ -18,14 +19,14 @@ struct Reply {
   std::uint32_t client = 0;
   std::uint32_t number = 0;
   Kind kind = Kind::kDone;
-  Result result;                    ///< kDone.
-  std::optional<std::size_t> hint;  ///< kNotLeader: the host that leads, as far as known.
+  Result result;                    ///< Used by kDone.
+  std::optional<std::size_t> hint;  ///< Used by kNotLeader: the host that leads, if it is known.
 };
 
-/// As a line of a trace.
+/// The message as a line of a trace.
 std::string Describe(const Message& message);
 
-/// Things on their way, each in a place until it is taken.
+/// Holds things that are on their way. Each has a place until it is taken.
 template <typename T>
 class Places {
  public:
@@ -58,7 +59,7 @@ class Network {
   void Registered(ReplicaId replica, std::size_t host) { homes_.emplace_back(replica, host); }
   [[nodiscard]] std::optional<std::size_t> HostOf(ReplicaId replica) const;
 
-  /// To the home of message.to, or for 0 to every other host.
+  /// Sends the message to the home of message.to, or to every other host when that is 0.
   void Send(std::size_t from, Message message);
   void Send(std::size_t host, const Request& request);
   void Send(const Reply& reply);
@@ -66,11 +67,11 @@ class Network {
   Request TakeRequest(std::uint32_t place) { return requests_.Take(place); }
   Reply TakeReply(std::uint32_t place) { return replies_.Take(place); }
 
-  /// Nothing passes from `from` to `to` until then.
+  /// Messages from `from` to `to` are lost before `until`.
   void Cut(std::size_t from, std::size_t to, Nanos until);
-  /// What is sent waits until then.
+  /// Messages from `from` to `to` wait until `until`.
   void Clog(std::size_t from, std::size_t to, Nanos until);
-  /// Every message takes `extra` longer until then.
+  /// Each message from `from` to `to` takes `extra` longer before `until`.
   void Slow(std::size_t from, std::size_t to, Nanos until, Nanos extra);
   /// Ends all faults of all links, but not the chances of loss and delay.
   void Heal() { links_.assign(links_.size(), Link{}); }
@@ -83,7 +84,7 @@ class Network {
   };
   [[nodiscard]] Link& At(std::size_t from, std::size_t to) { return links_[from * hosts_ + to]; }
   void SendOver(std::size_t from, std::size_t to, Message message);
-  /// How long the next thing takes; nothing: it is lost.
+  /// How long the next thing takes, or nullopt when it is lost.
   std::optional<Nanos> Delay();
 
   Context& c_;

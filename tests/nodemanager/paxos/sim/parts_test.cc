@@ -1,5 +1,5 @@
-// The parts of the simulated world: what its disk, clock, state machine and invariants take and
-// refuse.
+// Tests the parts of the simulated world: what its disk, clock, state machine and invariants accept
+// and refuse.
 #include <QtTest>
 
 #include "tests/nodemanager/paxos/sim/clock.h"
@@ -33,7 +33,7 @@ Invariants Three() {
   return invariants;
 }
 
-/// `entry` for slot 2 on the disk of `replica`.
+/// Puts `entry` for slot 2 on the disk of `replica`.
 void Vote(Invariants& invariants, ReplicaId replica, Ballot ballot, const Entry& entry) {
   invariants.BecomesDurable(replica, DurableState{}, Accepting(2, ballot, entry));
 }
@@ -236,7 +236,7 @@ class PartsTest : public QObject {
     Vote(invariants, 3, {1, 1}, change);
     invariants.Applies(1, 2, change);
     QVERIFY(!invariants.violation().found());
-    // Who does not know slot 2 may still go by the members of slot 1.
+    // A replica that does not know slot 2 may still go by the members of slot 1.
     QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
     QCOMPARE(invariants.PossibleMembers(2).size(), std::size_t{1});
     QCOMPARE(invariants.members().voters(), std::size_t{2});

@@ -5,8 +5,8 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-/// A fault is on in a share of the seeds, and where it is on, its chance is drawn as well: what
-/// one fault hides, another seed shows (as FoundationDB's "buggify").
+/// A fault is on in a share `on` of the seeds, and there its chance is drawn too. So a seed without
+/// one fault shows what that fault would hide (as FoundationDB's "buggify").
 double Swarm(Random& random, double on, double low, double high) {
   const double drawn = random.LogBetween(low, high);
   return random.Chance(on) ? drawn : 0;
@@ -36,7 +36,8 @@ void DrawTiming(Random& random, Plan& plan) {
   plan.jitter = static_cast<Nanos>(random.LogBetween(0.02, 6) * kMillisecond);
   plan.fsync = static_cast<Nanos>(random.LogBetween(0.05, 6) * kMillisecond);
   plan.fsync_jitter = static_cast<Nanos>(random.LogBetween(0.02, 6) * kMillisecond);
-  // Shorter than election_min, so that hearing a leader does not hide what a lease forbids.
+  // The lease may be shorter than election_min, so that hearing a leader does not hide what only
+  // the lease forbids.
   plan.lease =
       static_cast<Nanos>((random.Chance(0.5) ? random.LogBetween(20, 400) : 400) * kMillisecond);
   plan.drift_limit = random.Chance(0.5) ? random.Between(1, 5'000) : 0;
@@ -46,8 +47,8 @@ void DrawTiming(Random& random, Plan& plan) {
   }
 }
 
-/// A lease is worth an attack when leaders are in office for long (a clock must be watched before
-/// it counts) and elections are much faster than a lease is long.
+/// An attack on leases needs leaders that lead for long, because clocks must be watched before they
+/// count, and elections that are much shorter than a lease.
 void DrawLeaseAttack(Random& random, Plan& plan) {
   std::erase_if(plan.faults, [&random](Fault) { return !random.Chance(0.2); });
   plan.faults.push_back(Fault::kLeaseAttack);

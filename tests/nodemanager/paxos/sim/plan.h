@@ -1,4 +1,5 @@
-// What one seed draws before its history begins: how large, how fast, which faults and how many.
+// What a seed draws before its history begins: how large and how fast the group is, and which
+// faults strike how often.
 #pragma once
 
 #include <array>
@@ -13,34 +14,34 @@ namespace onepiece::paxos::sim {
 
 /// All that goes wrong, or is done to the group, by chance.
 enum class Fault : std::uint8_t {
-  // Of a message.
+  // A message.
   kLoss,
   kDuplicate,
   kReorder,
-  // Of links, for a while.
+  // Links, for a while.
   kPartition,
   kOneWayPartition,
   kSlowLink,
   kClog,
-  kLateAnswers,  // To the leader, perhaps until it leads under another ballot.
-  // Of a process or machine.
+  kLateAnswers,  // Answers to the leader wait, perhaps until it leads under another ballot.
+  // A process or a machine.
   kCrash,
   kPause,
   kPauseInRead,
   kUpgrade,
-  // Of a disk.
+  // A disk.
   kUnsyncedLost,
   kUnsyncedKept,
   kCorrupt,
   kWipe,
   kStall,
   kDiskFull,
-  // Of a clock: within Options::max_drift, and not.
+  // A clock. kDrift stays within Options::max_drift, and kBadClock does not.
   kDrift,
   kBadClock,
-  // Several of these, timed so that a lease would be broken if it could be.
+  // Several faults, timed so that they break a lease if anything can.
   kLeaseAttack,
-  // By an operator.
+  // An operator.
   kStepDown,
   kAddSeat,
   kRemoveSeat,
@@ -50,63 +51,64 @@ enum class Fault : std::uint8_t {
 inline constexpr std::size_t kFaultCount = static_cast<std::size_t>(Fault::kCount);
 const char* NameOf(Fault fault);
 
-/// What is wrong on purpose around the core; mutants inside it are in nodemanager/paxos/mutant.h.
+/// What is broken on purpose around the core. nodemanager/paxos/mutant.h has the mutants inside it.
 enum class WorldMutant : std::uint8_t {
   kNone,
-  kSkipFsync,         // Answers before its write is durable.
-  kForgetPromise,     // Comes back without the promise that it wrote.
+  kSkipFsync,         // A host answers before its write is durable.
+  kForgetPromise,     // A host comes back without the promise that it wrote.
   kKeepIdAfterWipe,   // An empty disk keeps the id of the lost one.
-  kReadWithoutLease,  // A leader reads, whatever its lease.
-  kStaleLease,        // Woken from a pause, reads by the lease that it had before.
-  kReadAfterLoss,     // Answers a read when its slot is chosen, though it lost the leadership.
-  kApplyOutOfOrder,   // Applies two chosen commands the other way round.
-  kForgetRetries,     // Executes a retried command again.
-  kDriftUnchecked,    // Shows the leader a clock without fault.
+  kReadWithoutLease,  // A leader answers reads without a lease.
+  kStaleLease,        // After a pause, a leader reads by the lease that it had before.
+  kReadAfterLoss,     // A host answers a read whose slot is chosen, but it lost the leadership.
+  kApplyOutOfOrder,   // A host applies two chosen commands in the wrong order.
+  kForgetRetries,     // A host executes a retried command again.
+  kDriftUnchecked,    // A host shows the leader true time in place of its drifting clock.
   kCount,
 };
 const char* NameOf(WorldMutant mutant);
 
 struct Plan {
   std::uint64_t seed = 0;
-  std::size_t seats = 3;    ///< Seats of the group when it is made: 1, 3 or 5.
+  std::size_t seats = 3;    ///< Seats of the group at its beginning: 1, 3 or 5.
   std::size_t spares = 1;   ///< Hosts without a seat, for the operator's commands.
   std::size_t clients = 5;  ///< Virtual client nodes.
   Nanos safety_phase = 0;   ///< How long faults go on.
 
-  Nanos latency = 0, jitter = 0;  ///< Of a link without fault, one way; jitter is the mean.
+  Nanos latency = 0, jitter = 0;  ///< One way over a link without fault. Jitter is a mean.
   double loss = 0, duplicate = 0, reorder = 0;
   Nanos reorder_delay = 0;
 
   Nanos fsync = 0, fsync_jitter = 0;
   Nanos lease = 0;     ///< Options::lease.
-  double corrupt = 0;  ///< Of the crashes in the middle of a write.
+  double corrupt = 0;  ///< The share of crashes during a write that ruin the disk.
 
   Nanos think = 0;     ///< A client's mean pause between operations.
-  Nanos patience = 0;  ///< After that, a client asks another host.
-  Nanos give_up = 0;   ///< After that, the outcome stays unknown.
-  double hedge = 0;    ///< Of requests that go to two hosts at once.
-  double reads = 0;    ///< Share of operations.
+  Nanos patience = 0;  ///< After this time a client asks another host.
+  Nanos give_up = 0;   ///< After this time a client gives up, and the outcome stays unknown.
+  double hedge = 0;    ///< The share of requests that go to two hosts at once.
+  double reads = 0;    ///< The share of operations that read.
   double pause_in_read = 0;
 
-  Nanos fault_gap = 0;           ///< Mean time between the faults below.
-  std::vector<Fault> faults;     ///< Timed ones; each is drawn with equal chance.
-  Nanos fault_length = 0;        ///< Mean.
-  double aim_at_leader = 0;      ///< Share of those that hit a host.
-  std::int64_t drift_limit = 0;  ///< Parts per million; two clocks differ by twice as much at most.
-  std::int64_t bad_clock = 0;    ///< Rate of host 1's clock, when not 0.
+  Nanos fault_gap = 0;        ///< The mean time between the faults below.
+  std::vector<Fault> faults;  ///< Timed faults. Each is drawn with equal chance.
+  Nanos fault_length = 0;     ///< The mean length of a fault.
+  double aim_at_leader = 0;   ///< The share of faults on hosts that aim at the leader.
+  /// In parts per million. Two clocks differ by twice as much at most.
+  std::int64_t drift_limit = 0;
+  std::int64_t bad_clock = 0;  ///< The rate of host 1's clock, when it is not 0.
 
   std::uint64_t snapshot_every = 0;  ///< Slots.
   std::size_t keep_slots = 0, window_slots = 0;
   bool rolling_upgrade = false;  ///< Hosts begin with a program of version 1.
 
-  /// The same seed, the same plan.
+  /// Draws the plan of `seed`. The same seed gives the same plan.
   static Plan Draw(std::uint64_t seed);
 };
 
-/// What happened in a history; sums over histories.
+/// Counts what happened in a history, or in several together.
 struct Tally {
   std::uint64_t delivered = 0;       ///< Messages between replicas that reached a running one.
-  std::uint64_t leader_changes = 0;  ///< Ballots under which somebody became ready to lead.
+  std::uint64_t leader_changes = 0;  ///< Ballots under which a replica became ready to lead.
   std::uint64_t commands = 0, reads = 0, unknown = 0;  ///< Client operations.
   std::uint64_t lease_reads = 0, log_reads = 0;
   std::uint64_t retries_remembered = 0;

@@ -1,4 +1,4 @@
-// The one source of chance of a history, and of true time's unit.
+// The only source of chance in a history, and the unit of true time.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,8 @@ inline constexpr Nanos kMicrosecond = 1'000;
 inline constexpr Nanos kMillisecond = 1'000'000;
 inline constexpr Nanos kSecond = 1'000'000'000;
 
-/// xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators"): small and
-/// the same everywhere, which std's distributions are not.
+/// xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators"). It is
+/// small, and the same with every library, unlike the distributions of std.
 class Random {
  public:
   explicit Random(std::uint64_t seed) {
@@ -39,7 +39,8 @@ class Random {
     return result;
   }
 
-  /// In [0, bound). REQUIRES: bound > 0.
+  /// In [0, bound).
+  /// REQUIRES: bound > 0.
   std::uint64_t Below(std::uint64_t bound) { return Next() % bound; }
   /// In [low, high].
   std::int64_t Between(std::int64_t low, std::int64_t high) {
@@ -48,7 +49,7 @@ class Random {
   /// In [0, 1).
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
   bool Chance(double probability) { return probability > 0 && Unit() < probability; }
-  /// Between low and high, every order of magnitude as likely as the next.
+  /// Between low and high. Every order of magnitude is equally likely.
   double LogBetween(double low, double high) { return low * std::pow(high / low, Unit()); }
   /// Exponentially distributed, at most 8 times the mean.
   Nanos Exponential(Nanos mean) {

@@ -30,7 +30,7 @@ bool IsStuck(const Violation& violation) {
                                violation.invariant == Invariants::kConverge);
 }
 
-// Only what a signal handler may do.
+// This does only what a signal handler may do.
 void SayAndDie(int /*signal*/) {
   char text[64] = "consensus_sim: ended by a broken check in the history of seed ";
   std::size_t at = std::string_view(text).size();
@@ -131,7 +131,7 @@ Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const Na
   std::vector<std::uint64_t> delivered;
   std::vector<std::uint64_t> leader_changes;
   std::atomic<std::uint64_t> next = 0;
-  std::atomic<std::uint64_t> end = count;  // The first history that needs not be told.
+  std::atomic<std::uint64_t> end = count;  // Histories from here on need not run.
   std::mutex mutex;
   const auto work = [&] {
     for (std::uint64_t i = next++; i < end; i = next++) {

@@ -1,4 +1,4 @@
-// Many histories on all cores, and what to say about them.
+// Runs many histories on all cores, and reports about them.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace onepiece::paxos::sim {
 
-/// Something that is wrong on purpose, in the core or around it.
+/// Something that is broken on purpose, in the core or around it.
 struct NamedMutant {
   std::string name;
   Mutant core = Mutant::kNone;
   WorldMutant world = WorldMutant::kNone;
 };
-/// The first is none, named "none".
+/// All mutants. The first is "none", which breaks nothing.
 const std::vector<NamedMutant>& AllMutants();
-/// Null: there is none of that name.
+/// The mutant of this name, or null.
 const NamedMutant* FindMutant(const std::string& name);
 
 struct Failure {
@@ -29,27 +29,27 @@ struct Failure {
 };
 
 struct Report {
-  std::uint64_t seeds = 0;  ///< Histories told to their end.
+  std::uint64_t seeds = 0;  ///< Histories that ran to their end.
   double seconds = 0;
   Tally sum;
   std::uint64_t median_delivered = 0, median_leader_changes = 0;
-  std::optional<Failure> failure;  ///< Of the lowest seed that broke a promise of safety.
-  std::vector<Failure> stuck;      ///< Histories whose last phases did not come to their end.
+  std::optional<Failure> failure;  ///< The violation of safety of the lowest such seed.
+  std::vector<Failure> stuck;      ///< Histories whose last phases did not end.
 
   [[nodiscard]] std::string Text() const;
-  /// Faults that never happened.
+  /// The faults that never happened.
   [[nodiscard]] std::vector<std::string> NeverFired() const;
 };
 
-/// Tells the history of `seed` under `mutant`.
+/// Runs the history of `seed` under `mutant`.
 Outcome RunSeed(std::uint64_t seed, const NamedMutant& mutant, std::ostream* story);
-/// Tells `count` histories on `jobs` threads; ends early at a failure of safety, when all lower
-/// seeds are through.
+/// Runs `count` histories on `jobs` threads. After a violation of safety it runs only the lower
+/// seeds to their end.
 Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const NamedMutant& mutant);
-/// The command that tells a failed history again, and what was violated.
+/// The command that replays a failed history, and what was violated.
 std::string Explain(const Failure& failure, const NamedMutant& mutant);
 
-/// When an invariant of the core itself ends the process, says which seed it was.
+/// Makes the process say which seed it ran when a CHECK of the core ends it.
 void NameSeedOnAbort();
 
 }  // namespace onepiece::paxos::sim

@@ -1,6 +1,6 @@
-// Histories of the consensus core: the first 10^3, and 10^4 fresh ones (10^5 with ONEPIECE_LONG=1),
-// fewer under a sanitizer. ONEPIECE_SEED gives the first fresh seed; docs/simulation.md says how to
-// replay one.
+// Runs histories of the consensus core: the first 10^3, and 10^4 fresh ones (10^5 with
+// ONEPIECE_LONG=1), fewer under a sanitizer. ONEPIECE_SEED sets the first fresh seed.
+// docs/simulation.md says how to replay a seed.
 #include <QtTest>
 #include <sstream>
 #include <thread>
@@ -58,13 +58,13 @@ class SimulationTest : public QObject {
     qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(first));
     const Report report = Tell(first, FreshCount());
     QVERIFY(!report.failure);
-    // What destroys disks and moves members at the same time now and then leaves no majority to
-    // heal (about one history in 10^4, docs/simulation.md): more than that is a defect.
+    // Faults that destroy disks while members change leave no majority to heal in about one history
+    // in 10^4 (docs/simulation.md). More than that is a defect.
     QVERIFY(report.stuck.size() <= 1 + FreshCount() / 2'000);
     QCOMPARE(report.seeds, FreshCount());
     QVERIFY(report.median_delivered >= 2'000);
     QVERIFY(report.median_leader_changes >= 3);
-    // Some are rare: a hundred histories do not have them all.
+    // Some faults are rare, so the hundred histories under a sanitizer do not have them all.
     for (const std::string& fault : kSanitized ? std::vector<std::string>() : report.NeverFired()) {
       QFAIL(("this never happened: " + fault).c_str());
     }
@@ -83,7 +83,7 @@ class SimulationTest : public QObject {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       RunSeed(seed, none, &first);
       RunSeed(seed, none, &second);
-      // Whoever listens changes nothing.
+      // A trace must not change the history.
       RunSeed(seed, none, nullptr);
     }
     QVERIFY(first.str().size() > 100'000);

@@ -1,4 +1,4 @@
-// A state machine small enough to be looked through: a few registers, one counter, and the last
+// A state machine that is small enough to see through: a few registers, one counter, and the last
 // result of every client.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace onepiece::paxos::sim {
 
-/// What a client asks for. (client, number) is its request id: a retry has the same.
+/// What a client asks for. (client, number) is its request id, and a retry has the same one.
 struct Request {
   std::uint32_t client = 0;
-  std::uint32_t number = 0;  ///< From 1 up, per client; one at a time.
+  std::uint32_t number = 0;  ///< Counts a client's requests from 1. One is open at a time.
   Operation::Kind kind = Operation::Kind::kRead;
   std::uint32_t key = 0;
   std::uint64_t expected = 0, written = 0;
@@ -35,20 +35,20 @@ class ToyState {
   static std::shared_ptr<const std::string> Encode(const Request& request);
   static Request Decode(const std::string& command);
 
-  /// Executes a command once: a retry gets the remembered result, one that its client gave up on
-  /// before a later one was executed changes nothing.
+  /// Executes a command once. A retry gets the remembered result. A command that its client gave up
+  /// changes nothing after a later command of that client was executed.
   Result Apply(const Request& request, Retries retries);
   [[nodiscard]] Result Read(std::uint32_t key) const { return {registers_[key % kKeys], epoch_}; }
 
   /// Grows with every executed command.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
-  /// Of everything in the state; kept up to date by Apply.
+  /// The hash of the whole state. Apply() keeps it up to date.
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
   /// The number of the client's last executed command.
   [[nodiscard]] std::uint32_t last_number(std::uint32_t client) const;
 
   [[nodiscard]] std::shared_ptr<const std::string> Save() const;
-  /// `bytes` of Save(); empty: the state of the beginning.
+  /// Loads `bytes` of Save(). Empty bytes give the initial state.
   static ToyState Load(const std::string& bytes);
 
  private:

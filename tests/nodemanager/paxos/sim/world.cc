@@ -7,9 +7,9 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-/// From the healing to the first new command that is acknowledged.
+/// The time from the healing to the first new command that is acknowledged.
 constexpr Nanos kProgressBound = 10 * kSecond;
-/// From the end of all faults to equal states everywhere.
+/// The time from the end of all faults to equal states everywhere.
 constexpr Nanos kConvergeBound = 20 * kSecond;
 constexpr Nanos kLook = 200 * kMillisecond;
 constexpr std::uint64_t kMaxEvents = 2'000'000;
@@ -106,8 +106,8 @@ void World::CheckLeaders() {
   }
 }
 
-// Of slots that nobody has applied: what a leader counts was accepted under its own ballot, or is
-// known to be chosen.
+// Checks slots that nobody has applied yet. A voter that the leader counts has accepted them under
+// the leader's ballot, or knows them to be chosen.
 void World::CheckBelief(const Host& leader) {
   const Ballot ballot = leader.replica()->promised();
   for (const Progress& voter : leader.replica()->progress()) {
@@ -125,8 +125,8 @@ void World::CheckBelief(const Host& leader) {
   }
 }
 
-// Majorities that grant a lease and that promise another ballot have a replica in common, which may
-// not do both.
+// A majority that grants a lease and a majority that promises another ballot have a replica in
+// common. It must not do both.
 void World::CheckPromises(const Host& holder) {
   const Members& members = holder.replica()->members();
   const Ballot ballot = holder.replica()->promised();
@@ -175,7 +175,7 @@ void World::HealMajority() {
   network_.Heal();
   network_.Calm();
   c_.plan.pause_in_read = 0;
-  // Without strong wishes: a client that gives up at once would never see the group live again.
+  // A client that gives up too early would never see that the group works again.
   c_.plan.give_up = std::max(c_.plan.give_up, 2 * kSecond);
   const std::vector<std::size_t> core = nemesis_.ChooseCore();
   nemesis_.Isolate(core);

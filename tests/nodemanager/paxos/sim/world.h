@@ -1,5 +1,5 @@
-// One history: a group, its clients, and what goes wrong; first all of it, then the proof that the
-// group lives on.
+// One history: a group, its clients, and what goes wrong. At its end the group must show that it
+// still works.
 #pragma once
 
 #include <ostream>
@@ -16,8 +16,9 @@ struct Outcome {
   Tally tally;
 };
 
-/// Three phases, as TigerBeetle's VOPR has two: faults; a healed majority, cut off from the others,
-/// must serve again; everybody healed, all must come to the same state.
+/// A history has three phases (TigerBeetle's VOPR has two). In the first, faults strike. In the
+/// second, a healed majority, which is cut off from the others, must serve again. In the third,
+/// everybody is healed and must come to the same state.
 class World {
  public:
   /// `story`, when not null, takes the trace.
@@ -40,7 +41,7 @@ class World {
   void HealAll();
   [[nodiscard]] bool Together() const;
   void Judge();
-  /// Where everybody is; for the end of a trace.
+  /// Writes where every host is, for the end of a trace.
   void TellStates();
 
   Context c_;
@@ -50,10 +51,10 @@ class World {
   Nemesis nemesis_;
   Phase phase_ = Phase::kFaults;
   Nanos phase_since_ = 0;
-  std::vector<Ballot> led_;  // By host: the newest ballot under which it was seen ready.
+  std::vector<Ballot> led_;  // By host: the newest ballot under which it was ready to lead.
 };
 
-/// The history of `seed`, from its beginning to its end or its first violation.
+/// Runs the history of `seed` from its beginning to its end or to its first violation.
 Outcome RunHistory(std::uint64_t seed, WorldMutant mutant, std::ostream* story);
 
 }  // namespace onepiece::paxos::sim
