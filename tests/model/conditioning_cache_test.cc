@@ -6,7 +6,7 @@
 #include "cluster/base/status.h"
 #include "stages/model/byte_budget.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 std::vector<message::Artifact> Bytes(std::size_t count, char fill = 'x') {
@@ -108,7 +108,7 @@ class ConditioningCacheTest : public QObject {
   }
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::wan::ConditioningCacheTest)
+QTEST_GUILESS_MAIN(onepiece::model::ConditioningCacheTest)
 #include "conditioning_cache_test.moc"

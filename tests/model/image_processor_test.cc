@@ -1,4 +1,5 @@
-// Image preprocessing against Pillow and numpy: tests/wan/goldens/images/record.py made the arrays.
+// Image preprocessing against Pillow and numpy: tests/model/goldens/images/record.py made the
+// arrays.
 #include "stages/model/image_processor.h"
 
 #include <QtTest>
@@ -8,7 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "stages/tensor/torch_convert.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 std::vector<std::string> Split(const std::string& text, char separator) {
@@ -30,7 +31,7 @@ class ImageProcessorTest : public QObject {
  private Q_SLOTS:
   void initTestCase() {
     const auto file = tensor::SafetensorsFile::Open(std::string(ONEPIECE_SOURCE_DIR) +
-                                                    "/tests/wan/goldens/images/io.safetensors");
+                                                    "/tests/model/goldens/images/io.safetensors");
     QVERIFY2(file.ok(), base::Message(file.status()).c_str());
     file_ = *file;
   }
@@ -145,7 +146,7 @@ class ImageProcessorTest : public QObject {
   std::shared_ptr<const tensor::SafetensorsFile> file_;
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::wan::ImageProcessorTest)
+QTEST_GUILESS_MAIN(onepiece::model::ImageProcessorTest)
 #include "image_processor_test.moc"

@@ -9,7 +9,7 @@
 
 #include "stages/model/layers.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 double Error(const at::Tensor& ours, const at::Tensor& expected) {
@@ -140,7 +140,7 @@ class KernelsTest : public QObject {
   }
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::wan::KernelsTest)
+QTEST_GUILESS_MAIN(onepiece::model::KernelsTest)
 #include "kernels_test.moc"

@@ -9,7 +9,7 @@
 
 #include "cluster/base/ids.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 using Type = SentencePieces::Type;
@@ -249,7 +249,7 @@ class SentencePiecesTest : public QObject {
   }
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::wan::SentencePiecesTest)
+QTEST_GUILESS_MAIN(onepiece::model::SentencePiecesTest)
 #include "sentence_pieces_test.moc"

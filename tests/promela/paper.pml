@@ -1,6 +1,7 @@
-/* The double ring as the paper has it: a spin lock without owner, a busy bit that a compare-and-swap sets in the size
- * slot and the consumer clears, tail and unlock as plain writes, and waiters that break the lock after a timeout. One
- * timeout is enough to lose every property; without any, all hold. It stays here as the model that must fail.
+/* The paper's double ring (docs/ring-protocol.md, "How does the paper's ring fail"): a spin lock without owner, a busy
+ * bit that a compare-and-swap sets in the size slot and the consumer clears, tail and unlock as plain writes, and
+ * waiters that break the lock after a timeout. One timeout is enough to lose every property; without any, all hold. It
+ * stays here as the model that must fail.
  *
  * STEALS     timeouts that may strike, at any moment at which a waiter sees the lock held
  * AWAITED    the charitable reading: every operation is awaited, the busy swap's result is honoured (the size found
