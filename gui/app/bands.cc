@@ -11,23 +11,24 @@
 namespace onepiece::gui {
 namespace {
 
-/// So many updates are overtaken by newer ones now and then, when several come at the same time.
+/// Below this rate nothing is said. Now and then an update is overtaken by a newer one because
+/// several come at the same time.
 constexpr std::uint64_t kDroppingPerSecond = 20;
 
-StatusTone ToneOf(Link link) {
+StatusTone ToneOf(session::Link link) {
   switch (link) {
-    case Link::kLive:
+    case session::Link::kLive:
       return StatusTone::kGood;
-    case Link::kConnecting:
-    case Link::kReconnecting:
+    case session::Link::kConnecting:
+    case session::Link::kReconnecting:
       return StatusTone::kBusy;
-    case Link::kLagging:
+    case session::Link::kLagging:
       return StatusTone::kWarning;
-    case Link::kStale:
-    case Link::kAuthFailed:
-    case Link::kVersionMismatch:
+    case session::Link::kStale:
+    case session::Link::kAuthFailed:
+    case session::Link::kVersionMismatch:
       return StatusTone::kBad;
-    case Link::kOffline:
+    case session::Link::kOffline:
       return StatusTone::kNeutral;
   }
   return StatusTone::kUnknown;
@@ -109,7 +110,9 @@ TopBand::TopBand(Store& store, QWidget* parent)
   layout->addWidget(past_);
   layout->addWidget(notice_row_);
   connect(filter_, &QLineEdit::textChanged, this, &TopBand::FilterChanged);
-  // Screen readers toggle it without a click.
+  // Connected to toggled and not to clicked, because screen readers toggle the button without a
+  // click. Draw() sets the button, too: then the mode is the same already, and nothing is asked
+  // for.
   connect(mode_, &QPushButton::toggled, this, [this](bool checked) {
     if (checked != (store_.mode() == ControlMode::kControl)) Q_EMIT ModeWanted();
   });
@@ -126,8 +129,8 @@ TopBand::TopBand(Store& store, QWidget* parent)
 }
 
 void TopBand::Draw() {
-  const Snapshot& snapshot = *store_.snapshot();
-  const LinkStatus& link = store_.link();
+  const session::Snapshot& snapshot = *store_.snapshot();
+  const session::LinkStatus& link = store_.link();
   const auto& session = store_.session();
   const bool production = session != nullptr && session->target().production;
   QString name = session != nullptr              ? SafeText(session->target().name, 40)
@@ -143,7 +146,8 @@ void TopBand::Draw() {
   }
   const bool nothing = session == nullptr && store_.recording() == nullptr && snapshot.at_ms == 0;
   const StatusTone tone = nothing ? StatusTone::kNeutral : ToneOf(link.link);
-  const QString state = nothing ? tr("Not connected") : QString::fromStdString(LinkName(link.link));
+  const QString state =
+      nothing ? tr("Not connected") : QString::fromStdString(session::LinkName(link.link));
   SetTextIfNew(link_, ToneGlyph(tone) + u' ' + state);
   QPalette colors = palette();
   colors.setColor(QPalette::WindowText, ToneColor(tone, colors));
@@ -173,7 +177,8 @@ void TopBand::Draw() {
 
 void TopBand::CountDropped() {
   const std::uint64_t now = store_.link().dropped;
-  const std::uint64_t in_a_second = now - std::min(dropped_, now);  // Another session begins at 0.
+  // Another session counts from 0.
+  const std::uint64_t in_a_second = now - std::min(dropped_, now);
   dropped_ = now;
   dropping_->setVisible(in_a_second >= kDroppingPerSecond);
   SetTextIfNew(dropping_, ToneGlyph(StatusTone::kWarning) + u' ' +
@@ -181,11 +186,12 @@ void TopBand::CountDropped() {
 }
 
 void TopBand::DrawNotice() {
-  const LinkStatus& link = store_.link();
+  const session::LinkStatus& link = store_.link();
   const std::int64_t now = QDateTime::currentMSecsSinceEpoch();
-  const bool lost = link.link == Link::kReconnecting || link.link == Link::kStale ||
-                    link.link == Link::kAuthFailed || link.link == Link::kVersionMismatch ||
-                    (link.link == Link::kConnecting && link.attempt > 1);
+  const bool lost = link.link == session::Link::kReconnecting ||
+                    link.link == session::Link::kStale || link.link == session::Link::kAuthFailed ||
+                    link.link == session::Link::kVersionMismatch ||
+                    (link.link == session::Link::kConnecting && link.attempt > 1);
   notice_row_->setVisible(lost && store_.session() != nullptr);
   if (!lost || store_.session() == nullptr) return;
   const QString name = SafeText(store_.session()->target().name, 40);

@@ -1,6 +1,6 @@
-// Settings, connections, help.
+// The dialogs for settings, connections and help.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QDialog>
@@ -17,16 +17,17 @@
 
 namespace onepiece::gui {
 
-/// "host:port" of every line or comma; empty and a reason when one is no address.
+/// Splits a text into addresses of the form "host:port", separated by commas or white space. If one
+/// is not an address, the answer is empty and `why`, if not null, says the reason.
 std::vector<std::string> ParseAddresses(const QString& text, QString* why);
 
-/// Theme, size of type, motion, and every shortcut. Conflicts keep OK from being pressed and say
-/// which they are.
+/// Edits theme, font size, motion and all shortcuts. While shortcuts conflict, the dialog names the
+/// conflicts and OK is disabled.
 class SettingsDialog : public QDialog {
   Q_OBJECT
  public:
   SettingsDialog(const Settings& settings, const CommandList& commands, QWidget* parent);
-  /// As edited.
+  /// The settings as edited.
   [[nodiscard]] const Settings& settings() const { return settings_; }
 
  private:
@@ -42,15 +43,15 @@ class SettingsDialog : public QDialog {
   QPushButton* ok_ = nullptr;
 };
 
-/// Clusters by name: add, edit, remove, connect; a recording; a local cluster. Works without any
-/// connection.
+/// Edits the list of clusters, and offers to connect to one, to open a recording or to start a
+/// local cluster. It needs no connection.
 class ConnectionsDialog : public QDialog {
   Q_OBJECT
  public:
-  ConnectionsDialog(std::vector<Target> connections, LocalCluster& local, QWidget* parent);
-  [[nodiscard]] const std::vector<Target>& connections() const { return connections_; }
-  /// The one to connect to.
-  [[nodiscard]] const std::optional<Target>& chosen() const { return chosen_; }
+  ConnectionsDialog(std::vector<session::Target> connections, LocalCluster& local, QWidget* parent);
+  [[nodiscard]] const std::vector<session::Target>& connections() const { return connections_; }
+  /// The cluster to connect to; nullopt if none was chosen.
+  [[nodiscard]] const std::optional<session::Target>& chosen() const { return chosen_; }
 
  Q_SIGNALS:
   void OpenRecording();
@@ -62,15 +63,15 @@ class ConnectionsDialog : public QDialog {
   void Connect();
   void DrawLocal(const QString& line);
 
-  std::vector<Target> connections_;
-  std::optional<Target> chosen_;
+  std::vector<session::Target> connections_;
+  std::optional<session::Target> chosen_;
   LocalCluster& local_;
   QListWidget* list_;
   QLabel* note_;
   QPushButton *connect_, *edit_, *remove_, *try_;
 };
 
-/// Plain text with paragraphs, and every shortcut.
+/// Shows a page's help as plain text, and all shortcuts.
 class HelpDialog : public QDialog {
   Q_OBJECT
  public:

@@ -19,6 +19,7 @@ namespace {
 QVariant Cell(const QAbstractItemModel& model, int row, int column) {
   const QModelIndex index = model.index(row, column);
   const QVariant value = index.data(kSortRole);
+  // NaN and null both mean "not known".
   if (value.typeId() == QMetaType::Double && std::isnan(value.toDouble())) return {};
   return value.isValid() ? value : index.data(Qt::DisplayRole);
 }
@@ -26,6 +27,7 @@ QVariant Cell(const QAbstractItemModel& model, int row, int column) {
 QByteArray CsvField(const QVariant& value) {
   QString text = value.toString();
   const bool number = value.typeId() != QMetaType::QString;
+  // A spreadsheet takes a text that begins with one of these for a formula.
   static const QString kComputes = QStringLiteral("=+-@\t\r");
   if (!number && !text.isEmpty() && kComputes.contains(text[0])) text.prepend(u'\'');
   if (text.contains(u'"') || text.contains(u',') || text.contains(u'\n') || text.contains(u'\r')) {

@@ -1,7 +1,8 @@
-// What is asked about the recording: words for a bookmark, which part is to be a file of its own;
-// and what differs between two instants.
+// The dialogs about the recording: the text of a bookmark, the export of a part, and the difference
+// between two instants.
 //
-// Threading  GUI thread only. Nothing here blocks: answers come to callbacks.
+// Threading: GUI thread only.
+// Blocking: no call blocks. Answers come to callbacks.
 #pragma once
 
 #include <QDialog>
@@ -18,17 +19,16 @@
 
 namespace onepiece::gui {
 
-/// Asks for a bookmark's text.
+/// Asks for the text of a bookmark. Calls `yes` if the operator accepts.
 void AskBookmark(QWidget* parent, std::int64_t at_ms, std::function<void(const QString& text)> yes);
 
-/// Asks which part of the recording, and into which file. `seen` is what the time line shows,
-/// `all` what there is.
+/// Asks which part of the recording to export, and into which file. `seen` is the part that the
+/// time line shows, `all` the whole recording.
 void AskExport(QWidget* parent, history::Interval seen, history::Interval all,
                const QString& folder,
                std::function<void(history::Interval part, const QString& path)> yes);
 
-/// What differs between the pinned instant and the one that is shown; follows both while it is
-/// open.
+/// The difference between the pinned instant and the shown one. It follows both while it is open.
 class CompareDialog : public QDialog {
   Q_OBJECT
  public:
@@ -45,8 +45,8 @@ class CompareDialog : public QDialog {
   std::unique_ptr<KeyedTable<history::Difference>> table_;
   QLabel* head_;
   TablePanel* panel_;
-  QTimer look_;  ///< Once a second at most: two large snapshots take moments to compare.
-  std::shared_ptr<const Snapshot> from_, to_;
+  QTimer look_;  ///< Compares at most once a second: two large snapshots take time to compare.
+  std::shared_ptr<const session::Snapshot> from_, to_;
   bool looking_ = false;
 };
 

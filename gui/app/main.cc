@@ -1,4 +1,4 @@
-// `onepiece-console`: the window on a cluster.
+// The program `onepiece-console`: the window on a cluster.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ struct Arguments {
   std::string data_dir, recording, settings, theme;
 };
 
-/// Qt ends a program that finds no display with abort(): a child finds out whether it would.
+/// Whether Qt finds a display. Without one Qt calls abort(), so a child process tries it.
 bool HasDisplay(int argc, char** argv) {
   const pid_t child = fork();
   if (child < 0) return true;
@@ -57,8 +57,8 @@ gui::Theme ThemeOf(const std::string& name, gui::Theme otherwise) {
   return otherwise;
 }
 
-/// What the flags name; else what was used the last time; else the cluster that `onepiece up` has
-/// started here; else nothing.
+/// Connects to what the flags name. Otherwise to the cluster that was used last, or to the one that
+/// `onepiece up` has started here. Otherwise to nothing.
 void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
                   const gui::Settings& settings) {
   if (!arguments.recording.empty()) {
@@ -74,7 +74,7 @@ void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
     }
   } else {
     const auto last = std::find_if(settings.connections.begin(), settings.connections.end(),
-                                   [&](const gui::Target& target) {
+                                   [&](const session::Target& target) {
                                      return target.name == settings.last_connection.toStdString();
                                    });
     if (last != settings.connections.end()) return window.Connect(*last);
@@ -117,7 +117,8 @@ int main(int argc, char** argv) {
                  "show the cluster.\n";
     return 1;
   }
-  // Before any thread: they all leave the signals to the one that waits for them.
+  // This must come before any thread starts: threads inherit the blocked signals, and only `ender`
+  // waits for them.
   base::ShutdownSignals signals;
   QApplication::setStyle(new gui::ConsoleStyle);
   QApplication app(argc, argv);
@@ -139,6 +140,8 @@ int main(int argc, char** argv) {
   gui::MainWindow window(std::move(options), std::make_unique<gui::Store>());
   const std::jthread ender([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
+      // A signal closes the window as the operator would, so that settings are saved and the local
+      // cluster ends.
       if (!signals.WaitFor(std::chrono::milliseconds(200)).has_value()) continue;
       QMetaObject::invokeMethod(&window, &QWidget::close, Qt::QueuedConnection);
     }

@@ -29,9 +29,9 @@
 namespace onepiece::gui {
 namespace {
 
-/// Of saveState: grows when docks are renamed.
+/// Version of saveState(). It grows when docks are renamed.
 constexpr int kLayoutVersion = 2;
-/// How long what a page tells stays in the status line.
+/// How long a page's message stays in the status line.
 constexpr int kTellMs = 10'000;
 
 std::string LocalName() { return MainWindow::tr("Local cluster").toStdString(); }
@@ -82,7 +82,7 @@ MainWindow::MainWindow(Options options, std::unique_ptr<Store> store)
     if (state.ok()) Connect({LocalName(), state->nodemanagers, false});
   });
   connect(local_.get(), &LocalCluster::StateChanged, this, [this] {
-    // It ends because somebody wanted it to: nothing is lost that one should reconnect to.
+    // The operator ends the cluster, so the session must not try to reconnect.
     if (local_->state() != LocalCluster::State::kStopping || store_->session() == nullptr) return;
     if (store_->session()->target().name == LocalName()) Disconnect();
   });
@@ -223,7 +223,7 @@ QWidget* MainWindow::MakeTour() {
 }
 
 void MainWindow::MakeDocks() {
-  // Qt 6.4 cannot dock a floating window again on Wayland (QTBUG-87332): docks stay in the window.
+  // Qt 6.4 cannot dock a floating window again on Wayland (QTBUG-87332), so docks cannot float.
   const auto features = QDockWidget::DockWidgetMovable | QDockWidget::DockWidgetClosable;
   const auto add = [&](const QString& name, const QString& title, QWidget* content,
                        Qt::DockWidgetArea area) {
@@ -263,7 +263,7 @@ void MainWindow::Restore() {
   resize(QSize(1280, 800).boundedTo(screen));
   restoreGeometry(options_.settings.values.geometry);
   restoreState(options_.settings.values.layout, kLayoutVersion);
-  tabs_->setFocus();  // Keys are commands from the start: the filter would take them.
+  tabs_->setFocus();  // Keys must be commands from the start. The filter would take them as text.
 }
 
 void MainWindow::SetPreset(Preset preset) {
@@ -280,7 +280,7 @@ void MainWindow::SetPreset(Preset preset) {
 }
 
 void MainWindow::SizeDocks() {
-  // A large window has room for names that a small one has to cut.
+  // The docks grow with the window: a large one has room for names that a small one must cut.
   const int unit = fontMetrics().averageCharWidth();
   resizeDocks({tree_dock_, inspector_dock_},
               {std::max(unit * 34, width() / 7),
@@ -355,7 +355,7 @@ bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
   const bool presses = qobject_cast<QAbstractButton*>(watched) != nullptr ||
                        qobject_cast<QComboBox*>(watched) != nullptr ||
                        qobject_cast<QAbstractItemView*>(watched) != nullptr;
-  // Space presses the button that has the focus, before it pauses.
+  // Space presses the focused button. Without this it would be the shortcut for "pause".
   if (presses && key->key() == Qt::Key_Space && key->modifiers() == Qt::NoModifier) {
     event->accept();
     return true;

@@ -1,6 +1,7 @@
-// The window: pages in the middle, tree and inspector at the sides, time below.
+// The window: the pages in the middle, the entity tree and the inspector at the sides, the time
+// line below.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QMainWindow>
@@ -27,30 +28,34 @@ class CompareDialog;
 class OperationsPanel;
 class RecordingService;
 
+/// The window. It connects to clusters, opens recordings, and wires pages, panels and commands
+/// together.
 class MainWindow : public QMainWindow {
   Q_OBJECT
  public:
   struct Options {
     SettingsFile settings;
-    QString data_folder;      ///< Recordings and the local cluster lie there.
-    double base_points = 10;  ///< The font's size at 100 %.
+    QString data_folder;      ///< Recordings and the local cluster are kept here.
+    double base_points = 10;  ///< The font size at 100 %.
     bool system_is_dark = false;
   };
   MainWindow(Options options, std::unique_ptr<Store> store);
   ~MainWindow() override;
 
-  void Connect(const Target& target);
-  /// Opened elsewhere, shown when that is done; an error is said in a dialog.
+  /// Leaves the present cluster or recording and follows another cluster.
+  void Connect(const session::Target& target);
+  /// Opens a recording off the GUI thread, and shows it when that is done. An error is shown in a
+  /// dialog.
   void OpenRecording(const QString& path);
   /// Starts the embedded cluster and connects to it.
   void TryLocalCluster();
 
   [[nodiscard]] Store& store() { return *store_; }
   [[nodiscard]] CommandList& commands() { return *commands_; }
-  /// False: there is no such page.
+  /// Shows a page. False if there is no page with this id.
   bool ShowPage(const QString& id);
   [[nodiscard]] View* page() const;
-  /// What Ctrl+K offers now.
+  /// What the dialog of Ctrl+K offers now.
   [[nodiscard]] std::vector<struct PaletteEntry> PaletteEntries();
   enum class Preset { kOperate, kInvestigate, kWall };
   void SetPreset(Preset preset);
@@ -58,7 +63,7 @@ class MainWindow : public QMainWindow {
  protected:
   void closeEvent(QCloseEvent* event) override;
   void showEvent(QShowEvent* event) override;
-  /// Keys that belong to whatever has the focus, not to a shortcut.
+  /// Lets the focused widget have keys that would otherwise be a shortcut.
   bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
@@ -74,9 +79,11 @@ class MainWindow : public QMainWindow {
   void Inspect(const QString& entity);
   void Open(const QString& view_id, const QString& entity);
   void Disconnect();
-  /// Sees that the cluster is recorded, and shows its recording.
+  /// Makes sure that the cluster is recorded, and shows its recording in the time line. A timer
+  /// calls it.
   void AdoptRecording();
-  /// A cluster that has not answered yet is shown as it was recorded last, until it answers.
+  /// Shows the last recorded instant of a cluster that has not answered yet. Goes live when it
+  /// answers.
   void ShowLastRecorded();
   void RunBookmark();
   void RunCompare();
@@ -93,7 +100,7 @@ class MainWindow : public QMainWindow {
   void RunOpenRecording();
   void CopyCli();
   void CyclePane();
-  /// `cli` with the address of the cluster that is shown.
+  /// `cli` with the address of the connected cluster.
   [[nodiscard]] QString CliLine(const QString& cli) const;
 
   Options options_;
@@ -114,13 +121,14 @@ class MainWindow : public QMainWindow {
   QDockWidget *tree_dock_ = nullptr, *inspector_dock_ = nullptr, *operations_dock_ = nullptr;
   QPointer<CompareDialog> compare_;
   QTimer adopt_;
-  std::int64_t last_recorded_ms_ = 0;  ///< The instant that ShowLastRecorded chose; 0: none.
-  std::string adopted_;                ///< The cluster's file, once it was tried.
+  std::int64_t last_recorded_ms_ = 0;  ///< The instant that ShowLastRecorded() shows. 0 for none.
+  std::string adopted_;                ///< The cluster's file, once recording into it was tried.
   std::int64_t adopted_at_ms_ = 0;
   bool adopting_ = false;
-  int opening_ = 0;  ///< Grows with everything that is opened.
+  /// Grows with each cluster or recording opened, so that late answers are dropped.
+  int opening_ = 0;
   bool wide_inspector_ = false;
-  bool sized_ = false;  ///< Docks take sizes only once the window has been laid out.
+  bool sized_ = false;  ///< Docks keep sizes only after the window has been laid out.
 };
 
 }  // namespace onepiece::gui

@@ -1,4 +1,4 @@
-// What the window itself can do.
+// The commands of the window itself, and its menus.
 #include <QApplication>
 #include <QClipboard>
 #include <QDockWidget>
@@ -21,7 +21,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// The verb of the command line that prints what a page shows.
+/// The CLI's verb that prints what a page shows. Empty if there is none.
 QString CliOfPage(const QString& id) {
   if (id == u"overview" || id == u"pipelines" || id == u"gpus")
     return QStringLiteral("onepiece status");

@@ -1,4 +1,4 @@
-// What the window does with sessions and recordings.
+// The part of MainWindow that deals with sessions and recordings.
 #include <QDir>
 #include <QDockWidget>
 #include <QFileInfo>
@@ -19,7 +19,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// How soon it is tried again to record what could not be recorded.
+/// How long after a failure recording is tried again.
 constexpr std::int64_t kTryAgainMs = 10'000;
 
 using Opened = std::shared_ptr<history::Recording>;
@@ -47,9 +47,9 @@ std::vector<history::Rule> ShippedRules() {
 
 }  // namespace
 
-void MainWindow::Connect(const Target& target) {
+void MainWindow::Connect(const session::Target& target) {
   Disconnect();
-  auto session = std::make_shared<Session>(target);
+  auto session = std::make_shared<session::Session>(target);
   recorder_ = std::make_shared<RecordingService>(
       session, (options_.data_folder + QStringLiteral("/recordings")).toStdString(),
       ShippedRules());
@@ -58,11 +58,13 @@ void MainWindow::Connect(const Target& target) {
   Settings& settings = options_.settings.values;
   settings.last_connection = QString::fromStdString(target.name);
   last_recorded_ms_ = 0;
+  // The cluster's last recording is opened right away, so that a cluster that does not answer can
+  // be shown as it was.
   if (const QString last = settings.recordings.value(settings.last_connection); !last.isEmpty()) {
     store_->Work<Opened>(
         this, [last] { return OpenFile(last.toStdString()); },
         [this, opening = opening_](absl::StatusOr<Opened> opened) {
-          // The cluster may have answered first.
+          // The cluster may have answered first, and AdoptRecording() has set its recording.
           if (opening != opening_ || store_->recording() != nullptr || !opened.ok()) return;
           store_->SetRecording(*std::move(opened));
           ShowLastRecorded();
@@ -83,7 +85,8 @@ void MainWindow::Disconnect() {
   store_->Follow(nullptr);
   scrubber_->SetNotice({});
   if (session == nullptr) return;
-  // Their threads may wait for the network for a second; nobody here does.
+  // Session and service end on another thread: their own threads may wait for the network for a
+  // second, and the GUI thread must not.
   QThreadPool::globalInstance()->start(
       [service = std::move(recorder_), old = std::move(session)]() mutable {
         service.reset();
@@ -109,7 +112,7 @@ void MainWindow::AdoptRecording() {
       this,
       [service = recorder_, path]() -> absl::StatusOr<Opened> {
         const absl::Status begun = service->Begin();
-        // Another console records this cluster: its file is as good.
+        // If another console records this cluster, its file can be read just as well.
         if (!begun.ok() && base::GetReason(begun).reason != "IN_USE") return begun;
         return OpenFile(path);
       },
@@ -122,7 +125,8 @@ void MainWindow::AdoptRecording() {
           scrubber_->SetNotice(
               tr("Not recorded: %1").arg(SafeText(base::Message(opened.status()), 200)));
         } else {
-          // A damaged file may have been moved away: this one may be another of the same name.
+          // The file is opened anew each time: Begin() may have moved a damaged file away and made
+          // another of the same name.
           store_->SetRecording(*std::move(opened));
           Settings& settings = options_.settings.values;
           QString& known = settings.recordings[settings.last_connection];
@@ -135,8 +139,10 @@ void MainWindow::AdoptRecording() {
 }
 
 void MainWindow::ShowLastRecorded() {
-  const LinkStatus& link = store_->link();
+  const session::LinkStatus& link = store_->link();
   if (store_->session() == nullptr || store_->recording() == nullptr) return;
+  // Only while nothing was ever heard and the first attempt has failed. An operator who has chosen
+  // another instant since is left there.
   if (last_recorded_ms_ == 0 && link.last_heard_ms == 0 && link.attempt > 0 && store_->live()) {
     const auto info = store_->recording()->Info();
     if (info.ok() && store_->ViewAt(info->interval.to_ms).ok()) {
@@ -231,7 +237,7 @@ void MainWindow::ExportRange(const std::string& from, history::Interval part, co
     return !window.isNull();
   };
   operations_dock_->show();
-  // A connection of its own: the time line goes on meanwhile.
+  // The export opens the recording once more, so that the time line can go on reading.
   store_->Work<std::int64_t>(
       this,
       [from, part, path, note]() -> absl::StatusOr<std::int64_t> {

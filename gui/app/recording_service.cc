@@ -8,7 +8,8 @@
 namespace onepiece::gui {
 namespace {
 
-/// A cluster's id comes from outside: only what is harmless in a file's name.
+/// The name of a cluster's file. The id comes from outside, so only characters that are harmless in
+/// a file name are kept.
 std::string FileName(const std::string& cluster_id) {
   std::string name;
   for (const char c : cluster_id.substr(0, 100)) {
@@ -21,7 +22,7 @@ std::string FileName(const std::string& cluster_id) {
 
 }  // namespace
 
-RecordingService::RecordingService(std::shared_ptr<Session> session, std::string folder,
+RecordingService::RecordingService(std::shared_ptr<session::Session> session, std::string folder,
                                    std::vector<history::Rule> rules)
     : session_(std::move(session)),
       folder_(std::move(folder)),

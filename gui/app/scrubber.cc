@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t kTickMs = 1000;
 constexpr double kMsPerS = 1000;
 
+/// Tells screen readers that the line is a slider. Setting its value does what a click does.
 class LineAccessible : public QAccessibleWidget, public QAccessibleValueInterface {
  public:
   explicit LineAccessible(TimeLine* line) : QAccessibleWidget(line, QAccessible::Slider) {}
@@ -76,7 +77,8 @@ StatusTone ToneOf(history::Mark::Kind kind) {
   return StatusTone::kNeutral;
 }
 
-/// Told apart by shape: ▲ topology and connection, ■ plan, ◆ alert and failure, ★ as a circle.
+/// Marks differ by shape, not only by colour: ▲ topology and connection, ■ plan, ◆ alert and failed
+/// job, ● bookmark.
 void DrawMark(QPainter& painter, history::Mark::Kind kind, QPointF at, double size) {
   switch (kind) {
     case history::Mark::Kind::kPlan:
@@ -127,7 +129,7 @@ void TimeLine::SetPosition(std::int64_t at_ms, bool live) {
   setAccessibleDescription(at_ms == 0 ? tr("nothing is recorded")
                            : live     ? tr("live")
                                       : tr("at %1").arg(FormatTime(at_ms, interval_.to_ms)));
-  // What moves by itself is not read out.
+  // While live the position moves by itself, and must not be read out each time.
   if (!live) {
     QAccessibleValueChangeEvent moved(this, static_cast<double>(at_ms) / kMsPerS);
     QAccessible::updateAccessibility(&moved);
@@ -303,7 +305,7 @@ absl::StatusOr<Scrubber::Seen> Scrubber::Look(history::Recording& recording, std
   if (!info.ok()) return info.status();
   Seen found{info->interval, {}, {}, {}};
   history::Interval& seen = found.interval;
-  // The part that is looked at stays in sight.
+  // The range is placed so that the shown instant stays in sight.
   const std::int64_t wanted_end = end_ms == 0 ? seen.to_ms : std::max(end_ms, seen.from_ms);
   if (minutes != 0 && seen.to_ms - seen.from_ms > minutes * 60'000) {
     seen.from_ms = std::min(seen.to_ms - minutes * 60'000,
@@ -328,6 +330,7 @@ void Scrubber::Refresh() {
     note_->setText(notice_.isEmpty() ? tr("Nothing is being recorded") : notice_);
     return Draw();
   }
+  // One question at a time. A request in between is repeated once when the answer is there.
   ask_again_ = asking_;
   if (asking_) return;
   asking_ = true;
@@ -343,6 +346,7 @@ void Scrubber::Refresh() {
 void Scrubber::Take(absl::StatusOr<Seen> seen) {
   asking_ = false;
   const auto asked = asked_.lock();
+  // The answer is of a recording that is no longer shown, or the range has changed since.
   if (asked == nullptr || asked != store_.recording() || std::exchange(ask_again_, false)) {
     if (store_.recording() != nullptr) Refresh();
     return;

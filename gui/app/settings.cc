@@ -22,14 +22,14 @@ QString Tr(const char* text) {
 
 QString XdgFolder(const char* variable, const char* beneath_home) {
   const QString set = qEnvironmentVariable(variable);
-  // The specification: relative paths are to be ignored.
+  // The XDG specification says that relative paths must be ignored.
   const QString base =
       QDir::isAbsolutePath(set) ? set : QDir::home().filePath(QLatin1String(beneath_home));
   return base + QStringLiteral("/onepiece-console");
 }
 
-Target ReadConnection(const QJsonObject& json) {
-  Target target;
+session::Target ReadConnection(const QJsonObject& json) {
+  session::Target target;
   target.name = json[u"name"].toString().toStdString();
   for (const QJsonValue& address : json[u"nodemanagers"].toArray()) {
     if (address.isString()) target.nodemanagers.push_back(address.toString().toStdString());
@@ -62,7 +62,7 @@ Settings Read(const QJsonObject& json) {
   settings.reduced_motion = json[u"reduced_motion"].toBool();
   settings.tour_done = json[u"tour_done"].toBool();
   for (const QJsonValue& value : json[u"connections"].toArray()) {
-    Target target = ReadConnection(value.toObject());
+    session::Target target = ReadConnection(value.toObject());
     if (!target.name.empty() && !target.nodemanagers.empty()) {
       settings.connections.push_back(std::move(target));
     }
@@ -82,7 +82,7 @@ void Write(const Settings& settings, QJsonObject& json) {
   json[u"reduced_motion"] = settings.reduced_motion;
   json[u"tour_done"] = settings.tour_done;
   QJsonArray connections;
-  for (const Target& target : settings.connections) {
+  for (const session::Target& target : settings.connections) {
     QJsonArray addresses;
     for (const std::string& address : target.nodemanagers) {
       addresses.append(QString::fromStdString(address));
@@ -99,7 +99,8 @@ void Write(const Settings& settings, QJsonObject& json) {
   json[u"layout"] = QString::fromLatin1(settings.layout.toBase64());
 }
 
-/// Keeps the file under another name; an earlier copy is not overwritten.
+/// Copies the file to another name. An earlier copy is not overwritten. Empty if it cannot be
+/// copied.
 QString KeepCopy(const QString& path, const QString& suffix) {
   QString copy = path + suffix;
   for (int i = 2; QFile::exists(copy) && i < 100; ++i)
@@ -121,7 +122,7 @@ SettingsFile SettingsFile::Load(const QString& path) {
   QFile stored(path);
   if (!stored.exists()) return file;
   if (!stored.open(QIODevice::ReadOnly)) {
-    file.newer_ = true;  // Somebody else's file, or a folder: it is not ours to replace.
+    file.newer_ = true;  // It may be another user's file, or a folder, so it must not be replaced.
     file.notice =
         Tr("The settings in %1 cannot be read (%2): the defaults hold, and nothing is saved.")
             .arg(path, stored.errorString());

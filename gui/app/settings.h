@@ -1,6 +1,6 @@
-// What the console remembers between runs: one JSON file of its own.
+// What the console remembers between runs, in one JSON file.
 //
-// Threading  Thread-confined.
+// Threading: thread-confined.
 #pragma once
 
 #include <QByteArray>
@@ -16,16 +16,18 @@ namespace onepiece::gui {
 
 enum class Theme { kSystem, kLight, kDark, kHighContrast };
 
+/// The settings.
 struct Settings {
   Theme theme = Theme::kSystem;
   int font_percent = 100;  ///< 100 to 200.
   bool reduced_motion = false;
   bool tour_done = false;
-  std::vector<Target> connections;
-  QString last_connection;            ///< By name.
-  QMap<QString, QString> recordings;  ///< File of the last recording, by connection's name.
-  QMap<QString, QString> shortcuts;   ///< By Command::id, where they are not the default; "": none.
-  QByteArray geometry, layout;        ///< Of the main window.
+  std::vector<session::Target> connections;
+  QString last_connection;            ///< The name of a connection.
+  QMap<QString, QString> recordings;  ///< The last recording's file, by the connection's name.
+  /// Shortcuts that are not the default, by Command::id. "" for none.
+  QMap<QString, QString> shortcuts;
+  QByteArray geometry, layout;  ///< The main window's, as Qt saves them.
 };
 
 /// $XDG_CONFIG_HOME/onepiece-console/settings.json
@@ -33,20 +35,23 @@ QString DefaultSettingsPath();
 /// $XDG_DATA_HOME/onepiece-console
 QString DataFolder();
 
+/// The file of the settings.
 class SettingsFile {
  public:
   static constexpr int kVersion = 1;
 
-  /// Reads the file. What cannot be read is never lost: a file of another version or a damaged one
-  /// is copied to FILE.version-N or FILE.damaged first, and `notice` says so. A newer file is read
-  /// as far as it is understood and not written.
+  /// Reads the file. A file that cannot be understood is never lost: a damaged one, or one of an
+  /// older version, is first copied to FILE.damaged or FILE.version-N, and `notice` says so. A file
+  /// of a newer version is read as far as it is understood, and is not written.
   static SettingsFile Load(const QString& path);
 
   Settings values;
-  QString notice;  ///< For people; empty: all is well.
+  QString notice;  ///< For people. Empty if all is well.
 
-  /// Replaces the file as a whole (mode 0600); keys that we do not know stay. FAILED_PRECONDITION
-  /// (NEWER_FORMAT), UNAVAILABLE (it cannot be written).
+  /// Replaces the file as a whole, with mode 0600. Keys that this version does not know stay.
+  ///
+  /// Errors: FAILED_PRECONDITION with reason NEWER_FORMAT when the file must not be replaced;
+  /// UNAVAILABLE when it cannot be written.
   absl::Status Save();
   [[nodiscard]] const QString& path() const { return path_; }
 

@@ -55,7 +55,7 @@ StatusTone NodeTone(const v1::Node& node) {
   return node.state() == v1::Node::READY ? StatusTone::kGood : StatusTone::kBusy;
 }
 
-const v1::Node* FindNode(const Snapshot& snapshot, const std::string& id) {
+const v1::Node* FindNode(const session::Snapshot& snapshot, const std::string& id) {
   if (snapshot.cluster.value == nullptr) return nullptr;
   for (const v1::Node& node : snapshot.cluster.value->nodes()) {
     if (node.node_id() == id) return &node;
@@ -85,7 +85,7 @@ void AddLoad(const v1::NodeLoad& load, std::int64_t now_ms, Properties& list) {
   list.emplace_back(Tr("Measured"), FormatAge(load.sample_unix_ms(), now_ms));
 }
 
-Properties OfNode(const std::string& id, const Snapshot& snapshot) {
+Properties OfNode(const std::string& id, const session::Snapshot& snapshot) {
   const v1::Node* node = FindNode(snapshot, id);
   if (node == nullptr) return {};
   Properties list = {{Tr("Role"), RoleName(node->role())},
@@ -113,9 +113,9 @@ Properties OfNode(const std::string& id, const Snapshot& snapshot) {
   return list;
 }
 
-Properties OfRing(const std::string& id, const Snapshot& snapshot) {
+Properties OfRing(const std::string& id, const session::Snapshot& snapshot) {
   if (snapshot.rings.value == nullptr) return {};
-  for (const RingEntry& ring : *snapshot.rings.value) {
+  for (const session::RingEntry& ring : *snapshot.rings.value) {
     if (ring.node_id != id) continue;
     const v1::RingHealth& health = ring.health;
     Properties list = {
@@ -136,7 +136,7 @@ Properties OfRing(const std::string& id, const Snapshot& snapshot) {
   return {};
 }
 
-Properties OfPool(const std::string& id, const Snapshot& snapshot) {
+Properties OfPool(const std::string& id, const session::Snapshot& snapshot) {
   if (snapshot.elasticity.value == nullptr) return {};
   for (const v1::PoolStatus& pool : snapshot.elasticity.value->pools()) {
     if (pool.workflow_set() + "/" + pool.pool() != id) continue;
@@ -152,14 +152,14 @@ Properties OfPool(const std::string& id, const Snapshot& snapshot) {
   return {};
 }
 
-Properties OfJob(const std::string& uid, const Snapshot& snapshot) {
+Properties OfJob(const std::string& uid, const session::Snapshot& snapshot) {
   if (snapshot.jobs.value == nullptr) return {};
-  for (const JobEntry& entry : snapshot.jobs.value->jobs) {
+  for (const session::JobEntry& entry : snapshot.jobs.value->jobs) {
     const v1::Job& job = *entry.job;
     if (job.uid() != uid) continue;
     QString state = JobStateName(job.state());
-    if (entry.certainty == Certainty::kReconciling) state = Tr("unknown (reconciling)");
-    if (entry.certainty == Certainty::kUnknownAtEnd)
+    if (entry.certainty == session::Certainty::kReconciling) state = Tr("unknown (reconciling)");
+    if (entry.certainty == session::Certainty::kUnknownAtEnd)
       state = Tr("unknown at the end of the recording");
     Properties list = {{Tr("State"), state}, {Tr("Application"), SafeText(job.app_id())}};
     if (!job.stage().empty()) {
@@ -179,7 +179,7 @@ Properties OfJob(const std::string& uid, const Snapshot& snapshot) {
 
 }  // namespace
 
-Properties PropertiesOf(const QString& entity, const Snapshot& snapshot) {
+Properties PropertiesOf(const QString& entity, const session::Snapshot& snapshot) {
   const QString kind = entity.section(u'/', 0, 0);
   const std::string id = entity.section(u'/', 1).toStdString();
   if (kind == u"node" || kind == u"database") return OfNode(id, snapshot);
@@ -216,7 +216,8 @@ QTreeWidgetItem* EntityTree::Item(QTreeWidgetItem* parent, const QString& entity
   seen_.insert(entity, true);
   QTreeWidgetItem* item = items_.value(entity);
   if (item != nullptr && item->parent() != parent && parent != nullptr) {
-    // It was moved: an instance to another stage. What is selected stays selected.
+    // The instance has moved to another stage. The selection must stay, and must not be signalled
+    // as a new one.
     const QSignalBlocker quiet(this);
     QTreeWidgetItem* current = currentItem();
     item->parent()->removeChild(item);
@@ -286,7 +287,7 @@ void EntityTree::Draw() {
     const QBrush colour(ToneColor(NodeTone(*node), palette()));
     if (item->foreground(0) != colour) item->setForeground(0, colour);
   }
-  // Children before their groups: a group that is gone has none left.
+  // Children go before their groups. A group whose nodes are gone is empty by then.
   for (const bool groups : {false, true}) {
     const QStringList known = items_.keys();
     for (const QString& entity : known) {
@@ -372,7 +373,7 @@ void Inspector::Draw() {
   for (const Property& property : properties) {
     name_width = std::max(name_width, view_->fontMetrics().horizontalAdvance(property.first));
   }
-  // Names are never cut; values go on in the next line.
+  // Names are never cut. Values wrap into the next line.
   view_->horizontalHeader()->resizeSection(0, name_width + fontMetrics().averageCharWidth() * 2);
   table_->Update(std::move(properties), std::equal_to<Property>());
   view_->resizeRowsToContents();
@@ -380,6 +381,7 @@ void Inspector::Draw() {
 
 void Inspector::MakeButtons() {
   while (QLayoutItem* item = buttons_->takeAt(0)) {
+    // Deleted later, because a click on one of the buttons may have led here.
     item->widget()->deleteLater();
     delete item;
   }

@@ -1,6 +1,6 @@
-// The tree of everything that a cluster has, and what is known of the thing that is selected.
+// The tree of all entities of a cluster, and the inspector of the selected one.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QHash>
@@ -21,18 +21,18 @@ namespace onepiece::gui {
 
 class CommandList;
 
-/// What is known of "node/instance-3", "ring/…", "pool/…", "workflow/…", "job/UID": names and
-/// values in the order of reading; empty when it is not there (any more).
+/// What is known of an entity ("node/instance-3", "database/…", "ring/…", "pool/SET/POOL",
+/// "job/UID"): names and values in reading order. Empty if it is not in the snapshot.
 std::vector<std::pair<QString, QString>> PropertiesOf(const QString& entity,
-                                                      const Snapshot& snapshot);
+                                                      const session::Snapshot& snapshot);
 
-/// Workflow sets with their pools and instances, then the services. Rows stay where they are while
-/// things come and go.
+/// Shows the workflow sets with their stages and instances, then the services. Rows stay where they
+/// are when others come and go.
 class EntityTree : public QTreeWidget {
   Q_OBJECT
  public:
   explicit EntityTree(Store& store, QWidget* parent = nullptr);
-  /// Every entity that is shown, for the palette.
+  /// All shown entities, for the palette. Groups begin with "group/".
   [[nodiscard]] QStringList Entities() const { return items_.keys(); }
   [[nodiscard]] QSize sizeHint() const override;
 
@@ -45,11 +45,12 @@ class EntityTree : public QTreeWidget {
   QTreeWidgetItem* Item(QTreeWidgetItem* parent, const QString& entity, const QString& text);
 
   Store& store_;
-  QHash<QString, QTreeWidgetItem*> items_;  ///< By entity; groups as "group/…".
+  QHash<QString, QTreeWidgetItem*> items_;  ///< By entity. Groups are "group/…".
   QHash<QString, bool> seen_;
   std::shared_ptr<const v1::Cluster> drawn_;
 };
 
+/// Shows the properties of one entity, and buttons for the commands that its kind has.
 class Inspector : public QWidget {
   Q_OBJECT
  public:

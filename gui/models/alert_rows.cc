@@ -13,16 +13,17 @@ QString Tr(const char* text, int n = -1) {
   return QCoreApplication::translate("onepiece::gui::Alerts", text, nullptr, n);
 }
 
-StatusTone ToneOf(const Alert& alert) {
+StatusTone ToneOf(const session::Alert& alert) {
   switch (alert.state) {
-    case Alert::State::kFiring:
-      return alert.severity == Alert::Severity::kCritical ? StatusTone::kBad : StatusTone::kWarning;
-    case Alert::State::kPending:
+    case session::Alert::State::kFiring:
+      return alert.severity == session::Alert::Severity::kCritical ? StatusTone::kBad
+                                                                   : StatusTone::kWarning;
+    case session::Alert::State::kPending:
       return StatusTone::kBusy;
-    case Alert::State::kResolved:
+    case session::Alert::State::kResolved:
       return StatusTone::kGood;
-    case Alert::State::kNoData:
-    case Alert::State::kError:
+    case session::Alert::State::kNoData:
+    case session::Alert::State::kError:
       return StatusTone::kUnknown;
   }
   return StatusTone::kUnknown;
@@ -35,29 +36,29 @@ TableCell Number(const std::optional<double>& value) {
 
 }  // namespace
 
-QString AlertStateName(Alert::State state) {
+QString AlertStateName(session::Alert::State state) {
   switch (state) {
-    case Alert::State::kPending:
+    case session::Alert::State::kPending:
       return Tr("pending");
-    case Alert::State::kFiring:
+    case session::Alert::State::kFiring:
       return Tr("firing");
-    case Alert::State::kResolved:
+    case session::Alert::State::kResolved:
       return Tr("resolved");
-    case Alert::State::kNoData:
+    case session::Alert::State::kNoData:
       return Tr("no data");
-    case Alert::State::kError:
+    case session::Alert::State::kError:
       return Tr("error");
   }
   return Tr("unknown");
 }
 
-QString SeverityName(Alert::Severity severity) {
+QString SeverityName(session::Alert::Severity severity) {
   switch (severity) {
-    case Alert::Severity::kInfo:
+    case session::Alert::Severity::kInfo:
       return Tr("info");
-    case Alert::Severity::kWarning:
+    case session::Alert::Severity::kWarning:
       return Tr("warning");
-    case Alert::Severity::kCritical:
+    case session::Alert::Severity::kCritical:
       return Tr("critical");
   }
   return Tr("unknown");
@@ -65,17 +66,17 @@ QString SeverityName(Alert::Severity severity) {
 
 bool operator==(const AlertRow& a, const AlertRow& b) {
   const auto fields = [](const AlertRow& row) {
-    const Alert& alert = row.alert;
+    const session::Alert& alert = row.alert;
     return std::tie(alert.id, alert.state, alert.severity, alert.since_ms, alert.text, alert.value,
                     alert.threshold, row.silenced, row.since, row.seen, row.silence);
   };
   return fields(a) == fields(b);
 }
 
-std::vector<AlertRow> AlertRows(const Alerts& alerts, std::int64_t now_ms) {
+std::vector<AlertRow> AlertRows(const session::Alerts& alerts, std::int64_t now_ms) {
   std::vector<AlertRow> rows;
   rows.reserve(alerts.size());
-  for (const Alert& alert : alerts) {
+  for (const session::Alert& alert : alerts) {
     AlertRow& row = rows.emplace_back();
     row.alert = alert;
     row.silenced = alert.silenced_until_ms > now_ms;
@@ -89,7 +90,7 @@ std::vector<AlertRow> AlertRows(const Alerts& alerts, std::int64_t now_ms) {
                              SafeText(alert.silence_reason, 120));
     }
   }
-  // States in their order, and within one of them what is silenced last.
+  // The alerts come sorted by state. Within each state, the silenced ones go last.
   for (auto first = rows.begin(); first != rows.end();) {
     const auto last = std::find_if(first, rows.end(), [&](const AlertRow& row) {
       return row.alert.state != first->alert.state;
@@ -103,25 +104,27 @@ std::vector<AlertRow> AlertRows(const Alerts& alerts, std::int64_t now_ms) {
 AlertCounts CountAlerts(const std::vector<AlertRow>& rows) {
   AlertCounts counts;
   for (const AlertRow& row : rows) {
-    if (row.silenced && row.alert.state != Alert::State::kResolved) {
+    // A silenced alert counts as silenced only, whatever its state. One that is over counts as
+    // resolved.
+    if (row.silenced && row.alert.state != session::Alert::State::kResolved) {
       ++counts.silenced;
       continue;
     }
     switch (row.alert.state) {
-      case Alert::State::kFiring:
+      case session::Alert::State::kFiring:
         ++counts.firing;
-        counts.critical += row.alert.severity == Alert::Severity::kCritical;
+        counts.critical += row.alert.severity == session::Alert::Severity::kCritical;
         break;
-      case Alert::State::kPending:
+      case session::Alert::State::kPending:
         ++counts.pending;
         break;
-      case Alert::State::kResolved:
+      case session::Alert::State::kResolved:
         ++counts.resolved;
         break;
-      case Alert::State::kNoData:
+      case session::Alert::State::kNoData:
         ++counts.no_data;
         break;
-      case Alert::State::kError:
+      case session::Alert::State::kError:
         ++counts.error;
         break;
     }

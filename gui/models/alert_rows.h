@@ -1,6 +1,6 @@
-// Rows of the alerts, and how many there are of what.
+// The rows of the table of alerts, and the counts of alerts by state.
 //
-// Threading  Pure functions.
+// Threading: pure functions.
 #pragma once
 
 #include <QString>
@@ -13,26 +13,29 @@
 namespace onepiece::gui {
 
 /// "firing", "pending", "resolved", "no data", "error".
-QString AlertStateName(Alert::State state);
-QString SeverityName(Alert::Severity severity);
+QString AlertStateName(session::Alert::State state);
+QString SeverityName(session::Alert::Severity severity);
 
 struct AlertRow {
-  Alert alert;
-  bool silenced = false;  ///< At the instant that is shown.
+  session::Alert alert;
+  bool silenced = false;  ///< At the instant shown.
   StatusTone tone = StatusTone::kUnknown;
   QString state, since, seen, silence;
 };
 bool operator==(const AlertRow& a, const AlertRow& b);
 
-/// In the order of the alerts: worst first, then oldest; silenced ones of a state after the others.
-std::vector<AlertRow> AlertRows(const Alerts& alerts, std::int64_t now_ms);
+/// Keeps the order of `alerts` (worst first, then oldest), but puts silenced alerts behind the
+/// others of the same state.
+std::vector<AlertRow> AlertRows(const session::Alerts& alerts, std::int64_t now_ms);
 
 struct AlertCounts {
-  int firing = 0, critical = 0;  ///< Not silenced; `critical` are among the firing.
+  int firing = 0, critical = 0;  ///< Not silenced. `firing` includes `critical`.
   int pending = 0, no_data = 0, error = 0, resolved = 0, silenced = 0;
 };
 AlertCounts CountAlerts(const std::vector<AlertRow>& rows);
+/// Says the counts in one line: "2 firing, 1 of them critical; 1 pending."
 QString AlertsInWords(const AlertCounts& counts);
+/// The tone of the worst count.
 StatusTone ToneOf(const AlertCounts& counts);
 
 std::vector<KeyedTable<AlertRow>::Column> AlertColumns();

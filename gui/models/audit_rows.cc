@@ -13,8 +13,9 @@ QString Tr(const char* text, int n = -1) {
   return QCoreApplication::translate("onepiece::gui::Audit", text, nullptr, n);
 }
 
-/// What the NodeManager writes: "ACTOR", "ACTOR: REASON", and before that, where it has numbers of
-/// its own, "4 to 8, ".
+/// Splits the detail that the NodeManager writes into `row.who` and `row.detail`. The forms are
+/// "ACTOR" and "ACTOR: REASON". Where the NodeManager has numbers of its own, they come first: "4
+/// to 8, ACTOR: REASON".
 void SplitDetail(const QString& all, AuditRow& row) {
   static const QRegularExpression kActor(QStringLiteral(
       "^(?:(?<before>[^:]*), )?(?<who>(?:operator|policy):[^\\s:]+)(?:: (?<why>.*))?$"));
@@ -38,7 +39,7 @@ QString EntityOf(const v1::AuditEntry& entry) {
     return QStringLiteral("plan/") + subject;
   if (action.contains(u"node") || action == u"assign") return QStringLiteral("node/") + subject;
   if (action == u"set_pool_limits") {
-    // "SET POOL"
+    // The subject is "SET POOL".
     return QStringLiteral("pool/") + subject.section(u' ', 0, 0) + u'/' + subject.section(u' ', 1);
   }
   return {};
@@ -46,7 +47,7 @@ QString EntityOf(const v1::AuditEntry& entry) {
 
 }  // namespace
 
-std::vector<AuditRow> AuditRows(const Audit& audit) {
+std::vector<AuditRow> AuditRows(const session::Audit& audit) {
   std::vector<AuditRow> rows;
   rows.reserve(audit.size());
   for (const v1::AuditEntry& entry : audit) {

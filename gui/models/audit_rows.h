@@ -1,6 +1,6 @@
-// Rows of the audit log: who changed what, when and why.
+// The rows of the audit log: who changed what, when and why.
 //
-// Threading  Pure functions.
+// Threading: pure functions.
 #pragma once
 
 #include <QString>
@@ -13,15 +13,16 @@ namespace onepiece::gui {
 
 struct AuditRow {
   v1::AuditEntry entry;
-  QString who;     ///< "operator:ada", "policy:threshold"; empty: the cluster itself.
-  QString detail;  ///< Without who.
-  QString entity;  ///< What it is about, for the shell; empty: nothing that has a page.
+  QString who;     ///< "operator:ada", "policy:threshold". Empty for the cluster itself.
+  QString detail;  ///< The detail without its actor.
+  QString entity;  ///< What the change is about, as the window opens it. Empty if it has no page.
 };
 
-/// Newest first, as they are kept.
-std::vector<AuditRow> AuditRows(const Audit& audit);
+/// Newest first, as in `audit`.
+std::vector<AuditRow> AuditRows(const session::Audit& audit);
 std::vector<KeyedTable<AuditRow>::Column> AuditColumns();
-/// Of the row: its revision, and what tells apart the entries of one revision.
+/// The key of a row. One revision can have several entries, so the key holds more than the
+/// revision.
 QString AuditKey(const AuditRow& row);
 
 }  // namespace onepiece::gui

@@ -31,7 +31,7 @@ DeviceValue Of(double used, std::optional<double> all, const char* unit) {
   return value;
 }
 
-/// "of 700 W" belongs to what stands in the cell, or to what stands beside it.
+/// The value with its whole: "400 W of 700 W".
 QString Whole(const DeviceValue& value) {
   return value.of.isEmpty() ? value.text : value.text + u' ' + value.of;
 }
@@ -50,14 +50,18 @@ QString WarningOf(const v1::Node& node, const DeviceRow& row) {
     return Tr("busy but no progress: no step for %1")
         .arg(FormatSeconds(static_cast<double>(load.no_progress_ms()) * 1e-3));
   }
+  // A busy GPU whose instance holds no work is used by another program. On a CPU that is normal, so
+  // only GPUs are judged.
   const bool idle = load.running_jobs() == 0 && load.held_jobs() == 0 && load.idle_work().empty();
   return idle && row.is_gpu() ? Tr("busy but this instance computes nothing: another program?")
                               : QString();
 }
 
-std::int64_t AgeOf(const v1::Node& node, const Snapshot& snapshot, const LinkStatus& link) {
+std::int64_t AgeOf(const v1::Node& node, const session::Snapshot& snapshot,
+                   const session::LinkStatus& link) {
   if (!node.has_load()) return -1;
-  // Reports carry the server's time; on top comes how long nothing has been heard of the server.
+  // The report carries the server's time, so `age` is measured by the server's clock. The time for
+  // which the console has heard nothing from the server comes on top.
   const auto silent = static_cast<double>(snapshot.at_ms - snapshot.cluster.as_of_ms);
   double age = 0;
   if (node.has_last_report_time()) {
@@ -68,7 +72,7 @@ std::int64_t AgeOf(const v1::Node& node, const Snapshot& snapshot, const LinkSta
   return static_cast<std::int64_t>(std::max(0.0, age) + std::max(0.0, silent));
 }
 
-CellState StateOf(const v1::Node& node, std::int64_t age_ms, const Snapshot& snapshot) {
+CellState StateOf(const v1::Node& node, std::int64_t age_ms, const session::Snapshot& snapshot) {
   if (!node.has_load() || node.load().sample_unix_ms() == 0) return CellState::kWarmingUp;
   const bool old = age_ms > DeviceTable::kStaleMs;
   return old || node.state() == v1::Node::DEAD || !snapshot.cluster.error.empty()
@@ -76,8 +80,8 @@ CellState StateOf(const v1::Node& node, std::int64_t age_ms, const Snapshot& sna
              : CellState::kValue;
 }
 
-DeviceRow MakeRow(const v1::Node& node, int index, const Snapshot& snapshot,
-                  const LinkStatus& link) {
+DeviceRow MakeRow(const v1::Node& node, int index, const session::Snapshot& snapshot,
+                  const session::LinkStatus& link) {
   DeviceRow row;
   row.node_id = node.node_id();
   row.node = SafeText(node.node_id(), 64);
@@ -101,13 +105,15 @@ DeviceRow MakeRow(const v1::Node& node, int index, const Snapshot& snapshot,
   row.load = load.devices(index);
   row.device = SafeText(row.load.device(), 40);
   row.product = SafeText(row.load.product(), 80);
-  // As the recording names elements of a list: by "device", again ones numbered from 2 on.
+  // This must equal the name that the recording gives to an element of a list: its "device", and
+  // "#2", "#3", … for repetitions. Charts look the series up by it.
   std::string name = row.load.device().empty() ? std::to_string(index) : row.load.device();
   int again = 0;
   for (int i = 0; i <= index; ++i) again += load.devices(i).device() == row.load.device() ? 1 : 0;
   if (again > 1 && !row.load.device().empty()) name += "#" + std::to_string(again);
   row.series = "node/" + node.node_id() + "/devices/" + name + "/";
-  // It is new, and has none of the numbers yet that devices of its kind may have.
+  // A starting GPU has measured nothing yet. "Warming up" is true of it; "N/A" would say that it
+  // never measures.
   const bool starts = node.state() == v1::Node::STARTING || node.activity() == v1::LOADING;
   if (row.state == CellState::kValue && starts && !row.load.has_sm_active() &&
       !row.load.has_kernel_active() && row.is_gpu()) {
@@ -146,17 +152,10 @@ Column TextColumn(const char* title, const char* tip, QString DeviceRow::*field)
           }};
 }
 
-/// A number that some devices do not have: null, never 0.
+/// A column of numbers that some devices do not report. Such a cell is null, never 0.
 template <typename Get>
 Column NumberColumn(const char* title, const char* tip, const char* unit, Get get) {
-  return {Tr(title), Tr(tip),
-          [get, unit](const DeviceRow& row, int role) -> QVariant {
-            const std::optional<double> value = get(row);
-            if (role == kSortRole) return value ? QVariant(*value) : NotKnown();
-            if (role != Qt::DisplayRole) return {};
-            return value ? FormatValue(*value, unit) : Tr("N/A");
-          },
-          Qt::AlignRight | Qt::AlignVCenter};
+  return {Tr(title), Tr(tip), ShowNumber(unit, get), Qt::AlignRight | Qt::AlignVCenter};
 }
 
 std::vector<Column> Columns() {
@@ -201,7 +200,7 @@ std::vector<Column> Columns() {
   };
 }
 
-/// What `metric` is to these rows: the middle one, the least and the most.
+/// The median, the least and the most of sorted `values`.
 QString Spread(const std::vector<std::pair<DeviceValue, const DeviceRow*>>& values) {
   const auto who = [](const DeviceRow& row) {
     return row.device.isEmpty() ? row.node : row.node + u' ' + row.device;
@@ -211,7 +210,7 @@ QString Spread(const std::vector<std::pair<DeviceValue, const DeviceRow*>>& valu
            who(*values.front().second), values.back().first.text, who(*values.back().second));
 }
 
-/// `only`: its instance has no other device, so its name says nothing.
+/// `only` says that the instance has no other device. The cell's label then leaves the device out.
 HeatCell CellOf(const DeviceRow& row, DeviceMetric metric, bool only) {
   HeatCell cell;
   cell.key = row.key;
@@ -347,7 +346,7 @@ DeviceTable::DeviceTable()
     : table_(std::make_unique<KeyedTable<DeviceRow>>(
           Columns(), [](const DeviceRow& row) { return row.key; })) {}
 
-void DeviceTable::Show(const Snapshot& snapshot, const LinkStatus& link) {
+void DeviceTable::Show(const session::Snapshot& snapshot, const session::LinkStatus& link) {
   std::vector<DeviceRow> rows;
   problem_.clear();
   if (snapshot.cluster.value == nullptr) {

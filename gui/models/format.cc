@@ -14,7 +14,7 @@ QString Tr(const char* text, int n = -1) {
   return QCoreApplication::translate("onepiece::gui::Format", text, nullptr, n);
 }
 
-/// Digits that matter: 4200, 42.0, 4.2, 0.42, 0.0042. Only 0 is "0".
+/// As many digits as matter: 4200, 42.0, 4.2, 0.42, 0.0042. Only 0 is "0".
 QString Digits(double value) {
   const double magnitude = std::abs(value);
   if (magnitude > 0 && magnitude < 0.1) return QString::number(value, 'g', 2);
@@ -22,14 +22,14 @@ QString Digits(double value) {
   return QString::number(value, 'f', decimals);
 }
 
-/// Is shown as it would change how other text reads, or not be seen at all.
+/// Whether a character changes how the text around it reads, or cannot be seen at all.
 bool IsTreacherous(char32_t c) {
   if (c < 0x20 || (c >= 0x7f && c <= 0x9f)) return true;
   if (c >= 0x202a && c <= 0x202e) return true;  // Embeddings and overrides of direction.
   if (c >= 0x2066 && c <= 0x2069) return true;  // Isolates.
   if (c == 0x200e || c == 0x200f || c == 0x061c) return true;  // Marks of direction.
-  if (c == 0x200b || c == 0x2060 || c == 0xfeff) return true;  // Without width.
-  return c == 0x2028 || c == 0x2029;                           // Ends of lines.
+  if (c == 0x200b || c == 0x2060 || c == 0xfeff) return true;  // Zero width.
+  return c == 0x2028 || c == 0x2029;                           // Line and paragraph separators.
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ QString FormatBytes(double bytes) {
 
 QString FormatRate(double per_second) {
   if (!std::isfinite(per_second)) return Tr("N/A");
-  // In the shortest time in which it is no tiny fraction.
+  // The unit is the shortest one in which the number is not a tiny fraction.
   constexpr double kLeast = 0.01;
   const double magnitude = std::abs(per_second);
   if (magnitude == 0 || magnitude >= kLeast) return Digits(per_second) + QStringLiteral("/s");
@@ -88,7 +88,7 @@ QString FormatSeconds(double seconds) {
   if (length < 1e-3) return Digits(seconds * 1e6) + QStringLiteral(" µs");
   if (length < 1) return Digits(seconds * 1e3) + QStringLiteral(" ms");
   if (length < 60) return Digits(seconds) + QStringLiteral(" s");
-  // Beyond a century it is no length of time that anybody measures.
+  // Nobody measures more than a century: the number is not a duration.
   if (length > 3.2e9) return Tr("N/A");
   const auto whole = static_cast<qint64>(std::llround(length));
   const QString sign = seconds < 0 ? QStringLiteral("-") : QString();
@@ -129,7 +129,7 @@ QString FormatTime(std::int64_t unix_ms, std::int64_t now_ms) {
 
 QString FormatAge(std::int64_t unix_ms, std::int64_t now_ms) {
   if (unix_ms <= 0) return Tr("never");
-  // Clocks differ by moments; what is further ahead is said.
+  // Clocks differ a little, so up to two seconds ahead is "now". What is further ahead is shown.
   const std::int64_t age_ms = now_ms - unix_ms;
   if (age_ms < -2000) return Tr("in %1").arg(FormatSeconds(std::round(-age_ms * 1e-3)));
   if (age_ms < 1000) return Tr("now");
@@ -139,7 +139,8 @@ QString FormatAge(std::int64_t unix_ms, std::int64_t now_ms) {
 }
 
 QString SafeText(std::string_view text, int max) {
-  // Nobody reads 10 kB in a cell: what cannot be shown is not converted. UTF-8 takes up to 4 bytes.
+  // Only what can be shown is converted: nobody reads 10 kB in a cell. A character takes at most 4
+  // bytes in UTF-8.
   const std::size_t bytes =
       std::min<std::size_t>(text.size(), static_cast<std::size_t>(max) * 4 + 4);
   const QList<uint> points = QString::fromUtf8(text.data(), static_cast<qsizetype>(bytes)).toUcs4();

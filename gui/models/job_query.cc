@@ -11,14 +11,14 @@
 namespace onepiece::gui {
 namespace {
 
-/// More runs than this are not worth signals of their own.
+/// With more runs than this, one reset is cheaper than a signal for each run.
 constexpr std::size_t kMaxRuns = 64;
 
 double Seconds(const google::protobuf::Duration& duration) {
   return static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;
 }
 
-/// A text that is looked for in many others.
+/// The text that a filter looks for in many jobs.
 class Needle {
  public:
   explicit Needle(const QString& text) : text_(text) {}
@@ -63,7 +63,7 @@ bool Accepts(const JobFilter& filter, const Needle& needle, const v1::Job& job,
   return filter.text.isEmpty() || needle.In(job);
 }
 
-/// What a column is sorted by: a number, or a text.
+/// What a column sorts by: first a number, then a text.
 struct SortKey {
   double number = 0;
   std::string_view text;
@@ -104,7 +104,7 @@ SortKey KeyOf(const v1::Job& job, JobColumn column, std::int64_t now_ms) {
 }
 
 void Sort(std::vector<JobRow>& rows, const JobSort& sort, std::int64_t now_ms) {
-  if (sort.column == JobColumn::kCreated) {  // Lists are newest first.
+  if (sort.column == JobColumn::kCreated) {  // Session lists are newest first.
     if (sort.ascending) std::reverse(rows.begin(), rows.end());
     return;
   }
@@ -118,14 +118,16 @@ void Sort(std::vector<JobRow>& rows, const JobSort& sort, std::int64_t now_ms) {
   const auto less = [](const SortKey& a, const SortKey& b) {
     return a.number != b.number ? a.number < b.number : a.text < b.text;
   };
-  // Stable: of equal ones the newest comes first, whichever the order.
+  // The sort is stable and the list is newest first, so the newest of equal rows comes first in
+  // both directions.
   std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& a, const Keyed& b) {
     return sort.ascending ? less(a.key, b.key) : less(b.key, a.key);
   });
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = keyed[i].row;
 }
 
-/// What there is of one property, as long as it is not too much.
+/// The distinct values of one property, up to kMaxFacets. It remembers the last value, because
+/// neighbours in a list often have the same one.
 class Facet {
  public:
   void Add(std::string_view value) {
@@ -151,7 +153,7 @@ bool IsOne(const JobRow& a, const JobRow& b) {
   return a.job == b.job || a.job->uid() == b.job->uid();
 }
 
-/// Collects rows into runs.
+/// Adds a row to the last run, or begins a new run with it.
 void Add(std::vector<JobEdit::Run>& runs, int row) {
   if (!runs.empty() && runs.back().second + 1 == row) {
     runs.back().second = row;
@@ -160,7 +162,8 @@ void Add(std::vector<JobEdit::Run>& runs, int row) {
   }
 }
 
-/// JobEdit::order, of the new rows of those between `first` and the `tail` last that were kept.
+/// Makes JobEdit::order. `kept` holds the new places of the rows that were kept between the first
+/// `first` rows and the last `tail` rows.
 std::vector<int> OrderOfKept(std::size_t first, const std::vector<int>& kept, std::size_t tail) {
   if (std::is_sorted(kept.begin(), kept.end())) return {};
   std::vector<int> sorted = kept;
@@ -191,7 +194,7 @@ int JobFilter::count() const {
          !text.isEmpty();
 }
 
-JobArrangement Arrange(std::shared_ptr<const JobList> list, const JobFilter& filter,
+JobArrangement Arrange(std::shared_ptr<const session::JobList> list, const JobFilter& filter,
                        const JobSort& sort, std::int64_t now_ms,
                        const std::vector<std::string>& watched) {
   JobArrangement made;
@@ -203,7 +206,7 @@ JobArrangement Arrange(std::shared_ptr<const JobList> list, const JobFilter& fil
   const Needle needle(filter.text);
   const bool all = filter.count() == 0;
   made.rows.reserve(made.list->jobs.size());
-  for (const JobEntry& entry : made.list->jobs) {
+  for (const session::JobEntry& entry : made.list->jobs) {
     const v1::Job& job = *entry.job;
     const auto state = static_cast<std::size_t>(job.state());
     if (state < made.counts.size()) ++made.counts[state];
@@ -231,6 +234,8 @@ JobArrangement Arrange(std::shared_ptr<const JobList> list, const JobFilter& fil
 JobEdit Compare(const std::vector<JobRow>& before, const std::vector<JobRow>& after) {
   JobEdit edit;
   std::size_t first = 0, old_end = before.size(), new_end = after.size();
+  // Most updates change little. Rows that are the same at both ends are set aside before anything
+  // is hashed.
   while (first < old_end && first < new_end && IsOne(before[first], after[first])) ++first;
   while (old_end > first && new_end > first && IsOne(before[old_end - 1], after[new_end - 1])) {
     --old_end, --new_end;
@@ -272,6 +277,8 @@ JobEdit Compare(const std::vector<JobRow>& before, const std::vector<JobRow>& af
     } else if (kept[i - first] != 0) {
       old = old_row.at(after[i].job->uid());
     }
+    // A job that has changed is another object, because the parts of a snapshot are replaced and
+    // never changed. So Same() compares pointers.
     if (old != nullptr && !Same(*old, after[i])) Add(edit.changed, static_cast<int>(i));
   }
   return edit;

@@ -1,7 +1,7 @@
-// Which jobs are shown, in which order, and what differs between two such lists: what is computed
-// of 10^5 jobs off the GUI thread.
+// Filtering and sorting of jobs, and the difference between two lists of rows. JobRows runs these
+// on a thread of its own, because a list may have 10^5 jobs.
 //
-// Threading  Pure functions of values.
+// Threading: pure functions of values.
 #pragma once
 
 #include <QString>
@@ -19,6 +19,7 @@
 
 namespace onepiece::gui {
 
+/// The columns of the table of jobs, in their order.
 enum class JobColumn {
   kUid,
   kApp,
@@ -35,69 +36,77 @@ enum class JobColumn {
 inline constexpr int kJobColumns = 11;
 inline constexpr int kJobStates = v1::Job::State_ARRAYSIZE;
 
-/// Everything that is not empty must hold.
+/// Which jobs are shown: those for which every condition holds that is not empty.
 struct JobFilter {
-  unsigned states = 0;  ///< Bit 1 << v1::Job::State of each; 0: all.
+  unsigned states = 0;  ///< One bit 1 << v1::Job::State for each state; 0 for all.
   std::string app, set;
   std::string label;          ///< "key=value"
-  std::int64_t newest_s = 0;  ///< Created so many seconds ago at most; 0: any time.
-  /// In the uid, application, set, stage, state, error, a label or a parameter; case does not
-  /// matter.
+  std::int64_t newest_s = 0;  ///< Created at most so many seconds ago; 0 for any time.
+  /// A text in the uid, application, set, stage, state, error, a label or a parameter. Case does
+  /// not matter.
   QString text;
 
-  /// How many of them are not empty.
+  /// How many conditions are not empty.
   [[nodiscard]] int count() const;
   friend bool operator==(const JobFilter&, const JobFilter&) = default;
 };
 
+/// The order of rows. The default is newest first.
 struct JobSort {
   JobColumn column = JobColumn::kCreated;
   bool ascending = false;
   friend bool operator==(const JobSort&, const JobSort&) = default;
 };
 
-/// Borrowed from the list that it was made of.
+/// One row.
+///
+/// Lifetime: `job` points into the list that the row was made from.
 struct JobRow {
   const v1::Job* job = nullptr;
-  Certainty certainty = Certainty::kKnown;
+  session::Certainty certainty = session::Certainty::kKnown;
 };
 
-/// The rows that are shown of a list.
+/// The answer to a question about a list: its rows after filter and order, and what is counted over
+/// the whole list.
 struct JobArrangement {
-  std::shared_ptr<const JobList> list;  ///< Owns all jobs below. May be null: no rows.
+  /// Owns all jobs below. If null, there are no rows.
+  std::shared_ptr<const session::JobList> list;
   std::vector<JobRow> rows;
-  std::array<int, kJobStates> counts{};  ///< Of the whole list, by state.
-  std::vector<JobRow> active;            ///< Of the whole list: not ended; oldest first.
-  /// Of the whole list: what there is to filter by; at most kMaxFacets of each, in their order.
+  std::array<int, kJobStates> counts{};  ///< Jobs of the whole list, by state.
+  std::vector<JobRow> active;  ///< Jobs of the whole list that have not ended, oldest first.
+  /// The values in the whole list that one can filter by, sorted; at most kMaxFacets of each.
   QStringList apps, sets, labels;
-  /// Of the whole list: the jobs that were asked for by uid; null: there is none.
-  std::unordered_map<std::string, JobEntry> watched;
+  /// The jobs of the whole list that were asked for by uid. `job` is null if the list has no such
+  /// job.
+  std::unordered_map<std::string, session::JobEntry> watched;
 };
 inline constexpr int kMaxFacets = 100;
 
-/// `now_ms` is the servers' time. `watched` are uids.
-JobArrangement Arrange(std::shared_ptr<const JobList> list, const JobFilter& filter,
+/// Filters and sorts `list`. `now_ms` is the servers' time; `watched` holds uids.
+JobArrangement Arrange(std::shared_ptr<const session::JobList> list, const JobFilter& filter,
                        const JobSort& sort, std::int64_t now_ms,
                        const std::vector<std::string>& watched);
 
-/// How rows become others, in this order of steps; each leaves a list without holes.
+/// The steps that turn one list of rows into another: remove, reorder, insert, repaint. Each step
+/// leaves a list without holes.
 struct JobEdit {
   using Run = std::pair<int, int>;  ///< First and last row.
-  /// Too much differs (or a uid is there twice): all rows are new.
+  /// Too much differs, or a uid occurs twice: all rows are replaced.
   bool reset = false;
-  std::vector<Run> removed;   ///< Of the old rows, last run first.
-  std::vector<int> order;     ///< New place of each row that was kept; empty: they stay in order.
-  std::vector<Run> inserted;  ///< Of the new rows, first run first.
-  std::vector<Run> changed;   ///< Of the new rows.
+  std::vector<Run> removed;   ///< Rows of the old list, last run first.
+  std::vector<int> order;     ///< New place of each kept row. Empty if the kept rows stay in order.
+  std::vector<Run> inserted;  ///< Rows of the new list, first run first.
+  std::vector<Run> changed;   ///< Rows of the new list.
 };
+/// The steps that turn `before` into `after`.
 JobEdit Compare(const std::vector<JobRow>& before, const std::vector<JobRow>& after);
 
-/// From its creation to its end, or to now.
+/// Seconds from the job's creation to its end, or to `now_ms` if it has not ended.
 double DurationOf(const v1::Job& job, std::int64_t now_ms);
-/// In queues: what its stages have told, and for a job that is QUEUED, all time that is not
-/// accounted for. Negative: not known.
+/// Seconds that the job has spent in queues, as its stages report them. For a QUEUED job, all time
+/// that no stage accounts for counts as waiting. Negative if not known.
 double WaitingOf(const v1::Job& job, std::int64_t now_ms);
-/// Bytes of all artifacts; -1: there is no result.
+/// Bytes of all artifacts. -1 if there is no result.
 std::int64_t ResultBytesOf(const v1::Job& job);
 
 }  // namespace onepiece::gui

@@ -11,7 +11,7 @@
 namespace onepiece::gui {
 namespace {
 
-constexpr int kShortUid = 13;  // Of a UUIDv7: all of its time.
+constexpr int kShortUid = 13;  // The part of a UUIDv7 that holds its time.
 
 bool IsNumber(JobColumn column) {
   return column == JobColumn::kDuration || column == JobColumn::kWaiting ||
@@ -51,7 +51,7 @@ JobRows::JobRows(QObject* parent)
 
 JobRows::~JobRows() = default;
 
-void JobRows::Show(const std::shared_ptr<const JobList>& list, std::int64_t now_ms) {
+void JobRows::Show(const std::shared_ptr<const session::JobList>& list, std::int64_t now_ms) {
   const bool later = now_ms / 1000 != now_ms_ / 1000;
   now_ms_ = now_ms;
   if (list != list_) {
@@ -60,6 +60,7 @@ void JobRows::Show(const std::shared_ptr<const JobList>& list, std::int64_t now_
   } else if (later && filter_.newest_s > 0 && now_ms / 60'000 != (now_ms - 1000) / 60'000) {
     Compute();  // Jobs grow too old for the filter.
   }
+  // Durations and waiting times grow with the time, so their columns are repainted each second.
   if (!later || rows_.empty()) return;
   const int last = static_cast<int>(rows_.size()) - 1;
   Q_EMIT dataChanged(index(0, static_cast<int>(JobColumn::kDuration)),
@@ -88,18 +89,21 @@ void JobRows::sort(int column, Qt::SortOrder order) {
 }
 
 void JobRows::Compute() {
+  // One question at a time. Take() asks the newest one when the answer is there; those in between
+  // are skipped.
   if (computing_) {
     again_ = true;
     return;
   }
   computing_ = true;
   std::vector<std::string> watched = {watched_.toStdString()};
+  // ForgetCancels() must see how a cancelled job ends, even when a filter hides the job.
   for (const QString& uid : cancels_.keys()) watched.push_back(uid.toStdString());
   worker_.start([this, list = list_, filter = filter_, sort = sort_, now_ms = now_ms_,
                  watched = std::move(watched), before = made_] {
     const auto made =
         std::make_shared<const JobArrangement>(Arrange(list, filter, sort, now_ms, watched));
-    // Queued for this object: it is gone when that is.
+    // Qt drops the queued call if this object is destroyed first.
     QMetaObject::invokeMethod(
         this, [this, made, edit = Compare(before->rows, made->rows)] { Take(made, edit); },
         Qt::QueuedConnection);
@@ -107,10 +111,12 @@ void JobRows::Compute() {
 }
 
 void JobRows::Take(std::shared_ptr<const JobArrangement> made, const JobEdit& edit) {
-  // Rows point into the old list until they have been replaced.
+  // rows_ points into the old list until Apply() has replaced them, so the old arrangement must
+  // outlive Apply().
   auto before = std::exchange(made_, std::move(made));
   Apply(made_->rows, edit);
-  worker_.start([before = std::move(before)] {});  // Freeing 10^5 of them takes its time, too.
+  // Freeing 10^5 rows takes time, so the worker does it.
+  worker_.start([before = std::move(before)] {});
   ForgetCancels();
   computing_ = false;
   if (again_) {
@@ -123,13 +129,14 @@ void JobRows::Take(std::shared_ptr<const JobArrangement> made, const JobEdit& ed
 void JobRows::ForgetCancels() {
   for (const auto& [uid, entry] : made_->watched) {
     const bool active = entry.job != nullptr && !client::IsTerminal(entry.job->state());
-    if (!active) cancels_.remove(QString::fromStdString(uid));  // The list says how it ended.
+    // The list itself says how it ended.
+    if (!active) cancels_.remove(QString::fromStdString(uid));
   }
 }
 
-JobEntry JobRows::Watched() const {
+session::JobEntry JobRows::Watched() const {
   const auto at = made_->watched.find(watched_.toStdString());
-  return at == made_->watched.end() ? JobEntry() : at->second;
+  return at == made_->watched.end() ? session::JobEntry() : at->second;
 }
 
 void JobRows::Apply(const std::vector<JobRow>& rows, const JobEdit& edit) {
@@ -198,19 +205,20 @@ int JobRows::RowOf(const QString& uid) const {
   return at == rows_.end() ? -1 : static_cast<int>(at - rows_.begin());
 }
 
-StatusTone JobRows::ToneOf(const v1::Job& job, Certainty certainty) const {
-  if (certainty != Certainty::kKnown) return StatusTone::kUnknown;
+StatusTone JobRows::ToneOf(const v1::Job& job, session::Certainty certainty) const {
+  if (certainty != session::Certainty::kKnown) return StatusTone::kUnknown;
   if (client::IsTerminal(job.state())) return JobStateTone(job.state());
   const auto cancel = cancels_.constFind(QString::fromStdString(job.uid()));
   if (cancel == cancels_.constEnd()) return JobStateTone(job.state());
   return *cancel == CancelPhase::kUnknown ? StatusTone::kUnknown : StatusTone::kWarning;
 }
 
-QString JobRows::StateText(const v1::Job& job, Certainty certainty) const {
+QString JobRows::StateText(const v1::Job& job, session::Certainty certainty) const {
   const QString glyph = ToneGlyph(ToneOf(job, certainty)) + u' ';
   const QString state = JobStateName(job.state());
-  if (certainty == Certainty::kReconciling) return glyph + tr("reconciling (was %1)").arg(state);
-  if (certainty == Certainty::kUnknownAtEnd)
+  if (certainty == session::Certainty::kReconciling)
+    return glyph + tr("reconciling (was %1)").arg(state);
+  if (certainty == session::Certainty::kUnknownAtEnd)
     return glyph + tr("unknown at end of recording (was %1)").arg(state);
   const auto cancel = cancels_.constFind(QString::fromStdString(job.uid()));
   if (cancel == cancels_.constEnd() || client::IsTerminal(job.state())) return glyph + state;
@@ -241,12 +249,12 @@ QString JobRows::TextOf(const JobRow& row, JobColumn column) const {
     case JobColumn::kCreated:
       return FormatTime(ToMs(job.create_time()), now_ms_);
     case JobColumn::kDuration:
-      if (row.certainty != Certainty::kKnown && !job.has_end_time()) return tr("N/A");
+      if (row.certainty != session::Certainty::kKnown && !job.has_end_time()) return tr("N/A");
       return FormatSeconds(job.has_end_time() ? DurationOf(job, now_ms_)
                                               : std::floor(DurationOf(job, now_ms_)));
     case JobColumn::kWaiting: {
       const double waited = WaitingOf(job, now_ms_);
-      if (waited < 0 || (row.certainty != Certainty::kKnown && !job.has_end_time()))
+      if (waited < 0 || (row.certainty != session::Certainty::kKnown && !job.has_end_time()))
         return tr("N/A");
       return FormatSeconds(job.state() == v1::Job::QUEUED ? std::floor(waited) : waited);
     }
@@ -274,9 +282,9 @@ QString JobRows::TipOf(const JobRow& row, JobColumn column) const {
       return job.has_error() ? SafeText(job.error().reason() + ": " + job.error().message(), 1000)
                              : QString();
     case JobColumn::kState:
-      if (row.certainty == Certainty::kReconciling)
+      if (row.certainty == session::Certainty::kReconciling)
         return tr("The connection was lost: what became of it is being asked.");
-      if (row.certainty == Certainty::kUnknownAtEnd)
+      if (row.certainty == session::Certainty::kUnknownAtEnd)
         return tr("The recording ends before the job does.");
       return {};
     default:
@@ -327,7 +335,8 @@ QVariant JobRows::data(const QModelIndex& index, int role) const {
     case kKeyRole:
       return QString::fromStdString(row.job->uid());
     case kSortRole: {
-      if (MovesWithTime(column) && row.certainty != Certainty::kKnown && !row.job->has_end_time()) {
+      if (MovesWithTime(column) && row.certainty != session::Certainty::kKnown &&
+          !row.job->has_end_time()) {
         return NotKnown();
       }
       const QVariant number = NumberOf(*row.job, column);
@@ -335,7 +344,7 @@ QVariant JobRows::data(const QModelIndex& index, int role) const {
     }
     case kToneRole:
       if (column == JobColumn::kState) return static_cast<int>(ToneOf(*row.job, row.certainty));
-      if (MovesWithTime(column) && row.certainty != Certainty::kKnown)
+      if (MovesWithTime(column) && row.certainty != session::Certainty::kKnown)
         return static_cast<int>(StatusTone::kUnknown);
       return column == JobColumn::kError && row.job->has_error()
                  ? QVariant(static_cast<int>(StatusTone::kBad))

@@ -70,6 +70,7 @@ JobSpans SpansOf(const v1::GetJobTraceResponse& trace) {
   std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
   std::vector<const v1::Span*> spans;
   for (const v1::Span& span : trace.spans()) {
+    // Spans come from other processes: what has no time, or ends before it starts, is left out.
     if (span.start_unix_ns() <= 0 || span.end_unix_ns() < span.start_unix_ns()) continue;
     if (static_cast<int>(spans.size()) == kMaxSpans) {
       made.truncated = true;

@@ -48,7 +48,7 @@ void Add(StageQueue& queue, double& compute_s, const v1::Node& node, const std::
   }
 }
 
-const v1::Workflow* FindWorkflow(const Snapshot& snapshot, const std::string& app) {
+const v1::Workflow* FindWorkflow(const session::Snapshot& snapshot, const std::string& app) {
   if (snapshot.cluster.value == nullptr) return nullptr;
   for (const v1::Workflow& workflow : snapshot.cluster.value->workflows()) {
     if (workflow.app_id() == app) return &workflow;
@@ -56,7 +56,7 @@ const v1::Workflow* FindWorkflow(const Snapshot& snapshot, const std::string& ap
   return nullptr;
 }
 
-/// "2 instances serve it, 97 % busy."
+/// "Instances that serve it: 2, 97 % busy."
 QString WhoServes(const StageQueue& queue) {
   if (queue.serving > 0) {
     return Tr("Instances that serve it: %1, %2 busy.")
@@ -83,7 +83,7 @@ std::optional<double> StageQueue::wait_s(std::int64_t ahead) const {
   return static_cast<double>(ahead) * *seconds_per_job / workers;
 }
 
-std::vector<StageQueue> QueuesOf(const Snapshot& snapshot, const std::string& set,
+std::vector<StageQueue> QueuesOf(const session::Snapshot& snapshot, const std::string& set,
                                  const std::string& app) {
   std::vector<StageQueue> queues;
   const v1::Workflow* workflow = FindWorkflow(snapshot, app);
@@ -102,13 +102,13 @@ std::vector<StageQueue> QueuesOf(const Snapshot& snapshot, const std::string& se
   return queues;
 }
 
-QString WhyItWaits(const Snapshot& snapshot, const v1::Job& job, const std::vector<JobRow>& active,
-                   std::int64_t now_ms) {
+QString WhyItWaits(const session::Snapshot& snapshot, const v1::Job& job,
+                   const std::vector<JobRow>& active, std::int64_t now_ms) {
   if (job.state() != v1::Job::QUEUED) return {};
   const auto queues = QueuesOf(snapshot, job.workflow_set(), job.app_id());
   const std::string stage =
       !job.stage().empty() || queues.empty() ? job.stage() : queues.front().stage;
-  // The list is oldest first: who comes before it there came to the set before it.
+  // `active` is oldest first, so the jobs in front of this one came to the set before it.
   std::int64_t ahead = 0;
   for (const JobRow& row : active) {
     if (row.job->uid() == job.uid()) break;
@@ -122,7 +122,7 @@ QString WhyItWaits(const Snapshot& snapshot, const v1::Job& job, const std::vect
   const auto queue = std::ranges::find(queues, stage, &StageQueue::stage);
   if (queue != queues.end()) {
     text.append(WhoServes(*queue));
-    // Those before it, and what is being computed now.
+    // One is added for the job that is being computed now.
     const auto wait = queue->wait_s(ahead + 1);
     if (wait.has_value()) text.append(About(*wait, *queue));
   } else if (snapshot.cluster.value == nullptr) {
@@ -136,7 +136,7 @@ QString WhyItWaits(const Snapshot& snapshot, const v1::Job& job, const std::vect
   return text.join(u' ');
 }
 
-QString QueueNow(const Snapshot& snapshot, const std::string& app) {
+QString QueueNow(const session::Snapshot& snapshot, const std::string& app) {
   const auto queues = QueuesOf(snapshot, {}, app);
   if (queues.empty()) return Tr("What waits before its stages is not known.");
   QStringList text;

@@ -1,7 +1,7 @@
-// A table of rows that have keys: an update changes, inserts and removes just the rows that differ,
-// so that selections, scroll positions and screen readers survive ten updates a second.
+// A table whose rows have keys. An update changes, inserts and removes only the rows that differ,
+// so selections, scroll positions and screen readers survive ten updates a second.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QAbstractTableModel>
@@ -11,6 +11,8 @@
 #include <QVariant>
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,28 +20,29 @@
 
 namespace onepiece::gui {
 
-/// Role of the number or text that a column sorts and exports by; display text when not given. A
-/// number that is not known is NaN: it comes last and is exported as nothing.
+/// Role of the number or text that a column sorts and exports by. Without it, the display text
+/// counts. For a number that is not known a column gives NotKnown() or NaN: the row sorts last, and
+/// the export has no value.
 inline constexpr int kSortRole = Qt::UserRole;
-/// kSortRole of a number that is not known: comes last, and is exported as null and never as 0.
+/// The kSortRole of a number that is not known. It sorts last and is exported as null, never as 0.
 inline QVariant NotKnown() { return QVariant::fromValue(nullptr); }
 /// Role of a cell's StatusTone (gui/models/format.h).
 inline constexpr int kToneRole = Qt::UserRole + 1;
-/// Role of a share, 0 to 1, that is drawn as a bar under the cell's text, in its tone.
+/// Role of a share, 0 to 1. The cell shows it as a bar under its text, in the cell's tone.
 inline constexpr int kShareRole = Qt::UserRole + 3;
 /// Role of a row's key.
 inline constexpr int kKeyRole = Qt::UserRole + 2;
 
-/// What a cell shows, for columns that say it all at once (see ShowCell).
+/// All that a cell shows; see ShowCell.
 struct TableCell {
   QString text;
-  QVariant sort = {};  ///< kSortRole; not given: the text. See kSortRole of what is not known.
+  QVariant sort = {};  ///< kSortRole. Without it the text counts.
   QVariant tone = {};  ///< A StatusTone as int.
   QString tip = {};
   QVariant share = {};
 };
 
-/// A column's data out of a function that makes its cell.
+/// Makes Column::data from a function that makes a TableCell of a row.
 template <typename Make>
 auto ShowCell(Make make) {
   return [make = std::move(make)](const auto& row, int role) -> QVariant {
@@ -62,13 +65,25 @@ auto ShowCell(Make make) {
   };
 }
 
+/// A column's data out of a function that gives its number in `unit` (history::SeriesInfo::unit),
+/// or nothing where it is not known.
+template <typename Get>
+auto ShowNumber(const char* unit, Get get) {
+  return [get = std::move(get), unit](const auto& row, int role) -> QVariant {
+    const std::optional<double> value = get(row);
+    if (role == kSortRole) return value ? QVariant(*value) : NotKnown();
+    if (role != Qt::DisplayRole) return {};
+    return FormatValue(value.value_or(std::numeric_limits<double>::quiet_NaN()), unit);
+  };
+}
+
 template <typename Row>
 class KeyedTable : public QAbstractTableModel {
  public:
   struct Column {
     QString title;
-    QString tip;  ///< What it is, its unit, and which CLI field it equals.
-    std::function<QVariant(const Row&, int role)> data;  ///< Qt's roles and those above.
+    QString tip;  ///< What the column means, its unit, and which CLI field it equals.
+    std::function<QVariant(const Row&, int role)> data;  ///< Answers Qt's roles and those above.
     Qt::Alignment alignment = Qt::AlignLeft | Qt::AlignVCenter;
   };
 
@@ -76,12 +91,13 @@ class KeyedTable : public QAbstractTableModel {
              QObject* parent = nullptr)
       : QAbstractTableModel(parent), columns_(std::move(columns)), key_(std::move(key)) {}
 
-  /// Rows in their order. Keys are unique (of several with one key the first is kept). `same` says
-  /// that a row needs no repainting; rows with different keys are never the same.
+  /// Replaces the rows. They are shown in the order given. If several rows have one key, only the
+  /// first is kept. `same` says that a row needs no repainting; it must be false for rows with
+  /// different keys.
   void Update(std::vector<Row> rows, const std::function<bool(const Row&, const Row&)>& same);
 
   [[nodiscard]] const Row& at(int row) const { return rows_[static_cast<std::size_t>(row)]; }
-  /// -1: no such row.
+  /// The row with this key; -1 if there is none.
   [[nodiscard]] int RowOf(const QString& key) const;
 
   int rowCount(const QModelIndex& parent = {}) const override {
@@ -94,16 +110,18 @@ class KeyedTable : public QAbstractTableModel {
   QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
  private:
-  /// Rows that are together touched by more work than this are not worth a diff: the model resets.
+  /// An upper bound of the work of a diff: runs of inserted or removed rows, times rows. Beyond it
+  /// the model resets instead.
   static constexpr std::size_t kMaxRowMoves = 20'000'000;
 
-  /// So many rows may go at the head without the rest being looked at: the oldest lines of a log.
+  /// At most so many rows are removed at the head without comparing the rest. A full list of log
+  /// lines loses its oldest lines this way.
   static constexpr std::size_t kMaxHead = 2000;
 
   void RemoveHead(const std::vector<Row>& rows,
                   const std::function<bool(const Row&, const Row&)>& same);
-  // Each step leaves a model whose rows can be asked for. Rows before `first` are not looked at;
-  // `end` is the end of the part that changes.
+  // The steps of Update(). Each step leaves a consistent model, because listeners ask for rows
+  // between the steps. Rows before `first` do not change; `end` is the end of the part that does.
   void RemoveMissing(std::size_t first, std::size_t end, const QHash<QString, std::size_t>& wanted);
   void Reorder(std::size_t first, std::size_t end, const QHash<QString, std::size_t>& wanted);
   void InsertNew(std::size_t first, const std::vector<Row>& rows, std::size_t rows_end);
@@ -112,7 +130,7 @@ class KeyedTable : public QAbstractTableModel {
   std::vector<Column> columns_;
   std::function<QString(const Row&)> key_;
   std::vector<Row> rows_;
-  mutable QHash<QString, int> index_;  ///< Of RowOf; empty: to be made.
+  mutable QHash<QString, int> index_;  ///< RowOf() builds it when it is empty.
 };
 
 template <typename Row>
@@ -120,12 +138,14 @@ void KeyedTable<Row>::Update(std::vector<Row> rows,
                              const std::function<bool(const Row&, const Row&)>& same) {
   const auto equal = [&](const Row& a, const Row& b) { return same(a, b) || key_(a) == key_(b); };
   RemoveHead(rows, same);
-  // Most updates change little: what is alike at both ends is only repainted.
+  // Most updates change little. Rows that are the same at both ends are only repainted.
   std::size_t first = 0, old_end = rows_.size(), new_end = rows.size();
   while (first < old_end && first < new_end && equal(rows_[first], rows[first])) ++first;
   while (old_end > first && new_end > first && equal(rows_[old_end - 1], rows[new_end - 1])) {
     --old_end, --new_end;
   }
+  // `wanted` maps the key of each new row to its place. Of several rows with one key the first is
+  // kept.
   QHash<QString, std::size_t> wanted;
   std::size_t kept = first;
   for (std::size_t i = first; i < new_end; ++i) {
@@ -141,6 +161,8 @@ void KeyedTable<Row>::Update(std::vector<Row> rows,
     new_end = kept;
   }
   if (first != old_end || first != new_end) {
+    // Each run of removed or inserted rows shifts the rows behind it, so runs × rows bounds the
+    // work.
     std::size_t runs = 0;
     for (std::size_t i = first; i < old_end; ++i) {
       const bool gone = !wanted.contains(key_(rows_[i]));
@@ -184,10 +206,13 @@ void KeyedTable<Row>::RemoveHead(const std::vector<Row>& rows,
   }
   if (head == 0 || head > kMaxHead || head == rows_.size()) return;
   std::size_t kept = 1;
+  // Comparing neighbours with `same` makes no keys. Keys of 20,000 log lines, made at each update,
+  // kept the GUI thread busy for half of its time.
   while (head + kept < rows_.size() && kept < rows.size() && same(rows_[head + kept], rows[kept])) {
     ++kept;
   }
-  // What has only moved further down stays.
+  // A row that has only moved further down must not be removed: a selection in it would be lost.
+  // Update() then reorders it.
   for (std::size_t i = kept; i < rows.size(); ++i) {
     if (i - kept > kMaxHead || gone.contains(key_(rows[i]))) return;
   }
@@ -207,7 +232,7 @@ void KeyedTable<Row>::RemoveMissing(std::size_t first, std::size_t end,
       this->beginRemoveRows({}, static_cast<int>(begin), static_cast<int>(end) - 1);
       rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(begin),
                   rows_.begin() + static_cast<std::ptrdiff_t>(end));
-      index_.clear();  // Listeners ask in the middle of an update.
+      index_.clear();  // Listeners may call RowOf() during the update.
       this->endRemoveRows();
     }
     end = begin;
@@ -218,7 +243,8 @@ void KeyedTable<Row>::RemoveMissing(std::size_t first, std::size_t end,
 template <typename Row>
 void KeyedTable<Row>::Reorder(std::size_t first, std::size_t end,
                               const QHash<QString, std::size_t>& wanted) {
-  std::vector<std::pair<std::size_t, std::size_t>> order;  // Where it shall be, where it is.
+  // Where each row shall be, and where it is.
+  std::vector<std::pair<std::size_t, std::size_t>> order;
   order.reserve(end - first);
   for (std::size_t i = first; i < end; ++i) order.emplace_back(wanted.value(key_(rows_[i])), i);
   if (std::is_sorted(order.begin(), order.end())) return;

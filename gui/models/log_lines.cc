@@ -10,9 +10,10 @@ namespace onepiece::gui {
 namespace {
 
 constexpr std::int64_t kNsPerMs = 1'000'000;
-// A stream begins with the past; what comes so long after was written while we listened.
+// A stream begins with old lines, whose delay says nothing of the clock. A line that arrives so
+// long after the first one was written while we listened.
 constexpr std::int64_t kBacklogMs = 5000;
-// From so many on their delay says something of the clock.
+// Fewer live lines than this do not tell a slow clock from a slow line.
 constexpr int kLinesForSkew = 3;
 constexpr int kMaxText = 4096;
 
@@ -67,12 +68,12 @@ void LogLines::Hear(Source& source, std::int64_t delay_ms, std::int64_t now_ms) 
   ++source.live;
 }
 
-void LogLines::Take(const LogTail::News& news, std::int64_t now_ms) {
+void LogLines::Take(const session::LogTail::News& news, std::int64_t now_ms) {
   std::map<std::string, std::string> unreachable(news.unreachable.begin(), news.unreachable.end());
   for (const auto& [id, why] : unreachable) {
     if (unreachable_.contains(id)) continue;
     AddGap(Tr("%1 cannot be read: %2").arg(SafeText(id, 60), SafeText(why, 200)), now_ms);
-    // What it tells when it is back is of the past.
+    // When the process is back, its stream begins with old lines again.
     sources_[id].first_ms = 0;
     sources_[id].live = 0;
   }
@@ -82,16 +83,17 @@ void LogLines::Take(const LogTail::News& news, std::int64_t now_ms) {
   }
   unreachable_ = std::move(unreachable);
   if (news.dropped > 0) {
-    // They were older than those that came.
+    // The dropped lines were older than those that came, so the gap stands in front of them.
     const std::int64_t at_ms =
         news.entries.empty() ? now_ms : news.entries.front().line.unix_ns() / kNsPerMs;
     AddGap(Tr("%1 lines were dropped: more came than could be taken.").arg(news.dropped),
            std::min(at_ms, now_ms));
   }
-  for (const LogEntry& entry : news.entries) {
+  for (const session::LogEntry& entry : news.entries) {
     Source& source = sources_[entry.node_id];
     const v1::LogLine& line = entry.line;
-    // A new process counts anew; a new stream tells the past once more.
+    // A new stream repeats old lines: they have a known number and a known time. A restarted
+    // process counts from 1 again, but its lines are newer.
     if (line.number() <= source.last_number && line.unix_ns() <= source.last_ns) continue;
     source.last_number = line.number();
     source.last_ns = line.unix_ns();
@@ -113,6 +115,8 @@ void LogLines::Take(const LogTail::News& news, std::int64_t now_ms) {
 std::map<std::string, std::int64_t> LogLines::Skews() const {
   std::map<std::string, std::int64_t> skews;
   for (const auto& [id, source] : sources_) {
+    // A line from the future proves a clock that is ahead, even an old line. Only live lines prove
+    // one that is behind.
     if (source.first_ms != 0 && source.fastest_ms < -kMaxSkewMs) {
       skews[id] = -source.fastest_ms;
     } else if (source.live >= kLinesForSkew && source.fastest_live_ms > kMaxSkewMs) {
@@ -126,6 +130,7 @@ void LogLines::Correct(const std::string& node_id, std::int64_t skew_ms) {
   sources_[node_id].skew_ms = skew_ms;
   for (auto& row : rows_) {
     if (row->gap || row->node_id != node_id) continue;
+    // Views share the rows, so a row that moves is replaced and never changed.
     LogRow moved = *row;
     moved.unix_ns = moved.written_ns - skew_ms * kNsPerMs;
     row = std::make_shared<const LogRow>(std::move(moved));
@@ -144,6 +149,7 @@ void LogLines::AddGap(const QString& text, std::int64_t now_ms) {
 
 void LogLines::Add(LogRow row) {
   row.number = ++last_;
+  // New lines nearly always belong at the end, so the search begins there.
   auto place = rows_.end();
   while (place != rows_.begin() && (*std::prev(place))->unix_ns > row.unix_ns) --place;
   rows_.insert(place, std::make_shared<const LogRow>(std::move(row)));

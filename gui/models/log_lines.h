@@ -1,7 +1,7 @@
-// The lines of several processes' logs as one list: in the order of time, with the gaps between
-// them, bounded and filtered.
+// The log lines of several processes as one list: ordered by time, with the gaps between them,
+// bounded and filtered.
 //
-// Threading  Thread-confined. Time comes with the lines: no clock.
+// Threading: thread-confined.
 #pragma once
 
 #include <QRegularExpression>
@@ -20,60 +20,68 @@
 
 namespace onepiece::gui {
 
-/// "debug", "info", "warning", "error": the command line's words.
+/// "debug", "info", "warning", "error", as the CLI writes them.
 QString LogLevelName(v1::LogLevel level);
 
+/// One line of the list: a log line, or a gap.
 struct LogRow {
-  std::uint64_t number = 0;  ///< Of this list, from 1: lines keep it.
-  bool gap = false;          ///< Says what is missing here; is no line of a log.
+  std::uint64_t number = 0;  ///< Number in this list, from 1. A line keeps its number.
+  bool gap = false;          ///< Says what is missing here. It is not a line of a log.
   std::string node_id;
   std::int64_t written_ns = 0;  ///< By the process's clock.
   std::int64_t unix_ns = 0;     ///< By the console's clock, as far as the difference is known.
   v1::LogLevel level = v1::LOG_LEVEL_UNSPECIFIED;
   QString text;  ///< Safe to show.
-  QString job;   ///< Uid of the job that it speaks of; empty: none.
+  QString job;   ///< Uid of the job that the line names. Empty if none.
 };
 using LogRows = std::vector<std::shared_ptr<const LogRow>>;
 
+/// The list. Time comes with the lines and the calls; the class reads no clock.
 class LogLines {
  public:
-  static constexpr std::size_t kMaxLines = 20'000;  ///< Then the oldest go.
-  /// Clocks that are further apart are told, and lines put where they belong.
+  static constexpr std::size_t kMaxLines = 20'000;  ///< Beyond that the oldest lines go.
+  /// If a process's clock differs by more than this, Skews() names it and its lines are moved to
+  /// where they belong.
   static constexpr std::int64_t kMaxSkewMs = 1000;
 
   struct Filter {
     v1::LogLevel min_level = v1::LOG_INFO;
-    QString text;        ///< In the line, its process or its job; case does not matter.
+    QString text;        ///< Occurs in the line or in its process's name. Case does not matter.
     bool regex = false;  ///< `text` is a regular expression.
     bool operator==(const Filter&) const = default;
   };
 
-  /// What has come since the last call.
-  void Take(const LogTail::News& news, std::int64_t now_ms);
-  /// A gap that somebody else knows of: "paused".
+  /// Adds what has come since the last call. `now_ms` is the time of the call.
+  void Take(const session::LogTail::News& news, std::int64_t now_ms);
+  /// Adds a gap that the caller knows of: "paused".
   void AddGap(const QString& text, std::int64_t now_ms);
   void Clear();
-  /// What is wrong with the expression, and the old filter stays; empty: nothing.
+  /// Sets the filter. If its expression is not valid, the old filter stays and the answer says what
+  /// is wrong. Empty if it was set.
   QString SetFilter(const Filter& filter);
 
-  /// What the filter lets through, oldest first. Gaps always are.
+  /// The lines that pass the filter, oldest first. Gaps always pass.
   [[nodiscard]] LogRows Shown() const;
-  /// Grows whenever Shown() may be another.
+  /// Grows whenever Shown() may have changed.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
-  /// Lines that had to go.
+  /// Lines dropped because of kMaxLines.
   [[nodiscard]] std::uint64_t forgotten() const { return forgotten_; }
-  /// Processes whose clocks are further than kMaxSkewMs from ours: by how much theirs is ahead.
+  /// The processes whose clocks differ by more than kMaxSkewMs, and by how many milliseconds each
+  /// is ahead of ours.
   [[nodiscard]] std::map<std::string, std::int64_t> Skews() const;
 
  private:
-  /// What is known of a process's clock: the smallest time that a line took to get here.
+  /// What is known of a process's clock. The smallest delay of a line is taken as the clock's
+  /// difference.
   struct Source {
     std::int64_t first_ms = 0;
-    std::int64_t fastest_ms = 0;       ///< Of all lines; below 0: they come from the future.
-    std::int64_t fastest_live_ms = 0;  ///< Of those that were written while we listened.
+    /// Smallest delay of all lines. Below 0 when they come from the future.
+    std::int64_t fastest_ms = 0;
+    /// Smallest delay of the lines that were written while we listened.
+    std::int64_t fastest_live_ms = 0;
     int live = 0;
-    std::int64_t skew_ms = 0;  ///< Of the rows that are kept.
+    std::int64_t skew_ms = 0;  ///< The skew that the kept rows are corrected by.
     std::uint64_t last_number = 0;
     std::int64_t last_ns = 0;
   };

@@ -45,14 +45,14 @@ OperationRow RowOf(const Operation& operation) {
   } else {
     row.state = Tr("failed");
     row.tone = StatusTone::kBad;
-    row.progress = SafeText(Explain(operation.outcome), 400);
+    row.progress = SafeText(session::Explain(operation.outcome), 400);
   }
   return row;
 }
 
 }  // namespace
 
-std::vector<OperationRow> OperationRows(const Snapshot& snapshot,
+std::vector<OperationRow> OperationRows(const session::Snapshot& snapshot,
                                         const std::deque<Operation>& operations) {
   std::vector<OperationRow> rows;
   if (snapshot.elasticity.value != nullptr) {

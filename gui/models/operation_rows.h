@@ -1,7 +1,7 @@
-// Rows of what is under way and what was asked for: plans of the cluster, operations of this
-// console.
+// The rows of the list of operations: the cluster's plans that have not ended, and what this
+// console asked for.
 //
-// Threading  Pure functions.
+// Threading: pure functions.
 #pragma once
 
 #include <QString>
@@ -19,15 +19,16 @@ struct OperationRow {
   QString what;   ///< "Plan 7f01…: 3 moves", "Cancel 14 jobs"
   QString state;  ///< "running", "done", "failed", …
   StatusTone tone = StatusTone::kNeutral;
-  QString progress;  ///< "1 of 3 moves done; instance-3 draining", or what came of it.
+  /// How far it is, or what came of it: "1 of 3 moves done, instance-3 draining".
+  QString progress;
   std::optional<double> share;
   QString who;
   std::int64_t since_ms = 0;
   bool operator==(const OperationRow&) const = default;
 };
 
-/// Plans that have not ended first, then what was asked for, newest first.
-std::vector<OperationRow> OperationRows(const Snapshot& snapshot,
+/// The plans that have not ended, then this console's operations, newest first.
+std::vector<OperationRow> OperationRows(const session::Snapshot& snapshot,
                                         const std::deque<Operation>& operations);
 std::vector<KeyedTable<OperationRow>::Column> OperationColumns();
 

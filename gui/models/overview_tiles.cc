@@ -14,9 +14,9 @@ QString Tr(const char* text) {
   return QCoreApplication::translate("onepiece::gui::OverviewTiles", text);
 }
 
-/// A part's age and error go with whatever is made of it.
+/// Adds a part's age and error to a tile that is made from it.
 template <typename T>
-void Qualify(OverviewTile& tile, const Part<T>& part, std::int64_t now_ms) {
+void Qualify(OverviewTile& tile, const session::Part<T>& part, std::int64_t now_ms) {
   if (part.error.empty()) return;
   tile.tone = StatusTone::kUnknown;
   tile.detail =
@@ -25,7 +25,7 @@ void Qualify(OverviewTile& tile, const Part<T>& part, std::int64_t now_ms) {
           : Tr("stale, %1: %2").arg(FormatAge(part.as_of_ms, now_ms), SafeText(part.error, 60));
 }
 
-OverviewTile UtilizationTile(const Snapshot& snapshot) {
+OverviewTile UtilizationTile(const session::Snapshot& snapshot) {
   OverviewTile tile{Tr("Utilisation"), Tr("N/A"), Tr("nothing serves"), QStringLiteral("gpus"), {}};
   if (snapshot.cluster.value == nullptr) return tile;
   std::vector<std::pair<double, const v1::Node*>> loads;
@@ -50,14 +50,14 @@ OverviewTile UtilizationTile(const Snapshot& snapshot) {
   return tile;
 }
 
-OverviewTile RingTile(const Snapshot& snapshot) {
+OverviewTile RingTile(const session::Snapshot& snapshot) {
   OverviewTile tile{
       Tr("Fullest ring"), Tr("N/A"), Tr("no ring has answered"), QStringLiteral("rings"), {}};
   if (snapshot.rings.value == nullptr) return tile;
-  const RingEntry* worst = nullptr;
+  const session::RingEntry* worst = nullptr;
   double most = -1;
   int silent = 0;
-  for (const RingEntry& ring : *snapshot.rings.value) {
+  for (const session::RingEntry& ring : *snapshot.rings.value) {
     if (!ring.error.empty()) ++silent;
     if (ring.health.capacity_bytes() == 0) continue;
     const auto share = [](std::uint64_t used, std::uint64_t all) {
@@ -81,7 +81,7 @@ OverviewTile RingTile(const Snapshot& snapshot) {
   return tile;
 }
 
-OverviewTile NodeTile(const Snapshot& snapshot) {
+OverviewTile NodeTile(const session::Snapshot& snapshot) {
   OverviewTile tile{
       Tr("Nodes"), Tr("N/A"), Tr("no NodeManager has answered"), QStringLiteral("nodes"), {}};
   if (snapshot.cluster.value == nullptr) return tile;
@@ -117,7 +117,7 @@ OverviewTile NodeTile(const Snapshot& snapshot) {
 
 }  // namespace
 
-void OverviewTiles::CountJobs(const Snapshot& snapshot) {
+void OverviewTiles::CountJobs(const session::Snapshot& snapshot) {
   const auto& list = snapshot.jobs.value;
   if (list == counted_ && snapshot.at_ms - counted_at_ms_ < 1000 &&
       snapshot.at_ms >= counted_at_ms_) {
@@ -128,10 +128,10 @@ void OverviewTiles::CountJobs(const Snapshot& snapshot) {
   jobs_ = {};
   if (list == nullptr) return;
   std::vector<double> latencies;
-  for (const JobEntry& entry : list->jobs) {
+  for (const session::JobEntry& entry : list->jobs) {
     const v1::Job& job = *entry.job;
     const bool active = job.state() == v1::Job::RUNNING || job.state() == v1::Job::QUEUED;
-    if (active && entry.certainty != Certainty::kKnown) {
+    if (active && entry.certainty != session::Certainty::kKnown) {
       ++jobs_.uncertain;
     } else if (active) {
       ++(job.state() == v1::Job::RUNNING ? jobs_.running : jobs_.queued);
@@ -144,13 +144,13 @@ void OverviewTiles::CountJobs(const Snapshot& snapshot) {
     }
   }
   if (latencies.empty()) return;
-  // The nearest rank: the smallest that 95 of 100 do not exceed.
+  // The nearest-rank percentile: the smallest latency that 95 % of the jobs do not exceed.
   const auto rank = static_cast<std::ptrdiff_t>((latencies.size() * 95 + 99) / 100 - 1);
   std::nth_element(latencies.begin(), latencies.begin() + rank, latencies.end());
   jobs_.p95_s = latencies[static_cast<std::size_t>(rank)];
 }
 
-std::array<OverviewTile, 6> OverviewTiles::Of(const Snapshot& snapshot) {
+std::array<OverviewTile, 6> OverviewTiles::Of(const session::Snapshot& snapshot) {
   CountJobs(snapshot);
   const bool known = snapshot.jobs.value != nullptr;
   const bool truncated = known && snapshot.jobs.value->truncated;

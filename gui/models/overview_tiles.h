@@ -1,6 +1,6 @@
-// The six numbers that say how a cluster is.
+// The six numbers of the page "Overview": how the cluster is at a glance.
 //
-// Threading  Thread-confined.
+// Threading: thread-confined.
 #pragma once
 
 #include <QString>
@@ -16,31 +16,33 @@ namespace onepiece::gui {
 struct OverviewTile {
   QString title;    ///< "Jobs"
   QString value;    ///< "12 running"
-  QString detail;   ///< "3 queued": what it is of, and how sure.
+  QString detail;   ///< What the value is made of, and how sure it is: "3 queued".
   QString view_id;  ///< The page that shows more.
-  QString entity;   ///< What it is to focus on; empty: nothing.
+  QString entity;   ///< What that page shall select. Empty if nothing.
   StatusTone tone = StatusTone::kNeutral;
 };
 
+/// Computes the tiles.
 class OverviewTiles {
  public:
   static constexpr std::int64_t kWindowMs = 15 * 60 * 1000;
-  static constexpr int kMinSamples = 5;  ///< Below that no percentile is given.
+  static constexpr int kMinSamples = 5;  ///< With fewer samples no percentile is given.
 
-  /// Jobs, throughput, p95 latency, utilisation, rings, nodes.
-  std::array<OverviewTile, 6> Of(const Snapshot& snapshot);
+  /// The tiles, in this order: jobs, throughput, p95 latency, utilisation, rings, nodes.
+  std::array<OverviewTile, 6> Of(const session::Snapshot& snapshot);
 
  private:
-  void CountJobs(const Snapshot& snapshot);
+  void CountJobs(const session::Snapshot& snapshot);
 
   struct JobNumbers {
     int running = 0, queued = 0, uncertain = 0;
-    int succeeded = 0, failed = 0;  ///< In the window.
+    int succeeded = 0, failed = 0;  ///< Within kWindowMs.
     double p95_s = 0;
   };
-  // 10^5 jobs are counted when they have changed, or the window has moved by a second.
+  // Counting 10^5 jobs is slow. They are counted again when the list has changed or the window has
+  // moved by a second.
   JobNumbers jobs_;
-  std::shared_ptr<const JobList> counted_;
+  std::shared_ptr<const session::JobList> counted_;
   std::int64_t counted_at_ms_ = 0;
 };
 

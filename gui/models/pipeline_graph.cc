@@ -26,7 +26,8 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// Where an instance is: what it does, or where it was put before it does anything.
+/// The place of an instance: where its assignment says that it works. Before it has an assignment,
+/// where plans have put it.
 Place PlaceOf(const v1::Node& node) {
   Place place{node.workflow_set(), ""};
   if (!node.placement().workflow_set().empty()) place.set = node.placement().workflow_set();
@@ -43,7 +44,7 @@ Place PlaceOf(const v1::Placement& placement, const std::string& own_set) {
 /// "diffusion" of "diffusion/wan/tiny".
 std::string StageOfPool(const std::string& pool) { return pool.substr(0, pool.find('/')); }
 
-/// "tiny" of "diffusion/wan/tiny": what tells pools of one stage apart.
+/// "tiny" of "diffusion/wan/tiny". It distinguishes pools of the same stage.
 std::string ModelOfPool(const std::string& pool) {
   const std::size_t first = pool.find('/');
   const std::size_t second = first == std::string::npos ? first : pool.find('/', first + 1);
@@ -75,13 +76,15 @@ bool NodeIdLess(const std::string& a, const std::string& b) {
     }
   }
   if ((i < a.size()) != (j < b.size())) return j < b.size();
-  return a < b;  // "a1" and "a01".
+  return a < b;  // Orders "a1" and "a01".
 }
 
-/// Makes one graph. Stages are kept by name until all are known, for they are sorted at the end.
+/// Makes one graph. Stages stay in a map by name until all are known; Number() then sorts them into
+/// the graph.
 class PipelineModel::Builder {
  public:
-  Builder(PipelineModel& model, const Snapshot& snapshot) : model_(model), snapshot_(snapshot) {}
+  Builder(PipelineModel& model, const session::Snapshot& snapshot)
+      : model_(model), snapshot_(snapshot) {}
 
   PipelineGraph Build() {
     FindSets();
@@ -96,15 +99,18 @@ class PipelineModel::Builder {
   }
 
  private:
-  using Key = std::pair<std::string, std::string>;  // Set, then pool; kIdle, kIn and kOut below.
+  // Set, then pool: a pool id, "" for idle, kIn or kOut.
+  using Key = std::pair<std::string, std::string>;
   static constexpr const char* kIn = "\x01in";
   static constexpr const char* kOut = "\x01out";
   struct Draft {
     PipelineStage stage;
     std::vector<PipelineCard> cards;
     Totals totals;
-    std::vector<std::string> senders;  // Node ids of what hands on from here.
-    std::vector<std::string> rings;    // Node ids of those whose rings take what comes here.
+    // Nodes that hand work on from here.
+    std::vector<std::string> senders;
+    // Nodes whose rings receive what comes here.
+    std::vector<std::string> rings;
   };
 
   const v1::Cluster& cluster() const { return *snapshot_.cluster.value; }
@@ -124,7 +130,7 @@ class PipelineModel::Builder {
       }
     }
     if (snapshot_.rings.value == nullptr) return;
-    for (const RingEntry& ring : *snapshot_.rings.value) {
+    for (const session::RingEntry& ring : *snapshot_.rings.value) {
       rings_.emplace(ring.node_id, &ring);
       model_.FollowRing(ring);
     }
@@ -139,7 +145,7 @@ class PipelineModel::Builder {
       if (kind == PipelineStage::Kind::kPool) {
         stage.pool = pool;
         stage.name = SafeText(StageOfPool(pool), 40);
-        // Of no application, until one of them says otherwise: behind all others.
+        // No application is known to use the pool yet. Number() puts such pools behind all others.
         stage.rank = kNowhere;
       } else {
         stage.name = kind == PipelineStage::Kind::kIdle       ? Tr("idle")
@@ -152,8 +158,9 @@ class PipelineModel::Builder {
 
   void AddStagesOf(const std::string& set) {
     if (apps_.empty()) return;
-    std::map<std::string, std::pair<std::size_t, int>> lane_of;  // Of pools: app, row in it.
-    std::map<std::string, std::vector<std::string>> successors;  // Of pools.
+    // By pool: application, and row in it.
+    std::map<std::string, std::pair<std::size_t, int>> lane_of;
+    std::map<std::string, std::vector<std::string>> successors;  // By pool.
     for (std::size_t app = 0; app < apps_.size(); ++app) {
       const workflow::Graph graph(*apps_[app]);
       std::map<std::string, std::string> pool_of;  // By stage.
@@ -184,7 +191,9 @@ class PipelineModel::Builder {
   void Link(const std::string& set, const std::string& from, const std::string& to,
             std::map<std::string, std::vector<std::string>>& successors) {
     if (from == to || !links_.insert({{set, from}, {set, to}}).second) return;
-    // Two applications may pass two pools in opposite orders: the first one's order counts.
+    // Two applications may pass two pools in opposite orders. The order of the first application
+    // counts: a link that would close a cycle is drawn, but does not count for the columns. Rank()
+    // needs a graph without cycles.
     std::vector<std::string> reached = {to};
     for (std::size_t i = 0; i < reached.size(); ++i) {
       if (reached[i] == from) return;
@@ -199,7 +208,8 @@ class PipelineModel::Builder {
   }
 
   void Rank(const std::string& set, std::map<std::string, std::vector<std::string>>& successors) {
-    // Longest ways: no cycle is in `successors`, so this ends after as many rounds as it has pools.
+    // Longest ways. `successors` has no cycle, so this ends after at most as many rounds as there
+    // are pools.
     for (bool changed = true; changed;) {
       changed = false;
       for (const auto& [pool, next] : successors) {
@@ -258,11 +268,13 @@ class PipelineModel::Builder {
   }
 
   void AddInstance(const v1::Node& node) {
+    // A node id that occurs twice counts once.
     if (!live_.insert(node.node_id()).second) return;
     const Place place = PlaceOf(node);
     Draft& draft = Home(place);
     PipelineCard card;
     card.node_id = card.key = node.node_id();
+    // A node that reports no activity counts as serving once it is READY.
     const bool told = node.activity() != v1::ACTIVITY_UNSPECIFIED;
     card.state = told                              ? ActivityName(node.activity())
                  : node.state() == v1::Node::READY ? Tr("ready")
@@ -288,7 +300,7 @@ class PipelineModel::Builder {
   }
 
   static void ReadLoad(const v1::NodeLoad& load, PipelineCard& card) {
-    if (load.sample_unix_ms() == 0) return;  // Has not reported.
+    if (load.sample_unix_ms() == 0) return;  // It has not reported yet.
     card.utilization = load.utilization();
     card.source = load.utilization_source();
     if (load.workers() > 0) {
@@ -305,7 +317,8 @@ class PipelineModel::Builder {
     if (devices > 0) card.sm_active = active / devices;
   }
 
-  /// The ring itself is newer and counts all of its memories; else what the node said of it.
+  /// Prefers what the ring itself answers: that is newer, and counts all of its segments. Otherwise
+  /// takes the node's report.
   void ReadRing(const v1::Node& node, PipelineCard& card) const {
     const auto ring = rings_.find(node.node_id());
     if (ring != rings_.end() && ring->second->health.slots() > 0 &&
@@ -318,7 +331,7 @@ class PipelineModel::Builder {
     }
   }
 
-  /// An instance may have served other pools before: only what is of this one counts.
+  /// What `load` counts for this pool. The instance may have served other pools before.
   static Totals TotalsOf(const v1::NodeLoad& load, const PipelineStage& stage) {
     Totals totals;
     const std::string name = StageOfPool(stage.pool);
@@ -344,7 +357,8 @@ class PipelineModel::Builder {
     for (std::size_t i = 0; i < into.buckets.size(); ++i) into.buckets[i] += from.buckets[i];
   }
 
-  /// One that was dead before we looked: how long is known by the reports of the others.
+  /// Remembers an instance that was dead before the console looked. How long ago it died is
+  /// estimated from the reports of the others.
   void NoteDead(const v1::Node& node) {
     const std::int64_t silent_ms = newest_report_ms_ - ToMs(node.last_report_time());
     if (silent_ms > kGhostMs || model_.seen_.contains(node.node_id())) return;
@@ -392,13 +406,15 @@ class PipelineModel::Builder {
 
   void AddMove(const v1::Move& move, const v1::Placement& target, bool unconfirmed) {
     const auto now = at_.find(move.node_id());
-    if (now == at_.end()) return;  // Dead or unknown: nothing will come of it.
+    if (now == at_.end()) return;  // A dead or unknown instance does not move.
     const Place to = PlaceOf(target, own_set_.at(move.node_id()));
     auto& cards = Home(now->second).cards;
     const auto card = std::find_if(cards.begin(), cards.end(), [&](const PipelineCard& one) {
       return one.key == move.node_id();
     });
-    if (card->fate != PipelineCard::Fate::kStays) return;  // Another plan has it, or a draft.
+    // A draft or another plan moves it already.
+    if (card->fate != PipelineCard::Fate::kStays) return;
+    // The instance is where the plan wants it.
     if (to == now->second && !target.removed()) {
       if (unconfirmed) card->fate = PipelineCard::Fate::kUnconfirmed;
       return;
@@ -411,6 +427,7 @@ class PipelineModel::Builder {
     card->other_pool = SafeText(to.pool, 80);
     PipelineCard ghost;
     ghost.node_id = move.node_id();
+    // The instance's own card has the node id as its key.
     ghost.key = "+" + move.node_id();
     ghost.kind = PipelineCard::Kind::kPlanned;
     ghost.state = Tr("planned");
@@ -420,7 +437,7 @@ class PipelineModel::Builder {
     Home(to).cards.push_back(std::move(ghost));
   }
 
-  /// Stages and cards into the graph, in their order.
+  /// Puts stages and cards into the graph, in their order.
   void Number() {
     using Entry = std::pair<const Key, Draft>*;
     for (const std::string& name : sets_) {
@@ -434,6 +451,7 @@ class PipelineModel::Builder {
       if (mine.empty()) continue;
       for (Entry entry : mine) {
         PipelineStage& stage = entry->second.stage;
+        // Pools of no application stand behind all columns.
         if (stage.rank == kNowhere) stage.rank = ++last;
       }
       std::map<QString, int> names;
@@ -444,6 +462,8 @@ class PipelineModel::Builder {
       }
       for (Entry entry : mine) {
         PipelineStage& stage = entry->second.stage;
+        // Idle instances stand in a lane of their own below all others. Names that occur twice get
+        // the model as well.
         if (stage.kind == PipelineStage::Kind::kIdle) {
           stage.rank = last > 0 ? 1 : 0;
           stage.lane = last < 0 ? 0 : lanes;
@@ -514,7 +534,7 @@ class PipelineModel::Builder {
   }
 
   void AddEdges() {
-    std::map<Key, int> senders_of;  // How many stages send to it.
+    std::map<Key, int> senders_of;  // Number of stages that send to each.
     for (const auto& [from, to] : links_) ++senders_of[to];
     for (const auto& [from, to] : links_) {
       if (!index_.contains(from) || !index_.contains(to)) continue;
@@ -538,7 +558,7 @@ class PipelineModel::Builder {
   void AddRing(const std::string& node_id, PipelineEdge& edge, bool only_sender) const {
     const auto at = rings_.find(node_id);
     if (at == rings_.end() || at->second->health.slots() == 0) return;
-    const RingEntry& ring = *at->second;
+    const session::RingEntry& ring = *at->second;
     Add(edge.ring_used, std::optional(static_cast<std::int64_t>(ring.health.used_slots())));
     Add(edge.ring_slots, std::optional(static_cast<std::int64_t>(ring.health.slots())));
     const double oldest_s = static_cast<double>(ring.health.oldest_age_ms()) * 1e-3;
@@ -550,7 +570,8 @@ class PipelineModel::Builder {
     Add(edge.bytes_per_s, std::optional(ring.rates->bytes_per_s));
   }
 
-  /// Several stages send to these rings: what comes from `sender` is known by who sent it.
+  /// If several stages send to the same rings, a ring's own rate covers all of them. The share of
+  /// `sender` comes from the ring's counts for each producer.
   void AddFlows(const Draft& sender, const Draft& receiver, PipelineEdge& edge) const {
     for (const std::string& ring : receiver.rings) {
       const auto flows = model_.flows_.find(ring);
@@ -567,7 +588,7 @@ class PipelineModel::Builder {
   static constexpr int kNowhere = 1'000'000;
 
   PipelineModel& model_;
-  const Snapshot& snapshot_;
+  const session::Snapshot& snapshot_;
   PipelineGraph graph_;
   std::vector<const v1::Workflow*> apps_;  // By id.
   struct SetLess {
@@ -575,7 +596,7 @@ class PipelineModel::Builder {
   };
   std::set<std::string, SetLess> sets_;
   std::int64_t newest_report_ms_ = 0;
-  std::map<std::string, const RingEntry*> rings_;
+  std::map<std::string, const session::RingEntry*> rings_;
   std::map<Key, Draft> stages_;
   std::set<std::pair<Key, Key>> links_;
   std::set<std::string> live_;
@@ -592,7 +613,9 @@ void PipelineModel::SetDraft(const v1::Plan* draft) {
   draft_ = draft == nullptr ? nullptr : std::make_unique<v1::Plan>(*draft);
 }
 
-const PipelineGraph& PipelineModel::Update(const Snapshot& snapshot) {
+const PipelineGraph& PipelineModel::Update(const session::Snapshot& snapshot) {
+  // An older snapshot comes from the past. What was seen after it must not appear there as ghosts,
+  // and counts must not go back.
   if (snapshot.at_ms < at_ms_) {
     seen_.clear();
     counted_.clear();
@@ -613,6 +636,8 @@ PipelineModel::Totals PipelineModel::Count(const v1::Node& node, const std::stri
   const Sample now{node.load().sample_unix_ms(), totals};
   if (now.at_ms == 0) return {};
   Counted& counted = counted_[node.node_id()];
+  // A restarted process, another pool, a clock or a count that went back, or a long silence begins
+  // a new measurement.
   const bool same = counted.incarnation == node.incarnation() && counted.pool == pool &&
                     now.at_ms >= counted.newer.at_ms && totals.jobs >= counted.newer.totals.jobs &&
                     now.at_ms - counted.newer.at_ms <= 2 * kWindowMs;
@@ -623,7 +648,7 @@ PipelineModel::Totals PipelineModel::Count(const v1::Node& node, const std::stri
   const Totals& before = counted.older.totals;
   const double seconds = static_cast<double>(now.at_ms - counted.older.at_ms) * 1e-3;
   const std::uint64_t done = totals.jobs - before.jobs;
-  constexpr double kEnough = 5;  // Seconds: rates of less jump.
+  constexpr double kEnough = 5;  // Seconds. Rates over less time jump.
   if (seconds >= kEnough) card.jobs_per_s = static_cast<double>(done) / seconds;
   Totals used = totals;
   if (done > 0) {
@@ -646,12 +671,14 @@ PipelineModel::Totals PipelineModel::Count(const v1::Node& node, const std::stri
   return used;
 }
 
-void PipelineModel::FollowRing(const RingEntry& ring) {
+void PipelineModel::FollowRing(const session::RingEntry& ring) {
   RingFlows& flows = flows_[ring.node_id];
+  // The same answer again, from another snapshot.
   if (flows.as_of_ms == ring.as_of_ms && flows.incarnation == ring.incarnation) return;
   std::map<std::string, Flow> now;
   for (const v1::RingProducer& producer : ring.health.producers()) {
-    Flow& flow = now[producer.node_id()];  // It may have several, of earlier processes.
+    // A node may have several producers, from earlier processes.
+    Flow& flow = now[producer.node_id()];
     flow.delivered += producer.delivered();
     flow.bytes += producer.delivered_bytes();
   }

@@ -7,7 +7,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// Busier than this, a pool is called the bottleneck.
+/// A pool that is at least so busy is called the bottleneck.
 constexpr double kNarrow = 0.85;
 
 QString Tr(const char* text, int n = -1) {
@@ -29,7 +29,7 @@ QString Seconds(const std::optional<double>& seconds) {
 
 QString Rate(const std::optional<double>& rate) { return rate ? FormatRate(*rate) : Tr("N/A"); }
 
-/// In steps of a half percent: bars of the same length are equal.
+/// A share in thousandths, in steps of half a percent: bars that look the same are equal.
 int Permille(std::optional<double> share) {
   if (!share || !std::isfinite(*share)) return -1;
   return static_cast<int>(std::lround(std::clamp(*share, 0.0, 1.0) * 200)) * 5;
@@ -86,7 +86,7 @@ std::optional<double> MedianOfBuckets(const std::array<std::uint64_t, 21>& bucke
       continue;
     }
     const double low = i == 0 ? 0 : std::ldexp(1e-3, static_cast<int>(i) - 1);
-    if (i + 1 == buckets.size()) return low;  // It has no end.
+    if (i + 1 == buckets.size()) return low;  // The last bucket has no upper bound.
     const double high = std::ldexp(1e-3, static_cast<int>(i));
     return low + (high - low) * (all / 2 - before) / here;
   }
@@ -260,7 +260,7 @@ void Because(PipelineGraph& graph, const QString& why) {
   graph.verdict_tone = StatusTone::kUnknown;
 }
 
-/// Jobs that nobody computes yet; of all pools that say so.
+/// Queued jobs of all pools that report them.
 std::int64_t Backlog(const PipelineGraph& graph) {
   std::int64_t sum = 0;
   for (const PipelineStage& stage : graph.stages) sum += stage.queued.value_or(0);
@@ -310,7 +310,7 @@ void Narrowest(PipelineGraph& graph, const std::vector<int>& measured, double wi
   }
 }
 
-void FindBottleneck(const Snapshot& snapshot, PipelineGraph& graph) {
+void FindBottleneck(const session::Snapshot& snapshot, PipelineGraph& graph) {
   std::vector<int> measured;
   QStringList unmeasured;
   for (int i = 0; i < static_cast<int>(graph.stages.size()); ++i) {
@@ -344,7 +344,8 @@ void FindBottleneck(const Snapshot& snapshot, PipelineGraph& graph) {
   std::stable_sort(measured.begin(), measured.end(), [&](int a, int b) {
     const PipelineStage& x = graph.stages[static_cast<std::size_t>(a)];
     const PipelineStage& y = graph.stages[static_cast<std::size_t>(b)];
-    // As busy as each other to what is shown: the one with more work waiting is narrower.
+    // The page shows whole percents. Of pools that are equally busy there, the one with more queued
+    // jobs is narrower.
     const auto px = std::lround(*x.rho * 100), py = std::lround(*y.rho * 100);
     return px != py ? px > py : x.queued.value_or(0) > y.queued.value_or(0);
   });
@@ -353,7 +354,7 @@ void FindBottleneck(const Snapshot& snapshot, PipelineGraph& graph) {
 
 }  // namespace
 
-void Judge(const Snapshot& snapshot, PipelineGraph& graph) {
+void Judge(const session::Snapshot& snapshot, PipelineGraph& graph) {
   if (snapshot.cluster.value == nullptr) {
     graph.empty =
         snapshot.cluster.error.empty()

@@ -18,7 +18,7 @@ PoolKey KeyOf(const v1::Placement& place) { return {place.workflow_set(), place.
 /// A pool's id begins with its stage.
 std::string StageOf(const std::string& pool) { return pool.substr(0, pool.find('/')); }
 
-/// What a shell takes as one word.
+/// The text as one word of a shell.
 QString Quoted(std::string_view word) {
   QString text = QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size()));
   return u'\'' + text.replace(u'\'', QStringLiteral("'\\''")) + u'\'';
@@ -51,9 +51,9 @@ QString PlanDraft::MoveTo(const std::string& node_id, const PoolKey& to) {
     DraftMove move{node_id, card->incarnation, card->place, card->place};
     move.to.set_workflow_set(to.workflow_set);
     move.to.set_pool(to.pool);
-    move.to.clear_removed();  // A move by hand leaves the pin as it is.
+    move.to.clear_removed();  // A move by hand keeps the pin.
     const auto after = [&](const DraftMove& other) {
-      return board_.Find(other.node_id) > card;  // Cards are in order.
+      return board_.Find(other.node_id) > card;  // `moves` keeps the order of the cards.
     };
     moves.insert(std::ranges::find_if(moves, after), std::move(move));
   } else if (moves.size() == moves_.size()) {
@@ -74,6 +74,7 @@ QString PlanDraft::Add(const PoolKey& pool) {
   if (column->max_instances > 0 && CountAfter(pool) >= column->max_instances)
     return Tr("%1 takes at most %2").arg(PoolName(pool)).arg(column->max_instances);
   QString why = Tr("No instance is idle: take one out of another pool, or drag one here");
+  // Instances of the pool's own workflow set come first.
   for (const bool own_set : {true, false}) {
     for (const InstanceCard& card : board_.cards) {
       const v1::Placement place = PlaceOf(card);
@@ -101,6 +102,7 @@ QString PlanDraft::Remove(const PoolKey& pool) {
     return Tr("At least %1 stay in %2").arg(column->min_instances).arg(PoolName(pool));
   const PoolKey idle{pool.workflow_set, ""};
   QString why = Tr("%1 has no instance").arg(PoolName(pool));
+  // Instances without work go first: they need no drain.
   for (const bool works : {false, true}) {
     for (auto card = board_.cards.rbegin(); card != board_.cards.rend(); ++card) {
       if (card->key() != pool || Find(card->node_id) != nullptr || (card->held_jobs > 0) != works)
@@ -120,7 +122,7 @@ void PlanDraft::Replace(const v1::Plan& proposed) {
       if (move.node_id() != card.node_id) continue;
       DraftMove& made =
           moves.emplace_back(DraftMove{card.node_id, card.incarnation, card.place, move.to()});
-      // Empty is the instance's own.
+      // An empty workflow set means the instance's own.
       if (made.to.workflow_set().empty()) made.to.set_workflow_set(card.place.workflow_set());
     }
   }
@@ -186,7 +188,7 @@ QStringList PlanDraft::Problems() const {
   QStringList problems;
   for (const DraftMove& move : moves_) {
     const InstanceCard* card = board_.Find(move.node_id);
-    if (card == nullptr) continue;  // Stale says so.
+    if (card == nullptr) continue;  // Stale() says so.
     if (QString why = WhyNotMove(*card, KeyOf(move.to), true); !why.isEmpty()) problems << why;
   }
   for (const PoolColumn& column : board_.columns) {

@@ -15,29 +15,29 @@ namespace onepiece::gui {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLowConfidence = 0.2;  // Of the predicted value.
-constexpr double kMinShare = 0.005;     // What is below rounds to nothing.
+constexpr double kLowConfidence = 0.2;  // A share of the predicted value.
+constexpr double kMinShare = 0.005;     // Half a percent: a smaller share is shown as 0 %.
 
 QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::Effect", text); }
 
 using Writer = std::function<QString(double)>;
 
 QString WriteShare(double share) { return FormatShare(share); }
-/// -1 stands for infinite.
+/// A negative wait stands for an infinite one.
 QString WriteWait(double seconds) { return seconds < 0 ? Tr("grows") : FormatSeconds(seconds); }
 
-/// What comes after the number: "/s", " %".
+/// The unit behind the number: "/s", " %".
 QString UnitOf(const QString& text) {
   const auto digit = std::find_if(text.rbegin(), text.rend(), [](QChar c) { return c.isDigit(); });
   return digit == text.rend() ? QString() : text.right(digit - text.rbegin());
 }
 
-/// "0.42/s (0.38 to 0.47)": a unit that all have is said once.
+/// "0.42/s (0.38 to 0.47)": the unit is written once if all three have it.
 QString WithBand(const QString& value, QString low, QString high) {
   if (low == high) return value;
   const QString unit = UnitOf(value);
   const QString least = low.chopped(unit.size()), most = high.chopped(unit.size());
-  // "4 m 10 s" has two.
+  // A text like "4 m 10 s" has two units, of which only the last would be taken away.
   if (unit == UnitOf(low) && unit == UnitOf(high) && !least.contains(u' ') &&
       !most.contains(u' ')) {
     low = least;
@@ -56,7 +56,8 @@ QString Signed(double value, const Writer& write) {
   return (value < 0 ? QStringLiteral("−") : QStringLiteral("+")) + text;
 }
 
-/// Both bands come from the same measured demand, so ends are compared with their like.
+/// Low ends are subtracted from low ends: both bands come from the same measured demand, so their
+/// errors go together.
 void SetChange(const v1::Estimate& before, const v1::Estimate& after, bool more_is_better,
                const Writer& write, EffectRow& row) {
   row.before = Banded(before, write);
@@ -85,7 +86,7 @@ void SetWaitChange(const v1::Estimate& before, const v1::Estimate& after, Effect
   } else if (before.value() >= 0 && after.value() < 0) {
     row.change = Tr("begins to grow");
     row.tone = StatusTone::kBad;
-  } else if (before.value() >= 0) {  // Only an end of a band is without bounds.
+  } else if (before.value() >= 0) {  // Only an end of a band is infinite.
     const double value = after.value() - before.value();
     row.change = Signed(value, WriteWait);
     row.change_value = value;
@@ -130,11 +131,11 @@ void AddPool(const v1::PoolPrediction& pool, std::vector<EffectRow>& rows) {
   rows.push_back(std::move(wait));
 }
 
-/// How far a measured value is from the predicted one.
+/// How a measured value compares with the predicted one.
 struct Fit {
   QString text;
   StatusTone tone = StatusTone::kNeutral;
-  std::optional<double> error;  ///< Relative; absent: not to be judged.
+  std::optional<double> error;  ///< Relative error. Absent if it cannot be judged.
 };
 
 Fit FitOf(double actual, const v1::Estimate& predicted, const Writer& write) {
@@ -146,7 +147,8 @@ Fit FitOf(double actual, const v1::Estimate& predicted, const Writer& write) {
           error > kLowConfidence ? StatusTone::kBad : StatusTone::kWarning, error};
 }
 
-/// What is let in tells of what can be done only where some is turned away.
+/// Throughput can be judged only where some jobs are turned away. Otherwise admitted jobs show the
+/// demand, not the capacity.
 Fit FitOf(const v1::AppPrediction& predicted, const v1::Elasticity& elasticity) {
   for (const v1::AppStatus& app : elasticity.apps()) {
     if (app.app_id() != predicted.app_id() || app.workflow_set() != predicted.workflow_set())
@@ -164,7 +166,7 @@ Fit FitOf(const v1::PoolPrediction& predicted, const v1::Elasticity& elasticity)
     if (pool.pool() != predicted.pool() || pool.workflow_set() != predicted.workflow_set())
       continue;
     if (!pool.has_utilization()) break;
-    v1::Estimate busy = predicted.utilization_after();  // Nobody is busier than all the time.
+    v1::Estimate busy = predicted.utilization_after();  // A measured share is at most 1.
     busy.set_value(std::min(busy.value(), 1.0));
     busy.set_low(std::min(busy.low(), 1.0));
     busy.set_high(std::min(busy.high(), 1.0));
@@ -223,6 +225,7 @@ QString Score(const v1::Plan& plan, const v1::Elasticity& elasticity, std::int64
   if (rows.empty() || (plan.state() != v1::Plan::DONE && plan.state() != v1::Plan::UNCONFIRMED))
     return {};
   const double since = static_cast<double>(server_now_ms - LastMoveMs(plan)) / 1e3;
+  // Until then the window still contains loads from before the last move.
   if (since < elasticity.window_s()) {
     return Tr("Measured against it in %1, when the window lies behind the last move")
         .arg(FormatSeconds(std::ceil(elasticity.window_s() - since)));

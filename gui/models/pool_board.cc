@@ -15,7 +15,7 @@ namespace {
 
 QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::Pools", text); }
 
-/// "instance-10" after "instance-9".
+/// A sort key that puts "instance-10" after "instance-9".
 auto ByNumber(std::string_view name) {
   std::size_t digits = name.size();
   while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1])) != 0) --digits;
@@ -92,11 +92,12 @@ const PoolColumn* PoolBoard::Find(const PoolKey& key) const {
   return found == columns.end() ? nullptr : &*found;
 }
 
-PoolBoard MakePoolBoard(const Snapshot& snapshot) {
+PoolBoard MakePoolBoard(const session::Snapshot& snapshot) {
   PoolBoard board;
   if (snapshot.cluster.value != nullptr) AddCards(*snapshot.cluster.value, board);
   if (snapshot.elasticity.value != nullptr) AddPools(*snapshot.elasticity.value, board);
-  // Whoever is somewhere is seen there, told of by the elasticity service or not.
+  // An instance in a pool that the elasticity service does not list must be visible, so its pool
+  // gets a column.
   for (const InstanceCard& card : board.cards) {
     if (board.Find(card.key()) == nullptr) board.columns.push_back({.key = card.key()});
   }

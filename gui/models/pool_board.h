@@ -1,6 +1,6 @@
-// Pools and the instances in them, as the page that moves instances shows them.
+// Pools and their instances, as the page "Rebalance" shows them.
 //
-// Threading  Values and pure functions.
+// Threading: values and pure functions.
 #pragma once
 
 #include <QString>
@@ -15,7 +15,7 @@
 
 namespace onepiece::gui {
 
-/// A pool of a workflow set, or (empty `pool`) those of the set that are idle.
+/// A pool of a workflow set. An empty `pool` stands for the idle instances of the set.
 struct PoolKey {
   std::string workflow_set, pool;
   friend auto operator<=>(const PoolKey&, const PoolKey&) = default;
@@ -26,47 +26,51 @@ struct InstanceCard {
   std::string node_id;
   std::uint64_t incarnation = 0;
   v1::Placement place;       ///< The workflow set is always filled in.
-  std::string pinned_stage;  ///< By its configuration it serves this stage alone; empty: any.
+  std::string pinned_stage;  ///< The only stage that its configuration allows. Empty for any.
   v1::Activity activity = v1::ACTIVITY_UNSPECIFIED;
   std::string detail;
   std::optional<double> utilization;
   std::int64_t held_jobs = 0;
-  std::string moving;  ///< The plan under way that it is part of; empty: none.
-  v1::Move::Phase phase = v1::Move::PHASE_UNSPECIFIED;  ///< Of that plan.
+  std::string moving;  ///< The plan under way that moves it. Empty for none.
+  v1::Move::Phase phase = v1::Move::PHASE_UNSPECIFIED;  ///< The phase of that move.
 
   [[nodiscard]] PoolKey key() const { return {place.workflow_set(), place.pool()}; }
 };
 
+/// A pool, shown as a column.
 struct PoolColumn {
   PoolKey key;
   std::vector<std::string> app_ids;
   int min_instances = 0;
-  int max_instances = 0;              ///< 0: no limit.
-  std::optional<double> utilization;  ///< Absent: not measured, or idle.
+  int max_instances = 0;              ///< 0 means no limit.
+  std::optional<double> utilization;  ///< Absent if not measured, or for the idle column.
 };
 
+/// All pools and instances at one instant.
 struct PoolBoard {
   std::uint64_t plan_revision = 0;
-  std::vector<PoolColumn> columns;  ///< By workflow set; pools as the server lists them, then idle.
-  std::vector<InstanceCard> cards;  ///< By name, numbers in it by size.
+  /// By workflow set. Within a set, the pools in the server's order, then idle.
+  std::vector<PoolColumn> columns;
+  std::vector<InstanceCard> cards;  ///< By name; numbers in names count as numbers.
 
   [[nodiscard]] const InstanceCard* Find(const std::string& node_id) const;
   [[nodiscard]] const PoolColumn* Find(const PoolKey& key) const;
 };
 
-/// From the cluster's nodes and what the elasticity service tells of pools and plans under way.
-PoolBoard MakePoolBoard(const Snapshot& snapshot);
+/// Makes the board from the cluster's nodes and from what the elasticity service reports of pools
+/// and plans under way.
+PoolBoard MakePoolBoard(const session::Snapshot& snapshot);
 
-/// What has become another one between two boards, a line each: instances that moved, came, left,
-/// restarted or are part of a plan by now; limits. What only they do (loads, activities) is left
-/// out.
+/// What differs between two boards, a line each: instances that moved, came, left, restarted or
+/// became part of a plan, and limits. Loads and activities are left out, because they change all
+/// the time.
 QStringList ChangesBetween(const PoolBoard& before, const PoolBoard& now);
 
 /// "diffusion/wan/tiny-wan-t2v", "set-2:idle": the CLI's words, made safe to show.
 QString PoolName(const PoolKey& key);
-/// The same, or "removed"; with " (pinned)" where that holds.
+/// The pool's name, or "removed". " (pinned)" follows if the instance is pinned.
 QString PlaceName(const v1::Placement& place);
-/// Both say the same; absent and empty are the same.
+/// Compares all that a placement says. An absent field equals an empty one.
 bool SamePlace(const v1::Placement& a, const v1::Placement& b);
 
 }  // namespace onepiece::gui

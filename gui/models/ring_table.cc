@@ -18,19 +18,12 @@ QString Tr(const char* text, int n = -1) {
 template <typename Row, typename Get>
 typename KeyedTable<Row>::Column Number(const char* title, const char* tip, const char* unit,
                                         Get get) {
-  return {Tr(title), Tr(tip),
-          [get, unit](const Row& row, int role) -> QVariant {
-            const std::optional<double> value = get(row);
-            if (role == kSortRole) return value ? QVariant(*value) : NotKnown();
-            if (role != Qt::DisplayRole) return {};
-            return value ? FormatValue(*value, unit) : Tr("N/A");
-          },
-          Qt::AlignRight | Qt::AlignVCenter};
+  return {Tr(title), Tr(tip), ShowNumber(unit, get), Qt::AlignRight | Qt::AlignVCenter};
 }
 
 using Column = KeyedTable<RingRow>::Column;
 
-/// Of the last answer; nothing before the first.
+/// A column of a number in the last answer. Empty before the first answer.
 template <typename Get>
 Column Health(const char* title, const char* tip, const char* unit, Get get) {
   return Number<RingRow>(title, tip, unit, [get](const RingRow& row) -> std::optional<double> {
@@ -39,7 +32,8 @@ Column Health(const char* title, const char* tip, const char* unit, Get get) {
   });
 }
 
-Column Rate(const char* title, const char* tip, const char* unit, double RingRates::*rate) {
+Column Rate(const char* title, const char* tip, const char* unit,
+            double session::RingRates::*rate) {
   return Number<RingRow>(title, tip, unit, [rate](const RingRow& row) -> std::optional<double> {
     if (!row.ring.rates) return std::nullopt;
     return (*row.ring.rates).*rate;
@@ -84,13 +78,13 @@ std::vector<Column> Columns() {
                       "ones do not count",
                       "1/s", [](const RingRow& row) { return row.put_per_s; }),
       Rate("Get/s", "Messages a second taken out; from counters.delivered", "1/s",
-           &RingRates::messages_per_s),
+           &session::RingRates::messages_per_s),
       Rate("Bytes/s", "Taken out; from counters.delivered_bytes", "bytes/s",
-           &RingRates::bytes_per_s),
+           &session::RingRates::bytes_per_s),
       Rate("Stalls/s", "Times a second that a live producer held it up; from counters.stalls",
-           "1/s", &RingRates::stalls_per_s),
+           "1/s", &session::RingRates::stalls_per_s),
       Rate("Corrupt/s", "Messages a second dropped as corrupt; from counters.corrupted", "1/s",
-           &RingRates::corrupted_per_s),
+           &session::RingRates::corrupted_per_s),
       Health("Corrupt", "Since the process began; counters.corrupted", "1", counter(&C::corrupted)),
       Health("Duplicates", "Resends of what had arrived; counters.duplicates", "1",
              counter(&C::duplicates)),
@@ -139,8 +133,8 @@ std::vector<KeyedTable<v1::RingProducer>::Column> ProducerColumns() {
   };
 }
 
-bool SameHealth(const RingEntry& a, const RingEntry& b) {
-  const auto rates = [](const RingEntry& ring) {
+bool SameHealth(const session::RingEntry& a, const session::RingEntry& b) {
+  const auto rates = [](const session::RingEntry& ring) {
     return ring.rates ? std::array{ring.rates->messages_per_s, ring.rates->bytes_per_s,
                                    ring.rates->stalls_per_s, ring.rates->corrupted_per_s}
                       : std::array{-1.0, -1.0, -1.0, -1.0};
@@ -164,14 +158,15 @@ RingTable::RingTable()
           ProducerColumns(),
           [](const v1::RingProducer& row) { return QString::number(row.producer_id(), 16); })) {}
 
-std::optional<double> RingTable::PutRate(const RingEntry& ring) {
+std::optional<double> RingTable::PutRate(const session::RingEntry& ring) {
   Before& before = before_[ring.node_id];
   if (before.as_of_ms == ring.as_of_ms && before.incarnation == ring.incarnation) {
     return before.put_per_s;
   }
   std::optional<double> rate;
   const double seconds = static_cast<double>(ring.as_of_ms - before.as_of_ms) * 1e-3;
-  // Beyond some answers it is no neighbour: the page was hidden, or another time is shown.
+  // If more time lies between two answers, they are not neighbours: the page was hidden, or another
+  // time is shown.
   constexpr double kNeighbourS = 5;
   if (ring.rates && before.incarnation == ring.incarnation && seconds > 0 &&
       seconds <= kNeighbourS) {
@@ -183,10 +178,10 @@ std::optional<double> RingTable::PutRate(const RingEntry& ring) {
   return rate;
 }
 
-void RingTable::Show(const Snapshot& snapshot) {
+void RingTable::Show(const session::Snapshot& snapshot) {
   std::vector<RingRow> rows;
   std::map<RingState, int> states;
-  const Part<Rings>& part = snapshot.rings;
+  const session::Part<session::Rings>& part = snapshot.rings;
   if (part.value == nullptr) {
     before_.clear();
     headline_ = part.error.empty() ? Tr("No ring has answered yet.")
@@ -196,7 +191,7 @@ void RingTable::Show(const Snapshot& snapshot) {
     return;
   }
   rows.reserve(part.value->size());
-  for (const RingEntry& ring : *part.value) {
+  for (const session::RingEntry& ring : *part.value) {
     RingRow row;
     row.ring = ring;
     row.key = QStringLiteral("ring/") + QString::fromStdString(ring.node_id);
@@ -208,8 +203,9 @@ void RingTable::Show(const Snapshot& snapshot) {
     ++states[row.verdict.state];
     rows.push_back(std::move(row));
   }
-  if (before_.size() > 2 * rows.size() + 16) before_.clear();  // Of rings that are no more.
+  if (before_.size() > 2 * rows.size() + 16) before_.clear();  // Forgets rings that are gone.
   QStringList words;
+  // RingState is ordered from good to bad, so the reverse order names the worst first.
   for (auto state = states.rbegin(); state != states.rend(); ++state) {
     words.append(QStringLiteral("%1 %2").arg(state->second).arg(RingStateName(state->first)));
   }

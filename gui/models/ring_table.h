@@ -1,6 +1,7 @@
-// Every ring with its numbers and its verdict; its producers; how full it was over time.
+// All rings with their numbers and verdicts, the producers of one ring, and how full rings were
+// over time.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QString>
@@ -19,33 +20,36 @@
 
 namespace onepiece::gui {
 
+/// One ring.
 struct RingRow {
-  RingEntry ring;
+  session::RingEntry ring;
   QString key;   ///< "ring/NODE"
   QString node;  ///< Safe to show.
   RingVerdict verdict;
   int connected = 0;
-  /// Get/s and what the used slots grew by, between the last two answers that were shown.
+  /// Get/s plus the growth of the used slots, between the last two answers that were shown.
   std::optional<double> put_per_s;
 };
 
+/// The rows of the page "Rings".
 class RingTable {
  public:
   RingTable();
-  void Show(const Snapshot& snapshot);
+  void Show(const session::Snapshot& snapshot);
   [[nodiscard]] KeyedTable<RingRow>& table() { return *table_; }
   [[nodiscard]] const RingRow* Find(const QString& key) const;
-  /// The producers of one ring; nobody's when there is no such ring.
+  /// Shows the producers of one ring in producers(). Shows none if there is no such ring.
   void ShowProducers(const QString& key);
   [[nodiscard]] KeyedTable<v1::RingProducer>& producers() { return *producers_; }
-  /// "200 rings: 3 Backpressured, 190 Flowing, …": the worst first; why nothing is known.
+  /// "200 rings: 3 Backpressured, 190 Flowing, …", the worst first. Says why when nothing is known.
   [[nodiscard]] const QString& headline() const { return headline_; }
   [[nodiscard]] StatusTone tone() const { return tone_; }
-  /// Keys, the worst verdict first, then the fullest; at most `max`.
+  /// At most `max` keys: first the rings with a bad verdict, then the others; the fuller ones first
+  /// in both.
   [[nodiscard]] std::vector<QString> Worst(std::size_t max) const;
 
  private:
-  std::optional<double> PutRate(const RingEntry& ring);
+  std::optional<double> PutRate(const session::RingEntry& ring);
 
   struct Before {
     std::int64_t as_of_ms = 0;
@@ -60,8 +64,8 @@ class RingTable {
 };
 
 /// How full rings were: a line for each series, a column for each of at most `columns` spans of the
-/// interval. A cell is the largest share in its span; `slots` says what full is, by line; where
-/// that is not known (0) there are gaps. Keys as given.
+/// interval. A cell shows the largest share of used slots in its span. `keys` and `slots` are by
+/// line. If the number of slots of a ring is not known (0), its cells are gaps.
 HeatGrid RingHistory(const std::vector<ChartSeries>& used, const std::vector<QString>& keys,
                      const std::vector<double>& slots, history::Interval interval, int columns);
 

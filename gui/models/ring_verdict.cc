@@ -32,7 +32,7 @@ std::optional<double> RingFill(const v1::RingHealth& health) {
   return fill;
 }
 
-RingVerdict JudgeRing(const RingEntry& ring, std::int64_t now_ms) {
+RingVerdict JudgeRing(const session::RingEntry& ring, std::int64_t now_ms) {
   const v1::RingHealth& health = ring.health;
   if (ring.as_of_ms <= 0) {
     return {RingState::kNotKnown, ring.error.empty()

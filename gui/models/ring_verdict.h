@@ -1,6 +1,6 @@
-// What a ring's health comes to, in a word and a sentence.
+// The verdict on a ring's health, in a word and a sentence.
 //
-// Threading  Pure functions.
+// Threading: pure functions.
 #pragma once
 
 #include <QString>
@@ -11,22 +11,23 @@
 
 namespace onepiece::gui {
 
-/// Worst last but for kNotKnown, which is none of them.
+/// Ordered from good to bad. kNotKnown, the first, says neither.
 enum class RingState {
   kNotKnown,
   kFlowing,
-  kStarved,        ///< Empty, and its consumer waits.
-  kBackpressured,  ///< Nearly full: senders are told BUSY.
+  kStarved,        ///< Empty, and nothing comes.
+  kBackpressured,  ///< Nearly full: senders get BUSY.
   kStuckConsumer,  ///< Messages wait, and none is taken out.
-  kStuckProducer,  ///< A live producer holds it up.
+  kStuckProducer,  ///< A live producer stalls.
   kCorrupt,        ///< Messages are dropped as corrupt.
 };
 
-/// The thresholds, which the page shows. The waiting time is the alert ring-stuck's.
+/// The thresholds, which the page shows. kWaitingMs equals that of the alert `ring-stuck`.
 struct RingThresholds {
-  static constexpr std::int64_t kStaleMs = 5000;    ///< Since its last answer: not known.
-  static constexpr double kFull = 0.8;              ///< Of slots or bytes: backpressured.
-  static constexpr std::int64_t kWaitingMs = 5000;  ///< The oldest message, none taken: stuck.
+  static constexpr std::int64_t kStaleMs = 5000;  ///< Not known if its last answer is older.
+  static constexpr double kFull = 0.8;  ///< Backpressured from this share of slots or bytes.
+  /// Stuck if the oldest message waits for so long.
+  static constexpr std::int64_t kWaitingMs = 5000;
 };
 
 struct RingVerdict {
@@ -34,14 +35,16 @@ struct RingVerdict {
   QString text;  ///< One sentence with the numbers that decided.
 };
 
-/// At `now_ms`, by the clock of RingEntry::as_of_ms. Of several that hold: not known, corrupt,
-/// stuck producer, stuck consumer, backpressured, starved, flowing, in this order.
-RingVerdict JudgeRing(const RingEntry& ring, std::int64_t now_ms);
+/// Judges a ring at `now_ms`, by the clock of RingEntry::as_of_ms. If several states apply, the
+/// first of these counts: not known, corrupt, stuck producer, stuck consumer, backpressured,
+/// starved, flowing. After its first answer a ring has no rates yet: it is backpressured if it is
+/// nearly full, and not known otherwise.
+RingVerdict JudgeRing(const session::RingEntry& ring, std::int64_t now_ms);
 QString RingStateName(RingState state);
 StatusTone RingStateTone(RingState state);
-/// The fuller of slots and bytes, 0 to 1; nullopt: it has neither.
+/// The larger share of used slots and used bytes, 0 to 1. nullopt if the ring has neither.
 std::optional<double> RingFill(const v1::RingHealth& health);
-/// "Starved: …" of every state, with the thresholds used.
+/// All states in words, with their thresholds.
 QString RingThresholdsText();
 
 }  // namespace onepiece::gui

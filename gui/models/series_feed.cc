@@ -11,7 +11,8 @@
 namespace onepiece::gui {
 namespace {
 
-/// Two ticks of a recording: no bucket is empty because a tick came a little late.
+/// Two ticks of a recording. With shorter buckets, a tick that comes a little late would leave one
+/// empty.
 constexpr std::int64_t kMinBucketMs = 2000;
 constexpr std::int64_t kSampleMs = 1000;
 
@@ -41,6 +42,7 @@ void SeriesFeed::Want(std::vector<Wanted> wanted) {
 void SeriesFeed::LookForOtherSource() {
   const Source source{store_.session().get(), store_.recording().get()};
   if (source == source_) return;
+  // What was seen stays if only the recording is another one.
   if (source.session != source_.session) seen_.clear();
   source_ = source;
   ++want_;
@@ -51,7 +53,7 @@ void SeriesFeed::LookForOtherSource() {
 
 void SeriesFeed::Refresh() {
   LookForOtherSource();
-  const Snapshot& snapshot = *store_.snapshot();
+  const session::Snapshot& snapshot = *store_.snapshot();
   if (snapshot.at_ms == 0 || wanted_.empty()) return;
   now_ms_ = snapshot.at_ms;
   if (store_.live()) Sample(snapshot);
@@ -65,7 +67,7 @@ void SeriesFeed::Refresh() {
   }
 }
 
-void SeriesFeed::Sample(const Snapshot& snapshot) {
+void SeriesFeed::Sample(const session::Snapshot& snapshot) {
   if (snapshot.at_ms < seen_ms_) seen_.clear();  // The clock was set back.
   if (snapshot.at_ms - seen_ms_ < kSampleMs && !seen_.empty()) return;
   seen_ms_ = snapshot.at_ms;
@@ -86,7 +88,8 @@ void SeriesFeed::AskRecording() {
   asking_ = want_;
   std::vector<std::string> names;
   for (const Wanted& wanted : wanted_) names.push_back(wanted.name);
-  // Buckets begin at multiples of their length, so that they stay while time goes on.
+  // Buckets begin at multiples of their length. They therefore stay where they are while time goes
+  // on, and lines do not flicker.
   const std::int64_t to_ms = now_ms_ / bucket_ms_ * bucket_ms_ + bucket_ms_;
   const auto count = static_cast<int>(std::max<std::int64_t>(1, options_.span_ms / bucket_ms_));
   const history::Interval interval{std::max<std::int64_t>(0, to_ms - count * bucket_ms_), to_ms};
@@ -108,6 +111,7 @@ void SeriesFeed::AskRecording() {
         return answer;
       },
       [this, want = want_, at_ms = now_ms_](absl::StatusOr<Answer> answer) {
+        // Other series, or another cluster, are wanted by now.
         if (want != want_) return;
         asking_.reset();
         if (answer.ok()) answered_ms_ = at_ms;
@@ -119,7 +123,7 @@ void SeriesFeed::Take(absl::StatusOr<Answer> answer) {
   status_ = answer.status();
   if (answer.ok()) answer_ = *std::move(answer);
   Compose();
-  Refresh();  // What is shown may have moved on meanwhile.
+  Refresh();  // The shown instant may have moved since the question.
 }
 
 void SeriesFeed::Compose() {
@@ -137,6 +141,7 @@ void SeriesFeed::Compose() {
     if (seen != seen_.end() && !seen->second.empty() && seen->second.front().at_ms <= now_ms_) {
       since_ms = std::max(since_ms, seen->second.front().at_ms);
       auto tail = seen->second;
+      // The past does not show what was seen after it.
       std::erase_if(tail, [this](const auto& point) { return point.at_ms > now_ms_; });
       points = WithTail(std::move(points), bucket_ms_, tail);
     }

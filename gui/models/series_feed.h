@@ -1,7 +1,7 @@
-// What charts show: series of the recording over the last minutes, read off the GUI thread, and
-// what has been seen since.
+// The series that a chart shows: what the recording has of the last minutes, read off the GUI
+// thread, and what the page has seen itself since.
 //
-// Threading  GUI thread only. One question to the recording is under way at a time.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QObject>
@@ -18,35 +18,41 @@
 
 namespace onepiece::gui {
 
+/// Keeps the series of one page up to date. At most one question about the wanted series waits for
+/// the recording at a time.
 class SeriesFeed : public QObject {
   Q_OBJECT
  public:
+  /// A series to show.
   struct Wanted {
     std::string name;  ///< As history::SeriesInfo::name.
     std::string unit;  ///< As history::SeriesInfo::unit.
     QString title;     ///< Safe to show.
-    /// Its value in a live snapshot (NaN: not known, or too old): for what is newer than the
-    /// recording, and all that there is without one. Null: none.
-    std::function<double(const Snapshot& snapshot)> now;
+    /// The value in a live snapshot, or NaN if not known or too old. It fills in what the recording
+    /// does not have yet, or everything if nothing is recorded. May be null.
+    std::function<double(const session::Snapshot& snapshot)> now;
   };
   struct Options {
-    std::int64_t span_ms = 15 * 60 * 1000;  ///< Up to the instant that is shown.
-    std::int64_t refresh_ms = 1000;         ///< Of what is shown, not of the clock.
-    int max_points = 450;                   ///< Of a series; buckets are never below two ticks.
+    std::int64_t span_ms = 15 * 60 * 1000;  ///< The time shown, up to the shown instant.
+    std::int64_t refresh_ms = 1000;         ///< Measured in shown time, not by the clock.
+    /// Points of a series, at most. A bucket is never shorter than two ticks.
+    int max_points = 450;
   };
   SeriesFeed(Store& store, Options options, QObject* parent = nullptr);
 
-  /// What is asked for from now on; the same names as before keep their numbers.
+  /// Sets the series to show. The same names as before keep their points.
   void Want(std::vector<Wanted> wanted);
-  /// Looks at the store's snapshot and asks when it is time. For View::Draw: cheap.
+  /// Takes the store's snapshot, and asks the recording when it is time. It is cheap: View::Draw
+  /// may call it each time.
   void Refresh();
 
-  /// In the order of Want; the last answer, whatever became of a newer question.
+  /// The series, in the order of Want(). They keep the last good answer while a newer question is
+  /// under way or has failed.
   [[nodiscard]] const std::vector<ChartSeries>& series() const { return series_; }
   [[nodiscard]] history::Interval interval() const { return interval_; }
-  /// The instant that is shown, to which ages are counted.
+  /// The shown instant. Ages count up to it.
   [[nodiscard]] std::int64_t now_ms() const { return now_ms_; }
-  /// Why something is missing, for people; empty: nothing is.
+  /// Why something is missing, for people. Empty if nothing is.
   [[nodiscard]] const QString& note() const { return note_; }
 
  Q_SIGNALS:
@@ -54,7 +60,7 @@ class SeriesFeed : public QObject {
 
  private:
   struct Answer {
-    /// As `wanted_`; nullopt: the recording has no such series.
+    /// Ordered as `wanted_`. nullopt if the recording has no such series.
     std::vector<std::optional<std::vector<history::SeriesPoint>>> series;
   };
   struct Source {
@@ -63,7 +69,7 @@ class SeriesFeed : public QObject {
     friend bool operator==(const Source&, const Source&) = default;
   };
   void LookForOtherSource();
-  void Sample(const Snapshot& snapshot);
+  void Sample(const session::Snapshot& snapshot);
   void AskRecording();
   void Take(absl::StatusOr<Answer> answer);
   void Compose();
@@ -72,13 +78,15 @@ class SeriesFeed : public QObject {
   const Options options_;
   const std::int64_t bucket_ms_;
   std::vector<Wanted> wanted_;
-  std::uint64_t want_ = 0;  ///< Grows with other names and other sources: late answers are dropped.
+  /// Grows with other names and other sources. An answer to a question with a lower number is
+  /// dropped.
+  std::uint64_t want_ = 0;
   Source source_;
   std::int64_t now_ms_ = 0, asked_ms_ = 0, answered_ms_ = 0;
-  std::optional<std::uint64_t> asking_;  ///< The question under way is of this want_.
+  std::optional<std::uint64_t> asking_;  ///< The want_ that the question under way belongs to.
   std::optional<Answer> answer_;
   absl::Status status_;
-  /// What was seen of each live, once a second.
+  /// What was seen of each series live, once a second.
   std::map<std::string, std::vector<history::SeriesPoint>> seen_;
   std::int64_t seen_ms_ = 0;
   std::vector<ChartSeries> series_;

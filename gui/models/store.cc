@@ -10,21 +10,25 @@ namespace {
 
 std::int64_t NowMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 
-/// What people are told of the connection; its age and its counts change all the time.
-auto Told(const LinkStatus& link) {
+/// The part of the connection's state that people see. Its age and its counts change all the time
+/// and are no reason for LinkChanged().
+auto Told(const session::LinkStatus& link) {
   return std::tie(link.link, link.attempt, link.next_try_ms, link.detail, link.read_only);
 }
 
 }  // namespace
 
-Store::Store(QObject* parent) : QObject(parent), shown_(std::make_shared<Snapshot>()) {
+Store::Store(QObject* parent) : QObject(parent), shown_(std::make_shared<session::Snapshot>()) {
   tick_.setInterval(100);
   reading_.setMaxThreadCount(1);
 }
 
 Store::~Store() = default;
 
-void Store::Show(std::shared_ptr<const Snapshot> snapshot, const LinkStatus& link) {
+void Store::Show(std::shared_ptr<const session::Snapshot> snapshot,
+                 const session::LinkStatus& link) {
+  // The state of the connection is shown in the past, too, so it is taken over before live() is
+  // asked.
   const bool told = Told(link) != Told(link_);
   link_ = link;
   if (told) Q_EMIT LinkChanged();
@@ -41,7 +45,7 @@ void Store::Pause() {
   Q_EMIT ModeChanged();
 }
 
-void Store::Pin(std::shared_ptr<const Snapshot> snapshot) {
+void Store::Pin(std::shared_ptr<const session::Snapshot> snapshot) {
   pinned_ = std::move(snapshot);
   Q_EMIT ModeChanged();
 }
@@ -53,26 +57,27 @@ void Store::SetMode(ControlMode mode) {
 }
 
 QString Store::WhyNoChange() const {
-  if (link_.link == Link::kOffline) {
+  // This comes before the hint to go live: without a session that key would not help.
+  if (link_.link == session::Link::kOffline) {
     return recording_ != nullptr ? tr("Recording") : tr("No cluster is connected");
   }
   if (!live()) return tr("Viewing the past: press L to go live");
   switch (link_.link) {
-    case Link::kLive:
+    case session::Link::kLive:
       break;
-    case Link::kConnecting:
+    case session::Link::kConnecting:
       return tr("Connecting");
-    case Link::kLagging:
+    case session::Link::kLagging:
       return tr("Connection lagging");
-    case Link::kStale:
+    case session::Link::kStale:
       return tr("Connection stale");
-    case Link::kReconnecting:
+    case session::Link::kReconnecting:
       return tr("Connection lost");
-    case Link::kAuthFailed:
+    case session::Link::kAuthFailed:
       return tr("The server does not let us in");
-    case Link::kVersionMismatch:
+    case session::Link::kVersionMismatch:
       return tr("The server speaks another version");
-    case Link::kOffline:
+    case session::Link::kOffline:
       return tr("Recording");
   }
   if (link_.read_only) return tr("The server is read-only");

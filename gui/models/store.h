@@ -1,9 +1,10 @@
-// The one place that the console's views draw from: the snapshot that is shown, live or of the
-// past, and whether anything may be changed now.
+// The one place that the console's views draw from: the shown snapshot, live or of the past, and
+// whether anything may be changed now.
 //
-// Threading  GUI thread only. A timer takes Session::Latest() ten times a second; no call waits for
-// the
-//            network or for a long read of a file.
+// A timer takes Session::Latest() ten times a second.
+//
+// Threading: GUI thread only.
+// Blocking: no call waits for the network or for a long read of a file.
 #pragma once
 
 #include <QCoreApplication>
@@ -17,15 +18,15 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cluster/history/recording.h"
 #include "cluster/session/session.h"
 #include "cluster/session/snapshot.h"
-#include "cluster/history/recording.h"
 #include "gui/models/alert_desk.h"
 #include "gui/models/operations.h"
 
 namespace onepiece::gui {
 
-/// May the operator change the cluster from here?
+/// Whether the operator may change the cluster from this console.
 enum class ControlMode { kObserve, kControl };
 
 class Store : public QObject {
@@ -34,69 +35,79 @@ class Store : public QObject {
   explicit Store(QObject* parent = nullptr);
   ~Store() override;
 
-  /// Follows `session` (null: none, e.g. only a file is open); views see its snapshots from the
-  /// next tick on.
-  void Follow(std::shared_ptr<Session> session);
-  /// Shows a snapshot while live, and what is known of the connection: what a tick does with the
-  /// session's.
-  void Show(std::shared_ptr<const Snapshot> snapshot, const LinkStatus& link);
-  /// Where the past comes from: the session's own recording, or a file (then Link is kOffline and
-  /// the instant shown is the recording's last).
+  /// Follows `session`, from the next tick on. Null if there is none, for example when only a file
+  /// is open. Always goes back to observe mode.
+  ///
+  /// Ownership: shares the session.
+  void Follow(std::shared_ptr<session::Session> session);
+  /// Shows a snapshot, if live, and the state of the connection. Each tick calls this with what the
+  /// session has.
+  void Show(std::shared_ptr<const session::Snapshot> snapshot, const session::LinkStatus& link);
+  /// Sets the recording that the past comes from: the session's own, or a file. With a file and no
+  /// session, the link is kOffline and the recording's last instant is shown.
   void SetRecording(std::shared_ptr<history::Recording> recording);
 
-  [[nodiscard]] const std::shared_ptr<Session>& session() const { return session_; }
+  [[nodiscard]] const std::shared_ptr<session::Session>& session() const { return session_; }
   [[nodiscard]] const std::shared_ptr<history::Recording>& recording() const { return recording_; }
-  /// Counts the calls of Follow: what was asked of one cluster is not meant for the next.
+  /// Counts the calls of Follow(). Callers compare it to drop answers that belong to an earlier
+  /// cluster.
   [[nodiscard]] int connection() const { return connection_; }
   /// Never null.
-  [[nodiscard]] const std::shared_ptr<const Snapshot>& snapshot() const { return shown_; }
-  [[nodiscard]] const LinkStatus& link() const { return link_; }
+  [[nodiscard]] const std::shared_ptr<const session::Snapshot>& snapshot() const { return shown_; }
+  [[nodiscard]] const session::LinkStatus& link() const { return link_; }
 
   [[nodiscard]] bool live() const { return viewing_ms_ == 0; }
-  /// The instant shown; now when live.
+  /// The shown instant in milliseconds since 1970; the present when live.
   [[nodiscard]] std::int64_t viewing_ms() const;
-  /// Shows the past; a failure (a gap, nothing recorded) keeps what is shown, and is returned.
+  /// Shows the past. On an error (a gap, nothing recorded) the shown snapshot stays.
   absl::Status ViewAt(std::int64_t at_ms);
-  /// Stops following without leaving the instant; recording goes on.
+  /// Stops at the shown instant. The recorder goes on.
   void Pause();
+  /// Shows the newest snapshot again; without a session, the recording's last one.
   void GoLive();
-  /// The snapshot that is compared with (pinned); null: none.
-  void Pin(std::shared_ptr<const Snapshot> snapshot);
-  [[nodiscard]] const std::shared_ptr<const Snapshot>& pinned() const { return pinned_; }
+  /// Sets the snapshot that the dialog "Compare two instants" compares with. Null for none.
+  void Pin(std::shared_ptr<const session::Snapshot> snapshot);
+  [[nodiscard]] const std::shared_ptr<const session::Snapshot>& pinned() const { return pinned_; }
 
   [[nodiscard]] ControlMode mode() const { return mode_; }
   void SetMode(ControlMode mode);
-  /// Empty: changes are possible. Else why not, for the tooltip of everything that is disabled:
-  /// "Observe mode: unlock with Ctrl+Shift+U", "Viewing the past", "Connection stale", "Recording",
+  /// Why nothing can be changed now; empty if changes are possible. Every disabled control shows it
+  /// as its tool tip: "Observe mode: unlock with Ctrl+Shift+U",
+  /// "Viewing the past: press L to go live", "Connection stale", "Recording",
   /// "The server is read-only".
   [[nodiscard]] QString WhyNoChange() const;
 
-  /// Runs `call` off the GUI thread and `then` on it, unless `context` is gone by then. Every
-  /// mutation and every slow question goes through here. `what` is listed among the operations with
-  /// what came of it: "Drain instance-3"; empty: it is a part of one that the caller lists.
+  /// Runs `call` on a thread of the session, then `then` on the GUI thread, unless `context` has
+  /// been destroyed by then. Every mutation and every slow question goes through here. `what`
+  /// ("Drain instance-3") is listed among the operations, with the outcome. It is empty if the
+  /// caller lists an operation that this call is a part of.
+  ///
+  /// Errors: `then` gets UNAVAILABLE when there is no session, or when too many calls wait already.
   template <typename T>
   void Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
            std::function<void(absl::StatusOr<T>)> then, const QString& what);
-  /// The same of the recording: marks, gaps, series. Calls run one after the other.
-  /// FAILED_PRECONDITION: nothing is recorded.
+  /// As Ask(), for questions to the recording: marks, gaps, series. The calls run one after the
+  /// other.
+  ///
+  /// Errors: `then` gets FAILED_PRECONDITION when nothing is recorded.
   template <typename T>
   void Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
             std::function<void(absl::StatusOr<T>)> then);
-  /// The same of anything else that may take long and needs no connection: files, locks.
+  /// As Ask(), for anything else that may take long and needs no connection: files, locks.
   template <typename T>
   void Work(QObject* context, std::function<absl::StatusOr<T>()> call,
             std::function<void(absl::StatusOr<T>)> then);
 
-  /// Who takes acknowledgements and silences; null: alerts are only looked at.
+  /// Who takes acknowledgements and silences. Null if alerts can only be looked at.
   [[nodiscard]] const std::shared_ptr<AlertDesk>& desk() const { return desk_; }
   void SetDesk(std::shared_ptr<AlertDesk> desk) { desk_ = std::move(desk); }
   [[nodiscard]] OperationLog& operations() { return operations_; }
 
  Q_SIGNALS:
-  /// Another snapshot is shown (≤ 10 a second).
+  /// Another snapshot is shown; at most ten times a second.
   void Changed();
   void LinkChanged();
-  /// Live, past, pinned or control mode.
+  /// Live or past, the pinned snapshot, the control mode or the recording has changed.
   void ModeChanged();
 
  private:
@@ -105,22 +116,24 @@ class Store : public QObject {
                       absl::StatusOr<T> answer);
   void Tick();
 
-  std::shared_ptr<Session> session_;
+  std::shared_ptr<session::Session> session_;
   int connection_ = 0;
   std::shared_ptr<history::Recording> recording_;
   std::shared_ptr<AlertDesk> desk_;
   OperationLog operations_;
-  std::shared_ptr<const Snapshot> shown_, pinned_;
-  LinkStatus link_;
+  std::shared_ptr<const session::Snapshot> shown_, pinned_;
+  session::LinkStatus link_;
   std::int64_t viewing_ms_ = 0;
   ControlMode mode_ = ControlMode::kObserve;
   QTimer tick_;
-  QThreadPool reading_;  ///< One thread.
+  QThreadPool reading_;  ///< One thread, so that reads come in order.
 };
 
 template <typename T>
 void Store::Deliver(const QPointer<QObject>& alive, std::function<void(absl::StatusOr<T>)> then,
                     absl::StatusOr<T> answer) {
+  // The call goes to qApp and not to `alive`, which may be destroyed on the GUI thread at any time.
+  // Only that thread may look at it.
   QMetaObject::invokeMethod(
       qApp,
       [alive, then = std::move(then), answer = std::move(answer)]() mutable {
@@ -133,7 +146,8 @@ template <typename T>
 void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
                 std::function<void(absl::StatusOr<T>)> then, const QString& what) {
   const int number = what.isEmpty() ? 0 : operations_.Begin(what);
-  // A change that is refused tells of a server that is read-only: of the one that was asked.
+  // A refused change shows that the server is read-only. That is true only of the server that was
+  // asked, so an answer from before the last Follow() does not count.
   const auto note = [this, context = QPointer<QObject>(context), asked = connection_, number,
                      then = std::move(then)](absl::StatusOr<T> answer) {
     operations_.End(number, answer.status());

@@ -13,9 +13,9 @@ namespace onepiece::gui {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-// Fuller than this, a database will refuse results soon.
+// A database that is fuller than this will soon refuse or drop results.
 constexpr double kNearlyFull = 0.9;
-// What is not newer than this has stopped coming.
+// A part that is older than this has stopped coming.
 constexpr std::int64_t kOldMs = 6000;
 
 QString Tr(const char* text, int n = -1) {
@@ -96,7 +96,7 @@ QString PeerInWords(const v1::DatabasePeer& peer, std::int64_t now_ms) {
                     .arg(peer.waiting_results());
 }
 
-// What keeps copies from being alike; the tip names each peer.
+// What keeps copies from being equal. The tip names each peer.
 TableCell Peers(const DatabaseRow& row) {
   if (!row.database.has_value()) return NotAvailable();
   int alike = 0, away = 0, fresh = 0;
@@ -118,9 +118,9 @@ TableCell Peers(const DatabaseRow& row) {
           tips.join(u'\n')};
 }
 
-std::vector<client::ReplicaAnswer> Answers(const Replicas& replicas) {
+std::vector<client::ReplicaAnswer> Answers(const session::Replicas& replicas) {
   std::vector<client::ReplicaAnswer> answers;
-  for (const ReplicaEntry& replica : replicas) {
+  for (const session::ReplicaEntry& replica : replicas) {
     answers.push_back({replica.address, replica.name, absl::UnavailableError(replica.error)});
     if (replica.status.has_value()) answers.back().status = *replica.status;
   }
@@ -149,7 +149,7 @@ bool operator==(const DatabaseRow& a, const DatabaseRow& b) {
          numbers(a) == numbers(b);
 }
 
-std::vector<DatabaseRow> DatabaseRows(const Snapshot& snapshot) {
+std::vector<DatabaseRow> DatabaseRows(const session::Snapshot& snapshot) {
   std::map<std::string, DatabaseRow> rows;
   if (snapshot.cluster.value != nullptr) {
     for (const v1::Node& node : snapshot.cluster.value->nodes()) {
@@ -163,7 +163,7 @@ std::vector<DatabaseRow> DatabaseRows(const Snapshot& snapshot) {
     }
   }
   if (snapshot.databases.value != nullptr) {
-    for (const DatabaseEntry& entry : *snapshot.databases.value) {
+    for (const session::DatabaseEntry& entry : *snapshot.databases.value) {
       DatabaseRow& row = rows[entry.node_id];
       row.node_id = entry.node_id;
       row.as_of_ms = entry.as_of_ms;
@@ -289,13 +289,13 @@ bool operator==(const ReplicaRow& a, const ReplicaRow& b) {
          numbers(a) == numbers(b);
 }
 
-std::vector<ReplicaRow> ReplicaRows(const Replicas& replicas) {
+std::vector<ReplicaRow> ReplicaRows(const session::Replicas& replicas) {
   std::uint64_t chosen = 0;
-  for (const ReplicaEntry& replica : replicas) {
+  for (const session::ReplicaEntry& replica : replicas) {
     if (replica.status.has_value()) chosen = std::max(chosen, replica.status->chosen());
   }
   std::vector<ReplicaRow> rows;
-  for (const ReplicaEntry& replica : replicas) {
+  for (const session::ReplicaEntry& replica : replicas) {
     ReplicaRow& row = rows.emplace_back();
     row.name = replica.name.empty() ? replica.address : replica.name;
     row.address = replica.address;
@@ -407,7 +407,7 @@ QString ReplicaWatch::InWords(std::size_t answering, std::size_t seats,
   return text;
 }
 
-ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
+ReplicaWatch::News ReplicaWatch::See(const session::Snapshot& snapshot) {
   News news;
   if (snapshot.replicas.value == nullptr) {
     news.headline = {snapshot.replicas.error.empty() ? Tr("No replica was heard of yet.")
@@ -415,7 +415,7 @@ ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
                      snapshot.replicas.error.empty() ? StatusTone::kUnknown : StatusTone::kBad};
     return news;
   }
-  const Replicas& replicas = *snapshot.replicas.value;
+  const session::Replicas& replicas = *snapshot.replicas.value;
   const auto answers = Answers(replicas);
   for (const std::string& line : client::AdviceFor(answers)) news.advice << SafeText(line, 400);
   const v1::ReplicaStatus* leader = client::FindLeader(answers);
@@ -430,6 +430,7 @@ ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
     ++answering;
     slowest = std::max(slowest, row.behind.value_or(0));
     if (cluster_id.empty()) cluster_id = row.status->cluster_id();
+    // Replicas may disagree about the seats while one of them lags. The largest number counts.
     std::size_t occupied = 0;
     for (const v1::Seat& seat : row.status->members().seats()) occupied += seat.replica() != 0;
     seats = std::max(seats, occupied);
@@ -444,6 +445,7 @@ ReplicaWatch::News ReplicaWatch::See(const Snapshot& snapshot) {
   if (leader != nullptr) {
     news.leader = leader->name();
     if (leader->name() != leader_ || leader->round() != round_) {
+      // The first leader that is seen is not an election.
       if (round_ != 0) ++elections_;
       since_ms_ = snapshot.at_ms;
     }

@@ -1,6 +1,6 @@
-// Rows of the databases and of the NodeManager's replicas, and what is to be said of them.
+// The rows of the databases and of the NodeManager's replicas, and a headline for each.
 //
-// Threading  ReplicaWatch is thread-confined, the rest are pure functions.
+// Threading: ReplicaWatch is thread-confined. The rest are pure functions.
 #pragma once
 
 #include <QString>
@@ -16,57 +16,61 @@
 
 namespace onepiece::gui {
 
-/// Why what is shown is not newer, for a page's note; empty: it is as new as it can be.
+/// How old the shown data is and why it is not newer, for a page's note. Empty if it is up to date.
 QString WhyOld(std::int64_t as_of_ms, const std::string& error, std::int64_t now_ms);
 
-/// A line in words, with how bad it is.
+/// A line in words and its tone.
 struct Headline {
   QString text;
   StatusTone tone = StatusTone::kNeutral;
 };
 
+/// One database.
 struct DatabaseRow {
   std::string node_id, workflow_set;
   QString state;
   StatusTone tone = StatusTone::kUnknown;
-  std::optional<v1::Database> database;  ///< Absent: it has never answered.
-  /// Records that the fullest database of its workflow set has and this one has not, at least.
+  std::optional<v1::Database> database;  ///< Absent if it has never answered.
+  /// The least number of records that it lacks: those of the fullest database of its workflow set,
+  /// minus its own.
   std::optional<std::int64_t> behind;
   std::int64_t as_of_ms = 0;
-  QString age;    ///< Of the answer.
+  QString age;    ///< Age of the answer.
   QString error;  ///< Why there is no newer one.
 };
 bool operator==(const DatabaseRow& a, const DatabaseRow& b);
 
-/// Every database that the cluster names or that was ever heard of, by workflow set and id.
-std::vector<DatabaseRow> DatabaseRows(const Snapshot& snapshot);
+/// All databases that the cluster names or that were ever heard of, by workflow set and id.
+std::vector<DatabaseRow> DatabaseRows(const session::Snapshot& snapshot);
 Headline DatabasesInWords(const std::vector<DatabaseRow>& rows);
 std::vector<KeyedTable<DatabaseRow>::Column> DatabaseColumns();
 
+/// One replica of the NodeManager.
 struct ReplicaRow {
   std::string name, address;
   std::optional<v1::ReplicaStatus> status;
   QString role;
   StatusTone tone = StatusTone::kUnknown;
-  std::optional<std::uint64_t> behind;  ///< Entries that were chosen and that it has not applied.
-  QString detail;                       ///< Why it does not answer, or what keeps it from work.
+  std::optional<std::uint64_t> behind;  ///< Chosen log entries that it has not applied.
+  QString detail;                       ///< Why it does not answer, or what keeps it from its work.
 };
 bool operator==(const ReplicaRow& a, const ReplicaRow& b);
 
-std::vector<ReplicaRow> ReplicaRows(const Replicas& replicas);
+std::vector<ReplicaRow> ReplicaRows(const session::Replicas& replicas);
 std::vector<KeyedTable<ReplicaRow>::Column> ReplicaColumns();
 
-/// What only somebody who watches knows: since when a replica leads, how often that changed.
+/// Watches the replicas over several snapshots: since when one leads, and how often that changed.
 class ReplicaWatch {
  public:
   struct News {
     Headline headline;
-    QStringList advice;  ///< The command line's: what is wrong and what to do.
-    std::string leader;  ///< Name; empty: nobody leads.
+    QStringList advice;  ///< What is wrong and what to do, in the CLI's words.
+    std::string leader;  ///< The leader's name. Empty if nobody leads.
     std::string leader_address;
   };
-  /// Snapshots in the order of time; an earlier one begins the watch anew.
-  News See(const Snapshot& snapshot);
+  /// Takes the next snapshot. Snapshots come in the order of time; an earlier one starts the watch
+  /// anew.
+  News See(const session::Snapshot& snapshot);
 
  private:
   [[nodiscard]] QString InWords(std::size_t answering, std::size_t seats,

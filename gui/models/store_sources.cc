@@ -1,4 +1,4 @@
-// Where a store's snapshots come from: a session, a recording.
+// The part of Store that says where snapshots come from: a session or a recording.
 #include <utility>
 
 #include "gui/models/store.h"
@@ -6,27 +6,27 @@
 namespace onepiece::gui {
 namespace {
 
-LinkStatus Offline(std::string detail) {
-  LinkStatus link;
-  link.link = Link::kOffline;
+session::LinkStatus Offline(std::string detail) {
+  session::LinkStatus link;
+  link.link = session::Link::kOffline;
   link.detail = std::move(detail);
   return link;
 }
 
 }  // namespace
 
-void Store::Follow(std::shared_ptr<Session> session) {
+void Store::Follow(std::shared_ptr<session::Session> session) {
   tick_.disconnect(this);
   session_ = std::move(session);
   ++connection_;
   viewing_ms_ = 0;
-  mode_ = ControlMode::kObserve;  // Of another cluster: nobody has unlocked this one.
+  mode_ = ControlMode::kObserve;  // Nobody has unlocked this cluster yet.
   if (session_ != nullptr) {
     connect(&tick_, &QTimer::timeout, this, &Store::Tick);
     tick_.start();
   } else {
     tick_.stop();
-    Show(std::make_shared<Snapshot>(), Offline({}));
+    Show(std::make_shared<session::Snapshot>(), Offline({}));
   }
   Q_EMIT ModeChanged();
   if (session_ != nullptr) Tick();
@@ -34,6 +34,8 @@ void Store::Follow(std::shared_ptr<Session> session) {
 
 void Store::SetRecording(std::shared_ptr<history::Recording> recording) {
   recording_ = std::move(recording);
+  // A session's own recording changes nothing that is shown now: snapshot and link stay the
+  // session's.
   if (session_ != nullptr || recording_ == nullptr) {
     Q_EMIT ModeChanged();
     return;
@@ -46,6 +48,7 @@ void Store::SetRecording(std::shared_ptr<history::Recording> recording) {
 
 absl::Status Store::ViewAt(std::int64_t at_ms) {
   if (recording_ == nullptr) return absl::FailedPreconditionError("nothing is being recorded");
+  // At() takes a few milliseconds, so the GUI thread may call it.
   auto snapshot = recording_->At(at_ms);
   if (!snapshot.ok()) return snapshot.status();
   viewing_ms_ = at_ms;
@@ -56,7 +59,7 @@ absl::Status Store::ViewAt(std::int64_t at_ms) {
 }
 
 void Store::GoLive() {
-  if (session_ == nullptr) {  // A file's last instant is the newest that there is.
+  if (session_ == nullptr) {  // The last instant of a file is the newest one.
     if (recording_ == nullptr) return;
     const auto info = recording_->Info();
     if (info.ok()) ViewAt(info->interval.to_ms).IgnoreError();

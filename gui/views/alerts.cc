@@ -15,7 +15,8 @@
 namespace onepiece::gui {
 namespace {
 
-/// How long before it began: what led to it is seen too.
+/// "Show when it began" goes to an instant this long before the alert, so that what led to it is
+/// visible.
 constexpr std::int64_t kBeforeMs = 30'000;
 
 class SilenceDialog : public QDialog {
@@ -120,7 +121,7 @@ AlertsView::AlertsView(Store& store, QWidget* parent)
       silence_(new QPushButton(tr("Silence…"), this)),
       began_(new QPushButton(tr("Show when it began"), this)) {
   SetModel(table_.get());
-  panel()->FitColumns(60);  // What fires is a sentence.
+  panel()->FitColumns(60);  // The column "What" holds a sentence.
   panel()->SetEmptyText(tr("Nothing fires, and nothing has fired in the last hour."));
   for (QPushButton* button : {seen_, silence_, began_}) head()->addWidget(button);
   connect(seen_, &QPushButton::clicked, this, &AlertsView::Acknowledge);
@@ -130,7 +131,7 @@ AlertsView::AlertsView(Store& store, QWidget* parent)
     if (isVisible()) Draw(*this->store().snapshot());
   });
   connect(panel(), &TablePanel::Activated, this, [this] {
-    const Alert* alert = Current();
+    const session::Alert* alert = Current();
     if (alert == nullptr) return;
     const QString entity = QString::fromStdString(alert->entity);
     Q_EMIT Wanted(entity == u"cluster" ? QStringLiteral("replicas") : QString(),
@@ -172,7 +173,7 @@ std::vector<Command> AlertsView::Commands() {
            }}};
 }
 
-void AlertsView::Draw(const Snapshot& snapshot) {
+void AlertsView::Draw(const session::Snapshot& snapshot) {
   std::vector<AlertRow> rows;
   if (snapshot.alerts.value != nullptr) rows = AlertRows(*snapshot.alerts.value, snapshot.at_ms);
   if (snapshot.alerts.value == nullptr) {
@@ -180,7 +181,7 @@ void AlertsView::Draw(const Snapshot& snapshot) {
         SafeText(snapshot.alerts.error, 300));
   } else {
     const AlertCounts counts = CountAlerts(rows);
-    // What the columns have no room for.
+    // The columns have no room for the whole text.
     const int row = table_->RowOf(panel()->current());
     Say(AlertsInWords(counts), ToneOf(counts),
         row >= 0            ? SafeText(table_->at(row).alert.text, 500)
@@ -192,7 +193,7 @@ void AlertsView::Draw(const Snapshot& snapshot) {
 }
 
 void AlertsView::Count() {
-  const Snapshot& snapshot = *store().snapshot();
+  const session::Snapshot& snapshot = *store().snapshot();
   if (snapshot.alerts.value == counted_ && counted_once_) return;
   counted_ = snapshot.alerts.value;
   counted_once_ = true;
@@ -203,7 +204,7 @@ void AlertsView::Count() {
   if (!store().live() || snapshot.recorded) return;
   QSet<QString> fires;
   for (const AlertRow& row : rows) {
-    if (row.alert.state == Alert::State::kFiring && !row.silenced) {
+    if (row.alert.state == session::Alert::State::kFiring && !row.silenced) {
       fires.insert(QString::fromStdString(row.alert.id));
     }
   }
@@ -211,7 +212,7 @@ void AlertsView::Count() {
   fired_ = fires;
 }
 
-const Alert* AlertsView::Current() const {
+const session::Alert* AlertsView::Current() const {
   const int row = table_->RowOf(panel()->current());
   return row < 0 ? nullptr : &table_->at(row).alert;
 }
@@ -270,7 +271,7 @@ void AlertsView::Silence() {
     Q_EMIT Told(why);
     return;
   }
-  // What is chosen now is silenced, whatever is chosen by then.
+  // The dialog is bound to the alerts selected now, whatever is selected when it is accepted.
   const QStringList ids = panel()->selected();
   QStringList shown;
   for (const QString& id : ids) shown << SafeText(id.toStdString(), 120);
@@ -285,7 +286,7 @@ void AlertsView::Silence() {
 }
 
 void AlertsView::ShowBeginning() {
-  const Alert* alert = Current();
+  const session::Alert* alert = Current();
   if (alert == nullptr) {
     Q_EMIT Told(tr("Choose an alert first."));
     return;
@@ -293,7 +294,7 @@ void AlertsView::ShowBeginning() {
   const QString entity = QString::fromStdString(alert->entity);
   const std::int64_t since_ms = alert->since_ms;
   absl::Status status = store().ViewAt(since_ms - kBeforeMs);
-  // The recording may begin in these 30 s.
+  // The recording may begin less than kBeforeMs before the alert.
   if (!status.ok()) status = store().ViewAt(since_ms);
   if (!status.ok()) return TellFailure(this, tr("Show when it began"), status);
   Q_EMIT Wanted(entity == u"cluster" ? QStringLiteral("replicas") : QString(),

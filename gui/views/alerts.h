@@ -1,4 +1,4 @@
-// The page of the alerts: what fires, who has seen it, what is silenced until when.
+// The page "Alerts": what fires, who has seen it, and what is silenced until when.
 #pragma once
 
 #include <QPushButton>
@@ -18,15 +18,15 @@ class AlertsView : public ListPage {
   [[nodiscard]] std::vector<Command> Commands() override;
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
 
  private:
-  /// The badge, and a hint to the window system when something new fires; also while another page
-  /// is shown.
+  /// Updates the tab's badge, and asks the window system for attention when something new fires.
+  /// This also happens while another page is shown.
   void Count();
-  /// Empty: the selected alerts can be acknowledged and silenced.
+  /// Why the selected alerts cannot be acknowledged or silenced. Empty if they can.
   [[nodiscard]] QString WhyNot();
-  [[nodiscard]] const Alert* Current() const;
+  [[nodiscard]] const session::Alert* Current() const;
   void Enable();
   void Acknowledge();
   void Silence();
@@ -36,7 +36,7 @@ class AlertsView : public ListPage {
 
   std::unique_ptr<KeyedTable<AlertRow>> table_;
   QPushButton *seen_, *silence_, *began_;
-  std::shared_ptr<const Alerts> counted_;
+  std::shared_ptr<const session::Alerts> counted_;
   QSet<QString> fired_;
   bool counted_once_ = false;
 };

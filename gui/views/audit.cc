@@ -5,7 +5,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// What a session keeps.
+/// The number of entries that a session keeps.
 constexpr int kKept = 1000;
 
 }  // namespace
@@ -42,7 +42,7 @@ void AuditView::Focus(const QString& entity) {
   }
 }
 
-void AuditView::Draw(const Snapshot& snapshot) {
+void AuditView::Draw(const session::Snapshot& snapshot) {
   const auto& audit = snapshot.audit.value;
   const int count = audit == nullptr ? 0 : static_cast<int>(audit->size());
   Say(count >= kKept ? tr("The last %1 changes; older ones are not kept here.").arg(count)

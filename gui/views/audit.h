@@ -16,11 +16,11 @@ class AuditView : public ListPage {
   void Focus(const QString& entity) override;
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
 
  private:
   std::unique_ptr<KeyedTable<AuditRow>> table_;
-  std::shared_ptr<const Audit> drawn_;
+  std::shared_ptr<const session::Audit> drawn_;
 };
 
 }  // namespace onepiece::gui

@@ -196,7 +196,7 @@ void DraftPanel::Answered(absl::StatusOr<v1::Plan> plan, bool policy) {
     Q_EMIT Told(
         tr("The server has said what %1 would do").arg(MovesCount(dry_run_->plan->moves_size())));
   }
-  Q_EMIT Edited();  // Who draws the draft elsewhere draws its prediction too.
+  Q_EMIT Edited();  // Other pages that draw the draft draw its prediction, too.
 }
 
 void DraftPanel::BecameStale(const QString& why) {
@@ -225,7 +225,8 @@ QString DraftPanel::Note() const {
     lines << tr("This is a new dry run: look at it, then apply it again.");
   for (const QString& line : draft_.Problems()) lines << ToneGlyph(StatusTone::kBad) + u' ' + line;
   if (IsCurrent() && !dry_run_->plan.ok())
-    lines << tr("The server refuses it: %1").arg(SafeText(Explain(dry_run_->plan.status()), 300));
+    lines << tr("The server refuses it: %1")
+                 .arg(SafeText(session::Explain(dry_run_->plan.status()), 300));
   for (const QString& line : draft_.Notes()) lines << line;
   return lines.join(u'\n');
 }

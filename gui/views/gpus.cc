@@ -6,19 +6,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "gui/views/plain_label.h"
 #include "gui/views/tone.h"
 
 namespace onepiece::gui {
-namespace {
-
-QLabel* PlainLabel(QWidget* parent) {
-  auto* label = new QLabel(parent);
-  label->setTextFormat(Qt::PlainText);
-  label->setWordWrap(true);
-  return label;
-}
-
-}  // namespace
 
 GpusView::GpusView(Store& store, QWidget* parent)
     : View(QStringLiteral("gpus"), tr("GPUs"), store, parent),
@@ -113,11 +104,11 @@ void GpusView::SetFilter(const QString& text) {
   DrawMap();
 }
 
-void GpusView::Draw(const Snapshot& snapshot) {
+void GpusView::Draw(const session::Snapshot& snapshot) {
   devices_.Show(snapshot, store().link());
   DrawMap();
   if (!to_focus_.isEmpty()) Focus(to_focus_);
-  // What is looked at first: the one that is marked, else the first one.
+  // The first device to show is one with a warning, or else the first one.
   if (picked_.isEmpty() && devices_.table().rowCount() > 0) {
     const DeviceRow* first = &devices_.table().at(0);
     for (int i = 0; i < devices_.table().rowCount(); ++i) {
@@ -144,7 +135,7 @@ void GpusView::DrawMap() {
   clear_->setVisible(picture.hidden > 0);
   map_->setVisible(!picture.grid.cells.empty());
   cells_.Show(std::move(picture.grid));
-  const int all = map_->sizeHint().height();  // Room that it does not need is the charts'.
+  const int all = map_->sizeHint().height();  // The charts get the room that the map does not need.
   map_->setMinimumHeight(std::min(all, fontMetrics().height() * 10));
   map_->setMaximumHeight(all);
   const int filtered = picture.hidden > 0 ? clear_->sizeHint().height() + 12 : 0;
@@ -167,7 +158,7 @@ void GpusView::WantSeries() {
   std::vector<SeriesFeed::Wanted> wanted;
   const auto add = [&](std::size_t chart, const std::string& name, const char* unit,
                        const QString& title, auto get) {
-    const auto now = [this, key = picked_, get](const Snapshot&) {
+    const auto now = [this, key = picked_, get](const session::Snapshot&) {
       const DeviceRow* at = devices_.Find(key);
       const std::optional<double> value =
           at == nullptr || at->state != CellState::kValue ? std::nullopt : get(*at);
@@ -246,7 +237,7 @@ void GpusView::DrawCharts() {
     charts_[i]->SetNow(feed_.now_ms());
     charts_[i]->setVisible(row != nullptr && counts_[i] > 0);
   }
-  // Without a temperature the third has the line to itself.
+  // Without a chart of the temperature, the third chart takes the whole line.
   auto* grid = static_cast<QGridLayout*>(charts_[2]->parentWidget()->layout());
   grid->addWidget(charts_[2], 2, 0, 1, counts_[3] > 0 ? 1 : 2);
   charts_[2]->SetTitle(gpu ? tr("Power") : tr("Jobs"));

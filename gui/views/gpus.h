@@ -1,4 +1,4 @@
-// The page of the devices: how busy each is, and what one has done in the last minutes.
+// The page "GPUs": how busy each device is, and what one of them has done in the last minutes.
 #pragma once
 
 #include <QComboBox>
@@ -21,20 +21,20 @@ class GpusView : public View {
   explicit GpusView(Store& store, QWidget* parent = nullptr);
 
   [[nodiscard]] QString Help() const override;
-  /// Every device with all its numbers.
+  /// All devices with all their numbers.
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return &devices_.table(); }
-  /// "device/NODE/INDEX", or "node/NODE": its first device.
+  /// Picks "device/NODE/INDEX", or the first device of "node/NODE".
   void Focus(const QString& entity) override;
   void SetFilter(const QString& text) override;
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
 
  private:
   static constexpr std::size_t kCharts = 4;
   void DrawMap();
   void Pick(const QString& key);
-  /// What the charts of the picked device ask for.
+  /// Asks for the series that the charts of the picked device show.
   void WantSeries();
   void DrawCharts();
 
@@ -42,10 +42,10 @@ class GpusView : public View {
   HeatModel cells_;
   SeriesFeed feed_;
   QString filter_;
-  QString picked_;      ///< Key of the device whose charts are shown; empty: none.
-  QString to_focus_;    ///< Was asked for before it was known.
-  std::string wanted_;  ///< What WantSeries was of.
-  std::array<std::size_t, kCharts> counts_{};  ///< Of the feed's series, those of each chart.
+  QString picked_;      ///< Key of the device whose charts are shown. Empty for none.
+  QString to_focus_;    ///< The entity of a Focus() that came before its device was known.
+  std::string wanted_;  ///< What WantSeries() has asked for last.
+  std::array<std::size_t, kCharts> counts_{};  ///< How many of the feed's series each chart shows.
   QLabel* headline_;
   QComboBox* metric_;
   QLabel* hidden_;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kNumberWidth = 28;
 
-/// From the ground to one hue: how much is told apart without seeing any colour.
+/// A colour between the background and one hue. Brightness alone tells how much, so it can be read
+/// without colour vision.
 QColor Heat(double share, const QPalette& palette) {
   const QColor from = palette.color(QPalette::Base);
   const QColor to = IsDark(palette) ? QColor(0x6c, 0xc0, 0xff) : QColor(0x00, 0x4c, 0x8c);
@@ -96,7 +97,7 @@ class CellDelegate : public QStyledItemDelegate {
     if (warned) text.prepend(ToneGlyph(StatusTone::kWarning) + u' ');
     QRect upper = inside;
     if (both) upper.setHeight(metrics.height());
-    // Patterns go on around the text, not behind it.
+    // The pattern must not run behind the text, so the text gets a plain ground.
     const int wide = std::min(metrics.horizontalAdvance(text) + 6, inside.width());
     const QRect behind(upper.center().x() - wide / 2, upper.center().y() - metrics.height() / 2,
                        wide, metrics.height());

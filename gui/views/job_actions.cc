@@ -16,7 +16,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// Calls under way at the same time; a session takes a few more.
+/// The most calls under way at the same time. A session takes a few more.
 constexpr std::size_t kAtOnce = 4;
 
 QString Jobs(std::size_t count) {
@@ -42,7 +42,7 @@ bool IsUncertain(const absl::Status& status) {
          absl::IsCancelled(status);
 }
 
-/// What became of each job where it was not what had been asked for.
+/// What became of each job that did not end as wished.
 void TellAnswers(QWidget* parent, const QString& title, const QStringList& lines) {
   auto* dialog = new QDialog(parent);
   dialog->setAttribute(Qt::WA_DeleteOnClose);
@@ -98,7 +98,8 @@ void JobActions::Cancel(const std::vector<Job>& jobs) {
   Question question;
   question.title = tr("Cancel %1").arg(Jobs(active.size()));
   question.verb = question.title;
-  question.reason = false;  // The audit log is of changes of the cluster, not of jobs.
+  // The audit log is about the cluster's configuration and not about jobs.
+  question.reason = false;
   question.text = tr("They stop at their next step and make no result. ");
   if (running > 0) {
     question.text +=
@@ -157,7 +158,8 @@ void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
 }
 
 void JobActions::Send(const std::shared_ptr<Batch>& batch) {
-  // Whoever locks, or connects elsewhere, ends what has not been asked for yet.
+  // If the operator locks changes or connects to another cluster, the jobs that were not sent yet
+  // are not sent.
   const QString why = batch->asked_of != store_.connection() ? tr("another cluster is connected")
                                                              : store_.WhyNoChange();
   if (!why.isEmpty() && batch->next < batch->uids.size()) {
@@ -192,7 +194,7 @@ void JobActions::Answered(const std::shared_ptr<Batch>& batch, const std::string
   if (!answer.ok()) {
     batch->failure.Update(answer.status());
     batch->others.append(
-        tr("%1: %2").arg(SafeText(uid, 64), SafeText(Explain(answer.status()), 300)));
+        tr("%1: %2").arg(SafeText(uid, 64), SafeText(session::Explain(answer.status()), 300)));
     if (cancel && IsUncertain(answer.status())) {
       rows_.SetCancel(id, CancelPhase::kUnknown);
     } else if (cancel) {

@@ -13,6 +13,7 @@
 #include "gui/models/job_query.h"
 #include "gui/models/job_rows.h"
 #include "gui/views/job_gantt.h"
+#include "gui/views/plain_label.h"
 #include "gui/views/result_preview.h"
 #include "gui/views/table_panel.h"
 #include "gui/views/tone.h"
@@ -76,7 +77,7 @@ StageLine LineOf(const v1::Job& job, const std::string& stage, int place) {
     line.tone = job.state() == v1::Job::RUNNING ? StatusTone::kBusy : StatusTone::kNeutral;
     if (job.steps() > 0) line.step = JobDetail::tr("%1 of %2").arg(job.step()).arg(job.steps());
   } else if (ended) {
-    // It did not get that far, or nobody has told.
+    // The job did not get that far, or no stage has reported its times.
     line.state = job.state() == v1::Job::SUCCEEDED ? JobDetail::tr("done, no times told")
                                                    : JobDetail::tr("not reached");
   } else {
@@ -101,10 +102,8 @@ QString ValueText(const google::protobuf::Value& value) {
   }
 }
 
-QLabel* MakeLabel(QWidget* parent) {
-  auto* label = new QLabel(parent);
-  label->setTextFormat(Qt::PlainText);
-  label->setWordWrap(true);
+QLabel* SelectableLabel(QWidget* parent) {
+  auto* label = PlainLabel(parent);
   label->setTextInteractionFlags(Qt::TextSelectableByMouse);
   return label;
 }
@@ -148,10 +147,10 @@ std::vector<StageLine> StageLinesOf(const v1::Job& job, const v1::Workflow* work
 JobDetail::JobDetail(Store& store, QWidget* parent)
     : QWidget(parent),
       store_(store),
-      title_(MakeLabel(this)),
-      state_(MakeLabel(this)),
-      wait_(MakeLabel(this)),
-      note_(MakeLabel(this)),
+      title_(SelectableLabel(this)),
+      state_(SelectableLabel(this)),
+      wait_(SelectableLabel(this)),
+      note_(SelectableLabel(this)),
       progress_(new QProgressBar(this)),
       tabs_(new QTabWidget(this)),
       stages_(std::make_unique<KeyedTable<StageLine>>(
@@ -167,7 +166,7 @@ JobDetail::JobDetail(Store& store, QWidget* parent)
           [](const Pair& pair) { return pair.name; })),
       gantt_(new JobGantt(store, this)),
       result_(new ResultPreview(store, this)),
-      error_(MakeLabel(this)) {
+      error_(SelectableLabel(this)) {
   setObjectName(QStringLiteral("jobs.detail"));
   QFont bold = title_->font();
   bold.setBold(true);
@@ -227,7 +226,7 @@ void JobDetail::Show(const std::shared_ptr<const v1::Job>& job, const Words& wor
   gantt_->Show(job);
   result_->Show(job);
   if (job_ == nullptr) return;
-  ShowStages();  // The workflow may have come meanwhile.
+  ShowStages();  // The workflow may have become known since.
   if (same) return;
   ShowParameters();
   ShowError();

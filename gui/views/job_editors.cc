@@ -15,26 +15,20 @@
 #include <utility>
 
 #include "cluster/base/status.h"
-#include "gui/models/format.h"
-#include "gui/views/tone.h"
 #include "cluster/media/image.h"
+#include "gui/models/format.h"
+#include "gui/views/plain_label.h"
+#include "gui/views/tone.h"
 
 namespace onepiece::gui {
 namespace {
 
 constexpr int kPictureSide = 96;
-/// Of an input whose schema does not say (proto InputSpec).
+/// The size limit of an input whose schema gives none (proto InputSpec).
 constexpr std::int64_t kDefaultBytes = std::int64_t{32} << 20;
 
-QLabel* MakeLabel(QWidget* parent, const QString& text = {}) {
-  auto* label = new QLabel(text, parent);
-  label->setTextFormat(Qt::PlainText);
-  label->setWordWrap(true);
-  return label;
-}
-
 QLabel* MakeProblem(QWidget* parent) {
-  QLabel* label = MakeLabel(parent);
+  QLabel* label = PlainLabel(parent);
   label->setObjectName(QStringLiteral("problem"));
   label->hide();
   return label;
@@ -53,10 +47,10 @@ void SetProblem(QLabel* label, const QString& why) {
   label->show();
 }
 
-/// "prompt *" with what it is in small type below.
+/// The name of a parameter in bold. A required one has an asterisk.
 QLabel* MakeName(QWidget* parent, const std::string& name, bool required) {
   QLabel* label =
-      MakeLabel(parent, SafeText(name, 63) + (required ? QStringLiteral(" *") : QString()));
+      PlainLabel(parent, SafeText(name, 63) + (required ? QStringLiteral(" *") : QString()));
   QFont bold = label->font();
   bold.setBold(true);
   label->setFont(bold);
@@ -86,7 +80,7 @@ ParameterEditor::ParameterEditor(const v1::ParameterSpec& spec, const std::strin
   name->setVisible(kind_ != EditorKind::kCheck);
   layout->addWidget(editor_);
   if (!hints.isEmpty()) {
-    QLabel* hint = MakeLabel(this, hints.join(QStringLiteral(" · ")));
+    QLabel* hint = PlainLabel(this, hints.join(QStringLiteral(" · ")));
     hint->setForegroundRole(QPalette::PlaceholderText);
     editor_->setAccessibleDescription(hint->text());
     layout->addWidget(hint);
@@ -160,7 +154,7 @@ InputEditor::InputEditor(const v1::InputSpec& spec, QWidget* parent)
     : QFrame(parent),
       spec_(spec),
       picture_(new QLabel(this)),
-      words_(MakeLabel(this)),
+      words_(PlainLabel(this)),
       problem_(MakeProblem(this)),
       remove_(new QPushButton(tr("Remove"), this)) {
   worker_.setMaxThreadCount(1);
@@ -180,7 +174,7 @@ InputEditor::InputEditor(const v1::InputSpec& spec, QWidget* parent)
                    .arg(FormatBytes(static_cast<double>(spec.max_bytes() > 0 ? spec.max_bytes()
                                                                              : kDefaultBytes))));
   hints.removeAll(QString());
-  QLabel* hint = MakeLabel(this, hints.join(QStringLiteral(" · ")));
+  QLabel* hint = PlainLabel(this, hints.join(QStringLiteral(" · ")));
   hint->setForegroundRole(QPalette::PlaceholderText);
   auto* buttons = new QHBoxLayout;
   buttons->addWidget(choose);
@@ -247,7 +241,7 @@ void InputEditor::Read(const QString& path) {
     QMetaObject::invokeMethod(
         this,
         [this, number, file = std::move(file), picture, trouble]() mutable {
-          if (number != reading_) return;  // Another one was chosen meanwhile.
+          if (number != reading_) return;  // Another file was chosen meanwhile.
           const bool ok = file.ok();
           Taken(file, picture, trouble);
           if (ok) Q_EMIT Chosen(*file);

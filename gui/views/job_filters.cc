@@ -125,7 +125,7 @@ void JobFilterBar::Clear() {
 }
 
 void JobFilterBar::Offer(QComboBox* box, const QStringList& values) {
-  // What is chosen stays a choice, whether the list still holds it or not.
+  // The chosen value stays a choice, even if the list does not hold it any more.
   const QString chosen = box->currentData().toString();
   QStringList wanted = values;
   if (!chosen.isEmpty() && !wanted.contains(chosen)) wanted.append(chosen);

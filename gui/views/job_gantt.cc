@@ -25,7 +25,7 @@ namespace {
 constexpr std::array kKinds = {SpanKind::kWait, SpanKind::kCompute, SpanKind::kTransfer,
                                SpanKind::kOther};
 
-/// Told apart by pattern first, by colour second, and by words where there is room.
+/// The kinds of spans differ by pattern first, then by colour, and by words where there is room.
 QBrush BrushOf(SpanKind kind, const QPalette& palette) {
   switch (kind) {
     case SpanKind::kWait:
@@ -40,7 +40,7 @@ QBrush BrushOf(SpanKind kind, const QPalette& palette) {
   return QBrush(palette.color(QPalette::Text), Qt::HorPattern);
 }
 
-/// A step of 1, 2 or 5 times a power of ten that makes about `count` of `length`.
+/// A step of 1, 2 or 5 times a power of ten that divides `length` into about `count` parts.
 double NiceStep(double length, int count) {
   const double rough = length / std::max(1, count);
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -115,7 +115,7 @@ class GanttChart : public QWidget {
   }
   [[nodiscard]] QRectF BarRect(std::size_t row, const SpanBar& bar) const {
     const double left = X(bar.start_s);
-    // What is short can be seen all the same.
+    // A short span stays visible.
     return {left, RowTop(row) + 3.0, std::max(2.0, X(bar.end_s) - left), RowHeight() - 6.0};
   }
   [[nodiscard]] QString TextAt(const QPoint& at) const {
@@ -294,15 +294,15 @@ void JobGantt::Ask() {
       [this, uid = job_->uid()](absl::StatusOr<v1::GetJobTraceResponse> trace) {
         asking_ = false;
         if (job_ != nullptr && job_->uid() == uid) Take(std::move(trace));
-        Ask();  // It may have moved on, or be another one.
+        Ask();  // The job may have moved on, or another one is shown.
       },
       tr("Ask for the times of %1").arg(SafeText(job_->uid(), 64)));
 }
 
 void JobGantt::Take(absl::StatusOr<v1::GetJobTraceResponse> trace) {
   if (!trace.ok()) {
-    words_->setText(
-        tr("Its times cannot be asked for: %1").arg(SafeText(Explain(trace.status()), 300)));
+    words_->setText(tr("Its times cannot be asked for: %1")
+                        .arg(SafeText(session::Explain(trace.status()), 300)));
     return;
   }
   spans_ = SpansOf(*trace);

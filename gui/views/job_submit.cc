@@ -31,7 +31,7 @@ int RequiredFiles(const v1::Workflow& workflow) {
 }
 
 QString Refusal(const absl::Status& status) {
-  QString text = SafeText(Explain(status), 1000);
+  QString text = SafeText(session::Explain(status), 1000);
   if (!absl::IsResourceExhausted(status)) return SubmitDialog::tr("Not submitted. %1").arg(text);
   const auto metadata = base::GetReason(status).metadata;
   const auto at = metadata.find("retry_after_ms");
@@ -65,7 +65,8 @@ SubmitDialog::SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent)
   setObjectName(QStringLiteral("jobs.submit"));
   setWindowTitle(tr("Submit a job"));
   MakeLayout();
-  // What was used the last time, else the first that needs no file.
+  // The dialog begins with the application used last, or else with the one that needs the fewest
+  // files.
   int begin = 0, fewest = std::numeric_limits<int>::max();
   if (cluster_ != nullptr) {
     for (const v1::Workflow& workflow : cluster_->workflows()) {
@@ -200,7 +201,8 @@ void SubmitDialog::MakeEditors() {
     auto* editor = new ParameterEditor(spec, form_->Text(spec.name()), body);
     parameters_[spec.name()] = editor;
     layout->addWidget(editor);
-    // A spin box shows what is nearest to a value that it does not have: that is what is sent.
+    // A spin box that cannot show a value shows the nearest one. What is shown must be what is
+    // sent.
     form_->Set(spec.name(), editor->text());
     connect(editor, &ParameterEditor::Changed, this,
             [this, changed, name = spec.name()](const std::string& text) {
@@ -212,7 +214,7 @@ void SubmitDialog::MakeEditors() {
     layout->addWidget(new QLabel(tr("It takes no parameters."), body));
   }
   layout->addStretch(1);
-  area_->setWidget(body);  // Deletes the one before.
+  area_->setWidget(body);  // Deletes the previous widget.
 }
 
 void SubmitDialog::Check() {
@@ -255,7 +257,8 @@ void SubmitDialog::Submit() {
   Lock(true);
   Say(tr("Submitting…"), false);
   Check();
-  // What was asked for once may have been taken: it is not checked again, it is asked for again.
+  // A request whose answer was lost may have made the job. It is not checked again: the same
+  // request is sent again.
   store_.Ask<Outcome>(
       this,
       [form = *form_, id = request_id_,
@@ -293,7 +296,7 @@ void SubmitDialog::Answered(const Outcome& outcome) {
   if (uncertain_) {
     text = tr("Whether the job was taken is not known: %1. Asking again repeats the same request "
               "and cannot make a second job.")
-               .arg(SafeText(Explain(status), 300));
+               .arg(SafeText(session::Explain(status), 300));
   } else {
     text = Refusal(status);
     refused_.clear();
@@ -308,7 +311,8 @@ void SubmitDialog::Answered(const Outcome& outcome) {
   Say(text, true);
   if (!unseen) return;
   Q_EMIT Told(text);
-  if (!uncertain_) deleteLater();  // Else it is shown again, to ask with the same request.
+  // If the outcome is uncertain, the dialog is shown again, to send the same request.
+  if (!uncertain_) deleteLater();
 }
 
 void SubmitDialog::Lock(bool locked) {

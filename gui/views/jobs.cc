@@ -18,12 +18,12 @@
 namespace onepiece::gui {
 namespace {
 
-/// Beyond it, a selection is not kept when all rows become others.
+/// A larger selection is lost when the model resets.
 constexpr int kMaxHeld = 1000;
-/// From this width on, the detail stands beside the list.
+/// From this width on the detail stands beside the list, not below it.
 constexpr int kWide = 1500;
 
-std::int64_t ServersNow(const Store& store, const Snapshot& snapshot) {
+std::int64_t ServersNow(const Store& store, const session::Snapshot& snapshot) {
   if (snapshot.recorded) return snapshot.at_ms;
   return snapshot.at_ms + static_cast<std::int64_t>(std::llround(store.link().clock_skew_s * 1000));
 }
@@ -97,7 +97,8 @@ QPushButton* JobsView::AddAction(QLayout* layout, const QString& text, const QSt
 }
 
 void JobsView::MakeList() {
-  // Before the table sees it: what is current moves when its row goes, and that is nobody's choice.
+  // Connected before the table is. The current row changes when its row is removed, and no operator
+  // has chosen that.
   connect(rows_.get(), &QAbstractItemModel::rowsAboutToBeRemoved, this,
           [this] { changing_ = true; });
   connect(rows_.get(), &QAbstractItemModel::modelAboutToBeReset, this, [this] {
@@ -153,7 +154,7 @@ void JobsView::Focus(const QString& entity) {
   wanted_ = watched_;
   rows_->Watch(watched_);
   SelectWanted();
-  // Commands are about the job that is shown, not about what was selected before.
+  // Commands act on the selection first. It is emptied, so that they act on the job that is shown.
   if (!wanted_.isEmpty()) table_->selectionModel()->clear();
   ShowDetail();
 }
@@ -253,15 +254,15 @@ void JobsView::ShowActions() {
   set(save_, detail_->job() == nullptr ? tr("No job is selected") : detail_->result()->WhyNot());
 }
 
-void JobsView::Draw(const Snapshot& snapshot) {
+void JobsView::Draw(const session::Snapshot& snapshot) {
   rows_->Show(snapshot.jobs.value, ServersNow(store(), snapshot));
   ShowNotes(snapshot);
   ShowDetail();
 }
 
-void JobsView::ShowNotes(const Snapshot& snapshot) {
+void JobsView::ShowNotes(const session::Snapshot& snapshot) {
   QStringList notes;
-  const Part<JobList>& jobs = snapshot.jobs;
+  const session::Part<session::JobList>& jobs = snapshot.jobs;
   if (jobs.value == nullptr) {
     notes.append(jobs.error.empty()
                      ? tr("No list of jobs has been heard of yet.")
@@ -287,7 +288,7 @@ void JobsView::ShowNotes(const Snapshot& snapshot) {
 }
 
 void JobsView::ShowDetail() {
-  const JobEntry entry = rows_->Watched();
+  const session::JobEntry entry = rows_->Watched();
   JobDetail::Words words;
   if (watched_.isEmpty()) {
     words.note = tr("Select a job to see where it is, what it was asked for and what it made.");
@@ -296,9 +297,10 @@ void JobsView::ShowDetail() {
         rows_->settled()
             ? tr("The console knows of no job %1.").arg(SafeText(watched_.toStdString(), 64))
             : tr("Looking for it…");
-    if (!rows_->settled()) return;  // In moments; what is shown stays until then.
+    // The answer comes in a moment. Until then the page stays as it is.
+    if (!rows_->settled()) return;
   } else {
-    const Snapshot& snapshot = *store().snapshot();
+    const session::Snapshot& snapshot = *store().snapshot();
     words.state = rows_->StateText(*entry.job, entry.certainty);
     words.tone = rows_->ToneOf(*entry.job, entry.certainty);
     words.wait = WhyItWaits(snapshot, *entry.job, rows_->arrangement().active,
@@ -331,7 +333,8 @@ std::vector<Command> JobsView::Commands() {
                    .changes_cluster = changes,
                    .run = [this, run] { (this->*run)(); }};
   };
-  // Those that begin with "job." are about the job that the page was told to focus on.
+  // Commands whose id begins with "job." act on the job that the page was told to focus on. The
+  // inspector offers them.
   return {
       command("jobs.submit", tr("Submit a job…"), "onepiece submit", "Ctrl+N", true,
               &JobsView::Submit),

@@ -1,6 +1,6 @@
-// The page of jobs: all of them, and one in detail.
+// The page "Jobs": all jobs, and one in detail.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -27,19 +27,19 @@ class JobsView : public View {
 
   [[nodiscard]] std::vector<Command> Commands() override;
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return rows_.get(); }
-  /// "job/UID".
+  /// Shows "job/UID" in detail.
   void Focus(const QString& entity) override;
   void SetFilter(const QString& text) override;
   [[nodiscard]] QString Help() const override;
 
-  /// Copies of the selected jobs, in the order of their rows, at most one more than
-  /// JobActions::kMaxTargets; none: the job that is shown in detail.
+  /// The selected jobs in the order of their rows, or else the job shown in detail. At most
+  /// JobActions::kMaxTargets + 1, so that the caller can tell that there are too many.
   [[nodiscard]] std::vector<std::shared_ptr<const v1::Job>> Targets() const;
-  /// Opens the dialog, with the values given last.
+  /// Opens the submit dialog, with the values given last.
   void Submit();
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
   void resizeEvent(QResizeEvent* event) override;
 
  private:
@@ -54,7 +54,7 @@ class JobsView : public View {
   void SaveResult();
   void ShowActions();
   void KeepSelection();
-  void ShowNotes(const Snapshot& snapshot);
+  void ShowNotes(const session::Snapshot& snapshot);
   void ShowDetail();
   void OnCurrent(const QModelIndex& index);
   void SelectWanted();
@@ -69,10 +69,10 @@ class JobsView : public View {
   SubmitMemory memory_;
   QPushButton *new_ = nullptr, *cancel_ = nullptr, *clone_ = nullptr, *save_ = nullptr,
               *delete_ = nullptr;
-  QString watched_;        ///< Uid of the job in detail.
-  QString wanted_;         ///< Uid of a job that shall be selected when it is among the rows.
-  bool changing_ = false;  ///< Rows come and go: the current one moves by itself.
-  QStringList held_;       ///< Selected, while the model resets.
+  QString watched_;        ///< Uid of the job shown in detail.
+  QString wanted_;         ///< Uid of a job to select as soon as it is among the rows.
+  bool changing_ = false;  ///< True while rows come and go: the current row then changes by itself.
+  QStringList held_;       ///< The selected uids, kept while the model resets.
 };
 
 }  // namespace onepiece::gui

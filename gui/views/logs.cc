@@ -12,7 +12,7 @@ namespace onepiece::gui {
 namespace {
 
 constexpr int kTakeMs = 200;
-// Of each process, of the past, when a tail begins.
+// Lines of the past that a tail begins with, for each process.
 constexpr int kBacklog = 200;
 constexpr int kJobColumn = 3;
 
@@ -51,7 +51,7 @@ LogsView::LogsView(Store& store, QWidget* parent)
   }
   SetModel(table_.get());
   connect(level_, &QComboBox::currentIndexChanged, this, [this] {
-    // Servers send debug lines only where they are asked for.
+    // Servers send debug lines only if the tail asks for them, so it begins anew.
     const bool debug = level_->currentData().toInt() == v1::LOG_DEBUG;
     if (tail_ != nullptr && debug) {
       End();
@@ -125,8 +125,8 @@ void LogsView::ApplyFilter() {
 void LogsView::Begin() {
   if (tail_ != nullptr || store().session() == nullptr) return;
   const auto wanted = static_cast<v1::LogLevel>(level_->currentData().toInt());
-  tail_ = std::make_shared<LogTail>(std::min(wanted, v1::LOG_INFO), kBacklog,
-                                    SessionOptions().user_agent);
+  tail_ = std::make_shared<session::LogTail>(std::min(wanted, v1::LOG_INFO), kBacklog,
+                                             session::SessionOptions().user_agent);
   followed_.clear();
   Follow();
   take_.start();
@@ -145,8 +145,8 @@ void LogsView::Follow() {
   std::erase_if(nodes, [this](const v1::Node& node) {
     return !chosen_.isEmpty() && !chosen_.contains(QString::fromStdString(node.node_id()));
   });
-  left_out_ =
-      std::max(0, static_cast<int>(nodes.size()) - static_cast<int>(LogTail::kMaxProcesses));
+  left_out_ = std::max(
+      0, static_cast<int>(nodes.size()) - static_cast<int>(session::LogTail::kMaxProcesses));
   decltype(followed_) wanted;
   for (const v1::Node& node : nodes) {
     wanted.emplace_back(node.node_id(), node.incarnation(), node.address());
@@ -171,7 +171,7 @@ void LogsView::ShowLines() {
   QScrollBar* bar = panel()->table()->verticalScrollBar();
   const bool at_end = bar->value() == bar->maximum();
   table_->Update(lines_.Shown(), [](const auto& a, const auto& b) { return a == b; });
-  // Whoever has scrolled up reads.
+  // The table follows new lines only at its end. An operator who has scrolled up is reading.
   if (at_end) panel()->table()->scrollToBottom();
 }
 
@@ -208,7 +208,7 @@ void LogsView::ChooseProcesses() {
   Draw(*store().snapshot());
 }
 
-void LogsView::Draw(const Snapshot& snapshot) {
+void LogsView::Draw(const session::Snapshot& snapshot) {
   const auto& session = store().session();
   if (connection_ != store().connection()) {
     End();
@@ -243,7 +243,7 @@ void LogsView::Draw(const Snapshot& snapshot) {
   if (left_out_ > 0) {
     notes << tr("%1 processes are not followed: at most %2 are. Choose which.")
                  .arg(left_out_)
-                 .arg(LogTail::kMaxProcesses);
+                 .arg(session::LogTail::kMaxProcesses);
   }
   if (!bad_expression_.isEmpty()) notes << bad_expression_;
   const int shown = table_->rowCount(), all = static_cast<int>(lines_.size());

@@ -1,4 +1,4 @@
-// The page of what all processes log, as one stream.
+// The page "Logs": what all processes log, as one stream.
 #pragma once
 
 #include <QCheckBox>
@@ -23,21 +23,21 @@ class LogsView : public ListPage {
   ~LogsView() override;
   [[nodiscard]] QString Help() const override;
   [[nodiscard]] std::vector<Command> Commands() override;
-  /// "node/ID": its lines alone.
+  /// Shows only the lines of "node/ID".
   void Focus(const QString& entity) override;
   void SetFilter(const QString& text) override;
-  /// A tail is under way.
+  /// True while a tail follows processes.
   [[nodiscard]] bool tails() const { return tail_ != nullptr; }
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
   void hideEvent(QHideEvent* event) override;
 
  private:
   void Begin();
   void End();
   void Take();
-  /// Tells the tail which processes it is to follow, when these are others.
+  /// Tells the tail which processes to follow, if they have changed.
   void Follow();
   void ShowLines();
   void ApplyFilter();
@@ -46,19 +46,21 @@ class LogsView : public ListPage {
 
   LogLines lines_;
   std::unique_ptr<KeyedTable<std::shared_ptr<const LogRow>>> table_;
-  std::shared_ptr<LogTail> tail_;  ///< Null: nobody is followed.
-  int connection_ = -1;            ///< As Store::connection: whose lines these are.
+  std::shared_ptr<session::LogTail> tail_;  ///< Null if no process is followed.
+  int connection_ = -1;                     ///< The Store::connection() that the lines are from.
   std::vector<std::tuple<std::string, std::uint64_t, std::string>> followed_;
-  QSet<QString> chosen_;  ///< Node ids; empty: all.
+  QSet<QString> chosen_;  ///< Node ids. Empty for all.
   QString text_, bad_expression_;
   std::uint64_t shown_changes_ = 0;
-  int left_out_ = 0;  ///< Processes beyond what a tail follows.
+  int left_out_ = 0;  ///< Processes beyond LogTail::kMaxProcesses.
   QToolButton* processes_;
   QComboBox* level_;
   QCheckBox *regex_, *hidden_too_;
   QPushButton* pause_;
   QTimer take_;
-  QThreadPool tailing_;  ///< Beginning and ending a tail waits for threads. Last: it ends first.
+  /// Begins and ends tails, which waits for threads. Declared last, so that it ends before what it
+  /// uses.
+  QThreadPool tailing_;
 };
 
 }  // namespace onepiece::gui

@@ -14,7 +14,7 @@
 
 namespace onepiece::gui {
 
-/// A tile that is a button: value in large type, what it is above, how sure below.
+/// A tile as a button: the value in large type, its title above it, the detail below it.
 class TileButton : public QAbstractButton {
  public:
   explicit TileButton(QWidget* parent) : QAbstractButton(parent) {
@@ -91,7 +91,7 @@ class TileButton : public QAbstractButton {
     box.setWidth(within.width());
     return box;
   }
-  /// As much of the text as there is room for; the tip has it whole.
+  /// As much of the text as fits. The tip has all of it.
   [[nodiscard]] QString Fitting(QString text, const QSize& room) const {
     while (Box(text, {{}, room}).height() > room.height() && text.size() > 8) {
       text = text.left(text.size() * 9 / 10 - 1).trimmed() + u'…';
@@ -210,13 +210,13 @@ bool OverviewView::event(QEvent* event) {
   return View::event(event);
 }
 
-void OverviewView::Draw(const Snapshot& snapshot) {
+void OverviewView::Draw(const session::Snapshot& snapshot) {
   const auto tiles = tiles_.Of(snapshot);
   for (std::size_t i = 0; i < tiles.size(); ++i) buttons_[i]->Show(tiles[i]);
   LoadChanges(snapshot);
 }
 
-void OverviewView::LoadChanges(const Snapshot& snapshot) {
+void OverviewView::LoadChanges(const session::Snapshot& snapshot) {
   if (store().recording() == nullptr) {
     changes_->Update({}, [](const auto&, const auto&) { return true; });
     loaded_at_ms_ = 0;
@@ -229,7 +229,7 @@ void OverviewView::LoadChanges(const Snapshot& snapshot) {
   store().Read<Marks>(
       this, [window](history::Recording& recording) { return recording.Marks(window, 200); },
       [this, at_ms = snapshot.at_ms](absl::StatusOr<Marks> marks) {
-        if (at_ms != loaded_at_ms_) return;  // Another instant was asked for since.
+        if (at_ms != loaded_at_ms_) return;  // Another instant has been asked for since.
         if (!marks.ok()) {
           return Note(tr("What has changed cannot be read: %1")
                           .arg(SafeText(base::Message(marks.status()))));

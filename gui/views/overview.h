@@ -1,4 +1,4 @@
-// The page that answers "is it well, and what has changed?".
+// The page "Overview". It answers "is it well, and what has changed?".
 #pragma once
 
 #include <QLabel>
@@ -21,16 +21,16 @@ class OverviewView : public View {
   explicit OverviewView(Store& store, QWidget* parent = nullptr);
 
   [[nodiscard]] QString Help() const override;
-  /// What changed.
+  /// The list of changes.
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return changes_.get(); }
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
   bool event(QEvent* event) override;
 
  private:
-  /// Asks the recording for the window's marks, at most every two seconds of what is shown.
-  void LoadChanges(const Snapshot& snapshot);
+  /// Asks the recording for the marks of the window, at most once in two seconds of shown time.
+  void LoadChanges(const session::Snapshot& snapshot);
   void Note(const QString& note);
 
   OverviewTiles tiles_;

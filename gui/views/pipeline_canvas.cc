@@ -17,17 +17,18 @@
 namespace onepiece::gui {
 namespace {
 
-constexpr double kMargin = 28;          ///< Around everything, at 100 %.
-constexpr double kUsualPixels = 13.33;  ///< Type of 10 points, for which the layout is made.
+constexpr double kMargin = 28;  ///< Room around everything, at 100 %.
+/// Pixel size of a 10-point font, which the layout is made for.
+constexpr double kUsualPixels = 13.33;
 constexpr int kMapWidth = 190;
 
-/// Of a stage: set, kind and pool.
+/// The key of a stage: its set, kind and pool.
 std::string KeyOf(const PipelineGraph& graph, const PipelineStage& stage) {
   const std::string& set = graph.sets[static_cast<std::size_t>(stage.set)].name;
   return set + '\x01' + std::to_string(static_cast<int>(stage.kind)) + '\x01' + stage.pool;
 }
 
-/// Deletes what was not shown again.
+/// Deletes the items that the last graph does not show.
 template <typename Map, typename Keep>
 void DeleteOthers(Map& items, const Keep& keep) {
   std::erase_if(items, [&](const auto& one) {
@@ -72,7 +73,7 @@ PipelineCanvas::PipelineCanvas(QWidget* parent)
   Restyle();
 }
 
-// The scene is a member: views look at it while they end.
+// The scene is destroyed before the view's base class, which would still look at it.
 PipelineCanvas::~PipelineCanvas() { setScene(nullptr); }
 
 void PipelineCanvas::Restyle() {
@@ -185,7 +186,7 @@ void PipelineCanvas::PlaceEdges() {
   DeleteOthers(moves_, moving);
 }
 
-// What is searched for.
+// Search and focus.
 
 bool PipelineCanvas::Matches(const PipelineStage& stage, const PipelineCard* card) const {
   const auto has = [this](const QString& text) {
@@ -253,7 +254,7 @@ void PipelineCanvas::FocusStage(int stage) {
 
 int PipelineCanvas::focused_stage() const { return PlaceOf(focused_, "").stage; }
 
-// How large.
+// Zoom.
 
 void PipelineCanvas::SetScale(double zoom) {
   style_.zoom = std::clamp(zoom, kMinZoom, kMaxZoom);
@@ -298,7 +299,7 @@ void PipelineCanvas::ShowMap() {
   map_->Show(std::move(blocks), layout_.bounds, seen);
 }
 
-// Where one is.
+// Places.
 
 std::pair<std::string, std::string> PipelineCanvas::KeysOf(Place place) const {
   if (place.stage < 0 || place.stage >= static_cast<int>(graph_.stages.size())) return {};

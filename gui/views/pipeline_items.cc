@@ -12,7 +12,7 @@
 namespace onepiece::gui {
 namespace {
 
-constexpr double kRing = 4;  ///< Room around items for the ring of the current one.
+constexpr double kRing = 4;  ///< Room around an item for the ring of the current one.
 
 QColor Mix(const QColor& ground, const QColor& color, double share) {
   return QColor::fromRgbF(
@@ -21,7 +21,7 @@ QColor Mix(const QColor& ground, const QColor& color, double share) {
       static_cast<float>(ground.blueF() * (1 - share) + color.blueF() * share));
 }
 
-/// Cut with "…"; returns how wide it is.
+/// Writes a text, cut with "…" if it does not fit. Returns its width.
 double Write(QPainter& painter, const QRectF& box, Qt::Alignment align, const QFont& font,
              const QColor& color, const QString& text) {
   if (text.isEmpty() || box.width() <= 0) return 0;
@@ -71,7 +71,7 @@ void PipelineStyle::Set(const QPalette& new_palette, const QFont& new_font) {
   for (std::size_t i = 0; i < tones.size(); ++i) {
     tones[i] = ToneColor(static_cast<StatusTone>(i), palette);
   }
-  // Calm: what is neither good nor bad draws no eye.
+  // A neutral tone is muted, so that it does not draw attention.
   tones[static_cast<std::size_t>(StatusTone::kNeutral)] =
       Mix(color(QPalette::Base), color(QPalette::Text), 0.68);
 }
@@ -124,7 +124,7 @@ void PipelineItem::SetCurrent(bool current) {
 
 void PipelineItem::PaintRing(QPainter& painter, const QRectF& box, double radius) const {
   if (!current_) return;
-  // As thick on the screen however small everything is.
+  // The ring keeps its thickness on the screen when everything gets small.
   const double width = std::clamp(2.5 / style_.zoom, 2.5, 8.0);
   painter.setPen(QPen(style_.color(QPalette::Highlight), width));
   painter.setBrush(Qt::NoBrush);
@@ -211,7 +211,7 @@ void CardItem::PaintNumbers(QPainter& painter) const {
   if (look_.busy_permille >= 0) {
     Bar(painter, QRectF(left, top + 31, right - left - 46, 6), look_.busy_permille, groove, tone);
   }
-  // A pip for each worker, while these can be told apart.
+  // A dot for each worker, if they are few enough to be distinguished.
   double x = left;
   const QRectF line(left, top + 42, right - left, 15);
   if (look_.workers > 0 && look_.workers <= 8) {
@@ -256,7 +256,7 @@ void CardItem::PaintFill(QPainter& painter) const {
     painter.restore();
   }
   const bool planned = look_.kind == PipelineCard::Kind::kPlanned;
-  // What is well stays quiet, so that the rest is seen.
+  // A good state stays quiet, so that the others stand out.
   const bool well = look_.tone == StatusTone::kGood || look_.tone == StatusTone::kNeutral;
   Write(painter, box_, Qt::AlignHCenter, style_.Type(well ? 22 : 36, true),
         well ? style_.Muted() : style_.color(QPalette::Text),
@@ -284,13 +284,13 @@ void StageItem::paint(QPainter* painter, const QStyleOptionGraphicsItem* /*optio
   const Detail detail = DetailAt(style_.zoom);
   const bool block = detail == Detail::kStages && look_.kind == PipelineStage::Kind::kPool;
   const QColor base = style_.color(QPalette::Base), text = style_.color(QPalette::Text);
-  // Where blocks have the colour of the page, a line alone shows them.
+  // If blocks have the colour of the page, only a line shows them.
   const bool flat = base == style_.color(QPalette::Window);
   painter->setPen(QPen(Mix(base, text, flat ? 0.5 : 0.14), flat ? 1.5 : 1));
   painter->setBrush(block ? style_.Tint(style_.tone(look_.tone), 0.30) : base);
   painter->drawRoundedRect(box_, 12, 12);
   if (look_.bottleneck) {
-    // The whole head, not a line around it: seen from afar.
+    // The whole header is filled, so that it is visible from afar. A line would not be.
     QPainterPath all, head;
     all.addRoundedRect(box_.adjusted(0.5, 0.5, -0.5, -0.5), 12, 12);
     head.addRect(header_.adjusted(0, 0, 0, box_.height() > header_.height() ? -4 : 0));
@@ -323,7 +323,8 @@ void StageItem::PaintFull(QPainter& painter) const {
     QString words = ToneGlyph(look_.tone) + u' ' + look_.badge;
     badge = QFontMetricsF(type).horizontalAdvance(words);
     const double name = QFontMetricsF(style_.Type(14, true)).horizontalAdvance(look_.name);
-    if (name + badge + 8 > inside.width()) {  // Which pool it is matters more: the tip has words.
+    // The pool's name matters more. The tip has the words.
+    if (name + badge + 8 > inside.width()) {
       words = ToneGlyph(look_.tone);
       badge = QFontMetricsF(type).horizontalAdvance(words);
     }
@@ -344,7 +345,7 @@ void StageItem::PaintFull(QPainter& painter) const {
   }
   const double work = Write(painter, QRectF(inside.left(), top + 53, inside.width(), 16),
                             Qt::AlignLeft, style_.Type(11), muted, look_.work);
-  // Where it fits: whose jobs these are is in the tip, too.
+  // The applications are written only if they fit. The tip has them, too.
   const double rest = inside.width() - work - 12;
   if (QFontMetricsF(style_.Type(11)).horizontalAdvance(look_.apps) > rest) return;
   Write(painter, QRectF(inside.right() - rest, top + 53, rest, 16), Qt::AlignRight, style_.Type(11),
@@ -356,8 +357,9 @@ void StageItem::PaintLarge(QPainter& painter, const QRectF& box) const {
   const QString load = look_.kind == PipelineStage::Kind::kPool ? look_.load : look_.counts;
   QStringList lines = {look_.bottleneck ? ToneGlyph(look_.tone) + u' ' + look_.name : look_.name,
                        load};
-  if (box.width() <= PipelineLayout::kEndWidth) lines = {load};  // The name would not be read.
-  // As large as on the screen at 100 %, or smaller until it fits.
+  // The name would be too small to read.
+  if (box.width() <= PipelineLayout::kEndWidth) lines = {load};
+  // As large on the screen as at 100 %, or smaller until it fits.
   double size = std::clamp(11.5 / style_.zoom, 14.0, box.height() / 2.4);
   const double width = QFontMetricsF(style_.Type(size, true)).horizontalAdvance(lines[0]);
   if (width > inside.width()) {
@@ -433,7 +435,8 @@ void EdgeItem::PaintLabel(QPainter& painter) const {
   const double room = PipelineLayout::kColumnGap - 10;
   double top = middle.y() - above - 16, below = middle.y() + above;
   if (way_.begin.y() != way_.end.y()) {
-    // The line is steep here and would run through the words: these get a ground, and stand close.
+    // The line is steep here and would cross the words. They get a background and stand close to
+    // it.
     top = below - 16;
     painter.setPen(Qt::NoPen);
     painter.setBrush(style_.color(QPalette::Window));
@@ -476,7 +479,7 @@ void MoveItem::paint(QPainter* painter, const QStyleOptionGraphicsItem* /*option
                      QWidget* /*widget*/) {
   if (DetailAt(style_.zoom) == Detail::kStages) return;
   QColor color = style_.tone(StatusTone::kBusy);
-  color.setAlphaF(0.7F);  // It passes over cards that have no part in it.
+  color.setAlphaF(0.7F);  // It passes over other cards.
   QPen pen(color, 2);
   pen.setDashPattern({3, 3});
   painter->setPen(pen);

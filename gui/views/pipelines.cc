@@ -142,7 +142,7 @@ void PipelinesView::JumpToBottleneck() {
   canvas_->setFocus();
 }
 
-void PipelinesView::Draw(const Snapshot& snapshot) {
+void PipelinesView::Draw(const session::Snapshot& snapshot) {
   const auto& newest = store().snapshot();
   if (newest.get() == &snapshot && drawn_ == newest) return;
   drawn_ = newest;

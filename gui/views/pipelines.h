@@ -1,7 +1,7 @@
-// The page "pipelines": how jobs flow through the stages of every workflow set, and where they are
+// The page "Pipelines": how jobs flow through the stages of each workflow set, and where they are
 // held up.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QLabel>
@@ -25,13 +25,13 @@ class PipelinesView : public View {
   void SetFilter(const QString& text) override;
   [[nodiscard]] QString Help() const override;
 
-  /// Shows the moves of a plan that is being drafted. Null: none.
+  /// Shows the moves of a draft. Null shows none.
   void SetDraft(const v1::Plan* draft);
   [[nodiscard]] PipelineCanvas& canvas() { return *canvas_; }
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
-  /// To the canvas. A focus proxy would take the buttons out of Tab's way.
+  void Draw(const session::Snapshot& snapshot) override;
+  /// Passes the focus on to the canvas. A focus proxy would keep Tab from the buttons.
   void focusInEvent(QFocusEvent* event) override;
 
  private:
@@ -45,7 +45,7 @@ class PipelinesView : public View {
   QPushButton *clear_, *jump_;
   QStackedLayout* body_;
   QString filter_;
-  std::shared_ptr<const Snapshot> drawn_;
+  std::shared_ptr<const session::Snapshot> drawn_;
 };
 
 }  // namespace onepiece::gui

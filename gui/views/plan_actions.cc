@@ -17,9 +17,9 @@
 namespace onepiece::gui {
 namespace {
 
-constexpr int kMaxInstances = 4096;  // As the CLI takes.
+constexpr int kMaxInstances = 4096;  // The CLI has the same limit.
 
-/// The change may have been made: only asking again, with the same id, tells.
+/// True if the change may have been made. Only the same request with the same id can tell.
 bool IsUnanswered(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -61,7 +61,7 @@ QString EffectText(const v1::Plan& plan, const Transient& transient) {
   return lines.join(u'\n');
 }
 
-QString PolicyText(const Snapshot& snapshot) {
+QString PolicyText(const session::Snapshot& snapshot) {
   const v1::Elasticity* elasticity = snapshot.elasticity.value.get();
   if (elasticity == nullptr || elasticity->hold().active() || elasticity->policy() == "static" ||
       elasticity->policy().empty())
@@ -72,15 +72,12 @@ QString PolicyText(const Snapshot& snapshot) {
       .arg(SafeText(elasticity->policy(), 40));
 }
 
-std::string NewRequestId() { return base::Uid::GenerateRandom().ToString(); }
-
-v1::DecidePlanRequest Decision(const v1::Plan& plan, const QString& reason) {
-  v1::DecidePlanRequest request;
-  request.set_plan_id(plan.plan_id());
+/// Says who asks and why, with an id by which the server knows a repeated request.
+template <typename Request>
+void Sign(Request& request, const QString& reason) {
   request.set_actor(Actor());
   request.set_reason(reason.toStdString());
-  request.set_request_id(NewRequestId());
-  return request;
+  request.set_request_id(base::Uid::GenerateRandom().ToString());
 }
 
 }  // namespace
@@ -95,18 +92,18 @@ void PlanActions::Send(const QString& what, const Call& call, bool draft) {
   store_.Ask<v1::Plan>(
       this, call,
       [this, what, call, draft, asked](absl::StatusOr<v1::Plan> plan) {
-        if (asked != store_.connection()) return;  // Another cluster's is nobody's business here.
+        if (asked != store_.connection()) return;  // The answer is from another cluster.
         if (plan.ok()) {
           const QString id = SafeText(plan->plan_id(), 60);
           Q_EMIT Told(tr("%1: plan %2 is %3").arg(what, id, PlanStateName(plan->state())));
           if (draft) Q_EMIT DraftBegan(QString::fromStdString(plan->plan_id()));
         } else if (IsUnanswered(plan.status())) {
           unanswered_ = tr("%1: no answer came, so whether it was done is not known (%2)")
-                            .arg(what, SafeText(Explain(plan.status()), 200));
+                            .arg(what, SafeText(session::Explain(plan.status()), 200));
           again_ = [this, what, call, draft] { Send(what, call, draft); };
           Q_EMIT UnansweredChanged();
         } else if (draft && base::GetReason(plan.status()).reason == "STALE_REVISION") {
-          Q_EMIT Stale(SafeText(Explain(plan.status()), 300));
+          Q_EMIT Stale(SafeText(session::Explain(plan.status()), 300));
         } else {
           TellFailure(parent_, tr("%1 was refused").arg(what), plan.status());
         }
@@ -136,9 +133,7 @@ void PlanActions::ApplyMoves(const QString& what, const QString& text, const QSt
   question.risky = risky;
   Confirm(parent_, store_, question,
           [this, what, draft, request = std::move(request)](const QString& reason) mutable {
-            request.set_actor(Actor());
-            request.set_reason(reason.toStdString());
-            request.set_request_id(NewRequestId());
+            Sign(request, reason);
             Send(
                 what, [request](client::Client& client) { return client.ApplyPlan(request); },
                 draft);
@@ -162,10 +157,26 @@ void PlanActions::Apply(const v1::Plan& proposed, int confirm_within_s) {
   }
   request.set_base_revision(proposed.base_revision());
   request.set_confirm_within_s(confirm_within_s);
-  const bool production = store_.session() != nullptr && store_.session()->target().production;
   ApplyMoves(tr("Apply %1").arg(MovesCount(proposed.moves_size())), text.join(u'\n'),
              MoveLines(proposed, board), std::move(request),
-             production || transient.share > kRiskyShare, true);
+             IsProduction() || transient.share > kRiskyShare, true);
+}
+
+bool PlanActions::IsProduction() const {
+  return store_.session() != nullptr && store_.session()->target().production;
+}
+
+void PlanActions::Decide(const Question& question, const v1::Plan& plan, Decision decision) {
+  Confirm(parent_, store_, question,
+          [this, what = question.title, id = plan.plan_id(), decision](const QString& reason) {
+            v1::DecidePlanRequest request;
+            request.set_plan_id(id);
+            Sign(request, reason);
+            Send(
+                what,
+                [request, decision](client::Client& client) { return (client.*decision)(request); },
+                false);
+          });
 }
 
 void PlanActions::Keep(const v1::Plan& plan) {
@@ -175,12 +186,7 @@ void PlanActions::Keep(const v1::Plan& plan) {
   question.text = tr("It stays: the server does not take it back by itself any more.");
   question.targets = MoveLines(plan, Board());
   question.reason = false;
-  const QString what = question.title;
-  Confirm(parent_, store_, question, [this, what, plan](const QString& reason) {
-    const v1::DecidePlanRequest request = Decision(plan, reason);
-    Send(
-        what, [request](client::Client& client) { return client.ConfirmPlan(request); }, false);
-  });
+  Decide(question, plan, &client::Client::ConfirmPlan);
 }
 
 void PlanActions::Undo(const v1::Plan& plan) {
@@ -204,14 +210,8 @@ void PlanActions::Undo(const v1::Plan& plan) {
     *back.mutable_from() = move.to();
     *back.mutable_to() = move.from();
   }
-  const bool production = store_.session() != nullptr && store_.session()->target().production;
-  question.risky = production || (done && TransientOf(inverse, Board()).share > kRiskyShare);
-  const QString what = question.title;
-  Confirm(parent_, store_, question, [this, what, plan](const QString& reason) {
-    const v1::DecidePlanRequest request = Decision(plan, reason);
-    Send(
-        what, [request](client::Client& client) { return client.UndoPlan(request); }, false);
-  });
+  question.risky = IsProduction() || (done && TransientOf(inverse, Board()).share > kRiskyShare);
+  Decide(question, plan, &client::Client::UndoPlan);
 }
 
 void PlanActions::Drain(const std::string& node_id) {
@@ -239,14 +239,12 @@ void PlanActions::Drain(const std::string& node_id) {
         v1::ApplyPlanRequest apply;
         *apply.mutable_moves() = request.moves();
         apply.set_base_revision(plan->base_revision());
-        const bool production =
-            store_.session() != nullptr && store_.session()->target().production;
         const QString text =
             tr("It ends or passes on what it holds and stays idle. It is safe to remove once it "
                "is drained.") +
             u'\n' + EffectText(*plan, transient);
         ApplyMoves(what, text, MoveLines(*plan, now), std::move(apply),
-                   production || transient.share > kRiskyShare, false);
+                   IsProduction() || transient.share > kRiskyShare, false);
       },
       tr("Ask what draining %1 would do").arg(name));
 }
@@ -268,7 +266,8 @@ void PlanActions::Pin(const std::string& node_id, bool pinned) {
   move.set_node_id(node_id);
   *move.mutable_to() = card->place;
   move.mutable_to()->set_pinned(pinned);
-  // A pin must not bring it back where it was.
+  // A pin is a move to the present place. If the instance has moved since, the base revision makes
+  // the server refuse it, so that it does not go back.
   request.set_base_revision(board.plan_revision);
   ApplyMoves(pinned ? tr("Pin %1").arg(name) : tr("Unpin %1").arg(name),
              pinned ? tr("Automatic moves leave it where it is. Nothing moves now.")
@@ -295,9 +294,7 @@ void PlanActions::Hold(int for_s) {
     v1::SetHoldRequest request;
     request.set_active(true);
     request.set_for_s(for_s);
-    request.set_actor(Actor());
-    request.set_reason(reason.toStdString());
-    request.set_request_id(NewRequestId());
+    Sign(request, reason);
     SendHold(what, request);
   });
 }
@@ -309,9 +306,7 @@ void PlanActions::Release() {
   question.text = tr("The policy may move instances again.");
   Confirm(parent_, store_, question, [this, what = question.title](const QString& reason) {
     v1::SetHoldRequest request;
-    request.set_actor(Actor());
-    request.set_reason(reason.toStdString());
-    request.set_request_id(NewRequestId());
+    Sign(request, reason);
     SendHold(what, request);
   });
 }
@@ -319,9 +314,7 @@ void PlanActions::Release() {
 void PlanActions::SendLimits(const v1::PoolLimits& limits, const QString& reason) {
   v1::SetPoolLimitsRequest request;
   *request.mutable_limits() = limits;
-  request.set_actor(Actor());
-  request.set_reason(reason.toStdString());
-  request.set_request_id(NewRequestId());
+  Sign(request, reason);
   const QString what = tr("Limits of %1").arg(PoolName({limits.workflow_set(), limits.pool()}));
   store_.Ask<v1::PoolLimits>(
       this, [request](client::Client& client) { return client.SetPoolLimits(request); },

@@ -1,7 +1,8 @@
-// What is asked before instances are moved, kept or brought back, and how it is sent: each change
-// is confirmed once, has one request id, and is never repeated by itself with another one.
+// The changes of plans and placements: how the operator is asked, and how the change is sent. Each
+// change is confirmed once and has one request id. The console never repeats a change with another
+// id.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QObject>
@@ -14,51 +15,59 @@
 
 namespace onepiece::gui {
 
+struct Question;
+
+/// Asks about changes and sends them.
 class PlanActions : public QObject {
   Q_OBJECT
  public:
-  /// Beyond this share of a pool's instances at the same time the cluster's name must be typed.
+  /// If more than this share of a pool's instances stop serving at the same time, the operator must
+  /// type the cluster's name.
   static constexpr double kRiskyShare = 0.25;
 
   PlanActions(Store& store, QWidget* parent);
 
-  /// Asks about a plan that was proposed, and starts its moves if they are still what they were
-  /// (base revision). 0: it needs no confirmation afterwards.
+  /// Asks about a proposed plan, and starts its moves unless its base revision is out of date.
+  /// `confirm_within_s` 0 means that it needs no confirmation afterwards.
   void Apply(const v1::Plan& proposed, int confirm_within_s);
   void Keep(const v1::Plan& plan);
-  /// Takes a plan back that has not ended, or starts the inverse of one that is done.
+  /// Reverts a plan that has not ended, or starts the inverse of a plan that is done.
   void Undo(const v1::Plan& plan);
-  /// No automatic moves for so long.
+  /// Stops automatic moves for so many seconds.
   void Hold(int for_s);
   void Release();
   void AskLimits(const PoolKey& pool);
-  /// Makes the instance idle for good, so that it can be removed: asks the server first what that
-  /// does.
+  /// Makes an instance idle for good, so that it can be removed. First asks the server what that
+  /// would do.
   void Drain(const std::string& node_id);
   void Pin(const std::string& node_id, bool pinned);
 
-  /// A change whose answer has not come: what it was, and why. Empty: none.
+  /// Describes a change whose answer was lost, and why. Empty if there is none.
   [[nodiscard]] const QString& unanswered() const { return unanswered_; }
-  /// Sends it again: the same request with the same id, so that nothing is done twice.
+  /// Sends that change again, with the same request id, so that nothing is done twice.
   void SendAgain();
+  /// Forgets the change without an answer.
   void LeaveIt();
 
  Q_SIGNALS:
   void Told(const QString& text);
-  /// What Apply was asked about has begun.
+  /// The plan that Apply() asked about has begun.
   void DraftBegan(const QString& plan_id);
-  /// What the applied plan was made for has changed (ABORTED): nothing was done.
+  /// The server has refused the plan with ABORTED, because its base has changed. Nothing was done.
   void Stale(const QString& why);
   void UnansweredChanged();
 
  private:
   using Call = std::function<absl::StatusOr<v1::Plan>(client::Client&)>;
-  /// `draft`: a stale revision is told by Stale, not by a box.
+  using Decision = absl::StatusOr<v1::Plan> (client::Client::*)(v1::DecidePlanRequest);
+  /// If `draft` is true, a stale revision is signalled by Stale() and not shown in a box.
   void Send(const QString& what, const Call& call, bool draft);
+  void Decide(const Question& question, const v1::Plan& plan, Decision decision);
   void SendHold(const QString& what, const v1::SetHoldRequest& request);
   void SendLimits(const v1::PoolLimits& limits, const QString& reason);
   void ApplyMoves(const QString& what, const QString& text, const QStringList& targets,
                   v1::ApplyPlanRequest request, bool risky, bool draft);
+  [[nodiscard]] bool IsProduction() const;
   [[nodiscard]] PoolBoard Board() const { return MakePoolBoard(*store_.snapshot()); }
 
   Store& store_;

@@ -44,13 +44,14 @@ auto Toned(QString Row::*field) {
 
 }  // namespace
 
-std::vector<const v1::Plan*> PlansOf(const Snapshot& snapshot) {
+std::vector<const v1::Plan*> PlansOf(const session::Snapshot& snapshot) {
   std::vector<const v1::Plan*> plans;
   const auto known = [&](const v1::Plan& plan) {
     return std::ranges::any_of(
         plans, [&](const v1::Plan* other) { return other->plan_id() == plan.plan_id(); });
   };
-  // What is under way is asked for first, so the list that came after it has it as new at least.
+  // The session asks for the plans under way first. The list of plans came later, so its entry of
+  // the same plan is at least as new.
   if (snapshot.plans.value != nullptr) {
     for (const v1::Plan& plan : snapshot.plans.value->plans()) plans.push_back(&plan);
   }
@@ -62,7 +63,7 @@ std::vector<const v1::Plan*> PlansOf(const Snapshot& snapshot) {
   return plans;
 }
 
-const v1::Plan* FindPlan(const Snapshot& snapshot, const QString& plan_id) {
+const v1::Plan* FindPlan(const session::Snapshot& snapshot, const QString& plan_id) {
   for (const v1::Plan* plan : PlansOf(snapshot)) {
     if (QString::fromStdString(plan->plan_id()) == plan_id) return plan;
   }
@@ -146,7 +147,7 @@ void PlansPanel::MakeTables() {
   move_table_->table()->horizontalHeader()->setStretchLastSection(true);
 }
 
-void PlansPanel::Show(const Snapshot& snapshot, const PoolBoard& board) {
+void PlansPanel::Show(const session::Snapshot& snapshot, const PoolBoard& board) {
   std::vector<PlanRow> rows;
   const std::int64_t now_ms = store_.viewing_ms();
   for (const v1::Plan* plan : PlansOf(snapshot)) {
@@ -164,7 +165,7 @@ void PlansPanel::Show(const Snapshot& snapshot, const PoolBoard& board) {
   rows_->Update(std::move(rows), std::equal_to<PlanRow>());
   if (first) {
     plans_->table()->resizeColumnsToContents();
-    for (const int column : {4, 5}) {  // What is long is elided, and whole in its tip.
+    for (const int column : {4, 5}) {  // Long texts are elided. Their tips have all of it.
       plans_->table()->setColumnWidth(column,
                                       std::min(plans_->table()->columnWidth(column),
                                                plans_->fontMetrics().averageCharWidth() * 40));
@@ -174,7 +175,7 @@ void PlansPanel::Show(const Snapshot& snapshot, const PoolBoard& board) {
   ShowDetails(snapshot, board);
 }
 
-void PlansPanel::ShowDetails(const Snapshot& snapshot, const PoolBoard& board) {
+void PlansPanel::ShowDetails(const session::Snapshot& snapshot, const PoolBoard& board) {
   const v1::Plan* plan = FindPlan(snapshot, current());
   for (QWidget* each : std::initializer_list<QWidget*>{keep_, undo_, move_table_, effect_})
     each->setVisible(plan != nullptr);
@@ -214,7 +215,8 @@ void PlansPanel::ShowDetails(const Snapshot& snapshot, const PoolBoard& board) {
   const bool fresh = moves_->rowCount() == 0;
   moves_->Update(std::move(moves), std::equal_to<MoveRow>());
   if (fresh) move_table_->table()->resizeColumnsToContents();
-  // What is measured now tells of the last plan alone.
+  // Measured values are compared with the last plan only: later plans have changed the effect of
+  // earlier ones.
   const bool last = PlansOf(snapshot).front()->plan_id() == plan->plan_id();
   effect_->Show(*plan, last ? snapshot.elasticity.value.get() : nullptr, ServerNowMs(store_));
 }
@@ -280,12 +282,12 @@ void PlanStrips::ShowPlan(Strip& strip, const v1::Plan& plan) {
   EnableUnless(strip.undo, why);
 }
 
-void PlanStrips::Show(const Snapshot& snapshot, const QString& unanswered) {
+void PlanStrips::Show(const session::Snapshot& snapshot, const QString& unanswered) {
   std::vector<const v1::Plan*> plans;
   for (const v1::Plan* plan : PlansOf(snapshot)) {
     if (!HasEnded(*plan)) plans.push_back(plan);
   }
-  // What must be kept in time comes first.
+  // Plans that must be confirmed in time come first.
   std::ranges::stable_sort(
       plans, {}, [](const v1::Plan* plan) { return plan->state() != v1::Plan::UNCONFIRMED; });
   std::vector<QString> wanted;
@@ -305,7 +307,7 @@ void PlanStrips::Show(const Snapshot& snapshot, const QString& unanswered) {
     }
     for (const Strip& gone : strips_) {
       gone.frame->hide();
-      gone.frame->deleteLater();  // One of its buttons may be the cause.
+      gone.frame->deleteLater();  // A click on one of its buttons may have led here.
     }
     strips_ = std::move(strips);
     for (std::size_t i = 0; i < strips_.size(); ++i)

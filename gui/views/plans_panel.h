@@ -1,7 +1,6 @@
-// Plans, newest first, and one of them in full; and above the page a strip for each that is under
-// way, whoever started it.
+// The list of plans with one of them in full, and the strips above the page for plans under way.
 //
-// Threading  GUI thread only.
+// Threading: GUI thread only.
 #pragma once
 
 #include <QFrame>
@@ -19,24 +18,27 @@
 
 namespace onepiece::gui {
 
-/// The plans of a snapshot, newest first, those under way included though the list is older. They
-/// live as long as the snapshot.
-std::vector<const v1::Plan*> PlansOf(const Snapshot& snapshot);
-/// Null: the snapshot has no such plan.
-const v1::Plan* FindPlan(const Snapshot& snapshot, const QString& plan_id);
+/// The plans of a snapshot, newest first. Plans under way are included even if the list is older
+/// than they are.
+///
+/// Lifetime: that of the snapshot.
+std::vector<const v1::Plan*> PlansOf(const session::Snapshot& snapshot);
+/// The plan with this id. Null if the snapshot has none.
+const v1::Plan* FindPlan(const session::Snapshot& snapshot, const QString& plan_id);
 
+/// The list and the selected plan.
 class PlansPanel : public QWidget {
   Q_OBJECT
  public:
   explicit PlansPanel(Store& store, QWidget* parent = nullptr);
 
-  void Show(const Snapshot& snapshot, const PoolBoard& board);
+  void Show(const session::Snapshot& snapshot, const PoolBoard& board);
   bool Select(const QString& plan_id) { return plans_->Select(plan_id); }
   void SetFilter(const QString& text) { plans_->SetFilter(text); }
-  /// Of the current row; empty: none.
+  /// The id of the selected plan. Empty for none.
   [[nodiscard]] QString current() const { return plans_->current(); }
   [[nodiscard]] QAbstractItemModel* table() const { return plans_->rows(); }
-  /// How the table and the chosen plan lie.
+  /// Sets whether the table and the selected plan stand beside or below each other.
   void SetOrientation(Qt::Orientation orientation);
 
  Q_SIGNALS:
@@ -57,7 +59,7 @@ class PlansPanel : public QWidget {
     friend bool operator==(const MoveRow&, const MoveRow&) = default;
   };
   void MakeTables();
-  void ShowDetails(const Snapshot& snapshot, const PoolBoard& board);
+  void ShowDetails(const session::Snapshot& snapshot, const PoolBoard& board);
 
   Store& store_;
   std::unique_ptr<KeyedTable<PlanRow>> rows_;
@@ -70,15 +72,16 @@ class PlansPanel : public QWidget {
   EffectPanel* effect_;
 };
 
-/// One line each: where the plan is, and until when it must be kept.
+/// A strip for each plan under way, whoever started it: how far it is, and until when it must be
+/// kept.
 class PlanStrips : public QWidget {
   Q_OBJECT
  public:
-  static constexpr std::size_t kMost = 3;  ///< Of more, the rest is counted.
+  static constexpr std::size_t kMost = 3;  ///< The most strips. The rest is only counted.
 
   explicit PlanStrips(Store& store, QWidget* parent = nullptr);
-  /// `unanswered`: of a change whose answer has not come; empty: none.
-  void Show(const Snapshot& snapshot, const QString& unanswered);
+  /// Shows the strips. `unanswered` describes a change whose answer was lost; empty for none.
+  void Show(const session::Snapshot& snapshot, const QString& unanswered);
 
  Q_SIGNALS:
   void KeepWanted(const QString& plan_id);
@@ -89,7 +92,7 @@ class PlanStrips : public QWidget {
 
  private:
   struct Strip {
-    QString plan_id;  ///< Empty: the change without an answer.
+    QString plan_id;  ///< Empty for the strip of the change without an answer.
     QFrame* frame;
     QLabel* text;
     QPushButton *keep, *undo;

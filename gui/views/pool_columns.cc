@@ -78,7 +78,8 @@ CardRow MakeRow(const InstanceCard& card, const DraftMove* move, bool leaves) {
   return row;
 }
 
-/// Two lines in a frame; who comes by the draft is dashed with a plus, who leaves is struck out.
+/// Draws a card: two lines in a frame. A card that the draft brings is dashed and has a plus, a
+/// card that it takes away is struck through.
 class CardDelegate : public QStyledItemDelegate {
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
@@ -185,7 +186,8 @@ class PoolBox::List : public QListView {
     picture.fill(palette().color(QPalette::Window));
     viewport()->render(&picture, QPoint(), visualRect(currentIndex()));
     drag->setPixmap(picture);
-    // Snapshots go on meanwhile, but this list must not go with its pool.
+    // Snapshots go on during the drag. This list must not be deleted with its pool before the drag
+    // ends.
     owner_.SetDragging(true);
     drag->exec(Qt::MoveAction);
     owner_.SetDragging(false);

@@ -96,7 +96,7 @@ class ConfirmDialog : public QDialog {
     list->setSelectionMode(QAbstractItemView::NoSelection);
     list->setWordWrap(true);
     list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-    // Two lines each: names of pools are long.
+    // Each target has room for two lines, because pool names are long.
     const int rows = static_cast<int>(std::min<qsizetype>(question_.targets.size(), 5));
     list->setFixedHeight(rows * (2 * fontMetrics().height() + 4) + 8);
     return list;
@@ -115,7 +115,8 @@ class ConfirmDialog : public QDialog {
   }
 
   void Check() {
-    if (asked_of_ != store_.connection()) return reject();  // Another cluster is not meant.
+    // The question was about another cluster.
+    if (asked_of_ != store_.connection()) return reject();
     QString why = store_.WhyNoChange();
     if (why.isEmpty() && reason_ != nullptr && reason().isEmpty()) why = tr("A reason is missing.");
     if (why.isEmpty() && name_ != nullptr && name_->text() != cluster_) {
@@ -165,7 +166,7 @@ void TellFailure(QWidget* parent, const QString& what, const absl::Status& statu
   box->setObjectName(QStringLiteral("failure"));
   box->setTextFormat(Qt::PlainText);
   box->setAttribute(Qt::WA_DeleteOnClose);
-  const QString details = SafeText(Explain(status), 2000);
+  const QString details = SafeText(session::Explain(status), 2000);
   const QString advice = WhatToDo(status);
   box->setInformativeText(advice.isEmpty() ? details : details + QStringLiteral("\n\n") + advice);
   for (auto* label : box->findChildren<QLabel*>()) label->setTextFormat(Qt::PlainText);

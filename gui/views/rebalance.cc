@@ -14,7 +14,8 @@
 namespace onepiece::gui {
 namespace {
 
-/// Beyond this many average characters draft and plans stand beside the pools, not below them.
+/// From this width on, in average characters, draft and plans stand beside the pools and not below
+/// them.
 constexpr int kWideChars = 230;
 
 bool WaitsToBeKept(const v1::Plan& plan) {
@@ -118,8 +119,8 @@ void RebalanceView::ConnectParts() {
   connect(release_, &QPushButton::clicked, actions_, &PlanActions::Release);
 }
 
-void RebalanceView::Draw(const Snapshot& snapshot) {
-  if (connection_ != store().connection()) {  // Another cluster: nothing of this is for it.
+void RebalanceView::Draw(const session::Snapshot& snapshot) {
+  if (connection_ != store().connection()) {  // The draft is not for this cluster.
     connection_ = store().connection();
     draft_ = PlanDraft();
     seen_cluster_ = nullptr;
@@ -148,7 +149,7 @@ void RebalanceView::ShowTimes() {
   tabs_->setTabText(1, plans == 0 ? tr("Plans") : tr("Plans (%1)").arg(plans));
 }
 
-void RebalanceView::ShowPolicy(const Snapshot& snapshot) {
+void RebalanceView::ShowPolicy(const session::Snapshot& snapshot) {
   QStringList lines;
   const v1::Elasticity* elasticity = snapshot.elasticity.value.get();
   const bool held = elasticity != nullptr && elasticity->hold().active();
@@ -217,7 +218,7 @@ void RebalanceView::Edited(const QString& why_not) {
 void RebalanceView::Move(const std::string& node_id, const PoolKey& to) {
   const QString why = draft_.MoveTo(node_id, to);
   Edited(why);
-  if (why.isEmpty()) columns_->SelectNode(node_id);  // The focus goes with the card.
+  if (why.isEmpty()) columns_->SelectNode(node_id);  // The focus follows the card.
 }
 
 void RebalanceView::AskMenu(const std::string& node_id, const QPoint& at) {

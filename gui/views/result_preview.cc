@@ -13,15 +13,15 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
+#include "cluster/media/image.h"
+#include "cluster/media/media.h"
 #include "cluster/session/link.h"
 #include "gui/models/format.h"
 #include "gui/views/prompts.h"
-#include "cluster/media/image.h"
-#include "cluster/media/media.h"
 
 namespace onepiece::gui {
 
-/// A picture as large as there is room, in its own shape.
+/// Draws a picture as large as fits, with its own proportions.
 class FrameView : public QWidget {
  public:
   explicit FrameView(QWidget* parent) : QWidget(parent) {
@@ -52,14 +52,15 @@ class FrameView : public QWidget {
 
 namespace {
 
-/// Of one decoding: while it goes on, its frames are there twice, and those of the one before.
+/// The bytes of one decoding. While it runs, its frames exist twice, and the frames of the previous
+/// one exist as well.
 constexpr std::size_t kWindowBytes = ResultPreview::kMaxPixelBytes / 4;
-/// Of one job; more are not offered.
+/// The most artifacts of one job that are offered.
 constexpr int kMaxArtifacts = 1000;
 
 bool IsImage(const std::string& media_type) { return media_type.starts_with("image/"); }
 
-/// Own copies of packed RGB pixels.
+/// A copy of packed RGB pixels.
 QImage ToImage(const std::byte* rgb, std::int64_t width, std::int64_t height) {
   return QImage(reinterpret_cast<const uchar*>(rgb), static_cast<int>(width),
                 static_cast<int>(height), static_cast<qsizetype>(width * 3), QImage::Format_RGB888)
@@ -225,7 +226,8 @@ void ResultPreview::Forget() {
   wanted_ = -1;
   loading_ = decoding_ = false;
   view_->Show({});
-  why_not_ = QStringLiteral("\n");  // Said anew.
+  // Differs from every reason, so that ShowState() says the next one.
+  why_not_ = QStringLiteral("\n");
 }
 
 void ResultPreview::ShowState() {
@@ -281,7 +283,7 @@ void ResultPreview::Load() {
         return FetchBounded(client, uid, name, stop->get_token());
       },
       [this, stop = stop_](absl::StatusOr<std::string> bytes) {
-        if (stop == stop_) Fetched(std::move(bytes));  // Else somebody looks at another one by now.
+        if (stop == stop_) Fetched(std::move(bytes));  // Otherwise another result is shown by now.
       },
       tr("Fetch the result of %1").arg(SafeText(job_->uid(), 64)));
 }
@@ -289,7 +291,7 @@ void ResultPreview::Load() {
 void ResultPreview::Fetched(absl::StatusOr<std::string> bytes) {
   loading_ = false;
   if (!bytes.ok()) {
-    Say(tr("It cannot be fetched: %1").arg(SafeText(Explain(bytes.status()), 500)));
+    Say(tr("It cannot be fetched: %1").arg(SafeText(session::Explain(bytes.status()), 500)));
     ShowState();
     return;
   }
@@ -305,7 +307,7 @@ void ResultPreview::Decode(int position) {
   }
   decoding_ = true;
   const bool image = IsImage(artifact()->media_type());
-  // Some frames before the position, too: people step back.
+  // Some frames before the position are decoded as well, because people step back.
   const auto frame_bytes =
       window_.frames.empty() ? kWindowBytes : std::size_t(window_.frames.front().sizeInBytes());
   const auto before =
@@ -347,13 +349,13 @@ void ResultPreview::Decoded(absl::StatusOr<Window> window, int position) {
   decoding_ = false;
   if (!window.ok()) {
     Play(false);
-    Say(tr("It cannot be shown: %1").arg(SafeText(Explain(window.status()), 500)));
+    Say(tr("It cannot be shown: %1").arg(SafeText(session::Explain(window.status()), 500)));
     ShowState();
     return;
   }
   window_ = *std::move(window);
   total_ = window_.total;
-  // The file said that it has more frames than it has.
+  // The file claims more frames than it has.
   const int last = window_.first + static_cast<int>(window_.frames.size()) - 1;
   if (position > last) total_ = last + 1;
   const QSize size = window_.frames.front().size();
@@ -436,7 +438,7 @@ void ResultPreview::showEvent(QShowEvent* event) {
 
 void ResultPreview::hideEvent(QHideEvent* event) {
   QWidget::hideEvent(event);
-  Play(false);  // Nobody sees it.
+  Play(false);  // The page is hidden.
 }
 
 }  // namespace onepiece::gui

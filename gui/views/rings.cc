@@ -8,20 +8,14 @@
 #include <cmath>
 #include <limits>
 
+#include "gui/views/plain_label.h"
 #include "gui/views/tone.h"
 
 namespace onepiece::gui {
 namespace {
 
-/// The lines of the history of very many rings are chosen anew after this.
+/// If there are more rings than lines, the lines are chosen anew after this time.
 constexpr std::int64_t kChooseMs = 60'000;
-
-QLabel* PlainLabel(QWidget* parent) {
-  auto* label = new QLabel(parent);
-  label->setTextFormat(Qt::PlainText);
-  label->setWordWrap(true);
-  return label;
-}
 
 double Share(std::uint64_t used, std::uint64_t all) {
   return all == 0 ? 0 : static_cast<double>(used) / static_cast<double>(all);
@@ -67,7 +61,7 @@ void SlotStrip::PaintBar(QPainter& painter, const QRect& bar, double share) cons
   const auto slots = static_cast<double>(std::max<std::uint64_t>(1, health_.slots()));
   const double buckets =
       std::min({static_cast<double>(bar.width()), slots, static_cast<double>(kMaxBuckets)});
-  // Anything used is seen, and full is only what is full.
+  // A used ring never looks empty, and only a full ring looks full.
   double filled = std::clamp(share, 0.0, 1.0) * buckets;
   filled = share > 0 ? std::max(1.0, std::floor(filled)) : 0;
   const int wide = static_cast<int>(filled / buckets * bar.width());
@@ -193,7 +187,7 @@ void RingsView::Focus(const QString& entity) {
 
 void RingsView::SetFilter(const QString& text) { panel_->SetFilter(text); }
 
-void RingsView::Draw(const Snapshot& snapshot) {
+void RingsView::Draw(const session::Snapshot& snapshot) {
   rings_.Show(snapshot);
   const StatusTone tone = rings_.tone();
   headline_->setText(tone == StatusTone::kNeutral ? rings_.headline()
@@ -225,7 +219,7 @@ void RingsView::DrawRing() {
 SeriesFeed::Wanted RingsView::Series(const QString& key, const char* field, const char* unit,
                                      const QString& title,
                                      std::function<double(const RingRow&)> get) const {
-  const auto now = [this, key, get = std::move(get)](const Snapshot&) {
+  const auto now = [this, key, get = std::move(get)](const session::Snapshot&) {
     const RingRow* row = rings_.Find(key);
     return row == nullptr || !row->ring.error.empty() || row->ring.as_of_ms <= 0
                ? std::numeric_limits<double>::quiet_NaN()
@@ -239,7 +233,7 @@ void RingsView::WantSeries() {
   const RingRow* row = rings_.Find(key);
   if (row == nullptr || key == wanted_) return;
   wanted_ = key;
-  const auto rate = [](double RingRates::*one) {
+  const auto rate = [](double session::RingRates::*one) {
     return [one](const RingRow& at) {
       return at.ring.rates ? (*at.ring.rates).*one : std::numeric_limits<double>::quiet_NaN();
     };
@@ -247,9 +241,11 @@ void RingsView::WantSeries() {
   feed_.Want(
       {Series(key, "used_slots", "1", tr("used"),
               [](const RingRow& at) { return static_cast<double>(at.ring.health.used_slots()); }),
-       Series(key, "messages_per_s", "1/s", tr("messages"), rate(&RingRates::messages_per_s)),
-       Series(key, "stalls_per_s", "1/s", tr("stalls"), rate(&RingRates::stalls_per_s)),
-       Series(key, "corrupted_per_s", "1/s", tr("corrupt"), rate(&RingRates::corrupted_per_s)),
+       Series(key, "messages_per_s", "1/s", tr("messages"),
+              rate(&session::RingRates::messages_per_s)),
+       Series(key, "stalls_per_s", "1/s", tr("stalls"), rate(&session::RingRates::stalls_per_s)),
+       Series(key, "corrupted_per_s", "1/s", tr("corrupt"),
+              rate(&session::RingRates::corrupted_per_s)),
        Series(key, "oldest_age_ms", "ms", tr("waits"), [](const RingRow& at) {
          return static_cast<double>(at.ring.health.oldest_age_ms());
        })});
@@ -309,7 +305,7 @@ void RingsView::DrawHistory() {
   std::vector<double> slots;
   for (const QString& key : history_keys_) {
     const RingRow* row = rings_.Find(key);
-    double& known = history_slots_[key];  // Of a ring that left since: what it had.
+    double& known = history_slots_[key];  // A ring that is gone keeps the number that it had.
     if (row != nullptr && row->ring.as_of_ms > 0) {
       known = static_cast<double>(row->ring.health.slots());
     }

@@ -1,4 +1,4 @@
-// The page of the rings: what each holds, how it flows, and what is wrong with it.
+// The page "Rings": what each ring holds, how it flows, and what is wrong with it.
 #pragma once
 
 #include <QLabel>
@@ -17,13 +17,14 @@
 
 namespace onepiece::gui {
 
-/// How full one ring is, drawn as its memory: used slots from the left, in at most 4096 buckets.
-/// Which slots are used nobody tells, only how many, and it says so.
+/// Draws how full one ring is, as a strip of memory with the used slots at the left, in at most
+/// kMaxBuckets buckets. The cluster tells only how many slots are used, not which ones, and the
+/// strip says so.
 class SlotStrip : public QWidget {
  public:
   static constexpr int kMaxBuckets = 4096;
   explicit SlotStrip(QWidget* parent = nullptr);
-  /// Null: no ring. `known` false: the numbers are old.
+  /// Shows a ring. Null shows none. `known` is false if the numbers are old.
   void Show(const v1::RingHealth* health, bool known);
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override { return {80, sizeHint().height()}; }
@@ -39,22 +40,23 @@ class SlotStrip : public QWidget {
   QString text_;
 };
 
+/// The page.
 class RingsView : public View {
   Q_OBJECT
  public:
-  /// Lines of the history: of more rings the worst and fullest.
+  /// The most lines of the history. If there are more rings, it shows the worst and fullest.
   static constexpr std::size_t kHistoryRings = 40;
 
   explicit RingsView(Store& store, QWidget* parent = nullptr);
 
   [[nodiscard]] QString Help() const override;
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return panel_->rows(); }
-  /// "ring/NODE", "node/NODE".
+  /// Shows "ring/NODE", or the ring of "node/NODE".
   void Focus(const QString& entity) override;
   void SetFilter(const QString& text) override;
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
 
  private:
   static constexpr std::size_t kCharts = 3;
@@ -71,12 +73,12 @@ class RingsView : public View {
   RingTable rings_;
   HeatModel cells_;
   SeriesFeed feed_, history_;
-  QString to_focus_;  ///< Was asked for before it was known.
-  QString wanted_;    ///< What WantSeries was of.
+  QString to_focus_;  ///< The entity of a Focus() that came before its ring was known.
+  QString wanted_;    ///< The ring that WantSeries() has asked for.
   std::vector<QString> history_keys_;
-  std::map<QString, double> history_slots_;  ///< As last told, by key.
+  std::map<QString, double> history_slots_;  ///< Number of slots as last reported, by key.
   std::int64_t history_chosen_ms_ = 0;
-  int history_of_ = 0;  ///< Rings there were when the lines were chosen.
+  int history_of_ = 0;  ///< The number of rings when the lines were chosen.
   QLabel *headline_, *verdict_, *history_note_;
   TablePanel* panel_;
   SlotStrip* strip_;

@@ -31,7 +31,7 @@ QString DatabasesView::Help() const {
       "Enter on a row shows its log.");
 }
 
-void DatabasesView::Draw(const Snapshot& snapshot) {
+void DatabasesView::Draw(const session::Snapshot& snapshot) {
   auto rows = DatabaseRows(snapshot);
   const Headline words = DatabasesInWords(rows);
   Say(words.text, words.tone,
@@ -45,9 +45,10 @@ ReplicasView::ReplicasView(Store& store, QWidget* parent)
           ReplicaColumns(), [](const ReplicaRow& r) { return QString::fromStdString(r.name); })) {
   SetModel(table_.get());
   panel()->SetEmptyText(tr("No replica of the NodeManager has answered yet."));
-  // It watches whichever page is shown.
+  // The watch must see every snapshot, also while another page is shown. Draw() sees it when this
+  // page is.
   connect(&this->store(), &Store::Changed, this, [this] {
-    const Snapshot& snapshot = *this->store().snapshot();
+    const session::Snapshot& snapshot = *this->store().snapshot();
     if (isVisible() || !this->store().live() || snapshot.replicas.value == watched_) return;
     watched_ = snapshot.replicas.value;
     watch_.See(snapshot);
@@ -83,8 +84,8 @@ std::vector<Command> ReplicasView::Commands() {
            [this] { TakeSnapshot(); }}};
 }
 
-void ReplicasView::Draw(const Snapshot& snapshot) {
-  // An instant of the past says nothing of what came before it.
+void ReplicasView::Draw(const session::Snapshot& snapshot) {
+  // A snapshot of the past would start the watch anew, so a fresh one looks at it.
   ReplicaWatch once;
   news_ = (store().live() && !snapshot.recorded ? watch_ : once).See(snapshot);
   QStringList notes = news_.advice;
@@ -133,7 +134,7 @@ void ReplicasView::StepDown() {
 }
 
 void ReplicasView::TakeSnapshot() {
-  // The one that is chosen, else the leader: as the command line does.
+  // The selected replica, or else the leader, as the CLI does.
   const QString key = panel()->current();
   std::string name = news_.leader, address = news_.leader_address;
   if (const int row = table_->RowOf(key); row >= 0) {

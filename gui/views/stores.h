@@ -1,4 +1,5 @@
-// The pages of what keeps the cluster's memory: databases, and the NodeManager's replicas.
+// The pages "Databases" and "NodeManager": the stores of results, and the replicas of the
+// NodeManager.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ class DatabasesView : public ListPage {
   [[nodiscard]] QString Help() const override;
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
 
  private:
   std::unique_ptr<KeyedTable<DatabaseRow>> table_;
@@ -29,7 +30,7 @@ class ReplicasView : public ListPage {
   [[nodiscard]] std::vector<Command> Commands() override;
 
  protected:
-  void Draw(const Snapshot& snapshot) override;
+  void Draw(const session::Snapshot& snapshot) override;
 
  private:
   void StepDown();
@@ -38,7 +39,7 @@ class ReplicasView : public ListPage {
   std::unique_ptr<KeyedTable<ReplicaRow>> table_;
   ReplicaWatch watch_;
   ReplicaWatch::News news_;
-  std::shared_ptr<const Replicas> watched_;
+  std::shared_ptr<const session::Replicas> watched_;
 };
 
 }  // namespace onepiece::gui

@@ -26,14 +26,14 @@ namespace {
 
 constexpr std::array kDashes = {Qt::SolidLine, Qt::DashLine, Qt::DotLine, Qt::DashDotLine};
 
-/// Lines are told apart by colour and, of the same or a like colour, by dash.
+/// Lines differ by colour, and lines of the same or a similar colour by dash.
 QPen LinePen(std::size_t index, const QPalette& palette) {
   QPen pen(SeriesColor(static_cast<int>(index), palette), 1.5);
   pen.setStyle(kDashes[index % kDashes.size()]);
   return pen;
 }
 
-/// Numbers in their unit, at round places of it.
+/// Ticks at round numbers of the unit.
 class UnitTicker : public QCPAxisTicker {
  public:
   explicit UnitTicker(std::string unit) : unit_(std::move(unit)) { setTickCount(4); }
@@ -41,7 +41,7 @@ class UnitTicker : public QCPAxisTicker {
  protected:
   double getTickStep(const QCPRange& range) override {
     const double step = QCPAxisTicker::getTickStep(range);
-    if (unit_ == "1") return std::max(1.0, step);  // Counts have no parts.
+    if (unit_ == "1") return std::max(1.0, step);  // Counts are whole numbers.
     const bool binary = unit_ == "bytes" || unit_ == "bytes/s";
     if (!binary || step <= 0) return step;
     return std::exp2(std::ceil(std::log2(range.size() / 5)));
@@ -60,7 +60,7 @@ double Seconds(std::int64_t ms) { return static_cast<double>(ms) * 1e-3; }
 
 }  // namespace
 
-/// What the lines are, and what they say: now or under the cursor.
+/// The legend: the names of the lines and their values, now or under the cursor.
 class ChartLegend : public QWidget {
  public:
   explicit ChartLegend(QWidget* parent) : QWidget(parent) {
@@ -94,7 +94,7 @@ class ChartLegend : public QWidget {
   }
 
  private:
-  /// The height it takes; paints when there is a painter.
+  /// Returns the height that the legend takes. Paints it if `painter` is not null.
   int Flow(int width, QPainter* painter) const {
     const QFontMetrics metrics = fontMetrics();
     const int line = metrics.height() + 2, sample = 2 * metrics.height();
@@ -349,7 +349,7 @@ void TimeChart::DrawLines() {
     line->setPen(pen);
     line->setData(keys, mean, true);
     if (lone.isEmpty()) continue;
-    // A value between two gaps has no line.
+    // A value between two gaps has no line, so it gets a dot.
     QCPGraph* dots = plot->addGraph();
     dots->setPen(QPen(pen.color()));
     dots->setLineStyle(QCPGraph::lsNone);

@@ -1,4 +1,4 @@
-// What every page of the console is.
+// The base of all pages of the console.
 #pragma once
 
 #include <QAbstractItemModel>
@@ -11,57 +11,60 @@
 
 namespace onepiece::gui {
 
-/// Something that can be done: in menus, the palette (Ctrl+K) and by a shortcut, with the CLI's
-/// verb. One whose id begins with the kind of an entity ("node.drain") is offered in the inspector
-/// too, after its page was told to Focus on that entity.
+/// A command, as menus, the palette (Ctrl+K) and shortcuts offer it. If its id begins with the kind
+/// of an entity ("node.drain"), the inspector offers it, too, and tells the command's page to Focus
+/// on the entity first.
 struct Command {
-  QString id;     ///< "rebalance.plan": stable, for settings.
+  QString id;     ///< "rebalance.plan". Stable, because settings refer to it.
   QString title;  ///< "Plan a rebalance…"
-  QString cli;    ///< "onepiece rebalance plan", copied by Ctrl+Shift+C; empty: the CLI has none.
-  QString shortcut;              ///< Default, editable; no single key changes the cluster.
-  bool changes_cluster = false;  ///< Disabled with Store::WhyNoChange().
+  /// "onepiece rebalance plan". Ctrl+Shift+C copies it. Empty if the CLI has no such verb.
+  QString cli;
+  /// The default, which settings may change. No single key may change the cluster.
+  QString shortcut;
+  bool changes_cluster = false;  ///< Disabled while Store::WhyNoChange() has a reason.
   std::function<void()> run;
 };
 
-/// A page. It draws Store::snapshot() whenever that changes while it is visible, and once when it
+/// A page. While it is visible it draws Store::snapshot() whenever that changes, and once when it
 /// is shown.
 ///
-/// Threading  GUI thread only.
+/// Threading: GUI thread only.
 class View : public QWidget {
   Q_OBJECT
  public:
-  /// `id` is the CLI's word for it ("rings"): settings, tests and accessible names go by it.
+  /// `id` is the CLI's word for the page ("rings"). Settings, tests and accessible names use it.
   View(QString id, QString title, Store& store, QWidget* parent = nullptr);
 
   [[nodiscard]] const QString& id() const { return id_; }
   [[nodiscard]] const QString& title() const { return title_; }
   [[nodiscard]] virtual std::vector<Command> Commands() { return {}; }
-  /// What "export" writes as CSV and JSON (kSortRole of every cell): the page's main table; null:
-  /// only its picture.
+  /// The page's main table, which "export" writes as CSV and JSON (kSortRole of each cell). Null if
+  /// only the picture can be exported.
   [[nodiscard]] virtual QAbstractItemModel* ExportModel() { return nullptr; }
-  /// Shows one thing ("node/instance-3", "job/UID"): drill-down from elsewhere.
+  /// Shows one entity ("node/instance-3", "job/UID") that was chosen elsewhere.
   virtual void Focus(const QString& entity);
-  /// Keeps rows that contain the text; what is hidden is counted where it was.
+  /// Shows only rows that contain the text. The page says how many are hidden.
   virtual void SetFilter(const QString& text);
-  /// For F1: what it shows, how to read it, its keys. Plain text with paragraphs.
+  /// The text for F1: what the page shows, how to read it, its keys. Plain text with paragraphs.
   [[nodiscard]] virtual QString Help() const = 0;
 
  Q_SIGNALS:
-  /// Someone wants to see this: the shell finds the page ("rings", "ring/database-1").
+  /// The operator wants to see an entity. The window finds its page ("rings", "ring/database-1").
   void Wanted(const QString& view_id, const QString& entity);
-  /// Something that was asked for came to an end, or is under way: said in the status line for a
-  /// few seconds. "Cancel of 3 jobs acknowledged".
+  /// An operation has ended or is under way: "Cancel of 3 jobs acknowledged". The status line shows
+  /// it for a few seconds.
   void Told(const QString& text);
-  /// Its filter shall be emptied: the shell owns the filter's text.
+  /// The filter shall be emptied. The window owns its text.
   void ClearFilterWanted();
-  /// What stands behind the title in its tab, seen from every page: "2" of "Alerts (2)". Empty:
-  /// nothing.
+  /// Sets what follows the title in the tab, and so is visible on every page: "2" of "Alerts (2)".
+  /// Empty for nothing.
   void Badge(const QString& text);
 
  protected:
   [[nodiscard]] Store& store() { return store_; }
-  /// Draws store().snapshot(). Cheap: 10 a second with 64 GPUs, 200 rings, 10^5 jobs.
-  virtual void Draw(const Snapshot& snapshot) = 0;
+  /// Draws a snapshot. It must be cheap: it is called ten times a second with 64 GPUs, 200 rings
+  /// and 10^5 jobs.
+  virtual void Draw(const session::Snapshot& snapshot) = 0;
   void showEvent(QShowEvent* event) override;
 
  private:

@@ -1,5 +1,5 @@
-// What people see in the window when a server hangs, is gone, refuses, or is another one; and files
-// that are no good recordings. Against a whole cluster that breaks as it is told.
+// Tests of what the window shows when a server hangs, is gone, refuses or is another one, and when
+// files are not good recordings. The cluster breaks as the test tells it.
 #include <QFile>
 #include <QLabel>
 #include <QMessageBox>
@@ -8,12 +8,12 @@
 #include <QTimer>
 #include <QtTest>
 
+#include "cluster/history/recorder.h"
 #include "gui/app/dialogs.h"
 #include "gui/app/side_panels.h"
-#include "cluster/history/recorder.h"
-#include "tests/session/fake_cluster.h"
-#include "tests/gui/models/scene.h"
 #include "tests/gui/app/window.h"
+#include "tests/gui/models/scene.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
@@ -23,20 +23,20 @@ using testing::LiveLink;
 using testing::Scene;
 using testing::TestWindow;
 
-// Waits end long before; the machine may be busy.
+// An upper bound: waits end long before, but the machine may be busy.
 constexpr int kSoonMs = 60'000;
 
-Target To(const FakeCluster& cluster, const std::string& name = "grand-line") {
+session::Target To(const FakeCluster& cluster, const std::string& name = "grand-line") {
   return {.name = name, .nodemanagers = {cluster.address()}};
 }
 
-bool IsIn(MainWindow& window, Link link) { return window.store().link().link == link; }
+bool IsIn(MainWindow& window, session::Link link) { return window.store().link().link == link; }
 
 QString TextOf(MainWindow& window, const char* label) {
   return window.findChild<QLabel*>(QLatin1String(label))->text();
 }
 
-/// All that the labels say which are seen.
+/// The texts of all visible labels.
 QString Said(QWidget& window) {
   QStringList all;
   for (const QLabel* label : window.findChildren<QLabel*>()) {
@@ -85,16 +85,16 @@ class GuiAppConnectionTest : public QObject {
     well.SetUp(1);
     TestWindow window;
     window->Connect(To(hung));
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kLive), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->cluster.value != nullptr, kSoonMs);
     hung.Hang(true);
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kStale), kSoonMs);
-    // Nothing is blank, nothing can be changed, and both are said.
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kStale), kSoonMs);
+    // Nothing is blank, nothing can be changed, and the window says both.
     QCOMPARE(window->store().snapshot()->cluster.value->nodes_size(), 5);
     window->store().SetMode(ControlMode::kControl);
     QVERIFY(window->store().WhyNoChange().contains(u"stale"));
     QVERIFY(Said(*window).contains(u"Showing the last data"));
-    // The connections can be chosen from, meanwhile.
+    // The dialog of connections still opens.
     bool opened = false;
     QTimer::singleShot(0, &*window, [&] {
       auto* dialog = qobject_cast<ConnectionsDialog*>(QApplication::activeModalWidget());
@@ -104,7 +104,7 @@ class GuiAppConnectionTest : public QObject {
     window->commands().Run(QStringLiteral("connections"));
     QVERIFY(opened);
     window->Connect(To(well, "well"));
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kLive), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->cluster.value != nullptr &&
                                  window->store().snapshot()->cluster.value->nodes_size() == 4,
                              kSoonMs);
@@ -148,7 +148,8 @@ class GuiAppConnectionTest : public QObject {
     QCOMPARE(window->store().snapshot()->cluster.value->nodes_size(), 6);
     QVERIFY(TextOf(*window, "past").contains(u"Nothing can be changed"));
     cluster.Start();
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().live() && IsIn(*window, Link::kLive), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().live() && IsIn(*window, session::Link::kLive),
+                             kSoonMs);
   }
 
   void LostJobs_AreInDoubtUntilToldOf() {
@@ -172,7 +173,7 @@ class GuiAppConnectionTest : public QObject {
     cluster.SetUp(1);
     TestWindow window;
     window->Connect(To(cluster));
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kLive), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
     const int watched = cluster.calls("WatchCluster");
     QCOMPARE(window->commands().Action(QStringLiteral("resync"))->shortcut(), QKeySequence("F5"));
     window->commands().Run(QStringLiteral("resync"));
@@ -186,7 +187,7 @@ class GuiAppConnectionTest : public QObject {
     cluster.SetReadOnly(true);
     TestWindow window;
     window->Connect(To(cluster));
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kLive), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
     window->store().SetMode(ControlMode::kControl);
     QCOMPARE(window->store().WhyNoChange(), QString());
     absl::Status refused;
@@ -207,7 +208,7 @@ class GuiAppConnectionTest : public QObject {
     cluster.SetApiVersion(99);
     TestWindow window;
     window->Connect(To(cluster));
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kVersionMismatch), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kVersionMismatch), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(Said(*window).contains(u"speaks version 99"), kSoonMs);
     QVERIFY(!window->store().WhyNoChange().isEmpty());
   }
@@ -216,7 +217,7 @@ class GuiAppConnectionTest : public QObject {
     FakeCluster cluster;
     cluster.SetUp(1);
     TestWindow window;
-    Target target = To(cluster);
+    session::Target target = To(cluster);
     window->Connect(target);
     QVERIFY(!TextOf(*window, "cluster").contains(u"PRODUCTION"));
     target.production = true;
@@ -230,7 +231,7 @@ class GuiAppConnectionTest : public QObject {
     cluster.Refuse({grpc::StatusCode::PERMISSION_DENIED, "no certificate"});
     TestWindow window;
     window->Connect(To(cluster));
-    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, Link::kAuthFailed), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kAuthFailed), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(Said(*window).contains(u"no certificate"), kSoonMs);
   }
 
@@ -251,8 +252,8 @@ class GuiAppConnectionTest : public QObject {
     auto* mark = window->findChild<QLabel*>(QStringLiteral("dropping"));
     QVERIFY(!mark->isVisible());
     Scene scene;
-    LinkStatus link = LiveLink();
-    // It counts once a second, so each show is many more than were there the last time.
+    session::LinkStatus link = LiveLink();
+    // The band counts once a second, so each call must add many.
     const auto flood = [&] {
       link.dropped += 1000;
       window->store().Show(scene.Step(), link);
@@ -272,9 +273,9 @@ class GuiAppConnectionTest : public QObject {
     QVERIFY(!window->store().live());
     QVERIFY(TextOf(*window, "past").contains(u"This is a recording."));
     QCOMPARE(window->store().WhyNoChange(), QStringLiteral("Recording"));
-    // Rule C17: nobody knows what became of what ran.
+    // Rule C17 of docs/console.md: nobody knows what became of the jobs that were running.
     bool unknown = false;
-    for (const JobEntry& entry : window->store().snapshot()->jobs.value->jobs) {
+    for (const session::JobEntry& entry : window->store().snapshot()->jobs.value->jobs) {
       if (entry.job->state() != v1::Job::RUNNING) continue;
       const QString job = QStringLiteral("job/") + QString::fromStdString(entry.job->uid());
       QVERIFY(PropertyOf(*window, job, QStringLiteral("State")).contains(u"unknown at the end"));
@@ -330,7 +331,7 @@ class GuiAppConnectionTest : public QObject {
     QVERIFY(box->text().contains(path));
     QVERIFY2(box->text().contains(says, Qt::CaseInsensitive), qPrintable(box->text()));
     QCOMPARE(box->textFormat(), Qt::PlainText);
-    // The window shows what it showed.
+    // The window still shows what it showed before.
     QCOMPARE(window->store().snapshot(), before);
     QVERIFY(window->store().recording() == nullptr);
   }

@@ -1,5 +1,5 @@
-// The window and time: recordings are opened and exported elsewhere, the time line's keys,
-// bookmarks, comparing, and the dock of operations.
+// Tests of the window and its recordings: opening and exporting off the GUI thread, the keys of the
+// time line, bookmarks, comparing, and the dock of operations.
 #include <QAccessible>
 #include <QApplication>
 #include <QComboBox>
@@ -15,15 +15,15 @@
 #include <QtTest>
 #include <memory>
 
+#include "cluster/history/recorder.h"
 #include "gui/app/history_dialogs.h"
 #include "gui/app/main_window.h"
 #include "gui/app/operations_panel.h"
 #include "gui/app/theme.h"
-#include "cluster/history/recorder.h"
 #include "tests/gui/app/accessibility.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/history/recordings.h"
 #include "tests/history/snapshots.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
@@ -46,7 +46,7 @@ std::unique_ptr<MainWindow> MakeWindow(const QTemporaryDir& folder) {
   return window;
 }
 
-/// Two minutes, with bookmarks at 30 s and 60 s.
+/// A recording of two minutes, with bookmarks at 30 s and 60 s.
 QString MakeRecording(const QTemporaryDir& folder) {
   const QString path = folder.filePath(QStringLiteral("a.onepiece-recording"));
   history::Limits limits;
@@ -79,12 +79,12 @@ class GuiAppHistoryTest : public QObject {
     QVERIFY(!path.isEmpty());
     auto window = MakeWindow(folder);
     window->OpenRecording(path);
-    // Nothing was read in the call itself.
+    // The call itself has read nothing.
     QVERIFY(window->store().recording() == nullptr);
     QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
     QCOMPARE(window->store().viewing_ms(), kEnd);
     QVERIFY(window->windowTitle().startsWith(QStringLiteral("a.onepiece-recording")));
-    // The last one that was asked for is shown.
+    // The file that was asked for last is shown.
     window->OpenRecording(folder.filePath(QStringLiteral("nothing.onepiece-recording")));
     window->OpenRecording(path);
     QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
@@ -134,7 +134,7 @@ class GuiAppHistoryTest : public QObject {
     QCOMPARE(at(), first);
     press(Qt::Key_End);
     QCOMPARE(at(), kTicks - 1);
-    // L and Space are the window's.
+    // L and Space are shortcuts of the window.
     press(Qt::Key_Home);
     window->commands().Run(QStringLiteral("live.go"));
     QCOMPARE(at(), kTicks - 1);
@@ -146,7 +146,7 @@ class GuiAppHistoryTest : public QObject {
     QTRY_COMPARE(at(), kTicks - 1);
   }
 
-  // What a screen reader has of it: a slider whose value is the time.
+  // A screen reader finds a slider whose value is the time.
   void TimeLine_IsASliderToScreenReaders() {
     const QTemporaryDir folder;
     auto window = MakeWindow(folder);
@@ -169,7 +169,7 @@ class GuiAppHistoryTest : public QObject {
     QVERIFY(!slider->text(QAccessible::Value).isEmpty());
     QCOMPARE(slider->text(QAccessible::Description),
              QStringLiteral("at ") + slider->text(QAccessible::Value));
-    // It sets the instant, too, as the keys do; never one that is not on the line.
+    // Setting the value sets the instant, as the keys do. It never leaves the line.
     value.setCurrentValue(kStart / 1000.0 + 42);
     QCOMPARE(window->store().viewing_ms(), kStart + 42'000);
     QCOMPARE(value.currentValue().toDouble(), kStart / 1000.0 + 42);
@@ -180,7 +180,7 @@ class GuiAppHistoryTest : public QObject {
     QCOMPARE(testing::AccessibilityFaults(*window), QStringList());
   }
 
-  // Events that are lost are said; time can be gone through all the same.
+  // The time line says that marks are lost, and still works.
   void TimeLine_OfADamagedRecording_StillWorks() {
     const QTemporaryDir folder;
     const QString path = MakeRecording(folder);
@@ -216,7 +216,7 @@ class GuiAppHistoryTest : public QObject {
     auto* dialog = window->findChild<CompareDialog*>();
     QTRY_COMPARE_WITH_TIMEOUT(dialog->panel()->rows()->rowCount(), static_cast<int>(differences),
                               kDeadlineMs);
-    // It follows what is shown.
+    // The dialog follows the shown instant.
     QVERIFY(window->store().ViewAt(kEnd).ok());
     QTRY_COMPARE_WITH_TIMEOUT(dialog->panel()->rows()->rowCount(), 0, kDeadlineMs);
   }
@@ -239,7 +239,7 @@ class GuiAppHistoryTest : public QObject {
     auto part = history::Recording::Open(path.toStdString());
     QVERIFY(part.ok());
     QCOMPARE((*part)->Info()->interval.to_ms, kEnd);
-    // It is listed where operations are.
+    // The export is listed among the operations.
     QVERIFY(Child<QDockWidget>(*window, "dock.operations")->isVisible());
     QCOMPARE(window->findChild<OperationsPanel*>()->panel()->rows()->rowCount(), 1);
   }
@@ -252,7 +252,7 @@ class GuiAppHistoryTest : public QObject {
     window->Connect({"fake", {cluster.address()}, false});
     QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
     QVERIFY(window->store().live());
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().link().link == Link::kLive, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->store().link().link == session::Link::kLive, kDeadlineMs);
     auto* line = window->findChild<TimeLine*>();
     QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms > line->interval().from_ms, kDeadlineMs);
     line->setFocus();
@@ -271,7 +271,7 @@ class GuiAppHistoryTest : public QObject {
       });
     };
     QTRY_VERIFY_WITH_TIMEOUT(marked(), kDeadlineMs);
-    // The alerts have somebody who takes what is said of them.
+    // Alerts can be acknowledged and silenced.
     QVERIFY(window->store().desk() != nullptr);
     QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->alerts.value != nullptr, kDeadlineMs);
   }
@@ -311,12 +311,12 @@ class GuiAppHistoryTest : public QObject {
   void Tabs_SayHowManyAlertsFire() {
     const QTemporaryDir folder;
     auto window = MakeWindow(folder);
-    auto snapshot = std::make_shared<Snapshot>(SnapshotAt(0));
-    Alerts alerts(2);
+    auto snapshot = std::make_shared<session::Snapshot>(SnapshotAt(0));
+    session::Alerts alerts(2);
     alerts[0].id = "a";
     alerts[1].id = "b";
-    alerts[0].state = alerts[1].state = Alert::State::kFiring;
-    snapshot->alerts = {std::make_shared<const Alerts>(alerts), snapshot->at_ms, {}};
+    alerts[0].state = alerts[1].state = session::Alert::State::kFiring;
+    snapshot->alerts = {std::make_shared<const session::Alerts>(alerts), snapshot->at_ms, {}};
     window->store().Show(snapshot, kLiveLink);
     const auto titles = [&] {
       QStringList all;
@@ -325,8 +325,8 @@ class GuiAppHistoryTest : public QObject {
       return all;
     };
     QVERIFY2(titles().contains(QStringLiteral("Alerts (2)")), qPrintable(titles().join(u' ')));
-    auto well = std::make_shared<Snapshot>(*snapshot);
-    well->alerts.value = std::make_shared<const Alerts>();
+    auto well = std::make_shared<session::Snapshot>(*snapshot);
+    well->alerts.value = std::make_shared<const session::Alerts>();
     window->store().Show(well, kLiveLink);
     QVERIFY(titles().contains(QStringLiteral("Alerts")));
   }

@@ -1,4 +1,4 @@
-// Every page as it was approved: tests/gui/goldens.
+// Compares each page with its approved picture in tests/gui/app/goldens.
 #include <QApplication>
 #include <QFile>
 #include <QTemporaryDir>
@@ -8,8 +8,8 @@
 #include "gui/app/theme.h"
 #include "gui/views/pages.h"
 #include "tests/gui/app/pictures.h"
-#include "tests/gui/models/scene.h"
 #include "tests/gui/app/window.h"
+#include "tests/gui/models/scene.h"
 
 namespace onepiece::gui {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 using testing::ComparePicture;
 using testing::TestWindow;
 
-constexpr auto kApproved = ONEPIECE_SOURCE_DIR "/tests/gui/goldens";
+constexpr auto kApproved = ONEPIECE_SOURCE_DIR "/tests/gui/app/goldens";
 constexpr auto kOutput = ONEPIECE_BINARY_DIR "/tests/pictures";
 
 }  // namespace
@@ -51,16 +51,16 @@ class GuiAppPictureTest : public QObject {
     const auto view = std::find_if(pages.begin(), pages.end(),
                                    [&](const auto& made) { return made->id() == page; });
     QVERIFY(view != pages.end());
-    // A page alone: another tab or menu is no reason to approve all of them again.
+    // The picture is of the page alone, so that another tab or menu does not change all pictures.
     (*view)->resize(1280, 800);
     tick();
     (*view)->show();
-    for (int i = 0; i < 40; ++i) {  // Charts and rates want a few snapshots.
+    for (int i = 0; i < 40; ++i) {  // Charts and rates need a few snapshots.
       tick();
       TestWindow::Settle();
     }
     const QString name = QLatin1String(QTest::currentDataTag());
-    // Lists are arranged on a thread.
+    // Lists of jobs are arranged on another thread.
     QString difference;
     QTRY_VERIFY2((difference = ComparePicture((*view)->grab().toImage(), name, kApproved, kOutput))
                      .isEmpty(),

@@ -8,8 +8,8 @@
 namespace onepiece::testing {
 namespace {
 
-constexpr int kChannelTolerance = 24;  ///< Of 255.
-constexpr int kOtherPixels = 2000;     ///< One in so many may be quite other.
+constexpr int kChannelTolerance = 24;  ///< Of 255 steps.
+constexpr int kOtherPixels = 2000;     ///< One pixel in so many may differ by more.
 
 bool Alike(QRgb a, QRgb b) {
   return std::abs(qRed(a) - qRed(b)) <= kChannelTolerance &&
@@ -20,7 +20,7 @@ bool Alike(QRgb a, QRgb b) {
 }  // namespace
 
 void FixAppearance() {
-  qputenv("FONTCONFIG_FILE", ONEPIECE_SOURCE_DIR "/tests/gui/goldens/fonts.conf");
+  qputenv("FONTCONFIG_FILE", ONEPIECE_SOURCE_DIR "/tests/gui/app/goldens/fonts.conf");
   qputenv("TZ", "UTC");
   qputenv("QT_SCALE_FACTOR", "1");
   qputenv("QT_FONT_DPI", "96");

@@ -1,5 +1,5 @@
-// The shell without any cluster: window, commands, settings, themes, names for those who cannot
-// see.
+// Tests of the window without any cluster: commands, settings, themes, and names for people who
+// cannot see.
 #include <QApplication>
 #include <QClipboard>
 #include <QFile>
@@ -41,9 +41,9 @@ void AddInstance(v1::Cluster& cluster, const std::string& id, const std::string&
   node.mutable_load()->set_workers(2);
 }
 
-/// A small cluster that has everything that the shell shows.
-std::shared_ptr<Snapshot> MakeSnapshot() {
-  auto snapshot = std::make_shared<Snapshot>();
+/// A small cluster with all that the window shows.
+std::shared_ptr<session::Snapshot> MakeSnapshot() {
+  auto snapshot = std::make_shared<session::Snapshot>();
   snapshot->at_ms = 1'000'000'001'000;
   auto cluster = std::make_shared<v1::Cluster>();
   cluster->set_cluster_id("test");
@@ -60,28 +60,28 @@ std::shared_ptr<Snapshot> MakeSnapshot() {
     node.set_state(v1::Node::READY);
   }
   snapshot->cluster = {cluster, snapshot->at_ms, {}};
-  auto rings = std::make_shared<Rings>(1);
+  auto rings = std::make_shared<session::Rings>(1);
   rings->front().node_id = "instance-2";
   rings->front().health.set_capacity_bytes(1 << 20);
   rings->front().health.set_used_bytes(800'000);
   rings->front().health.set_oldest_age_ms(2100);
   snapshot->rings = {rings, snapshot->at_ms, {}};
-  auto jobs = std::make_shared<JobList>();
+  auto jobs = std::make_shared<session::JobList>();
   for (int i = 0; i < 30; ++i) {
     auto job = std::make_shared<v1::Job>();
     job->set_uid("job-" + std::to_string(i));
     job->set_state(i < 4 ? v1::Job::RUNNING : v1::Job::SUCCEEDED);
     job->mutable_create_time()->set_seconds(999'999'900);
     if (i >= 4) job->mutable_end_time()->set_seconds(999'999'900 + i);
-    jobs->jobs.push_back({job, Certainty::kKnown});
+    jobs->jobs.push_back({job, session::Certainty::kKnown});
   }
   snapshot->jobs = {jobs, snapshot->at_ms, {}};
   return snapshot;
 }
 
-LinkStatus Live() {
-  LinkStatus link;
-  link.link = Link::kLive;
+session::LinkStatus Live() {
+  session::LinkStatus link;
+  link.link = session::Link::kLive;
   return link;
 }
 
@@ -155,11 +155,11 @@ class GuiAppShellTest : public QObject {
     tree->setCurrentItem(found.front());
     auto* inspector = shell.window->findChild<Inspector*>();
     QCOMPARE(inspector->entity(), QStringLiteral("node/instance-2"));
-    // Hostile names are shown, made harmless.
+    // Hostile names are shown, but harmless.
     QVERIFY(tree->findItems(QStringLiteral("\u202E"), Qt::MatchContains | Qt::MatchRecursive)
                 .isEmpty());
-    // It moves to another stage: it stays selected, under another group.
-    auto next = std::make_shared<Snapshot>(*MakeSnapshot());
+    // An instance that moves to another stage stays selected, under another group.
+    auto next = std::make_shared<session::Snapshot>(*MakeSnapshot());
     auto cluster = std::make_shared<v1::Cluster>(*next->cluster.value);
     cluster->mutable_nodes(1)->mutable_assignment()->mutable_stage()->set_stage("vae");
     cluster->mutable_nodes()->DeleteSubrange(0, 1);
@@ -263,7 +263,7 @@ class GuiAppShellTest : public QObject {
     QTest::keyClicks(input, QStringLiteral("drain"));
     QCOMPARE(list->count(), 1);
     QTest::keyClick(input, Qt::Key_Return);
-    QVERIFY(dialog.isVisible());  // It cannot be done now: nothing happens but its reason is shown.
+    QVERIFY(dialog.isVisible());  // It cannot be done now, so the dialog only shows why.
     input->clear();
     QTest::keyClick(input, Qt::Key_Down);
     QTest::keyClick(input, Qt::Key_C, Qt::ControlModifier | Qt::ShiftModifier);
@@ -469,7 +469,7 @@ class GuiAppShellTest : public QObject {
     shell.window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-2"));
     QCoreApplication::processEvents();
     if (!SaveFolder().isEmpty()) shell.window->grab().save(base + QStringLiteral(".png"));
-    // The window is as it was asked to be: nothing in it needs more.
+    // The window has the size that it was given, because nothing in it needs more.
     QCOMPARE(shell.window->size(), size);
     for (const QPushButton* button : shell.window->findChildren<QPushButton*>()) {
       if (!button->isVisible()) continue;

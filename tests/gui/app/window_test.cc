@@ -1,5 +1,5 @@
-// The whole window with every page: names for those who cannot see or point, texts from outside,
-// clusters that say little, clocks that go back.
+// Tests of the whole window with all pages: names for people who cannot see or point, hostile
+// texts, clusters that report little, clocks that go back.
 #include "tests/gui/app/window.h"
 
 #include <QAbstractItemView>
@@ -31,7 +31,7 @@ using testing::WindowOptions;
 
 struct Shown {
   QString text, where;
-  bool may_be_rich = false;  ///< Whoever shows it looks for markup in it.
+  bool may_be_rich = false;  ///< The widget that shows it interprets markup.
 };
 
 QString Where(const QObject& object) {
@@ -59,7 +59,7 @@ void CollectModel(const QAbstractItemView& view, std::vector<Shown>& all) {
   }
 }
 
-/// What is to be read in the window now, tips and names included.
+/// All texts in the window now, including tips and accessible names.
 std::vector<Shown> Texts(QWidget& window) {
   std::vector<Shown> all;
   for (QWidget* widget : window.findChildren<QWidget*>()) {
@@ -80,7 +80,7 @@ std::vector<Shown> Texts(QWidget& window) {
   return all;
 }
 
-/// A hostile text gets through to people; the line names it.
+/// A line for each hostile text that reaches people.
 QStringList HostileTexts(QWidget& window) {
   static const QRegularExpression treacherous(
       QStringLiteral("[\\x{00}-\\x{08}\\x{0b}-\\x{1f}\\x{7f}\\x{202a}-\\x{202e}\\x{2066}-\\x{2069}"
@@ -97,14 +97,14 @@ QStringList HostileTexts(QWidget& window) {
   return found;
 }
 
-std::unique_ptr<TestWindow> Open(const WindowOptions& options, const Snapshot& snapshot) {
+std::unique_ptr<TestWindow> Open(const WindowOptions& options, const session::Snapshot& snapshot) {
   auto window = std::make_unique<TestWindow>(options);
-  (*window)->store().Show(std::make_shared<Snapshot>(snapshot), LiveLink());
+  (*window)->store().Show(std::make_shared<session::Snapshot>(snapshot), LiveLink());
   TestWindow::Settle();
   return window;
 }
 
-/// Shows every page, and `check` says what is wrong with it.
+/// Shows each page in turn, and fails with what `check` says is wrong.
 void ForEachPage(TestWindow& window, const std::function<QStringList()>& check) {
   for (const View* page : window.pages()) {
     QVERIFY(window->ShowPage(page->id()));
@@ -139,7 +139,7 @@ class GuiAppWindowTest : public QObject {
     WindowOptions options;
     options.font_percent = percent;
     TestWindow window(options);
-    QCOMPARE(AccessibilityFaults(*window), QStringList());  // The first thing that anybody sees.
+    QCOMPARE(AccessibilityFaults(*window), QStringList());  // The first page that people see.
     window->store().Show(Scene().snapshot(), LiveLink());
     if (control) window->store().SetMode(ControlMode::kControl);
     window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-2"));
@@ -218,7 +218,7 @@ class GuiAppWindowTest : public QObject {
     QStringList titles;
     for (const PaletteEntry& entry : main.PaletteEntries()) titles << entry.title;
     QVERIFY(!titles.join(u'\n').contains(QChar(0x202e)));
-    // What is looked for is there.
+    // The check itself must find hostile texts.
     QWidget holder;
     QLabel label(QStringLiteral("<b>x</b>\u202e"), &holder);
     holder.show();
@@ -261,13 +261,13 @@ class GuiAppWindowTest : public QObject {
       options.nodes = options.jobs = options.rings = options.databases = options.replicas = 0;
       options.plans = options.audit = options.alerts = 0;
     }
-    Snapshot snapshot = *Scene(options).snapshot();
+    session::Snapshot snapshot = *Scene(options).snapshot();
     const auto fail = [&](auto& part, bool forget) {
       if (forget) part = {};
       part.as_of_ms -= forget ? 0 : 3'600'000;
       part.error = "UNAVAILABLE: connection refused";
     };
-    if (kind == 0) snapshot = Snapshot{.at_ms = SceneOptions().at_ms};
+    if (kind == 0) snapshot = session::Snapshot{.at_ms = SceneOptions().at_ms};
     if (kind == 1 || kind == 5) {
       const bool forget = kind == 1;
       fail(snapshot.cluster, forget), fail(snapshot.elasticity, forget);
@@ -281,7 +281,7 @@ class GuiAppWindowTest : public QObject {
       bool says = false;
       for (const Shown& shown : Texts(**window)) {
         says = says || shown.text.size() > 3;
-        // A number that nobody has said.
+        // A number that was never reported must not be shown.
         if (shown.text.contains(u"nan", Qt::CaseSensitive) || shown.text.contains(u"inf ")) {
           faults << shown.where + ": " + shown.text;
         }
@@ -289,7 +289,7 @@ class GuiAppWindowTest : public QObject {
       if (!says) faults << QStringLiteral("says nothing");
       return faults;
     });
-    // All is well again: nothing stays broken.
+    // After a good snapshot nothing stays broken.
     (*window)->store().Show(Scene().snapshot(), LiveLink());
     ForEachPage(*window, [&] { return HostileTexts(**window); });
   }
@@ -298,9 +298,9 @@ class GuiAppWindowTest : public QObject {
     Scene scene;
     const auto window = Open({}, *scene.snapshot());
     // All that is known is from an hour ahead.
-    Snapshot back = *scene.Step();
+    session::Snapshot back = *scene.Step();
     back.at_ms -= 3'600'000;
-    (*window)->store().Show(std::make_shared<Snapshot>(back), LiveLink(back.at_ms));
+    (*window)->store().Show(std::make_shared<session::Snapshot>(back), LiveLink(back.at_ms));
     static const QRegularExpression negative(QStringLiteral("(^|[ (])[-−]\\d"));
     ForEachPage(*window, [&] {
       QStringList faults;
@@ -311,9 +311,9 @@ class GuiAppWindowTest : public QObject {
     });
     // Time goes on from there.
     for (int i = 0; i < 3; ++i) {
-      Snapshot next = *scene.Step();
+      session::Snapshot next = *scene.Step();
       next.at_ms -= 3'600'000;
-      (*window)->store().Show(std::make_shared<Snapshot>(next), LiveLink(next.at_ms));
+      (*window)->store().Show(std::make_shared<session::Snapshot>(next), LiveLink(next.at_ms));
       QCOMPARE((*window)->store().snapshot()->at_ms, next.at_ms);
     }
   }
@@ -337,14 +337,14 @@ class GuiAppWindowTest : public QObject {
   }
 
   void States_HaveWordsAndGlyphs() {
-    // Rule C16: what has a colour has a glyph.
+    // Rule C16 of docs/console.md: what has a colour has a glyph.
     Scene scene(Hostile());
     const auto window = Open({}, *scene.snapshot());
     const auto* link = (*window)->findChild<QLabel*>(QStringLiteral("link"));
     QStringList seen;
-    for (int i = 0; i <= static_cast<int>(Link::kOffline); ++i) {
-      LinkStatus status = LiveLink();
-      status.link = static_cast<Link>(i);
+    for (int i = 0; i <= static_cast<int>(session::Link::kOffline); ++i) {
+      session::LinkStatus status = LiveLink();
+      status.link = static_cast<session::Link>(i);
       (*window)->store().Show(scene.Step(), status);
       QVERIFY(!link->text().isEmpty());
       QVERIFY2(!seen.contains(link->text()), qPrintable(link->text()));

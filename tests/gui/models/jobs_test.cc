@@ -1,4 +1,5 @@
-// The list of jobs by number, why they wait, their spans, and the submit form: without any window.
+// Tests of the models of the page "Jobs", without any window: the list of jobs by number, why jobs
+// wait, their spans, and the submit form.
 #include <QAbstractItemModelTester>
 #include <QProcess>
 #include <QSignalSpy>
@@ -29,9 +30,9 @@ std::shared_ptr<v1::Job> MakeJob(int number, v1::Job::State state = v1::Job::SUC
   return job;
 }
 
-/// Newest first, `count` jobs, of which the newest `active` run.
-std::shared_ptr<JobList> MakeList(int count, int active = 0) {
-  auto list = std::make_shared<JobList>();
+/// A list of `count` jobs, newest first. The newest `active` ones are running.
+std::shared_ptr<session::JobList> MakeList(int count, int active = 0) {
+  auto list = std::make_shared<session::JobList>();
   for (int i = count - 1; i >= 0; --i) {
     list->jobs.push_back(
         {MakeJob(i, i >= count - active ? v1::Job::RUNNING : v1::Job::SUCCEEDED), {}});
@@ -39,11 +40,11 @@ std::shared_ptr<JobList> MakeList(int count, int active = 0) {
   return list;
 }
 
-/// A model that has taken over what it was shown.
+/// A model that has applied what it was shown.
 class Rows : public JobRows {
  public:
   void Settle() { QTRY_VERIFY_WITH_TIMEOUT(settled(), 30000); }
-  void Take(const std::shared_ptr<const JobList>& list, std::int64_t now_ms = kNowMs) {
+  void Take(const std::shared_ptr<const session::JobList>& list, std::int64_t now_ms = kNowMs) {
     Show(list, now_ms);
     Settle();
   }
@@ -124,7 +125,7 @@ InputFile PngFile() {
   return {"/tmp/a b.png", "image/png", std::make_shared<const std::string>(kPng)};
 }
 
-/// What a POSIX shell makes of a line, word by word.
+/// The words that a POSIX shell makes of a line.
 QStringList Words(const QString& line) {
   QProcess shell;
   shell.start(QStringLiteral("sh"),
@@ -153,7 +154,7 @@ class GuiModelsJobsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Rows_SayWhatTheJobsSay() {
-    auto list = std::make_shared<JobList>();
+    auto list = std::make_shared<session::JobList>();
     auto running = MakeJob(5, v1::Job::RUNNING);
     running->set_stage("diffusion");
     running->set_stage_index(1);
@@ -192,14 +193,14 @@ class GuiModelsJobsTest : public QObject {
     timing.mutable_queued()->set_seconds(2);
     timing.mutable_compute()->set_seconds(10);
     QCOMPARE(WaitingOf(*queued, ToMs(queued->create_time()) + 30'000), 20.0);
-    // Clocks differ: what was told stays.
+    // Clocks differ. The job has not waited less than its stages say.
     QCOMPARE(WaitingOf(*queued, ToMs(queued->create_time())), 2.0);
   }
 
   void Rows_CertaintyIsSaid() {
     auto list = MakeList(2, 2);
-    list->jobs[0].certainty = Certainty::kReconciling;
-    list->jobs[1].certainty = Certainty::kUnknownAtEnd;
+    list->jobs[0].certainty = session::Certainty::kReconciling;
+    list->jobs[1].certainty = session::Certainty::kUnknownAtEnd;
     Rows rows;
     rows.Take(list);
     QCOMPARE(rows.Cell(0, JobColumn::kState), QStringLiteral("? reconciling (was running)"));
@@ -219,11 +220,11 @@ class GuiModelsJobsTest : public QObject {
     QCOMPARE(state(), QStringLiteral("▲ running, cancel requested"));
     rows.SetCancel(QStringLiteral("job-1"), CancelPhase::kAcknowledged);
     QCOMPARE(state(), QStringLiteral("▲ running, cancel acknowledged"));
-    // Another list that does not know yet.
-    auto same = std::make_shared<JobList>(*list);
+    // Another list that does not have the cancel yet.
+    auto same = std::make_shared<session::JobList>(*list);
     rows.Take(same);
     QCOMPARE(state(), QStringLiteral("▲ running, cancel acknowledged"));
-    auto later = std::make_shared<JobList>(*list);
+    auto later = std::make_shared<session::JobList>(*list);
     later->jobs[1].job = MakeJob(1, v1::Job::CANCELLED);
     rows.Take(later);
     QCOMPARE(state(), QStringLiteral("○ cancelled"));
@@ -237,7 +238,7 @@ class GuiModelsJobsTest : public QObject {
     rows.Take(list);
     QSignalSpy changed(&rows, &JobRows::dataChanged), inserted(&rows, &JobRows::rowsInserted),
         removed(&rows, &JobRows::rowsRemoved), reset(&rows, &JobRows::modelReset);
-    auto next = std::make_shared<JobList>(*list);
+    auto next = std::make_shared<session::JobList>(*list);
     auto job = std::make_shared<v1::Job>(*next->jobs[7].job);
     job->set_step(3);
     next->jobs[7].job = job;
@@ -245,7 +246,7 @@ class GuiModelsJobsTest : public QObject {
     QCOMPARE(changed.count(), 1);
     QCOMPARE(changed[0][0].toModelIndex().row(), 7);
     QCOMPARE(changed[0][1].toModelIndex().row(), 7);
-    auto longer = std::make_shared<JobList>(*next);
+    auto longer = std::make_shared<session::JobList>(*next);
     longer->jobs.insert(longer->jobs.begin(), {MakeJob(1000, v1::Job::QUEUED), {}});
     longer->jobs.pop_back();
     rows.Take(longer);
@@ -263,14 +264,14 @@ class GuiModelsJobsTest : public QObject {
     QAbstractItemModelTester tester(&rows, QAbstractItemModelTester::FailureReportingMode::QtTest);
     auto list = MakeList(60, 8);
     for (int round = 0; round < 150; ++round) {
-      auto next = std::make_shared<JobList>(*list);
-      for (JobEntry& entry : next->jobs) {
+      auto next = std::make_shared<session::JobList>(*list);
+      for (session::JobEntry& entry : next->jobs) {
         if (random() % 6 != 0) continue;
         auto job = std::make_shared<v1::Job>(*entry.job);
         job->set_state(static_cast<v1::Job::State>(1 + random() % 6));
         entry.job = job;
       }
-      std::erase_if(next->jobs, [&](const JobEntry&) { return random() % 12 == 0; });
+      std::erase_if(next->jobs, [&](const session::JobEntry&) { return random() % 12 == 0; });
       for (int i = static_cast<int>(random() % 5); i > 0; --i) {
         next->jobs.insert(next->jobs.begin(), {MakeJob(1000 + round * 10 + i), {}});
       }
@@ -335,7 +336,7 @@ class GuiModelsJobsTest : public QObject {
     rows.Filter(filter);
     QCOMPARE(rows.rowCount(), shown);
     QCOMPARE(rows.total(), 30);
-    QCOMPARE(rows.arrangement().counts[v1::Job::RUNNING], 6);  // Of all.
+    QCOMPARE(rows.arrangement().counts[v1::Job::RUNNING], 6);  // Counted over the whole list.
     QCOMPARE(rows.arrangement().labels, QStringList(QStringLiteral("team=blue")));
     QCOMPARE(rows.arrangement().apps, (QStringList{QStringLiteral("i2v"), QStringLiteral("t2v")}));
   }
@@ -378,12 +379,13 @@ class GuiModelsJobsTest : public QObject {
       longest_ms = std::max(longest_ms, since.elapsed());
       qInfo("%s: %lld ms, the GUI thread at most %lld ms", what,
             static_cast<long long>(whole.elapsed()), static_cast<long long>(longest_ms));
-      // 30 ms is what we want; a loaded machine takes the processor away for longer than that.
+      // The goal is 30 ms. On a loaded machine the process may wait longer than that for a
+      // processor.
       QVERIFY2(longest_ms < 150, what);
     };
     measure("all", [&] { rows.Show(list, kNowMs); });
     QCOMPARE(rows.rowCount(), kJobs);
-    auto next = std::make_shared<JobList>(*list);
+    auto next = std::make_shared<session::JobList>(*list);
     next->jobs[5].job = MakeJob(kJobs - 6, v1::Job::FAILED);
     measure("one changed", [&] { rows.Show(next, kNowMs); });
     measure("text", [&] {
@@ -404,7 +406,7 @@ class GuiModelsJobsTest : public QObject {
     page->truncated = true;
     rows.Take(page);
     QCOMPARE(rows.rowCount(), 100);
-    auto all = std::make_shared<JobList>(*page);
+    auto all = std::make_shared<session::JobList>(*page);
     for (int i = 0; i < 5000; ++i) {
       auto older = MakeJob(0);
       older->set_uid("older-" + std::to_string(i));
@@ -414,12 +416,12 @@ class GuiModelsJobsTest : public QObject {
     QSignalSpy reset(&rows, &JobRows::modelReset), inserted(&rows, &JobRows::rowsInserted);
     rows.Take(all);
     QCOMPARE(rows.rowCount(), 5100);
-    QCOMPARE(inserted.count(), 1);  // What was there stays where it is.
+    QCOMPARE(inserted.count(), 1);  // The rows that were there stay where they are.
     QCOMPARE(reset.count(), 0);
   }
 
   void Rows_HostileStringsAreMadeSafe() {
-    auto list = std::make_shared<JobList>();
+    auto list = std::make_shared<session::JobList>();
     auto job = MakeJob(1, v1::Job::FAILED);
     job->set_uid("\xff\xfe<b>\n\u202Egnp.exe");
     job->set_app_id(std::string(100'000, 'x'));
@@ -446,7 +448,7 @@ class GuiModelsJobsTest : public QObject {
   }
 
   void Wait_IsExplained() {
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     snapshot.at_ms = kNowMs;
     auto cluster = std::make_shared<v1::Cluster>();
     *cluster->add_workflows() = MakeWorkflow();
@@ -477,7 +479,7 @@ class GuiModelsJobsTest : public QObject {
     const auto first = queued(1), second = queued(2), ours = queued(3), younger = queued(4);
     const std::vector<JobRow> active = {
         {first.get(), {}}, {second.get(), {}}, {ours.get(), {}}, {younger.get(), {}}};
-    // Two before it and one being computed, 4 s each, two workers.
+    // Two jobs are before it and one is being computed: 3 × 4 s by two workers.
     QCOMPARE(WhyItWaits(snapshot, *ours, active, kNowMs),
              QStringLiteral("Waits for diffusion. Older jobs of its set that wait there: 2. "
                             "Instances that serve it: 2, 90 % busy. About 6.0 s, at 4.0 s a job "
@@ -488,7 +490,7 @@ class GuiModelsJobsTest : public QObject {
                             "instance serves it: it waits until one does. See Rebalance."));
     QCOMPARE(QueueNow(snapshot, "unknown"),
              QStringLiteral("What waits before its stages is not known."));
-    // Too few jobs for a mean.
+    // There are too few jobs for a mean.
     auto fresh = std::make_shared<v1::Cluster>(*cluster);
     for (v1::Node& node : *fresh->mutable_nodes())
       node.mutable_load()->mutable_stages(0)->set_jobs(2);
@@ -610,7 +612,7 @@ class GuiModelsJobsTest : public QObject {
                  QStringLiteral("tiling=true"), QStringLiteral("--format"), QStringLiteral("png"),
                  QStringLiteral("--param"), QStringLiteral("note=\"42\""),
                  QStringLiteral("--image"), QStringLiteral("/tmp/a b.png")}));
-    // An option would take these for something else.
+    // The CLI would misread these values as options.
     form.Set("prompt", "--wait");
     form.Set("note", "");
     QVERIFY(Words(form.CommandLine()).contains(QStringLiteral("prompt=\"--wait\"")));

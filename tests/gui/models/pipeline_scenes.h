@@ -1,5 +1,5 @@
-// Snapshots of pipelines with as many stages and instances as a test wants. Every number is a
-// function of the instance's and the stage's index.
+// Makes snapshots with as many stages and instances as a test wants. Each number is a function of
+// the indices of the instance and the stage.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ inline constexpr std::int64_t kSceneMs = 1'800'000'000'000;
 inline constexpr std::array<const char*, 4> kStages = {"text_encoder", "diffusion", "upscale",
                                                        "vae_decode"};
 
-/// The pool of stage `stage` of application `app`.
+/// The pool id of stage number `stage`.
 inline std::string ScenePool(int stage) {
   return std::string(kStages.at(static_cast<std::size_t>(stage))) + "/wan/tiny";
 }
@@ -38,7 +38,8 @@ inline v1::Workflow SceneWorkflow(const std::string& app, int stages) {
   return workflow;
 }
 
-/// Busy with `running` of 4 jobs; it has finished `jobs` of 3 s each.
+/// The load of an instance that computes `running` of 4 jobs and has finished `jobs` jobs of 3 s
+/// each.
 inline v1::NodeLoad SceneLoad(double busy, int running, std::uint64_t jobs, const char* stage) {
   v1::NodeLoad load;
   load.set_utilization(busy);
@@ -95,8 +96,8 @@ inline v1::Node SceneService(const std::string& id, v1::Role role,
   return node;
 }
 
-inline RingEntry SceneRing(const std::string& id, std::uint64_t used, double items_per_s) {
-  RingEntry ring;
+inline session::RingEntry SceneRing(const std::string& id, std::uint64_t used, double items_per_s) {
+  session::RingEntry ring;
   ring.node_id = id;
   ring.incarnation = 1;
   ring.health.set_slots(64);
@@ -105,17 +106,18 @@ inline RingEntry SceneRing(const std::string& id, std::uint64_t used, double ite
   ring.health.set_used_bytes(used << 10);
   ring.health.set_oldest_age_ms(used == 0 ? 0 : 12);
   ring.as_of_ms = kSceneMs;
-  ring.rates = RingRates{items_per_s, items_per_s * 150'000, 0, 0, 0};
+  ring.rates = session::RingRates{items_per_s, items_per_s * 150'000, 0, 0, 0};
   return ring;
 }
 
-/// What a test changes before it makes a Snapshot of it.
+/// The state of a cluster. A test changes it and then makes a snapshot of it.
 struct PipelineScene {
   v1::Cluster cluster;
   v1::Elasticity elasticity;
-  Rings rings;
+  session::Rings rings;
 
-  /// `stages` pools of `replicas` instances, instance-1 first; the second stage is the busiest.
+  /// Makes `stages` pools of `replicas` instances each, from instance-1 on. The second stage is the
+  /// busiest.
   PipelineScene(int stages, int replicas) {
     cluster.set_cluster_id("test");
     *cluster.add_workflows() = SceneWorkflow("wan-t2v", stages);
@@ -163,17 +165,17 @@ struct PipelineScene {
     move.mutable_to()->set_pool(pool);
     return move;
   }
-  [[nodiscard]] std::shared_ptr<Snapshot> At(std::int64_t at_ms = kSceneMs) const {
-    auto snapshot = std::make_shared<Snapshot>();
+  [[nodiscard]] std::shared_ptr<session::Snapshot> At(std::int64_t at_ms = kSceneMs) const {
+    auto snapshot = std::make_shared<session::Snapshot>();
     snapshot->at_ms = at_ms;
     snapshot->cluster = {std::make_shared<const v1::Cluster>(cluster), at_ms, ""};
     snapshot->elasticity = {std::make_shared<const v1::Elasticity>(elasticity), at_ms, ""};
-    snapshot->rings = {std::make_shared<const Rings>(rings), at_ms, ""};
+    snapshot->rings = {std::make_shared<const session::Rings>(rings), at_ms, ""};
     return snapshot;
   }
 };
 
-/// Null: none.
+/// The card with this key. Null if there is none.
 inline const PipelineCard* CardOf(const PipelineGraph& graph, const std::string& key) {
   for (const PipelineCard& card : graph.cards) {
     if (card.key == key) return &card;

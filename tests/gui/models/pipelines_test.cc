@@ -1,4 +1,4 @@
-// The numbers, words and places of the page "pipelines".
+// Tests of the models of the page "Pipelines": its numbers, words and places.
 #include <QtTest>
 #include <algorithm>
 #include <map>
@@ -11,7 +11,7 @@
 namespace onepiece::gui {
 namespace {
 
-/// Where every card of a graph lies, by key.
+/// The place of each card of a graph, by key.
 std::map<std::string, QRectF> Boxes(const PipelineGraph& graph) {
   const PipelineLayout layout = LayOut(graph);
   std::map<std::string, QRectF> boxes;
@@ -28,7 +28,7 @@ class GuiModelsPipelinesTest : public QObject {
  private Q_SLOTS:
   void Columns_FollowTheWorkflow_SharedPoolsAreOne() {
     PipelineScene scene(3, 2);
-    // Another application: the same first and last pool, a model of its own between them.
+    // A second application has the same first and last pool, and a model of its own between them.
     v1::Workflow other = SceneWorkflow("wan-i2v", 1);
     v1::StageSpec own = SceneSpec(1);
     own.set_model("i2v");
@@ -46,7 +46,7 @@ class GuiModelsPipelinesTest : public QObject {
     QCOMPARE(graph.stages[2].rank, graph.stages[3].rank);
     QVERIFY(graph.stages[2].lane != graph.stages[3].lane);
     QCOMPARE(graph.edges.size(), std::size_t{6});
-    // Its own pool has nobody: that is what holds its jobs up.
+    // The pool of its model has no instance, so its jobs cannot pass.
     QCOMPARE(graph.bottleneck, 2);
     QCOMPARE(graph.verdict,
              QStringLiteral("No instance serves diffusion · i2v: jobs of wan-i2v cannot pass."));
@@ -76,7 +76,7 @@ class GuiModelsPipelinesTest : public QObject {
     PipelineScene scene(2, 2);
     *scene.cluster.add_nodes() = SceneInstance("other-1", 0, 0.5, 1, "set-10");
     *scene.cluster.add_nodes() = SceneInstance("other-2", 1, 0.5, 1, "set-2");
-    // Lent to another set: it is where it works.
+    // The instance is lent to another set. It is shown where it works.
     scene.node("instance-1").mutable_assignment()->set_workflow_set("set-2");
     PipelineModel model;
     const PipelineGraph& graph = model.Update(*scene.At());
@@ -96,7 +96,7 @@ class GuiModelsPipelinesTest : public QObject {
     PipelineModel model;
     const auto before = Boxes(model.Update(*scene.At()));
     QVERIFY(before == Boxes(model.Update(*scene.At(kSceneMs + 1000))));
-    // Nodes are told in any order.
+    // The server lists nodes in any order.
     PipelineScene shuffled = scene;
     std::reverse(shuffled.cluster.mutable_nodes()->begin(),
                  shuffled.cluster.mutable_nodes()->end());
@@ -106,14 +106,14 @@ class GuiModelsPipelinesTest : public QObject {
     *scene.cluster.add_nodes() = SceneInstance("instance-10", 0, 0.5, 1);
     auto after = Boxes(model.Update(*scene.At(kSceneMs + 2000)));
     const QRectF joined = after.at("instance-10");
-    QVERIFY(joined.top() > after.at("instance-3").bottom());  // By number, not by letters.
+    QVERIFY(joined.top() > after.at("instance-3").bottom());  // Ordered by number, not by letters.
     after.erase("instance-10");
     QVERIFY(before == after);
 
     scene.Erase("instance-10");
     scene.Erase("instance-2");
     after = Boxes(model.Update(*scene.At(kSceneMs + 3000)));
-    QCOMPARE(after.at("instance-2"), before.at("instance-2"));  // Its ghost.
+    QCOMPARE(after.at("instance-2"), before.at("instance-2"));  // This is its ghost.
     QCOMPARE(after.at("instance-3"), before.at("instance-3"));
     after = Boxes(model.Update(*scene.At(kSceneMs + 3000 + PipelineModel::kGhostMs)));
     QVERIFY(!after.contains("instance-2"));
@@ -169,15 +169,15 @@ class GuiModelsPipelinesTest : public QObject {
     const PipelineCard* ghost = CardOf(model.Update(*scene.At(kSceneMs + 59'999)), "instance-2");
     QVERIFY(ghost != nullptr);
     QVERIFY(ghost->kind == PipelineCard::Kind::kLost);
-    QVERIFY(!ghost->utilization && !ghost->running);  // What it did is not what it does.
+    QVERIFY(!ghost->utilization && !ghost->running);  // A ghost has no present load.
     QCOMPARE(LookOf(*ghost, kSceneMs + 59'999).mark, QStringLiteral("seen 59 s ago"));
     QCOMPARE(model.graph().stages[1].present, 1);
     QVERIFY(CardOf(model.Update(*scene.At(kSceneMs + 60'000)), "instance-2") == nullptr);
-    // Back again.
+    // It comes back.
     node.set_state(v1::Node::READY);
     QVERIFY(CardOf(model.Update(*scene.At(kSceneMs + 61'000)), "instance-2")->kind ==
             PipelineCard::Kind::kLive);
-    // The past knows nothing of what came after it.
+    // A snapshot of the past must not show what came after it.
     scene.Erase("instance-2");
     QVERIFY(CardOf(model.Update(*scene.At(kSceneMs - 5000)), "instance-2") == nullptr);
   }
@@ -222,7 +222,7 @@ class GuiModelsPipelinesTest : public QObject {
     QVERIFY(CardOf(graph, "+instance-2") == nullptr);
     QVERIFY(CardOf(graph, "+nobody") == nullptr);
     QCOMPARE(StageNamed(graph, QStringLiteral("diffusion"))->present, 3);  // Ghosts do not count.
-    // Coming back: the arrow turns.
+    // The plan is reverted, so the arrow turns.
     scene.elasticity.mutable_plans(1)->set_state(v1::Plan::REVERTING);
     scene.elasticity.mutable_plans(1)->mutable_moves(0)->mutable_from()->set_pool(ScenePool(0));
     model.Update(*scene.At());
@@ -249,7 +249,7 @@ class GuiModelsPipelinesTest : public QObject {
     QVERIFY(model.graph().verdict.endsWith(u"not measured yet: upscale"));
     QVERIFY(!model.graph().stages[2].bottleneck);
 
-    // As busy as each other: where more waits.
+    // If two pools are equally busy, the one with more queued jobs is the narrowest.
     scene.elasticity.mutable_pools(0)->set_utilization(0.991);
     scene.elasticity.mutable_pools(1)->set_utilization(0.989);
     model.Update(*scene.At());
@@ -293,7 +293,8 @@ class GuiModelsPipelinesTest : public QObject {
     QCOMPARE(none.busy_permille, -1);
     QCOMPARE(zero.busy_permille, 0);
     QCOMPARE(none.ring, QStringLiteral("N/A"));
-    QCOMPARE(zero.ring, QStringLiteral("7/64"));  // The node's word, as its ring does not answer.
+    // From the node's report, because its ring does not answer.
+    QCOMPARE(zero.ring, QStringLiteral("7/64"));
     QCOMPARE(zero.jobs, QStringLiteral("0/4"));
     QVERIFY(zero.sm.isEmpty());
     const EdgeLook edge = LookOf(graph.edges.front());
@@ -326,18 +327,19 @@ class GuiModelsPipelinesTest : public QObject {
     QCOMPARE(card.jobs, std::uint64_t{5});
     QCOMPARE(card.measured_s, 10.0);
     update(30, 5, 0.5, 9);
-    card = update(61, 0, 0, 9);  // The first half minute is out of it, and nothing came since.
+    // The first half minute is outside of the window, and no job came since.
+    card = update(61, 0, 0, 9);
     QCOMPARE(card.jobs_per_s.value(), 0.0);
     QCOMPARE(card.measured_s, 0.0);
     QCOMPARE(card.jobs, std::uint64_t{50});
-    // Another process counts from 0.
+    // A restarted process counts from 0.
     scene.node("instance-1").set_incarnation(2);
     load.mutable_stages(0)->set_jobs(1);
     load.mutable_stages(0)->set_compute_s(7);
     card = update(62, 0, 0, 9);
     QCOMPARE(card.service_mean_s.value(), 7.0);
     QVERIFY(!card.jobs_per_s);
-    // Where no buckets are told there is a mean.
+    // Without buckets there is only a mean.
     load.mutable_stages(0)->clear_compute_buckets();
     for (int i = 0; i < 21; ++i) load.mutable_stages(0)->add_compute_buckets(0);
     card = update(63, 0, 0, 9);
@@ -347,7 +349,7 @@ class GuiModelsPipelinesTest : public QObject {
 
   void Edges_TellSendersApart() {
     PipelineScene scene(3, 1);
-    // The last stage takes from both others.
+    // The last stage receives from both others.
     v1::Workflow& workflow = *scene.cluster.mutable_workflows(0);
     workflow.mutable_stages(1)->add_after("text_encoder");
     workflow.mutable_stages(2)->add_after("text_encoder");
@@ -365,7 +367,7 @@ class GuiModelsPipelinesTest : public QObject {
       return *EdgeBetween(model.graph(), QLatin1String(from), QStringLiteral("upscale"));
     };
     model.Update(*scene.At());
-    QVERIFY(!between("diffusion").items_per_s);  // Nobody knows yet.
+    QVERIFY(!between("diffusion").items_per_s);  // Not known after one answer.
     ring->as_of_ms += 2000;
     ring->health.mutable_producers(0)->set_delivered(103);
     ring->health.mutable_producers(1)->set_delivered(120);
@@ -374,17 +376,17 @@ class GuiModelsPipelinesTest : public QObject {
     QCOMPARE(between("text_encoder").items_per_s.value(), 1.5);
     QCOMPARE(between("diffusion").items_per_s.value(), 10.0);
     QCOMPARE(between("diffusion").bytes_per_s.value(), 1000.0);
-    model.Update(*scene.At(kSceneMs + 2100));  // The same answer: the same rates.
+    model.Update(*scene.At(kSceneMs + 2100));  // The same answer gives the same rates.
     QCOMPARE(between("diffusion").items_per_s.value(), 10.0);
-    // The only sender of its rings: what the rings themselves say.
+    // It is the only sender of these rings, so their own rates count.
     QCOMPARE(EdgeBetween(model.graph(), QStringLiteral("text_encoder"), QStringLiteral("diffusion"))
                  ->items_per_s.value(),
              1.2);
-    ring->health.mutable_producers(1)->set_delivered(0);  // It began anew.
+    ring->health.mutable_producers(1)->set_delivered(0);  // The producer counts from 0 again.
     ring->as_of_ms += 2000;
     model.Update(*scene.At(kSceneMs + 4000));
     QVERIFY(!between("diffusion").items_per_s);
-    // It passes over the column between them.
+    // The edge passes over the column between them.
     const PipelineLayout layout = LayOut(model.graph());
     int risen = 0;
     for (const auto& edge : layout.edges) risen += edge.rise > 0 ? 1 : 0;
@@ -393,7 +395,7 @@ class GuiModelsPipelinesTest : public QObject {
 
   void Stalled_IsDashedAndSaid() {
     PipelineScene scene(2, 1);
-    RingEntry& ring = scene.rings.back();
+    session::RingEntry& ring = scene.rings.back();
     ring.health.set_oldest_age_ms(9000);
     PipelineModel model;
     model.Update(*scene.At());
@@ -401,7 +403,7 @@ class GuiModelsPipelinesTest : public QObject {
       return *EdgeBetween(model.graph(), QStringLiteral("text_encoder"),
                           QStringLiteral("diffusion"));
     };
-    QVERIFY(!edge().stalled);  // Old, but it moves.
+    QVERIFY(!edge().stalled);  // Old, but messages are taken out.
     ring.rates->messages_per_s = 0;
     model.Update(*scene.At());
     QVERIFY(edge().stalled);

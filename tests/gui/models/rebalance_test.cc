@@ -1,4 +1,5 @@
-// Drafts of moves, the rows of a plan's effect, and plans in words: without any window.
+// Tests of the models of the page "Rebalance", without any window: drafts of moves, the effect of a
+// plan, and plans in words.
 #include <QAbstractItemModelTester>
 #include <QtTest>
 
@@ -27,7 +28,7 @@ v1::Node* AddInstance(v1::Cluster& cluster, const std::string& id, const PoolKey
   return node;
 }
 
-/// encode: 1, 2; dit: 3, 4, 10; idle: 5.
+/// A cluster with instances 1 and 2 in encode, 3, 4 and 10 in dit, and 5 idle.
 struct Scene {
   v1::Cluster cluster;
   v1::Elasticity elasticity;
@@ -50,7 +51,7 @@ struct Scene {
     return *std::ranges::find(*cluster.mutable_nodes(), id, &v1::Node::node_id);
   }
   [[nodiscard]] PoolBoard board() const {
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     snapshot.cluster.value = std::make_shared<v1::Cluster>(cluster);
     snapshot.elasticity.value = std::make_shared<v1::Elasticity>(elasticity);
     return MakePoolBoard(snapshot);
@@ -60,7 +61,7 @@ struct Scene {
     draft.See(board());
     return draft;
   }
-  /// A plan that somebody else has begun.
+  /// Another operator begins a plan.
   void Begin(const std::string& plan_id, const std::string& node_id) {
     v1::Plan& plan = *elasticity.add_plans();
     plan.set_plan_id(plan_id);
@@ -90,7 +91,8 @@ class GuiRebalanceModelsTest : public QObject {
  private Q_SLOTS:
   void Board_HasEveryInstanceOnce() {
     Scene scene;
-    scene.node("instance-2").clear_placement();  // Where the assigner has put it.
+    // Without a placement, the assignment says where it is.
+    scene.node("instance-2").clear_placement();
     v1::StageSpec& stage = *scene.node("instance-2").mutable_assignment()->mutable_stage();
     stage.set_stage("encode");
     stage.set_plugin("wan");
@@ -103,7 +105,7 @@ class GuiRebalanceModelsTest : public QObject {
     QCOMPARE(board.cards.back().node_id, std::string("instance-10"));
     QVERIFY(board.Find("instance-2")->key() == kEncode);
     QCOMPARE(board.columns.size(), std::size_t{4});
-    QCOMPARE(board.columns.back().key.pool, std::string());  // Idle comes last.
+    QCOMPARE(board.columns.back().key.pool, std::string());  // The idle column comes last.
   }
 
   void Plus_TakesIdleOnesAndBringsBackFirst() {
@@ -113,7 +115,7 @@ class GuiRebalanceModelsTest : public QObject {
     QVERIFY(draft.Add(kDit).contains(QStringLiteral("No instance is idle")));
     QCOMPARE(draft.Remove(kEncode), QString());
     QCOMPARE(Text(draft), QStringLiteral("instance-2=idle instance-5=dit/wan/tiny"));
-    QCOMPARE(draft.Add(kDit), QString());  // Who was taken out is idle in the draft.
+    QCOMPARE(draft.Add(kDit), QString());  // In the draft, the instance that was taken out is idle.
     QCOMPARE(Text(draft), QStringLiteral("instance-2=dit/wan/tiny instance-5=dit/wan/tiny"));
     QCOMPARE(draft.CountAfter(kDit), 5);
     QCOMPARE(draft.CountNow(kDit), 3);
@@ -158,7 +160,7 @@ class GuiRebalanceModelsTest : public QObject {
     QCOMPARE(draft.Add(kDit), QStringLiteral("instance-5 was drained to be removed"));
     QVERIFY(draft.empty());
     QVERIFY(!draft.CanUndo());
-    // By hand a pinned one goes, and stays pinned.
+    // By hand a pinned instance can be moved. It stays pinned.
     QCOMPARE(draft.MoveTo("instance-2", kDit), QString());
     QVERIFY(draft.moves()[0].to.pinned());
     QCOMPARE(draft.Notes().size(), 1);
@@ -189,7 +191,7 @@ class GuiRebalanceModelsTest : public QObject {
     QCOMPARE(draft.Problems(),
              QStringList({QStringLiteral("encode/wan/tiny would have 1, at least 2 stay"),
                           QStringLiteral("dit/wan/tiny would have 4, it takes at most 3")}));
-    // A swap keeps every count.
+    // A swap keeps all counts.
     QCOMPARE(draft.MoveTo("instance-3", kEncode), QString());
     QVERIFY(draft.Problems().isEmpty());
   }
@@ -263,7 +265,7 @@ class GuiRebalanceModelsTest : public QObject {
     Scene scene;
     const PoolBoard before = scene.board();
     QVERIFY(ChangesBetween(before, scene.board()).isEmpty());
-    scene.node("instance-1").mutable_load()->set_held_jobs(9);  // What it does is no change.
+    scene.node("instance-1").mutable_load()->set_held_jobs(9);  // Its load is not a change.
     scene.node("instance-3").mutable_placement()->set_pool(kEncode.pool);
     scene.Begin("plan-4", "instance-4");
     AddInstance(scene.cluster, "instance-11", kIdle);
@@ -342,7 +344,7 @@ class GuiRebalanceModelsTest : public QObject {
     pool.set_utilization(0.5);
     QCOMPARE(Score(plan, elasticity, 1'360'000, rows),
              QStringLiteral("Low confidence: ρ of dit/wan/tiny is 44 % off"));
-    // Less than what is possible is no fault of the prediction where nobody asks for more.
+    // If nobody asks for more, a lower throughput does not contradict the prediction.
     app.set_asked_per_s(0.2);
     app.set_rejected_per_s(0);
     pool.clear_utilization();

@@ -15,10 +15,10 @@ std::string PoolId(int stage) {
   return std::string(kStages.at(static_cast<std::size_t>(stage))) + "/wan/wan-14b";
 }
 
-/// Of eight: one encodes, five diffuse, two decode.
+/// The stage of an instance. One instance in eight encodes, five diffuse and two decode.
 int StageOf(int i) { return i % 8 == 0 ? 0 : i % 8 < 6 ? 1 : 2; }
 
-/// Up and down between 0 and 1; exact in every build.
+/// A value that goes up and down between 0 and 1. It is exact in every build.
 double Wave(std::int64_t tick, int phase, int period) {
   const auto at = static_cast<int>((tick + phase) % period);
   return at * 2 < period ? 2.0 * at / period : 2.0 - 2.0 * at / period;
@@ -52,21 +52,21 @@ std::string HostileText(int kind) {
   }
 }
 
-gui::LinkStatus LiveLink(std::int64_t now_ms) {
-  gui::LinkStatus link;
-  link.link = gui::Link::kLive;
+session::LinkStatus LiveLink(std::int64_t now_ms) {
+  session::LinkStatus link;
+  link.link = session::Link::kLive;
   link.since_ms = now_ms - 60'000;
   link.last_heard_ms = now_ms;
   return link;
 }
 
 Scene::Scene(SceneOptions options) : options_(options) {
-  auto snapshot = std::make_shared<gui::Snapshot>();
+  auto snapshot = std::make_shared<session::Snapshot>();
   snapshot->at_ms = options_.at_ms;
   snapshot->cluster = Now(MakeCluster());
   snapshot->elasticity = Now(MakeElasticity());
   snapshot->rings = Now(MakeRings());
-  gui::JobList jobs;
+  session::JobList jobs;
   jobs.jobs.reserve(static_cast<std::size_t>(options_.jobs));
   for (int i = options_.jobs; i-- > 0;) {
     jobs.jobs.push_back(
@@ -83,13 +83,13 @@ Scene::Scene(SceneOptions options) : options_(options) {
   snapshot_ = std::move(snapshot);
 }
 
-std::shared_ptr<const gui::Snapshot> Scene::Step(int ticks) {
+std::shared_ptr<const session::Snapshot> Scene::Step(int ticks) {
   for (int i = 0; i < ticks; ++i) {
     ++tick_;
-    auto next = std::make_shared<gui::Snapshot>(*snapshot_);
+    auto next = std::make_shared<session::Snapshot>(*snapshot_);
     next->at_ms += kTickMs;
     options_.at_ms = next->at_ms;
-    // As the product does: the same cluster with other loads.
+    // As in the product, a snapshot has the same cluster with other loads.
     v1::Cluster cluster = *next->cluster.value;
     for (int node = 0; node < options_.nodes; ++node) {
       SetLoad(*cluster.mutable_nodes(node), node);
@@ -109,7 +109,7 @@ std::shared_ptr<const gui::Snapshot> Scene::Step(int ticks) {
 }
 
 template <typename T>
-gui::Part<T> Scene::Now(T value) const {
+session::Part<T> Scene::Now(T value) const {
   return {std::make_shared<const T>(std::move(value)), options_.at_ms, {}};
 }
 
@@ -315,10 +315,10 @@ v1::Plan Scene::MakePlan(int i) const {
   return plan;
 }
 
-gui::Rings Scene::MakeRings() const {
-  gui::Rings rings;
+session::Rings Scene::MakeRings() const {
+  session::Rings rings;
   for (int i = 0; i < std::min(options_.rings, options_.nodes + options_.databases); ++i) {
-    gui::RingEntry ring;
+    session::RingEntry ring;
     ring.node_id = i < options_.nodes ? InstanceId(i) : Number("database-", i - options_.nodes);
     ring.incarnation = static_cast<std::uint64_t>(3 + i);
     ring.as_of_ms = options_.at_ms - 50;
@@ -345,7 +345,7 @@ gui::Rings Scene::MakeRings() const {
       producer.set_delivered(health.counters().delivered() / 2);
       producer.set_last_seen_age_ms(producer.connected() ? 20 : 90'000);
     }
-    ring.rates = gui::RingRates{90 + i % 10 * 1.5, 16e6, i % 11 == 10 ? 0.2 : 0, 0, 0};
+    ring.rates = session::RingRates{90 + i % 10 * 1.5, 16e6, i % 11 == 10 ? 0.2 : 0, 0, 0};
     rings.push_back(std::move(ring));
   }
   std::sort(rings.begin(), rings.end(),
@@ -388,8 +388,8 @@ v1::Job Scene::MakeJob(int number, bool active) const {
   return job;
 }
 
-gui::JobList Scene::NextJobs() const {
-  gui::JobList list = *snapshot_->jobs.value;
+session::JobList Scene::NextJobs() const {
+  session::JobList list = *snapshot_->jobs.value;
   for (std::size_t i = 0; i < list.jobs.size() && i < std::size_t{2} * kActiveJobs; ++i) {
     v1::Job job = *list.jobs[i].job;
     if (job.state() != v1::Job::RUNNING) continue;
@@ -400,7 +400,8 @@ gui::JobList Scene::NextJobs() const {
     }
     list.jobs[i].job = std::make_shared<const v1::Job>(std::move(job));
   }
-  if (tick_ % 4 == 0 && !list.jobs.empty()) {  // The oldest goes, as beyond a Session's bound.
+  // The oldest job goes, as beyond the bound of a Session.
+  if (tick_ % 4 == 0 && !list.jobs.empty()) {
     list.jobs.pop_back();
     const int number = options_.jobs + static_cast<int>(tick_ / 4) - 1;
     list.jobs.insert(list.jobs.begin(), {std::make_shared<const v1::Job>(MakeJob(number, true))});
@@ -408,10 +409,10 @@ gui::JobList Scene::NextJobs() const {
   return list;
 }
 
-gui::Databases Scene::MakeDatabases() const {
-  gui::Databases databases;
+session::Databases Scene::MakeDatabases() const {
+  session::Databases databases;
   for (int i = 0; i < options_.databases; ++i) {
-    gui::DatabaseEntry entry;
+    session::DatabaseEntry entry;
     entry.node_id = Number("database-", i);
     entry.as_of_ms = options_.at_ms;
     entry.database.set_node_id(entry.node_id);
@@ -440,10 +441,10 @@ gui::Databases Scene::MakeDatabases() const {
   return databases;
 }
 
-gui::Replicas Scene::MakeReplicas() const {
-  gui::Replicas replicas;
+session::Replicas Scene::MakeReplicas() const {
+  session::Replicas replicas;
   for (int i = 0; i < options_.replicas; ++i) {
-    gui::ReplicaEntry entry;
+    session::ReplicaEntry entry;
     entry.name = Number("nodemanager-", i);
     entry.address = "10.0.1.1:" + std::to_string(7000 + i);
     v1::ReplicaStatus& status = entry.status.emplace();
@@ -478,14 +479,14 @@ gui::Replicas Scene::MakeReplicas() const {
   return replicas;
 }
 
-gui::Audit Scene::MakeAudit() const {
+session::Audit Scene::MakeAudit() const {
   constexpr std::array<std::array<const char*, 3>, 5> kRows = {
       {{"start_plan", "7f3a0010", "policy:utilization: diffusion is the bottleneck"},
        {"set_hold", "off", "operator:ada: load test is over"},
        {"end_plan", "7f3a0011", "DONE"},
        {"register_node", "instance-8", "10.0.0.8:5001"},
        {"set_pool_limits", "default diffusion/wan/wan-14b", "operator:ada: 2 to 6"}}};
-  gui::Audit audit;
+  session::Audit audit;
   for (int i = 0; i < options_.audit; ++i) {
     const auto& row = kRows.at(static_cast<std::size_t>(i) % kRows.size());
     v1::AuditEntry entry;
@@ -499,18 +500,19 @@ gui::Audit Scene::MakeAudit() const {
   return audit;
 }
 
-gui::Alerts Scene::MakeAlerts() const {
-  using State = gui::Alert::State;
+session::Alerts Scene::MakeAlerts() const {
+  using State = session::Alert::State;
   constexpr std::array<State, 5> kStates = {State::kFiring, State::kFiring, State::kPending,
                                             State::kNoData, State::kResolved};
-  gui::Alerts alerts;
+  session::Alerts alerts;
   for (int i = 0; i < options_.alerts; ++i) {
-    gui::Alert alert;
+    session::Alert alert;
     alert.rule = i % 2 == 0 ? "ring-stuck" : "pool-overloaded";
     alert.entity = i % 2 == 0 ? "ring/" + InstanceId(i) : "pool/default/" + PoolId(1);
     alert.id = alert.rule + "/" + alert.entity + (i < 10 ? "" : "#" + std::to_string(i));
     alert.state = kStates.at(static_cast<std::size_t>(i) % kStates.size());
-    alert.severity = i == 0 ? gui::Alert::Severity::kCritical : gui::Alert::Severity::kWarning;
+    alert.severity =
+        i == 0 ? session::Alert::Severity::kCritical : session::Alert::Severity::kWarning;
     alert.since_ms = options_.at_ms - std::int64_t{61'000} * (i + 1);
     alert.text = Text("its oldest message waits for 12 s and nothing is taken out", i);
     alert.value = 12.0 + i;

@@ -1,5 +1,5 @@
-// Snapshots of a cluster that is as large and as odd as a test wants it, the same in every run: no
-// clock, no chance.
+// Makes snapshots of a cluster that is as large and as odd as a test wants. They are the same in
+// every run: nothing depends on a clock or on chance.
 #pragma once
 
 #include <cstdint>
@@ -13,45 +13,51 @@
 
 namespace onepiece::testing {
 
-/// Instance i is "instance-I", counted from 1; its ring has its name. Workflow set "default",
-/// application "t2v" of stages text_encoder, diffusion (five of eight instances), vae_decode.
+/// What the cluster is like. Instance i is "instance-I", counted from 1, and its ring has its name.
+/// The workflow set is "default". Its application "t2v" has the stages text_encoder, diffusion
+/// (five of eight instances) and vae_decode.
 struct SceneOptions {
-  int nodes = 8;         ///< Instances. The last one of 8 and more is idle.
-  int device_nodes = 8;  ///< So many of them say how their devices are, the others are on "cpu".
-  int devices = 1;       ///< Of each.
-  /// Every third device has no sm_active, no power limit and no temperature; every fourth says
-  /// nothing at all.
+  int nodes = 8;         ///< Instances. From 8 on, the last one is idle.
+  int device_nodes = 8;  ///< So many instances report devices. The others are on "cpu".
+  int devices = 1;       ///< Devices of each of them.
+  /// Every third device reports no sm_active, no power limit and no temperature. Every fourth
+  /// reports nothing at all.
   bool odd_devices = false;
-  int rings = 8;  ///< Of the first instances, then of the databases.
-  int jobs = 60;  ///< The newest 16 are under way, 4 of them wait.
+  int rings = 8;  ///< Rings of the first instances, then of the databases.
+  int jobs = 60;  ///< The newest 16 are under way; 4 of those are queued.
   int databases = 2;
   int replicas = 3;
   int plans = 3;
   int audit = 12;
   int alerts = 5;
-  /// Names and texts hold markup, control characters, right-to-left overrides, format strings,
-  /// bytes that are no UTF-8, or are 10 kB long. Ids stay different.
+  /// Names and texts contain markup, control characters, right-to-left overrides, format strings or
+  /// invalid UTF-8, or are 10 kB long. Ids stay different.
   bool hostile = false;
   std::int64_t at_ms = 1'800'000'000'000;  ///< 2027-01-15 08:00:00 UTC.
 };
 
-/// One hostile text of each kind; `kind` may be any number.
+/// A hostile text; `kind` may be any number.
 std::string HostileText(int kind);
 
-/// Threading  Thread-confined; snapshots are values.
+/// A cluster over time.
+///
+/// Threading: thread-confined. Snapshots are values.
 class Scene {
  public:
   static constexpr std::int64_t kTickMs = 100;
 
   explicit Scene(SceneOptions options = {});
-  [[nodiscard]] const std::shared_ptr<const gui::Snapshot>& snapshot() const { return snapshot_; }
-  /// `ticks` later: loads and rings are others, each job under way is a step further, every second
-  /// one ends and another one comes. What does not change is the same object, as in a Session.
-  std::shared_ptr<const gui::Snapshot> Step(int ticks = 1);
+  [[nodiscard]] const std::shared_ptr<const session::Snapshot>& snapshot() const {
+    return snapshot_;
+  }
+  /// Goes on by `ticks`. Loads and rings change, and each job under way is a step further. In every
+  /// second one job ends and another one comes. What does not change is the same object, as in a
+  /// Session.
+  std::shared_ptr<const session::Snapshot> Step(int ticks = 1);
 
  private:
   template <typename T>
-  [[nodiscard]] gui::Part<T> Now(T value) const;
+  [[nodiscard]] session::Part<T> Now(T value) const;
   [[nodiscard]] std::string Text(std::string_view plain, int kind) const;
   void MakeServices(v1::Cluster& cluster) const;
   [[nodiscard]] std::string InstanceId(int i) const;
@@ -61,20 +67,20 @@ class Scene {
   [[nodiscard]] v1::Cluster MakeCluster() const;
   [[nodiscard]] v1::Elasticity MakeElasticity() const;
   [[nodiscard]] v1::Plan MakePlan(int i) const;
-  [[nodiscard]] gui::Rings MakeRings() const;
+  [[nodiscard]] session::Rings MakeRings() const;
   [[nodiscard]] v1::Job MakeJob(int number, bool active) const;
-  [[nodiscard]] gui::JobList NextJobs() const;
-  [[nodiscard]] gui::Databases MakeDatabases() const;
-  [[nodiscard]] gui::Replicas MakeReplicas() const;
-  [[nodiscard]] gui::Audit MakeAudit() const;
-  [[nodiscard]] gui::Alerts MakeAlerts() const;
+  [[nodiscard]] session::JobList NextJobs() const;
+  [[nodiscard]] session::Databases MakeDatabases() const;
+  [[nodiscard]] session::Replicas MakeReplicas() const;
+  [[nodiscard]] session::Audit MakeAudit() const;
+  [[nodiscard]] session::Alerts MakeAlerts() const;
 
   SceneOptions options_;
   std::int64_t tick_ = 0;
-  std::shared_ptr<const gui::Snapshot> snapshot_;
+  std::shared_ptr<const session::Snapshot> snapshot_;
 };
 
-/// A connection as it should be.
-gui::LinkStatus LiveLink(std::int64_t now_ms = SceneOptions().at_ms);
+/// A healthy connection.
+session::LinkStatus LiveLink(std::int64_t now_ms = SceneOptions().at_ms);
 
 }  // namespace onepiece::testing

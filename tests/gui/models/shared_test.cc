@@ -1,4 +1,5 @@
-// KeyedTable, Store, format and the overview's numbers: what every page stands on.
+// Tests of what all pages stand on: KeyedTable, Store, format, and the numbers of the page
+// "Overview".
 #include <QAbstractItemModelTester>
 #include <QSignalSpy>
 #include <QtTest>
@@ -48,7 +49,7 @@ class Table : public KeyedTable<Row> {
   }
 };
 
-/// What a view sees: rows rebuilt from signals alone.
+/// Rebuilds the rows from signals alone, as a view does.
 class Mirror : public QObject {
  public:
   explicit Mirror(const Table& table) : table_(table) {
@@ -72,26 +73,26 @@ class Mirror : public QObject {
   const Table& table_;
 };
 
-std::shared_ptr<Snapshot> MakeSnapshot(std::int64_t at_ms) {
-  auto snapshot = std::make_shared<Snapshot>();
+std::shared_ptr<session::Snapshot> MakeSnapshot(std::int64_t at_ms) {
+  auto snapshot = std::make_shared<session::Snapshot>();
   snapshot->at_ms = at_ms;
   return snapshot;
 }
 
-LinkStatus Linked(Link link) {
-  LinkStatus status;
+session::LinkStatus Linked(session::Link link) {
+  session::LinkStatus status;
   status.link = link;
   return status;
 }
 
-JobEntry Job(const std::string& uid, v1::Job::State state, std::int64_t create_s,
-             std::int64_t end_s) {
+session::JobEntry Job(const std::string& uid, v1::Job::State state, std::int64_t create_s,
+                      std::int64_t end_s) {
   auto job = std::make_shared<v1::Job>();
   job->set_uid(uid);
   job->set_state(state);
   job->mutable_create_time()->set_seconds(create_s);
   if (end_s != 0) job->mutable_end_time()->set_seconds(end_s);
-  return {job, Certainty::kKnown};
+  return {job, session::Certainty::kKnown};
 }
 
 }  // namespace
@@ -102,8 +103,9 @@ class GuiModelsSharedTest : public QObject {
   void KeyedTable_EmitsOnlyWhatChanged_data() {
     QTest::addColumn<QList<int>>("before");
     QTest::addColumn<QList<int>>("after");
-    QTest::addColumn<QList<int>>("counts");  // Inserted, removed, changed, laid out.
-    // Numbers are key * 10 + value.
+    // Counts of inserted, removed and changed rows, and of new layouts.
+    QTest::addColumn<QList<int>>("counts");
+    // A row is written as key * 10 + value.
     QTest::newRow("same") << QList<int>{10, 20} << QList<int>{10, 20} << QList<int>{0, 0, 0, 0};
     QTest::newRow("joins in the middle")
         << QList<int>{10, 30} << QList<int>{10, 20, 30} << QList<int>{1, 0, 0, 0};
@@ -166,7 +168,7 @@ class GuiModelsSharedTest : public QObject {
         plain.insert(plain.begin() + static_cast<std::ptrdiff_t>(random() % (plain.size() + 1)),
                      row);
       }
-      // Something that is selected stays with its key.
+      // A selected row must keep its key.
       QPersistentModelIndex held;
       int held_key = -1;
       if (table.rowCount() > 0) {
@@ -217,7 +219,8 @@ class GuiModelsSharedTest : public QObject {
   void KeyedTable_RolesFallBack() {
     Table table;
     table.Set({{3, 4}});
-    QCOMPARE(table.index(0, 0).data(kSortRole).toInt(), 3);  // Display's, since none is given.
+    // The display text counts, because the column gives no kSortRole.
+    QCOMPARE(table.index(0, 0).data(kSortRole).toInt(), 3);
     QCOMPARE(table.index(0, 1).data(kSortRole).typeId(), static_cast<int>(QMetaType::Int));
     QCOMPARE(table.index(0, 1).data(kKeyRole).toString(), QStringLiteral("3"));
     QCOMPARE(table.headerData(0, Qt::Horizontal, Qt::ToolTipRole).toString(),
@@ -305,19 +308,19 @@ class GuiModelsSharedTest : public QObject {
     QVERIFY(store.snapshot() != nullptr);
     QSignalSpy changed(&store, &Store::Changed);
     const auto first = MakeSnapshot(1000);
-    store.Show(first, Linked(Link::kLive));
-    store.Show(first, Linked(Link::kLive));
+    store.Show(first, Linked(session::Link::kLive));
+    store.Show(first, Linked(session::Link::kLive));
     QCOMPARE(changed.count(), 1);
-    QCOMPARE(store.snapshot(), std::shared_ptr<const Snapshot>(first));
+    QCOMPARE(store.snapshot(), std::shared_ptr<const session::Snapshot>(first));
   }
 
   void Store_PauseKeepsTheInstant() {
     Store store;
-    store.Show(MakeSnapshot(5000), Linked(Link::kLive));
+    store.Show(MakeSnapshot(5000), Linked(session::Link::kLive));
     store.SetMode(ControlMode::kControl);
     QVERIFY(store.WhyNoChange().isEmpty());
     store.Pause();
-    store.Show(MakeSnapshot(6000), Linked(Link::kLive));
+    store.Show(MakeSnapshot(6000), Linked(session::Link::kLive));
     QCOMPARE(store.snapshot()->at_ms, 5000);
     QCOMPARE(store.viewing_ms(), 5000);
     QVERIFY(store.WhyNoChange().contains(QStringLiteral("past")));
@@ -328,21 +331,21 @@ class GuiModelsSharedTest : public QObject {
     QTest::addColumn<bool>("read_only");
     QTest::addColumn<bool>("control");
     QTest::addColumn<QString>("why");
-    const auto row = [](const char* name, Link link, bool read_only, bool control,
+    const auto row = [](const char* name, session::Link link, bool read_only, bool control,
                         const char* why) {
       QTest::newRow(name) << static_cast<int>(link) << read_only << control
                           << QString::fromUtf8(why);
     };
-    row("all is well", Link::kLive, false, true, "");
-    row("observe", Link::kLive, false, false, "Ctrl+Shift+U");
-    row("stale before observe", Link::kStale, false, false, "stale");
-    row("lost", Link::kReconnecting, false, true, "lost");
-    row("lagging", Link::kLagging, false, true, "lagging");
-    row("connecting", Link::kConnecting, false, true, "Connecting");
-    row("refused", Link::kAuthFailed, false, true, "let us in");
-    row("version", Link::kVersionMismatch, false, true, "version");
-    row("read-only", Link::kLive, true, true, "read-only");
-    row("offline", Link::kOffline, false, true, "No cluster");
+    row("all is well", session::Link::kLive, false, true, "");
+    row("observe", session::Link::kLive, false, false, "Ctrl+Shift+U");
+    row("stale before observe", session::Link::kStale, false, false, "stale");
+    row("lost", session::Link::kReconnecting, false, true, "lost");
+    row("lagging", session::Link::kLagging, false, true, "lagging");
+    row("connecting", session::Link::kConnecting, false, true, "Connecting");
+    row("refused", session::Link::kAuthFailed, false, true, "let us in");
+    row("version", session::Link::kVersionMismatch, false, true, "version");
+    row("read-only", session::Link::kLive, true, true, "read-only");
+    row("offline", session::Link::kOffline, false, true, "No cluster");
   }
   void Store_SaysWhyNothingCanBeChanged() {
     QFETCH(int, link);
@@ -350,7 +353,7 @@ class GuiModelsSharedTest : public QObject {
     QFETCH(bool, control);
     QFETCH(QString, why);
     Store store;
-    LinkStatus status = Linked(static_cast<Link>(link));
+    session::LinkStatus status = Linked(static_cast<session::Link>(link));
     status.read_only = read_only;
     store.Show(MakeSnapshot(1), status);
     if (control) store.SetMode(ControlMode::kControl);
@@ -361,34 +364,34 @@ class GuiModelsSharedTest : public QObject {
   void Store_TellsOfTheConnectionOnlyWhatPeopleSee() {
     Store store;
     QSignalSpy told(&store, &Store::LinkChanged);
-    LinkStatus link = Linked(Link::kLive);
+    session::LinkStatus link = Linked(session::Link::kLive);
     store.Show(MakeSnapshot(1), link);
     link.last_heard_ms = 500;
     store.Show(MakeSnapshot(2), link);
     QCOMPARE(told.count(), 1);
-    link.link = Link::kStale;
+    link.link = session::Link::kStale;
     store.Show(MakeSnapshot(3), link);
     QCOMPARE(told.count(), 2);
   }
 
   void Tiles_NothingKnown_IsNotZero() {
     OverviewTiles tiles;
-    for (const OverviewTile& tile : tiles.Of(Snapshot{})) {
+    for (const OverviewTile& tile : tiles.Of(session::Snapshot{})) {
       QCOMPARE(tile.value, QStringLiteral("N/A"));
       QVERIFY(!tile.detail.isEmpty() && !tile.view_id.isEmpty());
     }
   }
 
   void Tiles_CountJobsOfTheWindow() {
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     snapshot.at_ms = 10'000'000;
-    JobList list;
+    session::JobList list;
     list.jobs = {Job("a", v1::Job::RUNNING, 9990, 0), Job("b", v1::Job::QUEUED, 9990, 0)};
-    // 20 jobs of 1 s … 20 s: 95 of 100 took 19 s or less.
+    // 20 jobs take 1 s … 20 s each; 95 % took 19 s or less.
     for (int i = 1; i <= 20; ++i) list.jobs.push_back(Job("s", v1::Job::SUCCEEDED, 9900 - i, 9900));
     list.jobs.push_back(Job("old", v1::Job::SUCCEEDED, 1000, 2000));
     list.jobs.push_back(Job("f", v1::Job::FAILED, 9900, 9950));
-    snapshot.jobs.value = std::make_shared<JobList>(list);
+    snapshot.jobs.value = std::make_shared<session::JobList>(list);
     OverviewTiles tiles;
     auto shown = tiles.Of(snapshot);
     QCOMPARE(shown[0].value, QStringLiteral("1 running"));
@@ -396,9 +399,9 @@ class GuiModelsSharedTest : public QObject {
     QCOMPARE(shown[1].value, QStringLiteral("1.3/min"));
     QCOMPARE(shown[1].detail, QStringLiteral("20 succeeded, 1 failed in 15 min"));
     QCOMPARE(shown[2].value, QStringLiteral("19.0 s"));
-    // A part of a list says so; a lost proxy leaves the numbers and says why.
+    // A truncated list says so. After a proxy is lost, the numbers stay and the tile says why.
     list.truncated = true;
-    snapshot.jobs.value = std::make_shared<JobList>(list);
+    snapshot.jobs.value = std::make_shared<session::JobList>(list);
     snapshot.jobs.error = "UNAVAILABLE: connection reset";
     shown = tiles.Of(snapshot);
     QVERIFY(shown[0].value.startsWith(QString::fromUtf8("≥")));
@@ -407,18 +410,18 @@ class GuiModelsSharedTest : public QObject {
   }
 
   void Tiles_FewSamplesGiveNoPercentile() {
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     snapshot.at_ms = 10'000'000;
-    JobList list;
+    session::JobList list;
     list.jobs = {Job("a", v1::Job::SUCCEEDED, 9990, 9999)};
-    snapshot.jobs.value = std::make_shared<JobList>(list);
+    snapshot.jobs.value = std::make_shared<session::JobList>(list);
     OverviewTiles tiles;
     QCOMPARE(tiles.Of(snapshot)[2].value, QStringLiteral("N/A"));
     QVERIFY(tiles.Of(snapshot)[2].detail.contains(QStringLiteral("insufficient data")));
   }
 
   void Tiles_RingsNodesAndUtilisation() {
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     auto cluster = std::make_shared<v1::Cluster>();
     const double loads[] = {0.2, 0.9, 0.5};
     for (int i = 0; i < 3; ++i) {
@@ -435,7 +438,7 @@ class GuiModelsSharedTest : public QObject {
     dead.set_role(v1::INSTANCE);
     dead.set_state(v1::Node::DEAD);
     snapshot.cluster.value = cluster;
-    auto rings = std::make_shared<Rings>();
+    auto rings = std::make_shared<session::Rings>();
     rings->resize(2);
     (*rings)[0].node_id = "instance-0";
     (*rings)[0].health.set_capacity_bytes(100);

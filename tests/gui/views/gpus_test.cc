@@ -1,4 +1,5 @@
-// The page of the devices: every number as it was reported, and what is not known as just that.
+// Tests of the page "GPUs": each number is shown as it was reported, and what is not known is shown
+// as not known.
 #include "gui/views/gpus.h"
 
 #include <QAbstractItemModelTester>
@@ -10,8 +11,8 @@
 
 #include "gui/models/device_table.h"
 #include "gui/models/store.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/gui/models/scene.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
@@ -43,10 +44,10 @@ v1::Node Instance(const std::string& id, const std::string& machine) {
   return node;
 }
 
-Snapshot Of(std::vector<v1::Node> nodes, std::int64_t at_ms = kNow) {
+session::Snapshot Of(std::vector<v1::Node> nodes, std::int64_t at_ms = kNow) {
   v1::Cluster cluster;
   for (v1::Node& node : nodes) *cluster.add_nodes() = std::move(node);
-  Snapshot snapshot;
+  session::Snapshot snapshot;
   snapshot.at_ms = at_ms;
   snapshot.cluster = {std::make_shared<const v1::Cluster>(std::move(cluster)), at_ms, ""};
   return snapshot;
@@ -109,7 +110,7 @@ class GuiGpusTest : public QObject {
       spoken.insert(index.data(Qt::AccessibleTextRole).toString().remove(want.node));
     }
     QCOMPARE(spoken.size(), 5);
-    // The table that is exported keeps a stale device's last number, and says so.
+    // The exported table keeps the last number of a stale device, and says so.
     const QString kState = QStringLiteral("State"), kFine = QStringLiteral("SM active");
     QCOMPARE(Exported(devices, QStringLiteral("device/stale/0"), kFine), QVariant(0.5));
     QCOMPARE(Exported(devices, QStringLiteral("device/stale/0"), kState).toString(),
@@ -161,7 +162,7 @@ class GuiGpusTest : public QObject {
     QCOMPARE(CellOf(memory, QStringLiteral("device/instance-1/0")).text, QStringLiteral("3.0 GiB"));
     QCOMPARE(CellOf(memory, QStringLiteral("device/instance-1/0")).share, 0.375);
     QVERIFY(CellOf(memory, QStringLiteral("node/instance-2")).state == CellState::kNotAvailable);
-    devices.Show(Snapshot(), LiveLink());
+    devices.Show(session::Snapshot(), LiveLink());
     QCOMPARE(devices.Draw(DeviceMetric::kSmActive, {}).headline,
              QStringLiteral("Nothing is known of the cluster yet."));
     devices.Show(Of({}), LiveLink());
@@ -217,7 +218,7 @@ class GuiGpusTest : public QObject {
     picture = devices.Draw(DeviceMetric::kSmActive, QStringLiteral("RIGHT"));
     QCOMPARE(picture.grid.cells.size(), std::size_t{2});
     QCOMPARE(picture.hidden, 4);
-    Scene scene({.nodes = 20, .device_nodes = 20});  // Each on a machine of its own.
+    Scene scene({.nodes = 20, .device_nodes = 20});  // Each is on a machine of its own.
     devices.Show(*scene.snapshot(), LiveLink());
     picture = devices.Draw(DeviceMetric::kSmActive, {});
     QCOMPARE(picture.grid.columns.size(), 8);
@@ -245,7 +246,7 @@ class GuiGpusTest : public QObject {
         QVERIFY(!label->text().contains(QChar(0x202e)));
         QVERIFY(!label->text().contains(QChar(0x07)));
       }
-      store.Show(std::make_shared<Snapshot>(), LiveLink());
+      store.Show(std::make_shared<session::Snapshot>(), LiveLink());
       QVERIFY(!map->isVisible());
     }
   }
@@ -266,7 +267,8 @@ class GuiGpusTest : public QObject {
     GpusView view(store);
     view.resize(1000, 700);
     view.show();
-    store.Follow(std::make_shared<Session>(Target{"fake", {cluster.address()}, false}));
+    store.Follow(
+        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     auto* map = view.findChild<Heatmap*>();
     const auto text = [&](const char* key) {
       return static_cast<HeatModel*>(map->model())->Find(QLatin1String(key)).data().toString();
@@ -292,7 +294,7 @@ class GuiGpusTest : public QObject {
                              20'000);
     const auto shown = second.endsWith(u'1') ? 0.81 : 0.37;
     QCOMPARE(chart->series()[0].points.back().mean, shown);
-    // A screen reader finds a table.
+    // A screen reader must find a table.
     QAccessibleInterface* accessible = QAccessible::queryAccessibleInterface(map);
     QVERIFY(accessible != nullptr && accessible->tableInterface() != nullptr);
     QCOMPARE(accessible->tableInterface()->columnCount(), map->model()->columnCount());

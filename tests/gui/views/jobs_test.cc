@@ -1,4 +1,4 @@
-// The page of jobs: against a cluster that works, refuses, loses answers, and in the past.
+// Tests of the page "Jobs", on a cluster that works, refuses and loses answers, and in the past.
 #include "gui/views/jobs.h"
 
 #include <QApplication>
@@ -16,12 +16,12 @@
 #include <memory>
 
 #include "cluster/base/status.h"
+#include "cluster/media/media.h"
 #include "cluster/rpc/status.h"
 #include "gui/models/keyed_table.h"
 #include "gui/views/job_editors.h"
 #include "gui/views/job_gantt.h"
 #include "gui/views/result_preview.h"
-#include "cluster/media/media.h"
 #include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
@@ -29,7 +29,8 @@ namespace {
 
 using testing::FakeCluster;
 
-constexpr int kSoonMs = 60'000;  // Waits end long before; the machine may be busy.
+// An upper bound: waits end long before, but the machine may be busy.
+constexpr int kSoonMs = 60'000;
 
 v1::Workflow MakeWorkflow() {
   v1::Workflow workflow;
@@ -70,7 +71,7 @@ v1::Job MakeJob(const std::string& uid, v1::Job::State state, std::int64_t creat
   return job;
 }
 
-/// Frames whose brightness tells their number.
+/// A video whose frames are as bright as their number says.
 std::string MakeVideo(int frames) {
   std::string rgb;
   for (int i = 0; i < frames; ++i) rgb += std::string(64 * 64 * 3, static_cast<char>(i * 20));
@@ -83,7 +84,7 @@ grpc::Status Error(absl::StatusCode code, std::string_view reason, std::string_v
   return rpc::ToGrpc(base::MakeError(code, reason, message, std::move(metadata)));
 }
 
-/// The page on a session with a cluster.
+/// The page, with a session to a cluster.
 class Page {
  public:
   Page() {
@@ -91,16 +92,16 @@ class Page {
     cluster.SetWorkflow(MakeWorkflow());
   }
   void Open() {
-    SessionOptions options;
+    session::SessionOptions options;
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
-    store.Follow(std::make_shared<Session>(
-        Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
+    store.Follow(std::make_shared<session::Session>(
+        session::Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
     view = std::make_unique<JobsView>(store);
     QObject::connect(view.get(), &View::Told, [this](const QString& text) { told.append(text); });
     view->resize(1000, 800);
     view->show();
-    QTRY_COMPARE_WITH_TIMEOUT(store.link().link, Link::kLive, kSoonMs);
+    QTRY_COMPARE_WITH_TIMEOUT(store.link().link, session::Link::kLive, kSoonMs);
     store.SetMode(ControlMode::kControl);
   }
   [[nodiscard]] QTableView& table() const {
@@ -130,7 +131,7 @@ class Page {
       if (tabs->tabText(i) == title) tabs->setCurrentIndex(i);
     }
   }
-  /// What the dock of operations lists, newest first.
+  /// The operations that the dock lists, newest first.
   QStringList Asked() {
     QStringList asked;
     for (const Operation& operation : store.operations().all()) asked << operation.what;
@@ -176,7 +177,7 @@ class GuiJobsViewTest : public QObject {
     QCOMPARE(page.cell(1, JobColumn::kState), QStringLiteral("● succeeded"));
     page.Select({0});
     QTRY_VERIFY(page.text("jobs.detail.title").startsWith(QStringLiteral("b ")));
-    // A change reaches the row and the detail.
+    // A change must reach the row and the detail.
     running.set_step(13);
     page.cluster.SetJob(running);
     QTRY_VERIFY_WITH_TIMEOUT(
@@ -185,7 +186,7 @@ class GuiJobsViewTest : public QObject {
     page.view->SetFilter(QStringLiteral("nothing like it"));
     QTRY_COMPARE(page.rows(), 0);
     QVERIFY(page.button("jobs.clear").isVisibleTo(page.view.get()));
-    // The detail is still of the job that was chosen.
+    // The detail still shows the selected job.
     QVERIFY(page.text("jobs.detail.title").startsWith(QStringLiteral("b ")));
     QSignalSpy cleared(page.view.get(), &View::ClearFilterWanted);
     page.button("jobs.clear").click();
@@ -223,7 +224,8 @@ class GuiJobsViewTest : public QObject {
              QStringLiteral("job-1: had ended already, it succeeded"));
     QTRY_VERIFY_WITH_TIMEOUT(page.cell(2, JobColumn::kState).endsWith(QStringLiteral("cancelled")),
                              kSoonMs);
-    // One operation, however many jobs, with what came of each that is not as asked.
+    // There is one operation for all jobs. It says what became of each job that did not end as
+    // wished.
     QCOMPARE(page.Asked(), QStringList{QStringLiteral("Cancel 2 jobs")});
     const Operation& operation = page.store.operations().all().front();
     QVERIFY(operation.ended_ms != 0);
@@ -287,11 +289,11 @@ class GuiJobsViewTest : public QObject {
     QCOMPARE(sent[1].request_id(), id);
     QCOMPARE(sent[1].parameters().fields_size(), 3);
     QCOMPARE(sent[1].parameters().fields().at("steps").number_value(), 30.0);
-    // It is selected when the list has it.
+    // The new job is selected as soon as the list has it.
     const QString uid = QStringLiteral("submitted-") + QString::fromStdString(id);
     QTRY_VERIFY_WITH_TIMEOUT(page.text("jobs.detail.title").startsWith(uid), kSoonMs);
     QTRY_COMPARE(page.table().currentIndex().data(kKeyRole).toString(), uid);
-    // What was given last is there again; it is another job.
+    // The dialog begins with the values given last, but makes another job.
     QTRY_VERIFY(page.view->findChild<SubmitDialog*>() == nullptr);
     dialog = page.Dialog();
     QCOMPARE(Editor<QSpinBox>(dialog, "steps")->value(), 30);
@@ -330,14 +332,14 @@ class GuiJobsViewTest : public QObject {
     go->click();
     QTRY_VERIFY_WITH_TIMEOUT(said->text().contains(QStringLiteral("INVALID_PARAMETERS")), kSoonMs);
     QVERIFY(!go->isEnabled());
-    Editor<QSpinBox>(dialog, "steps")->setValue(22);  // What was refused is another value now.
+    Editor<QSpinBox>(dialog, "steps")->setValue(22);  // The refused value is replaced.
     QVERIFY(go->isEnabled());
     page.cluster.Refuse("SubmitJob", Error(absl::StatusCode::kResourceExhausted, "SET_FULL",
                                            "no room", {{"retry_after_ms", "12000"}}));
     go->click();
     QTRY_VERIFY_WITH_TIMEOUT(
         said->text().contains(QStringLiteral("It asks to come again in 12.0 s")), kSoonMs);
-    // Somebody locks the console.
+    // The operator locks the console.
     page.store.SetMode(ControlMode::kObserve);
     QVERIFY(!go->isEnabled());
     QVERIFY(go->toolTip().startsWith(QStringLiteral("Observe mode")));
@@ -381,7 +383,7 @@ class GuiJobsViewTest : public QObject {
     QVERIFY(!page.button("jobs.result.forward").isEnabled());
     page.button("jobs.result.copy").click();
     QCOMPARE(QApplication::clipboard()->text().size(), 64);
-    page.button("jobs.result.play").click();  // From the begin, to the end, by itself.
+    page.button("jobs.result.play").click();  // It plays from the beginning to the end and stops.
     QTRY_COMPARE_WITH_TIMEOUT(result->position(), 3, kSoonMs);
     page.button("jobs.result.play").click();
     QCOMPARE(page.Asked(), QStringList{QStringLiteral("Fetch the result of film")});
@@ -459,16 +461,16 @@ class GuiJobsViewTest : public QObject {
     JobsView view(store);
     view.resize(1000, 800);
     view.show();
-    auto snapshot = std::make_shared<Snapshot>();
+    auto snapshot = std::make_shared<session::Snapshot>();
     snapshot->at_ms = 1'800'000'000'000;
     snapshot->recorded = true;
-    auto list = std::make_shared<JobList>();
+    auto list = std::make_shared<session::JobList>();
     list->jobs = {{std::make_shared<v1::Job>(MakeJob("then", v1::Job::RUNNING, 1'799'999'000)),
-                   Certainty::kUnknownAtEnd}};
+                   session::Certainty::kUnknownAtEnd}};
     list->truncated = true;
     snapshot->jobs = {list, snapshot->at_ms, {}};
-    LinkStatus link;
-    link.link = Link::kOffline;
+    session::LinkStatus link;
+    link.link = session::Link::kOffline;
     store.Show(snapshot, link);
     auto* table = view.findChild<QTableView*>(QStringLiteral("table.jobs"));
     QTRY_COMPARE(table->model()->rowCount(), 1);

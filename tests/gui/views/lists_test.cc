@@ -1,5 +1,5 @@
-// Databases, replicas, alerts, audit and operations: the numbers that their pages show are those of
-// the snapshot, and of the RPC.
+// Tests of the pages "Databases", "NodeManager", "Alerts" and "Audit", and of the operations: their
+// numbers are those of the snapshot and of the RPC.
 #include <QAbstractItemModelTester>
 #include <QApplication>
 #include <QComboBox>
@@ -28,9 +28,9 @@
 #include "gui/views/alerts.h"
 #include "gui/views/audit.h"
 #include "gui/views/stores.h"
-#include "tests/session/fake_cluster.h"
-#include "tests/history/recordings.h"
 #include "tests/gui/models/scene.h"
+#include "tests/history/recordings.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
@@ -42,7 +42,7 @@ using testing::SceneOptions;
 
 constexpr std::int64_t kNowMs = SceneOptions().at_ms;
 
-/// The column whose header is this; -1: none.
+/// The column with this header. -1 if there is none.
 int ColumnOf(const QAbstractItemModel& model, const QString& title) {
   for (int column = 0; column < model.columnCount(); ++column) {
     if (model.headerData(column, Qt::Horizontal).toString() == title) return column;
@@ -67,16 +67,16 @@ QString NoteOf(const View& view) {
 }
 
 template <typename T>
-Part<T> Now(T value) {
+session::Part<T> Now(T value) {
   return {std::make_shared<const T>(std::move(value)), kNowMs, {}};
 }
 
-std::shared_ptr<Snapshot> Copy(const Scene& scene) {
-  return std::make_shared<Snapshot>(*scene.snapshot());
+std::shared_ptr<session::Snapshot> Copy(const Scene& scene) {
+  return std::make_shared<session::Snapshot>(*scene.snapshot());
 }
 
-ReplicaEntry Replica(int number, v1::ReplicaStatus::Role role, std::uint64_t applied) {
-  ReplicaEntry entry;
+session::ReplicaEntry Replica(int number, v1::ReplicaStatus::Role role, std::uint64_t applied) {
+  session::ReplicaEntry entry;
   entry.name = "r" + std::to_string(number);
   entry.address = "10.0.0.1:" + std::to_string(7000 + number);
   v1::ReplicaStatus& status = entry.status.emplace();
@@ -88,7 +88,7 @@ ReplicaEntry Replica(int number, v1::ReplicaStatus::Role role, std::uint64_t app
   status.set_round(4);
   status.set_chosen(100);
   status.set_applied(applied);
-  // Equal states at equal entries.
+  // Replicas with the same entries have the same state.
   status.set_state_hash(static_cast<std::uint32_t>(applied));
   for (int seat = 1; seat <= 3; ++seat) {
     auto& added = *status.mutable_members()->add_seats();
@@ -98,19 +98,19 @@ ReplicaEntry Replica(int number, v1::ReplicaStatus::Role role, std::uint64_t app
   return entry;
 }
 
-Replicas Group() {
+session::Replicas Group() {
   return {Replica(1, v1::ReplicaStatus::FOLLOWER, 100), Replica(2, v1::ReplicaStatus::LEADER, 100),
           Replica(3, v1::ReplicaStatus::FOLLOWER, 88)};
 }
 
-Snapshot At(std::int64_t at_ms, Replicas replicas) {
-  Snapshot snapshot;
+session::Snapshot At(std::int64_t at_ms, session::Replicas replicas) {
+  session::Snapshot snapshot;
   snapshot.at_ms = at_ms;
   snapshot.replicas = Now(std::move(replicas));
   return snapshot;
 }
 
-/// The rules' engine, as the recorder's thread has it.
+/// Stands in for the recorder's thread, which owns the rules' engine.
 class Desk : public AlertDesk {
  public:
   explicit Desk(history::AlertEngine& engine) : engine_(engine) {}
@@ -123,7 +123,7 @@ class Desk : public AlertDesk {
     const std::scoped_lock lock(mutex_);
     return engine_.Silence(id, until_ms, reason);
   }
-  Alerts alerts() {
+  session::Alerts alerts() {
     const std::scoped_lock lock(mutex_);
     return engine_.alerts();
   }
@@ -148,7 +148,7 @@ class GuiViewsListsTest : public QObject {
     silent.set_state(v1::Node::DEAD);
     silent.set_workflow_set("default");
     snapshot->cluster = Now(std::move(cluster));
-    Databases databases = *snapshot->databases.value;
+    session::Databases databases = *snapshot->databases.value;
     databases[1].database.set_records(databases[0].database.records() - 5);
     databases[1].error = "UNAVAILABLE: connection reset";
     snapshot->databases = Now(databases);
@@ -166,7 +166,7 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(Number(table, 1, QStringLiteral("Behind")).toDouble(), 5.0);
     QVERIFY(Text(table, 1, QStringLiteral("State")).contains(QStringLiteral("does not answer")));
     QVERIFY(Text(table, 1, QStringLiteral("Why not newer")).contains(QStringLiteral("reset")));
-    // It never said anything: that is not 0.
+    // It has never answered, which is not 0.
     QCOMPARE(Text(table, 2, QStringLiteral("Records")), QStringLiteral("N/A"));
     QVERIFY(std::isnan(Number(table, 2, QStringLiteral("Records")).toDouble()));
     QVERIFY(Text(table, 2, QStringLiteral("State")).contains(QStringLiteral("lost")));
@@ -178,7 +178,7 @@ class GuiViewsListsTest : public QObject {
   void Databases_NearlyFullIsSaid() {
     Scene scene;
     auto snapshot = Copy(scene);
-    Databases databases = *snapshot->databases.value;
+    session::Databases databases = *snapshot->databases.value;
     databases[1].database.set_result_bytes(std::int64_t{19} << 29);
     snapshot->databases = Now(databases);
     const auto words = DatabasesInWords(DatabaseRows(*snapshot));
@@ -216,7 +216,8 @@ class GuiViewsListsTest : public QObject {
     Store store;
     DatabasesView view(store);
     view.show();
-    store.Follow(std::make_shared<Session>(Target{"fake", {cluster.address()}, false}));
+    store.Follow(
+        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     QAbstractItemModel* rows = view.ExportModel();
     const QAbstractItemModelTester tester(rows);
     QTRY_COMPARE_WITH_TIMEOUT(Text(*rows, 0, QStringLiteral("Records")), QStringLiteral("1234"),
@@ -243,7 +244,7 @@ class GuiViewsListsTest : public QObject {
     QVERIFY(tip("Peers").contains(QStringLiteral("database-3 not compared yet")));
     QVERIFY(tip("Peers").contains(
         QStringLiteral("database-4 is away; 30 records and 5 results wait for it")));
-    // Without any of that it says so.
+    // A database without losses says so.
     v1::Database calm;
     calm.set_node_id("database-1");
     cluster.SetDatabase(calm);
@@ -254,7 +255,7 @@ class GuiViewsListsTest : public QObject {
     cluster.SetDatabase(database);
     QTRY_COMPARE_WITH_TIMEOUT(Text(*rows, 0, QStringLiteral("Records")), QStringLiteral("1234"),
                               20'000);
-    // What is lost is kept, with the reason.
+    // After the connection is lost, the numbers stay and the reason is shown.
     cluster.Stop();
     QTRY_VERIFY_WITH_TIMEOUT(
         !Text(*rows, 0, QStringLiteral("Why not newer")).isEmpty() || !NoteOf(view).isEmpty(),
@@ -274,8 +275,9 @@ class GuiViewsListsTest : public QObject {
              qPrintable(news.headline.text));
     QCOMPARE(news.leader_address, std::string("10.0.0.1:7002"));
     QCOMPARE(news.headline.tone, StatusTone::kGood);
-    // Another one leads: an election, and from now on it is known since when.
-    Replicas next = Group();
+    // Another replica leads now. That counts as an election, and the time since when it leads is
+    // known.
+    session::Replicas next = Group();
     next[0].status->set_role(v1::ReplicaStatus::LEADER);
     next[1].status->set_role(v1::ReplicaStatus::FOLLOWER);
     for (auto& replica : next) replica.status->set_round(5);
@@ -289,7 +291,7 @@ class GuiViewsListsTest : public QObject {
   }
 
   void Replicas_ALostQuorumIsLoud() {
-    Replicas replicas = Group();
+    session::Replicas replicas = Group();
     for (const int i : {0, 1}) {
       replicas[static_cast<std::size_t>(i)].status.reset();
       replicas[static_cast<std::size_t>(i)].error = "UNAVAILABLE: connect failed";
@@ -322,10 +324,11 @@ class GuiViewsListsTest : public QObject {
     ReplicasView view(store);
     QSignalSpy told(&view, &View::Told);
     view.show();
-    store.Follow(std::make_shared<Session>(Target{"fake", {cluster.address()}, false}));
+    store.Follow(
+        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     QTRY_VERIFY_WITH_TIMEOUT(
         HeadlineOf(view).contains(QStringLiteral("1 of 1 answer; nodemanager-1 leads")), 20'000);
-    QTRY_COMPARE_WITH_TIMEOUT(store.link().link, Link::kLive, 20'000);
+    QTRY_COMPARE_WITH_TIMEOUT(store.link().link, session::Link::kLive, 20'000);
     store.SetMode(ControlMode::kControl);
     for (Command& command : view.Commands()) {
       QVERIFY(command.changes_cluster);
@@ -370,7 +373,7 @@ class GuiViewsListsTest : public QObject {
 
   void Alerts_SilencedOnesAreNotCountedUntilTheEnd() {
     Scene scene;
-    Alerts alerts = *scene.snapshot()->alerts.value;
+    session::Alerts alerts = *scene.snapshot()->alerts.value;
     alerts[0].silenced_until_ms = kNowMs + 60'000;
     alerts[0].silence_reason = "known";
     auto rows = AlertRows(alerts, kNowMs);
@@ -391,13 +394,13 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(badge.count(), 1);
     QCOMPARE(badge.last()[0].toString(), QStringLiteral("2"));
     auto next = Copy(scene);
-    next->alerts = Now(Alerts{});
+    next->alerts = Now(session::Alerts{});
     store.Show(next, LiveLink());
     QCOMPARE(badge.last()[0].toString(), QString());
   }
 
   void Alerts_AcknowledgeAndSilenceReachTheEngine() {
-    // The dialog's times are the clock's.
+    // The dialog offers times by the clock, so the scene must be at the present time.
     const std::int64_t now_ms = QDateTime::currentMSecsSinceEpoch();
     Scene scene({.at_ms = now_ms});
     auto snapshot = Copy(scene);
@@ -423,7 +426,7 @@ class GuiViewsListsTest : public QObject {
       return static_cast<QPushButton*>(nullptr);
     };
     auto* acknowledge = button(QStringLiteral("Acknowledge"));
-    // There is nobody who takes it: a recording.
+    // Without a desk, as in a recording, nothing can be acknowledged.
     QVERIFY(!acknowledge->isEnabled());
     QVERIFY(acknowledge->toolTip().contains(QStringLiteral("recording")));
     store.SetDesk(desk);
@@ -450,7 +453,7 @@ class GuiViewsListsTest : public QObject {
     yes->click();
     QTRY_VERIFY(desk->alerts()[0].silenced_until_ms > now_ms);
     QCOMPARE(desk->alerts()[0].silence_reason, std::string("being repaired"));
-    // In the past nothing can be said of it.
+    // In the past an alert can only be looked at.
     store.Pause();
     QVERIFY(!acknowledge->isEnabled());
   }
@@ -462,29 +465,29 @@ class GuiViewsListsTest : public QObject {
     QSignalSpy wanted(&view, &View::Wanted);
     view.show();
     store.Show(scene.snapshot(), LiveLink());
-    const Alert& alert = scene.snapshot()->alerts.value->front();
+    const session::Alert& alert = scene.snapshot()->alerts.value->front();
     view.Focus(QStringLiteral("alert/") + QString::fromStdString(alert.id));
     QTest::keyClick(view.findChild<QTableView*>(), Qt::Key_Return);
     QCOMPARE(wanted.count(), 1);
     QCOMPARE(wanted[0][1].toString(), QString::fromStdString(alert.entity));
   }
 
-  // Every page goes to half a minute before it, and what it is about is opened.
+  // "Show when it began" takes all pages to half a minute before the alert, and opens its entity.
   void Alerts_ShowWhenItBegan() {
     constexpr std::int64_t kStart = history::kStart;
-    Alerts alerts;
+    session::Alerts alerts;
     for (const auto& [id, entity, second] :
          {std::tuple("a", "node/instance-1", 70), {"b", "cluster", 10}, {"c", "node/x", -100}}) {
-      Alert alert;
+      session::Alert alert;
       alert.id = id;
       alert.entity = entity;
-      alert.state = Alert::State::kFiring;
+      alert.state = session::Alert::State::kFiring;
       alert.since_ms = kStart + 1000 * second;
       alerts.push_back(alert);
     }
     const QTemporaryDir folder;
     const std::string path = folder.filePath(QStringLiteral("a.onepiece-recording")).toStdString();
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     {
       auto recorder = history::OpenRecorder(path);
       for (int tick = 0; tick < 100; ++tick) {
@@ -502,9 +505,9 @@ class GuiViewsListsTest : public QObject {
       if (one->text() == QStringLiteral("Show when it began")) began = one;
     }
     QVERIFY(began != nullptr);
-    store.Show(std::make_shared<const Snapshot>(snapshot), LiveLink(snapshot.at_ms));
+    store.Show(std::make_shared<const session::Snapshot>(snapshot), LiveLink(snapshot.at_ms));
     view.Focus(QStringLiteral("alert/a"));
-    // Without a recording there is nothing to go to.
+    // Without a recording there is no past to show.
     QTRY_COMPARE(began->toolTip(), QStringLiteral("Nothing is being recorded."));
     QVERIFY(!began->isEnabled());
     store.SetRecording(*history::Recording::Open(path));
@@ -521,13 +524,13 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(store.snapshot()->at_ms, kStart + 40'000);
     QCOMPARE(wanted.count(), 1);
     QCOMPARE(wanted[0][1].toString(), QStringLiteral("node/instance-1"));
-    // The recording begins less than that before: the alert's own beginning will do. The cluster
-    // is looked at on the page of its replicas.
+    // The recording begins less than half a minute before the alert, so the alert's own beginning
+    // is shown. An alert of the cluster opens the page of the replicas.
     show("alert/b");
     QCOMPARE(store.viewing_ms(), kStart + 10'000);
     QCOMPARE(wanted[0][0].toString(), QStringLiteral("replicas"));
     QCOMPARE(wanted[0][1].toString(), QString());
-    // It began before the recording did: that is said, and nothing moves.
+    // The alert began before the recording. The page says so, and the shown instant stays.
     show("alert/c");
     QCOMPARE(store.viewing_ms(), snapshot.at_ms);
     QCOMPARE(wanted.count(), 0);
@@ -581,7 +584,7 @@ class GuiViewsListsTest : public QObject {
     const int last = header->count() - 1;
     const int text =
         table->fontMetrics().horizontalAdvance(QStringLiteral("diffusion is the bottleneck"));
-    // In a small window the list is scrolled, and the last column can still be read.
+    // In a small window the list scrolls, and the last column stays wide enough to read.
     view.resize(500, 400);
     view.show();
     QTRY_VERIFY(header->length() > table->viewport()->width());
@@ -615,7 +618,7 @@ class GuiViewsListsTest : public QObject {
   }
 
   void Operations_PlansAndWhatWasAsked() {
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     snapshot.at_ms = kNowMs;
     v1::Elasticity elasticity;
     v1::Plan& plan = *elasticity.add_plans();
@@ -642,7 +645,7 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(rows[1].progress, QStringLiteral("42 %"));
     QCOMPARE(rows[2].state, QStringLiteral("failed"));
     QVERIFY(rows[2].progress.contains(QStringLiteral("gone")));
-    // It is bounded, and what is under way stays.
+    // The list is bounded, but an operation under way stays.
     for (std::size_t i = 0; i < OperationLog::kMax + 10; ++i) {
       log.End(log.Begin(QString::number(i)), absl::OkStatus());
     }

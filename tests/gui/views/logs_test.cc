@@ -1,4 +1,4 @@
-// The log page: order, gaps, bounds and filters by number, and a tail of a real stream.
+// Tests of the page "Logs": order, gaps, bounds and filters by number, and a tail of a real stream.
 #include "gui/views/logs.h"
 
 #include <QAbstractItemModelTester>
@@ -19,9 +19,9 @@ namespace {
 constexpr std::int64_t kNowMs = 1'800'000'000'000;
 constexpr std::int64_t kNs = 1'000'000;
 
-LogEntry Line(const std::string& node, std::uint64_t number, std::int64_t at_ms,
-              const std::string& text = "x", v1::LogLevel level = v1::LOG_INFO) {
-  LogEntry entry;
+session::LogEntry Line(const std::string& node, std::uint64_t number, std::int64_t at_ms,
+                       const std::string& text = "x", v1::LogLevel level = v1::LOG_INFO) {
+  session::LogEntry entry;
   entry.node_id = node;
   entry.line.set_number(number);
   entry.line.set_unix_ns(at_ms * kNs);
@@ -48,11 +48,11 @@ class GuiViewsLogsTest : public QObject {
     lines.Take({{Line("b", 1, kNowMs - 200, "two")}, 0, {}}, kNowMs + 200);
     QCOMPARE(Texts(lines),
              QStringList({QStringLiteral("one"), QStringLiteral("two"), QStringLiteral("three")}));
-    // A stream that begins again tells the past once more.
+    // A stream that begins again repeats old lines.
     lines.Take({{Line("a", 2, kNowMs - 100, "three"), Line("a", 3, kNowMs, "four")}, 0, {}},
                kNowMs + 400);
     QCOMPARE(lines.size(), std::size_t{4});
-    // A process that began anew counts from 1.
+    // A restarted process counts from 1.
     lines.Take({{Line("a", 1, kNowMs + 500, "five")}, 0, {}}, kNowMs + 600);
     QCOMPARE(Texts(lines).last(), QStringLiteral("five"));
   }
@@ -70,14 +70,14 @@ class GuiViewsLogsTest : public QObject {
     QCOMPARE(lines.size(), std::size_t{5});
     QVERIFY(Texts(lines)[3].contains(QStringLiteral("connection reset")));
     QVERIFY(Texts(lines)[4].contains(QStringLiteral("can be read again")));
-    // No filter hides that something is missing.
+    // No filter hides a gap.
     QVERIFY(lines.SetFilter({v1::LOG_ERROR, QStringLiteral("nothing"), false}).isEmpty());
     QCOMPARE(lines.Shown().size(), std::size_t{3});
   }
 
   void Lines_AreBounded() {
     LogLines lines;
-    LogTail::News news;
+    session::LogTail::News news;
     for (std::uint64_t i = 1; i <= LogLines::kMaxLines + 500; ++i) {
       news.entries.push_back(
           Line("a", i, kNowMs + static_cast<std::int64_t>(i), std::to_string(i)));
@@ -104,7 +104,7 @@ class GuiViewsLogsTest : public QObject {
     QCOMPARE(Texts(lines), QStringList(QStringLiteral("job is done")));
     lines.SetFilter({v1::LOG_INFO, QStringLiteral("^(job|load)"), true});
     QCOMPARE(lines.Shown().size(), std::size_t{2});
-    // One that is not complete says so, and the last good one holds.
+    // An expression that is not complete says so, and the last valid one stays.
     QVERIFY(!lines.SetFilter({v1::LOG_INFO, QStringLiteral("(job"), true}).isEmpty());
     QCOMPARE(lines.Shown().size(), std::size_t{2});
   }
@@ -131,7 +131,8 @@ class GuiViewsLogsTest : public QObject {
     QCOMPARE(skews.at("b"), std::int64_t{4900});
     QCOMPARE(Texts(lines),
              QStringList({QStringLiteral("one"), QStringLiteral("two"), QStringLiteral("three")}));
-    // c is 3 s behind: known once a few lines came that were written while we listened.
+    // c is 3 s behind. That is known after a few lines that were written while the console
+    // listened.
     lines.Take({{Line("c", 1, kNowMs - 60'000, "old")}, 0, {}}, kNowMs + 1100);
     QVERIFY(!lines.Skews().contains("c"));
     for (int i = 0; i < 3; ++i) {
@@ -150,7 +151,7 @@ class GuiViewsLogsTest : public QObject {
     const QAbstractItemModelTester tester(&table);
     LogLines lines;
     for (int turn = 0; turn < 20; ++turn) {
-      LogTail::News news;
+      session::LogTail::News news;
       for (int i = 0; i < 7; ++i) {
         news.entries.push_back(Line(i % 2 == 0 ? "a" : "b",
                                     static_cast<std::uint64_t>(turn * 7 + i + 1),
@@ -171,13 +172,14 @@ class GuiViewsLogsTest : public QObject {
     Store store;
     LogsView view(store);
     QSignalSpy wanted(&view, &View::Wanted);
-    store.Follow(std::make_shared<Session>(Target{"fake", {cluster.address()}, false}));
+    store.Follow(
+        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     QTRY_VERIFY_WITH_TIMEOUT(store.snapshot()->cluster.value != nullptr, 20'000);
     QVERIFY(!view.tails());
     QCOMPARE(cluster.calls("TailLogs"), 0);
     view.show();
     QAbstractItemModel* rows = view.ExportModel();
-    // Four processes, all with the server's log.
+    // All four processes have the server's log.
     QTRY_COMPARE_WITH_TIMEOUT(rows->rowCount(), 4, 20'000);
     QCOMPARE(rows->index(0, 2).data().toString(), QStringLiteral("info"));
     cluster.Log(v1::LOG_WARNING, "hot");
@@ -192,7 +194,7 @@ class GuiViewsLogsTest : public QObject {
     QCOMPARE(wanted.count(), 1);
     QCOMPARE(wanted[0][1].toString(), QStringLiteral("job/0b5e8a3c-1111-4222-8333-abcdefabcdef"));
     view.SetFilter({});
-    // One process alone.
+    // Only one process is followed.
     view.Focus(QStringLiteral("node/instance-1"));
     view.hide();
     QVERIFY(!view.tails());
@@ -201,7 +203,7 @@ class GuiViewsLogsTest : public QObject {
     const int before = rows->rowCount();
     cluster.Log(v1::LOG_ERROR, "once");
     QTRY_COMPARE_WITH_TIMEOUT(rows->rowCount(), before + 1, 20'000);
-    // It says that it is not of the past.
+    // In the past the page says that lines are not recorded.
     store.Pause();
     const auto* note = view.findChild<QLabel*>(QStringLiteral("logs.note"));
     QTRY_VERIFY(note->text().contains(QStringLiteral("not recorded")));

@@ -1,5 +1,5 @@
-// The page "pipelines": its numbers against what a cluster answers, where things lie, what is said
-// of the bottleneck, and what keys and screen readers find.
+// Tests of the page "Pipelines": its numbers against what a cluster answers, the places of its
+// items, the verdict, and what keys and screen readers find.
 #include "gui/views/pipelines.h"
 
 #include <QAbstractItemModelTester>
@@ -16,28 +16,29 @@
 
 #include "gui/app/theme.h"
 #include "gui/views/tone.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/gui/models/pipeline_scenes.h"
 #include "tests/gui/models/scene.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
 
 using Place = PipelineCanvas::Place;
-constexpr int kSoonMs = 60'000;  // Waits end long before; the machine may be busy.
+// An upper bound: waits end long before, but the machine may be busy.
+constexpr int kSoonMs = 60'000;
 
-LinkStatus Live() {
-  LinkStatus link;
-  link.link = Link::kLive;
+session::LinkStatus Live() {
+  session::LinkStatus link;
+  link.link = session::Link::kLive;
   return link;
 }
 
-/// What has been posted is done, and what that posts.
+/// Handles posted events, and those that they post in turn.
 void Settle() {
   for (int round = 0; round < 4; ++round) QCoreApplication::processEvents();
 }
 
-/// A page in its window, fed by hand.
+/// A page in its window. The test gives it snapshots.
 struct Page {
   Store store;
   PipelinesView view{store};
@@ -47,12 +48,14 @@ struct Page {
     view.show();
     if (!QTest::qWaitForWindowExposed(&view, kSoonMs)) qFatal("the window does not come");
   }
-  void Show(const std::shared_ptr<const Snapshot>& snapshot) { store.Show(snapshot, Live()); }
+  void Show(const std::shared_ptr<const session::Snapshot>& snapshot) {
+    store.Show(snapshot, Live());
+  }
   PipelineCanvas& canvas() { return view.canvas(); }
   const PipelineGraph& graph() { return view.canvas().graph(); }
   QString Label(const char* name) { return view.findChild<QLabel*>(QLatin1String(name))->text(); }
   Place At(const char* entity) { return canvas().Find(QLatin1String(entity)); }
-  /// What is written on the canvas at its zoom.
+  /// The text on the canvas at its zoom.
   QString Written() {
     QBuffer buffer;
     buffer.open(QIODevice::WriteOnly);
@@ -120,11 +123,11 @@ class GuiViewsPipelinesTest : public QObject {
     cluster.SetElasticity(elasticity);
 
     Page page;
-    SessionOptions options;
+    session::SessionOptions options;
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
-    page.store.Follow(std::make_shared<Session>(
-        Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
+    page.store.Follow(std::make_shared<session::Session>(
+        session::Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
     QTRY_VERIFY_WITH_TIMEOUT(page.Label("pipelines.verdict").contains(u"93 %"), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(CardOf(page.graph(), "instance-2") != nullptr &&
                                  CardOf(page.graph(), "instance-2")->ring_used == 37,
@@ -153,7 +156,7 @@ class GuiViewsPipelinesTest : public QObject {
     QCOMPARE(edge.ring_slots.value(), 128);
     QCOMPARE(edge.items_per_s.value(), 0.0);
     QVERIFY(edge.stalled);
-    // What is seen.
+    // What the items show.
     const CardLook& look = page.canvas().ItemOf("instance-2")->look();
     QCOMPARE(look.busy, QStringLiteral("50 %"));
     QCOMPARE(look.jobs, QStringLiteral("2/4"));
@@ -171,7 +174,7 @@ class GuiViewsPipelinesTest : public QObject {
     move.set_node_id("instance-1");
     move.mutable_to()->set_pool(ScenePool(1));
     page.view.SetDraft(&draft);
-    draft.Clear();  // It was copied.
+    draft.Clear();  // The view has copied it.
     QVERIFY(CardOf(page.graph(), "+instance-1") != nullptr);
     QVERIFY(page.Written().contains(u"planned"));
     page.view.SetDraft(nullptr);
@@ -232,7 +235,7 @@ class GuiViewsPipelinesTest : public QObject {
     PipelineScene scene(4, 16);
     page.Show(scene.At());
     auto* map = page.view.findChild<QWidget*>(QStringLiteral("pipelines.map"));
-    QVERIFY(!map->isVisible());  // Everything is seen.
+    QVERIFY(!map->isVisible());  // All of it is visible.
     const double before = page.canvas().zoom();
     QWidget* viewport = page.canvas().viewport();
     const QPointF middle = viewport->rect().center();
@@ -282,7 +285,8 @@ class GuiViewsPipelinesTest : public QObject {
     QCOMPARE(wanted.count(), 2);
     QCOMPARE(wanted[1][1].toString(), QStringLiteral("node/instance-4"));
 
-    // The one that is chosen stays so when others come, and is none when it goes for good.
+    // The current card stays current when others come. When it is gone for good, there is no
+    // current card.
     scene.Erase("instance-1");
     page.Show(scene.At(kSceneMs + 70'000));
     QCOMPARE(canvas.EntityOf(canvas.current()), QStringLiteral("node/instance-4"));
@@ -309,7 +313,7 @@ class GuiViewsPipelinesTest : public QObject {
     page.Show(scene.At());
     page.canvas().SetCurrent(page.At("pool/default/upscale/wan/tiny"));
     QTest::keyClick(&page.canvas(), Qt::Key_Return);
-    QVERIFY(!page.canvas().ItemOf("v")->dimmed());  // After it.
+    QVERIFY(!page.canvas().ItemOf("v")->dimmed());  // It comes after the stage.
     QVERIFY(page.canvas().ItemOf("instance-1")->dimmed());
     QVERIFY(page.Label("pipelines.note").contains(u"upscale"));
     QKeyEvent esc(QEvent::ShortcutOverride, Qt::Key_Escape, Qt::NoModifier);
@@ -320,7 +324,7 @@ class GuiViewsPipelinesTest : public QObject {
     QVERIFY(!page.canvas().ItemOf("instance-1")->dimmed());
     esc.ignore();
     QApplication::sendEvent(&page.canvas(), &esc);
-    QVERIFY(!esc.isAccepted());  // Now it is the window's.
+    QVERIFY(!esc.isAccepted());  // Now the key is for the window.
   }
 
   void Filter_DimsAndCounts() {
@@ -363,7 +367,7 @@ class GuiViewsPipelinesTest : public QObject {
     QCOMPARE(page.canvas().zoom(), fit * 1.25);
     commands.at(QStringLiteral(".")).run();
     QCOMPARE(page.canvas().zoom(), fit);
-    // Without a bottleneck the key says why.
+    // Without a bottleneck the key B says why there is none.
     scene.elasticity.clear_pools();
     page.Show(scene.At(kSceneMs + 100));
     QSignalSpy told(&page.view, &View::Told);
@@ -395,7 +399,7 @@ class GuiViewsPipelinesTest : public QObject {
              QStringLiteral("instance-5, diffusion, serving, 87 % busy, 2 of 4 in flight"));
     QCOMPARE(card->parent(), stage);
     QCOMPARE(stage->indexOfChild(card), 1);
-    QCOMPARE(stage->child(1), card);  // The same one again.
+    QCOMPARE(stage->child(1), card);  // The same object again.
     QVERIFY(card->isValid());
     QVERIFY(page.canvas().viewport()->rect().contains(
         page.canvas().viewport()->mapFromGlobal(card->rect().center())));
@@ -410,7 +414,8 @@ class GuiViewsPipelinesTest : public QObject {
     QCOMPARE(wanted.count(), 1);
     QCOMPARE(wanted[0][1].toString(), QStringLiteral("node/instance-5"));
 
-    // It is about the instance, wherever that stands in the list, and ends with it.
+    // The accessible object belongs to the instance, wherever that stands in the list, and is
+    // invalid when the instance is gone.
     scene.Erase("instance-4");
     page.Show(scene.At(kSceneMs + 70'000));
     QCOMPARE(stage->indexOfChild(card), 0);
@@ -466,10 +471,10 @@ class GuiViewsPipelinesTest : public QObject {
 
   void Nothing_SaysWhatToDo() {
     Page page;
-    page.Show(std::make_shared<Snapshot>());
+    page.Show(std::make_shared<session::Snapshot>());
     QVERIFY(page.Label("pipelines.empty").contains(u"Ctrl+L"));
     QVERIFY(!page.canvas().isVisible());
-    auto snapshot = std::make_shared<Snapshot>();
+    auto snapshot = std::make_shared<session::Snapshot>();
     snapshot->cluster.error = "UNAVAILABLE: refused";
     page.Show(snapshot);
     QVERIFY(page.Label("pipelines.empty").contains(u"UNAVAILABLE: refused"));
@@ -480,13 +485,13 @@ class GuiViewsPipelinesTest : public QObject {
     *scene.cluster.add_workflows() = SceneWorkflow("wan-t2v", 2);
     page.Show(scene.At());
     QVERIFY(page.Label("pipelines.empty").contains(u"onepiece status"));
-    // Stages without anybody are something.
+    // Stages without instances are shown.
     *scene.cluster.add_nodes() = SceneService("proxy-1", v1::PROXY);
     page.Show(scene.At());
     QVERIFY(page.canvas().isVisible());
     QVERIFY(page.Label("pipelines.verdict").contains(u"No instance serves text_encoder"));
-    // And again nothing.
-    page.Show(std::make_shared<Snapshot>());
+    // Now there is nothing to show again.
+    page.Show(std::make_shared<session::Snapshot>());
     QVERIFY(!page.canvas().isVisible());
   }
 
@@ -529,7 +534,7 @@ class GuiViewsPipelinesTest : public QObject {
     QCOMPARE(cell(0, "Ring slots").toInt(), 64);
     QVERIFY(cell(1, "Utilisation").isNull());
     QVERIFY(cell(1, "Workers").isNull());
-    QVERIFY(cell(1, "Utilisation").isValid());  // Null, not the text "N/A".
+    QVERIFY(cell(1, "Utilisation").isValid());  // It is null, not the text "N/A".
     *scene.cluster.add_nodes() = SceneInstance("instance-0", 0, 0.5, 1);
     page.Show(scene.At(kSceneMs + 100));
     QCOMPARE(page.view.ExportModel()->rowCount(), 5);
@@ -539,10 +544,12 @@ class GuiViewsPipelinesTest : public QObject {
     Page page;
     PipelineScene scene(1, 2);
     page.Show(scene.At());
-    QCOMPARE(page.canvas().ItemOf("instance-1")->arrival(), 1.0);  // Was there when we came.
+    // It was there at the first snapshot.
+    QCOMPARE(page.canvas().ItemOf("instance-1")->arrival(), 1.0);
     *scene.cluster.add_nodes() = SceneInstance("instance-3", 0, 0.5, 1);
     page.Show(scene.At(kSceneMs + 100));
-    QCOMPARE(page.canvas().ItemOf("instance-3")->arrival(), 1.0);  // Motion is reduced.
+    // Motion is reduced, so it does not fade in.
+    QCOMPARE(page.canvas().ItemOf("instance-3")->arrival(), 1.0);
     SetMotionWanted(true);
     *scene.cluster.add_nodes() = SceneInstance("instance-4", 0, 0.5, 1);
     page.Show(scene.At(kSceneMs + 200));
@@ -563,7 +570,7 @@ class GuiViewsPipelinesTest : public QObject {
     style.Set(PaletteOf(static_cast<Theme>(theme), false), QApplication::font());
     const QColor text = style.color(QPalette::Text);
     for (const QColor& tone : style.tones) {
-      for (const double share : {0.11, 0.20, 0.24, 0.30}) {  // Grounds of cards and heads.
+      for (const double share : {0.11, 0.20, 0.24, 0.30}) {  // Backgrounds of cards and headers.
         QVERIFY(ContrastRatio(text, style.Tint(tone, share)) >= 4.5);
       }
       QVERIFY2(ContrastRatio(style.Muted(), style.Tint(tone, style.card_tint())) >= 4.5,
@@ -586,20 +593,20 @@ class GuiViewsPipelinesTest : public QObject {
     PaintCounter counter(page.canvas().viewport());
     double least_s = std::numeric_limits<double>::max();
     for (int frame = 1; frame <= 10; ++frame) {
-      for (v1::Node& node : *scene.cluster.mutable_nodes()) {  // Every number is another one.
+      for (v1::Node& node : *scene.cluster.mutable_nodes()) {  // Every number changes.
         if (node.role() == v1::INSTANCE) {
           node.mutable_load()->set_utilization(std::fmod(0.07 * frame, 1.0));
         }
       }
       const auto snapshot = scene.At(kSceneMs + 100 * frame);
-      const std::clock_t begin = std::clock();  // Of the processor: the machine may be busy.
+      const std::clock_t begin = std::clock();  // Processor time, because the machine may be busy.
       page.Show(snapshot);
       page.canvas().viewport()->repaint();
       least_s = std::min(least_s, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
     }
     QVERIFY(counter.count >= 10);
     qInfo("%d nodes: %.1f ms a frame", 4 * replicas, least_s * 1e3);
-    // Ten times what it takes: sanitizers and busy machines.
+    // Ten times the usual time, for sanitizers and busy machines.
     QVERIFY(least_s < (replicas == 16 ? 0.3 : 1.5));
   }
 };

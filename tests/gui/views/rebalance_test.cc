@@ -1,4 +1,5 @@
-// The page that moves instances, on a real session to a fake cluster, and on made-up snapshots.
+// Tests of the page "Rebalance", on a real session with a fake cluster, and on snapshots that the
+// test makes.
 #include "gui/views/rebalance.h"
 
 #include <QAbstractItemModelTester>
@@ -22,9 +23,9 @@
 #include "cluster/base/status.h"
 #include "gui/models/keyed_table.h"
 #include "gui/views/prompts.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/gui/models/predictions.h"
 #include "tests/gui/models/scene.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
@@ -45,7 +46,7 @@ v1::Node Instance(const std::string& id, const std::string& pool, std::uint64_t 
 
 void Fill(testing::FakeCluster& fake) {
   fake.SetUp(0);
-  // encode: 1 and 2; dit: 3 and 4; idle: 5.
+  // Instances 1 and 2 are in encode, 3 and 4 in dit, 5 is idle.
   for (const char* id : {"instance-1", "instance-2"}) fake.SetNode(Instance(id, kEncode));
   for (const char* id : {"instance-3", "instance-4"}) fake.SetNode(Instance(id, kDit));
   fake.SetNode(Instance("instance-5", ""));
@@ -76,11 +77,11 @@ struct Page {
     Open(production, poll_interval);
   }
   void Open(bool production, base::Duration poll_interval) {
-    SessionOptions options;
+    session::SessionOptions options;
     options.poll_interval = poll_interval;
     options.telemetry_interval = std::chrono::milliseconds(200);
-    store.Follow(
-        std::make_shared<Session>(Target{"test-a", {fake.address()}, production}, options));
+    store.Follow(std::make_shared<session::Session>(
+        session::Target{"test-a", {fake.address()}, production}, options));
     store.SetMode(ControlMode::kControl);
     view = std::make_unique<RebalanceView>(store);
     view->resize(1200, 800);
@@ -126,7 +127,7 @@ struct Page {
     return view->findChild<QFrame*>(QStringLiteral("strip.") + plan_id)
         ->findChild<QPushButton*>(QLatin1String(name));
   }
-  /// By the keyboard alone: the card gets the focus, M, then the menu's entry.
+  /// Moves an instance by keys alone: focus on its card, M, the entry of the menu.
   void MoveByKeys(const char* from, int row, const char* entry) const {
     cards(from)->setFocus();
     cards(from)->setCurrentIndex(cards(from)->model()->index(row, 0));
@@ -152,7 +153,7 @@ struct Page {
   [[nodiscard]] QDialog* dialog() const {
     return view->findChild<QDialog*>(QStringLiteral("confirm"));
   }
-  /// Answers the question that is asked.
+  /// Answers the dialog that asks.
   void Yes(const QString& reason, const QString& name = {}) const {
     QTRY_VERIFY(dialog() != nullptr);
     const auto fields = dialog()->findChildren<QLineEdit*>();
@@ -164,7 +165,8 @@ struct Page {
     QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
     QTRY_VERIFY(dialog() == nullptr);
   }
-  /// instance-1 by keys and instance-5 by a drop, both to dit, and what the server says of it.
+  /// Moves instance-1 by keys and instance-5 by a drop, both to dit, and asks the server what that
+  /// would do.
   void ComposeAndAsk() const {
     MoveByKeys("encode/wan/tiny", 0, "Move to dit/wan/tiny");
     Drop("instance-5", "dit/wan/tiny");
@@ -195,9 +197,9 @@ class GuiRebalanceViewTest : public QObject {
     page.ComposeAndAsk();
     QVERIFY(drafts.count() >= 3);
     QCOMPARE(page.view->draft()->moves_size(), 2);
-    // The card that leaves is still seen where it was.
+    // The card that leaves is still visible where it was.
     QCOMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
-    // What is shown is what the call says.
+    // The page shows what the RPC answers.
     client::Options options;
     options.nodemanagers = {page.fake.address()};
     v1::ProposePlanRequest same;
@@ -215,7 +217,7 @@ class GuiRebalanceViewTest : public QObject {
     QCOMPARE(page.cell("Draft", "instance-1", 2), QStringLiteral("tiny, for wan-t2v"));
     QCOMPARE(page.fake.calls("ApplyPlan"), 0);
 
-    // Half of a pool goes: the name must be typed, and a reason given.
+    // Half of a pool stops serving, so the cluster's name and a reason must be typed.
     page.button("draft.apply")->click();
     QTRY_VERIFY(page.dialog() != nullptr);
     auto* yes = page.dialog()->findChild<QPushButton*>(QStringLiteral("confirm.yes"));
@@ -269,7 +271,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void Apply_RefusedWhenTheClusterHasChanged() {
-    // Polled once: what happens behind its back is not seen in time.
+    // The session polls only once, so it does not see in time what another client does.
     Page page(false, std::chrono::hours(1));
     READY(page);
     page.ComposeAndAsk();
@@ -285,7 +287,8 @@ class GuiRebalanceViewTest : public QObject {
     QVERIFY(page.note().contains(QStringLiteral("instance-4: dit/wan/tiny → idle")));
     QTRY_COMPARE(page.fake.calls("ProposePlan"), 2);
     QTRY_VERIFY(page.note().contains(QStringLiteral("This is a new dry run")));
-    QCOMPARE(page.fake.plans().applied.size(), std::size_t{1});  // Never again by itself.
+    // The console does not send it again by itself.
+    QCOMPARE(page.fake.plans().applied.size(), std::size_t{1});
     QCOMPARE(page.fake.plans().plans.plans_size(), 1);
     page.store.session()->Resync();
     QTRY_VERIFY(page.button("draft.apply")->isEnabled());
@@ -397,7 +400,8 @@ class GuiRebalanceViewTest : public QObject {
     QTRY_VERIFY(page.dialog() != nullptr);
     testing::FakeCluster other;
     Fill(other);
-    page.store.Follow(std::make_shared<Session>(Target{"test-b", {other.address()}, false}));
+    page.store.Follow(
+        std::make_shared<session::Session>(session::Target{"test-b", {other.address()}, false}));
     page.store.SetMode(ControlMode::kControl);
     QTRY_VERIFY(page.dialog() == nullptr);
     QVERIFY(page.view->draft() == nullptr);
@@ -439,7 +443,7 @@ class GuiRebalanceViewTest : public QObject {
     page.button("draft.policy")->click();
     QTRY_COMPARE(page.cell("Draft", "instance-2", 1),
                  QStringLiteral("encode/wan/tiny → dit/wan/tiny"));
-    QVERIFY(page.button("draft.apply")->isEnabled());  // Its dry run has been made with it.
+    QVERIFY(page.button("draft.apply")->isEnabled());  // The policy's answer is its dry run.
     QCOMPARE(page.store.operations().all().front().what,
              QStringLiteral("Ask what the policy would move"));
     QTest::keyClick(page.cards("dit/wan/tiny"), Qt::Key_Z, Qt::ControlModifier);
@@ -497,7 +501,7 @@ class GuiRebalanceViewTest : public QObject {
     }
     page.Yes(QStringLiteral("it eats the cluster"));
     QTRY_COMPARE(page.fake.plans().elasticity.pools(0).max_instances(), 5);
-    // All of it is listed among the operations.
+    // All of these are listed as operations.
     const auto& operations = page.store.operations().all();
     QTRY_VERIFY(std::ranges::all_of(
         operations, [](const Operation& one) { return one.ended_ms != 0 && one.outcome.ok(); }));
@@ -549,7 +553,7 @@ class GuiRebalanceViewTest : public QObject {
     options.nodes = 40;
     options.plans = 20;
     const testing::Scene scene(options);
-    LinkStatus link = testing::LiveLink();
+    session::LinkStatus link = testing::LiveLink();
     store.Show(scene.snapshot(), link);
     view.Focus(QStringLiteral("plan/") +
                QString::fromStdString(scene.snapshot()->plans.value->plans(3).plan_id()));
@@ -559,8 +563,8 @@ class GuiRebalanceViewTest : public QObject {
     }
     view.SetFilter(QStringLiteral("nothing has this name"));
     view.SetFilter({});
-    // Without what was known nothing blanks.
-    auto old = std::make_shared<Snapshot>(*scene.snapshot());
+    // A part with an error keeps its last value, so the page does not go blank.
+    auto old = std::make_shared<session::Snapshot>(*scene.snapshot());
     old->elasticity.error = "NO_LEADER: nobody leads";
     store.Show(old, link);
     bool said = false;
@@ -568,7 +572,7 @@ class GuiRebalanceViewTest : public QObject {
       said = said || label->text().contains(QStringLiteral("NO_LEADER"));
     QVERIFY(said);
     QCOMPARE(view.ExportModel()->rowCount(), int(PlansOf(*old).size()));
-    store.Show(std::make_shared<Snapshot>(), link);
+    store.Show(std::make_shared<session::Snapshot>(), link);
   }
 };
 

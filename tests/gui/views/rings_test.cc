@@ -1,4 +1,4 @@
-// The page of the rings: verdicts case by case, and every number as the ring answered it.
+// Tests of the page "Rings": verdicts case by case, and each number as the ring answered it.
 #include "gui/views/rings.h"
 
 #include <QAbstractItemModelTester>
@@ -11,8 +11,8 @@
 
 #include "gui/models/ring_table.h"
 #include "gui/models/store.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/gui/models/scene.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::gui {
 namespace {
@@ -22,13 +22,13 @@ using onepiece::testing::Scene;
 
 constexpr std::int64_t kNow = 1'800'000'000'000;
 
-/// Flowing: 10 messages a second, 4 of 100 slots used.
-RingEntry Ring(const std::string& node = "instance-1") {
-  RingEntry ring;
+/// A ring that flows: 10 messages a second, 4 of 100 slots used.
+session::RingEntry Ring(const std::string& node = "instance-1") {
+  session::RingEntry ring;
   ring.node_id = node;
   ring.incarnation = 1;
   ring.as_of_ms = kNow;
-  ring.rates = RingRates{10, 1000, 0, 0, 0};
+  ring.rates = session::RingRates{10, 1000, 0, 0, 0};
   ring.health.set_slots(100);
   ring.health.set_used_slots(4);
   ring.health.set_capacity_bytes(1000);
@@ -38,10 +38,10 @@ RingEntry Ring(const std::string& node = "instance-1") {
   return ring;
 }
 
-Snapshot Of(Rings rings, std::int64_t at_ms = kNow) {
-  Snapshot snapshot;
+session::Snapshot Of(session::Rings rings, std::int64_t at_ms = kNow) {
+  session::Snapshot snapshot;
   snapshot.at_ms = at_ms;
-  snapshot.rings = {std::make_shared<const Rings>(std::move(rings)), at_ms, ""};
+  snapshot.rings = {std::make_shared<const session::Rings>(std::move(rings)), at_ms, ""};
   return snapshot;
 }
 
@@ -56,14 +56,14 @@ QVariant Cell(const QAbstractItemModel& model, int row, const QString& column, i
 
 struct Case {
   const char* name;
-  std::function<void(RingEntry& ring)> change;
+  std::function<void(session::RingEntry& ring)> change;
   RingState state;
   const char* text;
 };
 
 std::vector<Case> Cases() {
   using S = RingState;
-  using R = RingEntry;
+  using R = session::RingEntry;
   return {
       {"flows", [](R&) {}, S::kFlowing,
        "10.0/s taken out; 4 of 100 slots used, the oldest message for 20.0 ms."},
@@ -149,7 +149,7 @@ class GuiRingsTest : public QObject {
   void Verdict_CaseByCase() {
     QFETCH(int, at);
     const Case one = Cases()[static_cast<std::size_t>(at)];
-    RingEntry ring = Ring();
+    session::RingEntry ring = Ring();
     one.change(ring);
     const RingVerdict verdict = JudgeRing(ring, kNow);
     QCOMPARE(RingStateName(verdict.state), RingStateName(one.state));
@@ -158,9 +158,10 @@ class GuiRingsTest : public QObject {
   }
 
   void Verdict_EveryCombinationHasOne() {
-    // Whatever the numbers, there is one verdict with a sentence, and full data is never unknown.
+    // All combinations of numbers give one verdict with a sentence. With complete data it is never
+    // "Not known".
     for (int bits = 0; bits < 1 << 7; ++bits) {
-      RingEntry ring = Ring();
+      session::RingEntry ring = Ring();
       if ((bits & 1) != 0) ring.rates->corrupted_per_s = 1;
       if ((bits & 2) != 0) ring.rates->stalls_per_s = 1;
       if ((bits & 4) != 0) ring.rates->messages_per_s = 0;
@@ -184,12 +185,12 @@ class GuiRingsTest : public QObject {
     RingTable rings;
     const QAbstractItemModelTester tester(&rings.table());
     const QAbstractItemModelTester producer_tester(&rings.producers());
-    RingEntry silent = Ring("silent");
+    session::RingEntry silent = Ring("silent");
     silent.as_of_ms = 0;
     silent.error = "UNAVAILABLE";
     silent.health.Clear();
     silent.rates.reset();
-    RingEntry ring = Ring();
+    session::RingEntry ring = Ring();
     ring.rates.reset();
     rings.Show(Of({ring, silent}));
     QVERIFY(Cell(rings.table(), 0, QStringLiteral("Get/s"), kSortRole).isNull());
@@ -197,12 +198,13 @@ class GuiRingsTest : public QObject {
     QVERIFY(Cell(rings.table(), 1, QStringLiteral("Used"), kSortRole).isNull());
     QCOMPARE(Cell(rings.table(), 1, QStringLiteral("Used"), Qt::DisplayRole).toString(),
              QStringLiteral("N/A"));
-    ring.rates = RingRates{10, 1000, 0, 0, 0};
+    ring.rates = session::RingRates{10, 1000, 0, 0, 0};
     ring.as_of_ms += 2000;
-    ring.health.set_used_slots(10);  // 3 a second more than 10 a second went out.
+    // The used slots grew by 3 a second while 10 a second went out.
+    ring.health.set_used_slots(10);
     rings.Show(Of({ring, silent}, kNow + 2000));
     QCOMPARE(Cell(rings.table(), 0, QStringLiteral("Put/s"), kSortRole), QVariant(13.0));
-    rings.Show(Of({ring, silent}, kNow + 2100));  // The same answer.
+    rings.Show(Of({ring, silent}, kNow + 2100));  // The same answer again.
     QCOMPARE(Cell(rings.table(), 0, QStringLiteral("Put/s"), kSortRole), QVariant(13.0));
     ring.as_of_ms += 60'000;  // The page was hidden meanwhile.
     rings.Show(Of({ring, silent}, kNow + 62'000));
@@ -212,7 +214,7 @@ class GuiRingsTest : public QObject {
     QCOMPARE(rings.producers().rowCount(), 1);
     rings.ShowProducers(QStringLiteral("ring/nobody"));
     QCOMPARE(rings.producers().rowCount(), 0);
-    rings.Show(Snapshot());
+    rings.Show(session::Snapshot());
     QCOMPARE(rings.headline(), QStringLiteral("No ring has answered yet."));
     rings.Show(Of({}));
     QCOMPARE(rings.headline(), QStringLiteral("No instance and no database has a ring."));
@@ -232,12 +234,12 @@ class GuiRingsTest : public QObject {
     QCOMPARE(grid.rows.size(), 2);
     QCOMPARE(grid.cells.size(), std::size_t{6});
     QCOMPARE(grid.cells[0].share, 0.5);
-    QVERIFY(grid.cells[1].state == CellState::kNotAvailable);  // A gap is no 0.
+    QVERIFY(grid.cells[1].state == CellState::kNotAvailable);  // A gap is not 0.
     QVERIFY(grid.cells[2].state == CellState::kValue);
     QCOMPARE(grid.cells[2].value, 0.0);
     QVERIFY(grid.cells[3].state == CellState::kNotAvailable);
     QCOMPARE(grid.cells[0].key, QStringLiteral("ring/a@0"));
-    // Of how many slots is not known: that is no empty ring.
+    // The number of slots is not known, which does not mean that the ring is empty.
     const HeatGrid of_what =
         RingHistory({used[0]}, {QStringLiteral("ring/a")}, {0}, {kNow, kNow + 60'000}, 3);
     for (const HeatCell& cell : of_what.cells) QVERIFY(cell.state == CellState::kNotAvailable);
@@ -260,11 +262,11 @@ class GuiRingsTest : public QObject {
     };
     store.Show(scene.snapshot(), LiveLink());
     QTRY_VERIFY(lines().contains(u"instance-3"));
-    // Another one came in its place: as many as before.
-    auto next = std::make_shared<Snapshot>(*scene.Step());
-    Rings rings = *next->rings.value;
+    // Another ring comes in its place, so the number of rings stays.
+    auto next = std::make_shared<session::Snapshot>(*scene.Step());
+    session::Rings rings = *next->rings.value;
     rings[2].node_id = "instance-9";
-    next->rings.value = std::make_shared<const Rings>(std::move(rings));
+    next->rings.value = std::make_shared<const session::Rings>(std::move(rings));
     store.Show(next, LiveLink());
     QTRY_VERIFY(lines().contains(u"instance-9"));
     QVERIFY(!lines().contains(u"instance-3"));
@@ -289,7 +291,8 @@ class GuiRingsTest : public QObject {
         QCoreApplication::processEvents();
         spent += timer.elapsed();
       }
-      // A tenth of a second is what there is; machines are slow at times.
+      // An update may take a tenth of a second. The bound is on the sum of 20, because machines are
+      // slow at times.
       QVERIFY2(spent < 20 * 100, qPrintable(QString::number(spent)));
       QVERIFY(!view.grab().isNull());
       auto* map = view.findChild<Heatmap*>();
@@ -297,7 +300,7 @@ class GuiRingsTest : public QObject {
       view.SetFilter(QStringLiteral("no such ring"));
       QCOMPARE(view.ExportModel()->rowCount(), 0);
       view.SetFilter(QString());
-      store.Show(std::make_shared<Snapshot>(), LiveLink());
+      store.Show(std::make_shared<session::Snapshot>(), LiveLink());
       QCOMPARE(view.ExportModel()->rowCount(), 0);
     }
   }
@@ -305,7 +308,7 @@ class GuiRingsTest : public QObject {
   void Page_ShowsWhatTheRingAnswers() {
     onepiece::testing::FakeCluster cluster;
     cluster.SetUp(2);
-    RingEntry ring = Ring();
+    session::RingEntry ring = Ring();
     ring.health.set_used_slots(37);
     ring.health.set_generation(5);
     ring.health.mutable_counters()->set_corrupted(3);
@@ -318,7 +321,8 @@ class GuiRingsTest : public QObject {
     RingsView view(store);
     view.resize(1000, 700);
     view.show();
-    store.Follow(std::make_shared<Session>(Target{"fake", {cluster.address()}, false}));
+    store.Follow(
+        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     const QAbstractItemModel& rows = *view.ExportModel();
     const auto used = [&] { return Cell(rows, 0, QStringLiteral("Used"), kSortRole); };
     QTRY_COMPARE_WITH_TIMEOUT(used(), QVariant(37.0), 20'000);
@@ -327,7 +331,7 @@ class GuiRingsTest : public QObject {
     QCOMPARE(Cell(rows, 0, QStringLiteral("Corrupt"), kSortRole), QVariant(3.0));
     QCOMPARE(Cell(rows, 0, QStringLiteral("Producers"), kSortRole), QVariant(1.0));
     const auto rate = [&] { return Cell(rows, 0, QStringLiteral("Get/s"), kSortRole); };
-    QTRY_COMPARE_WITH_TIMEOUT(rate(), QVariant(0.0), 20'000);  // From the second answer on.
+    QTRY_COMPARE_WITH_TIMEOUT(rate(), QVariant(0.0), 20'000);  // Known from the second answer on.
     view.Focus(QStringLiteral("ring/instance-2"));
     auto* verdict = view.findChild<QLabel*>(QStringLiteral("verdict"));
     QTRY_VERIFY2(verdict->text().startsWith(QStringLiteral("instance-2 · ")),

@@ -1,4 +1,4 @@
-// What a chart shows: numbers of a recording and of what has been seen since, in lines and words.
+// Tests of charts: the numbers of a recording and those seen since, in lines and in words.
 #include "gui/views/time_chart.h"
 
 #include <QApplication>
@@ -23,26 +23,26 @@ constexpr std::int64_t kNow = 1'800'000'000'000;
 
 SeriesPoint At(std::int64_t at_ms, double value) { return {at_ms, value, value, value}; }
 
-LinkStatus Live() {
-  LinkStatus link;
-  link.link = Link::kLive;
+session::LinkStatus Live() {
+  session::LinkStatus link;
+  link.link = session::Link::kLive;
   return link;
 }
 
-std::shared_ptr<const Snapshot> UtilizationAt(std::int64_t at_ms, double utilization) {
+std::shared_ptr<const session::Snapshot> UtilizationAt(std::int64_t at_ms, double utilization) {
   v1::Cluster cluster;
   cluster.set_cluster_id("pirates");
   v1::Node& node = *cluster.add_nodes();
   node.set_node_id("instance-1");
   node.set_role(v1::INSTANCE);
   node.mutable_load()->set_utilization(utilization);
-  auto snapshot = std::make_shared<Snapshot>();
+  auto snapshot = std::make_shared<session::Snapshot>();
   snapshot->at_ms = at_ms;
   snapshot->cluster = {std::make_shared<const v1::Cluster>(cluster), at_ms, ""};
   return snapshot;
 }
 
-double UtilizationNow(const Snapshot& snapshot) {
+double UtilizationNow(const session::Snapshot& snapshot) {
   return snapshot.cluster.value->nodes(0).load().utilization();
 }
 
@@ -95,10 +95,10 @@ class GuiTimeChartTest : public QObject {
                              "ratio",
                              {At(kNow - 4000, 0.5), At(kNow - 2000, kUnknown), At(kNow, 0.25)}};
     QCOMPARE(ValueAt(series, kNow - 3500).mean, 0.5);
-    QVERIFY(std::isnan(ValueAt(series, kNow - 1000).mean));  // The gap is no 0.5 and no 0.
+    QVERIFY(std::isnan(ValueAt(series, kNow - 1000).mean));  // The gap is neither 0.5 nor 0.
     QVERIFY(std::isnan(ValueAt(series, kNow - 4001).mean));  // Before the first.
     QCOMPARE(ValueAt(series, kNow + 5000).mean, 0.25);
-    QVERIFY(std::isnan(ValueAt(series, kNow + 5001).mean));  // Too long ago to hold.
+    QVERIFY(std::isnan(ValueAt(series, kNow + 5001).mean));  // The last value is too old.
     QCOMPARE(ValueNow(series, kNow + 1000), 0.25);
     QVERIFY(std::isnan(ValueNow(series, kNow + 6000)));
     QCOMPARE(LastKnown({series}), kNow);
@@ -112,9 +112,9 @@ class GuiTimeChartTest : public QObject {
     const auto points =
         WithTail(recorded, 2000, {At(4000, 9), At(5000, 3), At(6000, 4), At(20000, 5)});
     QCOMPARE(points.size(), std::size_t{6});
-    QCOMPARE(points[1].mean, 2.0);  // What falls into the last bucket is in its mean.
+    QCOMPARE(points[1].mean, 2.0);  // The last bucket's mean contains it already.
     QCOMPARE(points[2].mean, 3.0);
-    QVERIFY(std::isnan(points[4].mean));  // Nothing seen for 14 s is a gap.
+    QVERIFY(std::isnan(points[4].mean));  // 14 s without a value are a gap.
     QCOMPARE(points[5].mean, 5.0);
     QCOMPARE(WithTail({}, 2000, {At(4000, 9)}).size(), std::size_t{1});
     QVERIFY(WithTail({At(1000, kUnknown)}, 2000, {}).empty());
@@ -142,7 +142,8 @@ class GuiTimeChartTest : public QObject {
       const std::int64_t at_ms = kNow + second * 1000;
       store.Show(UtilizationAt(at_ms, second * 0.001), Live());
       feed.Refresh();
-      store.Show(UtilizationAt(at_ms + 100, 7), Live());  // Ten a second are seen; one is kept.
+      // The feed keeps one value for each second.
+      store.Show(UtilizationAt(at_ms + 100, 7), Live());
       feed.Refresh();
     }
     QCOMPARE(feed.now_ms(), kNow + 999'100);
