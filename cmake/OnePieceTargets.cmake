@@ -1,17 +1,18 @@
-# Every target of the tree is made by one of these functions, so that flags, layout and test rules have one place.
+# Functions that make the targets of the tree. Every target comes from one of them, so that flags, layout and test rules
+# have one place.
 
 add_library(onepiece_flags INTERFACE)
 target_compile_options(onepiece_flags INTERFACE
   -Wall -Wextra -Wshadow -Wno-missing-field-initializers
-  # g++ 12 sees overlapping copies in std::string where there are none (GCC bug 105651).
+  # g++ 12 warns of overlapping copies in std::string where there are none (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Werror=switch -Werror=return-type
-  # A plug-in's entry point is found by its C name, and called from C++ alone.
+  # The loader finds a plug-in's entry point by its C name, but only C++ calls it. So it may return a C++ type.
   $<$<AND:$<CXX_COMPILER_ID:Clang>,$<STREQUAL:$<TARGET_PROPERTY:TYPE>,MODULE_LIBRARY>>:-Wno-return-type-c-linkage>
   $<$<BOOL:${ONEPIECE_WERROR}>:-Werror>)
 target_compile_definitions(onepiece_flags INTERFACE QT_NO_KEYWORDS)
 
-# onepiece_add_folders(CORE .. PARSERS .. REST ..): adds the folders; a sanitizer build takes the core ones and the
-# parsers only, and ThreadSanitizer no parsers either: they have one thread.
+# onepiece_add_folders(CORE .. PARSERS .. REST ..): adds the folders. A sanitizer build (ONEPIECE_CORE_ONLY) takes only
+# the core and the parsers. ThreadSanitizer leaves out the parsers too, because they run in one thread.
 function(onepiece_add_folders)
   cmake_parse_arguments(PARSE_ARGV 0 A "" "" "CORE;PARSERS;REST")
   if(ONEPIECE_SANITIZE STREQUAL "thread")
@@ -25,13 +26,18 @@ function(onepiece_add_folders)
   endforeach()
 endfunction()
 
-# What most of a file's compilation goes into is read once, for all targets that are compiled with the same flags: gRPC and our
-# messages for libraries, and once more with Qt Test for tests, as are LibTorch and Qt's widgets. A folder that sets
-# ONEPIECE_PRECOMPILED for its libraries, or ONEPIECE_TEST_PRECOMPILED for its tests, gets these headers for nothing. OFF shows who includes too little.
+# Precompiled headers: the large headers take most of a file's compile time. They are compiled once for each set of flags:
+# gRPC and our
+# messages for libraries, and the same with Qt Test for tests; LibTorch for libraries and for tests; Qt's widgets for
+# tests. A folder
+# borrows one when it sets ONEPIECE_PRECOMPILED (for its libraries) or ONEPIECE_TEST_PRECOMPILED (for its tests). A build
+# with this
+# option OFF shows which files include too little.
 option(ONEPIECE_PRECOMPILE "Precompile large headers" ON)
 
-# onepiece_precompiled(KIND [PROGRAM] HEADERS .. DEPS .. OPTIONS ..): a target that lends its precompiled header, to libraries or
-# (PROGRAM) to programs: these are compiled as -fPIE.
+# onepiece_precompiled(KIND [PROGRAM] HEADERS .. DEPS .. OPTIONS ..): makes the target onepiece_precompiled_KIND, which
+# lends its precompiled header to libraries, or with PROGRAM to programs. Programs need their own because they are
+# compiled with -fPIE.
 function(onepiece_precompiled kind)
   cmake_parse_arguments(PARSE_ARGV 1 A "PROGRAM" "" "HEADERS;DEPS;OPTIONS")
   if(NOT ONEPIECE_PRECOMPILE)
@@ -47,19 +53,21 @@ function(onepiece_precompiled kind)
   target_precompile_headers(onepiece_precompiled_${kind} PRIVATE ${A_HEADERS})
 endfunction()
 
-# onepiece_borrow_precompiled(TARGET KIND): nothing when there is no such kind.
+# onepiece_borrow_precompiled(TARGET KIND): the target uses the precompiled header of this kind. Does nothing when there
+# is none.
 function(onepiece_borrow_precompiled target kind)
   if(NOT TARGET onepiece_precompiled_${kind})
     return()
   endif()
   target_precompile_headers(${target} REUSE_FROM onepiece_precompiled_${kind})
-  # What comes out of a precompiled header is no system header to gcc any more: its false alarms (GCC bug 105651) show.
+  # gcc treats the content of a precompiled header no longer as a system header, so it shows its false alarms there (GCC
+  # bug 105651).
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)
 endfunction()
 
-# onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): static library onepiece::NAME; headers are included by
-# their path from the top of the tree. A library without sources is an INTERFACE one.
+# onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): the static library onepiece::NAME. Files include its headers by
+# their path from the top of the tree. A library without sources becomes an INTERFACE library.
 function(onepiece_library name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;DEPS;PRIVATE_DEPS")
   if(A_SOURCES)
@@ -75,8 +83,9 @@ function(onepiece_library name)
   add_library(onepiece::${name} ALIAS onepiece_${name})
 endfunction()
 
-# onepiece_qt_library(NAME SOURCES .. HEADERS .. MOC headers with Q_OBJECT .. DEPS .. [PRECOMPILE ..]): an onepiece_library
-# of Qt classes. moc by hand, as for tests (below).
+# onepiece_qt_library(NAME SOURCES .. HEADERS .. MOC headers with Q_OBJECT .. DEPS .. [PRECOMPILE ..]): an
+# onepiece_library
+# of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
 function(onepiece_qt_library name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;MOC;DEPS;PRIVATE_DEPS;PRECOMPILE")
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
@@ -90,14 +99,14 @@ function(onepiece_qt_library name)
     list(APPEND A_SOURCES ${output})
   endforeach()
   onepiece_library(${name} SOURCES ${A_SOURCES} HEADERS ${A_HEADERS} DEPS ${A_DEPS} PRIVATE_DEPS ${A_PRIVATE_DEPS})
-  # A console waits for people: what it shows is computed in moments, and compiled often.
+  # The console mostly waits for its user, so -O1 is fast enough, and it compiles sooner.
   target_compile_options(onepiece_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(A_PRECOMPILE)
     target_precompile_headers(onepiece_${name} PRIVATE ${A_PRECOMPILE})
   endif()
 endfunction()
 
-# onepiece_program(NAME SOURCES .. DEPS ..): a program in bin/. It exports its symbols to stage plug-ins.
+# onepiece_program(NAME SOURCES .. DEPS ..): a program in bin/.
 function(onepiece_program name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;DEPS")
   add_executable(${name} ${A_SOURCES})
@@ -116,9 +125,11 @@ function(onepiece_stage_plugin name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]]): a Qt Test program,
-# registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end. A folder that sets
-# ONEPIECE_TEST_PRECOMPILED (services, torch) gets these headers for nothing.
+# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]]): a Qt Test
+# program,
+# registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end. When the folder
+# sets
+# ONEPIECE_TEST_PRECOMPILED (services, torch or widgets), the test borrows that precompiled header.
 function(onepiece_test name)
   cmake_parse_arguments(PARSE_ARGV 1 A "WAITS" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
   if(NOT A_TIMEOUT)
@@ -126,7 +137,8 @@ function(onepiece_test name)
   endif()
   add_executable(${name} ${A_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  # moc by hand, without include paths: moc 6.4 fails on <concepts>, and needs no header to find a test's slots.
+  # CMake's AUTOMOC would give moc the include paths. moc 6.4 then fails on <concepts>; without them it still finds a
+  # test's slots.
   list(GET A_SOURCES 0 main_source)
   cmake_path(GET main_source STEM stem)
   add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc
@@ -138,21 +150,21 @@ function(onepiece_test name)
   target_link_libraries(${name} PRIVATE ${A_DEPS} Qt6::Test onepiece_flags)
   target_compile_definitions(${name} PRIVATE
     ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  # A test's own code runs for moments and compiles for minutes; what it tests keeps its flags.
+  # A test's own code runs for moments and would compile for minutes with -O3. The libraries under test keep their flags.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   onepiece_borrow_precompiled(${name} "test_${ONEPIECE_TEST_PRECOMPILED}")
   add_test(NAME ${name} COMMAND ${name})
   if(A_PROGRAMS)
     add_dependencies(${name} ${A_PROGRAMS})
-    # Clusters and benchmarks get the whole machine; one that mostly waits (WAITS) shares it with what is no cluster, and
-    # begins first.
+    # A test that starts programs has the machine to itself. One that mostly waits (WAITS) runs beside the tests that
+    # start no programs, one such test at a time, and ctest begins it first.
     if(A_WAITS)
       set_tests_properties(${name} PROPERTIES RESOURCE_LOCK cluster COST 1000)
     else()
       set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
-  elseif("onepiece::wan" IN_LIST A_DEPS)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)  # LibTorch has a thread for every core.
+  elseif("onepiece::model" IN_LIST A_DEPS OR "onepiece::wan" IN_LIST A_DEPS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)  # LibTorch starts a thread for every core.
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT "QT_QPA_PLATFORM=offscreen;ONEPIECE_BIN_DIR=${PROJECT_BINARY_DIR}/bin;${ONEPIECE_SANITIZER_ENVIRONMENT}")
@@ -160,7 +172,7 @@ function(onepiece_test name)
   set_property(GLOBAL APPEND PROPERTY ONEPIECE_TEST_SOURCES ${A_SOURCES})
 endfunction()
 
-# A test file that no onepiece_test() builds is an error: tests that silently leave the build rot.
+# Reports a test file that no onepiece_test() builds: a test that silently left the build would rot.
 function(onepiece_check_tests_registered)
   get_property(known GLOBAL PROPERTY ONEPIECE_TEST_SOURCES)
   file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cc)

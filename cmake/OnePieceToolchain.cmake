@@ -1,4 +1,4 @@
-# Language level, output folders, ccache, mold and the outside packages: everything that holds for the whole tree.
+# What holds for the whole tree: the language level, the output folders, ccache, mold and the packages of others.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -9,8 +9,8 @@ set(ONEPIECE_STAGE_PLUGIN_DIR ${PROJECT_BINARY_DIR}/lib/onepiece/stages)
 
 find_program(ONEPIECE_CCACHE ccache)
 if(ONEPIECE_CCACHE)
-  # Precompiled headers carry time stamps that ccache must be told to overlook. DEPEND: it reads the compiler's list of
-  # headers and does not run the preprocessor by itself first.
+  # CCACHE_SLOPPINESS: ccache must overlook the time stamps in precompiled headers. CCACHE_DEPEND: ccache reads the
+  # compiler's list of headers instead of running the preprocessor first.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
       CCACHE_DEPEND=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${ONEPIECE_CCACHE})
@@ -21,11 +21,12 @@ if(ONEPIECE_MOLD AND NOT ONEPIECE_SANITIZE)
   add_link_options(-fuse-ld=mold)
 endif()
 if(ONEPIECE_SANITIZE)
-  # Half the compile time of -O2 -g, and still a line for every frame.
+  # This takes half the compile time of -O2 -g, and stack traces still show a line for every frame.
   string(REPLACE "-O2 -g" "-O1 -g1" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
   add_compile_options(-fsanitize=${ONEPIECE_SANITIZE} -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # What a sanitizer adds makes g++ 12 see these in sound code, std::optional above all (GCC bug 105562).
+    # The sanitizers' instrumentation makes g++ 12 give these warnings for sound code, most of all for std::optional (GCC
+    # bug 105562).
     add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds)
   endif()
   add_link_options(-fsanitize=${ONEPIECE_SANITIZE})
@@ -33,7 +34,7 @@ if(ONEPIECE_SANITIZE)
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;UBSAN_OPTIONS=halt_on_error=1 print_stacktrace=1")
 endif()
 if(ONEPIECE_FUZZ)
-  # Coverage everywhere: it is what the fuzzer is guided by. Undefined behaviour ends the run like a crash.
+  # The fuzzer is guided by coverage, so all code is instrumented. Undefined behaviour ends the run like a crash.
   add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
 endif()
 
@@ -43,13 +44,13 @@ find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBAV REQUIRED IMPORTED_TARGET libavformat libavcodec libswscale libavutil)
 if(NOT ONEPIECE_CORE_ONLY)
   find_package(gRPC CONFIG REQUIRED)
   find_package(prometheus-cpp CONFIG REQUIRED)
   find_package(CLI11 REQUIRED)
-  find_package(OpenSSL REQUIRED)
   find_package(SQLite3 REQUIRED)
   pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
   pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc icu-i18n)
@@ -67,8 +68,8 @@ if(ONEPIECE_TESTS)
     pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   endif()
   find_package(Qt6 REQUIRED COMPONENTS Core Network Test)
-  # Macros that differ from test to test (each folder's name, QT_NETWORK_LIB), which nobody uses, would keep tests from
-  # sharing a precompiled header.
+  # Qt defines macros that nobody uses and that differ from test to test (each folder's name, QT_NETWORK_LIB). They would
+  # keep the tests from sharing a precompiled header.
   foreach(library Qt6::Network Qt6::Test)
     get_target_property(definitions ${library} INTERFACE_COMPILE_DEFINITIONS)
     if(definitions)

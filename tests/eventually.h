@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "cluster/base/clock.h"
 
@@ -28,6 +29,12 @@ bool Eventually(base::Duration limit, Condition condition) {
     Pause(std::chrono::milliseconds(10));
   }
   return true;
+}
+
+/// Eventually with a limit that no sound run comes near: 20 s, scaled.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  return Eventually(base::Scaled(std::chrono::seconds(20)), std::move(condition));
 }
 
 }  // namespace onepiece::testing

@@ -1,14 +1,17 @@
-// The jitter of elections: the same seed gives the same numbers with every library.
+// Random numbers that are the same with every standard library: one seed gives one history, so that a
+// simulated history can be replayed.
 #pragma once
 
 #include <cstdint>
 
-namespace onepiece::paxos {
+namespace onepiece::base {
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-class Random {
+///
+/// Threading: thread-confined.
+class SplitMix64 {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
+  explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
 
   std::uint64_t Next() {
     std::uint64_t z = state_ += 0x9E3779B97F4A7C15;
@@ -16,11 +19,11 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
     return z ^ (z >> 31);
   }
-  /// In [0, end); 0 when end is. Slightly uneven for huge ends, which jitter does not mind.
+  /// Returns a number in [0, end), or 0 when `end` is 0. It is slightly uneven for a huge `end`.
   std::uint64_t Below(std::uint64_t end) { return end == 0 ? 0 : Next() % end; }
 
  private:
   std::uint64_t state_;
 };
 
-}  // namespace onepiece::paxos
+}  // namespace onepiece::base

@@ -1,10 +1,9 @@
 #include "cluster/cli/job_output.h"
 
-#include <filesystem>
-
 #include "absl/strings/str_format.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "cluster/terminal/job_arguments.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -91,7 +90,7 @@ std::string JobText(const v1::Job& job) {
   for (const auto& artifact : job.result().artifacts()) {
     text +=
         absl::StrFormat("  %-16s %s, %s, sha256 %s\n", artifact.artifact(), artifact.media_type(),
-                        HumanBytes(artifact.size_bytes()), artifact.sha256());
+                        terminal::HumanBytes(artifact.size_bytes()), artifact.sha256());
   }
   for (const auto& timing : job.timings()) {
     text += absl::StrFormat("  %-16s queued %.3f s, compute %.3f s, transfer %.4f s  (%s)\n",
@@ -102,6 +101,12 @@ std::string JobText(const v1::Job& job) {
   return text;
 }
 
+void PrintJob(const Context& context, const v1::Job& job, const std::vector<std::string>& files) {
+  std::string text = files.empty() ? JobText(job) : "";
+  for (const auto& file : files) text += file + "\n";
+  context.Print(JobDocument(job, files), text);
+}
+
 double JobShare(const v1::Job& job) {
   if (client::IsTerminal(job.state())) return 1;
   const double stages = std::max(1, job.stage_count());
@@ -110,8 +115,8 @@ double JobShare(const v1::Job& job) {
 }
 
 int ExitCodeOfJob(const v1::Job& job) {
-  if (job.state() == v1::Job::SUCCEEDED) return kOk;
-  return job.error().reason() == "DEADLINE_EXCEEDED" ? kRetryLater : kFailure;
+  if (job.state() == v1::Job::SUCCEEDED) return terminal::kOk;
+  return job.error().reason() == "DEADLINE_EXCEEDED" ? terminal::kRetryLater : terminal::kFailure;
 }
 
 absl::StatusOr<std::string> ParseUid(const std::string& text) {
@@ -119,14 +124,6 @@ absl::StatusOr<std::string> ParseUid(const std::string& text) {
   if (const auto parsed = base::Uid::Parse(uid); parsed.has_value()) return parsed->ToString();
   return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN",
                          "no job \"" + text + "\": that is not a UID");
-}
-
-std::string NumberedPath(const std::string& path, std::size_t index, std::size_t count) {
-  if (count <= 1) return path;
-  const std::filesystem::path given(path);
-  return (given.parent_path() /
-          absl::StrFormat("%s_%04d%s", given.stem().string(), index, given.extension().string()))
-      .string();
 }
 
 absl::StatusOr<std::vector<std::string>> SaveResult(client::Client& client, const v1::Job& job,
@@ -139,10 +136,11 @@ absl::StatusOr<std::vector<std::string>> SaveResult(client::Client& client, cons
   std::vector<std::string> files;
   const auto artifacts = MainArtifacts(job);
   for (std::size_t i = 0; i < artifacts.size(); ++i) {
-    files.push_back(NumberedPath(path, i, artifacts.size()));
+    files.push_back(terminal::NumberedPath(path, i, artifacts.size()));
     ONEPIECE_RETURN_IF_ERROR(
         client.FetchToFile(job.uid(), artifacts[i].artifact(), files.back()).status());
   }
+  // Only now, because the cluster purges the bytes of an acknowledged result.
   ONEPIECE_RETURN_IF_ERROR(client.Acknowledge(job.uid()).status());
   return files;
 }

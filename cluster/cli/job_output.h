@@ -1,4 +1,4 @@
-// Jobs on the command line: as JSON, as text, and their results as files.
+// Writes jobs as JSON and as text, and their results as files.
 #pragma once
 
 #include <string>
@@ -10,27 +10,30 @@
 
 namespace onepiece::cli {
 
-/// "QUEUED"
+/// Returns the name of a state: "QUEUED".
 std::string StateName(v1::Job::State state);
-/// The document of `get --json`; `files` are what was written here.
+/// Returns the document of `get --json`. `files` are the files that were written here.
 Json JobDocument(const v1::Job& job, const std::vector<std::string>& files = {});
-/// A few lines for people.
+/// Describes a job in a few lines for people.
 std::string JobText(const v1::Job& job);
-/// How far a job is, 0 to 1, and in words.
+/// Prints the job, or in text the `files` that its result was written to.
+void PrintJob(const Context& context, const v1::Job& job, const std::vector<std::string>& files);
+/// These return how far a job is, as a share (0 to 1) and as text.
 double JobShare(const v1::Job& job);
 std::string JobProgressText(const v1::Job& job);
-/// Exit code that a job's final state means for a verb that waited for it.
+/// Returns the exit code of a verb that waited for the job, by its final state.
 int ExitCodeOfJob(const v1::Job& job);
 
-/// Accepts a UID or "jobs/UID". Errors: NOT_FOUND when it cannot be one.
+/// Parses a UID or "jobs/UID".
+///
+/// Errors: NOT_FOUND when it cannot be one.
 absl::StatusOr<std::string> ParseUid(const std::string& text);
 
-/// Where artifact `index` of `count` goes: "out.png" → "out_0003.png" when there are several.
-std::string NumberedPath(const std::string& path, std::size_t index, std::size_t count);
-
-/// Fetches a SUCCEEDED job's result (all artifacts of the main one's media type), then acknowledges
-/// it. Returns the files written. Errors: FAILED_PRECONDITION (not SUCCEEDED), those of
-/// Client::FetchToFile.
+/// Fetches the result of a SUCCEEDED job, which is all artifacts with the media type of the main
+/// one, and then acknowledges it. Returns the files that it wrote.
+///
+/// Errors: FAILED_PRECONDITION (not SUCCEEDED), those of Client::FetchToFile and
+/// Client::Acknowledge.
 absl::StatusOr<std::vector<std::string>> SaveResult(client::Client& client, const v1::Job& job,
                                                     const std::string& path);
 

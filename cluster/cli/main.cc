@@ -1,23 +1,19 @@
 // `onepiece`: the command line of a cluster.
-#include <algorithm>
-#include <iostream>
-#include <string_view>
+#include <map>
+#include <string>
+#include <vector>
 
-#include "cluster/base/status.h"
 #include "cluster/cli/context.h"
+#include "cluster/cli/program.h"
 #include "cluster/cli/verbs.h"
-#include "cluster/cli/verbs_db.h"
 #include "cluster/service/options.h"
+#include "cluster/terminal/exit_code.h"
 
-int main(int argc, char** argv) {
-  using namespace onepiece;
-  CLI::App app{"OnePiece: multi-stage generative workflows on a cluster", "onepiece"};
-  cli::Context context;
-  context.data_dir = service::DefaultStateDir();
+namespace onepiece::cli {
+namespace {
+
+void AddGlobalOptions(CLI::App& app, Context& context) {
   app.set_version_flag("--version", "onepiece " ONEPIECE_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough();
-  app.footer(cli::ExitCodesHelp());
   app.add_option("--data-dir", context.data_dir,
                  "The embedded cluster's directory (after any verb)")
       ->envname("ONEPIECE_DATA_DIR")
@@ -33,32 +29,43 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
-  cli::AddClusterVerbs(app, context);
-  cli::AddConsensusVerbs(app, context);
-  cli::AddRebalanceVerbs(app, context);
-  cli::AddDrainVerbs(app, context);
-  cli::AddDatabaseVerbs(app, context);
-  cli::AddRingVerbs(app, context);
-  cli::AddLogVerbs(app, context);
-  cli::AddSubmitVerb(app, context);
-  cli::AddJobVerbs(app, context);
-  cli::AddGenerateVerb(app, context);
-  cli::AddModelVerbs(app, context);
-  cli::AddWorkflowVerbs(app, context);
-  cli::AddSimulateVerb(app, context);
-  cli::AddRecordVerbs(app, context);
-  cli::AddBenchVerbs(app, context);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    // The flag may not have been read yet.
-    context.json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
-    const int code = context.Fail(
-        base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", error.what()), cli::kUsage);
-    std::cerr << "Run `onepiece --help` or `onepiece VERB --help`.\n";
-    return code;
-  }
-  return context.action();
 }
+
+void AddVerbs(CLI::App& app, Context& context) {
+  std::map<std::string_view, CLI::App*> parents;
+  for (const Verb& verb : Verbs()) {
+    const std::size_t space = verb.name.find(' ');
+    CLI::App& parent =
+        space == std::string_view::npos ? app : *parents.at(verb.name.substr(0, space));
+    const std::string_view word =
+        space == std::string_view::npos ? verb.name : verb.name.substr(space + 1);
+    CLI::App* added = parent.add_subcommand(std::string(word), std::string(verb.help));
+    if (verb.help.empty()) added->group("");
+    if (verb.define != nullptr) verb.define(*added, context);
+    // A verb that has neither a function nor a program only groups its own verbs.
+    if (verb.define == nullptr && verb.program == nullptr) added->require_subcommand(1);
+    parents[verb.name] = added;
+  }
+}
+
+int Main(int argc, char** argv) {
+  Context context;
+  const std::vector<std::string> command_line(argv + 1, argv + argc);
+  if (const auto call = FindProgramCall(command_line); call.has_value()) {
+    context.json = std::ranges::find(call->arguments, "--json") != call->arguments.end();
+    return RunProgram(context, *call);
+  }
+  context.data_dir = service::DefaultStateDir();
+  CLI::App app{"OnePiece: multi-stage generative workflows on a cluster", "onepiece"};
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(terminal::ExitCodesHelp());
+  AddGlobalOptions(app, context);
+  AddVerbs(app, context);
+  return terminal::RunCommandLine(app, context, argc, argv);
+}
+
+}  // namespace
+}  // namespace onepiece::cli
+
+int main(int argc, char** argv) { return onepiece::cli::Main(argc, argv); }

@@ -9,12 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/plan_output.h"
+#include "cluster/terminal/interrupt.h"
 #include "cluster/workflow/pool.h"
 
 namespace onepiece::cli {
 namespace {
 
-// Longer than any plan takes: each phase of its moves has a limit of its own.
+// No plan takes this long, because each phase of its moves has its own limit.
 constexpr std::chrono::hours kWaitLimit(1);
 
 std::string DefaultActor() {
@@ -22,7 +23,7 @@ std::string DefaultActor() {
   return absl::StrCat("operator:", user == nullptr ? std::to_string(geteuid()) : user->pw_name);
 }
 
-/// "instance-3 DRAINING, instance-4 PENDING"
+/// Writes the phases of the moves: "instance-3 DRAINING, instance-4 PENDING".
 std::string PhasesText(const v1::Plan& plan) {
   std::string text;
   for (const v1::Move& move : plan.moves()) {
@@ -35,7 +36,7 @@ std::string PhasesText(const v1::Plan& plan) {
 
 absl::StatusOr<v1::Plan> Await(const Context& context, client::Client& client,
                                const std::string& plan_id) {
-  const Interrupt interrupt;
+  const terminal::Interrupt interrupt;
   std::string said;
   return client.AwaitPlan(
       plan_id,
@@ -78,7 +79,7 @@ int FinishPlan(const Context& context, client::Client& client, const v1::Plan& p
     context.Say(absl::StrCat("Follow it: onepiece rebalance show ", plan.plan_id(),
                              "    Take it back: onepiece rebalance undo ", plan.plan_id()));
     if (!after.empty()) context.Say(after);
-    return kOk;
+    return terminal::kOk;
   }
   const auto ended = Await(context, client, plan.plan_id());
   if (!ended.ok()) return context.Fail(ended.status());
@@ -88,7 +89,7 @@ int FinishPlan(const Context& context, client::Client& client, const v1::Plan& p
           ? ended->state() == v1::Plan::REVERTED
           : ended->state() == v1::Plan::DONE || ended->state() == v1::Plan::UNCONFIRMED;
   if (good && !after.empty()) context.Say(after);
-  return good ? kOk : kFailure;
+  return good ? terminal::kOk : terminal::kFailure;
 }
 
 int RunPlan(const Context& context, client::Client& client, const std::vector<v1::Move>& moves,
@@ -109,7 +110,7 @@ int RunPlan(const Context& context, client::Client& client, const std::vector<v1
       return context.Fail(
           base::MakeError(absl::StatusCode::kAborted, "NOT_CONFIRMED", "nothing has been changed"));
     }
-    // What was shown is what shall be done.
+    // The base revision makes sure that the plan does what was shown, or is refused.
     if (request.base_revision() == 0) request.set_base_revision(proposed->base_revision());
   }
   const auto plan = client.ApplyPlan(request);

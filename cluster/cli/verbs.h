@@ -1,40 +1,51 @@
-// The verbs of `onepiece`, one function for each group; each adds subcommands that set
-// Context::action.
+// The verbs of `onepiece`. One table says which verbs there are, what each does, and which program
+// serves it. Help, completion and docs/cli.md follow the table.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
+#include <string_view>
 
 #include "cluster/cli/context.h"
 
 namespace onepiece::cli {
 
-/// up, down, status, and the hidden supervisor.
-void AddClusterVerbs(CLI::App& app, Context& context);
-/// cluster status, members, add, remove, replace, step-down, snapshot, log.
-void AddConsensusVerbs(CLI::App& app, Context& context);
-/// rebalance plan, apply, status, list, show, undo, confirm, hold, limits, audit.
-void AddRebalanceVerbs(CLI::App& app, Context& context);
-/// drain, pin, unpin.
-void AddDrainVerbs(CLI::App& app, Context& context);
-/// rings.
-void AddRingVerbs(CLI::App& app, Context& context);
-/// logs.
-void AddLogVerbs(CLI::App& app, Context& context);
-/// submit.
-void AddSubmitVerb(CLI::App& app, Context& context);
-/// get, jobs, watch, cancel, delete.
-void AddJobVerbs(CLI::App& app, Context& context);
-/// generate.
-void AddGenerateVerb(CLI::App& app, Context& context);
-/// verify, inspect.
-void AddModelVerbs(CLI::App& app, Context& context);
-/// workflow check, workflow list.
-void AddWorkflowVerbs(CLI::App& app, Context& context);
-/// simulate.
-void AddSimulateVerb(CLI::App& app, Context& context);
-/// record, show.
-void AddRecordVerbs(CLI::App& app, Context& context);
-/// bench hop, bench ring, bench fabric.
-void AddBenchVerbs(CLI::App& app, Context& context);
+struct Verb {
+  std::string_view name;  ///< "submit". "bench ring" is the verb `ring` of the verb `bench`.
+  std::string_view help;  ///< One line for --help. Empty hides the verb.
+  /// Adds the verb's options, and the callback that sets Context::action. Null when another program
+  /// serves the verb, and for a verb that only groups its own verbs.
+  void (*define)(CLI::App& verb, Context& context) = nullptr;
+  /// The program that serves the verb, with its first arguments: "onepiece-bench ring".
+  const char* program = nullptr;
+  /// Tells people where that program comes from, when it is missing: "It is built with …".
+  const char* origin = nullptr;
+};
+
+/// Returns every verb, in the order of --help. A verb comes before its own verbs.
+std::span<const Verb> Verbs();
+
+void DefineUp(CLI::App& verb, Context& context);
+void DefineSupervise(CLI::App& verb, Context& context);
+void DefineDown(CLI::App& verb, Context& context);
+void DefineStatus(CLI::App& verb, Context& context);
+void DefineCluster(CLI::App& verb, Context& context);
+void DefineRebalance(CLI::App& verb, Context& context);
+void DefineDrain(CLI::App& verb, Context& context);
+void DefinePin(CLI::App& verb, Context& context);
+void DefineUnpin(CLI::App& verb, Context& context);
+void DefineDatabase(CLI::App& verb, Context& context);
+void DefineRings(CLI::App& verb, Context& context);
+void DefineLogs(CLI::App& verb, Context& context);
+void DefineSubmit(CLI::App& verb, Context& context);
+void DefineGet(CLI::App& verb, Context& context);
+void DefineCancel(CLI::App& verb, Context& context);
+void DefineDelete(CLI::App& verb, Context& context);
+void DefineWatch(CLI::App& verb, Context& context);
+void DefineJobs(CLI::App& verb, Context& context);
+void DefineWorkflow(CLI::App& verb, Context& context);
+void DefineRecord(CLI::App& verb, Context& context);
+void DefineShow(CLI::App& verb, Context& context);
+void DefineCompletion(CLI::App& verb, Context& context);
 
 }  // namespace onepiece::cli

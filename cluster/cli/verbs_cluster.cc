@@ -1,4 +1,4 @@
-// up, down, status.
+// The verbs up, down and status, and the hidden verb of the supervisor.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,19 +13,37 @@
 #include "cluster/cli/verbs.h"
 #include "cluster/client/replicas.h"
 #include "cluster/local/control.h"
+#include "cluster/terminal/progress_bar.h"
 
 namespace onepiece::cli {
 namespace {
 
 struct UpArguments {
-  std::string config_file;
-  std::string fabric;
-  int nodemanagers = 0, workflow_sets = 0;
-  bool read_only = false;
+  local::UpOptions cluster;
   bool foreground = false;
+};
+
+struct SuperviseArguments {
+  local::UpOptions cluster;
   int lock_fd = -1;
   int report_fd = -1;
 };
+
+/// The options of `up`. The supervisor that it starts reads them again: local::Up() hands them on.
+void AddClusterOptions(CLI::App& verb, local::UpOptions& cluster) {
+  verb.add_option("--config", cluster.config_file,
+                  "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
+  verb.add_option("--fabric", cluster.fabric,
+                  "What carries the data: shm (default), ucx, or a fabric URI");
+  verb.add_option("--nodemanagers", cluster.nodemanagers,
+                  "Replicas of the NodeManager: 1 (default), 3 or 5")
+      ->check(CLI::IsMember({1, 3, 5}));
+  verb.add_option("--sets", cluster.workflow_sets,
+                  "Workflow sets, each with its own proxies, databases and instances (default 1)")
+      ->check(CLI::Range(1, 16));
+  verb.add_flag("--read-only", cluster.read_only,
+                "To be looked at only: jobs and changes are refused");
+}
 
 Json UpDocument(const Context& context, const local::ClusterState& state) {
   return {{"cluster_id", state.cluster_id},
@@ -48,14 +66,9 @@ std::string UpText(const Context& context, const local::ClusterState& state) {
 }
 
 int RunUp(const Context& context, const UpArguments& arguments) {
-  ProgressBar bar(context);
-  local::UpOptions options;
+  terminal::ProgressBar bar(context);
+  local::UpOptions options = arguments.cluster;
   options.data_dir = context.data_dir;
-  options.config_file = arguments.config_file;
-  options.fabric = arguments.fabric;
-  options.nodemanagers = arguments.nodemanagers;
-  options.workflow_sets = arguments.workflow_sets;
-  options.read_only = arguments.read_only;
   options.on_progress = [&bar](const local::Progress& progress) {
     bar.Show(progress.total == 0 ? 0 : static_cast<double>(progress.ready) / progress.total,
              progress.what);
@@ -74,20 +87,15 @@ int RunUp(const Context& context, const UpArguments& arguments) {
     status = state.status();
   }
   bar.Erase();
-  return status.ok() ? kOk : context.Fail(status);
+  return status.ok() ? terminal::kOk : context.Fail(status);
 }
 
-int RunSupervise(const Context& context, const UpArguments& arguments) {
+int RunSupervise(const Context& context, const SuperviseArguments& arguments) {
   base::InitLogging("supervisor");
-  local::UpOptions options;
+  local::UpOptions options = arguments.cluster;
   options.data_dir = context.data_dir;
-  options.config_file = arguments.config_file;
-  options.fabric = arguments.fabric;
-  options.nodemanagers = arguments.nodemanagers;
-  options.workflow_sets = arguments.workflow_sets;
-  options.read_only = arguments.read_only;
   const absl::Status status = local::Supervise(options, arguments.lock_fd, arguments.report_fd);
-  return status.ok() ? kOk : context.Fail(status);
+  return status.ok() ? terminal::kOk : context.Fail(status);
 }
 
 int RunDown(const Context& context) {
@@ -97,7 +105,7 @@ int RunDown(const Context& context) {
   context.Print(
       {{"data_dir", context.data_dir}, {"stopped", stopped}},
       stopped ? "The cluster has ended." : "No cluster runs in " + context.data_dir + ".");
-  return kOk;
+  return terminal::kOk;
 }
 
 std::string RoleName(v1::Role role) {
@@ -115,13 +123,13 @@ std::string RoleName(v1::Role role) {
   }
 }
 
-/// One row of `status`.
+/// One row of the table of `status`.
 struct Row {
   std::string node_id, role, address, metrics_address, state, stage, detail, workflow_set;
-  v1::Activity activity = v1::ACTIVITY_UNSPECIFIED;  ///< Of instances.
-  std::optional<v1::Placement> placement;            ///< Of instances that plans have placed.
-  std::string replica_role;                          ///< Of NodeManagers: "leader", "follower" …
-  std::vector<std::string> app_ids;                  ///< Whose jobs pass through it.
+  v1::Activity activity = v1::ACTIVITY_UNSPECIFIED;  ///< Instances.
+  std::optional<v1::Placement> placement;            ///< Instances that plans have placed.
+  std::string replica_role;                          ///< NodeManagers: "leader", "follower" …
+  std::vector<std::string> app_ids;                  ///< The applications that it serves.
   std::int32_t pid = 0;
   int restarts = 0;
   v1::NodeLoad load;
@@ -182,8 +190,8 @@ Row RowFrom(const v1::Node& node) {
   return row;
 }
 
-/// What the supervisor knows of a process; `node` is what the NodeManager says of it, where it
-/// does.
+/// Makes a row from what the supervisor knows of a process. `node` is what the NodeManager says
+/// about it, or null.
 Row RowFrom(const local::ProcessRecord& record, const v1::Node* node, bool manager_answers) {
   Row row;
   const bool same = node != nullptr && node->pid() == record.process.pid;
@@ -222,10 +230,10 @@ std::vector<Row> MakeRows(const std::vector<local::ProcessRecord>& records,
   return rows;
 }
 
-/// What the NodeManager's replicas say of themselves.
+/// Adds what the NodeManager's replicas report about themselves.
 void AddReplicas(client::Client& client, std::vector<Row>& rows) {
   for (const client::ReplicaAnswer& replica : client.AskReplicas()) {
-    // An older program does not know the question.
+    // An older program does not know this call.
     if (replica.name.empty() || absl::IsUnimplemented(replica.status.status())) continue;
     auto row = std::ranges::find(rows, replica.name, &Row::node_id);
     if (row == rows.end()) {
@@ -282,51 +290,38 @@ int RunStatus(const Context& context) {
   }
   if (!state.fabric.empty()) text += "fabric " + state.fabric + "\n";
   context.Print(document, text);
-  if (cluster.ok()) return kOk;
+  if (cluster.ok()) return terminal::kOk;
   context.Say("onepiece: " + base::Message(cluster.status()));
-  return kUnavailable;
+  return terminal::kUnavailable;
 }
 
 }  // namespace
 
-void AddClusterVerbs(CLI::App& app, Context& context) {
+void DefineUp(CLI::App& verb, Context& context) {
   const auto arguments = std::make_shared<UpArguments>();
-  CLI::App* up =
-      app.add_subcommand("up", "Start a cluster on this machine and wait until it is ready");
-  up->add_option("--config", arguments->config_file,
-                 "Cluster configuration (YAML, onepiece.v1.LocalClusterConfig)");
-  up->add_option("--fabric", arguments->fabric,
-                 "What carries the data: shm (default), ucx, or a fabric URI");
-  up->add_option("--nodemanagers", arguments->nodemanagers,
-                 "Replicas of the NodeManager: 1 (default), 3 or 5")
-      ->check(CLI::IsMember({1, 3, 5}));
-  up->add_option("--sets", arguments->workflow_sets,
-                 "Workflow sets, each with its own proxies, databases and instances (default 1)")
-      ->check(CLI::Range(1, 16));
-  up->add_flag("--read-only", arguments->read_only,
-               "To be looked at only: jobs and changes are refused");
-  up->add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
-  up->callback([&context, arguments] {
+  AddClusterOptions(verb, arguments->cluster);
+  verb.add_flag("--foreground", arguments->foreground, "Stay, and end the cluster on Ctrl-C");
+  verb.callback([&context, arguments] {
     context.action = [&context, arguments] { return RunUp(context, *arguments); };
   });
+}
 
-  CLI::App* supervise = app.add_subcommand(local::kSuperviseVerb, "")->group("");
-  supervise->add_option("--config", arguments->config_file);
-  supervise->add_option("--fabric", arguments->fabric);
-  supervise->add_option("--nodemanagers", arguments->nodemanagers);
-  supervise->add_option("--sets", arguments->workflow_sets);
-  supervise->add_flag("--read-only", arguments->read_only);
-  supervise->add_option("--lock-fd", arguments->lock_fd)->required();
-  supervise->add_option("--report-fd", arguments->report_fd)->required();
-  supervise->callback([&context, arguments] {
+void DefineSupervise(CLI::App& verb, Context& context) {
+  const auto arguments = std::make_shared<SuperviseArguments>();
+  AddClusterOptions(verb, arguments->cluster);
+  verb.add_option("--lock-fd", arguments->lock_fd)->required();
+  verb.add_option("--report-fd", arguments->report_fd)->required();
+  verb.callback([&context, arguments] {
     context.action = [&context, arguments] { return RunSupervise(context, *arguments); };
   });
+}
 
-  app.add_subcommand("down", "End the cluster and remove everything it left behind")
-      ->callback([&context] { context.action = [&context] { return RunDown(context); }; });
-  app.add_subcommand("status", "List every process of the cluster")->callback([&context] {
-    context.action = [&context] { return RunStatus(context); };
-  });
+void DefineDown(CLI::App& verb, Context& context) {
+  verb.callback([&context] { context.action = [&context] { return RunDown(context); }; });
+}
+
+void DefineStatus(CLI::App& verb, Context& context) {
+  verb.callback([&context] { context.action = [&context] { return RunStatus(context); }; });
 }
 
 }  // namespace onepiece::cli

@@ -1,4 +1,4 @@
-// cluster status, members, add, remove, replace, step-down, snapshot, log.
+// The verbs cluster status, members, add, remove, replace, step-down, snapshot and log.
 #include <algorithm>
 #include <thread>
 
@@ -16,7 +16,7 @@ struct ConsensusArguments {
   int limit = 20;
 };
 
-// After a step-down whose answer was lost.
+// How long and how often to look for the next leader after a step-down whose answer was lost.
 constexpr std::chrono::seconds kSuccessorLimit(10);
 constexpr std::chrono::milliseconds kSuccessorPause(200);
 
@@ -95,7 +95,7 @@ absl::Status NoLeader(const Replicas& replicas) {
                          advice.empty() ? "no replica leads" : advice.front());
 }
 
-int RunStatus(const Context& context, client::Client& client) {
+int ShowReplicas(const Context& context, client::Client& client) {
   const Replicas replicas = client.AskReplicas();
   std::uint64_t chosen = 0;
   std::string cluster_id;
@@ -121,7 +121,7 @@ int RunStatus(const Context& context, client::Client& client) {
   for (const std::string& line : advice) text += "! " + line + "\n";
   if (advice.empty()) text += "healthy\n";
   context.Print(document, text);
-  return leader == nullptr ? kUnavailable : kOk;
+  return leader == nullptr ? terminal::kUnavailable : terminal::kOk;
 }
 
 int RunMembers(const Context& context, client::Client& client) {
@@ -129,13 +129,13 @@ int RunMembers(const Context& context, client::Client& client) {
   const v1::ReplicaStatus* leader = client::FindLeader(replicas);
   if (leader == nullptr) return context.Fail(NoLeader(replicas));
   context.Print(MembersDocument(leader->members()), MembersText(leader->members()));
-  return kOk;
+  return terminal::kOk;
 }
 
 int Changed(const Context& context, const absl::StatusOr<v1::ConsensusMembers>& members) {
   if (!members.ok()) return context.Fail(members.status());
   context.Print(MembersDocument(*members), MembersText(*members));
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunAdd(const Context& context, client::Client& client, const ConsensusArguments& arguments) {
@@ -143,7 +143,8 @@ int RunAdd(const Context& context, client::Client& client, const ConsensusArgume
   request.set_name(arguments.name);
   request.set_address(arguments.address);
   const int code = Changed(context, client.AddSeat(request));
-  if (code == kOk) context.Say("Start a NodeManager of this name: it takes the seat by itself.");
+  if (code == terminal::kOk)
+    context.Say("Start a NodeManager of this name: it takes the seat by itself.");
   return code;
 }
 
@@ -162,8 +163,8 @@ int RunReplace(const Context& context, client::Client& client,
   return Changed(context, client.ReplaceSeat(request));
 }
 
-/// After a lost answer: waits until a replica leads. `lost` again when that is the same one, or
-/// nobody leads in time.
+/// Waits after a lost answer until another replica leads. Returns `lost` when the same replica
+/// still leads, or nobody leads in time.
 absl::Status AwaitSuccessor(client::Client& client, const v1::ReplicaStatus& old,
                             const absl::Status& lost) {
   const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kSuccessorLimit);
@@ -189,10 +190,11 @@ int RunStepDown(const Context& context, client::Client& client) {
   if (!status.ok()) return context.Fail(status);
   context.Print({{"stepped_down", leader->name()}},
                 leader->name() + " does not lead any more; see `onepiece cluster status`");
-  return kOk;
+  return terminal::kOk;
 }
 
-/// The replica of that name, else (empty name) the leader, else any that answers.
+/// Returns the replica of that name. With an empty name, it is the leader, or else any replica that
+/// answers.
 absl::StatusOr<client::ReplicaAnswer> Choose(client::Client& client, const std::string& name) {
   const Replicas replicas = client.AskReplicas();
   const v1::ReplicaStatus* leader = client::FindLeader(replicas);
@@ -219,8 +221,8 @@ int RunSnapshot(const Context& context, client::Client& client,
   context.Print(
       {{"name", replica->name}, {"index", snapshot->index()}, {"bytes", snapshot->bytes()}},
       absl::StrFormat("%s: snapshot at slot %d, %s", replica->name, snapshot->index(),
-                      HumanBytes(snapshot->bytes())));
-  return kOk;
+                      terminal::HumanBytes(snapshot->bytes())));
+  return terminal::kOk;
 }
 
 int RunLog(const Context& context, client::Client& client, const ConsensusArguments& arguments) {
@@ -252,16 +254,14 @@ int RunLog(const Context& context, client::Client& client, const ConsensusArgume
                             line.subject());
   }
   context.Print(document, text);
-  return kOk;
+  return terminal::kOk;
 }
 
 }  // namespace
 
-void AddConsensusVerbs(CLI::App& app, Context& context) {
-  CLI::App* cluster =
-      app.add_subcommand("cluster", "The NodeManager's replicas: how they are, and who they are")
-          ->require_subcommand(1);
-  cluster->footer(
+void DefineCluster(CLI::App& verb, Context& context) {
+  verb.require_subcommand(1);
+  verb.footer(
       "A cluster with 3 replicas goes on when one is lost, with 5 when two are. A replica whose "
       "disk "
       "was lost\ncomes back by itself: start it again with an empty data directory.");
@@ -271,32 +271,31 @@ void AddConsensusVerbs(CLI::App& app, Context& context) {
       return run(context, client, *arguments);
     };
   };
-  AddManagerVerb(*cluster, context, "status", "How every replica is; exit code 69 when none leads",
-                 [&context](auto& client) { return RunStatus(context, client); });
-  AddManagerVerb(*cluster, context, "members", "The seats of the group and who occupies them",
+  AddManagerVerb(verb, context, "status", "How every replica is; exit code 69 when none leads",
+                 [&context](auto& client) { return ShowReplicas(context, client); });
+  AddManagerVerb(verb, context, "members", "The seats of the group and who occupies them",
                  [&context](auto& client) { return RunMembers(context, client); });
-  CLI::App* add = AddManagerVerb(*cluster, context, "add", "Add a vacant seat, for a new replica",
-                                 with(RunAdd));
+  CLI::App* add =
+      AddManagerVerb(verb, context, "add", "Add a vacant seat, for a new replica", with(RunAdd));
   add->add_option("name", arguments->name, "Node id of the new replica")->required();
   add->add_option("--address", arguments->address, "host:port where it will listen")->required();
-  AddManagerVerb(*cluster, context, "remove", "Remove a seat; its replica votes no more",
+  AddManagerVerb(verb, context, "remove", "Remove a seat; its replica votes no more",
                  with(RunRemove))
       ->add_option("name", arguments->name, "Node id of the replica")
       ->required();
-  CLI::App* replace = AddManagerVerb(*cluster, context, "replace",
+  CLI::App* replace = AddManagerVerb(verb, context, "replace",
                                      "Give a seat to another replica (or to the same, empty one)",
                                      with(RunReplace));
   replace->add_option("name", arguments->name, "Node id of the replica that goes")->required();
   replace->add_option("--with", arguments->with,
                       "Node id of the one that comes (default: the same)");
   replace->add_option("--address", arguments->address, "host:port where it will listen");
-  AddManagerVerb(*cluster, context, "step-down", "Make the leader hand over to another replica",
+  AddManagerVerb(verb, context, "step-down", "Make the leader hand over to another replica",
                  [&context](auto& client) { return RunStepDown(context, client); });
-  AddManagerVerb(*cluster, context, "snapshot",
-                 "Make a replica write a snapshot and shorten its log", with(RunSnapshot))
+  AddManagerVerb(verb, context, "snapshot", "Make a replica write a snapshot and shorten its log",
+                 with(RunSnapshot))
       ->add_option("name", arguments->name, "Node id of the replica (default: the leader)");
-  CLI::App* log =
-      AddManagerVerb(*cluster, context, "log", "The end of a replica's log", with(RunLog));
+  CLI::App* log = AddManagerVerb(verb, context, "log", "The end of a replica's log", with(RunLog));
   log->add_option("--replica", arguments->replica, "Node id of the replica (default: the leader)");
   log->add_option("--limit", arguments->limit, "Lines at most")
       ->check(CLI::Range(1, 1000))

@@ -1,5 +1,4 @@
-// db stats, list, get, purge: the results databases themselves.
-#include "cluster/cli/verbs_db.h"
+// The verbs db stats, list, get and purge, which ask the databases themselves.
 
 #include <unistd.h>
 
@@ -21,7 +20,7 @@ namespace {
 using google::protobuf::util::TimeUtil;
 
 struct DatabaseArguments {
-  std::string database;  ///< Node id; empty: all.
+  std::string database;  ///< The node id. Empty means all databases.
   JobFilter filter;
   std::string app, ended_before, artifact, output;
   std::vector<std::string> uids;
@@ -98,14 +97,14 @@ std::string StatsText(const v1::Database& database) {
       "  results   %d in memory, %s of %s; registered memory %s\n"
       "  records   %d; tombstones: %d fetched, %d expired, %d deleted\n"
       "  pressure  evicted %d, refused %d, lost at restarts %d\n",
-      database.node_id(), database.results(), HumanBytes(database.result_bytes()),
-      HumanBytes(database.budget_bytes()), HumanBytes(database.memory_bytes()), database.records(),
-      database.fetched(), database.expired(), database.deleted(), database.evicted(),
-      database.refused(), database.lost_on_restart());
+      database.node_id(), database.results(), terminal::HumanBytes(database.result_bytes()),
+      terminal::HumanBytes(database.budget_bytes()), terminal::HumanBytes(database.memory_bytes()),
+      database.records(), database.fetched(), database.expired(), database.deleted(),
+      database.evicted(), database.refused(), database.lost_on_restart());
   if (database.spill_budget_bytes() > 0) {
     text += absl::StrFormat("  files     %d results, %s of %s\n", database.spilled_results(),
-                            HumanBytes(database.spilled_bytes()),
-                            HumanBytes(database.spill_budget_bytes()));
+                            terminal::HumanBytes(database.spilled_bytes()),
+                            terminal::HumanBytes(database.spill_budget_bytes()));
   }
   for (const v1::DatabasePeer& peer : database.peers()) {
     text += absl::StrFormat(
@@ -136,9 +135,9 @@ int RunStats(const Context& context, client::Client& client, const DatabaseArgum
         answer.node_id + "\n  does not answer: " + base::Message(answer.database.status()) + "\n";
   }
   context.Print(document, text);
-  if (failed.ok()) return kOk;
+  if (failed.ok()) return terminal::kOk;
   context.Say("onepiece: " + base::Message(failed));
-  return kUnavailable;
+  return terminal::kUnavailable;
 }
 
 // ---- list ----
@@ -165,17 +164,18 @@ int RunList(const Context& context, client::Client& client, const DatabaseArgume
         for (const auto& artifact : job.result().artifacts()) bytes += artifact.size_bytes();
         text += absl::StrFormat("%s  %-20s %10s  %s  %s\n", job.uid(),
                                 TimeUtil::ToString(job.create_time()).substr(0, 19),
-                                bytes > 0 ? HumanBytes(bytes) : "-", job.app_id(),
+                                bytes > 0 ? terminal::HumanBytes(bytes) : "-", job.app_id(),
                                 JobProgressText(job));
       });
   if (!listed.ok()) return context.Fail(listed);
   context.Print(document, text);
-  return kOk;
+  return terminal::kOk;
 }
 
 // ---- get ----
 
-// What an operator should read when no database has it: why it is gone goes before "unknown".
+// Keeps the most useful error for when no database has the job. The reason why it is gone is better
+// than "unknown".
 void Prefer(const absl::Status& status, absl::Status& error) {
   if (error.ok() || absl::IsNotFound(error) || absl::IsUnavailable(error)) error = status;
 }
@@ -206,7 +206,7 @@ int ShowRecord(const Context& context, const std::vector<client::DatabaseAnswer>
   Json document = JobDocument(*job);
   document["databases"] = places;
   context.Print(document, JobText(*job) + text);
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunGet(const Context& context, client::Client& client, const DatabaseArguments& arguments) {
@@ -250,7 +250,7 @@ int RunGet(const Context& context, client::Client& client, const DatabaseArgumen
                    {"checked", checked},
                    {"file", arguments.output}},
                   arguments.output);
-    return kOk;
+    return terminal::kOk;
   }
   return context.Fail(error);
 }
@@ -299,7 +299,7 @@ Purged PurgeEach(const std::vector<client::DatabaseAnswer>& answers,
                                             {"results", response->results()},
                                             {"bytes", response->bytes()}});
     purged.text += absl::StrFormat("%s  %d results, %s\n", answer.node_id, response->results(),
-                                   HumanBytes(response->bytes()));
+                                   terminal::HumanBytes(response->bytes()));
   }
   purged.document["results"] = purged.results;
   purged.document["bytes"] = purged.bytes;
@@ -335,9 +335,9 @@ int RunPurge(const Context& context, client::Client& client, const DatabaseArgum
                                         "no database holds such a result"));
   }
   context.Print(purged.document, purged.text);
-  if (purged.failed.ok()) return kOk;
+  if (purged.failed.ok()) return terminal::kOk;
   context.Say("onepiece: " + base::Message(purged.failed));
-  return ExitCodeOf(purged.failed);
+  return terminal::ExitCodeOf(purged.failed);
 }
 
 using DatabaseVerb = std::function<int(const Context&, client::Client&, const DatabaseArguments&)>;
@@ -354,19 +354,18 @@ CLI::App* AddVerb(CLI::App& db, Context& context, const std::string& name, const
 
 }  // namespace
 
-void AddDatabaseVerbs(CLI::App& app, Context& context) {
+void DefineDatabase(CLI::App& verb, Context& context) {
   const auto arguments = std::make_shared<DatabaseArguments>();
-  CLI::App* db = app.add_subcommand("db", "Look into the results databases");
-  db->require_subcommand(1);
-  AddVerb(*db, context, "stats", "What each database holds", arguments, RunStats);
+  verb.require_subcommand(1);
+  AddVerb(verb, context, "stats", "What each database holds", arguments, RunStats);
 
-  CLI::App* list = AddVerb(*db, context, "list", "List jobs, newest first", arguments, RunList);
+  CLI::App* list = AddVerb(verb, context, "list", "List jobs, newest first", arguments, RunList);
   arguments->filter.AddTo(*list);
   list->add_option("--limit", arguments->limit, "At most so many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
 
-  CLI::App* get = AddVerb(*db, context, "get",
+  CLI::App* get = AddVerb(verb, context, "get",
                           "Show a job as each database has it, or fetch its result from the first "
                           "that has it; it stays there",
                           arguments, RunGet);
@@ -378,7 +377,7 @@ void AddDatabaseVerbs(CLI::App& app, Context& context) {
   get->add_option("--bytes", arguments->limit_bytes, "At most so many bytes; 0: to the end")
       ->check(CLI::NonNegativeNumber);
 
-  CLI::App* purge = AddVerb(*db, context, "purge",
+  CLI::App* purge = AddVerb(verb, context, "purge",
                             "Give results up, as if their clients had fetched them; every filter "
                             "that is given must match",
                             arguments, RunPurge);

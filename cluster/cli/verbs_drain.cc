@@ -1,4 +1,4 @@
-// drain, pin, unpin.
+// The verbs drain, pin and unpin.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +24,7 @@ v1::Move MoveTo(const std::string& node_id, const v1::Placement& place) {
   return move;
 }
 
-/// The last plan that took the node out, and was not taken back.
+/// Returns the last plan that took the node out and was not reverted or undone.
 absl::StatusOr<std::string> FindDrain(client::Client& client, const std::string& node_id) {
   v1::ListPlansRequest request;
   request.set_page_size(kPageSize);
@@ -81,35 +81,46 @@ int RunPin(const Context& context, client::Client& client, const DrainArguments&
     context.Print(
         {{"node_id", arguments.node_id}, {"pinned", pinned}, {"changed", false}},
         absl::StrCat("'", arguments.node_id, "' is ", pinned ? "" : "not ", "pinned already.\n"));
-    return kOk;
+    return terminal::kOk;
   }
   place->set_pinned(pinned);
   PlanArguments plan = arguments;
-  plan.yes = true;  // Nothing moves: nothing to ask.
+  plan.yes = true;  // Nothing moves, so there is nothing to ask.
   plan.wait = true;
   return RunPlan(context, client, {MoveTo(arguments.node_id, *place)}, plan);
 }
 
+void AddNodeOptions(CLI::App& verb, DrainArguments& arguments) {
+  verb.add_option("node", arguments.node_id, "Node id of the instance")->required();
+  AddActorOptions(verb, arguments);
+}
+
 }  // namespace
 
-void AddDrainVerbs(CLI::App& app, Context& context) {
+void DefineDrain(CLI::App& verb, Context& context) {
   const auto arguments = std::make_shared<DrainArguments>();
-  CLI::App* drain = AddManagerVerb(
-      app, context, "drain", "Take an instance out, so that it can be removed without losing a job",
-      [&context, arguments](auto& client) { return RunDrain(context, client, *arguments); });
-  AddWaitOption(*drain, *arguments);
-  drain->add_flag("--yes", arguments->yes, "Do not ask (a question comes on a terminal only)");
-  drain->add_flag("--cancel", arguments->cancel, "Bring back an instance that was drained");
-  CLI::App* pin = AddManagerVerb(
-      app, context, "pin", "Make automatic moves leave an instance where it is",
-      [&context, arguments](auto& client) { return RunPin(context, client, *arguments, true); });
-  CLI::App* unpin = AddManagerVerb(
-      app, context, "unpin", "Let automatic moves take an instance again",
-      [&context, arguments](auto& client) { return RunPin(context, client, *arguments, false); });
-  for (CLI::App* verb : {drain, pin, unpin}) {
-    verb->add_option("node", arguments->node_id, "Node id of the instance")->required();
-    AddActorOptions(*verb, *arguments);
-  }
+  OnManager(verb, context,
+            [&context, arguments](auto& client) { return RunDrain(context, client, *arguments); });
+  AddNodeOptions(verb, *arguments);
+  AddWaitOption(verb, *arguments);
+  verb.add_flag("--yes", arguments->yes, "Do not ask (a question comes on a terminal only)");
+  verb.add_flag("--cancel", arguments->cancel, "Bring back an instance that was drained");
+}
+
+void DefinePin(CLI::App& verb, Context& context) {
+  const auto arguments = std::make_shared<DrainArguments>();
+  OnManager(verb, context, [&context, arguments](auto& client) {
+    return RunPin(context, client, *arguments, true);
+  });
+  AddNodeOptions(verb, *arguments);
+}
+
+void DefineUnpin(CLI::App& verb, Context& context) {
+  const auto arguments = std::make_shared<DrainArguments>();
+  OnManager(verb, context, [&context, arguments](auto& client) {
+    return RunPin(context, client, *arguments, false);
+  });
+  AddNodeOptions(verb, *arguments);
 }
 
 }  // namespace onepiece::cli

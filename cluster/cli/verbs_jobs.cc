@@ -1,4 +1,4 @@
-// get, jobs, watch, cancel, delete.
+// The verbs get, jobs, watch, cancel and delete.
 #include <fstream>
 #include <string>
 #include <vector>
@@ -9,6 +9,8 @@
 #include "cluster/cli/job_output.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/telemetry/spans.h"
+#include "cluster/terminal/interrupt.h"
+#include "cluster/terminal/progress_bar.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -46,24 +48,23 @@ int RunGet(const Context& context, client::Client& client, const JobVerbArgument
     if (!saved.ok()) return context.Fail(saved.status());
     files = *std::move(saved);
   }
-  std::string text = files.empty() ? JobText(*job) : "";
-  for (const auto& file : files) text += file + "\n";
-  context.Print(JobDocument(*job, files), text);
-  return kOk;
+  PrintJob(context, *job, files);
+  return terminal::kOk;
 }
 
 int RunWatch(const Context& context, client::Client& client, const JobVerbArguments& arguments,
              std::stop_token stop) {
   absl::StatusOr<v1::Job> job;
   {
-    ProgressBar bar(context);
+    terminal::ProgressBar bar(context);
     job = client.Watch(
         arguments.uid,
         [&](const v1::Job& now) {
           bar.Show(JobShare(now), JobProgressText(now));
           return true;
         },
-        // A job has a deadline of its own; this bounds a watch whatever a server says.
+        // A job has its own deadline. This limit ends the watch even if a server never tells of the
+        // end.
         base::SystemClock().Now() + std::chrono::hours(24), stop);
   }
   if (!job.ok()) return context.Fail(job.status());
@@ -75,16 +76,16 @@ int RunCancel(const Context& context, client::Client& client, const JobVerbArgum
   const auto job = client.Cancel(arguments.uid);
   if (!job.ok()) return context.Fail(job.status());
   context.Print(JobDocument(*job), JobText(*job));
-  if (job->state() == v1::Job::CANCELLED) return kOk;
+  if (job->state() == v1::Job::CANCELLED) return terminal::kOk;
   context.Say("onepiece: the job has ended already");
-  return kPrecondition;
+  return terminal::kPrecondition;
 }
 
 int RunDelete(const Context& context, client::Client& client, const JobVerbArguments& arguments) {
   const absl::Status status = client.Delete(arguments.uid);
   if (!status.ok()) return context.Fail(status);
   context.Print({{"uid", arguments.uid}, {"deleted", true}}, "Deleted " + arguments.uid);
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunJobs(const Context& context, const JobVerbArguments& arguments) {
@@ -106,17 +107,16 @@ int RunJobs(const Context& context, const JobVerbArguments& arguments) {
       });
   if (!listed.ok()) return context.Fail(listed);
   context.Print(document, text);
-  return kOk;
+  return terminal::kOk;
 }
 
 using JobVerb = std::function<int(client::Client& client, JobVerbArguments& arguments)>;
 
-/// Adds a verb that takes a UID.
-CLI::App* AddVerb(CLI::App& app, Context& context, const std::string& name, const std::string& help,
-                  const std::shared_ptr<JobVerbArguments>& arguments, JobVerb run) {
-  CLI::App* verb = app.add_subcommand(name, help);
-  verb->add_option("uid", arguments->uid, "The job")->required()->type_name("UID");
-  verb->callback([&context, arguments, run = std::move(run)] {
+/// Makes the verb take a UID and call `run`.
+void OnJob(CLI::App& verb, Context& context, const std::shared_ptr<JobVerbArguments>& arguments,
+           JobVerb run) {
+  verb.add_option("uid", arguments->uid, "The job")->required()->type_name("UID");
+  verb.callback([&context, arguments, run = std::move(run)] {
     context.action = [&context, arguments, run] {
       const auto uid = ParseUid(arguments->uid);
       if (!uid.ok()) return context.Fail(uid.status());
@@ -125,31 +125,36 @@ CLI::App* AddVerb(CLI::App& app, Context& context, const std::string& name, cons
       return client.ok() ? run(**client, *arguments) : context.Fail(client.status());
     };
   });
-  return verb;
 }
 
 }  // namespace
 
-void AddJobVerbs(CLI::App& app, Context& context) {
+void DefineGet(CLI::App& verb, Context& context) {
   const auto arguments = std::make_shared<JobVerbArguments>();
-  CLI::App* get =
-      AddVerb(app, context, "get", "Show a job; fetch its result", arguments,
-              [&context](auto& client, auto& args) { return RunGet(context, client, args); });
-  get->add_option("-o,--output", arguments->output,
+  OnJob(verb, context, arguments,
+        [&context](auto& client, auto& args) { return RunGet(context, client, args); });
+  verb.add_option("-o,--output", arguments->output,
                   "Fetch the result into this file; the cluster then forgets it");
-  get->add_option("--trace", arguments->trace,
+  verb.add_option("--trace", arguments->trace,
                   "Write the job's spans of all processes here (Chrome trace)");
-  AddVerb(app, context, "cancel", "Cancel a job", arguments,
-          [&context](auto& client, auto& args) { return RunCancel(context, client, args); });
-  AddVerb(app, context, "delete", "Forget a job and its result; one that runs is cancelled",
-          arguments,
-          [&context](auto& client, auto& args) { return RunDelete(context, client, args); });
+}
 
-  CLI::App* watch = app.add_subcommand("watch", "Follow a job to its end");
-  watch->add_option("uid", arguments->uid, "The job")->required()->type_name("UID");
-  watch->callback([&context, arguments] {
+void DefineCancel(CLI::App& verb, Context& context) {
+  OnJob(verb, context, std::make_shared<JobVerbArguments>(),
+        [&context](auto& client, auto& args) { return RunCancel(context, client, args); });
+}
+
+void DefineDelete(CLI::App& verb, Context& context) {
+  OnJob(verb, context, std::make_shared<JobVerbArguments>(),
+        [&context](auto& client, auto& args) { return RunDelete(context, client, args); });
+}
+
+void DefineWatch(CLI::App& verb, Context& context) {
+  const auto arguments = std::make_shared<JobVerbArguments>();
+  verb.add_option("uid", arguments->uid, "The job")->required()->type_name("UID");
+  verb.callback([&context, arguments] {
     context.action = [&context, arguments] {
-      const Interrupt interrupt;  // Before the client's threads start.
+      const terminal::Interrupt interrupt;  // Must come before the client's threads start.
       const auto uid = ParseUid(arguments->uid);
       if (!uid.ok()) return context.Fail(uid.status());
       arguments->uid = *uid;
@@ -158,13 +163,15 @@ void AddJobVerbs(CLI::App& app, Context& context) {
                          : context.Fail(client.status());
     };
   });
+}
 
-  CLI::App* jobs = app.add_subcommand("jobs", "List jobs, newest first");
-  jobs->add_option("--limit", arguments->limit, "At most so many")
+void DefineJobs(CLI::App& verb, Context& context) {
+  const auto arguments = std::make_shared<JobVerbArguments>();
+  verb.add_option("--limit", arguments->limit, "At most so many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  arguments->filter.AddTo(*jobs);
-  jobs->callback([&context, arguments] {
+  arguments->filter.AddTo(verb);
+  verb.callback([&context, arguments] {
     context.action = [&context, arguments] { return RunJobs(context, *arguments); };
   });
 }

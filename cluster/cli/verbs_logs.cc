@@ -1,4 +1,4 @@
-// logs.
+// The verb logs.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -11,6 +11,7 @@
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/terminal/interrupt.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
 
 namespace onepiece::cli {
@@ -18,13 +19,13 @@ namespace {
 
 constexpr base::Duration kAnswerTimeout = std::chrono::seconds(2);
 constexpr base::Duration kRetryPause = std::chrono::seconds(1);
-constexpr std::size_t kMaxNodes = 64;  // Each is followed by a thread.
-constexpr int kFullResponse = 256;     // TailLogsResponse.lines: fewer means no more for now.
-constexpr int kAllLines = 1000;        // What a server keeps.
+constexpr std::size_t kMaxNodes = 64;  // Each node has a thread.
+constexpr int kFullResponse = 256;     // A response with fewer lines means no more for now.
+constexpr int kAllLines = 1000;        // A server keeps this many lines.
 
 struct LogArguments {
   std::vector<std::string> nodes;
-  std::string level = "info";  // Of Levels().
+  std::string level = "info";  // A key of Levels().
   int lines = 100;
   bool follow = false;
 };
@@ -49,7 +50,7 @@ std::string TimeText(std::int64_t unix_ns) {
                           absl::UTCTimeZone());
 }
 
-// What a log quotes from strangers may be meant for the terminal.
+// A log may quote text from strangers, whose control characters could be aimed at the terminal.
 std::string Printable(std::string text) {
   for (char& c : text) {
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) c = ' ';
@@ -101,8 +102,8 @@ absl::StatusOr<std::vector<v1::Node>> ChooseNodes(const v1::Cluster& cluster,
 
 using ResponseSink = std::function<void(const v1::TailLogsResponse& response)>;
 
-/// Passes the last `backlog` lines of a server on; then, with `follow`, those that come, until
-/// `stop` or the stream's end.
+/// Passes the last `backlog` lines of a server on. With `follow` it then passes new lines on until
+/// `stop` or the end of the stream.
 absl::Status Tail(const std::string& address, const LogArguments& arguments, int backlog,
                   const ResponseSink& sink, const std::stop_token& stop) {
   v1::TailLogsRequest request;
@@ -156,7 +157,7 @@ class Collector {
     context.Print(document, text);
     for (const auto& [node_id, status] : errors_)
       context.Say("onepiece: the log of " + node_id + ": " + base::Message(status));
-    return errors_.empty() ? kOk : kUnavailable;
+    return errors_.empty() ? terminal::kOk : terminal::kUnavailable;
   }
 
  private:
@@ -183,7 +184,7 @@ int PrintBacklog(const Context& context, const v1::Cluster& cluster,
       });
     }
   }
-  if (stop.stop_requested()) return kInterrupted;
+  if (stop.stop_requested()) return terminal::kInterrupted;
   return collector.Print(context, cluster);
 }
 
@@ -220,7 +221,8 @@ void FollowNode(client::Client& client, v1::Node node, const LogArguments& argum
                    absl::StrFormat("(%s: %d lines dropped)\n", node.node_id(), response.dropped()));
     }
     for (const v1::LogLine& line : response.lines()) {
-      // A new process begins to count anew; a new stream brings the past once more.
+      // A new process counts its lines anew, and a new stream brings old lines again. A line is old
+      // only if both its number and its time are.
       if (line.number() <= last.number() && line.unix_ns() <= last.unix_ns()) continue;
       last = line;
       writer.Write({node.node_id(), line});
@@ -236,7 +238,7 @@ void FollowNode(client::Client& client, v1::Node node, const LogArguments& argum
     base::Clock& clock = base::SystemClock();
     clock.WaitUntil(never, lock, stop, clock.Now() + kRetryPause, [] { return false; });
     if (stop.stop_requested()) return;
-    // It may have another address by now.
+    // The node may have another address by now.
     const auto cluster = client.GetCluster();
     if (!cluster.ok()) continue;
     const auto found = std::ranges::find(cluster->nodes(), node.node_id(), &v1::Node::node_id);
@@ -245,7 +247,7 @@ void FollowNode(client::Client& client, v1::Node node, const LogArguments& argum
 }
 
 int RunLogs(const Context& context, const LogArguments& arguments) {
-  const Interrupt interrupt;  // Before the client's threads start.
+  const terminal::Interrupt interrupt;  // Must come before the client's threads start.
   const auto client = context.MakeManagerClient();
   if (!client.ok()) return context.Fail(client.status());
   const auto cluster = (*client)->GetCluster();
@@ -260,26 +262,24 @@ int RunLogs(const Context& context, const LogArguments& arguments) {
     for (const v1::Node& node : *nodes)
       threads.emplace_back([&] { FollowNode(**client, node, arguments, writer, stop); });
   }
-  return kInterrupted;
+  return terminal::kInterrupted;
 }
 
 }  // namespace
 
-void AddLogVerbs(CLI::App& app, Context& context) {
+void DefineLogs(CLI::App& verb, Context& context) {
   const auto arguments = std::make_shared<LogArguments>();
-  CLI::App* logs =
-      app.add_subcommand("logs", "What servers log: the last lines of each, in the order of time");
-  logs->add_option("nodes", arguments->nodes, "Of these nodes; default: all that live")
+  verb.add_option("nodes", arguments->nodes, "Of these nodes; default: all that live")
       ->type_name("NODE");
-  logs->add_flag("-f,--follow", arguments->follow,
-                 "Go on with new lines until Ctrl-C; with --json one document a line");
-  logs->add_option("--level", arguments->level, "At least this grave")
+  verb.add_flag("-f,--follow", arguments->follow,
+                "Go on with new lines until Ctrl-C; with --json one document a line");
+  verb.add_option("--level", arguments->level, "At least this grave")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}, CLI::ignore_case))
       ->capture_default_str();
-  logs->add_option("-n,--lines", arguments->lines, "Of each node, of the past, at most")
+  verb.add_option("-n,--lines", arguments->lines, "Of each node, of the past, at most")
       ->check(CLI::Range(0, kAllLines))
       ->capture_default_str();
-  logs->callback([&context, arguments] {
+  verb.callback([&context, arguments] {
     context.action = [&context, arguments] { return RunLogs(context, *arguments); };
   });
 }

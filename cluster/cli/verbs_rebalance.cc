@@ -1,4 +1,4 @@
-// rebalance plan, apply, status, list, show, undo, confirm, hold, limits, audit.
+// The verbs rebalance plan, apply, status, list, show, undo, confirm, hold, limits and audit.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<v1::Move>> ParseMoves(client::Client& client,
   for (const std::string& text : texts) {
     ONEPIECE_ASSIGN_OR_RETURN(v1::Move move, ParseMove(text));
     ONEPIECE_ASSIGN_OR_RETURN(const v1::Placement place, PlaceOf(client, move.node_id()));
-    move.mutable_to()->set_pinned(place.pinned());  // A move by hand leaves the pin as it is.
+    move.mutable_to()->set_pinned(place.pinned());  // A move by hand does not change the pin.
     moves.push_back(std::move(move));
   }
   return moves;
@@ -49,7 +49,7 @@ int RunPropose(const Context& context, client::Client& client,
           "'");
     context.Say(absl::StrCat(again, " --base-revision ", plan->base_revision()));
   }
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunApply(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
@@ -58,11 +58,11 @@ int RunApply(const Context& context, client::Client& client, const RebalanceArgu
   return RunPlan(context, client, *moves, arguments);
 }
 
-int RunStatus(const Context& context, client::Client& client) {
+int ShowPools(const Context& context, client::Client& client) {
   const auto elasticity = client.GetElasticity();
   if (!elasticity.ok()) return context.Fail(elasticity.status());
   context.Print(ElasticityDocument(*elasticity), ElasticityText(*elasticity, NowUnixMs()));
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunList(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
@@ -83,14 +83,14 @@ int RunList(const Context& context, client::Client& client, const RebalanceArgum
     request.set_page_token(page->next_page_token());
   }
   context.Print(document, rows.size() == 1 ? "There are no plans.\n" : Table(rows));
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunShow(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
   const auto plan = client.GetPlan(arguments.plan_id);
   if (!plan.ok()) return context.Fail(plan.status());
   context.Print(PlanDocument(*plan), PlanText(*plan, NowUnixMs()));
-  return kOk;
+  return terminal::kOk;
 }
 
 v1::DecidePlanRequest Decision(const RebalanceArguments& arguments) {
@@ -112,7 +112,7 @@ int RunConfirm(const Context& context, client::Client& client,
   const auto plan = client.ConfirmPlan(Decision(arguments));
   if (!plan.ok()) return context.Fail(plan.status());
   context.Print(PlanDocument(*plan), "Plan " + plan->plan_id() + " stays.\n");
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunHold(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
@@ -124,7 +124,7 @@ int RunHold(const Context& context, client::Client& client, const RebalanceArgum
   const auto hold = client.SetHold(request);
   if (!hold.ok()) return context.Fail(hold.status());
   context.Print(HoldDocument(*hold), HoldText(*hold, NowUnixMs()));
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunLimits(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
@@ -150,7 +150,7 @@ int RunLimits(const Context& context, client::Client& client, const RebalanceArg
                 PoolName(set->workflow_set(), set->pool()) + ": at least " +
                     number(set->min_instances()) + ", at most " + number(set->max_instances()) +
                     " instances\n");
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunAudit(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
@@ -175,7 +175,7 @@ int RunAudit(const Context& context, client::Client& client, const RebalanceArgu
     request.set_page_token(page->next_page_token());
   }
   context.Print(document, Table(rows));
-  return kOk;
+  return terminal::kOk;
 }
 
 void AddLimit(CLI::App& verb, RebalanceArguments& arguments) {
@@ -225,11 +225,9 @@ void AddPlanVerbs(CLI::App& rebalance, Context& context, RebalanceArguments& arg
 
 }  // namespace
 
-void AddRebalanceVerbs(CLI::App& app, Context& context) {
-  CLI::App* rebalance =
-      app.add_subcommand("rebalance", "Move instances between stages, and see how pools are")
-          ->require_subcommand(1);
-  rebalance->footer(
+void DefineRebalance(CLI::App& verb, Context& context) {
+  verb.require_subcommand(1);
+  verb.footer(
       "A move takes an instance out of the routes, lets it finish or pass on what it holds, and "
       "loads its new\nstage; no job is lost. States and phases: docs/operation.md, \"Moving "
       "instances\".");
@@ -239,15 +237,15 @@ void AddRebalanceVerbs(CLI::App& app, Context& context) {
       return run(context, client, *arguments);
     };
   };
-  AddManagerVerb(*rebalance, context, "status",
+  AddManagerVerb(verb, context, "status",
                  "Pools and how busy they are, plans under way, and why the policy moves nothing",
-                 [&context](client::Client& client) { return RunStatus(context, client); });
-  AddPlanVerbs(*rebalance, context, *arguments, with);
-  AddLimit(*AddManagerVerb(*rebalance, context, "list", "Plans, newest first", with(RunList)),
+                 [&context](client::Client& client) { return ShowPools(context, client); });
+  AddPlanVerbs(verb, context, *arguments, with);
+  AddLimit(*AddManagerVerb(verb, context, "list", "Plans, newest first", with(RunList)),
            *arguments);
   CLI::App* hold =
-      AddManagerVerb(*rebalance, context, "hold",
-                     "No automatic moves from now on; plans under way go on", with(RunHold));
+      AddManagerVerb(verb, context, "hold", "No automatic moves from now on; plans under way go on",
+                     with(RunHold));
   CLI::Option* for_s =
       hold->add_option("--for", arguments->hold_s, "Seconds (default: until it is released)");
   for_s->check(CLI::Range(1, 30 * 86400));
@@ -255,7 +253,7 @@ void AddRebalanceVerbs(CLI::App& app, Context& context) {
       ->excludes(for_s);
   AddActorOptions(*hold, *arguments);
   CLI::App* limits =
-      AddManagerVerb(*rebalance, context, "limits",
+      AddManagerVerb(verb, context, "limits",
                      "How many instances automatic moves leave and give a pool", with(RunLimits));
   limits->add_option("pool", arguments->pool, "POOL or SET:POOL")->required();
   limits->add_option("--min", arguments->min, "0: as the workflows say")
@@ -263,7 +261,7 @@ void AddRebalanceVerbs(CLI::App& app, Context& context) {
   limits->add_option("--max", arguments->max, "0: as the workflows say")
       ->check(CLI::Range(0, 4096));
   AddActorOptions(*limits, *arguments);
-  AddLimit(*AddManagerVerb(*rebalance, context, "audit",
+  AddLimit(*AddManagerVerb(verb, context, "audit",
                            "What has been changed, by whom and why, newest first", with(RunAudit)),
            *arguments);
 }

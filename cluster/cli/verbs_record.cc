@@ -1,4 +1,4 @@
-// record, show.
+// The verbs record and show.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -10,16 +10,16 @@
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/history/record_loop.h"
+#include "cluster/history/recording.h"
 #include "cluster/local/control.h"
 #include "cluster/local/resources.h"
 #include "cluster/session/session.h"
-#include "cluster/history/record_loop.h"
-#include "cluster/history/recording.h"
+#include "cluster/terminal/interrupt.h"
+#include "cluster/terminal/progress_bar.h"
 
 namespace onepiece::cli {
 namespace {
-
-namespace history = gui::history;
 
 struct RecordOptions {
   std::string out, length;
@@ -36,7 +36,7 @@ absl::Status BadTime(const std::string& text, const char* allowed) {
       absl::StrCat("'", base::ToUtf8(text, 100), "' is no time: give ", allowed));
 }
 
-std::string TimeText(std::int64_t unix_ms) {
+std::string LocalTimeText(std::int64_t unix_ms) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms),
                           absl::LocalTimeZone());
 }
@@ -50,8 +50,8 @@ absl::StatusOr<std::vector<history::Rule>> LoadRules() {
   return rules;
 }
 
-absl::StatusOr<gui::Target> FindTarget(const Context& context) {
-  gui::Target target;
+absl::StatusOr<session::Target> FindTarget(const Context& context) {
+  session::Target target;
   target.nodemanagers = context.nodemanagers;
   if (target.nodemanagers.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state,
@@ -62,31 +62,31 @@ absl::StatusOr<gui::Target> FindTarget(const Context& context) {
   return target;
 }
 
-/// What people are told while it records: a bar on a terminal, and lines when the connection goes
-/// or comes back.
+/// Tells people about a recording while it runs: a bar on a terminal, and lines when the connection
+/// is lost or comes back.
 class RecordProgress {
  public:
   RecordProgress(const Context& context, std::optional<double> length_s)
       : context_(context), bar_(context), length_s_(length_s) {}
-  void Show(double seconds, const history::RecordState& state, const gui::LinkStatus& link) {
-    const bool heard = link.link == gui::Link::kLive || link.link == gui::Link::kLagging;
+  void Show(double seconds, const history::RecordState& state, const session::LinkStatus& link) {
+    const bool heard = link.link == session::Link::kLive || link.link == session::Link::kLagging;
     if (heard != heard_ || (!heard && link.detail != detail_)) {
       bar_.Erase();
-      context_.Say(absl::StrCat(gui::LinkName(link.link), link.detail.empty() ? "" : ": ",
+      context_.Say(absl::StrCat(session::LinkName(link.link), link.detail.empty() ? "" : ": ",
                                 base::ToUtf8(link.detail, 300)));
       heard_ = heard;
       detail_ = link.detail;
     }
     bar_.Show(length_s_ ? seconds / *length_s_ : 0,
               absl::StrFormat("%.0f s, %d ticks, %s, %s%s", seconds, state.ticks,
-                              HumanBytes(state.bytes), gui::LinkName(link.link),
+                              terminal::HumanBytes(state.bytes), session::LinkName(link.link),
                               state.status.ok() ? "" : ", " + base::Message(state.status)));
   }
   void Erase() { bar_.Erase(); }
 
  private:
   const Context& context_;
-  ProgressBar bar_;
+  terminal::ProgressBar bar_;
   const std::optional<double> length_s_;
   bool heard_ = false;
   std::string detail_;
@@ -105,9 +105,10 @@ int Report(const Context& context, const std::string& file) {
        {"ticks", info->ticks},
        {"bytes", info->bytes}},
       absl::StrFormat("%s: cluster %s from %s to %s, %d ticks, %s\n", file,
-                      base::ToUtf8(info->cluster_id, 200), TimeText(info->interval.from_ms),
-                      TimeText(info->interval.to_ms), info->ticks, HumanBytes(info->bytes)));
-  return kOk;
+                      base::ToUtf8(info->cluster_id, 200), LocalTimeText(info->interval.from_ms),
+                      LocalTimeText(info->interval.to_ms), info->ticks,
+                      terminal::HumanBytes(info->bytes)));
+  return terminal::kOk;
 }
 
 int RunRecord(const Context& context, const RecordOptions& options) {
@@ -115,14 +116,15 @@ int RunRecord(const Context& context, const RecordOptions& options) {
   const bool limited = !options.length.empty();
   if (limited && (!absl::ParseDuration(options.length, &length) || length <= absl::ZeroDuration()))
     return context.Fail(BadTime(options.length, "a length like 90s, 10m or 2h"));
-  base::ShutdownSignals signals;  // Before any thread starts.
+  base::ShutdownSignals
+      signals;  // Must come before any thread starts, because it blocks the signals.
   const auto rules = LoadRules();
   if (!rules.ok()) return context.Fail(rules.status());
   const auto target = FindTarget(context);
   if (!target.ok()) return context.Fail(target.status());
-  gui::SessionOptions session_options;
+  session::SessionOptions session_options;
   session_options.user_agent = "onepiece-record";
-  gui::Session session(*target, session_options);
+  session::Session session(*target, session_options);
   history::RecordLoop loop(history::RecordLoop::Of(session), *rules);
   if (const absl::Status started = loop.Start(options.out); !started.ok())
     return context.Fail(started);
@@ -144,19 +146,20 @@ int RunRecord(const Context& context, const RecordOptions& options) {
   progress.Erase();
   loop.Stop();
   const history::RecordState state = loop.state();
-  // What could be tried again was; what could not has ended the recording.
+  // The loop has retried after errors that can go away. Any other error has ended the recording.
   if (!state.status.ok()) return context.Fail(state.status);
   if (state.ticks == 0) {
-    const gui::LinkStatus link = session.status();
+    const session::LinkStatus link = session.status();
     return context.Fail(base::MakeError(
         absl::StatusCode::kUnavailable, "NOTHING_RECORDED",
-        absl::StrCat("nothing was heard of ", target->name, " (", gui::LinkName(link.link),
+        absl::StrCat("nothing was heard of ", target->name, " (", session::LinkName(link.link),
                      link.detail.empty() ? "" : ": ", link.detail, ")")));
   }
   return Report(context, options.out);
 }
 
-// "now" is the recording's end: what people ask for is a moment of it.
+// Parses a moment of the recording. An empty text means the recording's end, and "-5m" counts back
+// from it.
 absl::StatusOr<std::int64_t> ParseMoment(const std::string& text, std::int64_t end_ms) {
   if (text.empty()) return end_ms;
   absl::Duration before;
@@ -171,7 +174,7 @@ absl::StatusOr<std::int64_t> ParseMoment(const std::string& text, std::int64_t e
        {"%Y-%m-%d %H:%M:%E*S", "%Y-%m-%dT%H:%M:%E*S%Ez", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%E*S"}) {
     if (absl::ParseTime(format, text, zone, &time, &ignored)) return absl::ToUnixMillis(time);
   }
-  // A time of day: the last one that the recording has seen.
+  // A time of day means its last occurrence before the recording's end.
   const std::string day = absl::FormatTime("%Y-%m-%d ", absl::FromUnixMillis(end_ms), zone);
   for (const char* format : {"%Y-%m-%d %H:%M:%E*S", "%Y-%m-%d %H:%M"}) {
     if (!absl::ParseTime(format, day + text, zone, &time, &ignored)) continue;
@@ -202,29 +205,29 @@ Json InfoDocument(const history::RecordingInfo& info, const std::vector<history:
 std::string InfoText(const history::RecordingInfo& info, const std::vector<history::Gap>& gaps) {
   std::string text = absl::StrFormat(
       "cluster %s%s\nfrom %s to %s: %d ticks, %s\n", base::ToUtf8(info.cluster_id, 200),
-      info.live ? " (being recorded)" : "", TimeText(info.interval.from_ms),
-      TimeText(info.interval.to_ms), info.ticks, HumanBytes(info.bytes));
+      info.live ? " (being recorded)" : "", LocalTimeText(info.interval.from_ms),
+      LocalTimeText(info.interval.to_ms), info.ticks, terminal::HumanBytes(info.bytes));
   for (const history::Gap& gap : gaps) {
-    absl::StrAppend(&text, "gap  ", TimeText(gap.interval.from_ms), " to ",
-                    TimeText(gap.interval.to_ms), "  ", base::ToUtf8(gap.reason, 300), "\n");
+    absl::StrAppend(&text, "gap  ", LocalTimeText(gap.interval.from_ms), " to ",
+                    LocalTimeText(gap.interval.to_ms), "  ", base::ToUtf8(gap.reason, 300), "\n");
   }
   return text;
 }
 
-std::map<std::string, int> CountJobs(const gui::Snapshot& snapshot) {
+std::map<std::string, int> CountJobs(const session::Snapshot& snapshot) {
   std::map<std::string, int> counts;
   if (!snapshot.jobs.value) return counts;
-  for (const gui::JobEntry& entry : snapshot.jobs.value->jobs) {
-    const bool unknown = entry.certainty == gui::Certainty::kUnknownAtEnd;
+  for (const session::JobEntry& entry : snapshot.jobs.value->jobs) {
+    const bool unknown = entry.certainty == session::Certainty::kUnknownAtEnd;
     ++counts[unknown ? "UNKNOWN_AT_END" : v1::Job::State_Name(entry.job->state())];
   }
   return counts;
 }
 
-// Null where nothing is known: never 0.
+// An unknown number is null, and never 0.
 Json Known(bool known, double value) { return known ? Json(value) : Json(nullptr); }
 
-Json SnapshotDocument(const gui::Snapshot& snapshot) {
+Json SnapshotDocument(const session::Snapshot& snapshot) {
   Json document = {{"at_unix_ms", snapshot.at_ms}, {"nodes", Json::array()},
                    {"pools", Json::array()},       {"rings", Json::array()},
                    {"jobs", Json::object()},       {"alerts", Json::array()}};
@@ -252,7 +255,7 @@ Json SnapshotDocument(const gui::Snapshot& snapshot) {
     }
   }
   if (snapshot.rings.value) {
-    for (const gui::RingEntry& ring : *snapshot.rings.value) {
+    for (const session::RingEntry& ring : *snapshot.rings.value) {
       document["rings"].push_back({{"node_id", ring.node_id},
                                    {"used_slots", ring.health.used_slots()},
                                    {"slots", ring.health.slots()},
@@ -262,7 +265,7 @@ Json SnapshotDocument(const gui::Snapshot& snapshot) {
   }
   for (const auto& [state, count] : CountJobs(snapshot)) document["jobs"][state] = count;
   if (snapshot.alerts.value) {
-    for (const gui::Alert& alert : *snapshot.alerts.value) {
+    for (const session::Alert& alert : *snapshot.alerts.value) {
       static constexpr const char* kStates[] = {"pending", "firing", "resolved", "no_data",
                                                 "error"};
       document["alerts"].push_back({{"id", alert.id},
@@ -273,8 +276,8 @@ Json SnapshotDocument(const gui::Snapshot& snapshot) {
   return document;
 }
 
-std::string SnapshotText(const gui::Snapshot& snapshot) {
-  std::string text = "At " + TimeText(snapshot.at_ms) + "\n";
+std::string SnapshotText(const session::Snapshot& snapshot) {
+  std::string text = "At " + LocalTimeText(snapshot.at_ms) + "\n";
   const auto percent = [](bool known, double value) {
     return known ? absl::StrFormat("%3.0f %%", value * 100) : std::string("  ?  ");
   };
@@ -298,7 +301,7 @@ std::string SnapshotText(const gui::Snapshot& snapshot) {
     }
   }
   if (snapshot.rings.value) {
-    for (const gui::RingEntry& ring : *snapshot.rings.value) {
+    for (const session::RingEntry& ring : *snapshot.rings.value) {
       absl::StrAppendFormat(
           &text, "  ring  %-24s %d of %d, the oldest for %d ms%s\n", word(ring.node_id),
           ring.health.used_slots(), ring.health.slots(), ring.health.oldest_age_ms(),
@@ -308,8 +311,8 @@ std::string SnapshotText(const gui::Snapshot& snapshot) {
   for (const auto& [state, count] : CountJobs(snapshot))
     absl::StrAppendFormat(&text, "  jobs  %-24s %d\n", state, count);
   if (snapshot.alerts.value) {
-    for (const gui::Alert& alert : *snapshot.alerts.value) {
-      if (alert.state == gui::Alert::State::kResolved) continue;
+    for (const session::Alert& alert : *snapshot.alerts.value) {
+      if (alert.state == session::Alert::State::kResolved) continue;
       absl::StrAppend(&text, "  alert ", base::ToUtf8(alert.text, 200), "\n");
     }
   }
@@ -318,20 +321,20 @@ std::string SnapshotText(const gui::Snapshot& snapshot) {
 
 int RunExport(const Context& context, const ShowOptions& options, history::Recording& recording,
               const history::RecordingInfo& info) {
-  Interrupt interrupt;
+  terminal::Interrupt interrupt;
   const auto from_ms =
       options.from.empty() ? info.interval.from_ms : ParseMoment(options.from, info.interval.to_ms);
   if (!from_ms.ok()) return context.Fail(from_ms.status());
   const auto to_ms = ParseMoment(options.to, info.interval.to_ms);
   if (!to_ms.ok()) return context.Fail(to_ms.status());
-  ProgressBar bar(context);
+  terminal::ProgressBar bar(context);
   const absl::Status copied = recording.Export({*from_ms, *to_ms}, options.copy, [&](double share) {
     bar.Show(share, options.copy);
     return !interrupt.token().stop_requested();
   });
   bar.Erase();
-  if (absl::IsOutOfRange(copied)) return context.Fail(copied, kNotFound);
-  if (absl::IsCancelled(copied)) return context.Fail(copied, kInterrupted);
+  if (absl::IsOutOfRange(copied)) return context.Fail(copied, terminal::kNotFound);
+  if (absl::IsCancelled(copied)) return context.Fail(copied, terminal::kInterrupted);
   return copied.ok() ? Report(context, options.copy) : context.Fail(copied);
 }
 
@@ -344,54 +347,52 @@ int RunShow(const Context& context, const ShowOptions& options) {
     const auto gaps = (*recording)->Gaps(info->interval);
     if (!gaps.ok()) return context.Fail(gaps.status());
     context.Print(InfoDocument(*info, *gaps), InfoText(*info, *gaps));
-    return kOk;
+    return terminal::kOk;
   }
   if (!options.copy.empty()) return RunExport(context, options, **recording, *info);
   const auto at_ms = ParseMoment(options.at, info->interval.to_ms);
   if (!at_ms.ok()) return context.Fail(at_ms.status());
   const auto snapshot = (*recording)->At(*at_ms);
-  // The question was well put; the recording has no answer.
+  // The command line was right, but the recording has nothing at that time.
   if (!snapshot.ok()) {
-    return absl::IsOutOfRange(snapshot.status()) ? context.Fail(snapshot.status(), kNotFound)
-                                                 : context.Fail(snapshot.status());
+    return absl::IsOutOfRange(snapshot.status())
+               ? context.Fail(snapshot.status(), terminal::kNotFound)
+               : context.Fail(snapshot.status());
   }
   context.Print(SnapshotDocument(**snapshot), SnapshotText(**snapshot));
-  return kOk;
+  return terminal::kOk;
 }
 
 }  // namespace
 
-void AddRecordVerbs(CLI::App& app, Context& context) {
-  const auto record_options = std::make_shared<RecordOptions>();
-  CLI::App* record = app.add_subcommand("record", "Write what happens in a cluster into one file");
-  record
-      ->add_option("-o,--out", record_options->out,
-                   "The file; one of the same cluster is gone on with")
+void DefineRecord(CLI::App& verb, Context& context) {
+  const auto options = std::make_shared<RecordOptions>();
+  verb.add_option("-o,--out", options->out, "The file; one of the same cluster is gone on with")
       ->required();
-  record->add_option("--for", record_options->length, "End after so long (90s, 10m, 2h)");
-  record->callback([&context, record_options] {
-    context.action = [&context, record_options] { return RunRecord(context, *record_options); };
+  verb.add_option("--for", options->length, "End after so long (90s, 10m, 2h)");
+  verb.callback([&context, options] {
+    context.action = [&context, options] { return RunRecord(context, *options); };
   });
-  const auto show_options = std::make_shared<ShowOptions>();
-  CLI::App* show = app.add_subcommand("show", "A cluster at a moment of a recording");
-  show->add_option("--file", show_options->file, "The recording")->required();
+}
+
+void DefineShow(CLI::App& verb, Context& context) {
+  const auto options = std::make_shared<ShowOptions>();
+  verb.add_option("--file", options->file, "The recording")->required();
   CLI::Option* at =
-      show->add_option("--at", show_options->at,
-                       "11:58, 11:58:02, \"2026-05-01 11:58:02\", -5m before the end, or "
-                       "Unix ms; without it the end");
+      verb.add_option("--at", options->at,
+                      "11:58, 11:58:02, \"2026-05-01 11:58:02\", -5m before the end, or "
+                      "Unix ms; without it the end");
   CLI::Option* info =
-      show->add_flag("--info", show_options->info, "The file itself: its time, gaps and size")
+      verb.add_flag("--info", options->info, "The file itself: its time, gaps and size")
           ->excludes(at);
-  CLI::Option* copy =
-      show->add_option("--export", show_options->copy, "Copy a part into this new file")
-          ->excludes(at)
-          ->excludes(info);
-  show->add_option("--from", show_options->from,
-                   "Where the part begins, as --at; else the beginning")
+  CLI::Option* copy = verb.add_option("--export", options->copy, "Copy a part into this new file")
+                          ->excludes(at)
+                          ->excludes(info);
+  verb.add_option("--from", options->from, "Where the part begins, as --at; else the beginning")
       ->needs(copy);
-  show->add_option("--to", show_options->to, "Where it ends, as --at; else the end")->needs(copy);
-  show->callback([&context, show_options] {
-    context.action = [&context, show_options] { return RunShow(context, *show_options); };
+  verb.add_option("--to", options->to, "Where it ends, as --at; else the end")->needs(copy);
+  verb.callback([&context, options] {
+    context.action = [&context, options] { return RunShow(context, *options); };
   });
 }
 

@@ -1,4 +1,4 @@
-// rings.
+// The verb rings.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -77,9 +77,10 @@ std::string RingText(const v1::Node& node, const v1::RingHealth& ring) {
       "  delivered  %d messages, %s; duplicates %d, corrupted %d\n"
       "  recovery   stalls %d, takeovers %d, skipped %d, abandoned %d, moves %d, hostile %d\n",
       node.node_id(), ShapeName(ring.shape()), ring.generation(), ring.used_slots(), ring.slots(),
-      HumanBytes(static_cast<std::int64_t>(ring.used_bytes())),
-      HumanBytes(static_cast<std::int64_t>(ring.capacity_bytes())), ring.oldest_age_ms(),
-      counters.delivered(), HumanBytes(static_cast<std::int64_t>(counters.delivered_bytes())),
+      terminal::HumanBytes(static_cast<std::int64_t>(ring.used_bytes())),
+      terminal::HumanBytes(static_cast<std::int64_t>(ring.capacity_bytes())), ring.oldest_age_ms(),
+      counters.delivered(),
+      terminal::HumanBytes(static_cast<std::int64_t>(counters.delivered_bytes())),
       counters.duplicates(), counters.corrupted(), counters.stalls(), counters.takeovers(),
       counters.skipped(), counters.abandoned(), counters.moves(), counters.hostile());
   for (const v1::RingProducer& producer : ring.producers()) {
@@ -87,7 +88,8 @@ std::string RingText(const v1::Node& node, const v1::RingHealth& ring) {
         "    %-9s %-24s pid %-8d %8d messages %10s  duplicates %d, corrupted %d, stalls %d, "
         "hostile %d, seen %d s ago\n",
         producer.connected() ? "connected" : "gone", producer.node_id(), producer.pid(),
-        producer.delivered(), HumanBytes(static_cast<std::int64_t>(producer.delivered_bytes())),
+        producer.delivered(),
+        terminal::HumanBytes(static_cast<std::int64_t>(producer.delivered_bytes())),
         producer.duplicates(), producer.corrupted(), producer.stalls(), producer.hostile(),
         producer.last_seen_age_ms() / 1000);
   }
@@ -120,16 +122,15 @@ int RunRings(const Context& context) {
     text += node.node_id() + "  does not answer: " + base::Message(ring.status()) + "\n";
   }
   context.Print(document, text);
-  if (failed.ok()) return kOk;
+  if (failed.ok()) return terminal::kOk;
   context.Say("onepiece: " + base::Message(failed));
-  return kUnavailable;
+  return terminal::kUnavailable;
 }
 
 }  // namespace
 
-void AddRingVerbs(CLI::App& app, Context& context) {
-  app.add_subcommand("rings", "How every ring is, and who is connected to it")
-      ->callback([&context] { context.action = [&context] { return RunRings(context); }; });
+void DefineRings(CLI::App& verb, Context& context) {
+  verb.callback([&context] { context.action = [&context] { return RunRings(context); }; });
 }
 
 }  // namespace onepiece::cli

@@ -1,15 +1,17 @@
-// submit.
+// The verb submit.
 #include "cluster/base/status.h"
-#include "cluster/terminal/job_arguments.h"
 #include "cluster/cli/job_output.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/terminal/interrupt.h"
+#include "cluster/terminal/job_arguments.h"
+#include "cluster/terminal/progress_bar.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
 namespace {
 
 struct SubmitArguments {
-  JobArguments job;
+  terminal::JobArguments job;
   std::string request_id;
   int priority = 0;
   bool wait = false;
@@ -34,7 +36,7 @@ Json Submitted(const v1::Job& job) {
       {"uid", job.uid()}, {"state", StateName(job.state())}, {"workflow_set", job.workflow_set()}};
 }
 
-/// When a watcher gives up: well after the cluster itself must have ended the job.
+/// Returns when a watch gives up, which is well after the cluster itself must have ended the job.
 base::MonotonicTime WatchDeadline(const v1::Job& job) {
   base::Clock& clock = base::SystemClock();
   const auto deadline = google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.deadline());
@@ -44,10 +46,10 @@ base::MonotonicTime WatchDeadline(const v1::Job& job) {
 }
 
 int WaitFor(const Context& context, client::Client& client, const v1::Job& submitted,
-            const SubmitArguments& arguments, const Interrupt& interrupt) {
+            const SubmitArguments& arguments, const terminal::Interrupt& interrupt) {
   absl::StatusOr<v1::Job> job;
   {
-    ProgressBar bar(context);
+    terminal::ProgressBar bar(context);
     job = client.Watch(
         submitted.uid(),
         [&bar](const v1::Job& now) {
@@ -63,7 +65,7 @@ int WaitFor(const Context& context, client::Client& client, const v1::Job& submi
                 " -o FILE`, or end it with `onepiece "
                 "cancel " +
                 submitted.uid() + "`.");
-    return kInterrupted;
+    return terminal::kInterrupted;
   }
   const auto fail = [&](absl::Status status) {
     base::ErrorReason reason = base::GetReason(status);
@@ -80,14 +82,12 @@ int WaitFor(const Context& context, client::Client& client, const v1::Job& submi
     if (!saved.ok()) return fail(saved.status());
     files = *std::move(saved);
   }
-  std::string text = files.empty() ? JobText(*job) : "";
-  for (const auto& file : files) text += file + "\n";
-  context.Print(JobDocument(*job, files), text);
+  PrintJob(context, *job, files);
   return ExitCodeOfJob(*job);
 }
 
 int RunSubmit(const Context& context, const SubmitArguments& arguments) {
-  const Interrupt interrupt;
+  const terminal::Interrupt interrupt;
   if (!arguments.wait && !arguments.job.output.empty()) {
     return context.Fail(absl::InvalidArgumentError(
         "-o needs --wait; or fetch later with `onepiece get UID -o FILE`"));
@@ -102,20 +102,19 @@ int RunSubmit(const Context& context, const SubmitArguments& arguments) {
   context.Print(Submitted(*job), job->uid());
   context.Say("Follow it with `onepiece watch " + job->uid() +
               "`, fetch its result with `onepiece get " + job->uid() + " -o FILE`.");
-  return kOk;
+  return terminal::kOk;
 }
 
 }  // namespace
 
-void AddSubmitVerb(CLI::App& app, Context& context) {
+void DefineSubmit(CLI::App& verb, Context& context) {
   const auto arguments = std::make_shared<SubmitArguments>();
-  CLI::App* submit = app.add_subcommand("submit", "Submit a job; prints its UID");
-  arguments->job.AddTo(*submit);
-  submit->add_flag("--wait", arguments->wait, "Wait for the end; Ctrl-C leaves the job running");
-  submit->add_option("--priority", arguments->priority, "-100 to 100, higher first")
+  arguments->job.AddTo(verb);
+  verb.add_flag("--wait", arguments->wait, "Wait for the end; Ctrl-C leaves the job running");
+  verb.add_option("--priority", arguments->priority, "-100 to 100, higher first")
       ->check(CLI::Range(-100, 100));
-  submit->add_option("--request-id", arguments->request_id, "UUID: the same id gives the same job");
-  submit->callback([&context, arguments] {
+  verb.add_option("--request-id", arguments->request_id, "UUID: the same id gives the same job");
+  verb.callback([&context, arguments] {
     context.action = [&context, arguments] { return RunSubmit(context, *arguments); };
   });
 }

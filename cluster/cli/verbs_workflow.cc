@@ -1,4 +1,4 @@
-// workflow check, workflow list.
+// The verbs workflow check and workflow list.
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cluster/base/status.h"
@@ -22,12 +22,12 @@ int RunCheck(const Context& context, const std::string& file) {
     status = workflow::CheckWorkflow(workflow);
     if (!status.ok()) status = base::Annotate(status, file);
   }
-  if (!status.ok()) return context.Fail(status, kBadConfig);
+  if (!status.ok()) return context.Fail(status, terminal::kBadConfig);
   const auto stages = StageNames(workflow);
   context.Print(
       {{"file", file}, {"app", workflow.app_id()}, {"stages", stages}, {"ok", true}},
       file + ": ok, application " + workflow.app_id() + " (" + absl::StrJoin(stages, " → ") + ")");
-  return kOk;
+  return terminal::kOk;
 }
 
 int RunList(const Context& context) {
@@ -69,21 +69,20 @@ int RunList(const Context& context) {
                                      {"inputs", inputs}});
   }
   context.Print(document, text);
-  return kOk;
+  return terminal::kOk;
 }
 
 }  // namespace
 
-void AddWorkflowVerbs(CLI::App& app, Context& context) {
-  CLI::App* workflow =
-      app.add_subcommand("workflow", "Workflow files and applications")->require_subcommand(1);
+void DefineWorkflow(CLI::App& verb, Context& context) {
+  verb.require_subcommand(1);
   const auto file = std::make_shared<std::string>();
   CLI::App* check =
-      workflow->add_subcommand("check", "Check a workflow file (YAML) as the NodeManager would");
+      verb.add_subcommand("check", "Check a workflow file (YAML) as the NodeManager would");
   check->add_option("file", *file, "Workflow file")->required();
   check->callback(
       [&context, file] { context.action = [&context, file] { return RunCheck(context, *file); }; });
-  workflow->add_subcommand("list", "List the cluster's applications, their parameters and inputs")
+  verb.add_subcommand("list", "List the cluster's applications, their parameters and inputs")
       ->callback([&context] { context.action = [&context] { return RunList(context); }; });
 }
 

@@ -1,4 +1,4 @@
-// The NodeManager's replicas: how they are, and who belongs to them.
+// The calls to the NodeManager's replicas: how they are, and who belongs to the group.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -19,13 +19,14 @@ using Stub = v1::ConsensusService::Stub;
 
 constexpr std::chrono::seconds kStepDownTimeout(5);
 
-/// Neither the wrong service nor a replica that follows has done anything.
+/// Returns true when a replica may have made the change although its answer did not come. A wrong
+/// service and a follower have surely done nothing.
 bool AnswerLost(const absl::Status& status) {
   return rpc::IsAboutTheReplica(status) && !absl::IsUnimplemented(status) &&
          !rpc::LeaderHint(status).has_value();
 }
 
-/// Calls the leader; an error after a lost answer says that the change may have been made.
+/// Calls the leader. An error after a lost answer says that the change may have been made.
 template <typename Request, typename Response>
 absl::StatusOr<Response> AskLeader(ProxySet& managers,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*,
@@ -46,7 +47,7 @@ absl::StatusOr<Response> AskLeader(ProxySet& managers,
                         "cluster members`)");
 }
 
-/// One call to the replica at `address`.
+/// Makes one call to the replica at `address`.
 template <typename Request, typename Response>
 absl::StatusOr<Response> AskAt(const std::string& address,
                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -55,8 +56,7 @@ absl::StatusOr<Response> AskAt(const std::string& address,
                                const Options& options) {
   Stub stub(rpc::MakeChannel(address, {}, options.user_agent));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout));
+  rpc::SetTimeLeft(context, timeout);
   const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
   Response response;
   const grpc::Status answer = (stub.*method)(&context, request, &response);
@@ -64,13 +64,13 @@ absl::StatusOr<Response> AskAt(const std::string& address,
   return response;
 }
 
-/// Asks those that have not been asked, all at the same time.
+/// Asks the addresses that have no answer yet, all at the same time.
 void AskThose(const std::set<std::string>& addresses, const Options& options,
               std::map<std::string, absl::StatusOr<v1::ReplicaStatus>>& answers) {
   std::vector<std::jthread> threads;
   for (const std::string& address : addresses) {
     if (answers.contains(address)) continue;
-    auto& answer = answers[address];  // A map's items stay where they are.
+    auto& answer = answers[address];  // The items of a std::map do not move.
     threads.emplace_back([&answer, &options, address] {
       answer = AskAt(address, &Stub::GetReplica, v1::GetReplicaRequest(), options.attempt_timeout,
                      options);
@@ -84,7 +84,7 @@ std::vector<ReplicaAnswer> Client::AskReplicas() {
   std::map<std::string, absl::StatusOr<v1::ReplicaStatus>> answers;
   const auto known = impl_->proxies.managers().addresses();
   AskThose({known.begin(), known.end()}, impl_->options, answers);
-  std::map<std::string, std::string> names;  // By address.
+  std::map<std::string, std::string> names;  // Seats' names, by address.
   for (const auto& [address, status] : answers) {
     if (!status.ok()) continue;
     for (const v1::Seat& seat : status->members().seats()) names[seat.address()] = seat.name();
@@ -95,7 +95,7 @@ std::vector<ReplicaAnswer> Client::AskReplicas() {
   std::vector<ReplicaAnswer> result;
   std::set<std::string> told;
   for (auto& [address, status] : answers) {
-    // One replica may be known by two addresses.
+    // One replica may be known under two addresses.
     if (status.ok() && !told.insert(status->address()).second) continue;
     std::string name = status.ok() ? status->name() : names[address];
     result.push_back({address, std::move(name), std::move(status)});

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/base/status.h"
 #include "cluster/base/sha256.h"
+#include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
@@ -18,7 +18,7 @@ using Stub = v1::DatabaseService::Stub;
 using namespace std::chrono_literals;
 
 constexpr base::Duration kAnswerTimeout = 5s;
-/// A purge of many results takes its time.
+/// A purge of many results takes longer.
 constexpr base::Duration kPurgeTimeout = 30s;
 constexpr base::Duration kStreamTimeout = 60s;
 
@@ -78,7 +78,7 @@ absl::StatusOr<v1::ResultArtifact> FetchAt(const std::string& address,
   v1::FetchResultResponse response;
   v1::ResultArtifact artifact;
   std::int64_t received = 0;
-  Sha256 sha256;
+  base::Sha256 sha256;
   absl::Status status;
   while (status.ok() && reader->Read(&response)) {
     if (response.has_artifact()) artifact = response.artifact();

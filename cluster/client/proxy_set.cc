@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "cluster/base/ids.h"
-#include "cluster/base/status.h"
 #include "cluster/base/sha256.h"
+#include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/status.h"
@@ -21,13 +21,13 @@
 namespace onepiece::client {
 namespace {
 
-// More addresses than any cluster has; bounds the channels kept when addresses come and go.
+// No cluster has this many addresses. The limit bounds the channels when addresses come and go.
 constexpr std::size_t kMaxChannels = 256;
-// How long one of several NodeManager replicas may take at first; doubles with every round.
+// The first limit for one of several NodeManager replicas. It doubles with every round.
 constexpr std::chrono::seconds kFirstAttempt(1);
-// How soon a stop is seen while a connection is being made.
+// How soon Connect() notices a stop.
 constexpr std::chrono::milliseconds kStopPoll(100);
-// How long a proxy that did not answer is asked last.
+// A proxy that did not answer is asked last for this long.
 constexpr std::chrono::seconds kLeftOut(10);
 
 bool TryElsewhere(const absl::Status& status) {
@@ -51,29 +51,25 @@ bool DeadlineTooShort(const absl::Status& status) {
          base::GetReason(status).reason == "DEADLINE_TOO_SHORT";
 }
 
-/// The others of its set may take the job.
+/// Returns true when other proxies of the set may take the job.
 bool IsAboutOneProxy(const absl::Status& refusal) {
   const std::string reason = base::GetReason(refusal).reason;
   return reason == "QUOTA" || reason == "INPUTS_BUSY";
 }
 
-/// It says so before it takes anything.
+/// Returns true when the proxy answered so before it took anything.
 bool SurelyNotTaken(const absl::Status& status) {
   const std::string reason = base::GetReason(status).reason;
   return reason == "NOT_REGISTERED" || reason == "NO_INSTANCE";
 }
 
-/// The same for everybody, and different for every id.
+/// Returns a sort key that every client computes alike and that differs for every request id.
 std::string Turn(const std::string& request_id, const std::string& who) {
-  Sha256 sha256;
-  sha256.Update(request_id);
-  sha256.Update("/");
-  sha256.Update(who);
-  return sha256.FinishHex();
+  return base::Sha256Hex(request_id + "/" + who);
 }
 
-/// The listed sets that may have the job; none: any may take it. A configured proxy whose set
-/// nobody has told is known by its address until it is listed.
+/// Returns the listed sets that may have the job. When it is empty, any set may take the job. A
+/// configured proxy of an unknown set is known by its address until the NodeManager lists it.
 std::set<std::string> Holders(std::span<const Proxy> proxies,
                               const std::map<std::string, std::string>& reached) {
   std::set<std::string> holders;
@@ -90,10 +86,11 @@ bool IsOfSeveralSets(std::span<const Proxy> proxies) {
   return std::ranges::adjacent_find(proxies, std::not_equal_to<>(), SetOf) != proxies.end();
 }
 
-/// Only the NodeManager says which sets there are: an address alone may be nobody's.
+/// Only the NodeManager knows which sets there are. Behind a configured address there may be
+/// nothing.
 bool IsListed(const Proxy& proxy) { return !proxy.unlisted && !proxy.workflow_set.empty(); }
 
-/// Puts the sets with most room first, as a refusal tells it: "set-2=0.40,set-3=0.10".
+/// Puts the sets with the most room first, as the refusal tells: "set-2=0.40,set-3=0.10".
 void OrderByRoom(std::span<Proxy> proxies, const absl::Status& refusal) {
   const auto metadata = base::GetReason(refusal).metadata;
   const auto told = metadata.find("headroom");
@@ -150,9 +147,7 @@ std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
 
 void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
                            base::Duration limit) const {
-  const base::Duration left = std::min(limit, deadline - options_.clock->Now());
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
+  rpc::SetTimeLeft(context, std::min(limit, deadline - options_.clock->Now()));
 }
 
 bool ProxySet::Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop) {
@@ -233,7 +228,7 @@ void ProxySet::LeaveOut(const Proxy& proxy) {
   away_until_[proxy.address] = options_.clock->Now() + base::Scaled(kLeftOut);
 }
 
-// One set at a time: a request's own order of sets, and in each of proxies.
+// Sorts by the request's own order of sets, and within a set by its own order of proxies.
 std::vector<Proxy> ProxySet::Spread(std::vector<Proxy> proxies,
                                     const std::string& request_id) const {
   std::map<std::string, std::string> turns;
@@ -251,7 +246,8 @@ std::vector<Proxy> ProxySet::Spread(std::vector<Proxy> proxies,
   return proxies;
 }
 
-// False: nothing has been sent.
+// Connects before anything is sent. Returns false when that fails, and the caller then knows that
+// the proxy has not got the request.
 bool ProxySet::Connect(const Proxy& proxy, base::MonotonicTime deadline) {
   const base::MonotonicTime now = options_.clock->Now();
   const auto until = std::chrono::system_clock::now() +
@@ -300,13 +296,13 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Find(bool refresh, base::MonotonicT
 
 std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
   if (proxies.empty()) return proxies;
-  // Those that the caller named stay: the list may lack one that works.
+  // The proxies that the caller named stay, because the list may lack one that works.
   for (const std::string& address : options_.proxies) {
     if (std::ranges::find(proxies, address, &Proxy::address) == proxies.end())
       proxies.push_back({"", address, v1::GenerationService::NewStub(ChannelTo(address)), true});
   }
-  // Clients spread over the proxies by starting at a random one and then stay where they got an
-  // answer.
+  // Clients start at a random proxy, so they spread over the proxies. They then stay with the proxy
+  // that answered.
   std::rotate(proxies.begin(),
               proxies.begin() + static_cast<std::ptrdiff_t>(base::RandomU64() % proxies.size()),
               proxies.end());
@@ -322,7 +318,8 @@ std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
   return proxies;
 }
 
-// Once: who gave one address shall know the others when that one is gone.
+// Asks once. A client that was given the address of one replica must know the others when that one
+// is gone.
 void ProxySet::LearnManagers(base::MonotonicTime deadline) {
   {
     const std::scoped_lock lock(mutex_);
@@ -350,7 +347,8 @@ bool ProxySet::Complete() {
   return listed_ || options_.nodemanagers.empty();
 }
 
-// NOT_FOUND: its set has not the request's job. Any other error does not say.
+// Asks a proxy whether its set has the request's job. NOT_FOUND means no. Any other error leaves it
+// open.
 absl::Status ProxySet::AskForJob(const Proxy& proxy, const std::string& request_id,
                                  base::MonotonicTime deadline) {
   if (options_.clock->Now() >= deadline) return absl::CancelledError("not asked");
@@ -364,12 +362,13 @@ absl::Status ProxySet::AskForJob(const Proxy& proxy, const std::string& request_
   return ReadAnswer(proxy.stub->GetJob(&context, request, &job)).status;
 }
 
-// Of `proxies` those of the set that has the request's job, or all of them where it is with none.
-// An error: a set does not say, and whoever else took the request might do it again.
+// Keeps the proxies of the set that has the request's job, or all of them when no set has it.
+// Returns an error when a set does not say, because another set that took the request might do the
+// job again.
 absl::Status ProxySet::KeepWhoKnows(std::vector<Proxy>& proxies, const std::string& request_id,
                                     base::MonotonicTime deadline,
                                     std::set<std::string>& strangers) {
-  // Whoever is asked to make it says what is wrong with such an id.
+  // A proxy that is asked to make the job will say what is wrong with such an id.
   if (!base::Uid::Parse(request_id).has_value()) return absl::OkStatus();
   std::set<std::string> silent;
   for (const Proxy& proxy : proxies) {
@@ -398,13 +397,14 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
                                         const CallOptions& how, base::MonotonicTime deadline,
                                         Past& past) {
   Round round{.error = past.refusal, .retry_delay = std::nullopt, .done = false};
-  std::set<std::string> answered_sets = past.refused;  // Spoke for the whole set.
+  std::set<std::string> answered_sets = past.refused;  // A proxy has answered for these.
   std::set<std::string> holders = Holders(proxies, past.reached);
   for (std::size_t i = 0; i < proxies.size(); ++i) {
     const Proxy proxy = proxies[i];
     if (answered_sets.contains(SetOf(proxy))) continue;
     if (!holders.empty() && !holders.contains(SetOf(proxy))) continue;
     if (options_.clock->Now() >= deadline || options_.stop.stop_requested()) break;
+    // A proxy that was never connected cannot have the job, so its set need not become a holder.
     if (!how.request_id.empty() && !Connect(proxy, deadline)) {
       LeaveOut(proxy);
       if (round.error.ok()) round.error = absl::UnavailableError("cannot reach " + proxy.address);
@@ -435,7 +435,7 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
         past.refusal = answer.status;
         OrderByRoom(rest, answer.status);
       }
-      // "Full" elsewhere may change, so it outweighs "not here".
+      // A full set may have room later, so its refusal outweighs "not here".
       if (!absl::IsResourceExhausted(round.error)) round.error = answer.status;
     } else if (TryElsewhere(answer.status)) {
       LeaveOut(proxy);
@@ -451,7 +451,7 @@ ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyC
       return round;
     }
   }
-  // Every set answered so: that is the answer. A set that did not answer may hold the job.
+  // The error is final only when every set has answered, because a silent set may hold the job.
   const bool all_answered =
       std::all_of(proxies.begin(), proxies.end(), [&answered_sets](const Proxy& proxy) {
         return proxy.unlisted || answered_sets.contains(SetOf(proxy));
@@ -477,7 +477,7 @@ absl::Status ProxySet::Call(const ProxyCall& call, const CallOptions& how) {
       if (how.repeated && IsOfSeveralSets(*proxies))
         round.error = KeepWhoKnows(*proxies, how.request_id, deadline, past.strangers);
       if (round.error.ok()) round = CallEachProxy(*std::move(proxies), call, how, deadline, past);
-      // A job that the known proxies do not know may be with others.
+      // Proxies that are not known yet may know the job.
       if (round.done && absl::IsNotFound(round.error) && !refresh && !Complete()) continue;
       if (!round.done || !round.error.ok()) ONEPIECE_RETURN_IF_ERROR(Stopped());
       if (round.done) return round.error;

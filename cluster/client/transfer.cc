@@ -1,4 +1,4 @@
-// The streams: Watch and Fetch.
+// The streams of Client: Watch and Fetch.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -7,16 +7,17 @@
 #include <fstream>
 #include <set>
 
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "cluster/client/client_impl.h"
 #include "cluster/client/receive_file.h"
-#include "cluster/base/sha256.h"
+#include "cluster/rpc/channel.h"
 
 namespace onepiece::client {
 namespace {
 
-// A silent stream is given up and opened again after this long, lest a lost peer goes unnoticed.
+// A stream is opened anew after this long, so that a lost peer is noticed.
 constexpr std::chrono::seconds kStreamTurn(60);
 
 bool Reconnect(const absl::Status& status) {
@@ -28,15 +29,15 @@ absl::Status Stopped() {
   return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED", "interrupted");
 }
 
-/// One artifact on its way in: what has arrived, over all connections.
+/// One artifact that is being received: what has arrived over all connections.
 struct Incoming {
   v1::ResultArtifact artifact;
   std::int64_t received_bytes = 0;
-  Sha256 sha256;
+  base::Sha256 sha256;
   absl::Status sink_error;
 };
 
-/// Reads one stream to its end into `incoming`; `moved` tells whether any byte came.
+/// Reads one stream to its end into `incoming`. Sets `moved` when any byte came.
 absl::Status ReadStream(grpc::ClientReader<v1::FetchResultResponse>& reader, const ChunkSink& sink,
                         Incoming& incoming, bool& moved) {
   v1::FetchResultResponse response;
@@ -44,6 +45,7 @@ absl::Status ReadStream(grpc::ClientReader<v1::FetchResultResponse>& reader, con
     if (response.has_artifact()) {
       if (!incoming.artifact.sha256().empty() &&
           incoming.artifact.sha256() != response.artifact().sha256()) {
+        // A resumed fetch would append the bytes of another result.
         incoming.sink_error = base::MakeError(absl::StatusCode::kDataLoss, "RESULT_CHANGED",
                                               "the result changed while it was being fetched");
         return incoming.sink_error;
@@ -83,12 +85,10 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
     absl::Status status;
     const auto proxies = impl_->proxies.Proxies(refresh, std::min(deadline, give_up));
     if (!proxies.ok()) status = proxies.status();
-    std::set<std::string> strangers;  // Sets that do not know the job.
+    std::set<std::string> strangers;  // The sets that do not know the job.
     for (std::size_t i = 0; proxies.ok() && i < proxies->size(); ++i) {
       grpc::ClientContext context;
-      const auto turn = std::min<base::Duration>(kStreamTurn, deadline - clock.Now());
-      context.set_deadline(std::chrono::system_clock::now() +
-                           std::chrono::duration_cast<std::chrono::system_clock::duration>(turn));
+      rpc::SetTimeLeft(context, std::min<base::Duration>(kStreamTurn, deadline - clock.Now()));
       const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
       const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
       const auto reader = (*proxies)[i].stub->WatchJob(&context, request);
@@ -109,10 +109,11 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
         return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
                                "the job has not ended in time");
       }
-      // Too many watch: the job goes on meanwhile, and so does asking.
+      // RESOURCE_EXHAUSTED means too many watches. The job goes on, so the next proxy is asked.
       if (status.ok() || Reconnect(status) || absl::IsResourceExhausted(status)) continue;
       if (!absl::IsNotFound(status)) return status;
-      // A set that has not answered may know the job, and so may one that is not known yet.
+      // NOT_FOUND is final only when all sets say so, because a silent set or one that is not known
+      // yet may know the job.
       strangers.insert(SetOf((*proxies)[i]));
       const bool all = std::ranges::all_of(*proxies, [&](const Proxy& proxy) {
         return proxy.unlisted || strangers.contains(SetOf(proxy));
@@ -135,12 +136,12 @@ absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::stri
   request.set_name(JobName(uid));
   request.set_artifact(std::string(artifact));
   Incoming incoming;
-  // Call bounds the attempts between two chunks; each turn that moved bytes begins a new one.
+  // Call() bounds the time of the attempts. A turn that has moved bytes begins a new Call().
   for (;;) {
     bool moved = false;
     const absl::Status status = impl_->proxies.Call([&](auto& stub, auto& context) {
-      // A long transfer outlives one attempt's deadline; what it must not do is stand still.
-      context.set_deadline(std::chrono::system_clock::now() + kStreamTurn);
+      // A long transfer may outlive the deadline of an attempt, so a turn replaces it.
+      rpc::SetTimeLeft(context, kStreamTurn);
       request.set_offset_bytes(incoming.received_bytes);
       const auto reader = stub.FetchResult(&context, request);
       const absl::Status read = ReadStream(*reader, sink, incoming, moved);

@@ -1,4 +1,4 @@
-// WatchCluster: one stream of events over any number of connections and leaders.
+// WatchCluster makes one stream of events out of any number of connections and leaders.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -6,14 +6,15 @@
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "cluster/client/client_impl.h"
+#include "cluster/rpc/channel.h"
 
 namespace onepiece::client {
 namespace {
 
-// A stream is opened again after this long, lest a peer that stands still goes unnoticed.
+// A stream is opened anew after this long, so that a peer that stands still is noticed.
 constexpr std::chrono::seconds kStreamTurn(15);
 
-/// What has been told so far.
+/// What the observer has been told so far.
 struct Told {
   std::uint64_t revision = 0;
   std::string cluster_id;
@@ -27,14 +28,18 @@ absl::Status HistoryLost(std::uint64_t now, std::uint64_t seen) {
                              ", which was seen: its data was lost or is old");
 }
 
-/// Passes an event on unless it repeats what was told; telemetry and heartbeats never do. Errors:
-/// HISTORY_LOST.
+/// Passes an event on, unless it repeats what was told. Telemetry and heartbeats never repeat
+/// anything.
+///
+/// Errors: UNAVAILABLE (HISTORY_LOST).
 absl::Status Tell(const v1::ClusterEvent& event, const ClusterObserver& observer, Told& told) {
   const bool change =
       event.change_case() != v1::ClusterEvent::CHANGE_NOT_SET && !event.has_telemetry();
   const bool other_cluster = event.has_snapshot() && !told.cluster_id.empty() &&
                              event.snapshot().cluster_id() != told.cluster_id;
   if (!other_cluster && event.revision() < told.revision) {
+    // A change of an older revision repeats what was told. A snapshot or a heartbeat of an older
+    // revision means that the NodeManager has lost what was seen.
     if (event.has_snapshot() || !change) return HistoryLost(event.revision(), told.revision);
     return absl::OkStatus();
   }
@@ -66,9 +71,7 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
     request.set_telemetry_interval_ms(
         static_cast<std::int32_t>(telemetry_interval / std::chrono::milliseconds(1)));
     grpc::ClientContext context;
-    const auto turn = std::min(base::Scaled(kStreamTurn), deadline - clock.Now());
-    context.set_deadline(std::chrono::system_clock::now() +
-                         std::chrono::duration_cast<std::chrono::system_clock::duration>(turn));
+    rpc::SetTimeLeft(context, std::min(base::Scaled(kStreamTurn), deadline - clock.Now()));
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
     const auto reader = stub.WatchCluster(&context, request);
@@ -91,7 +94,7 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
     if (clock.Now() >= deadline)
       return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
                              "the watch has reached its deadline");
-    // A turn that is over goes on at the same leader.
+    // The turn is over, and the next one begins at the same leader.
     if (answered && end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) continue;
     if (status.ok()) status = ReadAnswer(end).status;
     if (!status.ok() && !rpc::IsAboutTheReplica(status) && !absl::IsResourceExhausted(status))

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/job/job_record.h"
 
 namespace onepiece::database {
@@ -44,10 +45,10 @@ int BucketOf(const base::Uid& uid) { return static_cast<int>(HashOf(uid) >> 56);
 
 std::uint64_t DigestOf(const v1::JobRecord& record, bool has_bytes) {
   const std::uint64_t seed = has_bytes ? 1 : 0;
-  if (!record.has_bytes()) return Hash(job::CanonicalBytes(record), seed);
+  if (!record.has_bytes()) return Hash(base::CanonicalBytes(record), seed);
   v1::JobRecord shared = record;
   shared.clear_has_bytes();
-  return Hash(job::CanonicalBytes(shared), seed);
+  return Hash(base::CanonicalBytes(shared), seed);
 }
 
 void Digests::Add(const base::Uid& uid, std::uint64_t digest) {

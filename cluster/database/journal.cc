@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/status.h"
 #include "cluster/database/data_folder.h"
 #include "cluster/job/job_record.h"
@@ -144,7 +145,7 @@ std::vector<v1::JobRecord> SqliteJournal::Recover() {
 
 void SqliteJournal::Note(const v1::JobRecord& record) {
   const auto uid = base::Uid::Parse(record.job().uid());
-  if (uid.has_value()) Take(*uid, job::CanonicalBytes(record));
+  if (uid.has_value()) Take(*uid, base::CanonicalBytes(record));
 }
 
 void SqliteJournal::Forget(const base::Uid& uid) { Take(uid, std::nullopt); }

@@ -2,8 +2,8 @@
 
 #include "absl/strings/escaping.h"
 #include "cluster/base/crc32c.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
-#include "cluster/job/sha256.h"
 
 namespace onepiece::database {
 
@@ -24,7 +24,7 @@ absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message) {
     stored.info.set_media_type(artifact.media_type);
     stored.info.set_size_bytes(static_cast<std::int64_t>(artifact.data.size()));
     stored.info.set_sha256(artifact.sha256.empty()
-                               ? job::Sha256Hex(artifact.data.bytes())
+                               ? base::Sha256Hex(artifact.data.bytes())
                                : absl::BytesToHexString(base::AbslView(artifact.sha256)));
     stored.crc32c =
         artifact.crc32c.has_value() ? *artifact.crc32c : base::Crc32c(artifact.data.bytes());

@@ -13,11 +13,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/crc32c.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/database/data_folder.h"
 #include "cluster/job/job_record.h"
-#include "cluster/job/sha256.h"
 
 namespace onepiece::database {
 namespace {
@@ -231,7 +232,7 @@ absl::StatusOr<std::vector<StoredArtifact>> Map(const std::string& path, const S
 }  // namespace
 
 std::uint64_t ClusterHash(const std::string& cluster_id) {
-  const std::string hex = job::Sha256Hex(std::as_bytes(std::span(cluster_id)));
+  const std::string hex = base::Sha256Hex(cluster_id);
   return std::strtoull(hex.substr(0, 16).c_str(), nullptr, 16);
 }
 
@@ -248,7 +249,7 @@ absl::Status WriteSpillFile(const std::string& path, const SpillOwner& owner,
   if (fd < 0 && errno == EINVAL) fd = open(path.c_str(), kFlags, 0600);
   if (fd < 0) return DiskError(errno, "cannot write", path);
   const File file(fd);
-  const std::string result = job::CanonicalBytes(ResultOf(artifacts));
+  const std::string result = base::CanonicalBytes(ResultOf(artifacts));
   if (HeaderBytes(artifacts.size(), result.size()) > kMaxHeaderBytes)
     return base::MakeError(absl::StatusCode::kResourceExhausted, "SPILL_FULL",
                            "its artifacts have too long names and types for a file");

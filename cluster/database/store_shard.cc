@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
@@ -228,15 +229,15 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
     JobRecord record = theirs;
     return Insert(uid, record) != nullptr;  // No news to whoever sent it.
   }
-  const std::string before = job::CanonicalBytes(entry->record);
-  if (before == job::CanonicalBytes(theirs)) return true;
+  const std::string before = base::CanonicalBytes(entry->record);
+  if (before == base::CanonicalBytes(theirs)) return true;
   JobRecord joined = job::Join(entry->record, theirs);
-  const std::string after = job::CanonicalBytes(joined);
+  const std::string after = base::CanonicalBytes(joined);
   if (after != before) {
     entry->record = std::move(joined);
     Committed(*entry);
   }
-  if (after != job::CanonicalBytes(theirs)) Notify(*entry, Change::kRecord);
+  if (after != base::CanonicalBytes(theirs)) Notify(*entry, Change::kRecord);
   return true;
 }
 

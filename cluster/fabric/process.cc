@@ -113,4 +113,13 @@ absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& i
   return watch;
 }
 
+absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchLivingPeer(const PeerIdentity& identity) {
+  ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchProcess(identity));
+  if (watch->IsDead()) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                           "the peer's process is dead");
+  }
+  return watch;
+}
+
 }  // namespace onepiece::fabric

@@ -18,7 +18,7 @@
 #include "cluster/history/conditions.h"
 #include "cluster/history/pieces.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr std::int64_t kKeepResolvedMs = 60 * 60'000;
@@ -36,8 +36,8 @@ std::string InWords(double value, std::string_view unit) {
   return absl::StrCat(absl::StrFormat("%.6g ", value), std::string(unit));
 }
 
-// Those whose numbers are what they last said, and true no more.
-std::set<std::string, std::less<>> Silent(const Snapshot& snapshot) {
+// Returns the prefixes of series whose source is silent. Their numbers are old.
+std::set<std::string, std::less<>> Silent(const session::Snapshot& snapshot) {
   std::set<std::string, std::less<>> silent;
   if (snapshot.cluster.value) {
     for (const v1::Node& node : snapshot.cluster.value->nodes()) {
@@ -48,7 +48,8 @@ std::set<std::string, std::less<>> Silent(const Snapshot& snapshot) {
     if (!error.empty()) silent.insert(kind + id + "/");
   };
   if (snapshot.rings.value) {
-    for (const RingEntry& ring : *snapshot.rings.value) add("ring/", ring.node_id, ring.error);
+    for (const session::RingEntry& ring : *snapshot.rings.value)
+      add("ring/", ring.node_id, ring.error);
   }
   if (snapshot.databases.value) {
     for (const auto& database : *snapshot.databases.value)
@@ -63,20 +64,21 @@ std::set<std::string, std::less<>> Silent(const Snapshot& snapshot) {
 
 }  // namespace
 
-/// The snapshot's numbers, when a rule asks for them, without those of the silent.
+/// The snapshot's numbers without those of silent sources. Empty when no rule needs numbers.
 struct AlertEngine::Numbers {
   std::vector<Number> all;
 };
 
 AlertEngine::AlertEngine(std::vector<Rule> rules) : rules_(std::move(rules)) {}
 
-const Alerts& AlertEngine::alerts() const { return sorted_; }
+const session::Alerts& AlertEngine::alerts() const { return sorted_; }
 
-void AlertEngine::Turn(Known& known, Alert::State state) const {
+void AlertEngine::Turn(Known& known, session::Alert::State state) const {
   if (known.alert.state == state) return;
-  if (state == Alert::State::kNoData || state == Alert::State::kError)
-    known.fired = known.fired || known.alert.state == Alert::State::kFiring;
-  if (state == Alert::State::kFiring || state == Alert::State::kResolved) known.fired = false;
+  if (state == session::Alert::State::kNoData || state == session::Alert::State::kError)
+    known.fired = known.fired || known.alert.state == session::Alert::State::kFiring;
+  if (state == session::Alert::State::kFiring || state == session::Alert::State::kResolved)
+    known.fired = false;
   known.alert.state = state;
   known.alert.since_ms = now_ms_;
 }
@@ -86,9 +88,9 @@ void AlertEngine::Holds(const Rule& rule, const std::string& entity, std::option
   const std::string id = rule.name + "/" + entity;
   auto [place, is_new] = known_.try_emplace(id);
   Known& known = place->second;
-  Alert& alert = known.alert;
-  // What began anew has been seen by nobody.
-  const bool begins = is_new || known.stands_in || alert.state == Alert::State::kResolved;
+  session::Alert& alert = known.alert;
+  // Nobody has seen an alert that begins anew, so the acknowledgement goes. The silence stays.
+  const bool begins = is_new || known.stands_in || alert.state == session::Alert::State::kResolved;
   if (begins) {
     const std::int64_t silenced_until_ms = alert.silenced_until_ms;
     std::string reason = std::move(alert.silence_reason);
@@ -101,9 +103,9 @@ void AlertEngine::Holds(const Rule& rule, const std::string& entity, std::option
     alert.silence_reason = std::move(reason);
   }
   known.seen = evaluations_;
-  // Nobody knows whether it held while it could not be seen.
+  // Nobody knows whether the rule held while it could not be evaluated, so the time begins anew.
   const bool was_unseen =
-      alert.state == Alert::State::kNoData || alert.state == Alert::State::kError;
+      alert.state == session::Alert::State::kNoData || alert.state == session::Alert::State::kError;
   if (was_unseen && !known.fired) known.true_since_ms = now_ms_;
   alert.severity = rule.severity;
   alert.value = value;
@@ -119,12 +121,12 @@ void AlertEngine::Holds(const Rule& rule, const std::string& entity, std::option
            {"{for}", absl::FormatDuration(absl::Seconds((now_ms_ - known.true_since_ms) / 1000))},
            {"{detail}", detail}}),
       kMaxWords);
-  const bool fires = known.fired || alert.state == Alert::State::kFiring ||
+  const bool fires = known.fired || alert.state == session::Alert::State::kFiring ||
                      now_ms_ - known.true_since_ms >= rule.for_ms;
-  Turn(known, fires ? Alert::State::kFiring : Alert::State::kPending);
+  Turn(known, fires ? session::Alert::State::kFiring : session::Alert::State::kPending);
 }
 
-// For what this evaluation has not seen, of a rule that could be computed.
+// Ends the alerts of a rule that could be evaluated and did not hold for them.
 void AlertEngine::HoldsNoMore(const Rule& rule) {
   const std::string prefix = rule.name + "/";
   for (auto place = known_.lower_bound(prefix);
@@ -134,18 +136,19 @@ void AlertEngine::HoldsNoMore(const Rule& rule) {
       ++place;
       continue;
     }
-    if (known.alert.state == Alert::State::kFiring || known.fired) {
-      Turn(known, Alert::State::kResolved);
+    if (known.alert.state == session::Alert::State::kFiring || known.fired) {
+      Turn(known, session::Alert::State::kResolved);
     }
-    const bool recent = known.alert.state == Alert::State::kResolved &&
+    const bool recent = known.alert.state == session::Alert::State::kResolved &&
                         now_ms_ - known.alert.since_ms < kKeepResolvedMs;
-    const bool silenced =
-        known.alert.state == Alert::State::kResolved && known.alert.silenced_until_ms > now_ms_;
+    const bool silenced = known.alert.state == session::Alert::State::kResolved &&
+                          known.alert.silenced_until_ms > now_ms_;
     place = recent || silenced ? std::next(place) : known_.erase(place);
   }
 }
 
-void AlertEngine::CannotTell(const Rule& rule, Alert::State state, const std::string& why) {
+void AlertEngine::CannotTell(const Rule& rule, session::Alert::State state,
+                             const std::string& why) {
   const std::string prefix = rule.name + "/";
   const std::string words =
       base::ToUtf8(absl::StrCat("Nobody can tell whether this holds: ", why), kMaxWords);
@@ -153,7 +156,7 @@ void AlertEngine::CannotTell(const Rule& rule, Alert::State state, const std::st
   for (auto place = known_.lower_bound(prefix);
        place != known_.end() && absl::StartsWith(place->first, prefix); ++place) {
     Known& known = place->second;
-    if (known.alert.state == Alert::State::kResolved) continue;
+    if (known.alert.state == session::Alert::State::kResolved) continue;
     Turn(known, state);
     known.alert.text = words;
     known.alert.value.reset();
@@ -174,7 +177,8 @@ void AlertEngine::CannotTell(const Rule& rule, Alert::State state, const std::st
 void AlertEngine::EvaluateSeries(const Rule& rule, const Numbers& numbers) {
   for (const Number& number : numbers.all) {
     if (fnmatch(rule.watches.c_str(), number.name.c_str(), 0) != 0) continue;
-    // '*' goes over '/', as pools' ids do; an application's share of a pool is no pool.
+    // '*' also matches '/', because the ids of pools contain it. An application's share of a pool
+    // is no pool, so its series match only patterns that name it.
     constexpr const char* kShares = "/shares/";
     if (absl::StrContains(number.name, kShares) && !absl::StrContains(rule.watches, kShares))
       continue;
@@ -187,43 +191,45 @@ void AlertEngine::EvaluateSeries(const Rule& rule, const Numbers& numbers) {
     }
     const auto known = known_.find(rule.name + "/" + entity);
     if (known == known_.end()) continue;
-    // It is there, and well.
-    const bool fired = known->second.alert.state == Alert::State::kFiring || known->second.fired;
-    if (fired) Turn(known->second, Alert::State::kResolved);
-    if (known->second.alert.state != Alert::State::kResolved) known_.erase(known);
+    // The series is there, and its value is good.
+    const bool fired =
+        known->second.alert.state == session::Alert::State::kFiring || known->second.fired;
+    if (fired) Turn(known->second, session::Alert::State::kResolved);
+    if (known->second.alert.state != session::Alert::State::kResolved) known_.erase(known);
   }
-  // What is not there is neither well nor not, for a while.
+  // A series that is no longer there is neither good nor bad. It is kNoData for a while and then
+  // forgotten.
   const std::string prefix = rule.name + "/";
   for (auto place = known_.lower_bound(prefix);
        place != known_.end() && absl::StartsWith(place->first, prefix); ++place) {
     Known& known = place->second;
-    const bool open =
-        known.alert.state == Alert::State::kPending || known.alert.state == Alert::State::kFiring;
+    const bool open = known.alert.state == session::Alert::State::kPending ||
+                      known.alert.state == session::Alert::State::kFiring;
     if (known.seen == evaluations_ || known.stands_in) continue;
     if (open) {
-      Turn(known, Alert::State::kNoData);
+      Turn(known, session::Alert::State::kNoData);
       known.alert.text = "Nobody can tell whether this holds: its numbers are not there any more";
       known.alert.value.reset();
     }
-    if (known.alert.state == Alert::State::kNoData &&
+    if (known.alert.state == session::Alert::State::kNoData &&
         now_ms_ - known.alert.since_ms < kForgetGoneMs)
       known.seen = evaluations_;
   }
 }
 
-void AlertEngine::EvaluateRule(const Rule& rule, const Snapshot& snapshot, const LinkStatus& link,
-                               const Numbers& numbers) {
+void AlertEngine::EvaluateRule(const Rule& rule, const session::Snapshot& snapshot,
+                               const session::LinkStatus& link, const Numbers& numbers) {
   const Condition* condition = IsSeries(rule) ? nullptr : FindCondition(rule.watches);
   const auto series = IsSeries(rule) ? SourceOfSeries(rule.watches) : std::nullopt;
   if ((condition == nullptr && !series) || std::isnan(rule.threshold)) {
-    CannotTell(rule, Alert::State::kError,
+    CannotTell(rule, session::Alert::State::kError,
                absl::StrCat("the rule watches '", rule.watches,
                             "', which is neither a series nor one of ", ConditionNames()));
     return;
   }
   const Source source = condition != nullptr ? condition->source : *series;
   if (const std::string why = WhyNoData(source, snapshot, link); !why.empty()) {
-    CannotTell(rule, Alert::State::kNoData, why);
+    CannotTell(rule, session::Alert::State::kNoData, why);
     return;
   }
   if (condition != nullptr) {
@@ -235,7 +241,7 @@ void AlertEngine::EvaluateRule(const Rule& rule, const Snapshot& snapshot, const
   HoldsNoMore(rule);
 }
 
-void AlertEngine::Evaluate(const Snapshot& snapshot, const LinkStatus& link) {
+void AlertEngine::Evaluate(const session::Snapshot& snapshot, const session::LinkStatus& link) {
   ++evaluations_;
   now_ms_ = std::max(now_ms_, snapshot.at_ms);
   Numbers numbers;
@@ -257,7 +263,7 @@ void AlertEngine::Publish() {
   std::ranges::sort(sorted_, IsWorse);
   if (sorted_.size() <= kMaxAlerts) return;
   const std::size_t more = sorted_.size() - (kMaxAlerts - 1);
-  Alert rest;
+  session::Alert rest;
   rest.id = "more/cluster";
   rest.rule = "more";
   rest.entity = "cluster";
@@ -279,21 +285,21 @@ absl::StatusOr<AlertEngine::Known*> AlertEngine::Find(std::string_view id) {
       absl::StrCat("there is no alert '", base::ToUtf8(id, 200), "' now; it may be over"));
 }
 
-void AlertEngine::Restore(const Alerts& alerts) {
-  for (const Alert& before : alerts) {
-    const bool over = before.state == Alert::State::kResolved;
+void AlertEngine::Restore(const session::Alerts& alerts) {
+  for (const session::Alert& before : alerts) {
+    const bool over = before.state == session::Alert::State::kResolved;
     const bool seen = !before.acknowledged_by.empty() && !over;
     const bool silenced = before.silenced_until_ms > now_ms_;
     if (!seen && !silenced) continue;
     const auto [place, is_new] = known_.try_emplace(before.id);
     Known& known = place->second;
     if (is_new) {
-      // The next evaluation ends what holds no more.
+      // The next evaluation ends the alert if its rule no longer holds.
       known.alert = before;
       known.true_since_ms = before.since_ms;
       continue;
     }
-    const bool ended = known.alert.state == Alert::State::kResolved;
+    const bool ended = known.alert.state == session::Alert::State::kResolved;
     if (seen && !ended && known.alert.acknowledged_by.empty())
       known.alert.acknowledged_by = before.acknowledged_by;
     if (silenced && known.alert.silenced_until_ms == 0) {
@@ -325,4 +331,4 @@ absl::Status AlertEngine::Silence(std::string_view id, std::int64_t until_ms,
   return absl::OkStatus();
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -10,14 +10,15 @@
 #include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
-// More saves 3 % of the bytes for twice the time.
+// A higher level saves 3 % of the bytes for twice the time.
 constexpr int kLevel = 3;
 constexpr std::size_t kPlanes = sizeof(double);
 
-// Appends the doubles' bits, plane by plane.
+// Appends the doubles' bits plane by plane: the first bytes of all, then the second bytes and so
+// on.
 void AppendPlanes(std::span<const std::uint64_t> bits, std::string& out) {
   const std::size_t start = out.size(), count = bits.size();
   out.resize(start + count * kPlanes);
@@ -28,6 +29,7 @@ void AppendPlanes(std::span<const std::uint64_t> bits, std::string& out) {
   }
 }
 
+// Undoes AppendPlanes().
 // REQUIRES: bytes.size() == count * kPlanes.
 std::vector<std::uint64_t> ReadPlanes(std::string_view bytes, std::size_t count) {
   std::vector<std::uint64_t> bits(count);
@@ -61,7 +63,7 @@ std::optional<std::uint32_t> ReadVarint(std::string_view& in) {
   return std::nullopt;
 }
 
-// Ascending ids as differences.
+// Reads ascending ids that are written as differences.
 class IdReader {
  public:
   std::optional<std::uint32_t> Next(std::string_view& in) {
@@ -142,7 +144,8 @@ std::string Codec::PackFrame(std::span<const double> values, std::span<const dou
 
 absl::StatusOr<std::vector<double>> Codec::UnpackFrame(std::string_view packed, std::size_t count,
                                                        std::span<const double> reference) {
-  // Not moved out of its StatusOr: g++ 12 takes the bytes of a short one for unset then.
+  // The text is not moved out of its StatusOr, because g++ 12 then warns that the bytes of a short
+  // text are uninitialised.
   const auto plain = Expand(packed);
   if (!plain.ok()) return plain.status();
   if (plain->size() != count * kPlanes || (!reference.empty() && reference.size() != count))
@@ -186,7 +189,7 @@ std::string Codec::PackRollup(std::span<const RollupCell> cells) {
     AppendVarint(cell.series - last, plain);
     AppendVarint(cell.count, plain);
     last = cell.series;
-    // What stood still is 0 in two of the three.
+    // A number that did not change is 0 in two of the three.
     min.push_back(Bits(cell.min));
     mean.push_back(Bits(cell.mean) ^ Bits(cell.min));
     max.push_back(Bits(cell.max) ^ Bits(cell.min));
@@ -196,7 +199,7 @@ std::string Codec::PackRollup(std::span<const RollupCell> cells) {
 }
 
 absl::StatusOr<std::vector<RollupCell>> Codec::UnpackRollup(std::string_view packed) {
-  const auto plain = Expand(packed);  // Not moved, as above.
+  const auto plain = Expand(packed);  // Not moved, as in UnpackFrame().
   if (!plain.ok()) return plain.status();
   std::string_view rest = *plain;
   const auto count = ReadVarint(rest);
@@ -223,4 +226,4 @@ absl::StatusOr<std::vector<RollupCell>> Codec::UnpackRollup(std::string_view pac
   return cells;
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -1,11 +1,15 @@
-// How numbers and shapes become the bytes of a recording's rows. Internal to gui/history.
+// The codec turns numbers and shapes into the bytes of a recording's rows, and back. Internal to
+// cluster/history.
 //
-// Format     A frame is the tick's doubles, each XORed with the same series' double in the frame of
-//            its layout (so what has not changed is 0), the first bytes of all, then the second
-//            ones and so on (bytes alike beside each other), compressed with zstd. Lossless, NaN
-//            is unknown. docs/console.md, "Recordings".
-// Errors     DATA_LOSS (DAMAGED) for bytes that are not what they say; sizes are checked first.
-// Threading  Codec is thread-confined.
+// A frame is the doubles of one tick. Each double is XORed with the same series' double in the
+// first frame of its layout, so a number that has not changed is 0. The first bytes of all doubles
+// come first, then the second bytes and so on, so that equal bytes are beside each other. The
+// result is compressed with zstd. The format is lossless, and NaN means unknown (docs/console.md,
+// "Recordings").
+//
+// Threading: a Codec is used by one thread at a time.
+// Errors: DATA_LOSS (DAMAGED) for bytes that are not what they claim to be. Sizes are checked
+// first.
 #pragma once
 
 #include <zstd.h>
@@ -19,15 +23,15 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-/// Ids of a frame's series, ascending.
+/// The ids of a frame's series, in ascending order.
 using Layout = std::vector<std::uint32_t>;
 
-/// What one series did in one window of a rollup.
+/// One series in one window of a rollup.
 struct RollupCell {
   std::uint32_t series = 0;
-  std::uint32_t count = 0;  ///< Samples that were known.
+  std::uint32_t count = 0;  ///< The number of known samples.
   double min = 0, mean = 0, max = 0;
 };
 
@@ -44,13 +48,15 @@ class Codec {
   std::string Compress(std::string_view plain);
   absl::StatusOr<std::string> Expand(std::string_view packed);
 
-  /// `reference` is empty (the layout's first frame) or as long as `values`.
+  /// Packs the values of one tick. `reference` is empty for the layout's first frame, else as long
+  /// as `values`.
   std::string PackFrame(std::span<const double> values, std::span<const double> reference);
   absl::StatusOr<std::vector<double>> UnpackFrame(std::string_view packed, std::size_t count,
                                                   std::span<const double> reference);
   std::string PackLayout(const Layout& layout);
   absl::StatusOr<Layout> UnpackLayout(std::string_view packed);
-  /// REQUIRES: ascending series.
+  /// Packs one window.
+  /// REQUIRES: `cells` is sorted by series.
   std::string PackRollup(std::span<const RollupCell> cells);
   absl::StatusOr<std::vector<RollupCell>> UnpackRollup(std::string_view packed);
 
@@ -59,19 +65,21 @@ class Codec {
   ZSTD_DCtx* expander_;
 };
 
-/// Of a row: a blob that stands at another time than its own is found too. `before`: the sum of the
-/// row before, where rows build on each other, so that one that is lost is found by the next.
+/// Returns the checksum of a row. It covers the row's time, so a blob in another row is found.
+/// `before` is the checksum of the row before, where rows build on each other. The next row then
+/// shows that a row was lost.
 std::uint32_t RowSum(std::int64_t at_ms, std::string_view blob, std::uint32_t before = 0);
-/// What a frame leans on: which tick it is, and the sums of its layout and of its shape's last row.
+/// What a frame depends on: the number of its tick, and the checksums of its layout and of its
+/// shape's last row.
 struct FramePlace {
   std::int64_t at_ms = 0, tick = 0;
   std::uint32_t layout_sum = 0, shape_sum = 0;
 };
 std::uint32_t FrameSum(const FramePlace& place, std::string_view blob);
-/// Of a window: of this level, too.
+/// Returns the checksum of a window, which also covers the window's level.
 std::uint32_t RollupSum(int level_s, std::int64_t at_ms, std::string_view blob);
 std::uint32_t GapSum(std::int64_t from_ms, std::int64_t to_ms, std::string_view reason);
 
 absl::Status Damaged(std::string_view what);
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

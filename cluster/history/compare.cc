@@ -12,7 +12,7 @@
 #include "cluster/base/utf8.h"
 #include "cluster/history/pieces.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr std::size_t kMaxText = 300;
@@ -23,7 +23,7 @@ struct Fact {
   std::string text;
   std::optional<double> number;
 };
-/// The first fact is what is said of an entity that came or went.
+/// The first fact is the one that is shown for an entity that came or went.
 using Facts = std::vector<Fact>;
 using Entities = std::map<std::string, Facts>;
 
@@ -31,7 +31,7 @@ Fact Count(const char* what, std::uint64_t count) {
   return {what, absl::StrCat(count), static_cast<double>(count)};
 }
 
-// Whole percents: what is smaller is noise.
+// Rounds to whole percent, because smaller differences are noise.
 Fact Share(const char* what, std::optional<double> share) {
   if (!share || !std::isfinite(*share)) return {what, kUnknown, std::nullopt};
   const double percent = std::round(100 * *share);
@@ -83,9 +83,9 @@ Entities PoolsOf(const v1::Elasticity& elasticity) {
   return entities;
 }
 
-Entities RingsOf(const Rings& rings) {
+Entities RingsOf(const session::Rings& rings) {
   Entities entities;
-  for (const RingEntry& ring : rings) {
+  for (const session::RingEntry& ring : rings) {
     const v1::RingHealth& health = ring.health;
     entities.emplace("ring/" + ring.node_id,
                      Facts{Count("used slots", health.used_slots()),
@@ -98,14 +98,14 @@ Entities RingsOf(const Rings& rings) {
   return entities;
 }
 
-// The states are always there: 0 is a count too. Of a list that leaves jobs out, those that have
-// ended are at least as many.
-Entities JobsOf(const JobList& list) {
+// Every state has a count, even if it is 0. When the list leaves jobs out, the counts of ended jobs
+// are lower bounds.
+Entities JobsOf(const session::JobList& list) {
   std::map<int, std::uint64_t> counts;
   std::uint64_t unknown = 0, active = 0;
-  for (const JobEntry& entry : list.jobs) {
+  for (const session::JobEntry& entry : list.jobs) {
     if (!HasEnded(*entry.job)) ++active;
-    if (entry.certainty == Certainty::kUnknownAtEnd) {
+    if (entry.certainty == session::Certainty::kUnknownAtEnd) {
       ++unknown;
     } else {
       ++counts[entry.job->state()];
@@ -135,25 +135,25 @@ Entities PlansOf(const v1::ListPlansResponse& plans) {
   return entities;
 }
 
-const char* StateName(Alert::State state) {
+const char* StateName(session::Alert::State state) {
   switch (state) {
-    case Alert::State::kPending:
+    case session::Alert::State::kPending:
       return "pending";
-    case Alert::State::kFiring:
+    case session::Alert::State::kFiring:
       return "firing";
-    case Alert::State::kResolved:
+    case session::Alert::State::kResolved:
       return "resolved";
-    case Alert::State::kNoData:
+    case session::Alert::State::kNoData:
       return "no data";
-    case Alert::State::kError:
+    case session::Alert::State::kError:
       break;
   }
   return "error";
 }
 
-Entities AlertsOf(const Alerts& alerts) {
+Entities AlertsOf(const session::Alerts& alerts) {
   Entities entities;
-  for (const Alert& alert : alerts) {
+  for (const session::Alert& alert : alerts) {
     Facts facts = {{"state", StateName(alert.state), {}}};
     if (!alert.acknowledged_by.empty()) facts.push_back({"seen by", alert.acknowledged_by, {}});
     entities.emplace("alert/" + alert.id, std::move(facts));
@@ -164,7 +164,7 @@ Entities AlertsOf(const Alerts& alerts) {
 class Table {
  public:
   template <typename T>
-  void Add(const char* part, const Part<T>& a, const Part<T>& b,
+  void Add(const char* part, const session::Part<T>& a, const session::Part<T>& b,
            Entities (*facts_of)(const T& value)) {
     if (a.value == b.value) return;
     if (!a.value || !b.value) {
@@ -191,7 +191,7 @@ class Table {
   void Gone(const std::string& entity, const Facts& facts) {
     Push(entity, facts.front().what, facts.front().text, "", {});
   }
-  // By name: not every entity has all facts at all times.
+  // Matches facts by name, because an entity does not have all facts at all times.
   void Compare(const std::string& entity, const Facts& before, const Facts& after) {
     const auto find = [](const Facts& facts, std::string_view what) -> const Fact* {
       for (const Fact& fact : facts) {
@@ -222,7 +222,7 @@ class Table {
 
 }  // namespace
 
-std::vector<Difference> Compare(const Snapshot& a, const Snapshot& b) {
+std::vector<Difference> Compare(const session::Snapshot& a, const session::Snapshot& b) {
   Table table;
   table.Add("nodes", a.cluster, b.cluster, NodesOf);
   if (a.cluster.value && b.cluster.value) table.Add("workflows", a.cluster, b.cluster, WorkflowsOf);
@@ -234,4 +234,4 @@ std::vector<Difference> Compare(const Snapshot& a, const Snapshot& b) {
   return table.Take();
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

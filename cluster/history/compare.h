@@ -1,6 +1,7 @@
-// What is different between two snapshots, for a table: "A was pinned, B is looked at".
+// Compares two snapshots, for a table of what has changed between a pinned one and the one that is
+// shown.
 //
-// Threading  Pure function.
+// Threading: a pure function.
 #pragma once
 
 #include <optional>
@@ -9,24 +10,27 @@
 
 #include "cluster/session/snapshot.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-/// Strings from outside are UTF-8 and cut, but not otherwise safe: SafeText.
+/// One row of the table. Texts from outside are cut and valid UTF-8. They are not safe as rich text
+/// (see SafeText).
 struct Difference {
   /// As Alert::entity ("node/instance-1", "pool/default/diffusion/wan/tiny", "ring/database-1",
-  /// "app/wan"), "plan/7f01…", "alert/ring-stuck/ring/instance-1", "jobs" for the counts of all
+  /// "app/wan"), or "plan/7f01…", "alert/ring-stuck/ring/instance-1", "jobs" for the counts of all
   /// jobs, or "cluster".
   std::string entity;
   std::string what;  ///< "state", "pool", "utilization", "running", …
-  /// Empty: the entity was not there. "unknown": nobody knew it then, which is not the same.
+  /// Empty when the entity was not there. "unknown" when nobody knew the value, which is not the
+  /// same.
   std::string before, after;
-  /// after - before in the unit that the texts have, where both are numbers.
+  /// after - before in the texts' unit, where both are numbers.
   std::optional<double> change;
 };
 
-/// Nodes (state, activity, stage, applications, pool, restarts, utilization), workflows, pools,
-/// rings, counts of jobs by state, plans and alerts: each in this order, by entity. An entity that
-/// came or went is one row. A part of which one snapshot knows nothing is one row of "cluster".
-std::vector<Difference> Compare(const Snapshot& a, const Snapshot& b);
+/// Returns the differences of nodes (state, activity, stage, applications, pool, incarnation,
+/// utilization), workflows, pools, rings, counts of jobs by state, plans and alerts. They are in
+/// this order, sorted by entity. An entity that came or went is one row. A part that only one
+/// snapshot knows is one row of "cluster".
+std::vector<Difference> Compare(const session::Snapshot& a, const session::Snapshot& b);
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
-// Several polls (1 s) and reports (0.5 s) long.
+// A part is old after several polls (1 s) and reports (0.5 s).
 constexpr std::int64_t kOldMs = 15'000;
 constexpr double kReportSeconds = 10;
 constexpr std::int64_t kWaitingMs = 5'000;
@@ -20,7 +20,7 @@ constexpr std::int64_t kFailedPlansMs = 60 * 60'000;
 using Findings = std::vector<Finding>;
 
 template <typename Matches>
-Findings FindNodes(const Snapshot& snapshot, Matches matches) {
+Findings FindNodes(const session::Snapshot& snapshot, Matches matches) {
   Findings found;
   for (const v1::Node& node : snapshot.cluster.value->nodes()) {
     if (matches(node)) found.push_back({"node/" + node.node_id(), std::nullopt, node.detail()});
@@ -28,16 +28,16 @@ Findings FindNodes(const Snapshot& snapshot, Matches matches) {
   return found;
 }
 
-Findings DeadNodes(const Snapshot& snapshot, const LinkStatus&) {
+Findings DeadNodes(const session::Snapshot& snapshot, const session::LinkStatus&) {
   return FindNodes(snapshot, [](const v1::Node& node) { return node.state() == v1::Node::DEAD; });
 }
 
-Findings QuarantinedNodes(const Snapshot& snapshot, const LinkStatus&) {
+Findings QuarantinedNodes(const session::Snapshot& snapshot, const session::LinkStatus&) {
   return FindNodes(snapshot,
                    [](const v1::Node& node) { return node.activity() == v1::QUARANTINED; });
 }
 
-Findings StuckNodes(const Snapshot& snapshot, const LinkStatus&) {
+Findings StuckNodes(const session::Snapshot& snapshot, const session::LinkStatus&) {
   Findings found =
       FindNodes(snapshot, [](const v1::Node& node) { return node.activity() == v1::STUCK; });
   for (Finding& finding : found) {
@@ -48,9 +48,9 @@ Findings StuckNodes(const Snapshot& snapshot, const LinkStatus&) {
   return found;
 }
 
-Findings SilentNodes(const Snapshot& snapshot, const LinkStatus& link) {
+Findings SilentNodes(const session::Snapshot& snapshot, const session::LinkStatus& link) {
   Findings found;
-  // Reports carry the server's time.
+  // Reports carry the server's time, so the local time is corrected by the skew.
   const double now = static_cast<double>(snapshot.cluster.as_of_ms) / 1000 + link.clock_skew_s;
   for (const v1::Node& node : snapshot.cluster.value->nodes()) {
     if (node.state() == v1::Node::DEAD || !node.has_last_report_time()) continue;
@@ -62,11 +62,11 @@ Findings SilentNodes(const Snapshot& snapshot, const LinkStatus& link) {
   return found;
 }
 
-// A consumer takes messages out at once and computes later: what waits for long waits for somebody
-// who does not look.
-Findings StuckRings(const Snapshot& snapshot, const LinkStatus&) {
+// A consumer takes messages out of its ring immediately and computes later. A message that waits
+// for long means that the consumer does not look.
+Findings StuckRings(const session::Snapshot& snapshot, const session::LinkStatus&) {
   Findings found;
-  for (const RingEntry& ring : *snapshot.rings.value) {
+  for (const session::RingEntry& ring : *snapshot.rings.value) {
     const bool waits = ring.health.used_slots() > 0 && ring.health.oldest_age_ms() >= kWaitingMs;
     const bool flows = ring.rates && ring.rates->messages_per_s > 0;
     if (!waits || flows || !ring.error.empty()) continue;
@@ -77,13 +77,13 @@ Findings StuckRings(const Snapshot& snapshot, const LinkStatus&) {
   return found;
 }
 
-Findings FailedJobs(const Snapshot& snapshot, const LinkStatus&) {
+Findings FailedJobs(const session::Snapshot& snapshot, const session::LinkStatus&) {
   struct Failures {
     int count = 0;
     const v1::Job* last = nullptr;
   };
   std::map<std::string, Failures> by_app;
-  for (const JobEntry& entry : snapshot.jobs.value->jobs) {
+  for (const session::JobEntry& entry : snapshot.jobs.value->jobs) {
     const v1::Job& job = *entry.job;
     const std::int64_t end_ms = job.end_time().seconds() * 1000;
     if (job.state() != v1::Job::FAILED || end_ms < snapshot.at_ms - kFailedJobsMs) continue;
@@ -102,20 +102,20 @@ Findings FailedJobs(const Snapshot& snapshot, const LinkStatus&) {
   return found;
 }
 
-Findings NoLeader(const Snapshot& snapshot, const LinkStatus&) {
-  const Replicas& replicas = *snapshot.replicas.value;
-  const bool led = std::ranges::any_of(replicas, [](const ReplicaEntry& replica) {
+Findings NoLeader(const session::Snapshot& snapshot, const session::LinkStatus&) {
+  const session::Replicas& replicas = *snapshot.replicas.value;
+  const bool led = std::ranges::any_of(replicas, [](const session::ReplicaEntry& replica) {
     return replica.error.empty() && replica.status &&
            replica.status->role() == v1::ReplicaStatus::LEADER;
   });
   if (led || replicas.empty()) return {};
   const auto silent = std::ranges::count_if(
-      replicas, [](const ReplicaEntry& replica) { return !replica.error.empty(); });
+      replicas, [](const session::ReplicaEntry& replica) { return !replica.error.empty(); });
   return {{"cluster", std::nullopt,
            absl::StrCat(silent, " of ", replicas.size(), " replicas do not answer")}};
 }
 
-Findings FailedPlans(const Snapshot& snapshot, const LinkStatus&) {
+Findings FailedPlans(const session::Snapshot& snapshot, const session::LinkStatus&) {
   Findings found;
   for (const v1::Plan& plan : snapshot.plans.value->plans()) {
     if (plan.state() != v1::Plan::FAILED || !plan.undone_by().empty()) continue;
@@ -142,24 +142,24 @@ constexpr std::array<Condition, 8> kConditions = {{
 }};
 
 template <typename T>
-std::string WhyOld(const Part<T>& part, std::int64_t now_ms) {
+std::string WhyOld(const session::Part<T>& part, std::int64_t now_ms) {
   if (!part.value) return part.error.empty() ? "nothing has been heard yet" : part.error;
   if (now_ms - part.as_of_ms <= kOldMs) return "";
   return absl::StrCat("the last news are ", (now_ms - part.as_of_ms) / 1000, " s old",
                       part.error.empty() ? "" : ": ", part.error);
 }
 
-int Rank(Alert::State state) {
+int Rank(session::Alert::State state) {
   switch (state) {
-    case Alert::State::kFiring:
+    case session::Alert::State::kFiring:
       return 0;
-    case Alert::State::kError:
+    case session::Alert::State::kError:
       return 1;
-    case Alert::State::kNoData:
+    case session::Alert::State::kNoData:
       return 2;
-    case Alert::State::kPending:
+    case session::Alert::State::kPending:
       return 3;
-    case Alert::State::kResolved:
+    case session::Alert::State::kResolved:
       return 4;
   }
   return 4;
@@ -167,16 +167,18 @@ int Rank(Alert::State state) {
 
 }  // namespace
 
-bool IsWorse(const Alert& a, const Alert& b) {
-  const auto key = [](const Alert& alert) {
+bool IsWorse(const session::Alert& a, const session::Alert& b) {
+  const auto key = [](const session::Alert& alert) {
     return std::make_tuple(Rank(alert.state), -static_cast<int>(alert.severity), alert.since_ms,
                            std::string_view(alert.id));
   };
   return key(a) < key(b);
 }
 
-std::string WhyNoData(Source source, const Snapshot& snapshot, const LinkStatus& link) {
-  if (link.link != Link::kLive && link.link != Link::kLagging && link.link != Link::kOffline) {
+std::string WhyNoData(Source source, const session::Snapshot& snapshot,
+                      const session::LinkStatus& link) {
+  if (link.link != session::Link::kLive && link.link != session::Link::kLagging &&
+      link.link != session::Link::kOffline) {
     return link.detail.empty() ? "there is no connection" : "no connection: " + link.detail;
   }
   switch (source) {
@@ -229,4 +231,4 @@ std::optional<Source> SourceOfSeries(std::string_view pattern) {
   return std::nullopt;
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

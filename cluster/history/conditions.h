@@ -1,5 +1,5 @@
-// The conditions that have a name of their own, and what alerts have in common. Internal to
-// gui/history.
+// The named conditions of alert rules, and what all alerts have in common. Internal to
+// cluster/history.
 #pragma once
 
 #include <optional>
@@ -10,33 +10,34 @@
 #include "cluster/session/link.h"
 #include "cluster/session/snapshot.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-/// Worst first, then oldest: the order of Alerts.
-bool IsWorse(const Alert& a, const Alert& b);
+/// Returns the order of Alerts: the worst first, then the oldest.
+bool IsWorse(const session::Alert& a, const session::Alert& b);
 
-/// Something for which a condition holds.
+/// An entity for which a condition holds.
 struct Finding {
   std::string entity;
   std::optional<double> value;
-  std::string detail;  ///< In the words of whoever found it; from outside.
+  std::string detail;  ///< A text from outside, such as a node's own words.
 };
 
-/// A part of the snapshot that conditions and series are drawn from.
+/// The part of the snapshot that a condition or a series is taken from.
 enum class Source { kCluster, kElasticity, kRings, kJobs, kDatabases, kReplicas, kPlans, kAlways };
-/// Empty: it is as new as it must be. Else why not, for people.
-std::string WhyNoData(Source source, const Snapshot& snapshot, const LinkStatus& link);
+/// Tells people why the part is too old. Empty when it is new enough.
+std::string WhyNoData(Source source, const session::Snapshot& snapshot,
+                      const session::LinkStatus& link);
 
 struct Condition {
   std::string_view name;
   Source source;
-  std::vector<Finding> (*find)(const Snapshot& snapshot, const LinkStatus& link);
+  std::vector<Finding> (*find)(const session::Snapshot& snapshot, const session::LinkStatus& link);
 };
-/// Null: there is none of this name.
+/// Returns the condition of this name, or null.
 const Condition* FindCondition(std::string_view name);
-/// "node-dead, job-failed, …"
+/// Returns "node-dead, job-failed, …".
 std::string ConditionNames();
-/// By a series' first word; nullopt: no series begins like this.
+/// Returns the source by a series' first word, or nullopt when no series begins like this.
 std::optional<Source> SourceOfSeries(std::string_view pattern);
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -15,13 +15,16 @@
 #include "cluster/base/status.h"
 #include "cluster/history/codec.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
-// Frames of one minute have their layout's first frame for a reference; a keyframe's shape holds
-// until the next one, with the changes since. Ticks are counted, each change's checksum goes on
-// from the row before, and a frame names the last one; a window of a rollup is there when it has
-// frames and others follow; meta 'marks' counts marks: so a row that is lost is found.
+// The rows depend on each other, so that a lost row is found:
+// - The frames of one minute have the first frame of their layout as reference.
+// - The shape of a keyframe, with the changes since, holds until the next keyframe.
+// - Ticks are counted.
+// - The checksum of a change continues that of the row before. A frame names the last one.
+// - A window of a rollup must be there when it has frames and other windows follow.
+// - meta 'marks' has the number of marks.
 constexpr const char* kTables =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, unit TEXT NOT NULL,"
@@ -112,14 +115,15 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
   auto id = file->Number("PRAGMA application_id");
   const absl::Status damage = id.status();
   if (damage.code() == absl::StatusCode::kDataLoss) {
-    // A file that is cut off still says whose it is, and SQLite reads on when it is told to.
+    // The first page of a truncated file still says whose it is. SQLite reads it with
+    // writable_schema.
     options.damaged = true;
     ONEPIECE_ASSIGN_OR_RETURN(file, Connect(path, options));
     ONEPIECE_RETURN_IF_ERROR(file->Execute("PRAGMA writable_schema=ON"));
     id = file->Number("PRAGMA application_id");
     if (!id.ok()) return Foreign(path, "no database");
-    // It ended while its write-ahead log was being folded in, or that goes on now: the log has it
-    // all.
+    // The program ended while the write-ahead log was being folded in, or that happens now. The log
+    // has everything.
     if (*id == kApplicationId &&
         (std::filesystem::exists(path + "-wal") || FileLock::IsTaken(path))) {
       return true;
@@ -129,8 +133,8 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
   }
   if (!id.ok()) return id.status();
   if (*id != kApplicationId) return Foreign(path, "a database of another program");
-  // A page that is half there is one that SQLite fills with zeros. (What is being written may be
-  // between two pages, and is whole in the write-ahead log.)
+  // SQLite would fill an incomplete page with zeros. A file that is being written may end between
+  // two pages, but is complete in the write-ahead log.
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t page_bytes, file->Number("PRAGMA page_size"));
   if (info.st_size % page_bytes != 0 && !std::filesystem::exists(path + "-wal") &&
       !FileLock::IsTaken(path)) {
@@ -154,7 +158,7 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
   return true;
 }
 
-// Whole or not at all: a file that is half made could not say whose it is.
+// Creates the file completely or not at all, because an incomplete file could not say whose it is.
 absl::Status File::Create(const std::string& path) {
   const std::string made = absl::StrCat(path, ".new-", getpid());
   std::error_code error;
@@ -196,7 +200,7 @@ absl::StatusOr<std::unique_ptr<File>> File::OpenToRead(const std::string& path) 
 }
 
 void File::Fold() {
-  // Best effort: a reader that stands in the way leaves a write-ahead log, which is as good.
+  // This may fail while somebody reads the file. The write-ahead log then stays, which is as good.
   database_->SetBusyWait(std::chrono::milliseconds(100));
   (void)Execute("PRAGMA journal_mode=DELETE");
 }
@@ -235,7 +239,8 @@ absl::StatusOr<std::unique_ptr<FileLock>> FileLock::Take(const std::string& path
           absl::StatusCode::kFailedPrecondition, "IN_USE",
           absl::StrCat("another program records into '", path, "': end it, or give another name"));
     }
-    // Its last owner may have taken the name away between open and lock.
+    // The last owner may have removed the name between open and lock. A lock on a file without a
+    // name would keep nobody away.
     struct stat held {
     }, named{};
     if (fstat(file, &held) == 0 && stat(lock_path.c_str(), &named) == 0 &&
@@ -271,7 +276,7 @@ absl::Status MoveToNewName(const std::string& from, const std::string& to) {
     unlink(from.c_str());
     return absl::OkStatus();
   }
-  // Not every file system has links.
+  // Not every file system has hard links.
   if (errno != EEXIST &&
       renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return absl::OkStatus();
@@ -288,4 +293,4 @@ std::int64_t BytesOnDisk(const std::string& path) {
   return bytes;
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -1,10 +1,11 @@
-// The SQLite file of a recording: whose it is, its tables, its lock. Internal to gui/history.
+// The SQLite file of a recording: whether it is one, its tables, and its lock. Internal to
+// cluster/history.
 //
-// Threading  Thread-confined, as cluster/sqlite; statements must go before their File.
-// Errors     FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT, IN_USE), DATA_LOSS
-//            (DAMAGED),
-//            RESOURCE_EXHAUSTED (DISK_LOW), NOT_FOUND (NO_FILE), PERMISSION_DENIED, UNAVAILABLE
-//            (FILE_FAILED).
+// Ownership: statements must be destroyed before their File.
+// Threading: used by one thread at a time, as cluster/sqlite.
+// Errors: FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT, IN_USE), DATA_LOSS
+// (DAMAGED), RESOURCE_EXHAUSTED (DISK_LOW), NOT_FOUND (NO_FILE), PERMISSION_DENIED, UNAVAILABLE
+// (FILE_FAILED).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@
 #include "absl/status/statusor.h"
 #include "cluster/sqlite/sqlite.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-inline constexpr int kFormat = 2;                           ///< user_version; no other is read.
+inline constexpr int kFormat = 2;                           ///< user_version. No other is read.
 inline constexpr std::int32_t kApplicationId = 0x4F503143;  ///< "OP1C"
 
 using sqlite::Blob;
@@ -26,11 +27,14 @@ using sqlite::Statement;
 
 class File {
  public:
-  /// What lies at `path`, without changing anything there: OK and false: nothing, or an empty file.
+  /// Looks at `path` without changing anything there. Returns true for a recording, and false when
+  /// there is nothing or an empty file.
   static absl::StatusOr<bool> IsRecording(const std::string& path);
-  /// Opens or creates. The caller holds the FileLock.
+  /// Opens or creates a file.
+  /// REQUIRES: the caller holds the FileLock.
   static absl::StatusOr<std::unique_ptr<File>> OpenToWrite(const std::string& path);
-  /// A file that is not ours is not touched in any way: no lock, no side files.
+  /// Opens a file to read. A file that belongs to another user, or that we may not write, is not
+  /// touched in any way: there is no lock and no side file.
   static absl::StatusOr<std::unique_ptr<File>> OpenToRead(const std::string& path);
 
   [[nodiscard]] sqlite::Database& database() const { return *database_; }
@@ -42,9 +46,9 @@ class File {
     return database_->Number(sql);
   }
   [[nodiscard]] const std::string& path() const { return database_->path(); }
-  /// Of a damaged file, for people: "; 12 ticks can be read, from … to …".
+  /// Tells people what is left of a damaged file: "; 12 ticks can be read, from … to …".
   [[nodiscard]] std::string WhatIsLeft() const;
-  /// Leaves one file without side files. Once, as the last thing.
+  /// Leaves one file without side files. It is called once, as the last thing.
   void Fold();
 
  private:
@@ -55,7 +59,8 @@ class File {
   const std::unique_ptr<sqlite::Database> database_;
 };
 
-/// PATH.lock, held by the one that writes. Gone with its process, however that ends.
+/// PATH.lock, which the process that writes holds. The lock is gone with its process, however that
+/// ends.
 class FileLock {
  public:
   /// Errors: FAILED_PRECONDITION (IN_USE).
@@ -71,12 +76,14 @@ class FileLock {
   const int file_;
 };
 
-/// For people, in their time zone.
+/// Writes a time for people, in their time zone.
 std::string TimeText(std::int64_t at_ms);
 absl::Status FileExists(const std::string& path);
-/// Takes nobody's place: ALREADY_EXISTS (FILE_EXISTS).
+/// Renames a file and never replaces another one.
+///
+/// Errors: ALREADY_EXISTS (FILE_EXISTS).
 absl::Status MoveToNewName(const std::string& from, const std::string& to);
-/// Of the file and its side files.
+/// Returns the size of the file and its side files.
 std::int64_t BytesOnDisk(const std::string& path);
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

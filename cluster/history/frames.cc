@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr const char* kColumns = "SELECT t_ms, tick, shape_crc, numbers, crc FROM frame ";
@@ -65,7 +65,8 @@ absl::Status FrameReader::UseLayoutOf(std::int64_t at_ms) {
   }
   layout_.Stop();
   ONEPIECE_ASSIGN_OR_RETURN(const bool next, next_layout_.Start(start).Next());
-  // Without a next one, one may come at any time: of a tick that is not written yet.
+  // Without a next layout, the recorder may write one with any later tick. The layout then holds
+  // only up to this tick.
   until_ms_ = next && !next_layout_.IsNull(0) ? next_layout_.Int(0) : at_ms + 1;
   next_layout_.Stop();
   layout_ms_ = start;
@@ -129,4 +130,4 @@ absl::Status FrameReader::Scan(std::int64_t from_ms, std::int64_t to_ms,
   }
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -1,7 +1,8 @@
-// Reads ticks out of a recording's file. Internal to gui/history.
+// Reads ticks from a recording's file. Internal to cluster/history.
 //
-// Threading  Thread-confined; goes before its File.
-// Errors     As File; DATA_LOSS (DAMAGED) names the tick.
+// Ownership: a FrameReader must be destroyed before its File.
+// Threading: used by one thread at a time.
+// Errors: those of File. DATA_LOSS (DAMAGED) names the tick.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +16,27 @@
 #include "cluster/history/codec.h"
 #include "cluster/history/file.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-/// Ticks further apart have a gap between them: the computer slept, or nobody asked.
+/// Ticks that are further apart have a gap between them, because the computer slept or nobody
+/// asked.
 inline constexpr std::int64_t kHoleMs = 5'000;
 
 struct Frame {
   std::int64_t at_ms = 0, tick = 0;
-  std::uint32_t shape_sum = 0;  ///< Of the last keyframe or change before it, or at it.
+  std::uint32_t shape_sum = 0;  ///< The checksum of the last keyframe or change up to this tick.
   std::shared_ptr<const Layout> layout;
-  std::vector<double> values;  ///< One for each series of the layout; NaN: not known.
+  std::vector<double> values;  ///< One for each series of the layout. NaN means unknown.
 };
 
 class FrameReader {
  public:
   static absl::StatusOr<FrameReader> Create(const File& file);
 
-  /// The last tick at or before `at_ms`, when none between them is lost. The caller has looked for
-  /// gaps.
+  /// Returns the last tick at or before `at_ms`. Fails when a tick between the two is lost.
+  /// REQUIRES: the caller has looked for gaps.
   absl::StatusOr<std::optional<Frame>> AtOrBefore(std::int64_t at_ms);
-  /// Ticks from `from_ms` to `to_ms`, both included, oldest first.
+  /// Calls `take` with the ticks from `from_ms` to `to_ms`, both included, oldest first.
   absl::Status Scan(std::int64_t from_ms, std::int64_t to_ms,
                     absl::FunctionRef<void(const Frame& frame)> take);
 
@@ -46,11 +48,11 @@ class FrameReader {
 
   Statement before_, after_, scan_, layout_, next_layout_, reference_;
   std::unique_ptr<Codec> codec_;
-  // The layout in use: of the ticks from its own to the next one's.
+  // The layout in use. It holds for the ticks from its own time until the next layout's.
   std::int64_t layout_ms_ = -1, until_ms_ = -1;
   std::uint32_t layout_sum_ = 0;
   std::shared_ptr<const Layout> columns_;
   std::vector<double> first_;
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

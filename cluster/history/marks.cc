@@ -10,12 +10,12 @@
 #include "cluster/history/codec.h"
 #include "cluster/history/pieces.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr std::size_t kMaxMarks = 200;
 constexpr std::size_t kMaxText = 500;
-// Jobs that had ended long before they were listed are no news.
+// A job that had ended longer than this before it was listed is no news.
 constexpr std::int64_t kNewsMs = 10'000;
 
 class Marks {
@@ -55,7 +55,8 @@ void CompareNodes(const v1::Node& before, const v1::Node& now, Marks& marks) {
     }
   }
   if (now.incarnation() != before.incarnation()) {
-    // Its supervisor may be faster than a look at it: the process that was seen has ended.
+    // The supervisor may restart a process between two snapshots. A new incarnation then shows that
+    // the process before has died.
     add(before.state() == v1::Node::DEAD ? " has started anew" : " died and has started anew");
   }
   if (now.activity() != before.activity()) {
@@ -83,7 +84,7 @@ void CompareClusters(const v1::Cluster& before, const v1::Cluster& now, Marks& m
   for (const auto& [id, node] : old) {
     marks.Add(Mark::Kind::kTopology, "node/" + node->node_id(), node->node_id() + " is gone");
   }
-  std::map<std::string_view, bool> workflows;  // Whether it is there now.
+  std::map<std::string_view, bool> workflows;  // Whether the workflow is still there.
   for (const v1::Workflow& workflow : before.workflows()) workflows[workflow.app_id()] = false;
   for (const v1::Workflow& workflow : now.workflows()) {
     const auto known = workflows.find(workflow.app_id());
@@ -134,23 +135,24 @@ void ComparePlans(const v1::ListPlansResponse& before, const v1::ListPlansRespon
   }
 }
 
-void CompareAlerts(const Alerts& before, const Alerts& now, Marks& marks) {
-  std::unordered_map<std::string_view, Alert::State> old;
-  for (const Alert& alert : before) old.emplace(alert.id, alert.state);
-  for (const Alert& alert : now) {
+void CompareAlerts(const session::Alerts& before, const session::Alerts& now, Marks& marks) {
+  std::unordered_map<std::string_view, session::Alert::State> old;
+  for (const session::Alert& alert : before) old.emplace(alert.id, alert.state);
+  for (const session::Alert& alert : now) {
     const auto known = old.find(alert.id);
     if (known != old.end() && known->second == alert.state) continue;
-    if (alert.state == Alert::State::kFiring)
+    if (alert.state == session::Alert::State::kFiring)
       marks.Add(Mark::Kind::kAlert, alert.entity, alert.rule + ": " + alert.text);
-    if (alert.state == Alert::State::kResolved && known != old.end())
+    if (alert.state == session::Alert::State::kResolved && known != old.end())
       marks.Add(Mark::Kind::kAlert, alert.entity, alert.rule + " is over: " + alert.text);
   }
 }
 
-void CompareJobs(const JobList& before, const JobList& now, std::int64_t then_ms, Marks& marks) {
+void CompareJobs(const session::JobList& before, const session::JobList& now, std::int64_t then_ms,
+                 Marks& marks) {
   std::unordered_map<std::string_view, const v1::Job*> old;
-  for (const JobEntry& entry : before.jobs) old.emplace(entry.job->uid(), entry.job.get());
-  for (const JobEntry& entry : now.jobs) {
+  for (const session::JobEntry& entry : before.jobs) old.emplace(entry.job->uid(), entry.job.get());
+  for (const session::JobEntry& entry : now.jobs) {
     const v1::Job& job = *entry.job;
     if (job.state() != v1::Job::FAILED) continue;
     const auto known = old.find(job.uid());
@@ -164,19 +166,19 @@ void CompareJobs(const JobList& before, const JobList& now, std::int64_t then_ms
 }
 
 template <typename T>
-bool Differ(const Part<T>& before, const Part<T>& now) {
+bool Differ(const session::Part<T>& before, const session::Part<T>& now) {
   return before.value && now.value && before.value != now.value;
 }
 
 }  // namespace
 
-std::vector<Mark> WhatHappened(const Snapshot& before, const Snapshot& now) {
+std::vector<Mark> WhatHappened(const session::Snapshot& before, const session::Snapshot& now) {
   Marks marks(now.at_ms);
   if (Differ(before.cluster, now.cluster))
     CompareClusters(*before.cluster.value, *now.cluster.value, marks);
   if (Differ(before.plans, now.plans)) ComparePlans(*before.plans.value, *now.plans.value, marks);
   if (now.alerts.value && before.alerts.value != now.alerts.value) {
-    static const Alerts none;
+    static const session::Alerts none;
     CompareAlerts(before.alerts.value ? *before.alerts.value : none, *now.alerts.value, marks);
   }
   if (Differ(before.jobs, now.jobs))
@@ -189,4 +191,4 @@ std::uint32_t MarkSum(std::int64_t at_ms, std::int64_t kind, std::string_view en
   return RowSum(at_ms, text, RowSum(kind, entity));
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -1,22 +1,24 @@
-// What happened between two snapshots, for the scrubber. Internal to gui/history.
+// Finds what happened between two snapshots, for the marks of the time line. Internal to
+// cluster/history.
 //
-// Threading  Pure functions.
+// Threading: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
-#include "cluster/session/snapshot.h"
 #include "cluster/history/recording.h"
+#include "cluster/session/snapshot.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-/// At `now.at_ms`; at most 200, then one says how many more there were.
-std::vector<Mark> WhatHappened(const Snapshot& before, const Snapshot& now);
+/// Returns the marks of `now.at_ms`, at most 200. One more mark then says how many others there
+/// were.
+std::vector<Mark> WhatHappened(const session::Snapshot& before, const session::Snapshot& now);
 
-/// Of its row.
+/// Returns the checksum of a mark's row.
 std::uint32_t MarkSum(std::int64_t at_ms, std::int64_t kind, std::string_view entity,
                       std::string_view text);
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

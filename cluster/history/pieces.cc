@@ -1,7 +1,5 @@
 #include "cluster/history/pieces.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
 
 #include <algorithm>
@@ -13,11 +11,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/status.h"
 #include "cluster/history/conditions.h"
 #include "onepiece/v1/recording.pb.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -31,13 +30,14 @@ bool IsOneOf(const std::string& name, std::initializer_list<std::string_view> na
   return std::ranges::find(names, name) != names.end();
 }
 
-// What a thing is, not how it is doing.
+// Returns true for a field that says what a thing is and not how it is doing.
 bool StaysInThing(const FieldDescriptor& field) {
   return IsOneOf(field.name(), {"producer_id", "incarnation", "pid", "generation", "admissions",
                                 "replica", "group", "version", "common_version"});
 }
 
-// Adds nothing to a series' name: "node/instance-1/utilization", not "…/load/utilization".
+// Returns true for a field whose name is left out of series names: "node/instance-1/utilization",
+// not "…/load/utilization".
 bool IsSilent(const FieldDescriptor& field) {
   return IsOneOf(field.name(), {"load", "health", "rates", "database", "status", "parts"});
 }
@@ -52,13 +52,14 @@ bool IsNumber(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_FLOAT:
       return !StaysInThing(field);
     case FieldDescriptor::CPPTYPE_BOOL:
-      return field.name() == "sleeping";  // The others say what a thing is.
+      return field.name() == "sleeping";  // Other booleans say what a thing is.
     default:
       return false;
   }
 }
 
-// By what the elements of a repeated field are told apart; empty: by their place.
+// Returns the key by which the elements of a repeated field are told apart. Empty means by their
+// index.
 std::string KeyOf(const Message& message) {
   const Reflection& reflection = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
@@ -134,8 +135,8 @@ void SetNumber(Message& m, const FieldDescriptor* f, int i, double v) {
 using Visit = absl::FunctionRef<void(const std::string& name, Message& message,
                                      const FieldDescriptor* field, int index)>;
 
-// Visits every number under `message`, in the same order and with the same names whether the
-// numbers are there or have been taken out. `name` is restored.
+// Visits every number under `message`. The order and the names are the same whether the numbers are
+// there or have been taken out, because PutIn() relies on it. `name` is restored.
 void Walk(Message& message, std::string& name, Visit visit) {
   const Reflection& reflection = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
@@ -200,7 +201,7 @@ void PutIn(Message& message, std::string name, FindNumber find) {
        });
 }
 
-// Where a node's numbers are; the rest of it is shape.
+// Calls `act` with the parts of a node that hold its numbers. The rest of the node is shape.
 template <typename Do>
 void ForNumbersOf(v1::Node& node, Do act) {
   const std::string name = "node/" + node.node_id();
@@ -216,21 +217,21 @@ void ForNumbersOf(v1::Elasticity& elasticity, Do act) {
   }
 }
 
-// The other way round from here on: fills Pieces.
+// Fills Pieces with things and numbers.
 class Taker {
  public:
   explicit Taker(Pieces& pieces) : pieces_(pieces) {}
 
   void Keep(const std::string& key, const Message& message) {
-    pieces_.things.emplace(key, StableBytes(message));
+    pieces_.things.emplace(key, base::CanonicalBytes(message));
   }
-  // The whole message is numbers.
+  // Takes a message that has numbers everywhere.
   void Take(const std::string& key, Message& message) {
     if (pieces_.things.contains(key)) return;
     TakeOut(message, key, pieces_.numbers);
     Keep(key, message);
   }
-  // Some members of it are.
+  // Takes a message in which only some parts have numbers.
   template <typename Owner>
   void TakeSome(const std::string& key, Owner& message) {
     if (pieces_.things.contains(key)) return;
@@ -260,8 +261,8 @@ void TakeCluster(const v1::Cluster& cluster, Taker& taker) {
   taker.Keep("cluster", rest);
 }
 
-void TakeRings(const Rings& rings, Taker& taker) {
-  for (const RingEntry& ring : rings) {
+void TakeRings(const session::Rings& rings, Taker& taker) {
+  for (const session::RingEntry& ring : rings) {
     v1::RecordedRing recorded;
     recorded.set_node_id(ring.node_id);
     recorded.set_incarnation(ring.incarnation);
@@ -280,9 +281,9 @@ void TakeRings(const Rings& rings, Taker& taker) {
   }
 }
 
-void TakeServers(const Snapshot& snapshot, Taker& taker) {
+void TakeServers(const session::Snapshot& snapshot, Taker& taker) {
   if (snapshot.databases.value) {
-    for (const DatabaseEntry& database : *snapshot.databases.value) {
+    for (const session::DatabaseEntry& database : *snapshot.databases.value) {
       v1::RecordedDatabase recorded;
       recorded.set_node_id(database.node_id);
       *recorded.mutable_database() = database.database;
@@ -292,7 +293,7 @@ void TakeServers(const Snapshot& snapshot, Taker& taker) {
     }
   }
   if (snapshot.replicas.value) {
-    for (const ReplicaEntry& replica : *snapshot.replicas.value) {
+    for (const session::ReplicaEntry& replica : *snapshot.replicas.value) {
       v1::RecordedReplica recorded;
       recorded.set_name(replica.name);
       recorded.set_address(replica.address);
@@ -303,7 +304,7 @@ void TakeServers(const Snapshot& snapshot, Taker& taker) {
   }
 }
 
-void TakePlans(const Snapshot& snapshot, Taker& taker) {
+void TakePlans(const session::Snapshot& snapshot, Taker& taker) {
   if (snapshot.elasticity.value) {
     v1::Elasticity copy = *snapshot.elasticity.value;
     taker.TakeSome("elasticity", copy);
@@ -318,8 +319,8 @@ void TakePlans(const Snapshot& snapshot, Taker& taker) {
     taker.Keep("plans", order);
   }
   if (snapshot.audit.value) {
-    // Keys in the order of time; entries of one revision keep theirs.
-    const Audit& audit = *snapshot.audit.value;
+    // The keys sort by time. A second number keeps the order of entries with the same revision.
+    const session::Audit& audit = *snapshot.audit.value;
     std::uint64_t revision = 0;
     int place = 0;
     for (std::size_t i = std::min(audit.size(), kMaxAudit); i-- > 0;) {
@@ -330,8 +331,8 @@ void TakePlans(const Snapshot& snapshot, Taker& taker) {
   }
 }
 
-void TakeAlerts(const Alerts& alerts, Taker& taker) {
-  for (const Alert& alert : alerts) {
+void TakeAlerts(const session::Alerts& alerts, Taker& taker) {
+  for (const session::Alert& alert : alerts) {
     v1::RecordedAlert recorded;
     recorded.set_id(alert.id);
     recorded.set_rule(alert.rule);
@@ -349,7 +350,7 @@ void TakeAlerts(const Alerts& alerts, Taker& taker) {
   }
 }
 
-// One place that names the parts: for their ages, both ways.
+// Names the parts in one place, for taking apart and putting together.
 template <typename SomeSnapshot, typename Do>
 void ForEachPart(SomeSnapshot& snapshot, Do act) {
   act("cluster", snapshot.cluster);
@@ -363,9 +364,9 @@ void ForEachPart(SomeSnapshot& snapshot, Do act) {
   act("alerts", snapshot.alerts);
 }
 
-void CountJobs(const JobList& list, std::vector<Number>& numbers) {
+void CountJobs(const session::JobList& list, std::vector<Number>& numbers) {
   double queued = 0, running = 0;
-  for (const JobEntry& entry : list.jobs) {
+  for (const session::JobEntry& entry : list.jobs) {
     queued += entry.job->state() == v1::Job::QUEUED ? 1 : 0;
     running += entry.job->state() == v1::Job::RUNNING ? 1 : 0;
   }
@@ -378,7 +379,7 @@ bool Parse(std::string_view bytes, T& message) {
   return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
-// Calls `act` with every thing of one kind, in the order of their keys.
+// Calls `act` with every thing of one kind, sorted by key.
 template <typename T, typename Do>
 void ForEachOf(const Things& things, const std::string& kind, Do act) {
   for (auto thing = things.lower_bound(kind);
@@ -413,11 +414,11 @@ std::shared_ptr<const v1::Cluster> PutCluster(const Things& things, FindNumber f
   return cluster;
 }
 
-std::shared_ptr<const Rings> PutRings(const Things& things, FindNumber find) {
-  auto rings = std::make_shared<Rings>();
+std::shared_ptr<const session::Rings> PutRings(const Things& things, FindNumber find) {
+  auto rings = std::make_shared<session::Rings>();
   ForEachOf<v1::RecordedRing>(things, "ring/", [&](v1::RecordedRing& recorded) {
     PutIn(recorded, "ring/" + recorded.node_id(), find);
-    RingEntry& ring = rings->emplace_back();
+    session::RingEntry& ring = rings->emplace_back();
     ring.node_id = recorded.node_id();
     ring.incarnation = recorded.incarnation();
     ring.health = recorded.health();
@@ -425,15 +426,16 @@ std::shared_ptr<const Rings> PutRings(const Things& things, FindNumber find) {
     ring.error = recorded.error();
     if (recorded.has_rates()) {
       const auto& rates = recorded.rates();
-      ring.rates = RingRates{rates.messages_per_s(), rates.bytes_per_s(), rates.stalls_per_s(),
+      ring.rates =
+          session::RingRates{rates.messages_per_s(), rates.bytes_per_s(), rates.stalls_per_s(),
                              rates.corrupted_per_s(), rates.duplicates_per_s()};
     }
   });
   return rings;
 }
 
-std::shared_ptr<const Databases> PutDatabases(const Things& things, FindNumber find) {
-  auto databases = std::make_shared<Databases>();
+std::shared_ptr<const session::Databases> PutDatabases(const Things& things, FindNumber find) {
+  auto databases = std::make_shared<session::Databases>();
   ForEachOf<v1::RecordedDatabase>(things, "database/", [&](v1::RecordedDatabase& recorded) {
     PutIn(recorded, "database/" + recorded.node_id(), find);
     databases->push_back(
@@ -442,11 +444,11 @@ std::shared_ptr<const Databases> PutDatabases(const Things& things, FindNumber f
   return databases;
 }
 
-std::shared_ptr<const Replicas> PutReplicas(const Things& things, FindNumber find) {
-  auto replicas = std::make_shared<Replicas>();
+std::shared_ptr<const session::Replicas> PutReplicas(const Things& things, FindNumber find) {
+  auto replicas = std::make_shared<session::Replicas>();
   ForEachOf<v1::RecordedReplica>(things, "replica/", [&](v1::RecordedReplica& recorded) {
     PutIn(recorded, "replica/" + recorded.name(), find);
-    ReplicaEntry& replica = replicas->emplace_back();
+    session::ReplicaEntry& replica = replicas->emplace_back();
     replica.name = recorded.name();
     replica.address = recorded.address();
     if (recorded.has_status()) replica.status = recorded.status();
@@ -472,26 +474,26 @@ std::shared_ptr<const v1::ListPlansResponse> PutPlans(const Things& things) {
   return plans;
 }
 
-std::shared_ptr<const Audit> PutAudit(const Things& things) {
-  auto audit = std::make_shared<Audit>();
+std::shared_ptr<const session::Audit> PutAudit(const Things& things) {
+  auto audit = std::make_shared<session::Audit>();
   ForEachOf<v1::AuditEntry>(things, "audit/",
                             [&](const v1::AuditEntry& entry) { audit->push_back(entry); });
   std::ranges::reverse(*audit);
   return audit;
 }
 
-std::shared_ptr<const Alerts> PutAlerts(const Things& things) {
-  auto alerts = std::make_shared<Alerts>();
+std::shared_ptr<const session::Alerts> PutAlerts(const Things& things) {
+  auto alerts = std::make_shared<session::Alerts>();
   ForEachOf<v1::RecordedAlert>(things, "alert/", [&](const v1::RecordedAlert& recorded) {
-    Alert& alert = alerts->emplace_back();
+    session::Alert& alert = alerts->emplace_back();
     alert.id = recorded.id();
     alert.rule = recorded.rule();
     alert.entity = recorded.entity();
-    // States of a newer program show as what they are not: errors, and the worst.
-    alert.state = static_cast<Alert::State>(
-        std::clamp(recorded.state(), 0, static_cast<int>(Alert::State::kError)));
-    alert.severity = static_cast<Alert::Severity>(
-        std::clamp(recorded.severity(), 0, static_cast<int>(Alert::Severity::kCritical)));
+    // An unknown state of a newer program shows as an error, and an unknown severity as the worst.
+    alert.state = static_cast<session::Alert::State>(
+        std::clamp(recorded.state(), 0, static_cast<int>(session::Alert::State::kError)));
+    alert.severity = static_cast<session::Alert::Severity>(
+        std::clamp(recorded.severity(), 0, static_cast<int>(session::Alert::Severity::kCritical)));
     alert.since_ms = recorded.since_ms();
     alert.text = recorded.text();
     if (recorded.has_value()) alert.value = recorded.value();
@@ -506,7 +508,7 @@ std::shared_ptr<const Alerts> PutAlerts(const Things& things) {
 
 }  // namespace
 
-Pieces TakeApart(const Snapshot& snapshot, bool jobs_left_out) {
+Pieces TakeApart(const session::Snapshot& snapshot, bool jobs_left_out) {
   Pieces pieces;
   Taker taker(pieces);
   v1::RecordedParts parts;
@@ -531,14 +533,15 @@ Pieces TakeApart(const Snapshot& snapshot, bool jobs_left_out) {
   return pieces;
 }
 
-Snapshot PutTogether(const Things& things, std::vector<JobEntry> jobs, FindNumber find) {
-  Snapshot snapshot;
+session::Snapshot PutTogether(const Things& things, std::vector<session::JobEntry> jobs,
+                              FindNumber find) {
+  session::Snapshot snapshot;
   v1::RecordedParts parts = Find<v1::RecordedParts>(things, "parts").value_or(v1::RecordedParts());
   PutIn(parts, "part", find);
-  const auto list = std::make_shared<JobList>();
+  const auto list = std::make_shared<session::JobList>();
   list->truncated = parts.jobs_truncated();
   list->jobs = std::move(jobs);
-  std::ranges::sort(list->jobs, [](const JobEntry& a, const JobEntry& b) {
+  std::ranges::sort(list->jobs, [](const session::JobEntry& a, const session::JobEntry& b) {
     const auto key = [](const v1::Job& job) {
       return std::make_tuple(job.create_time().seconds(), job.create_time().nanos(),
                              std::string_view(job.uid()));
@@ -569,10 +572,10 @@ bool HasEnded(const v1::Job& job) {
          job.state() != v1::Job::STATE_UNSPECIFIED;
 }
 
-JobsToRecord ChooseJobs(const JobList& list) {
+JobsToRecord ChooseJobs(const session::JobList& list) {
   JobsToRecord chosen;
   std::size_t active = 0, ended = 0;
-  for (const JobEntry& entry : list.jobs) {
+  for (const session::JobEntry& entry : list.jobs) {
     const bool has_ended = HasEnded(*entry.job);
     if (has_ended ? ended < kMaxEndedJobs : active < kMaxActiveJobs) {
       chosen.jobs.push_back(&entry);
@@ -584,18 +587,19 @@ JobsToRecord ChooseJobs(const JobList& list) {
   return chosen;
 }
 
-std::string JobBytes(const JobEntry& entry) {
+std::string JobBytes(const session::JobEntry& entry) {
   v1::RecordedJob recorded;
   *recorded.mutable_job() = *entry.job;
-  recorded.set_reconciling(entry.certainty != Certainty::kKnown);
-  return StableBytes(recorded);
+  recorded.set_reconciling(entry.certainty != session::Certainty::kKnown);
+  return base::CanonicalBytes(recorded);
 }
 
-std::optional<JobEntry> ParseJob(std::string_view bytes) {
+std::optional<session::JobEntry> ParseJob(std::string_view bytes) {
   v1::RecordedJob recorded;
   if (!Parse(bytes, recorded)) return std::nullopt;
-  JobEntry entry;
-  entry.certainty = recorded.reconciling() ? Certainty::kReconciling : Certainty::kKnown;
+  session::JobEntry entry;
+  entry.certainty =
+      recorded.reconciling() ? session::Certainty::kReconciling : session::Certainty::kKnown;
   entry.job = std::make_shared<v1::Job>(std::move(*recorded.mutable_job()));
   return entry;
 }
@@ -619,14 +623,4 @@ std::string UnitOf(std::string_view name) {
   return "1";
 }
 
-std::string StableBytes(const google::protobuf::MessageLite& message) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  message.SerializeToCodedStream(&coded);
-  coded.Trim();
-  return bytes;
-}
-
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -6,12 +6,12 @@
 #include "cluster/base/status.h"
 #include "cluster/history/recording.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr base::Duration kTick = std::chrono::seconds(1);
 
-// Whether the next tick may go better.
+// Returns true when the next tick may succeed.
 bool MayPass(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted ||
          status.code() == absl::StatusCode::kUnavailable;
@@ -36,8 +36,7 @@ void RecordLoop::Run(const std::stop_token& stop) {
   base::MonotonicTime next = clock_.Now();
   while (!stop.stop_requested()) {
     Tick();
-    // After a sleep of the computer, or a slow disk, the ticks that were missed are not made up
-    // for.
+    // Ticks that were missed, because the computer slept or the disk was slow, are not made up for.
     next = std::max(next + kTick, clock_.Now());
     std::unique_lock lock(work_mutex_);
     clock_.WaitUntil(nobody_, lock, stop, next, [] { return false; });
@@ -46,9 +45,9 @@ void RecordLoop::Run(const std::stop_token& stop) {
 
 void RecordLoop::Tick() {
   const std::lock_guard lock(work_mutex_);
-  Snapshot snapshot = *source_.latest();
-  const LinkStatus link = source_.link();
-  // What is known is known now; how old its parts are, they say themselves.
+  session::Snapshot snapshot = *source_.latest();
+  const session::LinkStatus link = source_.link();
+  // The snapshot tells what is known at this moment. Its parts say how old they are.
   snapshot.at_ms = NowMs();
   engine_.Evaluate(snapshot, link);
   ShowAlerts(snapshot.at_ms);
@@ -63,13 +62,13 @@ void RecordLoop::Tick() {
   state_.status = status;
   if (!status.ok()) return;
   state_.bytes = bytes;
-  if (ticks == state_.ticks) return;  // Nothing was heard.
+  if (ticks == state_.ticks) return;  // Nothing was heard, so no tick was written.
   state_.ticks = ticks;
   state_.last_ms = snapshot.at_ms;
 }
 
 void RecordLoop::ShowAlerts(std::int64_t now_ms) {
-  alerts_ = {std::make_shared<const Alerts>(engine_.alerts()), now_ms, ""};
+  alerts_ = {std::make_shared<const session::Alerts>(engine_.alerts()), now_ms, ""};
   source_.set_alerts(alerts_);
 }
 
@@ -84,7 +83,8 @@ absl::Status RecordLoop::Start(const std::string& path, const Limits& limits) {
   return state_.status;
 }
 
-// A new recording has nothing to tell.
+// Takes over what people said about alerts from the recording's last tick. A new recording has
+// none.
 void RecordLoop::RestoreAlerts(const std::string& path) {
   const auto recording = Recording::Open(path);
   if (!recording.ok()) return;
@@ -130,4 +130,4 @@ absl::Status RecordLoop::Silence(std::string_view id, std::int64_t until_ms,
   return status;
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

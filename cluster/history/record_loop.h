@@ -1,10 +1,12 @@
-// Once a second: looks at what a session knows, evaluates the alert rules, gives the alerts back to
-// the session, and records. The same thread serves the console and `onepiece record`.
+// Once a second, the loop looks at what a session knows, evaluates the alert rules, gives the
+// alerts back to the session, and records. The console and `onepiece record` run the same thread.
 //
-// Ownership  Borrows what Source captures, the Session above all; owns the recorder and the alerts.
-// Threading  Thread-safe. state() never waits for the disk; all else may, for as long as a tick
-//            takes (milliseconds; seconds on a bad disk): not on the GUI thread.
-// Blocking   The destructor ends the recording and joins the thread.
+// Ownership: owns the recorder and the alerts. It borrows what Source captures, in particular the
+// Session.
+// Threading: may be used from any thread.
+// Blocking: state() never waits for the disk. All other calls may wait for as long as a tick takes,
+// which is milliseconds, or seconds on a bad disk. Do not make them on the GUI thread. The
+// destructor ends the recording and joins the thread.
 #pragma once
 
 #include <condition_variable>
@@ -20,33 +22,35 @@
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
-#include "cluster/session/session.h"
 #include "cluster/history/alerts.h"
 #include "cluster/history/recorder.h"
+#include "cluster/session/session.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
 struct RecordState {
   bool recording = false;
-  std::string path;          ///< Of the recording, or of the last one.
-  std::int64_t ticks = 0;    ///< Since Start().
-  std::int64_t bytes = 0;    ///< Of the file.
-  std::int64_t last_ms = 0;  ///< Of the last tick; 0: none.
-  /// Of the last tick; what can go away (DISK_LOW) is tried again, after anything else
-  /// `recording` is false.
+  std::string path;          ///< The file of this recording, or of the last one.
+  std::int64_t ticks = 0;    ///< Ticks since Start().
+  std::int64_t bytes = 0;    ///< The size of the file.
+  std::int64_t last_ms = 0;  ///< The time of the last tick. 0 when there was none.
+  /// The status of the last tick. After an error that can go away (DISK_LOW) the next tick tries
+  /// again. After any other error `recording` is false.
   absl::Status status;
 };
 
 class RecordLoop {
  public:
   struct Source {
-    std::function<std::shared_ptr<const Snapshot>()> latest;
-    std::function<LinkStatus()> link;
-    std::function<void(Part<Alerts>)> set_alerts;
+    std::function<std::shared_ptr<const session::Snapshot>()> latest;
+    std::function<session::LinkStatus()> link;
+    std::function<void(session::Part<session::Alerts>)> set_alerts;
   };
-  static Source Of(Session& session) {
+  static Source Of(session::Session& session) {
     return {[&session] { return session.Latest(); }, [&session] { return session.status(); },
-            [&session](Part<Alerts> alerts) { session.SetAlerts(std::move(alerts)); }};
+            [&session](session::Part<session::Alerts> alerts) {
+              session.SetAlerts(std::move(alerts));
+            }};
   }
 
   RecordLoop(Source source, std::vector<Rule> rules, base::Clock& clock = base::SystemClock());
@@ -54,14 +58,18 @@ class RecordLoop {
   RecordLoop(const RecordLoop&) = delete;
   RecordLoop& operator=(const RecordLoop&) = delete;
 
-  /// Begins a recording, or goes on with one: then what people said of alerts is taken from it.
-  /// Errors: as Recorder::Open; the one before has ended.
+  /// Begins a recording or continues one. The recording before has ended, even after an error. What
+  /// people said about alerts in a continued recording is taken over.
+  ///
+  /// Errors: those of Recorder::Open.
   absl::Status Start(const std::string& path, const Limits& limits = {});
   void Stop();
   [[nodiscard]] RecordState state() const;
-  /// `at_ms` 0: now. FAILED_PRECONDITION (NOT_RECORDING).
+  /// Sets a bookmark. `at_ms` 0 means now.
+  ///
+  /// Errors: FAILED_PRECONDITION (NOT_RECORDING).
   absl::Status Bookmark(std::string_view text, std::int64_t at_ms = 0);
-  /// As AlertEngine; shown at once.
+  /// These are as in AlertEngine. The session gets the result immediately.
   absl::Status Acknowledge(std::string_view id, std::string_view who);
   absl::Status Silence(std::string_view id, std::int64_t until_ms, std::string_view reason);
 
@@ -77,9 +85,9 @@ class RecordLoop {
 
   std::mutex work_mutex_;  // Taken before state_mutex_.
   std::condition_variable_any nobody_;
-  AlertEngine engine_;                  // Guarded by work_mutex_.
-  Part<Alerts> alerts_;                 // Guarded by work_mutex_.
-  std::unique_ptr<Recorder> recorder_;  // Guarded by work_mutex_.
+  AlertEngine engine_;                     // Guarded by work_mutex_.
+  session::Part<session::Alerts> alerts_;  // Guarded by work_mutex_.
+  std::unique_ptr<Recorder> recorder_;     // Guarded by work_mutex_.
 
   mutable std::mutex state_mutex_;
   RecordState state_;  // Guarded by state_mutex_.
@@ -87,4 +95,4 @@ class RecordLoop {
   std::jthread thread_;  // Last: goes first.
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

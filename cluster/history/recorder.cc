@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
@@ -23,25 +24,26 @@
 #include "cluster/history/rollup.h"
 #include "onepiece/v1/recording.pb.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr std::int64_t kKeyframeMs = 60'000;
 constexpr std::size_t kMaxBookmark = 4'000;
-// Of Limits::max_bytes; the rest is for what a minute adds before anybody looks.
+// The share of Limits::max_bytes that may be used. The rest is for what a minute adds before Trim()
+// looks again.
 constexpr double kFullShare = 0.95;
 constexpr int kMaxGroupsAtOnce = 16;
 
-bool IsHeard(const LinkStatus& link) {
-  return link.link == Link::kLive || link.link == Link::kLagging;
+bool IsHeard(const session::LinkStatus& link) {
+  return link.link == session::Link::kLive || link.link == session::Link::kLagging;
 }
 
-bool IsEmpty(const Snapshot& snapshot) {
+bool IsEmpty(const session::Snapshot& snapshot) {
   return !snapshot.cluster.value && !snapshot.rings.value && !snapshot.jobs.value &&
          !snapshot.elasticity.value && !snapshot.databases.value && !snapshot.replicas.value;
 }
 
-// Moves a file that cannot be gone on with out of the way, and says so.
+// Moves a file that cannot be continued out of the way, and returns an error that says so.
 absl::Status MoveAside(const std::string& path, const absl::Status& why) {
   const std::string time = absl::FormatTime(
       "%Y%m%d-%H%M%S", absl::FromChrono(base::SystemClock().WallNow()), absl::LocalTimeZone());
@@ -85,12 +87,12 @@ class Recorder::Impl {
   }
 
   absl::Status Load();
-  /// Leaves the file as it is.
+  /// Closes the file without writing to it.
   void Abandon() {
     statements_.reset();
     file_.reset();
   }
-  absl::Status Record(const Snapshot& snapshot, const LinkStatus& link);
+  absl::Status Record(const session::Snapshot& snapshot, const session::LinkStatus& link);
   absl::Status Bookmark(std::int64_t at_ms, std::string_view text) {
     return WriteAlone({at_ms, Mark::Kind::kBookmark, "cluster", base::ToUtf8(text, kMaxBookmark)});
   }
@@ -103,26 +105,27 @@ class Recorder::Impl {
   };
   struct KnownJob {
     std::shared_ptr<const v1::Job> job;
-    Certainty certainty = Certainty::kKnown;
+    session::Certainty certainty = session::Certainty::kKnown;
     std::string bytes;
-    std::uint64_t seen = 0;  // In the last list of this number.
+    std::uint64_t seen = 0;  // The number of the last list that had the job.
   };
 
   absl::Status Prepare();
   absl::Status LoadSeries();
   absl::Status SetMeta(std::string_view key, std::string_view value);
-  absl::Status CheckCluster(const Snapshot& snapshot);
+  absl::Status CheckCluster(const session::Snapshot& snapshot);
   absl::Status CheckRoom();
-  absl::Status Lose(const Snapshot& snapshot, const LinkStatus& link);
-  std::int64_t TimeOf(const Snapshot& snapshot);
-  absl::Status WriteTick(std::int64_t at_ms, const Snapshot& snapshot);
+  absl::Status Lose(const session::Snapshot& snapshot, const session::LinkStatus& link);
+  std::int64_t TimeOf(const session::Snapshot& snapshot);
+  absl::Status WriteTick(std::int64_t at_ms, const session::Snapshot& snapshot);
   absl::Status WriteNumbers(std::int64_t at_ms, const std::vector<Number>& numbers, bool keyframe);
   absl::StatusOr<std::uint32_t> IdOf(const std::string& name, std::int64_t at_ms);
-  absl::Status WriteShape(std::int64_t at_ms, const Snapshot& snapshot, Things things,
+  absl::Status WriteShape(std::int64_t at_ms, const session::Snapshot& snapshot, Things things,
                           const std::optional<JobsToRecord>& jobs, bool keyframe);
   void ChangeJobs(const JobsToRecord& jobs, v1::RecordedShape& change);
   absl::Status WriteAlone(const Mark& mark);
-  /// In a transaction: the mark is counted, too.
+  /// Writes a mark and counts it.
+  /// REQUIRES: a transaction is open.
   absl::Status Write(const Mark& mark);
   absl::Status WriteRollups(std::int64_t at_ms);
   absl::Status Trim(std::int64_t at_ms);
@@ -140,14 +143,14 @@ class Recorder::Impl {
   std::unordered_map<std::string, std::uint32_t> series_;
   std::uint32_t next_series_ = 1;
   std::int64_t last_ms_ = -1, keyframe_ms_ = -1;
-  std::int64_t ticks_ = 0, written_ = 0;  // Of the file, and since Load().
-  std::string gap_reason_;                // Of the gap that the next tick ends; empty: none.
+  std::int64_t ticks_ = 0, written_ = 0;  // Ticks in the file, and since Load().
+  std::string gap_reason_;                // Why there is a gap before the next tick; empty: none.
   std::int64_t heard_at_ms_ = -1, shift_ms_ = 0;
   bool lost_ = false;
-  std::optional<Snapshot> before_;
+  std::optional<session::Snapshot> before_;
 
-  std::uint32_t layout_sum_ = 0, shape_sum_ = 0;  // Of the last rows.
-  // What has been written since the keyframe; empty: a keyframe comes next.
+  std::uint32_t layout_sum_ = 0, shape_sum_ = 0;  // The checksums of the last rows.
+  // What has been written since the keyframe. When things_ is empty, a keyframe comes next.
   Things things_;
   std::unordered_map<std::string, KnownJob> jobs_;
   std::uint64_t job_lists_ = 0;
@@ -199,7 +202,8 @@ absl::Status Recorder::Impl::Load() {
     last_ms_ = last->at_ms;
     ticks_ = last->tick + 1;
     gap_reason_ = closed ? "recorder closed" : "recorder ended unexpectedly";
-    // What the open windows had seen. A window that had ended is there, and ends again.
+    // Fills the open windows again with the ticks of the longest one. A shorter window that had
+    // ended before is written again with the same content.
     constexpr std::int64_t kLongestMs = std::int64_t{1000} * kRollupSeconds.back();
     ONEPIECE_RETURN_IF_ERROR(
         frames.Scan(last_ms_ - last_ms_ % kLongestMs, last_ms_, [this](const Frame& frame) {
@@ -227,7 +231,7 @@ absl::Status Recorder::Impl::SetMeta(std::string_view key, std::string_view valu
   return statements_->meta.Run(key, value);
 }
 
-absl::Status Recorder::Impl::CheckCluster(const Snapshot& snapshot) {
+absl::Status Recorder::Impl::CheckCluster(const session::Snapshot& snapshot) {
   if (!snapshot.cluster.value || snapshot.cluster.value->cluster_id().empty())
     return absl::OkStatus();
   const std::string& id = snapshot.cluster.value->cluster_id();
@@ -244,7 +248,7 @@ absl::Status Recorder::Impl::CheckCluster(const Snapshot& snapshot) {
 
 absl::Status Recorder::Impl::CheckRoom() {
   struct statvfs disk {};
-  if (statvfs(path_.c_str(), &disk) != 0) return absl::OkStatus();  // Writing will tell.
+  if (statvfs(path_.c_str(), &disk) != 0) return absl::OkStatus();  // A write will fail if need be.
   const auto free_bytes =
       static_cast<std::int64_t>(disk.f_bavail) * static_cast<std::int64_t>(disk.f_frsize);
   if (free_bytes >= limits_.keep_free_bytes) return absl::OkStatus();
@@ -254,8 +258,9 @@ absl::Status Recorder::Impl::CheckRoom() {
                    limits_.keep_free_bytes >> 20, " MiB are kept free: nothing is recorded"));
 }
 
-// Time only grows: a clock that was set back goes on from the last tick.
-std::int64_t Recorder::Impl::TimeOf(const Snapshot& snapshot) {
+// Returns the time of the tick. Time only grows. After the clock was set back, it goes on from the
+// last tick.
+std::int64_t Recorder::Impl::TimeOf(const session::Snapshot& snapshot) {
   if (snapshot.at_ms > last_ms_) {
     shift_ms_ = 0;
   } else if (snapshot.at_ms + shift_ms_ <= last_ms_) {
@@ -268,8 +273,10 @@ std::int64_t Recorder::Impl::TimeOf(const Snapshot& snapshot) {
   return snapshot.at_ms + shift_ms_;
 }
 
-absl::Status Recorder::Impl::Lose(const Snapshot& snapshot, const LinkStatus& link) {
-  // What was never heard is not lost: the gap since the last recording has a reason of its own.
+absl::Status Recorder::Impl::Lose(const session::Snapshot& snapshot,
+                                  const session::LinkStatus& link) {
+  // A connection that was never heard is not lost. The gap since the last recording has its own
+  // reason.
   if (lost_ || heard_at_ms_ < 0) return absl::OkStatus();
   lost_ = true;
   gap_reason_ = "connection lost" + (link.detail.empty() ? "" : ": " + link.detail);
@@ -277,7 +284,8 @@ absl::Status Recorder::Impl::Lose(const Snapshot& snapshot, const LinkStatus& li
       {std::max(last_ms_, snapshot.at_ms), Mark::Kind::kConnection, "cluster", gap_reason_});
 }
 
-absl::Status Recorder::Impl::Record(const Snapshot& snapshot, const LinkStatus& link) {
+absl::Status Recorder::Impl::Record(const session::Snapshot& snapshot,
+                                    const session::LinkStatus& link) {
   if (snapshot.recorded || snapshot.at_ms <= 0) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "NOT_LIVE",
                            "only what is live is recorded");
@@ -310,7 +318,8 @@ absl::Status Recorder::Impl::Record(const Snapshot& snapshot, const LinkStatus& 
   return Trim(at_ms);
 }
 
-// Nothing that was written stands: what comes next says everything again.
+// The transaction was rolled back, so the memory of what the file holds is wrong. The next tick
+// writes a keyframe.
 void Recorder::Impl::StartOver() {
   things_.clear();
   jobs_.clear();
@@ -319,7 +328,7 @@ void Recorder::Impl::StartOver() {
   (void)LoadSeries();
 }
 
-absl::Status Recorder::Impl::WriteTick(std::int64_t at_ms, const Snapshot& snapshot) {
+absl::Status Recorder::Impl::WriteTick(std::int64_t at_ms, const session::Snapshot& snapshot) {
   const bool gap = !gap_reason_.empty() && last_ms_ >= 0;
   if (gap) {
     ONEPIECE_RETURN_IF_ERROR(
@@ -341,9 +350,10 @@ absl::Status Recorder::Impl::WriteTick(std::int64_t at_ms, const Snapshot& snaps
   Pieces pieces = TakeApart(snapshot, jobs_left_out_);
   ONEPIECE_RETURN_IF_ERROR(WriteRollups(at_ms));
   ONEPIECE_RETURN_IF_ERROR(WriteShape(at_ms, snapshot, std::move(pieces.things), jobs, keyframe));
+  // A frame names the checksum of its shape, so the shape comes first.
   ONEPIECE_RETURN_IF_ERROR(WriteNumbers(at_ms, pieces.numbers, keyframe));
   if (!before_) return absl::OkStatus();
-  Snapshot now = snapshot;
+  session::Snapshot now = snapshot;
   now.at_ms = at_ms;
   for (const Mark& mark : WhatHappened(*before_, now)) ONEPIECE_RETURN_IF_ERROR(Write(mark));
   return absl::OkStatus();
@@ -396,8 +406,9 @@ absl::Status Recorder::Impl::WriteNumbers(std::int64_t at_ms, const std::vector<
                                 std::int64_t{FrameSum(place, packed)});
 }
 
-absl::Status Recorder::Impl::WriteShape(std::int64_t at_ms, const Snapshot& snapshot, Things things,
-                                        const std::optional<JobsToRecord>& jobs, bool keyframe) {
+absl::Status Recorder::Impl::WriteShape(std::int64_t at_ms, const session::Snapshot& snapshot,
+                                        Things things, const std::optional<JobsToRecord>& jobs,
+                                        bool keyframe) {
   v1::RecordedShape change;
   const auto add = [&change](const std::string& key, const std::string& bytes) {
     v1::RecordedThing& thing = *change.add_things();
@@ -415,7 +426,7 @@ absl::Status Recorder::Impl::WriteShape(std::int64_t at_ms, const Snapshot& snap
   if (!snapshot.jobs.value) jobs_.clear();
   if (jobs) ChangeJobs(*jobs, change);
   if (keyframe) {
-    // The changes to jobs were of no use but to bring jobs_ up to date.
+    // A keyframe has all jobs. The changes were only needed to update jobs_.
     const int count = static_cast<int>(things_.size());
     change.mutable_things()->DeleteSubrange(count, change.things_size() - count);
     change.clear_gone();
@@ -432,7 +443,7 @@ absl::Status Recorder::Impl::WriteShape(std::int64_t at_ms, const Snapshot& snap
 
 void Recorder::Impl::ChangeJobs(const JobsToRecord& jobs, v1::RecordedShape& change) {
   ++job_lists_;
-  for (const JobEntry* entry : jobs.jobs) {
+  for (const session::JobEntry* entry : jobs.jobs) {
     KnownJob& known = jobs_[entry->job->uid()];
     known.seen = job_lists_;
     if (known.job == entry->job && known.certainty == entry->certainty) continue;
@@ -442,7 +453,7 @@ void Recorder::Impl::ChangeJobs(const JobsToRecord& jobs, v1::RecordedShape& cha
       if (known.job && known.certainty == entry->certainty) {
         v1::Job moved = *known.job;
         CopyProgress(*entry->job, moved);
-        progress = StableBytes(moved) == StableBytes(*entry->job);
+        progress = base::CanonicalBytes(moved) == base::CanonicalBytes(*entry->job);
       }
       if (progress) {
         v1::Job& job = *change.add_progress();
@@ -492,7 +503,8 @@ absl::Status Recorder::Impl::WriteRollups(std::int64_t at_ms) {
   return absl::OkStatus();
 }
 
-// The oldest minutes go, whole, while there is too much or they are too old; never the last one.
+// Removes the oldest minutes, each as a whole, while the file is too large or they are too old. The
+// last minute always stays.
 absl::Status Recorder::Impl::Trim(std::int64_t at_ms) {
   bool trimmed = false;
   for (int i = 0; i < kMaxGroupsAtOnce; ++i) {
@@ -532,7 +544,7 @@ absl::Status Recorder::Impl::ForgetBefore(std::int64_t cutoff_ms) {
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Open(const std::string& path,
                                                          const Limits& limits) {
-  // Before the lock: nothing is put beside a file that is not ours.
+  // This comes before the lock, because no lock file may appear beside a file that is no recording.
   const absl::Status seen = File::IsRecording(path).status();
   if (!seen.ok() && seen.code() != absl::StatusCode::kDataLoss) return seen;
   ONEPIECE_ASSIGN_OR_RETURN(auto lock, FileLock::Take(path));
@@ -549,7 +561,7 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Open(const std::string& path
 Recorder::Recorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Recorder::~Recorder() = default;
 
-absl::Status Recorder::Record(const Snapshot& snapshot, const LinkStatus& link) {
+absl::Status Recorder::Record(const session::Snapshot& snapshot, const session::LinkStatus& link) {
   return impl_->Record(snapshot, link);
 }
 
@@ -560,4 +572,4 @@ absl::Status Recorder::Bookmark(std::int64_t at_ms, std::string_view text) {
 std::int64_t Recorder::bytes() const { return impl_->bytes(); }
 std::int64_t Recorder::ticks() const { return impl_->written(); }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -22,7 +22,7 @@
 #include "cluster/history/rollup.h"
 #include "onepiece/v1/recording.pb.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr int kMaxPoints = 100'000;
@@ -34,14 +34,15 @@ absl::Status Outside(std::string_view what) {
   return base::MakeError(absl::StatusCode::kOutOfRange, "NOT_RECORDED", what);
 }
 
-/// The cluster's shape at one tick: a keyframe, and the changes up to it.
+/// The cluster's shape at one tick: a keyframe with the changes up to the tick.
 struct Shape {
   std::int64_t keyframe_ms = -1, at_ms = -1;
-  std::uint32_t sum = 0;  // Of the last row.
+  std::uint32_t sum = 0;  // The checksum of the last row.
   Things things;
   struct ShapeJob {
-    JobEntry entry;
-    std::optional<v1::Job> moved;  // Where it has got to since: of many steps only the last counts.
+    session::JobEntry entry;
+    // The job's last progress. Only the last of many steps counts, so it is applied in Jobs().
+    std::optional<v1::Job> moved;
   };
   std::unordered_map<std::string, ShapeJob> jobs;  // By uid.
 
@@ -65,8 +66,8 @@ struct Shape {
     }
     return absl::OkStatus();
   }
-  std::vector<JobEntry> Jobs() {
-    std::vector<JobEntry> all;
+  std::vector<session::JobEntry> Jobs() {
+    std::vector<session::JobEntry> all;
     all.reserve(jobs.size());
     for (auto& [uid, job] : jobs) {
       if (job.moved) {
@@ -84,7 +85,7 @@ struct Shape {
   }
 };
 
-/// Buckets of equal length that samples and windows fall into.
+/// Sorts samples and windows into buckets of equal length.
 class Buckets {
  public:
   Buckets(Interval interval, int max_points) : from_ms_(interval.from_ms) {
@@ -132,7 +133,7 @@ class Recording::Impl {
  public:
   absl::Status Load(const std::string& path);
   absl::StatusOr<RecordingInfo> Info();
-  absl::StatusOr<std::shared_ptr<const Snapshot>> At(std::int64_t at_ms);
+  absl::StatusOr<std::shared_ptr<const session::Snapshot>> At(std::int64_t at_ms);
   absl::StatusOr<std::vector<Gap>> Gaps(Interval interval);
   absl::StatusOr<std::vector<Mark>> Marks(Interval interval, std::size_t max);
   absl::StatusOr<std::vector<SeriesInfo>> ListSeries();
@@ -146,15 +147,16 @@ class Recording::Impl {
   };
   absl::Status CheckNoGap(std::int64_t at_ms);
   static absl::StatusOr<Gap> ReadGap(const Statement& row);
-  /// How many of them are not there.
+  /// Returns how many marks are missing.
   absl::StatusOr<std::int64_t> LostMarks();
-  /// That no window from `from_ms` to `to_ms` had to be there: none had a tick.
+  /// Fails when there was a tick from `from_ms` to `to_ms`, because its window is missing then.
   absl::Status CheckNoTick(std::int64_t from_ms, std::int64_t to_ms);
   absl::Status LoadNames();
   absl::Status CheckEnd();
   absl::Status UseShapeOf(const Frame& frame);
   absl::Status GoOnTo(std::int64_t at_ms);
-  /// `sum`: of the row before, then of this one.
+  /// Reads a keyframe or a change. `sum` is the checksum of the row before, and becomes that of
+  /// this row.
   absl::StatusOr<v1::RecordedShape> ReadShape(const Statement& row, std::uint32_t& sum);
   absl::StatusOr<std::int64_t> AddRollups(std::uint32_t series, Interval interval,
                                           Buckets& buckets);
@@ -171,7 +173,7 @@ class Recording::Impl {
   Codec codec_;
   Shape shape_;
   std::unordered_map<std::string, std::uint32_t> ids_;  // By series name.
-  Layout named_;                                        // The ids of these, ascending.
+  Layout named_;                                        // The ids in ids_, ascending.
 };
 
 absl::Status Recording::Impl::Load(const std::string& path) {
@@ -210,7 +212,7 @@ absl::Status Recording::Impl::Load(const std::string& path) {
   return Info().status();
 }
 
-// Who closed it has counted the ticks.
+// The recorder wrote the number of ticks when it closed the file.
 absl::Status Recording::Impl::CheckEnd() {
   ONEPIECE_ASSIGN_OR_RETURN(
       const std::int64_t lost,
@@ -334,12 +336,12 @@ absl::Status Recording::Impl::GoOnTo(std::int64_t at_ms) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t at_ms) {
+absl::StatusOr<std::shared_ptr<const session::Snapshot>> Recording::Impl::At(std::int64_t at_ms) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto view, sqlite::ReadView::Begin(file_->database()));
   ONEPIECE_RETURN_IF_ERROR(CheckNoGap(at_ms));
   ONEPIECE_ASSIGN_OR_RETURN(const auto frame, frames_->AtOrBefore(at_ms));
   if (!frame) {
-    // The first tick is a keyframe too.
+    // The first tick always has a keyframe. A keyframe without a tick means that the tick is lost.
     ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t first,
                               file_->Number("SELECT min(t_ms) FROM keyframe"));
     if (first != 0 && first <= at_ms)
@@ -349,7 +351,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t
   }
   ONEPIECE_RETURN_IF_ERROR(UseShapeOf(*frame));
   const Layout& layout = *frame->layout;
-  // A series that is not known by name has come since.
+  // A series without a known name was added since the names were read.
   if (!std::ranges::includes(named_, layout)) ONEPIECE_RETURN_IF_ERROR(LoadNames());
   if (!std::ranges::includes(named_, layout)) return Damaged("the name of a series is not there");
   const auto find = [&](const std::string& name) {
@@ -361,14 +363,14 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::Impl::At(std::int64_t
   };
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
   const bool at_end = frame->at_ms == last && !FileLock::IsTaken(path_);
-  std::vector<JobEntry> jobs = shape_.Jobs();
-  for (JobEntry& entry : jobs) {
-    if (at_end && !HasEnded(*entry.job)) entry.certainty = Certainty::kUnknownAtEnd;
+  std::vector<session::JobEntry> jobs = shape_.Jobs();
+  for (session::JobEntry& entry : jobs) {
+    if (at_end && !HasEnded(*entry.job)) entry.certainty = session::Certainty::kUnknownAtEnd;
   }
-  Snapshot snapshot = PutTogether(shape_.things, std::move(jobs), find);
+  session::Snapshot snapshot = PutTogether(shape_.things, std::move(jobs), find);
   snapshot.at_ms = frame->at_ms;
   snapshot.recorded = true;
-  return std::make_shared<const Snapshot>(std::move(snapshot));
+  return std::make_shared<const session::Snapshot>(std::move(snapshot));
 }
 
 absl::StatusOr<std::vector<Gap>> Recording::Impl::Gaps(Interval interval) {
@@ -410,7 +412,7 @@ absl::StatusOr<std::vector<Mark>> Recording::Impl::Marks(Interval interval, std:
       return Damaged(
           absl::StrCat("the event or bookmark of ", TimeText(at_ms), " has a wrong checksum"));
     }
-    // Of a file that was made, not recorded.
+    // An unknown kind occurs only in a file that no recorder wrote.
     const auto known = std::clamp<std::int64_t>(kind, 0, static_cast<int>(Mark::Kind::kConnection));
     marks.push_back({at_ms, static_cast<Mark::Kind>(known), rows.Text(2), rows.Text(3)});
   }
@@ -438,7 +440,8 @@ absl::Status Recording::Impl::CheckNoTick(std::int64_t from_ms, std::int64_t to_
                               " is not there"));
 }
 
-// From the coarsest windows that are not longer than a bucket; returns up to where they go.
+// Adds the coarsest windows that are not longer than a bucket. Returns the time up to which they
+// go.
 absl::StatusOr<std::int64_t> Recording::Impl::AddRollups(std::uint32_t series, Interval interval,
                                                          Buckets& buckets) {
   int level_s = 0;
@@ -450,9 +453,9 @@ absl::StatusOr<std::int64_t> Recording::Impl::AddRollups(std::uint32_t series, I
   const auto start_of = [level_ms](std::int64_t at_ms) { return at_ms - at_ms % level_ms; };
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t first, file_->Number("SELECT min(t_ms) FROM frame"));
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
-  // A window in which the recording begins may have been cut: its ticks are read. Of the others
-  // those are there that have a tick and have ended. One that begins before the interval is part
-  // of its first bucket.
+  // The window in which the recording begins may have been cut, so its ticks are read instead.
+  // Every other window that has ended and has a tick must be there. A window that begins before the
+  // interval is part of the first bucket.
   const std::int64_t from_ms = std::max(start_of(interval.from_ms), start_of(first + level_ms - 1));
   const std::int64_t to_ms =
       std::min(start_of(std::min(interval.to_ms, last) + level_ms - 1), start_of(last));
@@ -532,7 +535,8 @@ absl::Status Recording::Impl::Copy(Interval interval, const std::string& path,
 
 absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
                                        const Progress& progress) {
-  // The minute in which the interval begins comes as a whole: its ticks lean on the first.
+  // The minute in which the interval begins is copied as a whole, because its ticks depend on its
+  // first one.
   Statement& keyframe = statements_->keyframe;
   ONEPIECE_ASSIGN_OR_RETURN(const bool found, keyframe.Start(interval.from_ms).Next());
   const std::int64_t from_ms = found ? keyframe.Int(0) : interval.from_ms;
@@ -540,7 +544,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
   struct Table {
     const char* from;
     const char* to;
-    bool by_time = false;  // The first column is the time, and so much of it is done.
+    bool by_time = false;  // The first column is the time, which tells the progress.
   };
   constexpr Table kTables[] = {
       {"SELECT key, value FROM meta WHERE ?1 <= ?2", "INSERT OR REPLACE INTO meta VALUES (?1, ?2)"},
@@ -562,7 +566,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
        "INSERT INTO rollup VALUES (?1, ?2, ?3, ?4)"}};
   const double length_ms = static_cast<double>(std::max<std::int64_t>(1, interval.to_ms - from_ms));
   std::int64_t rows = 0;
-  double done = 0;  // Tables.
+  double done = 0;  // Tables that are done.
   for (const Table& table : kTables) {
     ONEPIECE_ASSIGN_OR_RETURN(Statement from, file_->Prepare(table.from));
     ONEPIECE_ASSIGN_OR_RETURN(Statement to, file.Prepare(table.to));
@@ -581,7 +585,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
     }
     ++done;
   }
-  // What is lost stays lost in the copy.
+  // Lost marks stay counted, so that the copy is damaged as well.
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t lost, LostMarks());
   return file.Execute(absl::StrCat(
       "INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM frame; INSERT OR "
@@ -626,7 +630,7 @@ absl::StatusOr<RecordingInfo> Recording::Info() {
   const std::lock_guard lock(instants_mutex_);
   return instants_->Info();
 }
-absl::StatusOr<std::shared_ptr<const Snapshot>> Recording::At(std::int64_t at_ms) {
+absl::StatusOr<std::shared_ptr<const session::Snapshot>> Recording::At(std::int64_t at_ms) {
   const std::lock_guard lock(instants_mutex_);
   return instants_->At(at_ms);
 }
@@ -662,4 +666,4 @@ absl::Status Recording::Export(Interval interval, const std::string& path,
   return impl.Export(interval, path, progress);
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

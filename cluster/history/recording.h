@@ -1,14 +1,15 @@
-// Reads a recording: any instant as a Snapshot, series for charts, marks and gaps for the scrubber.
+// Reads a recording: any instant as a Snapshot, series for charts, and marks and gaps for the time
+// line.
 //
-// Ownership  Owns its read-only connections. A file that a Recorder writes at the same time may be
-//            read.
-// Threading  Thread-safe. At() and Info() wait for nothing but each other: At() is meant to be
-//            called at every step of a scrubber (< 5 ms). What is of a range (Gaps, Marks,
-//            ListSeries, Series) has a connection of its own, Export one for each call; these and
-//            Open() may take long: not on the GUI thread.
-// Errors     absl::Status: FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT),
-// DATA_LOSS (DAMAGED,
-//            what can still be read is named), OUT_OF_RANGE (nothing was recorded then), NOT_FOUND.
+// Ownership: owns its read-only connections. It may read a file that a Recorder writes at the same
+// time.
+// Threading: may be used from any thread.
+// Blocking: At() and Info() wait only for each other. At() takes less than 5 ms, so that it can be
+// called at every step of the scrubber. Gaps(), Marks(), ListSeries() and Series() share another
+// connection, and each Export() has its own. These calls and Open() may take long, so do not make
+// them on the GUI thread.
+// Errors: FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT), DATA_LOSS (DAMAGED),
+// which says what can still be read, OUT_OF_RANGE (nothing was recorded then), NOT_FOUND.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/session/snapshot.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
 struct Interval {
   std::int64_t from_ms = 0, to_ms = 0;
@@ -34,7 +35,7 @@ struct Gap {
   std::string reason;  ///< "recorder closed", "connection lost: …", "disk full", "clock set back …"
 };
 
-/// Something that happened, for the scrubber and "what changed".
+/// Something that happened, for the time line and the list of changes.
 struct Mark {
   enum class Kind { kTopology, kPlan, kAlert, kJobFailed, kBookmark, kConnection };
   std::int64_t at_ms = 0;
@@ -46,14 +47,14 @@ struct Mark {
 struct SeriesInfo {
   std::string name;  ///< "node/instance-1/utilization", "ring/database-1/used_slots",
                      ///< "pool/default/…/utilization"
-  std::string
-      unit;  ///< "ratio", "bytes", "bytes/s", "1/s", "ms", "s", "s2", "1", "celsius", "watts"
+  /// "ratio", "bytes", "bytes/s", "1/s", "ms", "s", "s2", "1", "celsius", "watts"
+  std::string unit;
 };
 
-/// A bucket of a series; several samples where the range is long. NaN where nothing was known (a
-/// gap, a device that does not say).
+/// A bucket of a series. It holds several samples when the range is long. NaN means that nothing
+/// was known, because of a gap or because a device does not tell.
 struct SeriesPoint {
-  std::int64_t at_ms = 0;  ///< The bucket's beginning.
+  std::int64_t at_ms = 0;  ///< When the bucket begins.
   double min = 0, mean = 0, max = 0;
 };
 
@@ -62,7 +63,7 @@ struct RecordingInfo {
   Interval interval;
   std::int64_t ticks = 0, bytes = 0;
   int format = 0;
-  bool live = false;  ///< Another program is writing it.
+  bool live = false;  ///< A program is writing the file.
 };
 
 class Recording {
@@ -72,24 +73,29 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Of now: a file that is being written grows.
+  /// Returns the present information. A file that is being written grows.
   absl::StatusOr<RecordingInfo> Info();
-  /// The last tick at or before `at_ms`, jobs that have not ended by the recording's end included
-  /// as Certainty::kUnknownAtEnd when it is the last one of a finished file. OUT_OF_RANGE: before
-  /// the first, or in a gap (the message names it).
-  absl::StatusOr<std::shared_ptr<const Snapshot>> At(std::int64_t at_ms);
+  /// Returns the last tick at or before `at_ms`. At the end of a finished file, jobs that have not
+  /// ended are Certainty::kUnknownAtEnd.
+  ///
+  /// Errors: OUT_OF_RANGE before the first tick or in a gap, which the message names.
+  absl::StatusOr<std::shared_ptr<const session::Snapshot>> At(std::int64_t at_ms);
   absl::StatusOr<std::vector<Gap>> Gaps(Interval interval);
-  /// Oldest first; at most `max`, the newest.
+  /// Returns the newest `max` marks of the interval, oldest first.
   absl::StatusOr<std::vector<Mark>> Marks(Interval interval, std::size_t max = 1000);
   absl::StatusOr<std::vector<SeriesInfo>> ListSeries();
-  /// At most `max_points` buckets of equal length over the interval. NOT_FOUND.
+  /// Returns at most `max_points` buckets of equal length over the interval.
+  ///
+  /// Errors: NOT_FOUND (NO_SERIES), INVALID_ARGUMENT (BAD_INTERVAL).
   absl::StatusOr<std::vector<SeriesPoint>> Series(std::string_view name, Interval interval,
                                                   int max_points);
-  /// Is told now and then how far it is (0 to 1); false ends it.
+  /// Is called now and then with the share that is done (0 to 1). Returning false stops the export.
   using Progress = std::function<bool(double share)>;
-  /// Copies the interval, from the beginning of its first minute, into a new file that Open takes.
+  /// Copies the interval, from the beginning of its first minute, into a new file that Open()
+  /// takes. After an error there is no new file.
+  ///
   /// Errors: ALREADY_EXISTS (FILE_EXISTS), OUT_OF_RANGE (NOT_RECORDED), CANCELLED (STOPPED), and
-  /// those of Recorder::Open; then there is no new file.
+  /// those of Recorder::Open.
   absl::Status Export(Interval interval, const std::string& path, const Progress& progress = {});
 
  private:
@@ -105,4 +111,4 @@ class Recording {
   std::unique_ptr<Impl> ranges_;  // Guarded by ranges_mutex_; null: not asked for yet.
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

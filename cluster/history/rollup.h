@@ -1,7 +1,7 @@
-// Windows of 10, 60 and 600 s: least, mean and largest value of every series. Internal to
-// gui/history.
+// Rollups are windows of 10, 60 and 600 s with the least, mean and largest value of every series.
+// Internal to cluster/history.
 //
-// Threading  Externally synchronised.
+// Threading: needs external synchronisation.
 #pragma once
 
 #include <array>
@@ -14,21 +14,21 @@
 
 #include "cluster/history/codec.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
 inline constexpr std::array<int, 3> kRollupSeconds = {10, 60, 600};
 
-/// The windows of one level; one is open at a time.
+/// The windows of one level. One window is open at a time.
 class RollupWindow {
  public:
   explicit RollupWindow(int level_s) : level_s_(level_s) {}
   [[nodiscard]] int level_s() const { return level_s_; }
-  /// The open window's beginning, when a tick at `at_ms` ends it.
+  /// Returns when the open window began, if a tick at `at_ms` ends it.
   [[nodiscard]] std::optional<std::int64_t> EndedBy(std::int64_t at_ms) const {
     if (start_ms_ < 0 || Start(at_ms) == start_ms_) return std::nullopt;
     return start_ms_;
   }
-  /// Of the open window.
+  /// Returns the cells of the open window.
   [[nodiscard]] std::vector<RollupCell> Cells() const {
     std::vector<RollupCell> cells;
     for (const auto& [id, cell] : cells_) {
@@ -37,7 +37,8 @@ class RollupWindow {
     }
     return cells;
   }
-  /// REQUIRES: as long as each other.
+  /// Adds the values of a tick.
+  /// REQUIRES: `layout` and `values` have the same length.
   void Add(std::int64_t at_ms, const Layout& layout, std::span<const double> values) {
     if (Start(at_ms) != start_ms_) cells_.clear();
     start_ms_ = Start(at_ms);
@@ -48,7 +49,7 @@ class RollupWindow {
       cell.series = layout[i];
       cell.min = cell.count == 0 ? value : std::min(cell.min, value);
       cell.max = cell.count == 0 ? value : std::max(cell.max, value);
-      cell.mean += value;  // The sum, while the window is open.
+      cell.mean += value;  // Holds the sum while the window is open.
       ++cell.count;
     }
   }
@@ -62,4 +63,4 @@ class RollupWindow {
   std::map<std::uint32_t, RollupCell> cells_;
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

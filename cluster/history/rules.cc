@@ -10,7 +10,7 @@
 #include "cluster/history/alerts.h"
 #include "cluster/history/conditions.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr std::size_t kMaxBytes = 256 << 10;
@@ -30,7 +30,7 @@ bool IsName(std::string_view text) {
   return text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string_view::npos;
 }
 
-// Every {word} is one that Rule::text names.
+// Returns true when every {word} is one that Rule::text explains.
 bool HasKnownPlaces(std::string_view text) {
   static const std::set<std::string_view> known = {"entity", "value", "threshold", "for", "detail"};
   for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
@@ -65,11 +65,11 @@ absl::Status SetKey(const std::string& key, const YAML::Node& value, Rule& rule)
     rule.text = text;
   } else if (key == "severity") {
     if (text == "info") {
-      rule.severity = Alert::Severity::kInfo;
+      rule.severity = session::Alert::Severity::kInfo;
     } else if (text == "warning") {
-      rule.severity = Alert::Severity::kWarning;
+      rule.severity = session::Alert::Severity::kWarning;
     } else if (text == "critical") {
-      rule.severity = Alert::Severity::kCritical;
+      rule.severity = session::Alert::Severity::kCritical;
     } else {
       return Bad(rule.name, key, "info, warning or critical");
     }
@@ -147,4 +147,4 @@ absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view yaml) {
   }
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

@@ -1,8 +1,5 @@
 #include "cluster/job/job_record.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -10,13 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/base/canonical_bytes.h"
+
 namespace onepiece::job {
 namespace {
 
 using v1::Job;
 using v1::JobRecord;
 
-// What creation fixed; everything else is cleared.
+// Returns the part of a record that its creation fixed, with everything else cleared.
 JobRecord Origin(const JobRecord& record) {
   JobRecord origin = record;
   Job& job = *origin.mutable_job();
@@ -37,12 +36,15 @@ JobRecord Origin(const JobRecord& record) {
   return origin;
 }
 
+// The key orders all origins, down to their bytes: whichever record is `a`, every database picks
+// the same one. A record that a database made up from a result has no fingerprint, and so comes
+// last.
 JobRecord JoinOrigins(const JobRecord& a, const JobRecord& b) {
   JobRecord origin_a = Origin(a);
   JobRecord origin_b = Origin(b);
   const auto key = [](const JobRecord& origin) {
     return std::tuple(origin.fingerprint().empty(), FromTimestamp(origin.job().create_time()),
-                      CanonicalBytes(origin));
+                      base::CanonicalBytes(origin));
   };
   return key(origin_b) < key(origin_a) ? std::move(origin_b) : std::move(origin_a);
 }
@@ -52,7 +54,7 @@ auto PositionKey(const JobRecord& record) {
   return std::tuple(record.attempt(), job.stage_index(), job.step(), job.steps(), job.stage());
 }
 
-// What there is one holder for, and one timing for: their order in a record.
+// A record has one holder for each EdgeOf() and one timing for each PlaceOf(), sorted by it.
 std::pair<std::string_view, std::string_view> EdgeOf(const v1::WorkHolder& holder) {
   return {holder.stage(), holder.from()};
 }
@@ -71,11 +73,12 @@ void SetExpiry(JobRecord& record) {
       FromTimestamp(record.job().end_time()) + std::chrono::seconds(record.result_ttl_s()));
 }
 
-// The larger attempt of each (stage, from), in that order.
+// Keeps the holder with the larger attempt for each (stage, from), sorted by these. Equal attempts
+// are decided by the bytes, so that the order of the arguments does not matter.
 void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
   std::map<std::pair<std::string, std::string>, const v1::WorkHolder*> holders;
   const auto key = [](const v1::WorkHolder& holder) {
-    return std::pair(holder.attempt(), CanonicalBytes(holder));
+    return std::pair(holder.attempt(), base::CanonicalBytes(holder));
   };
   for (const JobRecord* record : {&a, &b}) {
     for (const v1::WorkHolder& holder : record->holders()) {
@@ -86,6 +89,8 @@ void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
   for (const auto& [edge, holder] : holders) *joined.add_holders() = *holder;
 }
 
+// Decides between endings of the same time. EXPIRED comes first, so that it replaces the SUCCEEDED
+// whose end time it keeps.
 int EndRank(Job::State state) {
   switch (state) {
     case Job::EXPIRED:
@@ -99,7 +104,7 @@ int EndRank(Job::State state) {
   }
 }
 
-// How a job ended, without `fetched`, which is joined by itself.
+// Returns how a job ended, without `fetched`, which is joined on its own.
 Job Ending(const JobRecord& record) {
   Job ending;
   ending.set_state(record.job().state());
@@ -122,7 +127,7 @@ Job JoinEndings(const JobRecord& a, const JobRecord& b) {
   Job ending_b = Ending(b);
   const auto key = [](const Job& ending) {
     return std::tuple(FromTimestamp(ending.end_time()), EndRank(ending.state()),
-                      CanonicalBytes(ending));
+                      base::CanonicalBytes(ending));
   };
   return key(ending_b) < key(ending_a) ? std::move(ending_b) : std::move(ending_a);
 }
@@ -132,7 +137,8 @@ void JoinTimings(const Job& a, const Job& b, Job& joined) {
   for (const Job* job : {&a, &b}) {
     for (const v1::StageTiming& timing : job->timings()) {
       const v1::StageTiming*& slot = timings[{timing.stage(), timing.node()}];
-      if (slot == nullptr || CanonicalBytes(*slot) < CanonicalBytes(timing)) slot = &timing;
+      if (slot == nullptr || base::CanonicalBytes(*slot) < base::CanonicalBytes(timing))
+        slot = &timing;
     }
   }
   for (const auto& [key, timing] : timings) *joined.add_timings() = *timing;
@@ -195,7 +201,7 @@ void Normalize(JobRecord& record) {
   Job& job = *record.mutable_job();
   const bool fetched = job.result().fetched();
   if (IsTerminal(job.state())) {
-    (void)job.mutable_end_time();  // The epoch, when it is not known.
+    (void)job.mutable_end_time();  // Joining leaves the epoch where the end time is not known.
     SetExpiry(record);
     if (job.result().artifacts().empty()) job.clear_result();
   } else {
@@ -213,7 +219,7 @@ bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record)
   const auto at = std::ranges::lower_bound(holders, EdgeOf(holder), {}, EdgeOf);
   if (at != holders.end() && EdgeOf(*at) == EdgeOf(holder)) {
     const auto key = [](const v1::WorkHolder& held) {
-      return std::pair(held.attempt(), CanonicalBytes(held));
+      return std::pair(held.attempt(), base::CanonicalBytes(held));
     };
     news = at->attempt() < holder.attempt() || key(*at) < key(holder);
     if (news) *at = holder;
@@ -237,7 +243,7 @@ bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
   auto& timings = *record.mutable_job()->mutable_timings();
   const auto at = std::ranges::lower_bound(timings, PlaceOf(timing), {}, PlaceOf);
   if (at != timings.end() && PlaceOf(*at) == PlaceOf(timing)) {
-    if (CanonicalBytes(*at) >= CanonicalBytes(timing)) return false;
+    if (base::CanonicalBytes(*at) >= base::CanonicalBytes(timing)) return false;
     *at = timing;
     return true;
   }
@@ -255,7 +261,8 @@ void SetEnd(Job::State state, base::WallTime now, JobRecord& record) {
 std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {
   std::vector<const v1::WorkHolder*> holders;
   for (const v1::WorkHolder& holder : record.holders()) holders.push_back(&holder);
-  // Edges lead to later stages, so what a stage is given is known before what it gives.
+  // Edges lead to later stages only. In this order the loop knows what a stage was given before it
+  // sees what that stage gave.
   std::ranges::stable_sort(holders, {}, &v1::WorkHolder::stage_index);
   std::map<std::string_view, std::uint32_t> given;  // Stage → attempt of the newest work for it.
   std::map<std::string_view, int> handed_on;        // Stage → stages that have work from it.
@@ -269,7 +276,7 @@ std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {
     return false;
   });
   std::erase_if(holders, [&](const v1::WorkHolder* holder) {
-    if (holder->from() == holder->stage()) return false;  // A database: nobody comes after it.
+    if (holder->from() == holder->stage()) return false;  // A database hands on to nobody.
     const auto found = handed_on.find(holder->stage());
     return found != handed_on.end() && found->second >= std::max(1, holder->successors());
   });
@@ -288,17 +295,6 @@ Job PublicJob(const JobRecord& record) {
   return job;
 }
 
-std::string CanonicalBytes(const google::protobuf::MessageLite& message) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    message.SerializeToCodedStream(&coded);
-  }
-  return bytes;
-}
-
 google::protobuf::Timestamp ToTimestamp(base::WallTime time) {
   const auto ns = time.time_since_epoch().count();
   google::protobuf::Timestamp timestamp;
@@ -308,7 +304,8 @@ google::protobuf::Timestamp ToTimestamp(base::WallTime time) {
 }
 
 base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp) {
-  // About the years 1748 to 2191: what a peer says of another time must not overflow, a TTL added.
+  // The limit is about the years 1748 to 2191. A peer may send any time, and the sum of its
+  // nanoseconds and a TTL must not overflow.
   constexpr std::int64_t kMaxSeconds = 7'000'000'000;
   return base::WallTime(
       std::chrono::seconds(std::clamp(timestamp.seconds(), -kMaxSeconds, kMaxSeconds)) +

@@ -1,5 +1,5 @@
-// What a job record is: states, the join that replication relies on, and what clients see of it.
-// Pure functions.
+// The rules of job records: their states, the join that replication relies on, and what clients see
+// of them. All functions are pure.
 #pragma once
 
 #include <string>
@@ -13,51 +13,52 @@ namespace onepiece::job {
 /// SUCCEEDED, FAILED, CANCELLED or EXPIRED.
 bool IsTerminal(v1::Job::State state);
 
-/// Deleted, fetched or expired: kept for a while to tell late pollers what became of the job.
+/// True for a record that was deleted, fetched or has expired. It is kept for a while, so that a
+/// late question still gets an answer.
 bool IsTombstone(const v1::JobRecord& record);
 
-/// The least record that holds what both hold. Commutative, associative, idempotent, so that
-/// instances which have seen the same records in any order, any number of times, agree:
-///   - what creation fixed: the complete record before one made up from a result, then the older
-///   one;
-///   - who holds its work: for each (from, stage) the larger attempt wins;
-///   - where it is: larger (attempt, stage_index, step) wins;
-///   - how it ended: an end beats none, the earlier end wins (EXPIRED follows SUCCEEDED of the same
-///   end);
-///   - fetched and deleted stick; timings are united by (stage, node), in that order.
-/// has_bytes says something about one instance only: it is false in the answer. Both must have the
-/// same uid.
+/// Joins two versions of a record into the least record that holds what both hold. Both must have
+/// the same uid. The join is commutative, associative and idempotent, so databases that have seen
+/// the same records agree, whatever the order and however often they saw each. It goes by these
+/// rules:
+///   - What creation fixed: a complete record beats a record made up from a result, then the
+///     older record wins.
+///   - Who holds the work: the larger attempt wins, for each (from, stage).
+///   - Where the job is: the larger (attempt, stage_index, step) wins.
+///   - How the job ended: an end beats none, and the earlier end wins (EXPIRED follows SUCCEEDED
+///     of the same end).
+///   - The flags fetched and deleted stick. Timings are united by (stage, node), in that order.
+/// has_bytes describes one database only, so the answer does not have it.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 
-/// Makes a record what Join(record, record) is, cheaper: as Join leaves records. What follows here
-/// takes such records, leaves such records, and is what joining with the same change would be.
+/// Brings a record into the form in which Join() leaves records. The result is Join(record,
+/// record), but cheaper. The functions below take and leave records in this form, and each has the
+/// effect of a join with the same change.
 void Normalize(v1::JobRecord& record);
 
-/// Joins into the record that `holder` has the work, with step `step` of `steps` done; true when
-/// that is news. A record of kMaxHolders takes no more of them.
+/// Joins into the record that `holder` has the work and has done `step` of `steps`. Returns true
+/// when that is news. A record with kMaxHolders takes no further holder.
 bool Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
 inline constexpr int kMaxHolders = 256;
 
-/// Joins a timing in; true when that is news. A record of kMaxTimings takes no more of them.
+/// Joins a timing into the record. Returns true when that is news. A record with kMaxTimings takes
+/// no further timing.
 bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);
 inline constexpr int kMaxTimings = 256;
 
 /// Ends a job that has not ended.
 void SetEnd(v1::Job::State state, base::WallTime now, v1::JobRecord& record);
 
-/// The holders that the job waits for: without those that have handed on to every stage after
-/// theirs, and without those whose work is being done again further up (a larger attempt holds a
-/// stage that theirs came from). Points into `record`.
+/// Returns the holders that the job waits for, as pointers into `record`. Two kinds are left out:
+/// holders that have handed on to every stage after theirs, and holders whose work is being done
+/// again because a stage before theirs has a larger attempt.
 std::vector<const v1::WorkHolder*> LiveHolders(const v1::JobRecord& record);
 
-/// The job as clients see it: a fetched job SUCCEEDED even where its TTL ended first, and only such
-/// jobs have results.
+/// Returns the job as clients see it. A job that was fetched shows as SUCCEEDED even if its TTL
+/// ended first. Only SUCCEEDED jobs show a result.
 v1::Job PublicJob(const v1::JobRecord& record);
-/// PublicJob().state(), without a copy.
+/// Returns PublicJob(record).state() without a copy of the job.
 v1::Job::State PublicState(const v1::JobRecord& record);
-
-/// Serialised with map entries in order: equal messages give equal bytes.
-std::string CanonicalBytes(const google::protobuf::MessageLite& message);
 
 google::protobuf::Timestamp ToTimestamp(base::WallTime time);
 base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp);

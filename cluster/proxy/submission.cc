@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <array>
 
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 #include "cluster/job/job_record.h"
-#include "cluster/job/sha256.h"
 #include "cluster/rpc/server.h"
 #include "cluster/workflow/input_check.h"
 #include "cluster/workflow/work_units.h"
@@ -133,7 +134,7 @@ InputDigests DigestInputs(const v1::SubmitJobRequest& request) {
     digest.set_name(input.name());
     digest.set_media_type(input.media_type());
     digest.set_size_bytes(static_cast<std::int64_t>(input.data().size()));
-    digest.set_sha256(job::Sha256Hex(std::as_bytes(std::span(input.data()))));
+    digest.set_sha256(base::Sha256Hex(input.data()));
   }
   return digests;
 }
@@ -152,8 +153,7 @@ std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests&
     input.set_media_type(digest.media_type());
     input.set_data(digest.sha256());
   }
-  const std::string bytes = job::CanonicalBytes(asked);
-  return job::Sha256Hex(std::as_bytes(std::span(bytes)));
+  return base::Sha256Hex(base::CanonicalBytes(asked));
 }
 
 v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,

@@ -23,22 +23,25 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Cha
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Ms(timing.backoff_min));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Ms(timing.backoff_max));
-  // Not a backoff, whatever its name says: how long one attempt to connect may take at least.
+  // Despite its name this is no backoff. It is the time that one attempt to connect may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Ms(base::Scaled(timing.connect)));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Ms(base::Scaled(timing.keepalive)));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Ms(base::Scaled(timing.keepalive_timeout)));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A connection shared between channels would share its backoff too: one caller's retries delay
-  // another's.
+  // Channels that shared a connection would share its backoff too. The retries of one caller would
+  // then delay another caller.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
 void SetTimeout(grpc::ClientContext& context, base::Duration timeout) {
-  context.set_deadline(
-      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                   gpr_time_from_nanos(base::Scaled(timeout).count(), GPR_TIMESPAN)));
+  SetTimeLeft(context, base::Scaled(timeout));
+}
+
+void SetTimeLeft(grpc::ClientContext& context, base::Duration left) {
+  context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                    gpr_time_from_nanos(left.count(), GPR_TIMESPAN)));
 }
 
 }  // namespace onepiece::rpc

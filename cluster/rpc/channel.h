@@ -1,4 +1,4 @@
-// The client half: channels with the cluster's settings, deadlines, and calls that speak
+// The client half of gRPC: channels with the cluster's settings, deadlines, and calls that return
 // absl::Status.
 #pragma once
 
@@ -15,28 +15,34 @@
 
 namespace onepiece::rpc {
 
-/// How soon a channel notices and mends a broken connection. The last three are scaled.
+/// How soon a channel notices a broken connection and connects again. The last three are scaled.
 struct ChannelTiming {
   base::Duration backoff_min = std::chrono::milliseconds(100),
                  backoff_max = std::chrono::seconds(2);
-  base::Duration connect = std::chrono::seconds(5);            ///< One attempt may take so long.
-  base::Duration keepalive = std::chrono::seconds(10);         ///< A ping after so long a silence,
-  base::Duration keepalive_timeout = std::chrono::seconds(5);  ///< and its answer.
+  base::Duration connect = std::chrono::seconds(5);            ///< Limit of one attempt.
+  base::Duration keepalive = std::chrono::seconds(10);         ///< Silence before a ping.
+  base::Duration keepalive_timeout = std::chrono::seconds(5);  ///< Limit of the ping's answer.
 };
 
-/// A channel to host:port with a connection of its own. Proxy settings of the environment are
-/// ignored. `user_agent` (empty: none) comes before gRPC's own name. Does not block; errors show in
-/// the first call. Thread-safe.
+/// Makes a channel to host:port with a connection of its own. It ignores the proxy settings of the
+/// environment. `user_agent` (empty: none) comes before gRPC's own name.
+///
+/// Threading: may be called from any thread.
+/// Blocking: never. Errors show in the first call.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelTiming& timing = ChannelTiming(),
                                            const std::string& user_agent = {});
 
 /// Gives `context` a deadline `timeout` × base::TimeScale() from now, on the monotonic clock.
 void SetTimeout(grpc::ClientContext& context, base::Duration timeout);
+/// Gives `context` a deadline `left` from now, on the monotonic clock. Does not scale: for what is
+/// left of a longer time that is scaled already.
+void SetTimeLeft(grpc::ClientContext& context, base::Duration left);
 
-/// One unary call with a timeout (scaled): Call(*stub, &Service::Stub::GetJob, request, 2s). Blocks
-/// until the answer or the timeout. The status is that of the server, reason included; UNAVAILABLE
-/// when it cannot be reached.
+/// Makes one unary call: Call(*stub, &Service::Stub::GetJob, request, 2s).
+///
+/// Blocking: until the answer, or until `timeout` (scaled).
+/// Errors: the server's status with its reason. UNAVAILABLE when the server cannot be reached.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Call(
     Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),

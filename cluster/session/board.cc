@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
-/// Clocks run a little apart anyway.
+/// The two clocks always run a little apart. A larger jump means that somebody has set the clock.
 constexpr std::int64_t kClockSetMs = 500;
 
 }  // namespace
@@ -56,7 +56,7 @@ void Board::Heard(std::int64_t server_ms, int api_version) {
   const Link before = link_.At(now).link;
   link_.Heard(now, server_ms, api_version);
   if (before == link_.At(now).link) return;
-  // It is back: everybody asks at once.
+  // The connection is back, so every feed asks immediately.
   ++wakes_;
   woken_.notify_all();
 }
@@ -69,6 +69,7 @@ void Board::Trying() {
 void Board::Lost(const absl::Status& why, base::Duration until_next_try) {
   const std::scoped_lock lock(mutex_);
   const std::int64_t now = LinkNowMs();
+  // One loss may take many tries, and only the first of them counts as a loss.
   if (link_.At(now).attempt == 0) ++turns_.losses;
   link_.Lost(now, why, now + until_next_try / std::chrono::milliseconds(1));
 }
@@ -116,4 +117,4 @@ bool Board::Sleep(base::Duration time, const std::stop_token& stop, std::uint64_
   return !stop.stop_requested();
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,7 +1,9 @@
-// Where the feeds of a Session put what they learn, and readers take it: the latest of each part,
-// and the state of the connection. Internal to gui/client.
+// The board between the feeds of a Session and its readers. Feeds put what they learn on it, and
+// readers take the latest of each part and the state of the connection. Internal to
+// cluster/session.
 //
-// Threading  Thread-safe; every call takes one lock for moments, but Sleep.
+// Threading: may be used from any thread.
+// Blocking: only Sleep() waits. Every other call takes one lock for moments.
 #pragma once
 
 #include <condition_variable>
@@ -17,30 +19,30 @@
 #include "cluster/session/link.h"
 #include "cluster/session/snapshot.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 
-/// The console's clock.
+/// Returns the time of this machine's clock, in milliseconds since 1970.
 inline std::int64_t NowMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 
-/// Now, by the clock that people set, and by one that nobody sets and that goes on while the
-/// machine sleeps: what was heard before that is old afterwards.
+/// One instant on two clocks: the wall clock, which people set, and a clock that nobody sets and
+/// that goes on while the machine sleeps. The second tells that news from before a sleep is old.
 struct BoardTime {
   std::int64_t wall_ms = 0, up_ms = 0;
 };
 BoardTime SystemBoardTime();
 
-/// What makes feeds begin anew. Each number grows.
+/// Counts of the events that make feeds begin anew.
 struct Turns {
-  std::uint64_t losses = 0;    ///< Connections lost: what is known must be told again.
-  std::uint64_t resyncs = 0;   ///< Session::Resync.
-  std::uint64_t clusters = 0;  ///< Another cluster answers at the same address.
+  std::uint64_t losses = 0;    ///< Lost connections. Everything known must be told again.
+  std::uint64_t resyncs = 0;   ///< Calls of Session::Resync.
+  std::uint64_t clusters = 0;  ///< Times that another cluster answered at the same address.
 };
 
 class Board {
  public:
   explicit Board(std::function<BoardTime()> now = SystemBoardTime);
 
-  /// Replaces a part. `updates` of the cluster went into it.
+  /// Replaces a part. `updates` is the number of the cluster's updates that the new part contains.
   template <typename T>
   void Put(Part<T> Snapshot::*part, std::shared_ptr<const T> value, std::string error = {},
            std::uint64_t updates = 1) {
@@ -51,14 +53,15 @@ class Board {
     const std::scoped_lock lock(mutex_);
     const auto& now = (newest_.*part).value;
     if (now != value.value) {
-      // Whoever looks sees the last of the updates alone, and perhaps never saw the one before.
+      // A reader sees only the last of these updates. If no reader took the part before, that one
+      // is lost as well.
       const bool overtaken = now != nullptr && (taken_ == nullptr || now != (*taken_.*part).value);
       dropped_ += updates - 1 + (overtaken ? 1 : 0);
     }
     newest_.*part = std::move(value);
     latest_ = nullptr;
   }
-  /// There is nothing newer, and why; the value stays.
+  /// Says why a part cannot be newer. Its value stays.
   template <typename T>
   void Fail(Part<T> Snapshot::*part, const std::string& why) {
     const std::scoped_lock lock(mutex_);
@@ -67,7 +70,7 @@ class Board {
     latest_ = nullptr;
   }
   std::shared_ptr<const Snapshot> Latest();
-  /// Null: not known yet.
+  /// Returns null while the cluster is not known.
   [[nodiscard]] std::shared_ptr<const v1::Cluster> cluster() const;
 
   void Heard(std::int64_t server_ms, int api_version);
@@ -77,16 +80,17 @@ class Board {
   [[nodiscard]] LinkStatus link();
 
   [[nodiscard]] Turns turns() const;
-  /// Ends every Sleep.
+  /// Ends every Sleep().
   void Wake();
   void Resync();
   void OtherCluster();
-  /// Waits; ends early after a Wake since the last Sleep with this `seen`. False: stop was
-  /// requested.
+  /// Waits for `time`. Returns early if there was a Wake() since the last Sleep() with this `seen`.
+  /// Returns false when a stop was requested.
   bool Sleep(base::Duration time, const std::stop_token& stop, std::uint64_t& seen);
 
  private:
-  /// The time, after link_ has been told that the clock was set. With mutex_ held.
+  /// Returns the time, after telling link_ if the clock was set.
+  /// REQUIRES: the caller holds mutex_.
   std::int64_t LinkNowMs();
 
   const std::function<BoardTime()> now_;
@@ -94,13 +98,13 @@ class Board {
   std::condition_variable_any woken_;
   // Guarded by mutex_.
   Snapshot newest_;
-  std::shared_ptr<const Snapshot> latest_;  // Null: newest_ is newer.
-  std::shared_ptr<const Snapshot> taken_;   // What Latest() said last.
+  std::shared_ptr<const Snapshot> latest_;  // Null when newest_ is newer.
+  std::shared_ptr<const Snapshot> taken_;   // The last answer of Latest().
   std::uint64_t dropped_ = 0;
   LinkState link_;
-  std::int64_t clock_offset_ms_ = 0;  // Of the clock to one that nobody sets.
+  std::int64_t clock_offset_ms_ = 0;  // The wall clock minus the clock that nobody sets.
   Turns turns_;
   std::uint64_t wakes_ = 0;
 };
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

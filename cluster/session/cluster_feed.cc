@@ -1,5 +1,5 @@
-// The cluster: one stream of the NodeManager's events, opened again and again. Unlike
-// client::Client::WatchCluster it tells of every loss at once, because people look at it.
+// Follows the cluster by one stream of the NodeManager's events, which it opens again and again.
+// Unlike client::Client::WatchCluster it reports every loss immediately, because people look at it.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -13,21 +13,21 @@
 #include "cluster/session/feeds.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 using Stub = v1::NodeManagerService::Stub;
 using base::Duration;
 using base::MonotonicTime;
 
-constexpr std::chrono::milliseconds kPublish(100);  // Readers get no more than ten a second.
+constexpr std::chrono::milliseconds kPublish(100);  // Publishes at most ten times a second.
 constexpr std::chrono::seconds kFirstAnswer(5);
-// Old servers say something every 5 s at least.
+// Even old servers send something every 5 s.
 constexpr std::chrono::seconds kSilence(10);
-// How often everything is asked for although the stream tells of every change: it may have lost
-// one.
+// The feed asks for the whole cluster this often, because the stream may have lost a change.
 constexpr std::chrono::seconds kCompare(60);
-// A server that sends no telemetry in this time knows none: it is asked instead.
+// A server that sends no telemetry within this time is an old one that has none. The feed polls it
+// instead.
 constexpr std::chrono::seconds kNoTelemetry(2);
 
 MonotonicTime Now() { return base::SystemClock().Now(); }
@@ -36,15 +36,19 @@ absl::Status Unavailable(std::string_view reason, std::string_view message) {
   return base::MakeError(absl::StatusCode::kUnavailable, reason, message);
 }
 
-/// What the events add up to. Thread-confined.
+/// The cluster, put together from events.
+///
+/// Threading: needs external synchronisation.
 class Picture {
  public:
-  /// Forgets which revision and cluster it has seen: whatever comes next is believed.
+  /// Forgets which revision and cluster it has seen, and believes whatever comes next.
   void Forget() { seen_ = false; }
   [[nodiscard]] bool other_cluster() const { return other_cluster_; }
   [[nodiscard]] const v1::Cluster& cluster() const { return cluster_; }
 
-  /// True: something is new. Errors: UNAVAILABLE (HISTORY_LOST).
+  /// Applies an event. Returns true when it brought something new.
+  ///
+  /// Errors: UNAVAILABLE (HISTORY_LOST).
   absl::StatusOr<bool> Apply(v1::ClusterEvent& event) {
     if (event.has_snapshot()) return Take(std::move(*event.mutable_snapshot()), event.revision());
     if (event.revision() < cluster_.revision()) return HistoryLost(event.revision());
@@ -59,7 +63,9 @@ class Picture {
     return true;
   }
 
-  /// Replaces everything. Errors: as Apply.
+  /// Replaces everything.
+  ///
+  /// Errors: as Apply().
   absl::StatusOr<bool> Take(v1::Cluster snapshot, std::uint64_t revision) {
     if (snapshot.revision() == 0) snapshot.set_revision(revision);
     other_cluster_ = seen_ && snapshot.cluster_id() != cluster_.cluster_id();
@@ -100,7 +106,8 @@ class Picture {
       return;
     }
     v1::Node& known = *cluster_.mutable_nodes(at->second);
-    // A change of state may come without the telemetry, which is still that of the same process.
+    // A change of state may come without telemetry. The known telemetry is of the same process and
+    // stays.
     if (!node.has_load() && known.has_load() && node.incarnation() == known.incarnation()) {
       *node.mutable_load() = std::move(*known.mutable_load());
       if (!node.has_last_report_time())
@@ -124,12 +131,13 @@ class Picture {
   }
 
   v1::Cluster cluster_;
-  std::unordered_map<std::string, int> index_;  // Of nodes, by id.
+  std::unordered_map<std::string, int> index_;  // Of the nodes, by node id.
   bool seen_ = false;
-  bool other_cluster_ = false;  // The last snapshot was of another one.
+  bool other_cluster_ = false;  // The last snapshot was of another cluster.
 };
 
-/// The stream under way, and what has come of it. One thread reads, another one watches.
+/// The present stream and the picture that it has given. One thread reads the stream, and another
+/// one watches it.
 class ClusterFeed {
  public:
   explicit ClusterFeed(Feeds& feeds)
@@ -142,13 +150,13 @@ class ClusterFeed {
     while (!stop.stop_requested()) {
       feeds_.board.Trying();
       const rpc::Replica replica = search_.Next();
-      // The channel's own pauses are none of ours.
+      // The feed decides when to try again, so the channel must not pause on its own.
       grpc::experimental::ChannelResetConnectionBackoff(replica.channel.get());
       const absl::Status status = Follow(replica, stop);
       if (stop.stop_requested()) return;
       if (resync_) continue;
       if (heard_) pause = feeds_.options.first_backoff;
-      // The next replica, or the one that is said to lead, is asked at once.
+      // The next replica, or the one that a follower names, is asked immediately.
       if (rpc::IsAboutTheReplica(status) && search_.Failed(status) == Duration::zero()) continue;
       feeds_.board.Lost(status, pause);
       feeds_.board.Fail(&Snapshot::cluster, Explain(status));
@@ -158,14 +166,14 @@ class ClusterFeed {
   }
 
  private:
-  /// One stream until it ends, and why it did.
+  /// Follows one stream to its end. Returns why it ended.
   absl::Status Follow(const rpc::Replica& replica, const std::stop_token& stop) {
     grpc::ClientContext context;
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     heard_ = telemetry_ = ended_ = false;
     opened_ = last_heard_ = Now();
     next_compare_ = opened_ + kNoTelemetry;
-    // It may have been asked for during the pause.
+    // Somebody may have asked for a resync during the pause.
     const Turns turns = feeds_.board.turns();
     if (turns.resyncs != turns_.resyncs) picture_.Forget();
     turns_ = turns;
@@ -229,7 +237,8 @@ class ClusterFeed {
     replicas_.Learn(addresses);
   }
 
-  /// Publishes while the stream lives. Not OK: why it shall end, though it has not.
+  /// Publishes while the stream lives. Returns an error to end a stream that has not ended by
+  /// itself.
   absl::Status Watch(const rpc::Replica& replica, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (!ended_ && !stop.stop_requested()) {
@@ -259,21 +268,21 @@ class ClusterFeed {
     const bool first = published_ == nullptr;
     if (updates_ > 0) published_ = std::make_shared<const v1::Cluster>(picture_.cluster());
     feeds_.board.Put(&Snapshot::cluster, published_, {}, std::max<std::uint64_t>(updates_, 1));
-    if (first) feeds_.board.Wake();  // Now there is somebody to ask.
-    // Those who ask its nodes find the new ones by now.
+    if (first) feeds_.board.Wake();  // The other feeds know now whom to ask.
+    // This comes after Put(), so that feeds which begin anew find the new cluster's nodes.
     if (std::exchange(other_cluster_, false)) feeds_.board.OtherCluster();
     updates_ = 0;
     as_of_moved_ = false;
   }
 
-  /// Takes the whole picture. An answer that is older than what the stream told is left.
+  /// Asks for the whole cluster and takes it, unless the stream has told newer things.
   void Compare(const rpc::Replica& replica, const std::stop_token& stop) {
     Stub stub(replica.channel);
     auto answer = Ask(stub, &Stub::GetCluster, {}, kReadTimeout, stop);
     const std::scoped_lock lock(mutex_);
     next_compare_ = Now() + (telemetry_ ? Duration(kCompare) : feeds_.options.poll_interval);
     if (!answer.ok() || answer->revision() < picture_.cluster().revision()) return;
-    // A cluster that has changed its id meanwhile says so in the next stream.
+    // If another cluster answers now, the next stream will tell.
     if (answer->cluster_id() != picture_.cluster().cluster_id()) return;
     if (!picture_.Take(*std::move(answer), 0).ok()) return;
     ++updates_;
@@ -286,7 +295,7 @@ class ClusterFeed {
   std::uint64_t wakes_ = 0;
   std::shared_ptr<const v1::Cluster> published_;
   bool resync_ = false;
-  Turns turns_;  // When the stream was opened.
+  Turns turns_;  // As they were when the stream was opened.
 
   std::mutex mutex_;
   std::condition_variable_any condition_;
@@ -294,7 +303,7 @@ class ClusterFeed {
   Picture picture_;
   bool heard_ = false, telemetry_ = false, ended_ = false;
   bool as_of_moved_ = false, other_cluster_ = false;
-  std::uint64_t updates_ = 0;  // Not published yet.
+  std::uint64_t updates_ = 0;  // Updates that are not published yet.
   MonotonicTime opened_, last_heard_, next_compare_, last_publish_;
   absl::Status end_;
 };
@@ -312,4 +321,4 @@ void FollowCluster(Feeds& feeds, const std::stop_token& stop) {
   ClusterFeed(feeds).Run(stop);
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,4 +1,4 @@
-// The same question to many processes at the same time. Internal to gui/client.
+// Asks many processes the same question at the same time. Internal to cluster/session.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,10 +13,12 @@
 #include "cluster/rpc/status.h"
 #include "cluster/session/feeds.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 
-/// Asks with requests[i] at channels[i], `kAtOnce` at a time, each for at most `timeout`; answers
-/// in the order of the questions. Blocks until all have answered or `stop` is requested.
+/// Asks channels[i] with requests[i], `kAtOnce` of them at a time. The answers are in the order of
+/// the questions.
+///
+/// Blocking: until all have answered, each within `timeout`, or until `stop` is requested.
 template <typename Stub, typename Request, typename Response>
 std::vector<absl::StatusOr<Response>> AskAll(
     const std::vector<std::shared_ptr<grpc::Channel>>& channels,
@@ -48,6 +50,8 @@ std::vector<absl::StatusOr<Response>> AskAll(
     }
     if (ended == started) break;
     if (stop.stop_requested() && !cancelled) {
+      // The loop goes on until every cancelled call has come out of the queue, because a call must
+      // not be destroyed before that.
       cancelled = true;
       for (const auto& call : calls) {
         if (call != nullptr) call->context.TryCancel();
@@ -76,13 +80,14 @@ std::vector<absl::StatusOr<Response>> AskAll(
   return answers;
 }
 
-/// What is known of processes of one kind, of which each has an Entry (RingEntry, DatabaseEntry).
+/// What is known about the processes of one kind. Each process has an Entry (RingEntry,
+/// DatabaseEntry).
 template <typename Entry>
 class ProcessTable {
  public:
-  /// Asks every process that lives and gives its answer to take(answer, process, entry); one that
-  /// does not answer keeps its entry, with the error. Nodes that the cluster has forgotten go.
-  /// Publishes as `part`.
+  /// Asks every process that is alive, gives each answer to take(answer, process, entry), and
+  /// publishes the entries as `part`. A process that does not answer keeps its entry, with the
+  /// error. The entries of nodes that the cluster has forgotten are removed.
   template <typename Stub, typename Request, typename Response, typename Take>
   void Poll(Feeds& feeds, bool (*wanted)(v1::Role),
             std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> (Stub::*prepare)(
@@ -121,7 +126,7 @@ class ProcessTable {
   }
 
  private:
-  /// Those that are dead keep what they said last; returns those to be asked.
+  /// Returns the processes to ask. Dead processes keep their last entry.
   std::vector<Asked> Reconcile(std::vector<Asked> processes) {
     std::vector<Asked> asked;
     std::map<std::string, Entry> kept;
@@ -140,4 +145,4 @@ class ProcessTable {
   std::int64_t as_of_ms_ = 0;
 };
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

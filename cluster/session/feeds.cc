@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace onepiece::gui {
+namespace onepiece::session {
 
 std::shared_ptr<grpc::Channel> Channels::To(const std::string& address) {
   const std::scoped_lock lock(mutex_);
@@ -27,4 +27,4 @@ std::vector<Asked> Processes(const v1::Cluster& cluster, bool (*wanted)(v1::Role
   return processes;
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,8 +1,8 @@
-// The feeds of a Session: each runs on a thread of its own until `stop`, keeps some parts of the
-// board up to date, and survives whatever the network does. Internal to gui/client.
+// The feeds of a Session. Each feed runs on a thread of its own until `stop`, keeps some parts of
+// the board up to date, and survives every failure of the network. Internal to cluster/session.
 //
-// Bounds     Every call has a deadline and ends with `stop`; what is kept is bounded by the
-//            cluster's size or by a constant.
+// Blocking: every call has a deadline and ends with `stop`.
+// Invariants: the memory of a feed is bounded by the cluster's size or by a constant.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -19,35 +19,38 @@
 #include "cluster/session/board.h"
 #include "cluster/session/session.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 
-/// How long one question may take.
+/// The limit of one question.
 inline constexpr std::chrono::seconds kReadTimeout(2);
 
-/// Connections to processes, by host:port. Thread-safe.
+/// Connections to processes, by host:port.
+///
+/// Threading: may be used from any thread.
 class Channels {
  public:
   explicit Channels(std::string user_agent) : user_agent_(std::move(user_agent)) {}
   std::shared_ptr<grpc::Channel> To(const std::string& address);
 
  private:
-  static constexpr std::size_t kMax = 4096;  ///< Then all are let go: those in use come back.
+  /// Beyond this many all channels are dropped. Those in use are made again.
+  static constexpr std::size_t kMax = 4096;
 
   const std::string user_agent_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;  // Guarded by mutex_.
 };
 
-/// What every feed needs; outlives them.
+/// What every feed needs. It outlives the feeds.
 struct Feeds {
   const Target& target;
   const SessionOptions& options;
   Board& board;
   Channels& channels;
-  client::Client& reads;  ///< For questions to whoever leads; its deadlines are short.
+  client::Client& reads;  ///< For questions to the leader. Its deadlines are short.
 };
 
-/// One call that ends with `stop`.
+/// Makes one call, which ends early when `stop` is requested.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Ask(Stub& stub,
                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -63,33 +66,36 @@ absl::StatusOr<Response> Ask(Stub& stub,
   return response;
 }
 
-/// As far as their bytes tell; messages without maps, or a false "no" does no harm.
+/// Compares the bytes of two messages. Equal messages with maps may give different bytes, so use it
+/// only where a false "no" does no harm.
 bool Same(const google::protobuf::MessageLite& a, const google::protobuf::MessageLite& b);
 
-/// `value` in place of `before`, or `before` where that is the same: readers compare pointers.
+/// Returns `before` when `value` is the same, else a new pointer to `value`. Readers compare
+/// pointers.
 template <typename T>
 std::shared_ptr<const T> Keep(const std::shared_ptr<const T>& before, T value) {
   if (before != nullptr && Same(*before, value)) return before;
   return std::make_shared<const T>(std::move(value));
 }
 
-/// A process that is asked.
+/// A process that a feed may ask.
 struct Asked {
   std::string node_id;
   std::uint64_t incarnation = 0;
   std::string address;
   bool alive = false;
 };
-/// Processes of the cluster in the roles `wanted`, by node id; those that are dead too.
+/// Returns the processes of the cluster whose role is `wanted`, sorted by node id, including dead
+/// ones.
 std::vector<Asked> Processes(const v1::Cluster& cluster, bool (*wanted)(v1::Role));
 
-/// Nodes with load, workflows; the connection's state.
+/// Follows the nodes with their loads, the workflows, and the connection's state.
 void FollowCluster(Feeds& feeds, const std::stop_token& stop);
-/// Elasticity, plans, audit.
+/// Follows elasticity, plans and the audit log.
 void FollowPlans(Feeds& feeds, const std::stop_token& stop);
 void FollowRings(Feeds& feeds, const std::stop_token& stop);
-/// Databases and replicas.
+/// Follows the databases and the NodeManager's replicas.
 void FollowStores(Feeds& feeds, const std::stop_token& stop);
 void FollowJobs(Feeds& feeds, const std::stop_token& stop);
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

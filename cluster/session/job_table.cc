@@ -2,7 +2,7 @@
 
 #include "cluster/session/feeds.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 std::int64_t CreateNs(const v1::Job& job) {
@@ -33,7 +33,7 @@ bool JobTable::Told(const std::string& set, google::protobuf::RepeatedPtrField<v
       changed_ = true;
       continue;
     }
-    if (known) {  // Its time of creation has changed: another place in the list.
+    if (known) {  // Its time of creation has changed, and so has its place in the list.
       const auto at = before->second;
       by_uid_.erase(before);
       rows_.erase(at);
@@ -49,7 +49,7 @@ bool JobTable::Told(const std::string& set, google::protobuf::RepeatedPtrField<v
   return known;
 }
 
-// The oldest that have ended go first.
+// Removes the oldest jobs that have ended first, then the oldest ones.
 void JobTable::Trim() {
   for (const bool ended_only : {true, false}) {
     for (auto at = rows_.end(); rows_.size() > max_jobs_ && at != rows_.begin();) {
@@ -140,9 +140,10 @@ void JobTable::Publish(Board& board) {
     list_ = std::move(list);
     changed_ = false;
   }
-  // Nothing has been heard of any job: that is not an empty list.
+  // The value stays null until a set has answered, because an empty list would mean that there are
+  // no jobs.
   if (part.as_of_ms != 0) part.value = list_;
   board.PutPart(&Snapshot::jobs, std::move(part));
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,6 +1,6 @@
-// The jobs that a session knows, of all workflow sets. Internal to gui/client.
+// The jobs that a session knows, in all workflow sets. Internal to cluster/session.
 //
-// Threading  Thread-safe: the feed of each set puts into it.
+// Threading: may be used from any thread. The feed of each set puts its jobs into it.
 #pragma once
 
 #include <google/protobuf/repeated_ptr_field.h>
@@ -16,26 +16,27 @@
 
 #include "cluster/session/board.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 
 class JobTable {
  public:
   explicit JobTable(std::size_t max_jobs) : max_jobs_(max_jobs) {}
 
-  /// A point in time: jobs that are told of after it are not in Untold(it).
+  /// Returns a mark for the present moment. Untold(mark) leaves out the jobs that are told of
+  /// later.
   std::uint64_t Mark();
-  /// A server of `set` tells of these: they are known. Returns whether the last one was before.
+  /// Takes jobs that a server of `set` tells of. Returns whether the last of them was known before.
   bool Told(const std::string& set, google::protobuf::RepeatedPtrField<v1::Job> jobs);
-  /// A server of the set says that there is no such job.
+  /// Removes a job, because a server of its set says that it does not exist.
   void Gone(std::string_view uid);
-  /// Until a server tells of them again, nobody knows what became of the jobs of `set`.
+  /// Marks all jobs of `set` as doubtful until a server tells of them again.
   void Doubt(const std::string& set);
-  /// Jobs of `set` that no server has told of since `mark`, newest first.
+  /// Returns the jobs of `set` that no server has told of since `mark`, newest first.
   std::vector<std::string> Untold(const std::string& set, std::uint64_t mark, bool active_only);
   [[nodiscard]] bool IsUntold(std::string_view uid, std::uint64_t mark);
-  /// How a set is, for the part as a whole: an empty `error` makes it as new as now.
+  /// Sets how far the list of `set` is known. An empty `error` means that it is up to date now.
   void SetState(const std::string& set, bool complete, const std::string& error);
-  /// Another cluster: what is known is not about it.
+  /// Forgets the jobs of `set`, because another cluster answers now.
   void Forget(const std::string& set);
   /// Puts the list on the board.
   void Publish(Board& board);
@@ -52,7 +53,7 @@ class JobTable {
   struct Row {
     JobEntry entry;
     std::string set;
-    std::uint64_t told = 0;  // Mark before it was told of last.
+    std::uint64_t told = 0;  // The newest mark when a server told of it last.
   };
   struct SetNews {
     bool complete = false;
@@ -65,7 +66,8 @@ class JobTable {
   std::mutex mutex_;
   // Guarded by mutex_.
   std::map<Key, Row> rows_;
-  std::unordered_map<std::string_view, std::map<Key, Row>::iterator> by_uid_;  // Of the keys.
+  // Its keys are views of the uids in rows_.
+  std::unordered_map<std::string_view, std::map<Key, Row>::iterator> by_uid_;
   std::map<std::string, SetNews> sets_;
   std::uint64_t mark_ = 1;
   bool trimmed_ = false;
@@ -73,4 +75,4 @@ class JobTable {
   std::shared_ptr<const JobList> list_;
 };
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,5 +1,5 @@
-// The jobs of every workflow set, asked for at its own proxies: a list that another set's proxy
-// gives, or that is short because a call failed, must not look like jobs that are gone.
+// Follows the jobs of every workflow set. It asks each set's own proxies. A list from another set's
+// proxy, or a list that is short because a call failed, must not look like jobs that are gone.
 #include <algorithm>
 #include <deque>
 #include <set>
@@ -12,7 +12,7 @@
 #include "cluster/session/job_table.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 using Stub = v1::GenerationService::Stub;
@@ -21,17 +21,18 @@ using base::MonotonicTime;
 
 constexpr std::size_t kMaxSets = 32;
 constexpr std::size_t kProxiesTried = 3;
-// The first page is there soon, the others are few.
+// The first page is small, so that it comes soon. The others are large, so that there are few.
 constexpr int kFirstPage = 100, kPage = 1000;
 constexpr std::chrono::seconds kPageTimeout(5);
-// Of each kind of list, in one poll.
+// The largest number of pages of each kind of list in one poll.
 constexpr int kPagesPerPoll = 10;
 constexpr std::size_t kGetsPerPoll = 500;
-// Lists may miss a job that another proxy has made with an older time.
+// A list may miss a job that another proxy has created with an older time, so the whole list is
+// asked for this often.
 constexpr std::chrono::minutes kRelist(5);
 constexpr std::chrono::milliseconds kPublish(250);
 
-/// One workflow set.
+/// Follows one workflow set.
 class SetFeed {
  public:
   SetFeed(Feeds& feeds, JobTable& table, std::string set)
@@ -53,7 +54,7 @@ class SetFeed {
   }
 
  private:
-  /// After a lost connection everything is told of anew.
+  /// Begins anew after a lost connection, with all jobs in doubt.
   void Lose() {
     if (!relist_) table_.Doubt(set_);
     Relist();
@@ -112,7 +113,7 @@ class SetFeed {
     return absl::OkStatus();
   }
 
-  /// Down to what is known; a gap that is too wide for that is filled by a whole list.
+  /// Asks for the newest jobs down to a known one. If the gap is too wide, a whole list fills it.
   absl::Status AskNewest(const std::stop_token& stop) {
     v1::ListJobsRequest request = Page(kFirstPage);
     for (int page = 0; page < kPagesPerPoll; ++page) {
@@ -126,8 +127,8 @@ class SetFeed {
     return absl::OkStatus();
   }
 
-  /// All jobs that have not ended, over as many polls as it takes; who was and is no longer among
-  /// them is asked for by name.
+  /// Lists all jobs that have not ended, over as many polls as it takes. A job that has left this
+  /// list is asked for by name.
   absl::Status ScanActive(const std::stop_token& stop) {
     if (!scanning_) {
       scanning_ = true;
@@ -148,7 +149,8 @@ class SetFeed {
     return absl::OkStatus();
   }
 
-  /// That a list lacks a job says nothing: its server is asked for it.
+  /// Asks for single jobs that a list lacked, because a missing line does not prove that a job is
+  /// gone.
   absl::Status AskUntold(const std::stop_token& stop) {
     std::vector<v1::GetJobRequest> requests;
     std::vector<std::string> uids;
@@ -179,7 +181,8 @@ class SetFeed {
   }
 
   void Doubtful(std::vector<std::string> uids, std::uint64_t mark) {
-    if (untold_.size() > feeds_.options.max_jobs) untold_.clear();  // The next list finds them.
+    if (untold_.size() > feeds_.options.max_jobs)
+      untold_.clear();  // The next list finds them again.
     for (std::string& uid : uids) untold_.emplace_back(std::move(uid), mark);
   }
 
@@ -189,7 +192,7 @@ class SetFeed {
     return request;
   }
 
-  /// The set's own, the one that answered last first.
+  /// Returns the addresses of the set's own proxies. The one that answered last comes first.
   std::vector<std::string> Proxies() const {
     std::vector<std::string> addresses;
     const auto cluster = feeds_.board.cluster();
@@ -231,13 +234,13 @@ class SetFeed {
   const std::string set_;
   Turns turns_;
   std::uint64_t wakes_ = 0;
-  std::string answered_;  // Proxy.
-  bool listed_ = false;   // Once, to its end.
+  std::string answered_;  // The proxy that answered last.
+  bool listed_ = false;   // A whole list has come to its end.
   bool relist_ = true, listing_ = false, scanning_ = false;
-  std::size_t told_ = 0;  // In the list under way.
+  std::size_t told_ = 0;  // Jobs told by the present list.
   std::uint64_t list_mark_ = 0, scan_mark_ = 0;
   v1::ListJobsRequest list_request_, scan_request_;
-  std::deque<std::pair<std::string, std::uint64_t>> untold_;  // Uids, and since when.
+  std::deque<std::pair<std::string, std::uint64_t>> untold_;  // Uids, and the mark of their list.
   MonotonicTime next_relist_, next_publish_;
 };
 
@@ -273,4 +276,4 @@ void FollowJobs(Feeds& feeds, const std::stop_token& stop) {
   } while (feeds.board.Sleep(feeds.options.poll_interval, stop, wakes));
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -6,7 +6,7 @@
 #include "cluster/base/status.h"
 #include "cluster/rpc/version.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 constexpr std::int64_t kLaggingMs = 2000;
@@ -49,7 +49,8 @@ std::string Explain(const absl::Status& status) {
 LinkState::LinkState(std::int64_t now_ms) { status_.since_ms = now_ms; }
 
 void LinkState::Enter(Link link, std::int64_t now_ms) {
-  // Silence is no state of its own here: who is heard again after it is live from now on.
+  // At() also knows the silent states, which status_ does not hold. A link that is heard again
+  // after a silence is therefore live from now on.
   if (At(now_ms).link != link) status_.since_ms = now_ms;
   status_.link = link;
 }
@@ -66,7 +67,8 @@ void LinkState::Heard(std::int64_t now_ms, std::int64_t server_ms, int api_versi
   if (server_ms == 0) return;
   skews_s_[heard_ % skews_s_.size()] = static_cast<double>(server_ms - now_ms) / 1000;
   ++heard_;
-  // What was under way for long looks like a clock that is behind: the largest one says most.
+  // An event that was under way for long makes the server's clock look behind. The largest
+  // difference comes from the quickest event and is the most accurate.
   const auto known = static_cast<std::ptrdiff_t>(std::min<std::size_t>(heard_, skews_s_.size()));
   status_.clock_skew_s = *std::max_element(skews_s_.begin(), skews_s_.begin() + known);
 }
@@ -86,7 +88,7 @@ void LinkState::ClockSet(std::int64_t by_ms) {
   for (std::int64_t* instant : {&status_.since_ms, &status_.last_heard_ms, &status_.next_try_ms}) {
     if (*instant != 0) *instant += by_ms;
   }
-  heard_ = 0;  // What is known of the server's clock was against the other one.
+  heard_ = 0;  // The known differences were measured against the clock before it was set.
   status_.clock_skew_s -= static_cast<double>(by_ms) / 1000;
 }
 
@@ -104,4 +106,4 @@ LinkStatus LinkState::At(std::int64_t now_ms) const {
   return status;
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

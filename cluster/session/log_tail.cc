@@ -17,14 +17,14 @@
 #include "cluster/session/link.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
-// Servers keep no more.
+// Servers keep no more lines than this.
 constexpr int kMaxBacklog = 1000;
 constexpr std::chrono::milliseconds kFirstPause(250);
 constexpr std::chrono::seconds kMaxPause(5);
-// A stream is opened again after this long, lest a process that stands still goes unnoticed.
+// A stream is opened anew after this long, so that a process that stands still is noticed.
 constexpr std::chrono::seconds kStreamTurn(60);
 
 }  // namespace
@@ -39,7 +39,7 @@ class LogTail::Impl {
   }
 
   void Follow(const std::vector<v1::Node>& nodes) {
-    std::map<Process, std::string> wanted;  // Ids, for what is unreachable.
+    std::map<Process, std::string> wanted;  // Node ids, for Forget().
     for (const v1::Node& node : nodes) {
       if (wanted.size() == kMaxProcesses) break;
       if (!node.address().empty())
@@ -92,7 +92,7 @@ class LogTail::Impl {
     const auto channel = rpc::MakeChannel(process.address, {}, user_agent_);
     v1::TelemetryService::Stub stub(channel);
     base::Duration pause = kFirstPause;
-    std::uint64_t last = 0;  // Line told.
+    std::uint64_t last = 0;  // The number of the last line that was taken.
     while (!stop.stop_requested()) {
       bool answered = false;
       const grpc::Status end = Read(stub, process, last, answered, stop);
@@ -115,14 +115,15 @@ class LogTail::Impl {
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     v1::TailLogsRequest request;
     request.set_min_level(min_level_);
-    // What came while the stream was broken is in the past by now.
+    // Lines that came while the stream was broken are in the server's past now, so a new stream
+    // asks for the whole backlog and skips the known lines.
     request.set_backlog(last == 0 ? std::clamp(backlog_, 0, kMaxBacklog) : kMaxBacklog);
     const auto reader = stub.TailLogs(&context, request);
     v1::TailLogsResponse response;
     while (reader->Read(&response)) {
       answered = true;
       const std::scoped_lock lock(mutex_);
-      if (stop.stop_requested()) continue;  // It is followed no more.
+      if (stop.stop_requested()) continue;  // Nobody follows this process any more.
       unreachable_.erase(process.node_id);
       dropped_ += response.dropped();
       for (v1::LogLine& line : *response.mutable_lines()) {
@@ -138,7 +139,7 @@ class LogTail::Impl {
     return reader->Finish();
   }
 
-  /// What is said of processes that are followed no more.
+  /// Forgets the errors of processes that are no longer followed.
   void Forget(const std::map<Process, std::string>& wanted) {
     const std::scoped_lock lock(mutex_);
     std::erase_if(unreachable_, [&](const auto& entry) {
@@ -155,7 +156,7 @@ class LogTail::Impl {
   // Guarded by mutex_.
   std::deque<LogEntry> waiting_;
   std::uint64_t dropped_ = 0;
-  std::map<std::string, std::string> unreachable_;  // Why, by node id.
+  std::map<std::string, std::string> unreachable_;  // The errors, by node id.
 
   std::mutex threads_mutex_;
   std::map<Process, std::jthread>
@@ -170,4 +171,4 @@ void LogTail::Follow(const std::vector<v1::Node>& nodes) { impl_->Follow(nodes);
 
 LogTail::News LogTail::Take() { return impl_->Take(); }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,15 +1,15 @@
-// What the elasticity service tells: pools and limits, plans, the audit log.
+// Follows what the elasticity service tells: pools and limits, plans, and the audit log.
 #include "cluster/rpc/replicas.h"
 #include "cluster/session/feeds.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 constexpr int kPlans = 100;
 constexpr std::size_t kAuditEntries = 1000;
 constexpr int kAuditPage = 100;
 
-/// The newest entries, of which a poll asks for those that are not known yet.
+/// Keeps the newest entries of the audit log. A poll asks only for entries that are not known yet.
 class AuditFeed {
  public:
   explicit AuditFeed(Feeds& feeds) : feeds_(feeds) {}
@@ -32,7 +32,8 @@ class AuditFeed {
       request.set_page_token(page->next_page_token());
     }
     if (!fresh.empty() || known_ == nullptr) {
-      // Entries that meet nothing known are all that there is: the log has begun anew.
+      // If the new entries do not reach a known one, the log has begun anew, and they are all that
+      // it has.
       if (met) fresh.insert(fresh.end(), known_->begin(), known_->end());
       if (fresh.size() > kAuditEntries) fresh.resize(kAuditEntries);
       known_ = std::make_shared<const Audit>(std::move(fresh));
@@ -67,7 +68,7 @@ void FollowPlans(Feeds& feeds, const std::stop_token& stop) {
     } else {
       feeds.board.Fail(&Snapshot::elasticity, Explain(state.status()));
     }
-    // Where nobody answers the others would only wait for the same.
+    // When nobody answers, the other questions would only wait for the same timeout.
     absl::Status away = rpc::IsAboutTheReplica(state.status()) ? state.status() : absl::OkStatus();
     if (away.ok()) {
       auto listed = feeds.reads.ListPlans(newest);
@@ -83,4 +84,4 @@ void FollowPlans(Feeds& feeds, const std::stop_token& stop) {
   } while (feeds.board.Sleep(feeds.options.poll_interval, stop, wakes));
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,8 +1,8 @@
-// The rings of every process that owns one, and how fast they turn.
+// Follows the rings of every process that owns one, and calculates their rates.
 #include "cluster/session/fan_out.h"
 #include "onepiece/v1/ring.grpc.pb.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 std::optional<RingRates> RatesBetween(const v1::RingCounters& a, const v1::RingCounters& b,
@@ -43,4 +43,4 @@ void FollowRings(Feeds& feeds, const std::stop_token& stop) {
   } while (feeds.board.Sleep(feeds.options.poll_interval, stop, wakes));
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

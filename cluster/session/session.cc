@@ -8,7 +8,7 @@
 #include "cluster/base/status.h"
 #include "cluster/session/feeds.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 constexpr std::size_t kMaxWaiting = 64;
@@ -58,8 +58,8 @@ class Session::Impl {
   void RunActions() {
     const std::stop_token stop = stop_.get_token();
     std::unique_lock lock(mutex_);
-    // What still waits when the session ends is run too, so that whoever asked gets an answer: the
-    // client's calls end with CANCELLED at once.
+    // Actions that still wait when the session ends are run too, so that everybody who asked gets
+    // an answer. The client's calls then end immediately with CANCELLED.
     while (condition_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
       const Action action = std::move(waiting_.front());
       waiting_.pop_front();
@@ -116,4 +116,4 @@ void Session::SetAlerts(Part<Alerts> alerts) {
   impl_->board().PutPart(&Snapshot::alerts, std::move(alerts));
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -1,11 +1,12 @@
-// What is known of a cluster at one instant. Everything that the console shows is drawn from this:
-// live it comes from Session, the past from history::Recording (DESIGN §11).
+// A snapshot is what is known of a cluster at one instant. The console draws everything from
+// snapshots: live ones come from Session, past ones from history::Recording (docs/console.md, "How
+// it is built").
 //
-// What       A few parts, each with the instant that it is of. A part is replaced as a whole and
-// never
-//            changed, so that a snapshot costs a few pointers, and two of them are compared by
-//            comparing pointers first.
-// Threading  Values: a snapshot that has been published is read by any thread.
+// It has a few parts, each with its own instant. A part is replaced as a whole and never changed. A
+// snapshot therefore costs a few pointers, and two snapshots are compared by comparing pointers
+// first.
+//
+// Threading: snapshots are values. Any thread may read a published one.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +22,22 @@
 #include "onepiece/v1/node_manager.pb.h"
 #include "onepiece/v1/ring.pb.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 
-/// One part of what is known. Times are milliseconds since 1970 by the console's clock, here and
-/// everywhere in gui/, unless a name says otherwise.
+/// One part of what is known.
+///
+/// Units: times are milliseconds since 1970 by this machine's clock, here and in cluster/history
+/// and gui, unless a name says otherwise.
 template <typename T>
 struct Part {
-  std::shared_ptr<const T> value;  ///< Null: never heard of.
-  std::int64_t as_of_ms = 0;       ///< When it was true, as far as is known.
-  /// Why it is not newer, for people; empty: it is as new as it can be.
+  std::shared_ptr<const T> value;  ///< Null when it was never heard of.
+  std::int64_t as_of_ms = 0;       ///< The last instant at which it was known to be true.
+  /// Tells people why it is not newer. Empty when it is as new as it can be.
   std::string error;
 };
 
-/// Per second, between the last two answers of the same process; counters that fell (a restart)
-/// give none.
+/// Rates per second between the last two answers of the same process. There are none when a counter
+/// fell, because the process was restarted.
 struct RingRates {
   double messages_per_s = 0;
   double bytes_per_s = 0;
@@ -43,32 +46,32 @@ struct RingRates {
   double duplicates_per_s = 0;
 };
 
-/// The ring of one process, by its node.
+/// The ring of one process.
 struct RingEntry {
   std::string node_id;
   std::uint64_t incarnation = 0;
   v1::RingHealth health;
-  std::int64_t as_of_ms = 0;       ///< When `health` was answered.
-  std::optional<RingRates> rates;  ///< Absent at the first answer.
+  std::int64_t as_of_ms = 0;       ///< When the process answered with `health`.
+  std::optional<RingRates> rates;  ///< Absent after the first answer.
   std::string error;               ///< Why it did not answer the last time.
 };
-using Rings = std::vector<RingEntry>;  ///< By node id.
+using Rings = std::vector<RingEntry>;  ///< Sorted by node id.
 
-/// How sure it is that a job is what it is said to be.
+/// How certain the state of a job is.
 enum class Certainty {
   kKnown,
-  kReconciling,   ///< After a lost connection, until a server has told of it again.
+  kReconciling,   ///< The connection was lost, and no server has told of it again.
   kUnknownAtEnd,  ///< A recording ends before the job does.
 };
 struct JobEntry {
   std::shared_ptr<const v1::Job> job;
   Certainty certainty = Certainty::kKnown;
 };
-/// Newest first (create_time, then uid).
+/// The jobs, newest first (create_time, then uid).
 struct JobList {
   std::vector<JobEntry> jobs;
-  /// Older jobs were left out: more than the session keeps (SessionOptions::max_jobs), or not
-  /// listed yet.
+  /// Older jobs are left out, because there are more than the session keeps
+  /// (SessionOptions::max_jobs) or because they are not listed yet.
   bool truncated = false;
 };
 
@@ -78,41 +81,41 @@ struct DatabaseEntry {
   std::int64_t as_of_ms = 0;
   std::string error;  ///< As in RingEntry.
 };
-using Databases = std::vector<DatabaseEntry>;  ///< By node id.
+using Databases = std::vector<DatabaseEntry>;  ///< Sorted by node id.
 
 /// A replica of the NodeManager.
 struct ReplicaEntry {
-  std::string name;  ///< Of its seat.
+  std::string name;  ///< The name of its seat.
   std::string address;
   std::optional<v1::ReplicaStatus> status;
   std::string error;  ///< Why it did not answer.
 };
-using Replicas = std::vector<ReplicaEntry>;  ///< By name.
+using Replicas = std::vector<ReplicaEntry>;  ///< Sorted by name.
 
-using Audit = std::vector<v1::AuditEntry>;  ///< Newest first; the last 1000.
+using Audit = std::vector<v1::AuditEntry>;  ///< The last 1000 entries, newest first.
 
-/// What a rule of gui/history/alerts.h says of one thing. The states are never folded together: no
-/// data is not well, and a rule that cannot be computed is not silent.
+/// What a rule of cluster/history/alerts.h says about one thing. The states stay apart: no data
+/// does not mean that all is well, and a rule that cannot be computed says so.
 struct Alert {
   enum class State { kPending, kFiring, kResolved, kNoData, kError };
   enum class Severity { kInfo, kWarning, kCritical };
-  std::string id;      ///< "rule/entity", unique.
+  std::string id;      ///< "rule/entity", which is unique.
   std::string rule;    ///< "ring-stuck"
   std::string entity;  ///< "node/instance-3", "pool/default/diffusion", "cluster"
   State state = State::kPending;
   Severity severity = Severity::kWarning;
-  std::int64_t since_ms = 0;  ///< In this state.
+  std::int64_t since_ms = 0;  ///< When this state began.
   std::string text;           ///< What is wrong, with numbers, and what to do.
   std::optional<double> value, threshold;
-  std::string acknowledged_by;  ///< Empty: nobody. Says "seen"; silences nothing.
+  std::string acknowledged_by;  ///< Who has seen it; empty: nobody. It silences nothing.
   std::int64_t silenced_until_ms = 0;
   std::string silence_reason;
 };
-using Alerts = std::vector<Alert>;  ///< Worst first, then oldest.
+using Alerts = std::vector<Alert>;  ///< The worst first, and the oldest first among equals.
 
 struct Snapshot {
   std::int64_t at_ms = 0;     ///< The instant that it shows.
-  bool recorded = false;      ///< From a recording: nothing can be done to it.
+  bool recorded = false;      ///< From a recording, so nothing in it can be changed.
   Part<v1::Cluster> cluster;  ///< Nodes with their loads and activities, workflows, revision.
   Part<v1::Elasticity> elasticity;
   Part<Rings> rings;
@@ -124,4 +127,4 @@ struct Snapshot {
   Part<Alerts> alerts;
 };
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

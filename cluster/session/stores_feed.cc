@@ -1,8 +1,8 @@
-// What changes slowly: the databases and the NodeManager's replicas.
+// Follows what changes slowly: the databases and the NodeManager's replicas.
 #include "cluster/session/fan_out.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 void PollReplicas(Feeds& feeds, const std::stop_token& stop) {
@@ -44,4 +44,4 @@ void FollowStores(Feeds& feeds, const std::stop_token& stop) {
   } while (feeds.board.Sleep(feeds.options.poll_interval * 2, stop, wakes));
 }
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session

@@ -4,13 +4,15 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/status.h"
 
 namespace onepiece::telemetry {
 namespace {
 
-constexpr std::size_t kMaxLines = 256;  // Of one response.
-// The synchronous API tells nobody that a client has left: tails look this often.
+constexpr std::size_t kMaxLines = 256;  // In one response.
+// The synchronous API does not tell a handler that its client has left. A tail looks once in this
+// time.
 constexpr auto kCancellationPoll = std::chrono::milliseconds(200);
 
 absl::Status BadField(std::string_view reason, std::string_view field, std::string_view message) {
@@ -18,19 +20,6 @@ absl::Status BadField(std::string_view reason, std::string_view field, std::stri
                          std::string(field) + ": " + std::string(message),
                          {{"field", std::string(field)}});
 }
-
-class CountedTail {
- public:
-  explicit CountedTail(std::atomic<int>& count) : count_(count), number_(++count) {}
-  ~CountedTail() { --count_; }
-  CountedTail(const CountedTail&) = delete;
-  CountedTail& operator=(const CountedTail&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  std::atomic<int>& count_;
-  const int number_;
-};
 
 }  // namespace
 
@@ -55,7 +44,7 @@ grpc::Status TelemetryService::TailLogs(grpc::ServerContext* context,
     return rpc::ToGrpc(BadField("BAD_LEVEL", "min_level", "unknown value"));
   if (request->backlog() < 0)
     return rpc::ToGrpc(BadField("BAD_BACKLOG", "backlog", "not negative"));
-  const CountedTail tail(tails_);
+  const rpc::CountedStream tail(tails_);
   if (tail.number() > kMaxTails) {
     return rpc::ToGrpc(base::MakeError(
         absl::StatusCode::kResourceExhausted, "TOO_MANY_TAILS",
@@ -67,12 +56,15 @@ grpc::Status TelemetryService::TailLogs(grpc::ServerContext* context,
 
 absl::Status TelemetryService::Tail(const grpc::ServerContext& context, LogRing::Cursor cursor,
                                     grpc::ServerWriter<v1::TailLogsResponse>& writer) const {
-  bool more = true;  // Also an empty response tells the caller that there are no more for now.
+  // The first response is sent even if it is empty, because it tells the caller that there are no
+  // more lines for now.
+  bool more = true;
   base::MonotonicTime last_sent = base::SystemClock().Now();
   while (!stopping_.stop_requested()) {
     LogRing::News news = logs_.Take(cursor, kMaxLines);
     const base::MonotonicTime now = base::SystemClock().Now();
-    // Before the silence reaches the promised limit, with room for a late poll.
+    // The heartbeat is due before the silence reaches the promised limit, with room for a late
+    // poll.
     const bool due = now - last_sent >= options_.heartbeat - 2 * kCancellationPoll;
     if (more || due || !news.lines.empty() || news.dropped > 0) {
       v1::TailLogsResponse response;

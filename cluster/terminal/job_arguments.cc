@@ -1,11 +1,13 @@
 #include "cluster/terminal/job_arguments.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 
-namespace onepiece::cli {
+namespace onepiece::terminal {
 namespace {
 
 absl::Status Invalid(const std::string& field, const std::string& message) {
@@ -13,7 +15,8 @@ absl::Status Invalid(const std::string& field, const std::string& message) {
                          field + ": " + message, {{"field", field}});
 }
 
-/// true, false and numbers are those; everything else, and what stands in double quotes, is text.
+/// Reads true, false and numbers as such. Everything else is text, and so is everything in double
+/// quotes.
 google::protobuf::Value ParseValue(const std::string& text) {
   google::protobuf::Value value;
   const auto parsed = nlohmann::json::parse(text, nullptr, false);
@@ -98,4 +101,12 @@ absl::StatusOr<JobInputs> JobArguments::Inputs() const {
   return ReadInputs(pairs);
 }
 
-}  // namespace onepiece::cli
+std::string NumberedPath(const std::string& path, std::size_t index, std::size_t count) {
+  if (count <= 1) return path;
+  const std::filesystem::path given(path);
+  return (given.parent_path() /
+          absl::StrFormat("%s_%04d%s", given.stem().string(), index, given.extension().string()))
+      .string();
+}
+
+}  // namespace onepiece::terminal

@@ -1,4 +1,4 @@
-// What a job is asked for on the command line, for `submit` and `generate`.
+// The command line arguments that describe a job, for `submit` and `generate`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 #include "cluster/terminal/job_inputs.h"
 #include "google/protobuf/struct.pb.h"
 
-namespace onepiece::cli {
+namespace onepiece::terminal {
 
 struct JobArguments {
   std::string app = "tiny-wan-t2v";
@@ -19,16 +19,24 @@ struct JobArguments {
   std::optional<std::int64_t> seed, steps, frames, width, height, fps;
   std::optional<double> guidance;
   std::vector<std::string> more;     ///< "name=value"
-  std::optional<std::string> image;  ///< Path of the input "image".
+  std::optional<std::string> image;  ///< The path of the input "image".
   std::vector<std::string> inputs;   ///< "name=path"
   double deadline_s = 0;
   std::string output;
 
   void AddTo(CLI::App& verb);
-  /// The parameters as the API takes them. Errors: INVALID_ARGUMENT.
+  /// Returns the parameters as the API takes them.
+  ///
+  /// Errors: INVALID_ARGUMENT.
   [[nodiscard]] absl::StatusOr<google::protobuf::Struct> Parameters() const;
-  /// The files, read. Errors: those of ReadInputs.
+  /// Reads the input files.
+  ///
+  /// Errors: those of ReadInputs.
   [[nodiscard]] absl::StatusOr<JobInputs> Inputs() const;
 };
 
-}  // namespace onepiece::cli
+/// Returns the path for artifact `index` of `count`: "out.png" becomes "out_0003.png" when there
+/// are several.
+std::string NumberedPath(const std::string& path, std::size_t index, std::size_t count);
+
+}  // namespace onepiece::terminal

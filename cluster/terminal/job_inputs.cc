@@ -13,7 +13,7 @@
 #include "cluster/workflow/input_check.h"
 #include "cluster/workflow/media_type.h"
 
-namespace onepiece::cli {
+namespace onepiece::terminal {
 namespace {
 
 absl::Status Bad(const std::string& pair, const std::string& why) {
@@ -21,7 +21,7 @@ absl::Status Bad(const std::string& pair, const std::string& why) {
                          "input " + base::ToUtf8(pair, 4096) + ": " + why);
 }
 
-/// At most `limit` bytes of the file; nothing when it has more.
+/// Reads the file. Returns nullopt when it has more than `limit` bytes.
 absl::StatusOr<std::optional<std::string>> ReadFile(const std::string& path, std::size_t limit) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
@@ -67,4 +67,4 @@ absl::StatusOr<JobInputs> ReadInputs(const std::vector<std::string>& pairs) {
   return inputs;
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::terminal

@@ -1,4 +1,4 @@
-// Files that a job brings, from the command line.
+// Reads the files that a job brings, as the command line names them.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 #include "google/protobuf/repeated_ptr_field.h"
 #include "onepiece/v1/generation.pb.h"
 
-namespace onepiece::cli {
+namespace onepiece::terminal {
 
 using JobInputs = google::protobuf::RepeatedPtrField<v1::JobInput>;
 
-/// Reads "NAME=FILE" pairs; together they stay within workflow::kMaxInputBytes. Errors:
-/// INVALID_ARGUMENT BAD_INPUT_FILE (not such a pair; missing, unreadable, empty, a folder, too
-/// large).
+/// Reads the files of "NAME=FILE" pairs. Together they may have workflow::kMaxInputBytes.
+///
+/// Errors: INVALID_ARGUMENT (BAD_INPUT_FILE: not such a pair, missing, unreadable, empty, a folder,
+/// or too large).
 absl::StatusOr<JobInputs> ReadInputs(const std::vector<std::string>& pairs);
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::terminal

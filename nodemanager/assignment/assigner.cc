@@ -5,18 +5,21 @@
 #include <string>
 #include <vector>
 
+#include "cluster/base/canonical_bytes.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
+// After this many failures to load a pool's model no more instances are spent on it.
 constexpr int kEnoughFailed = 2;
 
+// A pool with its instances.
 struct Group {
   Pool pool;
-  int serving = 0;  // Or about to.
-  int failed = 0;   // Could not load its model.
+  int serving = 0;  // Instances that serve it or are about to.
+  int failed = 0;   // Instances that could not load its model.
 
   [[nodiscard]] int Count() const { return serving + (failed >= kEnoughFailed ? failed : 0); }
   [[nodiscard]] bool IsFull() const {
@@ -25,10 +28,10 @@ struct Group {
 };
 
 enum class Standing {
-  kFree,     // Goes where it is needed.
-  kSettled,  // Has a group; may be taken from it.
-  kSpare,    // Idle by its placement; may be taken.
-  kFixed,    // Stays as it is, with a group or idle.
+  kFree,     // It has no place and goes where it is needed.
+  kSettled,  // It has a group and may be taken from it.
+  kSpare,    // It is idle by its placement and may be taken.
+  kFixed,    // It stays as it is, with a group or idle.
 };
 
 struct Instance {
@@ -39,20 +42,20 @@ struct Instance {
   [[nodiscard]] const v1::Node& node() const { return record->node(); }
 };
 
-// Count() / min_instances of a below that of b, without rounding.
+// True when a's Count() / min_instances is below b's. It multiplies crosswise to avoid rounding.
 bool NeedsMore(const Group& a, const Group& b) {
   return static_cast<std::int64_t>(a.Count()) * b.pool.min_instances <
          static_cast<std::int64_t>(b.Count()) * a.pool.min_instances;
 }
 
-// The vector is complete when it is returned: pointers into it stay good.
+// Nobody adds to the vector after this, so pointers into it stay valid.
 std::vector<Group> MakeGroups(const StateMachine& state, const std::string& workflow_set) {
   std::vector<Group> groups;
   for (Pool& pool : PoolsOf(state, workflow_set)) groups.push_back({.pool = std::move(pool)});
   return groups;
 }
 
-// Before any free one is placed.
+// Finds where an instance stands before any free instance is placed.
 void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
   const v1::Node& node = instance.node();
   const v1::Placement& placement = node.placement();
@@ -64,7 +67,8 @@ void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
     }
   }
   if (instance.group == nullptr && placement.pinned() && !idle && !moving) {
-    // Pinned to what is gone, as when its model was replaced: it stays with the stage.
+    // The pool to which it is pinned is gone, for example because its model was replaced. It stays
+    // with the stage.
     for (Group& group : groups) {
       if (pool.starts_with(group.pool.spec.stage() + "/") && MayServe(node, group.pool))
         instance.group = &group;
@@ -81,7 +85,7 @@ void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
   instance.standing = kept || failed ? Standing::kFixed : Standing::kSettled;
 }
 
-// The neediest group that may have it; null: none.
+// Gives the instance to the neediest group that may have it, if there is one.
 template <typename May>
 void PlaceWhere(Instance& instance, std::vector<Group>& groups, const May& may) {
   for (Group& group : groups) {
@@ -91,6 +95,8 @@ void PlaceWhere(Instance& instance, std::vector<Group>& groups, const May& may) 
   if (instance.group != nullptr) ++instance.group->serving;
 }
 
+// `pinned` says which instances are placed: those that their configuration pins to a stage, or the
+// others. Pinned ones go first, because they have fewer places to go.
 void PlaceFree(std::vector<Instance>& instances, std::vector<Group>& groups, bool pinned) {
   for (Instance& instance : instances) {
     if (instance.standing != Standing::kFree || instance.node().pinned_stage().empty() == pinned)
@@ -108,6 +114,8 @@ void TakeSpare(std::vector<Instance>& instances, std::vector<Group>& groups) {
   }
 }
 
+// The donor is the instance whose group has most for its minimum. A group with one instance gives
+// none, because it would be empty next.
 void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& groups) {
   for (Group& empty : groups) {
     if (empty.Count() > 0) continue;
@@ -128,7 +136,7 @@ void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& group
 bool IsSame(const v1::NodeAssignment& wanted, const v1::Assignment& now) {
   return wanted.has_stage() == now.has_stage() && wanted.draining() == now.draining() &&
          wanted.removed() == now.removed() && wanted.workflow_set() == now.workflow_set() &&
-         SerializeDeterministically(wanted.stage()) == SerializeDeterministically(now.stage()) &&
+         base::CanonicalBytes(wanted.stage()) == base::CanonicalBytes(now.stage()) &&
          std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
                     now.app_ids().end()) &&
          std::equal(wanted.models().begin(), wanted.models().end(), now.models().begin(),
@@ -151,7 +159,7 @@ void AddIfChanged(const Instance& instance, v1::Assign& plan) {
     if (node.has_placement() && node.placement().pool() != pool.id) {
       *wanted.mutable_placement() = node.placement();
       wanted.mutable_placement()->set_pool(pool.id);
-      // One whose stage is gone is pinned to nothing any more.
+      // A pinned instance whose stage is gone was placed anew, and is no longer pinned.
       if (instance.standing != Standing::kFixed) wanted.mutable_placement()->clear_pinned();
     }
   }

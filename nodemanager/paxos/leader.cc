@@ -1,4 +1,4 @@
-// Phase 2 and the lease.
+// The leader's part of phase 2, and the lease.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -16,7 +16,8 @@ absl::Status NotLeader() {
                          "this replica does not lead, or not yet: ask the leader");
 }
 
-// The value that `quorum` of the first `count` values reach. REQUIRES: 1 <= quorum <= count.
+// Returns the highest value that at least `quorum` of the first `count` values reach.
+// REQUIRES: 1 <= quorum <= count.
 template <typename T, std::size_t N>
 T Reached(std::array<T, N>& values, std::size_t count, std::size_t quorum) {
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(quorum - 1);
@@ -27,6 +28,8 @@ T Reached(std::array<T, N>& values, std::size_t count, std::size_t quorum) {
 
 }  // namespace
 
+// `handed` counts too: a leader that is ready answers reads from its state machine, which must have
+// been given all that earlier leaders may have chosen.
 bool Replica::Impl::IsReady() const {
   return IsLeader() && lead.ready_slot != 0 && acceptor.chosen() >= lead.ready_slot &&
          handed >= lead.ready_slot;
@@ -34,6 +37,8 @@ bool Replica::Impl::IsReady() const {
 
 absl::StatusOr<Slot> Replica::Impl::Propose(Time now, Entry entry, Outputs& out) {
   if (!IsReady()) return NotLeader();
+  // Nothing is proposed after a change of members until the change is chosen, because it decides
+  // who votes on what follows.
   const bool changing = lead.change_slot != 0 && !Is(Mutant::kMembersOverlap);
   if (changing || lead.proposed - acceptor.chosen() >= options.window_slots ||
       lead.open_bytes >= options.window_bytes) {
@@ -46,7 +51,9 @@ absl::StatusOr<Slot> Replica::Impl::Propose(Time now, Entry entry, Outputs& out)
   return slot;
 }
 
-// Accepts the entry for the next slot by its own acceptor; the answer counts when it is durable.
+// Puts the entry into the next slot of this replica's own acceptor. The leader answers itself like
+// any other acceptor. The answer is in `late`, so it counts only after the entry is durable here.
+// One answer with the highest slot is enough for a batch of steps.
 Slot Replica::Impl::Append(Time now, Entry entry, Outputs& out) {
   const Slot slot = ++lead.proposed;
   lead.open_bytes += entry.bytes();
@@ -70,17 +77,18 @@ void Replica::Impl::On(Time now, ReplicaId from, const Accepted& m, Outputs& out
     if (m.promised > lead.ballot && m.ballot == lead.ballot) Become(Role::kFollower, now, out);
     return;
   }
-  if (m.sent > now) return;
+  if (m.sent > now) return;  // An echo from the future would stretch the lease.
   if (from == id()) {
     lead.own_match = std::max(lead.own_match, std::min(m.match, lead.proposed));
     return TryChoose(now, out);
   }
   Peer* peer = FindPeer(from);
   if (peer == nullptr) return;
-  // This leader has all that may be chosen, unless it recovers a change: whoever has more is of
-  // another group, and holds other entries.
+  // This leader holds all that may be chosen, unless it recovers a change of members. A replica
+  // that claims more belongs to another group and holds other entries.
   if (m.match > lead.proposed && !lead.recovers_change) return;
-  peer->heard = std::max(peer->heard, m.sent);  // An answer that took long says nothing of now.
+  // `sent` counts, not `now`: an answer that was delayed does not show that the peer still hears.
+  peer->heard = std::max(peer->heard, m.sent);
   peer->answered = true;
   peer->version = m.version;
   peer->drift.Observe(m.sent, now, m.local, options.max_drift);
@@ -91,6 +99,8 @@ void Replica::Impl::On(Time now, ReplicaId from, const Accepted& m, Outputs& out
   TryChoose(now, out);
 }
 
+// Every match that is counted here was reached at this leader's ballot, so copies of an earlier
+// leader's ballot never choose a slot (docs/consensus.md, "The log", 4).
 void Replica::Impl::TryChoose(Time now, Outputs& out) {
   std::array<Slot, Members::kMaxSeats + 1> matches{};
   std::size_t count = 0;
@@ -110,22 +120,20 @@ void Replica::Impl::TryChoose(Time now, Outputs& out) {
   AfterChosen(now, out);
 }
 
-// What waited for everything before it, or for a change of members, goes on.
+// Goes on with a change of members: proposes a change that waited for all slots before it, or acts
+// on a change that is now chosen.
 void Replica::Impl::AfterChosen(Time now, Outputs& out) {
-  if (lead.change && acceptor.chosen() == lead.proposed) {
-    Entry entry;
-    entry.kind = Entry::Kind::kMembers;
-    entry.members = std::move(*lead.change);
-    lead.change.reset();
-    Append(now, std::move(entry), out);
-    return Broadcast(now, false, out);
-  }
+  if (lead.change && acceptor.chosen() == lead.proposed) return AppendChange(now, out);
   if (lead.change_slot == 0 || acceptor.chosen() < lead.change_slot) return;
   const bool recovered = lead.recovers_change;
   lead.change_slot = 0;
   lead.recovers_change = false;
-  if (recovered) Broadcast(now, true, out);  // The news, before it stops leading.
+  // This leader may be the only one that knows a recovered change to be chosen. It tells the others
+  // before it stops leading, because those that can lead may need its vote until they know.
+  if (recovered) Broadcast(now, true, out);
   if (!members().Votes(id())) return Become(Role::kFollower, now, out);
+  // The new voters may have chosen slots after the change, under the earlier leader. Only a new
+  // phase 1, which asks them, can find out.
   if (recovered) {
     Become(Role::kFollower, now, out);
     return StartPrepare(now, out);
@@ -134,6 +142,8 @@ void Replica::Impl::AfterChosen(Time now, Outputs& out) {
   Broadcast(now, true, out);
 }
 
+// A peer that has not answered yet counts as heard when this leader began to send to it, so a new
+// leader has election_max to gather answers.
 bool Replica::Impl::HearsMajority(Time now) const {
   std::size_t heard_now = members().Votes(id()) ? 1 : 0;
   for (const Peer& peer : lead.peers) {
@@ -152,6 +162,8 @@ void Replica::Impl::LeadTick(Time now, Outputs& out) {
 bool Replica::Impl::LeaseCovers(Time now) const {
   if (!IsReady()) return false;
   if (Is(Mutant::kReadWithoutLease)) return true;
+  // The lease begins when a majority had been asked, not when its answers came: each acceptor bound
+  // itself at or after `sent`.
   std::array<Time, Members::kMaxSeats + 1> granted{};
   std::size_t count = 0;
   granted[count++] = lead.own_lease_sent;
@@ -161,6 +173,8 @@ bool Replica::Impl::LeaseCovers(Time now) const {
   const std::size_t quorum = Is(Mutant::kLeaseWithoutMajority) ? 1 : members().quorum();
   if (count < quorum) return false;
   const Time since = Reached(granted, count, quorum);
+  // A follower's clock may run faster than this one, and then its binding ends earlier by this
+  // clock.
   const auto length = static_cast<Duration::rep>(static_cast<double>(options.lease.count()) *
                                                  (1 - 2 * options.max_drift));
   return now < since + Duration(length);
@@ -180,7 +194,9 @@ absl::Status Replica::Impl::StepDown(Time now, Outputs& out) {
                            "cluster status` and try again");
   }
   const ReplicaId successor = best->id;
-  Broadcast(now, true, out);  // What is chosen; a successor must not know less than the others.
+  // This tells every peer what is chosen. A successor that knew less than the others would not get
+  // their votes.
+  Broadcast(now, true, out);
   const Ballot ended = lead.ballot;
   Become(Role::kFollower, now, out);
   Send(successor, TakeOver{ended}, out);
@@ -190,6 +206,7 @@ absl::Status Replica::Impl::StepDown(Time now, Outputs& out) {
 std::uint32_t Replica::Impl::common_version() const {
   std::uint32_t version = options.version;
   if (!IsLeader()) return 1;
+  // A voter that has not answered yet has version 0 here, so the result is then 1.
   for (const Peer& peer : lead.peers) {
     if (peer.votes) version = std::min(version, peer.version);
   }

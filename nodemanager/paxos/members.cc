@@ -1,4 +1,4 @@
-// Seats: who votes, who is fed, and the changes of both.
+// Seats: who votes, who receives the log, and how both change.
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +9,9 @@
 namespace onepiece::paxos {
 namespace {
 
-// Learners that a leader feeds at a time; more ask again.
+// How many learners a leader feeds at a time. Others ask again later.
 constexpr std::size_t kMaxLearners = Members::kMaxSeats;
-// A learner that is silent for so many election_max is forgotten.
+// The leader forgets a learner that is silent for this many times election_max.
 constexpr int kForgetLearnerAfter = 10;
 
 absl::Status Refused(const char* reason, const std::string& message) {
@@ -27,13 +27,14 @@ Seat* FindName(Members& members, const std::string& name) {
 
 }  // namespace
 
-// The peers of a leader follow the members; who lost its seat is still told, as a learner.
+// Makes the leader's peers follow the members. A replica that lost its seat stays a peer, as a
+// learner, so that it hears of the loss.
 void Replica::Impl::SyncPeers(Time now) {
   std::vector<Peer> peers;
   const auto keep = [&](ReplicaId replica) {
     if (Peer* known = FindPeer(replica)) {
       peers.push_back(std::move(*known));
-      known->id = 0;
+      known->id = 0;  // Marks it as taken, for the loop over the rest.
     } else {
       peers.emplace_back();
       peers.back().id = replica;
@@ -76,7 +77,8 @@ void Replica::Impl::On(Time now, ReplicaId from, const Join& m, Outputs& out) {
   SendTo(*peer, now, !peer->answered, out);
 }
 
-// A voter whose seat names an address of an earlier start tells the leader that it hears.
+// Tells the leader this replica's address when its seat has another one, from an earlier start. The
+// leader writes the address into the seat (FillSeats).
 void Replica::Impl::TellAddress(Time now, ReplicaId to, Outputs& out) {
   const Seat* seat = members().Find(id());
   if (seat == nullptr || options.address.empty() || seat->address == options.address ||
@@ -86,8 +88,9 @@ void Replica::Impl::TellAddress(Time now, ReplicaId to, Outputs& out) {
   Send(to, Join{options.name, options.address, acceptor.match(), options.version}, out);
 }
 
-// Corrects the leader's own address, gives vacant seats to learners of their names, and vacates the
-// seat of a replica that is gone when another of its name waits.
+// Makes at most one change of members: corrects the leader's own address or a voter's, gives a
+// vacant seat to a learner of its name, or vacates the seat of a silent replica when a learner of
+// its name waits.
 void Replica::Impl::FillSeats(Time now, Outputs& out) {
   auto& peers = lead.peers;
   std::erase_if(peers, [&](const Peer& peer) {
@@ -101,7 +104,7 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
     Change(now, std::move(after), out).IgnoreError();
     return;
   }
-  // What the log holds, every voter applies: a new one must not know less.
+  // Every voter can apply what the log holds. A new voter must not know less than they do.
   std::uint32_t version = options.version;
   for (const Peer& peer : peers) {
     if (peer.votes && peer.version != 0) version = std::min(version, peer.version);
@@ -121,6 +124,8 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
     } else {
       const Peer* holder = FindPeer(seat->replica);
       if (holder == nullptr || now - holder->heard < options.election_max) continue;
+      // The seat is only vacated now. A later call gives it to the learner, because each change may
+      // change one vote at most.
       changed.replica = 0;
       if (!QuorumAnswers(now, after)) continue;
     }
@@ -129,7 +134,8 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
   }
 }
 
-// A learner of an older version gets no vote while an entry before it is newer.
+// True when the peer can apply every entry that it has yet to receive. A learner of an older
+// version gets no vote while a newer entry lies before it.
 bool Replica::Impl::CanApplyRest(const Peer& peer) const {
   const EntryLog& log = acceptor.log();
   for (Slot slot = std::max(peer.match + 1, log.first()); slot <= log.last(); ++slot) {
@@ -138,6 +144,8 @@ bool Replica::Impl::CanApplyRest(const Peer& peer) const {
   return true;
 }
 
+// True when the voters of `after` that have answered this leader lately are a majority of them.
+// Without this check a change can leave a group that nobody can lead.
 bool Replica::Impl::QuorumAnswers(Time now, const Members& after) const {
   std::size_t answer = after.Votes(id()) ? 1 : 0;
   for (const Peer& peer : lead.peers) {
@@ -158,20 +166,26 @@ absl::StatusOr<Slot> Replica::Impl::Change(Time now, Members after, Outputs& out
   if (lead.change_slot != 0 && !Is(Mutant::kMembersOverlap)) {
     return Refused("MEMBERS_CHANGING", "another change of members is under way: try again");
   }
+  // From here Propose() refuses, so change_slot stays free until all slots before it are chosen.
+  // AfterChosen() then proposes the change.
   lead.change_slot = lead.proposed + 1;
   lead.change = std::move(after);
   const Slot slot = lead.change_slot;
   if (acceptor.chosen() == lead.proposed) {
     AfterChosen(now, out);
   } else if (Is(Mutant::kMembersOverlap)) {
-    Entry entry;
-    entry.kind = Entry::Kind::kMembers;
-    entry.members = std::move(*lead.change);
-    lead.change.reset();
-    Append(now, std::move(entry), out);
-    Broadcast(now, false, out);
+    AppendChange(now, out);
   }
   return slot;
+}
+
+void Replica::Impl::AppendChange(Time now, Outputs& out) {
+  Entry entry;
+  entry.kind = Entry::Kind::kMembers;
+  entry.members = std::move(*lead.change);
+  lead.change.reset();
+  Append(now, std::move(entry), out);
+  Broadcast(now, false, out);
 }
 
 absl::StatusOr<Slot> Replica::Impl::AddSeat(Time now, const Seat& seat, Outputs& out) {
@@ -191,7 +205,7 @@ absl::StatusOr<Slot> Replica::Impl::AddSeat(Time now, const Seat& seat, Outputs&
   return Change(now, std::move(after), out);
 }
 
-// May the seat `name` be vacated, so that `after` holds?
+// Says whether the seat `name` may be given up, which makes the members `after`.
 absl::Status Replica::Impl::CheckVacates(Time now, const std::string& name,
                                          const Members& after) const {
   const Seat* seat = members().FindName(name);

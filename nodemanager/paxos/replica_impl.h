@@ -1,7 +1,10 @@
 // The roles of a replica around its acceptor. Private to this folder.
 //
-// replica.cc: the interface, messages in, timers. election.cc: pre-votes, phase 1. leader.cc: phase
-// 2 and the lease. flow.cc: what is sent to whom. members.cc: seats.
+//   replica.cc    the interface, incoming messages, timers, the follower's part of phase 2
+//   election.cc   pre-votes and phase 1
+//   leader.cc     the leader's part of phase 2, and the lease
+//   flow.cc       what a leader sends to whom
+//   members.cc    seats
 #pragma once
 
 #include <cstddef>
@@ -11,75 +14,89 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/split_mix64.h"
 #include "nodemanager/paxos/acceptor.h"
 #include "nodemanager/paxos/drift.h"
-#include "cluster/base/split_mix64.h"
 #include "nodemanager/paxos/replica.h"
 
 namespace onepiece::paxos {
 
-/// Nothing honest comes near: slots and rounds above it are ignored, so that none overflows.
+/// Slots and rounds of this size or more are ignored, so that none overflows. No honest replica
+/// comes near.
 inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62;
-/// An Accept is closed when it holds so much; the first entry always fits.
+/// An Accept that holds this much takes no more entries. The first entry always fits.
 inline constexpr std::size_t kAcceptBytes = 1 << 20, kAcceptEntries = 1024;
-/// Accepts on their way to one peer. More wait for answers.
+/// How many Accepts may be on their way to one peer. More wait for answers.
 inline constexpr std::size_t kMaxInFlight = 64;
 
 /// What a leader knows of another replica.
 struct Peer {
+  /// An Accept that has not been answered.
   struct InFlight {
-    Slot last = 0;
+    Slot last = 0;  ///< Its last slot.
     Time sent;
   };
   ReplicaId id = 0;
   std::string name, address;
   bool votes = false;
-  Slot match = 0;  ///< The highest answer, for counting: what a peer has, it keeps.
-  Slot at = 0;  ///< The newest answer, for sending: a peer that starts anew may name a lower one.
-  std::optional<Time> newest;  ///< When that was asked.
-  Slot next = 1;               ///< The slot to send.
-  bool probing = true;         ///< `match` is a guess until it answers; one Accept at a time.
+  /// The highest `match` that it answered. The leader counts it, because a peer keeps what it has.
+  Slot match = 0;
+  /// The newest `match` that it answered. The leader goes on sending from there. A peer that starts
+  /// anew may name a lower one than before.
+  Slot at = 0;
+  std::optional<Time> newest;  ///< When the leader asked for `at`.
+  Slot next = 1;               ///< The next slot to send.
+  bool probing = true;         ///< `at` is a guess until it answers: one Accept at a time.
   std::deque<InFlight> in_flight;
-  std::size_t open = 0, open_bytes = 0;  ///< Where in Outputs::early its last Accept may be.
-  Slot snapshot = 0;                     ///< Index of the snapshot that is on its way; 0: none.
+  /// Index in Outputs::early of its last Accept, if that is still there, and the bytes in it.
+  std::size_t open = 0, open_bytes = 0;
+  Slot snapshot = 0;  ///< Index of the snapshot that is on its way, or 0.
   Time snapshot_sent;
-  bool snapshot_missed = false;  ///< It answered something later without having it.
-  Time heard;  ///< When what it answered last was sent, at first when the leader began to ask.
-  bool answered = false;           ///< At this ballot.
-  std::optional<Time> lease_sent;  ///< Its newest grant: our clock when we asked.
+  bool snapshot_missed = false;  ///< It answered something later and did not have the snapshot.
+  /// When the leader sent what the peer answered last; before the first answer, when the leader
+  /// began to send.
+  Time heard;
+  bool answered = false;           ///< It has answered this leader at this ballot.
+  std::optional<Time> lease_sent;  ///< Its newest grant, by the leader's clock when it asked.
   std::uint32_t version = 0;
   DriftMeter drift;
 };
 
-/// A candidate's state; votes of both phases.
+/// A candidate's state, in the pre-vote and in phase 1.
 struct Candidacy {
   struct Vote {
     ReplicaId replica = 0;
     Slot chosen = 0;
   };
   Ballot ballot;
-  bool prepared = false;  ///< Phase 1; else pre-vote.
+  bool prepared = false;  ///< True in phase 1, false in the pre-vote.
   std::vector<Vote> votes;
-  std::vector<AcceptedEntry> found;  ///< Of slots chosen + 1 …: the highest ballot reported.
+  /// The entries of slots chosen + 1, chosen + 2, …: for each slot the reported one of the highest
+  /// ballot.
+  std::vector<AcceptedEntry> found;
 };
 
 /// A leader's state.
 struct Leadership {
   Ballot ballot;
-  std::vector<Peer> peers;  ///< All but itself; voters in the order of the seats, then learners.
+  std::vector<Peer> peers;  ///< All but itself: voters in the order of seats, then learners.
   Time since;
   Time heartbeat_at;
-  Slot own_match = 0;  ///< What its own disk has.
+  Slot own_match = 0;  ///< Slots up to it are durable on its own disk.
   Time own_lease_sent;
-  Slot proposed = 0;           ///< Last slot proposed at `ballot`.
-  std::size_t open_bytes = 0;  ///< Proposed and not chosen.
-  Slot ready_slot = 0;         ///< Its no-op; 0: not proposed yet.
-  Slot change_slot = 0;        ///< Of a change of members that is not chosen yet; 0: none.
-  bool recovers_change = false;
-  std::optional<Members> change;  ///< Waits at change_slot for all before it to be chosen.
-  std::size_t own_open = 0;       ///< Where in Outputs::late its last answer to itself may be.
+  Slot proposed = 0;             ///< Last slot that was proposed at `ballot`.
+  std::size_t open_bytes = 0;    ///< Bytes proposed and not yet chosen.
+  Slot ready_slot = 0;           ///< The slot of its first no-op, or 0 before it is proposed.
+  Slot change_slot = 0;          ///< The slot of an unchosen change of members, or 0.
+  bool recovers_change = false;  ///< An earlier leader proposed the change at change_slot.
+  /// A change that is not proposed yet, because not all slots before change_slot are chosen.
+  std::optional<Members> change;
+  /// Index in Outputs::late of its last answer to itself, if that is still there.
+  std::size_t own_open = 0;
 };
 
+/// The replica behind the interface. Its members are public because only Replica can name the
+/// class.
 class Replica::Impl {
  public:
   Impl(Options options, DurableState state, Time now);
@@ -111,7 +128,7 @@ class Replica::Impl {
   void On(Time now, ReplicaId from, const Promise& m, Outputs& out);
   void On(Time now, ReplicaId from, const TakeOver& m, Outputs& out);
 
-  // acceptance: replica.cc
+  // The follower's part of phase 2: replica.cc
   void On(Time now, ReplicaId from, const Accept& m, Outputs& out);
   void On(Time now, ReplicaId from, const InstallSnapshot& m, Outputs& out);
   void HearLeader(Time now, ReplicaId from, Ballot ballot, Outputs& out);
@@ -123,6 +140,8 @@ class Replica::Impl {
   Slot Append(Time now, Entry entry, Outputs& out);
   void TryChoose(Time now, Outputs& out);
   void AfterChosen(Time now, Outputs& out);
+  /// Appends the change of members that waits in `lead.change`.
+  void AppendChange(Time now, Outputs& out);
   void LeadTick(Time now, Outputs& out);
   [[nodiscard]] bool HearsMajority(Time now) const;
   [[nodiscard]] bool IsReady() const;
@@ -156,17 +175,17 @@ class Replica::Impl {
 
   const Options options;
   Acceptor acceptor;
-  Random random;
+  base::SplitMix64 random;
   Role role = Role::kLearner;
-  Slot handed;                  // Last slot handed out.
-  std::uint64_t max_round = 0;  // Highest seen anywhere.
+  Slot handed;                  // The last slot that was handed out.
+  std::uint64_t max_round = 0;  // The highest round seen anywhere.
   bool refuses_to_lead = false;
-  ReplicaId leader = 0;
+  ReplicaId leader = 0;  // 0: none is known.
   Ballot leader_ballot;
-  Time heard;                     // From `leader`.
-  Ballot released;                // A lease that its leader gave up, and told us.
-  Time deadline;                  // Of elections; of a learner's next Join.
-  Time tell_address_at;           // Again, while its seat names another one.
+  Time heard;                     // When `leader` was heard last.
+  Ballot released;                // The ballot of a lease that its leader gave up for us.
+  Time deadline;                  // When to campaign; when a learner sends its next Join.
+  Time tell_address_at;           // When to say again that the seat's address is wrong.
   unsigned failed_campaigns = 0;  // Since a leader was heard.
   Candidacy candidacy;
   Leadership lead;

@@ -1,4 +1,4 @@
-// Whether a plan may begin, and what undoes it.
+// Checks whether a plan may begin, and makes the plan that undoes another.
 #include <map>
 #include <utility>
 
@@ -24,7 +24,7 @@ absl::Status Precondition(const char* reason, const std::string& node_id,
   return Refuse(absl::StatusCode::kFailedPrecondition, reason, node_id, message);
 }
 
-// Where plans have put it, or else where the assigner has.
+// Where plans have put the node, or else where the assigner has.
 v1::Placement PlacementOf(const v1::NodeRecord& record) {
   if (record.node().has_placement()) return record.node().placement();
   v1::Placement placement;
@@ -85,7 +85,7 @@ absl::Status CompleteMove(const StateMachine& state, v1::Move& move) {
   ONEPIECE_ASSIGN_OR_RETURN(*to.mutable_pool(), ResolvePool(pools, id, to.pool()));
   if (to.removed() && !to.pool().empty())
     return Refuse(absl::StatusCode::kInvalidArgument, "BAD_PLACEMENT", id,
-                  "one that is removed has no pool");
+                  "an instance that is removed has no pool");
   if (const Pool* pool = FindPool(pools, to.pool()); pool != nullptr && !MayServe(node, *pool))
     return Precondition("NODE_PINNED", id,
                         absl::StrCat("its configuration pins it to stage '", node.pinned_stage(),
@@ -100,6 +100,8 @@ absl::Status CompleteMove(const StateMachine& state, v1::Move& move) {
   return absl::OkStatus();
 }
 
+// Checks the plan as a whole, so that a plan may exchange instances between pools that are at their
+// bounds. A bound that is violated already refuses only a plan that makes it worse.
 absl::Status CheckBounds(const StateMachine& state, const v1::Plan& plan) {
   const std::map<Place, int> before = CountInstances(state);
   std::map<Place, int> after = before;
@@ -118,7 +120,7 @@ absl::Status CheckBounds(const StateMachine& state, const v1::Plan& plan) {
       const Place place = PlaceOf(record, leaves ? move.from() : move.to());
       const std::vector<Pool> pools = PoolsOf(state, place.first);
       const Pool* pool = FindPool(pools, place.second);
-      if (pool == nullptr) continue;  // Idle, or no pool any more.
+      if (pool == nullptr) continue;  // The idle pool, or a pool that is gone, has no bounds.
       const int now = count(before, place), then = count(after, place);
       if (leaves && then < now && then < pool->min_instances)
         return Precondition("BELOW_MINIMUM", move.node_id(),
@@ -160,8 +162,8 @@ absl::StatusOr<v1::Plan> InversePlan(const StateMachine& state, const v1::Plan& 
     return base::MakeError(
         absl::StatusCode::kFailedPrecondition, "PLAN_STATE",
         absl::StrCat("plan '", plan.plan_id(), "' is ", v1::Plan::State_Name(plan.state()),
-                     "; one that is DONE can be undone"));
-  // An undo that was itself taken back has undone nothing.
+                     "; only a plan that is DONE can be undone"));
+  // An undo that was itself reverted or failed has undone nothing.
   if (const v1::Plan* undo = FindPlan(state.plans(), plan.undone_by());
       !plan.undone_by().empty() &&
       (undo == nullptr || !HasEnded(*undo) || undo->state() == v1::Plan::DONE))

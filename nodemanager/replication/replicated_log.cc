@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
 #include "cluster/base/crc32c.h"
 #include "cluster/base/ids.h"
@@ -37,7 +38,7 @@ v1::ReplicaStatus::Role RoleOf(paxos::Role role) {
   return v1::ReplicaStatus::ROLE_UNSPECIFIED;
 }
 
-// "register_node" and whom it is about.
+// Fills in the kind of the command, such as "register_node", and what it is about.
 void DescribeCommand(const std::string& payload, v1::ListLogResponse::Line& line) {
   v1::Command command;
   const google::protobuf::OneofDescriptor& changes = *v1::Command::descriptor()->oneof_decl(0);
@@ -175,8 +176,8 @@ ReplicatedLog::Others ReplicatedLog::AskOthers() const {
   return others;
 }
 
-// An empty folder does not say that there is no group: it may have been moved away. Nor does
-// silence.
+// Waits until every other seat has answered. An empty folder does not mean that there is no group,
+// because the group's data may have been moved away. Silence does not mean it either.
 bool ReplicatedLog::AwaitOthers(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const Others others = AskOthers();
@@ -242,6 +243,7 @@ absl::Status ReplicatedLog::Start(const std::string& address) {
     const std::lock_guard lock(replica_mutex_);
     address_ = address;
   }
+  // Asking the others may take long, so the thread does it and Start() returns.
   const bool alone = options_.seats.size() <= 1;
   const bool asks = !state_ && !alone && options_.bootstrap;
   if (!asks) ONEPIECE_RETURN_IF_ERROR(MakeReplica(alone, {}));
@@ -311,12 +313,13 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Ask(std::shared_ptr<Request> re
 
 absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& command) {
   auto request = std::make_shared<Request>();
-  request->payload = std::make_shared<const std::string>(SerializeDeterministically(command));
+  request->payload = std::make_shared<const std::string>(base::CanonicalBytes(command));
   if (request->payload->size() > kMaxPayloadBytes) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_TOO_LARGE",
                            absl::StrCat("a command has at most ", kMaxPayloadBytes, " bytes"));
   }
-  // What is chosen must be applied: an entry that cannot be read would stop every replica for good.
+  // Every replica must apply what is chosen. An entry that cannot be read would stop all of them
+  // for good, so it is refused here.
   if (v1::Command read; !ReadCommand(*request->payload, read)) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_UNREADABLE",
                            "the command changes nothing, or a text in it is not UTF-8");
@@ -347,6 +350,8 @@ absl::StatusOr<std::uint64_t> ReplicatedLog::Term() const {
   return term_;
 }
 
+// The lease and the no-op prove something only if this leadership has not ended since the read.
+// Otherwise another leader may have chosen entries in between.
 absl::Status ReplicatedLog::Confirm(std::uint64_t term) {
   {
     const std::lock_guard lock(replica_mutex_);
@@ -525,7 +530,8 @@ v1::ListLogResponse ReplicatedLog::ListLog(std::uint64_t first, int limit) const
 }
 
 std::string ReplicatedLog::AddressOf(const paxos::Seat& seat) const {
-  // A seat names the address of an earlier start until its replica has told the leader.
+  // After a restart a seat still has the address of the earlier start, until its replica has told
+  // the leader.
   if (seat.replica == identity_.replica) return address_;
   const std::string found = transport_.FoundAt(seat.replica);
   return found.empty() ? seat.address : found;
@@ -549,7 +555,7 @@ std::vector<std::string> ReplicatedLog::Addresses() const {
   const std::lock_guard lock(replica_mutex_);
   const paxos::Members members = replica_ != nullptr ? replica_->members() : paxos::Members{};
   for (const paxos::Seat& seat : members.seats) add(AddressOf(seat));
-  // The configuration may know better than the seats while there is no leader to correct them.
+  // While there is no leader to correct the seats, the configuration may know better addresses.
   if (replica_ == nullptr || replica_->leader() == 0) {
     for (const std::string& address : OtherAddresses()) add(address);
   }

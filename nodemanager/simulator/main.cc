@@ -1,4 +1,5 @@
-// simulate.
+// `onepiece-simulate`: simulates a cluster under a load on a virtual clock. `onepiece simulate`
+// runs it.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -7,12 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
-#include "nodemanager/simulator/simulate_output.h"
-#include "cluster/cli/verbs.h"
 #include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"
+#include "cluster/terminal/interrupt.h"
+#include "cluster/terminal/output.h"
+#include "cluster/terminal/progress_bar.h"
+#include "nodemanager/simulator/simulate_output.h"
 
-namespace onepiece::cli {
+namespace onepiece::simulator {
 namespace {
 
 constexpr const char* kHelp =
@@ -86,11 +89,10 @@ absl::Status LoadProfile(const std::string& name, v1::SimulationProfile& profile
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<simulator::Arrival>> LoadWorkload(const std::string& workload,
-                                                             const simulator::System& system,
-                                                             const v1::SimulationConfig& settings) {
+absl::StatusOr<std::vector<Arrival>> LoadWorkload(const std::string& workload, const System& system,
+                                                  const v1::SimulationConfig& settings) {
   if (workload.find('/') == std::string::npos && !workload.ends_with(".csv"))
-    return simulator::MakeWorkload(workload, system, settings);
+    return MakeWorkload(workload, system, settings);
   std::ifstream file(workload, std::ios::binary);
   std::error_code error;
   const auto bytes = std::filesystem::file_size(workload, error);
@@ -101,7 +103,7 @@ absl::StatusOr<std::vector<simulator::Arrival>> LoadWorkload(const std::string& 
   constexpr std::uintmax_t kMost = std::uintmax_t{1} << 30;
   if (bytes > kMost) return Usage("the trace " + workload + " is larger than 1 GiB");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return simulator::ParseTrace(text, workload, system);
+  return ParseTrace(text, workload, system);
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& text) {
@@ -112,114 +114,118 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "NOT_WRITTEN", "cannot write " + path);
 }
 
-int Finish(const Context& context, const SimulateOptions& options, const Json& document,
-           const std::string& text) {
+int Finish(const terminal::Output& output, const SimulateOptions& options,
+           const terminal::Json& document, const std::string& text) {
   if (!options.output.empty()) {
     const absl::Status written = WriteFile(options.output, document.dump(2) + "\n");
-    if (!written.ok()) return context.Fail(written, kFailure);
+    if (!written.ok()) return output.Fail(written, terminal::kFailure);
   }
-  context.Print(document, text);
-  return kOk;
+  output.Print(document, text);
+  return terminal::kOk;
 }
 
-int Partition(const Context& context, const SimulateOptions& options, const SimulatedCase& what) {
-  Json document = Json::array();
+int ShowPartitions(const terminal::Output& output, const SimulateOptions& options,
+                   const SimulatedCase& what) {
+  terminal::Json document = terminal::Json::array();
   std::string text;
   for (std::size_t a = 0; a < what.system.apps.size(); ++a) {
-    const auto partition = simulator::PartitionApp(what.profile, what.settings, a);
-    if (!partition.ok()) return context.Fail(partition.status());
+    const auto partition = PartitionApp(what.profile, what.settings, a);
+    if (!partition.ok()) return output.Fail(partition.status());
     const std::string& app = what.system.apps[a].id;
     document.push_back(PartitionJson(what, app, *partition));
     text += PartitionText(what, app, *partition);
   }
-  return Finish(context, options, {{"partitions", std::move(document)}}, text);
+  return Finish(output, options, {{"partitions", std::move(document)}}, text);
 }
 
-int RunPolicies(const Context& context, const SimulateOptions& options, SimulatedCase what) {
+int RunPolicies(const terminal::Output& output, const SimulateOptions& options,
+                SimulatedCase what) {
   const auto arrivals = LoadWorkload(options.workload, what.system, what.settings);
-  if (!arrivals.ok()) return context.Fail(arrivals.status());
+  if (!arrivals.ok()) return output.Fail(arrivals.status());
   what.jobs = arrivals->size();
   if (!options.record.empty()) {
-    const absl::Status written =
-        WriteFile(options.record, simulator::TraceText(what.system, *arrivals));
-    if (!written.ok()) return context.Fail(written, kFailure);
-    context.Say(absl::StrCat("recorded ", arrivals->size(), " jobs in ", options.record));
+    const absl::Status written = WriteFile(options.record, TraceText(what.system, *arrivals));
+    if (!written.ok()) return output.Fail(written, terminal::kFailure);
+    output.Say(absl::StrCat("recorded ", arrivals->size(), " jobs in ", options.record));
   }
   std::vector<std::string> policies = {options.policy};
   if (options.compare) policies = {"monolithic", "static", "utilization", "oracle"};
-  const Interrupt interrupt;
-  ProgressBar bar(context);
-  std::vector<simulator::Outcome> outcomes;
+  const terminal::Interrupt interrupt;
+  terminal::ProgressBar bar(output);
+  std::vector<Outcome> outcomes;
   OracleAnswer oracle;
   for (const std::string& policy : policies) {
     if (policy == "oracle") {
       bar.Show(1, policy);
-      oracle = simulator::RunOracle(what.system, what.settings, *arrivals);
-      if (!options.compare && !oracle->ok()) return context.Fail(oracle->status());
+      oracle = RunOracle(what.system, what.settings, *arrivals);
+      if (!options.compare && !oracle->ok()) return output.Fail(oracle->status());
       continue;
     }
-    auto outcome =
-        simulator::RunPolicy(what.profile, what.settings, policy, *arrivals, [&](double share) {
-          bar.Show(share, policy);
-          return !interrupt.token().stop_requested();
-        });
-    if (!outcome.ok()) return context.Fail(outcome.status());
+    auto outcome = RunPolicy(what.profile, what.settings, policy, *arrivals, [&](double share) {
+      bar.Show(share, policy);
+      return !interrupt.token().stop_requested();
+    });
+    if (!outcome.ok()) return output.Fail(outcome.status());
     outcomes.push_back(*std::move(outcome));
   }
   bar.Erase();
-  return Finish(context, options, SimulationJson(what, outcomes, oracle),
+  return Finish(output, options, SimulationJson(what, outcomes, oracle),
                 SimulationText(what, outcomes, oracle));
 }
 
-int RunSimulate(const Context& context, const SimulateOptions& options) {
+int RunSimulate(const terminal::Output& output, const SimulateOptions& options) {
   v1::SimulationProfile profile;
   absl::Status status = LoadProfile(options.profile, profile);
-  if (!status.ok()) return context.Fail(status);
+  if (!status.ok()) return output.Fail(status);
   v1::SimulationConfig given = profile.settings();
   for (const std::string& setting : options.set) {
     status = Apply(setting, given);
-    if (!status.ok()) return context.Fail(status);
+    if (!status.ok()) return output.Fail(status);
   }
-  const auto settings = simulator::CompleteSettings(given);
-  if (!settings.ok()) return context.Fail(settings.status());
-  const auto system = simulator::MakeDisaggregated(profile, *settings);
+  const auto settings = CompleteSettings(given);
+  if (!settings.ok()) return output.Fail(settings.status());
+  const auto system = MakeDisaggregated(profile, *settings);
   if (!system.ok()) {
     const bool bad = base::GetReason(system.status()).reason == "BAD_PROFILE";
-    return bad ? context.Fail(system.status(), kBadConfig) : context.Fail(system.status());
+    return bad ? output.Fail(system.status(), terminal::kBadConfig) : output.Fail(system.status());
   }
   const SimulatedCase what{
       .profile = profile, .settings = *settings, .system = *system, .workload = options.workload};
-  return options.partition ? Partition(context, options, what)
-                           : RunPolicies(context, options, what);
+  return options.partition ? ShowPartitions(output, options, what)
+                           : RunPolicies(output, options, what);
+}
+
+void AddOptions(CLI::App& app, SimulateOptions& options) {
+  app.footer(kHelp);
+  app.add_option("--workload", options.workload, "poisson, bursty, diurnal or a trace FILE.csv")
+      ->capture_default_str();
+  app.add_option("--policy", options.policy, "Who decides where instances are")
+      ->check(CLI::IsMember({"static", "utilization", "monolithic", "oracle"}))
+      ->capture_default_str();
+  app.add_option("--set", options.set, "A setting, KEY=VALUE (several times)")
+      ->allow_extra_args(false);
+  app.add_option("--profile", options.profile,
+                 "Workflows with what their stages cost: a shipped one or FILE.yaml")
+      ->capture_default_str();
+  CLI::Option* compare =
+      app.add_flag("--compare", options.compare, "All policies on the same trace");
+  app.add_flag("--partition", options.partition,
+               "Instead: the best cut of each workflow's stages into pools")
+      ->excludes(compare);
+  app.add_option("--record", options.record, "Write the workload as a trace (CSV)");
+  app.add_option("-o,--output", options.output, "Write the JSON document to this file too");
 }
 
 }  // namespace
+}  // namespace onepiece::simulator
 
-void AddSimulateVerb(CLI::App& app, Context& context) {
-  const auto options = std::make_shared<SimulateOptions>();
-  CLI::App* verb =
-      app.add_subcommand("simulate", "What a cluster would do under a load, in seconds");
-  verb->footer(kHelp);
-  verb->add_option("--workload", options->workload, "poisson, bursty, diurnal or a trace FILE.csv")
-      ->capture_default_str();
-  verb->add_option("--policy", options->policy, "Who decides where instances are")
-      ->check(CLI::IsMember({"static", "utilization", "monolithic", "oracle"}))
-      ->capture_default_str();
-  verb->add_option("--set", options->set, "A setting, KEY=VALUE (several times)")
-      ->allow_extra_args(false);
-  verb->add_option("--profile", options->profile,
-                   "Workflows with what their stages cost: a shipped one or FILE.yaml")
-      ->capture_default_str();
-  CLI::Option* compare =
-      verb->add_flag("--compare", options->compare, "All policies on the same trace");
-  verb->add_flag("--partition", options->partition,
-                 "Instead: the best cut of each workflow's stages into pools")
-      ->excludes(compare);
-  verb->add_option("--record", options->record, "Write the workload as a trace (CSV)");
-  verb->add_option("-o,--output", options->output, "Write the JSON document to this file too");
-  verb->callback([&context, options] {
-    context.action = [&context, options] { return RunSimulate(context, *options); };
-  });
+int main(int argc, char** argv) {
+  using namespace onepiece;
+  CLI::App app{"What a cluster would do under a load, in seconds", "onepiece simulate"};
+  terminal::Output output;
+  simulator::SimulateOptions options;
+  simulator::AddOptions(app, options);
+  app.add_flag("--json", output.json, "Print one JSON document on stdout and nothing else there");
+  output.action = [&] { return simulator::RunSimulate(output, options); };
+  return terminal::RunCommandLine(app, output, argc, argv);
 }
-
-}  // namespace onepiece::cli

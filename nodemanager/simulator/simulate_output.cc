@@ -7,17 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "cluster/base/status.h"
 
-namespace onepiece::cli {
+namespace onepiece::simulator {
 namespace {
 
-using simulator::Cut;
-using simulator::Group;
-using simulator::Outcome;
-using simulator::Percentiles;
-using simulator::PoolResult;
-using simulator::Result;
-
-Json ToJson(const Percentiles& values) {
+terminal::Json ToJson(const Percentiles& values) {
   return {{"mean", values.mean},
           {"p50", values.p50},
           {"p95", values.p95},
@@ -25,9 +18,9 @@ Json ToJson(const Percentiles& values) {
           {"max", values.max}};
 }
 
-Json ToJson(const Outcome& outcome) {
+terminal::Json ToJson(const Outcome& outcome) {
   const Result& r = outcome.result;
-  Json pools = Json::array();
+  terminal::Json pools = terminal::Json::array();
   for (const PoolResult& pool : r.pools) {
     pools.push_back({{"pool", pool.id},
                      {"devices_per_instance", pool.devices},
@@ -92,7 +85,7 @@ std::string Assumptions(const SimulatedCase& what) {
 std::string OracleLine(const OracleAnswer& oracle, const std::vector<Outcome>& outcomes) {
   if (!oracle.has_value()) return "";
   if (!oracle->ok()) return "oracle       none: " + base::Message(oracle->status()) + "\n";
-  const simulator::OracleResult& best = **oracle;
+  const OracleResult& best = **oracle;
   std::string text = absl::StrFormat(
       "%-12s %9.4f  no policy ends more: the best of all placements for each %.0f s, moves for "
       "nothing\n",
@@ -107,22 +100,22 @@ std::string OracleLine(const OracleAnswer& oracle, const std::vector<Outcome>& o
 
 }  // namespace
 
-Json SimulationJson(const SimulatedCase& what, const std::vector<Outcome>& outcomes,
-                    const OracleAnswer& oracle) {
-  Json slo;
+terminal::Json SimulationJson(const SimulatedCase& what, const std::vector<Outcome>& outcomes,
+                              const OracleAnswer& oracle) {
+  terminal::Json slo;
   for (const auto& app : what.system.apps) slo[app.id] = app.slo_s;
-  Json document = {{"profile", what.profile.name()},
-                   {"source", what.profile.source()},
-                   {"workload", what.workload},
-                   {"jobs", what.jobs},
-                   {"seed", what.settings.seed()},
-                   {"duration_s", what.settings.duration_s()},
-                   {"devices", what.settings.devices()},
-                   {"degree", what.settings.degree()},
-                   {"slo_s", slo},
-                   {"assumptions", Assumptions(what)},
-                   {"ideal_gpu_s_per_job", simulator::IdealDeviceSeconds(what.system)},
-                   {"results", Json::array()}};
+  terminal::Json document = {{"profile", what.profile.name()},
+                             {"source", what.profile.source()},
+                             {"workload", what.workload},
+                             {"jobs", what.jobs},
+                             {"seed", what.settings.seed()},
+                             {"duration_s", what.settings.duration_s()},
+                             {"devices", what.settings.devices()},
+                             {"degree", what.settings.degree()},
+                             {"slo_s", slo},
+                             {"assumptions", Assumptions(what)},
+                             {"ideal_gpu_s_per_job", IdealDeviceSeconds(what.system)},
+                             {"results", terminal::Json::array()}};
   for (const Outcome& outcome : outcomes) document["results"].push_back(ToJson(outcome));
   if (oracle.has_value() && oracle->ok()) {
     document["oracle"] = {{"throughput", (*oracle)->throughput},
@@ -142,7 +135,7 @@ std::string SimulationText(const SimulatedCase& what, const std::vector<Outcome>
   for (const auto& app : what.system.apps)
     absl::StrAppendFormat(&text, " %s within %.1f s;", app.id, app.slo_s);
   absl::StrAppendFormat(&text, " a job needs %.1f GPU s if no GPU ever waits\n\n",
-                        simulator::IdealDeviceSeconds(what.system));
+                        IdealDeviceSeconds(what.system));
   absl::StrAppendFormat(&text, "%-12s %9s %8s %8s %8s %9s %9s %9s %8s %6s %9s  %s\n", "policy",
                         "jobs/s", "p50 s", "p95 s", "p99 s", "in time", "GPU s/job", "busy",
                         "rejected", "moves", "GiB", "placement");
@@ -162,11 +155,11 @@ std::string SimulationText(const SimulatedCase& what, const std::vector<Outcome>
          "other work.\n";
 }
 
-Json PartitionJson(const SimulatedCase& what, const std::string& app,
-                   const simulator::Partition& partition) {
-  Json cuts = Json::array();
+terminal::Json PartitionJson(const SimulatedCase& what, const std::string& app,
+                             const Partition& partition) {
+  terminal::Json cuts = terminal::Json::array();
   for (const Cut& cut : partition.cuts) {
-    Json groups = Json::array();
+    terminal::Json groups = terminal::Json::array();
     for (const Group& group : cut.groups) {
       groups.push_back({{"stages", group.stages},
                         {"devices_per_instance", group.devices},
@@ -176,7 +169,7 @@ Json PartitionJson(const SimulatedCase& what, const std::string& app,
                         {"utilization", group.utilization},
                         {"weights_bytes", group.bytes}});
     }
-    cuts.push_back({{"cut", simulator::CutText(cut)},
+    cuts.push_back({{"cut", CutText(cut)},
                     {"devices", cut.devices},
                     {"rate", cut.rate},
                     {"balance", cut.balance},
@@ -189,21 +182,21 @@ Json PartitionJson(const SimulatedCase& what, const std::string& app,
 }
 
 std::string PartitionText(const SimulatedCase& what, const std::string& app,
-                          const simulator::Partition& partition) {
+                          const Partition& partition) {
   const Cut& best = partition.cuts.front();
   const bool by_devices = what.settings.rate() > 0;
   std::string text = absl::StrFormat(
       "%s, %s, P = %d: %s\n\n%-40s %6s %9s %8s %10s\n", what.profile.name(), app,
       what.settings.degree(),
       by_devices ? absl::StrFormat("the fewest GPUs for %.4g jobs/s, none busier than %.0f %%",
-                                   what.settings.rate(), 100 * simulator::kPartitionUtilization)
+                                   what.settings.rate(), 100 * kPartitionUtilization)
                  : absl::StrFormat("the most that %d GPUs can take", what.settings.devices()),
       "cut", "GPUs", "jobs/s", "balance", "unloaded");
   constexpr std::size_t kShown = 10;
   for (std::size_t i = 0; i < std::min(kShown, partition.cuts.size()); ++i) {
     const Cut& cut = partition.cuts[i];
-    absl::StrAppendFormat(&text, "%-40s %6d %9.4f %6.0f %% %8.1f s\n", simulator::CutText(cut),
-                          cut.devices, cut.rate, 100 * cut.balance, cut.latency_s);
+    absl::StrAppendFormat(&text, "%-40s %6d %9.4f %6.0f %% %8.1f s\n", CutText(cut), cut.devices,
+                          cut.rate, 100 * cut.balance, cut.latency_s);
   }
   if (partition.cuts.size() > kShown)
     absl::StrAppend(&text, "… and ", partition.cuts.size() - kShown, " more\n");
@@ -223,4 +216,4 @@ std::string PartitionText(const SimulatedCase& what, const std::string& app,
          "greatest.\n";
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::simulator

@@ -1,37 +1,36 @@
-// How `onepiece simulate` tells what came out.
+// Turns the results of `onepiece simulate` into JSON and text.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "cluster/cli/context.h"
+#include "cluster/terminal/json.h"
 #include "nodemanager/simulator/experiment.h"
 #include "nodemanager/simulator/oracle.h"
 #include "nodemanager/simulator/partition.h"
 
-namespace onepiece::cli {
+namespace onepiece::simulator {
 
 /// What was simulated.
 struct SimulatedCase {
   const v1::SimulationProfile& profile;
   const v1::SimulationConfig& settings;
-  const simulator::System& system;  ///< Disaggregated.
+  const System& system;  ///< Disaggregated.
   std::string workload;
   std::size_t jobs = 0;
 };
 
-/// The oracle beside them, or why there is none.
-using OracleAnswer = std::optional<absl::StatusOr<simulator::OracleResult>>;
+/// The oracle's result, or why it has none. It is nullopt when nobody asked the oracle.
+using OracleAnswer = std::optional<absl::StatusOr<OracleResult>>;
 
-Json SimulationJson(const SimulatedCase& what, const std::vector<simulator::Outcome>& outcomes,
-                    const OracleAnswer& oracle);
-std::string SimulationText(const SimulatedCase& what,
-                           const std::vector<simulator::Outcome>& outcomes,
+terminal::Json SimulationJson(const SimulatedCase& what, const std::vector<Outcome>& outcomes,
+                              const OracleAnswer& oracle);
+std::string SimulationText(const SimulatedCase& what, const std::vector<Outcome>& outcomes,
                            const OracleAnswer& oracle);
 
-Json PartitionJson(const SimulatedCase& what, const std::string& app,
-                   const simulator::Partition& partition);
+terminal::Json PartitionJson(const SimulatedCase& what, const std::string& app,
+                             const Partition& partition);
 std::string PartitionText(const SimulatedCase& what, const std::string& app,
-                          const simulator::Partition& partition);
+                          const Partition& partition);
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::simulator

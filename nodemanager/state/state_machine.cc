@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
 #include "cluster/base/crc32c.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -14,10 +15,12 @@
 namespace onepiece::nodemanager {
 namespace {
 
+// Tells whether two commands under one request id ask for the same. A retry carries the same change
+// at another time.
 std::uint32_t Fingerprint(v1::Command command) {
   command.clear_request_id();
   command.clear_time_unix_ms();
-  const std::string bytes = SerializeDeterministically(command);
+  const std::string bytes = base::CanonicalBytes(command);
   return base::Crc32c(std::as_bytes(std::span(bytes)));
 }
 
@@ -49,26 +52,29 @@ bool Contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The model of the application's stage; assignments of before there were several models name one.
+// The model of the application's stage. Older assignments name one model for all applications, in
+// the stage.
 const std::string& ModelOf(const v1::Assignment& assignment, int app) {
   return app < assignment.models_size() ? assignment.models(app) : assignment.stage().model();
 }
 
-// An instance that stays with its stage loads and unloads models, and goes on serving the others.
+// True when an instance with assignment `a` can take `b` while it goes on serving: it loads and
+// unloads models, and serves the other applications meanwhile.
 bool SameStage(v1::StageSpec a, v1::StageSpec b) {
   for (v1::StageSpec* spec : {&a, &b}) {
     spec->clear_model();
     spec->clear_pool();
-    // What those who place and admit go by.
+    // These fields matter to who places instances and admits jobs, not to the instance. Changing
+    // one must not take the instance out of the routes until it has reported again.
     spec->clear_min_instances();
     spec->clear_max_instances();
     spec->clear_cost();
     spec->clear_after();
   }
-  return SerializeDeterministically(a) == SerializeDeterministically(b);
+  return base::CanonicalBytes(a) == base::CanonicalBytes(b);
 }
 
-// Of the applications that it serves, those that the next assignment leaves as they are.
+// The applications that the instance serves now and that the next assignment leaves as they are.
 Names KeptApps(const v1::NodeRecord& record, const v1::Assignment& next) {
   const v1::Assignment& now = record.node().assignment();
   const Names served = ServedApps(record);
@@ -90,7 +96,7 @@ void PopToSize(std::deque<T>& queue, std::size_t size) {
   while (queue.size() > size) queue.pop_front();
 }
 
-// What a node says of itself, without what the NodeManager decides.
+// Compares what a node says of itself, and ignores what the NodeManager decides about it.
 bool SameDescription(const v1::Node& a, const v1::NodeRecord& known) {
   const v1::Node& b = known.node();
   return a.role() == b.role() && a.address() == b.address() &&
@@ -98,7 +104,8 @@ bool SameDescription(const v1::Node& a, const v1::NodeRecord& known) {
          a.workflow_set() == DescribedSet(known) && a.pinned_stage() == b.pinned_stage();
 }
 
-// Reports of an earlier assignment say nothing about the present one.
+// This and HasFailedToLoad() believe only reports about the present assignment. A report about an
+// earlier one says nothing about it.
 bool IsDrained(const v1::Node& node, const v1::SetNodeState& change) {
   return change.drained() && node.assignment().draining() &&
          change.assignment_epoch() == node.assignment().epoch();
@@ -109,7 +116,7 @@ bool HasFailedToLoad(const v1::Node& node, const v1::SetNodeState& change) {
          change.assignment_epoch() == node.assignment().epoch();
 }
 
-// Most of a plan's size.
+// The prediction is most of a plan's size.
 v1::Plan WithoutPrediction(const v1::Plan& plan) {
   v1::Plan copy;
   copy.set_plan_id(plan.plan_id());
@@ -128,22 +135,12 @@ v1::Plan WithoutPrediction(const v1::Plan& plan) {
 
 }  // namespace
 
-std::string SerializeDeterministically(const google::protobuf::MessageLite& message) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    ONEPIECE_CHECK(message.SerializeToCodedStream(&coded));
-  }
-  return bytes;
-}
-
 google::protobuf::RepeatedPtrField<std::string> ServedApps(const v1::NodeRecord& record) {
   const v1::Assignment& assignment = record.node().assignment();
   if (record.node().role() != v1::INSTANCE || record.node().state() != v1::Node::READY ||
       !assignment.has_stage() || assignment.draining())
     return {};
+  // A node that names no application serves all of them, if it speaks of the present assignment.
   const bool all = record.served_app_ids().empty() && record.served_epoch() == assignment.epoch();
   return all ? assignment.app_ids() : record.served_app_ids();
 }
@@ -171,6 +168,8 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
                                       std::uint32_t version) {
   ONEPIECE_CHECK(index == applied_index_ + 1);
   applied_index_ = index;
+  // The meaning of commands switches at one place in the log, the first command of version 2, and
+  // so at the same command on every replica.
   version_ = std::max(version_, std::min(version, kCommandVersion));
   if (version_ >= 2 && plan_revision_ == 0) plan_revision_ = 1;
   std::uint32_t fingerprint = 0;
@@ -190,6 +189,8 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
   const std::uint64_t epoch_before = epoch_;
   const std::string routing_before = RoutingFingerprint();
   const absl::Status status = Change(command);
+  // Comparing the tables finds every change of a route, whichever command made it. Assign() and
+  // EnterPhase() count the epoch themselves.
   if (status.ok() && epoch_ == epoch_before && RoutingFingerprint() != routing_before) ++epoch_;
   v1::CommandResult result;
   result.set_revision(revision_);
@@ -199,6 +200,8 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
     result.set_reason(base::GetReason(status).reason);
     result.set_message(base::Message(status));
   }
+  // Refusals are remembered too, with their message: the texts of this folder's errors are a part
+  // of the state and of its hash.
   if (!command.request_id().empty()) {
     v1::RememberedRequest request;
     request.set_request_id(command.request_id());
@@ -256,6 +259,8 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
   const auto known = nodes_.find(node.node_id());
   if (known != nodes_.end()) {
     const v1::Node& old = known->second.node();
+    // An incarnation that was declared dead stays dead, because others may have sent its work
+    // elsewhere since. The node must come back under a new incarnation.
     const bool ended = node.incarnation() == old.incarnation() && !IsAlive(old);
     if (node.incarnation() < old.incarnation() || ended)
       return StaleIncarnation(node.node_id(), known->second);
@@ -269,6 +274,8 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
   if (known == nodes_.end()) ONEPIECE_RETURN_IF_ERROR(MakeRoomForNode());
   v1::NodeRecord& record = nodes_[node.node_id()];
   const Resizing resizing(bytes_, record);
+  // The placement survives a new incarnation: a node that dies in the middle of a move comes back
+  // at its place.
   const bool placed = record.node().has_placement();
   const v1::Placement placement = record.node().placement();
   record.Clear();
@@ -289,6 +296,7 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
   return absl::OkStatus();
 }
 
+// Forgets the dead node whose record changed longest ago.
 absl::Status StateMachine::MakeRoomForNode() {
   if (nodes_.size() < kMaxNodes) return absl::OkStatus();
   auto oldest = nodes_.end();
@@ -300,13 +308,14 @@ absl::Status StateMachine::MakeRoomForNode() {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
                            absl::StrCat("the cluster has ", kMaxNodes, " live nodes already"));
   }
-  // There is no event that says "forgotten": watchers must take a snapshot.
+  // There is no event that tells watchers of a forgotten node, so all of them must take a snapshot.
   history_floor_ = ++revision_;
   bytes_ -= oldest->second.ByteSizeLong();
   nodes_.erase(oldest);
   return absl::OkStatus();
 }
 
+// A record that does not grow always has room, also when the state is full.
 absl::Status StateMachine::CheckRoom(std::size_t before, std::size_t after,
                                      std::size_t limit) const {
   if (after <= before || bytes_ - before + after <= limit) return absl::OkStatus();
@@ -371,7 +380,7 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
     record.clear_served_app_ids();
   } else if (change.assignment_epoch() == node.assignment().epoch()) {
     *record.mutable_served_app_ids() = change.served_app_ids();
-  }  // Else said before it knew its assignment, which has settled already what it goes on serving.
+  }  // Otherwise the report is older than the assignment, which kept what the node goes on serving.
   if (version_ >= 2) {
     record.set_drained(IsDrained(node, change));
     record.set_load_failed(HasFailedToLoad(node, change));
@@ -380,6 +389,7 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
   return absl::OkStatus();
 }
 
+// Checks everything before it changes anything: an Assign takes effect whole or not at all.
 absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
   if (change.base_revision() != revision_) {
     return base::MakeError(
@@ -399,7 +409,7 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
     }
   }
   if (change.assignments().empty()) return absl::OkStatus();
-  // At most, as applications may be named as assigned and as served.
+  // An application may be named twice in the record: as assigned and as served.
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(0, 2 * change.ByteSizeLong(), kMaxBytes + kMaxGrowth));
   ++epoch_;
   for (const v1::NodeAssignment& assignment : change.assignments()) {
@@ -433,7 +443,7 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
   made.set_name("workflows/" + workflow.app_id());
   const auto known = workflows_.find(workflow.app_id());
   if (known != workflows_.end() &&
-      SerializeDeterministically(known->second.workflow()) == SerializeDeterministically(made)) {
+      base::CanonicalBytes(known->second.workflow()) == base::CanonicalBytes(made)) {
     return absl::OkStatus();
   }
   if (known == workflows_.end() && workflows_.size() >= kMaxWorkflows) {
@@ -466,6 +476,7 @@ absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_
   deletion.set_app_id(app_id);
   deletion.set_revision(++revision_);
   deletions_.push_back(std::move(deletion));
+  // Watchers from before the forgotten deletion would never hear of it.
   if (deletions_.size() > kMaxDeletions) {
     history_floor_ = std::max(history_floor_, deletions_.front().revision());
     deletions_.pop_front();
@@ -486,6 +497,7 @@ void StateMachine::Audit(std::int64_t time, std::string_view action, std::string
   PopToSize(audit_, kMaxAudit);
 }
 
+// `alive` lists nodes that are not READY too: an incarnation that is not in it counts as dead.
 v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
   v1::RoutingTable table;
   table.set_epoch(epoch_);
@@ -517,7 +529,7 @@ v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
 }
 
 std::string StateMachine::RoutingFingerprint() const {
-  // The default set is always there, so that a workflow counts as a change before any node has
+  // The default set is always in it, so that a new workflow counts as a change before any node has
   // registered.
   std::set<std::string> sets = {"default"};
   for (const auto& [id, record] : nodes_) sets.insert(record.node().workflow_set());
@@ -525,7 +537,7 @@ std::string StateMachine::RoutingFingerprint() const {
   for (const std::string& set : sets) {
     v1::RoutingTable table = Routing(set);
     table.clear_epoch();
-    absl::StrAppend(&bytes, SerializeDeterministically(table));
+    absl::StrAppend(&bytes, base::CanonicalBytes(table));
   }
   return bytes;
 }
@@ -562,8 +574,9 @@ std::string StateMachine::Serialize() const {
   state.set_plan_revision(plan_revision_);
   if (hold_.ByteSizeLong() > 0) *state.mutable_hold() = hold_;
   for (const auto& [key, limits] : pool_limits_) *state.add_pool_limits() = limits;
-  std::string bytes = SerializeDeterministically(state);
-  // Requests last, without a copy of its many messages.
+  std::string bytes = base::CanonicalBytes(state);
+  // The requests are appended by hand. There are many of them, and a NodeManagerState would need a
+  // copy of each.
   using Wire = google::protobuf::internal::WireFormatLite;
   google::protobuf::io::StringOutputStream stream(&bytes);
   google::protobuf::io::CodedOutputStream coded(&stream);

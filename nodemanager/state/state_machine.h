@@ -1,5 +1,5 @@
-// The NodeManager's replicated state machine (DESIGN §8): a pure function of the commands applied
-// to it.
+// The NodeManager's replicated state machine (docs/consensus.md, "The state"). Its state is a pure
+// function of the commands that were applied to it.
 #pragma once
 
 #include <cstdint>
@@ -18,58 +18,64 @@
 
 namespace onepiece::nodemanager {
 
-/// Of the commands' encoding and meaning. A program applies all versions up to its own; the leader
-/// proposes only what every voter can apply, so it grows with any change that an older program
-/// would not understand alike. 2: plans.
+/// The version of the commands' encoding and meaning. It grows with any change that an older
+/// program would not understand alike. A program applies all versions up to its own, and a leader
+/// proposes only what every voter can apply. Version 2 brought plans.
 inline constexpr std::uint32_t kCommandVersion = 2;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
 
-/// Nodes, workflows, assignments, routing epoch, plans and audit log.
+/// Nodes, workflows, assignments, routing epoch, plans and audit log. Commands change them;
+/// everybody else only reads.
 ///
-/// Threading   Thread-compatible: one writer, or many readers (a Log sees to it).
-/// Blocking    Never; no clock, no threads, no I/O, no randomness: time and random bytes come in
-///             commands.
-/// Invariants  Replaying the same commands gives the same Serialize() bytes. revision and epoch
-///             never fall.
-/// Bounds      kMaxNodes, kMaxWorkflows, kMaxDeletions, kMaxAudit, kMaxBytes, kMaxPlans of
-///             kMaxPlanBytes, kMaxPoolLimits, RememberedRequests: together below what a snapshot
-///             may have on its way (kMaxSnapshotBytes).
+/// Its parts are bounded by the constants below, by kMaxPlanBytes for each plan and by
+/// RememberedRequests. Together they stay below what a snapshot may have on the network
+/// (kMaxSnapshotBytes).
+///
+/// Threading: thread-compatible. A Log sees to it that there is one writer or many readers.
+/// Blocking: never. There is no clock, no thread, no input or output, and no randomness in it:
+/// times and random bytes come in commands.
+/// Invariants: the same commands give the same Serialize() bytes. revision() and epoch() never
+/// fall.
 class StateMachine {
  public:
   static constexpr std::size_t kMaxNodes = 4096;
   static constexpr std::size_t kMaxWorkflows = 1024;
   static constexpr std::size_t kMaxDeletions = 256;
   static constexpr std::size_t kMaxAudit = 1000;
-  /// The oldest of those that have ended is forgotten.
+  /// When there are more, the oldest plan that has ended is forgotten.
   static constexpr std::size_t kMaxPlans = 200;
   static constexpr std::size_t kMaxRunningPlans = 16;
   static constexpr std::size_t kMaxPoolLimits = 1024;
-  /// Of nodes and workflows, serialised. More: registrations and workflows are refused,
-  /// RESOURCE_EXHAUSTED (STATE_FULL); what known nodes report and are assigned may take kMaxGrowth
-  /// beyond it.
+  /// The serialised size of nodes and workflows. A registration or a workflow that would exceed
+  /// kMaxBytes is refused, RESOURCE_EXHAUSTED (STATE_FULL). What known nodes report and are
+  /// assigned may take kMaxGrowth more.
   static constexpr std::size_t kMaxBytes = 40 << 20, kMaxGrowth = 8 << 20;
 
-  /// Applies the command at `index` of the log, which was proposed as of `version`: one of before
-  /// version 2 means what it did to the programs of then, until the first one of version 2. A
-  /// refused command changes nothing but applied_index. REQUIRES: index == applied_index() + 1.
+  /// Applies the command at `index` of the log and returns what it did. A refused command changes
+  /// only applied_index() and what is remembered of requests. `version` is the version under which
+  /// the command was proposed. Until the first command of version 2 commands mean what they meant
+  /// to programs of version 1.
+  /// REQUIRES: index == applied_index() + 1.
   v1::CommandResult Apply(std::uint64_t index, const v1::Command& command,
                           std::uint32_t version = kCommandVersion);
 
-  /// The state as bytes: equal states give equal bytes.
+  /// The state as bytes. Equal states give equal bytes.
   [[nodiscard]] std::string Serialize() const;
-  /// Replaces the state with a serialised one. Errors, the state is unchanged then: DATA_LOSS
-  /// (BAD_SNAPSHOT), FAILED_PRECONDITION (NEWER_VERSION).
+  /// Replaces the state with a serialised one. On an error the state is unchanged.
+  /// Errors: DATA_LOSS (BAD_SNAPSHOT), FAILED_PRECONDITION (NEWER_VERSION).
   absl::Status Restore(std::string_view bytes);
 
-  /// Nodes, workflows, plans (without the predictions of those that have ended), limits and hold
-  /// alone: enough to see what plans could do, and cheap. Not for Apply() and Serialize().
+  /// A cheap copy for computing what plans could do. It holds nodes, workflows, limits, the hold,
+  /// and plans without the predictions of those that have ended. It must not be used for Apply() or
+  /// Serialize().
   [[nodiscard]] StateMachine CopyForPlans() const;
 
   [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
-  /// Changes after a revision below this one can only be told as a snapshot.
+  /// A watcher that knows the state of a revision below this one must take a snapshot. What has
+  /// changed since can no longer be told one by one.
   [[nodiscard]] std::uint64_t history_floor() const { return history_floor_; }
   /// Empty until the cluster is initialised.
   [[nodiscard]] const std::string& cluster_id() const { return cluster_id_; }
@@ -82,9 +88,9 @@ class StateMachine {
   [[nodiscard]] const std::deque<v1::AuditEntry>& audit() const { return audit_; }
   /// Oldest first.
   [[nodiscard]] const std::deque<v1::Plan>& plans() const { return plans_; }
-  /// For Plan::base_revision; 0 before the first command of version 2.
+  /// What Plan::base_revision refers to. 0 before the first command of version 2.
   [[nodiscard]] std::uint64_t plan_revision() const { return plan_revision_; }
-  /// As it was set: it may have run out since.
+  /// The hold as it was set. It may have expired since.
   [[nodiscard]] const v1::Hold& hold() const { return hold_; }
   /// By workflow set and pool.
   [[nodiscard]] const std::map<std::pair<std::string, std::string>, v1::PoolLimits>& pool_limits()
@@ -92,13 +98,13 @@ class StateMachine {
     return pool_limits_;
   }
 
-  /// True when `record`, of this state, says already what `change` does.
+  /// True when `record`, which must be of this state, says already what `change` says.
   [[nodiscard]] bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) const;
 
   /// The routing table of one workflow set. An instance is in the routes of those applications of
-  /// its present assignment that it has said it serves; when an assignment changes but the stage
-  /// stays, it remains in those of the applications whose model stays. One that is draining is in
-  /// none.
+  /// its present assignment that it has said it serves. When its assignment changes but the stage
+  /// stays, it remains in the routes of the applications whose model stays. An instance that is
+  /// draining is in no route.
   [[nodiscard]] v1::RoutingTable Routing(const std::string& workflow_set) const;
 
  private:
@@ -115,12 +121,13 @@ class StateMachine {
   absl::Status DecidePlan(const v1::DecidePlan& change, std::int64_t time);
   absl::Status SetHold(const v1::Hold& change, std::int64_t time);
   absl::Status SetPoolLimits(const v1::SetPoolLimits& change, std::int64_t time);
-  v1::Plan* MutablePlan(const std::string& plan_id);  // Null: unknown.
+  v1::Plan* MutablePlan(const std::string& plan_id);  // Null when it is unknown.
   [[nodiscard]] absl::Status CheckMovable(const v1::Move& move) const;
-  // The one place where a move's phase changes its node.
+  // Only here does a move's phase change the record of its node.
   void EnterPhase(v1::Move& move, v1::Move::Phase phase, std::int64_t time,
                   const std::string& detail);
-  void Settle(v1::Plan& plan, std::int64_t time);  // After a change of its moves' phases.
+  // Brings the plan's state up to date after its moves' phases have changed.
+  void Settle(v1::Plan& plan, std::int64_t time);
   static void Place(v1::NodeRecord& record, const v1::Placement& placement);
   void PlanInputChanged() { plan_revision_ += version_ >= 2 ? 1 : 0; }
   absl::Status MakeRoomForNode();
@@ -133,7 +140,7 @@ class StateMachine {
 
   std::uint64_t applied_index_ = 0, revision_ = 0, epoch_ = 0, history_floor_ = 0;
   std::uint64_t plan_revision_ = 0;
-  std::uint32_t version_ = 1;  // The highest of the commands applied.
+  std::uint32_t version_ = 1;  // The highest version of the commands that were applied.
   std::string cluster_id_, cluster_secret_;
   std::map<std::string, v1::NodeRecord> nodes_;
   std::map<std::string, v1::WorkflowRecord> workflows_;
@@ -143,26 +150,24 @@ class StateMachine {
   v1::Hold hold_;
   std::map<std::pair<std::string, std::string>, v1::PoolLimits> pool_limits_;
   RememberedRequests requests_;
-  std::size_t bytes_ = 0;  // Of nodes_ and workflows_, serialised.
+  std::size_t bytes_ = 0;  // The serialised size of nodes_ and workflows_.
 };
 
 /// True unless the node is dead.
 inline bool IsAlive(const v1::Node& node) { return node.state() != v1::Node::DEAD; }
 
-/// The workflow set that the node itself named; Node::workflow_set is where it works now.
+/// The workflow set that the node itself named. Node::workflow_set is the set in which it works
+/// now.
 const std::string& DescribedSet(const v1::NodeRecord& record);
 
-/// Workflow set and pool (empty: idle) where the placement puts the node.
+/// The workflow set and the pool where the placement puts the node. An empty pool means idle.
 std::pair<std::string, std::string> PlaceOf(const v1::NodeRecord& record,
                                             const v1::Placement& placement);
 
-/// The applications that messages may be sent to the instance for, of its present assignment.
+/// The applications of its present assignment for which messages may be sent to the instance.
 google::protobuf::RepeatedPtrField<std::string> ServedApps(const v1::NodeRecord& record);
 
-/// The result as a status: OK, or the code with its reason.
+/// The result as a status: OK, or the code with its reason and message.
 absl::Status ToStatus(const v1::CommandResult& result);
-
-/// Serialises with map entries in order, so that equal messages give equal bytes.
-std::string SerializeDeterministically(const google::protobuf::MessageLite& message);
 
 }  // namespace onepiece::nodemanager

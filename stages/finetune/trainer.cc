@@ -10,10 +10,12 @@
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
 #include "stages/finetune/clips.h"
-#include "stages/tensor/compute.h"
-#include "stages/wan/generation.h"
+#include "stages/model/noise.h"
 #include "stages/model/schedulers.h"
 #include "stages/model/weights.h"
+#include "stages/tensor/compute.h"
+#include "stages/wan/family.h"
+#include "stages/wan/generation.h"
 
 namespace onepiece::finetune {
 namespace {
@@ -27,7 +29,7 @@ constexpr double kTimesteps = 1000;
 at::Generator GeneratorOf(std::int64_t seed, std::int64_t step) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
   const auto mixed = (static_cast<std::uint64_t>(seed) * kOdd + static_cast<std::uint64_t>(step));
-  return wan::MakeGenerator(static_cast<std::int64_t>((mixed * kOdd) >> 1));
+  return model::MakeGenerator(static_cast<std::int64_t>((mixed * kOdd) >> 1));
 }
 
 double Uniform(const at::Generator& generator) {
@@ -70,7 +72,7 @@ absl::Status Trainer::Load() {
       LoadInto(transformer_, wan::WanTransformer::Load(folder, at::kCPU, at::kFloat, trained)));
   if (transformer_->config().in_channels != transformer_->config().out_channels)
     return absl::UnimplementedError(options_.model_dir + ": only text-to-video models are trained");
-  ONEPIECE_ASSIGN_OR_RETURN(const auto files, wan::ComponentFiles::Open(folder));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto files, model::ComponentFiles::Open(folder));
   config_ = files.config().dump(2) + "\n";
   for (const auto& [name, weight] : weights_) {
     for (Tensors* moments : {&state_.mean, &state_.square}) {
@@ -88,18 +90,18 @@ absl::Status Trainer::Load() {
   }
   ONEPIECE_RETURN_IF_ERROR(LoadInto(vae_, wan::WanVae::Load(options_.model_dir + "/vae")));
   ONEPIECE_RETURN_IF_ERROR(
-      LoadInto(tokenizer_, wan::Tokenizer::Load(options_.model_dir + "/tokenizer")));
+      LoadInto(tokenizer_, model::Tokenizer::Load(options_.model_dir + "/tokenizer")));
   ONEPIECE_RETURN_IF_ERROR(
       LoadInto(encoder_, wan::UMT5Encoder::Load(options_.model_dir + "/text_encoder")));
   ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
-                            wan::LoadSchedulerConfig(options_.model_dir + "/scheduler"));
+                            model::LoadSchedulerConfig(options_.model_dir + "/scheduler"));
   shift_ = scheduler.shift;
   ONEPIECE_ASSIGN_OR_RETURN(no_text_, EmbedText(""));
   return absl::OkStatus();
 }
 
 absl::StatusOr<at::Tensor> Trainer::EmbedText(const std::string& text) const {
-  ONEPIECE_ASSIGN_OR_RETURN(const auto ids, tokenizer_->Encode(text));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto ids, wan::PromptIds(*tokenizer_, text));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, wan::EncodeIds(*encoder_, ids, at::kCPU));
   // A tensor made in inference mode is none that autograd may keep; padding makes a new one.
   return at::constant_pad_nd(embeds, {0, 0, 0, wan::kMaxSequenceLength - embeds.size(1)}).clone();
@@ -129,7 +131,7 @@ absl::StatusOr<double> Trainer::Learn(const at::Generator& generator, double lev
   const bool with_text = Uniform(generator) >= kNoTextShare;
   ONEPIECE_ASSIGN_OR_RETURN(const Example* const example, Find(clip));
   const at::Tensor& x0 = example->latents;
-  const at::Tensor noise = wan::InitialLatents(generator, x0.sizes());
+  const at::Tensor noise = model::InitialLatents(generator, x0.sizes());
   const double sigma = shift_ * level / (1 + (shift_ - 1) * level);
   ONEPIECE_ASSIGN_OR_RETURN(const auto context,
                             transformer_->Prepare(with_text ? example->text : no_text_));

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "stages/finetune/checkpoint.h"
-#include "stages/wan/autoencoder.h"
 #include "stages/model/tokenizer.h"
+#include "stages/wan/autoencoder.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 
@@ -74,7 +74,7 @@ class Trainer {
   Checkpoint state_;
   std::unique_ptr<wan::WanTransformer> transformer_;
   std::unique_ptr<wan::WanVae> vae_;
-  std::unique_ptr<wan::Tokenizer> tokenizer_;
+  std::unique_ptr<model::Tokenizer> tokenizer_;
   std::unique_ptr<wan::UMT5Encoder> encoder_;
   std::map<std::int64_t, Example> examples_;  // By clip; at most kClips.
   at::Tensor no_text_;

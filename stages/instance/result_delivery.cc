@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
-#include "cluster/job/sha256.h"
 
 namespace onepiece::instance {
 namespace {
@@ -18,7 +18,7 @@ constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
 void AddSha256(std::vector<message::Artifact>& artifacts) {
   for (message::Artifact& artifact : artifacts) {
     if (artifact.dtype == message::DType::kBytes && artifact.sha256.empty()) {
-      artifact.sha256 = job::Sha256(artifact.data.bytes());
+      artifact.sha256 = base::Sha256Digest(artifact.data.bytes());
     }
   }
 }

@@ -7,7 +7,7 @@
 
 #include "cluster/base/status.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 absl::StatusOr<std::int64_t> ParseByteBudget(std::string_view variable, const char* text,
                                              std::int64_t fallback) {
@@ -24,4 +24,4 @@ absl::StatusOr<std::int64_t> ByteBudget(const char* variable, std::int64_t fallb
   return ParseByteBudget(variable, std::getenv(variable), fallback);
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

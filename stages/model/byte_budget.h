@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// The number of bytes that `text`, the value of `variable`, says in digits; nullptr: `fallback`.
 /// Errors: INVALID_ARGUMENT BAD_SETTING naming the variable.
@@ -16,4 +16,4 @@ absl::StatusOr<std::int64_t> ParseByteBudget(std::string_view variable, const ch
 /// ParseByteBudget of the environment's value.
 absl::StatusOr<std::int64_t> ByteBudget(const char* variable, std::int64_t fallback);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -5,7 +5,7 @@
 #include "cluster/base/status.h"
 #include "stages/model/content_hash.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 ComponentStore& ComponentStore::OfProcess() {
   static auto* const store = new ComponentStore;
@@ -60,4 +60,4 @@ ComponentStore::Stats ComponentStore::stats() const {
   return stats;
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

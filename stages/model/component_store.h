@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// A loaded component and the hash of the files that it was made of (ComponentHash).
 template <typename T>
@@ -87,4 +87,4 @@ class ComponentStore {
   std::map<Key, std::shared_ptr<Entry>> entries_;  // Guarded by mutex_. Dead ones go in EntryOf.
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

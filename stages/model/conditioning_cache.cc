@@ -6,7 +6,7 @@
 
 #include "stages/model/byte_budget.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 // What an entry takes besides its tensors' bytes, about.
@@ -81,4 +81,4 @@ ConditioningCache::Stats ConditioningCache::stats() const {
           .budget = budget_};
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

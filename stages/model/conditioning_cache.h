@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/message/artifact.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// Artifacts by a hash of all that they depend on (HashOfParts: what is computed, the component's
 /// content, device, precision, threads, the input), so that what is found is bit for bit what would
@@ -61,4 +61,4 @@ class ConditioningCache {
   std::int64_t bytes_ = 0, hits_ = 0, misses_ = 0, evictions_ = 0;
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -4,7 +4,7 @@
 
 #include "cluster/base/status.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 bool ConfigReader::Has(const std::string& field) const {
   const auto found = config_.find(field);
@@ -118,4 +118,4 @@ std::vector<double> ConfigReader::Numbers(const std::string& field, std::size_t 
   return values;
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -1,4 +1,4 @@
-// Typed reading of a config.json with errors that name the field. Private to stages/wan.
+// Typed reading of a config.json with errors that name the field.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// Bounds that keep a hostile config.json from asking for more than any model has.
 inline constexpr std::int64_t kMaxExtent = 1 << 20;
@@ -46,4 +46,4 @@ class ConfigReader {
   absl::Status status_;
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

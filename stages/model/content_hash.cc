@@ -22,7 +22,7 @@
 #include "cluster/base/status.h"
 #include "stages/model/weights.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
@@ -160,4 +160,4 @@ absl::StatusOr<std::string> ComponentHash(const std::string& dir) {
   return HashOfFiles(files.paths());
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// 64 hexadecimal digits.
 std::string Sha256Hex(std::span<const std::byte> bytes);
@@ -27,4 +27,4 @@ absl::StatusOr<std::string> HashOfFiles(const std::vector<std::string>& paths);
 /// ComponentFiles::Open.
 absl::StatusOr<std::string> ComponentHash(const std::string& dir);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -4,11 +4,11 @@
 
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
+#include "stages/model/stage_inputs.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
-#include "stages/wan/stage_common.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr int kVersion = 1;
@@ -98,4 +98,4 @@ absl::StatusOr<std::optional<DiffusionState>> LoadState(
   return state;
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -1,5 +1,5 @@
 // The diffusion stage between two steps, as artifacts: what another instance needs to go on bit for
-// bit. Private to stages/wan.
+// bit.
 //
 // Artifacts: `state` (application/json: version, step, and the settings that it belongs to), and
 // the tensors state.latents, state.rng and those of SchedulerState that are defined.
@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "stages/sdk/stage.h"
 #include "stages/model/schedulers.h"
+#include "stages/sdk/stage.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 struct DiffusionState {
   std::string settings;  ///< Describes the job and model; a state fits only where this is the same.
@@ -36,4 +36,4 @@ absl::StatusOr<std::optional<DiffusionState>> LoadState(
     const std::vector<sdk::Artifact>& inputs, const std::function<std::string()>& settings,
     at::IntArrayRef shape, at::Device device);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

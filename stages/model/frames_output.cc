@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "cluster/base/status.h"
-#include "stages/sdk/parameters.h"
 #include "stages/model/content_hash.h"
+#include "stages/sdk/parameters.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 /// A bundle holds 256 artifacts; one is the checksum.
@@ -49,4 +49,4 @@ absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView&
   return outputs;
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -1,4 +1,4 @@
-// Frames as what a client fetches: mp4 or png artifacts. Private to stages/wan.
+// Frames as what a client fetches: mp4 or png artifacts.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 #include "cluster/media/media.h"
 #include "stages/sdk/stage.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// `video` (video/mp4), or frame_0000, frame_0001, … (image/png), as `format` says; then
 /// frames_sha256. `parameter` names the format in errors. Errors: INVALID_ARGUMENT BAD_PARAMETER
-/// (another format, too many frames for png), those of stages/media.
+/// (another format, too many frames for png), those of cluster/media.
 absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView& frames,
                                                         std::string_view parameter,
                                                         const std::string& format, int fps);
@@ -22,4 +22,4 @@ absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView&
 /// frames_sha256 (text/plain): the hex SHA-256 of the U8 frames [frames, height, width, 3].
 sdk::Artifact FramesChecksum(const media::FramesView& frames);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

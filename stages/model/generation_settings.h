@@ -7,22 +7,27 @@
 #include "absl/status/statusor.h"
 #include "stages/sdk/stage.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
-/// Pixels and frames of one latent position, and the sides that the transformer's patches need.
-inline constexpr std::int64_t kSpatialCompression = 8, kTemporalCompression = 4, kSideMultiple = 16;
-inline constexpr std::int64_t kMaxSidePixels = 2048, kMaxVideoFrames = 257;
-/// Largest video in transformer tokens (positions of 16x16 pixels x 4 frames): 81 frames of
-/// 1280x720 are 75600.
-inline constexpr std::int64_t kMaxTokens = 100'000;
+/// How the models of a family cut a video into latent positions and tokens, and how large a video
+/// they take.
+struct LatentGeometry {
+  std::int64_t spatial_compression = 1;   ///< Pixels of a latent position, along each side.
+  std::int64_t temporal_compression = 1;  ///< Frames of a latent frame; the first has one.
+  /// Pixels of a transformer token, along each side; a token spans one latent frame.
+  std::int64_t side_multiple = 1;
+  std::int64_t max_side = 0, max_frames = 0, max_tokens = 0;  ///< Of a video.
+};
+
 inline constexpr double kMaxGuidance = 100;
 
 struct VideoSize {
-  std::int64_t width = 0, height = 0;  ///< Pixels; multiples of kSideMultiple.
-  std::int64_t frames = 0;             ///< 4k + 1.
+  std::int64_t width = 0, height = 0;  ///< Pixels; multiples of LatentGeometry::side_multiple.
+  std::int64_t frames = 0;             ///< 1 and a multiple of temporal_compression.
 
   /// [1, channels, frames, height, width] in latent positions.
-  [[nodiscard]] std::array<std::int64_t, 5> LatentShape(std::int64_t channels) const;
+  [[nodiscard]] std::array<std::int64_t, 5> LatentShape(const LatentGeometry& geometry,
+                                                        std::int64_t channels) const;
 };
 
 struct GenerationSettings : VideoSize {
@@ -33,9 +38,11 @@ struct GenerationSettings : VideoSize {
 
 /// Reads width, height and num_frames.
 /// Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and the parameter's name.
-absl::StatusOr<VideoSize> ReadVideoSize(const sdk::Parameters& parameters);
+absl::StatusOr<VideoSize> ReadVideoSize(const sdk::Parameters& parameters,
+                                        const LatentGeometry& geometry);
 
 /// Reads seed, steps and guidance_scale too. Errors: those of ReadVideoSize.
-absl::StatusOr<GenerationSettings> ReadSettings(const sdk::Parameters& parameters);
+absl::StatusOr<GenerationSettings> ReadSettings(const sdk::Parameters& parameters,
+                                                const LatentGeometry& geometry);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 // clang-format off
@@ -547,4 +547,4 @@ const HtmlEntity* FindHtmlEntity(std::string_view name) {
   return found != std::end(kEntities) && found->name == name ? found : nullptr;
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

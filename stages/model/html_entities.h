@@ -1,10 +1,10 @@
-// HTML's named character references (&eacute; and 2124 others). Private to stages/wan.
+// HTML's named character references (&eacute; and 2124 others). Private to stages/model.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 struct HtmlEntity {
   std::string_view name;           ///< Without '&' and ';'.
@@ -19,4 +19,4 @@ inline constexpr std::size_t kLongestHtmlEntity = 31, kLongestBareHtmlEntity = 6
 /// The entity of that name (case matters), or nullptr. Thread-safe.
 const HtmlEntity* FindHtmlEntity(std::string_view name);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

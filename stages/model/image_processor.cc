@@ -10,7 +10,7 @@
 #include "stages/model/config_reader.h"
 #include "stages/model/weights.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr std::int64_t kMaxSide = 4096;
@@ -153,4 +153,22 @@ absl::StatusOr<at::Tensor> FrameOfImage(const media::Image& image, std::int64_t 
   return Planes(frame, at::kFloat) / 255.0 * 2.0 - 1.0;
 }
 
-}  // namespace onepiece::wan
+absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
+                                       const std::vector<media::Image>& images) {
+  std::vector<at::Tensor> pixels;
+  for (const media::Image& image : images) {
+    ONEPIECE_ASSIGN_OR_RETURN(pixels.emplace_back(), processor.Process(image));
+    if (pixels.back().sizes() != pixels.front().sizes()) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE",
+                             "the images have different sizes after preprocessing");
+    }
+  }
+  return at::cat(pixels);
+}
+
+at::Tensor FramesOfVideo(const at::Tensor& video) {
+  const at::Tensor pixels = (video[0] / 2 + 0.5).clamp(0, 1).mul(255).round();
+  return pixels.permute({1, 2, 3, 0}).to(at::kCPU, at::kByte).contiguous();
+}
+
+}  // namespace onepiece::model

@@ -8,12 +8,13 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/media/image.h"
 #include "stages/model/resample.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 struct ImageProcessorConfig {
   bool resize = true, crop = true, rescale = true, normalise = true;
@@ -49,4 +50,14 @@ class ImageProcessor {
 absl::StatusOr<at::Tensor> FrameOfImage(const media::Image& image, std::int64_t width,
                                         std::int64_t height);
 
-}  // namespace onepiece::wan
+/// The images as CLIP takes them, F32 [images, 3, height, width] on the CPU. Errors: those of
+/// ImageProcessor::Process; INVALID_ARGUMENT BAD_SHAPE when a processor that does not crop makes
+/// them of different sizes.
+absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
+                                       const std::vector<media::Image>& images);
+
+/// The frames of a video, F32 [1, 3, frames, height, width] in [-1, 1] on any device: U8 [frames,
+/// height, width, 3] on the CPU. What lies outside of the range is cut off.
+at::Tensor FramesOfVideo(const at::Tensor& video);
+
+}  // namespace onepiece::model

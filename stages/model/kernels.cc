@@ -8,7 +8,7 @@
 
 #include "stages/model/layers.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr std::int64_t kGrain = 16'384;  // Values that are worth a thread.
@@ -164,4 +164,4 @@ void ChannelNorm(const at::Tensor& x, const at::Tensor& gamma, at::Tensor& out) 
       });
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -1,11 +1,11 @@
 // Single passes over memory where LibTorch 1.13 would take many. On the CPU in F32; any other
 // tensor, and one that autograd records, takes LibTorch's own operations. Results do not depend on
-// the number of threads. Private to stages/wan.
+// the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// x / sqrt(mean(x²) + epsilon) · weight over the last dimension. A new contiguous tensor.
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
@@ -24,4 +24,4 @@ void RmsNormRotate(at::Tensor& x, const at::Tensor& weight, double epsilon, cons
 /// w], into `out` of the same shape, which may be a part of a larger tensor.
 void ChannelNorm(const at::Tensor& x, const at::Tensor& gamma, at::Tensor& out);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 #ifndef ONEPIECE_HAVE_SDPA
@@ -111,4 +111,4 @@ at::Tensor Convolution::Apply(const at::Tensor& x) const {
   return at::conv2d(x, weight_, bias_, stride_, padding_);
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

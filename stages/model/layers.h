@@ -1,4 +1,4 @@
-// Operations that several models share. Private to stages/wan.
+// Operations that several models share.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// Whether autograd records what is made of x. Then nothing may be computed in place, or past
 /// LibTorch's own operations.
@@ -34,4 +34,4 @@ class Convolution {
   std::vector<std::int64_t> stride_, padding_;
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -16,7 +16,7 @@
 #include "stages/tensor/safetensors.h"
 #include "stages/tensor/torch_convert.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr std::size_t kProblemsShown = 5;
@@ -263,4 +263,4 @@ WeightChange MergeLoras(std::vector<ScaledLora> loras) {
   };
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

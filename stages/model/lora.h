@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "stages/model/weights.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// One adapter file. Immutable; thread-safe.
 ///
@@ -71,4 +71,4 @@ struct ScaledLora {
 /// Adds the adapters' changes, in order, to weights as they are loaded.
 WeightChange MergeLoras(std::vector<ScaledLora> loras);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -13,7 +13,7 @@
 #include "cluster/base/status.h"
 #include "stages/model/html_entities.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 absl::Status BadPrompt(std::string_view message) {
@@ -176,4 +176,4 @@ absl::StatusOr<std::string> CleanPrompt(std::string_view prompt) {
   return CollapseSpaces(UnescapeHtml(UnescapeHtml(composed)));
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

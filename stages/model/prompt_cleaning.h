@@ -1,4 +1,4 @@
-// Prompt text as the Wan pipelines clean it before tokenizing.
+// Prompt text as diffusers' pipelines with T5 encoders clean it before tokenizing.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// Longest prompt that is read, in bytes; the tokenizer keeps a few hundred tokens of it.
 inline constexpr std::size_t kMaxPromptBytes = std::size_t{1} << 20;
@@ -23,4 +23,4 @@ absl::StatusOr<std::string> CleanPrompt(std::string_view prompt);
 /// semicolons. REQUIRES: `text` is UTF-8.
 std::string UnescapeHtml(std::string_view text);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -11,7 +11,7 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr int kFractionBits = 22;  // 32 less 8 of a value and 2 for sums beyond its range.
@@ -134,4 +134,4 @@ absl::StatusOr<media::Image> Resample(const media::Image& image, std::int64_t wi
   }
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

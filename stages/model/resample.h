@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/media/image.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// The numbers are Pillow's, which preprocessor_config.json stores.
 enum class ResampleFilter { kLanczos = 1, kBilinear = 2, kBicubic = 3 };
@@ -20,4 +20,4 @@ enum class ResampleFilter { kLanczos = 1, kBilinear = 2, kBicubic = 3 };
 absl::StatusOr<media::Image> Resample(const media::Image& image, std::int64_t width,
                                       std::int64_t height, ResampleFilter filter);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

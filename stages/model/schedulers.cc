@@ -8,7 +8,7 @@
 #include "stages/model/config_reader.h"
 #include "stages/model/weights.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr double kSigmaGap = 1e-6;  // How far the first sigma of UniPC stays below 1.
@@ -242,4 +242,4 @@ absl::StatusOr<std::unique_ptr<Scheduler>> MakeScheduler(const SchedulerConfig& 
   return std::make_unique<FlowMatchEuler>(config, steps);
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

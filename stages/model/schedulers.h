@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 struct SchedulerConfig {
   enum class Kind { kUniPC, kFlowMatchEuler };
@@ -21,7 +21,7 @@ struct SchedulerConfig {
 };
 
 /// Reads scheduler_config.json in `dir`. Errors: NOT_FOUND, INVALID_ARGUMENT BAD_CONFIG,
-/// UNIMPLEMENTED for settings that Wan does not use, naming the field.
+/// UNIMPLEMENTED for settings that are not supported, naming the field.
 absl::StatusOr<SchedulerConfig> LoadSchedulerConfig(const std::string& dir);
 
 /// What a run remembers between two steps: with the sample, all that the next step needs.
@@ -58,4 +58,4 @@ inline constexpr int kMaxSteps = 1000;
 /// Errors: INVALID_ARGUMENT when steps is not in [1, kMaxSteps].
 absl::StatusOr<std::unique_ptr<Scheduler>> MakeScheduler(const SchedulerConfig& config, int steps);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

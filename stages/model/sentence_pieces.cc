@@ -8,7 +8,7 @@
 
 #include "cluster/base/status.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";        // U+2581, what spaces become.
@@ -397,4 +397,4 @@ std::vector<int> SentencePieces::Encode(std::string_view text) const {
   return ids;
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

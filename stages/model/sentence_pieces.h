@@ -1,7 +1,8 @@
 // Reader of sentencepiece's unigram models: text → ids, as the sentencepiece library does it.
 //
 // Debian's libsentencepiece exports a private copy of an old protobuf, which breaks every process
-// that holds the real one (docs/decisions/0004-own-sentencepiece-reader.md). Private to stages/wan.
+// that holds the real one (docs/decisions/0004-own-sentencepiece-reader.md). Private to
+// stages/model.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// A unigram model. Immutable; const methods are thread-safe.
 class SentencePieces {
@@ -73,4 +74,4 @@ class SentencePieces {
   bool byte_fallback_ = false;
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -7,10 +7,9 @@
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
-#include "stages/model/prompt_cleaning.h"
 #include "stages/model/sentence_pieces.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 constexpr int kPadId = 0, kEosId = 1, kUnknownId = 2;
@@ -50,10 +49,8 @@ absl::StatusOr<Tokenizer> Tokenizer::Load(const std::string& directory) {
   return Tokenizer(std::make_unique<const SentencePieces>(std::move(*pieces)));
 }
 
-absl::StatusOr<std::vector<std::int64_t>> Tokenizer::Encode(std::string_view prompt,
-                                                            int max_length) const {
+std::vector<std::int64_t> Tokenizer::Encode(std::string_view text, int max_length) const {
   ONEPIECE_CHECK(max_length >= 1);
-  ONEPIECE_ASSIGN_OR_RETURN(const std::string text, CleanPrompt(prompt));
   std::vector<int> pieces = pieces_->Encode(text);
   if (pieces.size() >= static_cast<std::size_t>(max_length))
     pieces.resize(static_cast<std::size_t>(max_length) - 1);
@@ -64,4 +61,4 @@ absl::StatusOr<std::vector<std::int64_t>> Tokenizer::Encode(std::string_view pro
 
 int Tokenizer::size() const { return pieces_->size(); }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -1,4 +1,4 @@
-// The T5 tokenizer of the Wan models: cleaned prompt → token ids.
+// T5's tokenizer: text → token ids.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,9 @@
 
 #include "absl/status/statusor.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 class SentencePieces;
-
-/// Length that the Wan pipelines pad text embeddings to, in tokens.
-inline constexpr int kMaxSequenceLength = 512;
 
 /// A sentencepiece model with T5's conventions: pad 0, eos 1, unk 2, "</s>" appended. Special
 /// tokens spelled out in a prompt are plain text here. Movable; const methods are thread-safe.
@@ -27,10 +24,9 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Cleans `prompt` (CleanPrompt) and returns its ids, cut to `max_length` with the eos that ends
-  /// them. REQUIRES: max_length >= 1. Errors: those of CleanPrompt.
-  [[nodiscard]] absl::StatusOr<std::vector<std::int64_t>> Encode(
-      std::string_view prompt, int max_length = kMaxSequenceLength) const;
+  /// The ids of `text` (which a pipeline may have cleaned: CleanPrompt), cut to `max_length` with
+  /// the eos that ends them. REQUIRES: max_length >= 1.
+  [[nodiscard]] std::vector<std::int64_t> Encode(std::string_view text, int max_length) const;
   /// Number of ids.
   [[nodiscard]] int size() const;
 
@@ -39,4 +35,4 @@ class Tokenizer {
   std::unique_ptr<const SentencePieces> pieces_;
 };
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -1,28 +1,28 @@
-// generate: a whole workflow in this process, without a cluster.
+// The verb generate runs a whole workflow in this process, without a cluster.
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/seconds.h"
-#include "cluster/base/status.h"
-#include "cluster/terminal/job_arguments.h"
-#include "cluster/cli/job_output.h"
-#include "cluster/cli/verbs.h"
 #include "cluster/base/sha256.h"
+#include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"
+#include "cluster/terminal/job_arguments.h"
+#include "cluster/terminal/progress_bar.h"
 #include "cluster/workflow/graph.h"
 #include "cluster/workflow/input_check.h"
 #include "cluster/workflow/parameter_check.h"
 #include "cluster/workflow/workflow_check.h"
+#include "stages/model/verbs.h"
 #include "stages/runtime/fused_pipeline.h"
 #include "stages/runtime/plugin_stages.h"
 
-namespace onepiece::cli {
+namespace onepiece::model {
 namespace {
 
 struct GenerateArguments {
-  JobArguments job;
+  terminal::JobArguments job;
   std::string workflow_file, model_root;
 };
 
@@ -62,13 +62,11 @@ absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow
   return runtime::FusedPipeline::Load(stages, runtime::StagesFromPlugins(plugin_dir));
 }
 
-Json ArtifactDocument(const message::Artifact& artifact) {
-  client::Sha256 sha256;
-  sha256.Update(artifact.data.text());
+terminal::Json ArtifactDocument(const message::Artifact& artifact) {
   return {{"artifact", artifact.name},
           {"media_type", artifact.media_type},
           {"bytes", artifact.data.size()},
-          {"sha256", sha256.FinishHex()}};
+          {"sha256", base::Sha256Hex(artifact.data.text())}};
 }
 
 absl::StatusOr<std::vector<std::string>> Save(const std::vector<message::Artifact>& artifacts,
@@ -79,7 +77,7 @@ absl::StatusOr<std::vector<std::string>> Save(const std::vector<message::Artifac
   }
   std::vector<std::string> files;
   for (std::size_t i = 0; i < main.size(); ++i) {
-    files.push_back(NumberedPath(path, i, main.size()));
+    files.push_back(terminal::NumberedPath(path, i, main.size()));
     std::ofstream file(files.back(), std::ios::binary | std::ios::trunc);
     file << main[i]->data.text();
     file.close();
@@ -91,7 +89,7 @@ absl::StatusOr<std::vector<std::string>> Save(const std::vector<message::Artifac
   return files;
 }
 
-std::vector<message::Artifact> TakeArtifacts(JobInputs inputs) {
+std::vector<message::Artifact> TakeArtifacts(terminal::JobInputs inputs) {
   std::vector<message::Artifact> artifacts;
   for (v1::JobInput& input : inputs) {
     artifacts.push_back(
@@ -100,13 +98,13 @@ std::vector<message::Artifact> TakeArtifacts(JobInputs inputs) {
   return artifacts;
 }
 
-absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
+absl::StatusOr<runtime::FusedPipeline::Result> Compute(const terminal::Output& output,
                                                        const GenerateArguments& arguments) {
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Workflow workflow, LoadWorkflow(arguments));
   ONEPIECE_ASSIGN_OR_RETURN(const google::protobuf::Struct given, arguments.job.Parameters());
   ONEPIECE_ASSIGN_OR_RETURN(const message::Parameters parameters,
                             workflow::CheckParameters(workflow, given));
-  ONEPIECE_ASSIGN_OR_RETURN(JobInputs inputs, arguments.job.Inputs());
+  ONEPIECE_ASSIGN_OR_RETURN(terminal::JobInputs inputs, arguments.job.Inputs());
   ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(workflow, inputs));
   std::string model_root = arguments.model_root;
   if (model_root.empty()) {
@@ -117,7 +115,7 @@ absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
                          : workflow.default_deadline_s() > 0 ? workflow.default_deadline_s()
                                                              : 600;
   const base::Duration limit = base::FromSeconds(limit_s);
-  ProgressBar bar(context);
+  terminal::ProgressBar bar(output);
   return pipeline.Run(
       parameters, TakeArtifacts(std::move(inputs)), base::SystemClock().WallNow() + limit,
       [&](const std::string& stage, int stage_index, int step, int steps) {
@@ -126,24 +124,25 @@ absl::StatusOr<runtime::FusedPipeline::Result> Compute(const Context& context,
       });
 }
 
-int RunGenerate(const Context& context, const GenerateArguments& arguments) {
+int RunGenerate(const terminal::Output& output, const GenerateArguments& arguments) {
   const auto start = base::SystemClock().Now();
-  const auto result = Compute(context, arguments);
-  if (!result.ok()) return context.Fail(result.status());
+  const auto result = Compute(output, arguments);
+  if (!result.ok()) return output.Fail(result.status());
   const double wall_s = base::ToSeconds(base::SystemClock().Now() - start);
   if (result->artifacts.empty())
-    return context.Fail(absl::InternalError("the last stage made nothing"));
+    return output.Fail(absl::InternalError("the last stage made nothing"));
   std::vector<std::string> files;
   if (!arguments.job.output.empty()) {
     auto saved = Save(result->artifacts, arguments.job.output);
-    if (!saved.ok()) return context.Fail(saved.status());
+    if (!saved.ok()) return output.Fail(saved.status());
     files = *std::move(saved);
   }
-  Json document = {{"app", arguments.job.app}, {"state", "SUCCEEDED"}, {"wall_s", wall_s}};
-  const Json main = ArtifactDocument(result->artifacts.front());
+  terminal::Json document = {
+      {"app", arguments.job.app}, {"state", "SUCCEEDED"}, {"wall_s", wall_s}};
+  const terminal::Json main = ArtifactDocument(result->artifacts.front());
   for (const char* key : {"media_type", "bytes", "sha256"}) document[key] = main[key];
-  document["timings"] = Json::array();
-  document["artifacts"] = Json::array();
+  document["timings"] = terminal::Json::array();
+  document["artifacts"] = terminal::Json::array();
   std::string text;
   for (const auto& time : result->times) {
     document["timings"].push_back(
@@ -154,24 +153,22 @@ int RunGenerate(const Context& context, const GenerateArguments& arguments) {
     document["artifacts"].push_back(ArtifactDocument(artifact));
   document["files"] = files;
   for (const auto& file : files) text += file + "\n";
-  context.Print(document, text);
-  return kOk;
+  output.Print(document, text);
+  return terminal::kOk;
 }
 
 }  // namespace
 
-void AddGenerateVerb(CLI::App& app, Context& context) {
+void DefineGenerate(CLI::App& verb, terminal::Output& output) {
   const auto arguments = std::make_shared<GenerateArguments>();
-  CLI::App* generate =
-      app.add_subcommand("generate", "Run a whole workflow in this process, without a cluster");
-  arguments->job.AddTo(*generate);
-  generate->add_option("--workflow", arguments->workflow_file,
-                       "Workflow file (default: the shipped one of --app)");
-  generate->add_option("--model-root", arguments->model_root,
-                       "Folder of the models (default: the shipped ones)");
-  generate->callback([&context, arguments] {
-    context.action = [&context, arguments] { return RunGenerate(context, *arguments); };
+  arguments->job.AddTo(verb);
+  verb.add_option("--workflow", arguments->workflow_file,
+                  "Workflow file (default: the shipped one of --app)");
+  verb.add_option("--model-root", arguments->model_root,
+                  "Folder of the models (default: the shipped ones)");
+  verb.callback([&output, arguments] {
+    output.action = [&output, arguments] { return RunGenerate(output, *arguments); };
   });
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::model

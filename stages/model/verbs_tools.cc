@@ -1,14 +1,14 @@
-// verify, inspect: what a plug-in's model tools say.
+// The verbs verify and inspect, which run a plug-in's model tools.
 #include <filesystem>
 #include <map>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
-#include "cluster/cli/verbs.h"
 #include "cluster/local/resources.h"
+#include "stages/model/verbs.h"
 #include "stages/sdk/plugin_loader.h"
 
-namespace onepiece::cli {
+namespace onepiece::model {
 namespace {
 
 struct ModelArguments {
@@ -18,12 +18,14 @@ struct ModelArguments {
   bool hash = false;
 };
 
-/// The loader must outlive the tools' use only by form: plug-ins are never unloaded.
-absl::StatusOr<const sdk::ModelTools*> LoadTools() {
+/// Loads the plug-ins and returns the tools for `dir`. The tools outlive the loader, because
+/// plug-ins are never unloaded.
+absl::StatusOr<const sdk::ModelTools*> LoadTools(const std::string& dir,
+                                                 const std::string& expect) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::string directory, local::PluginDir());
   sdk::PluginLoader loader;
   ONEPIECE_RETURN_IF_ERROR(loader.LoadDirectory(directory));
-  return loader.Tools();
+  return loader.ToolsFor(dir, expect);
 }
 
 absl::Status CheckDir(const std::string& dir) {
@@ -32,13 +34,13 @@ absl::Status CheckDir(const std::string& dir) {
                          {{"path", dir}});
 }
 
-Json VerifyDocument(const sdk::VerifyReport& report, double tolerance) {
-  Json document = {{"component", report.component},
-                   {"outputs", Json::array()},
-                   {"compared", report.outputs.size()},
-                   {"total", report.total},
-                   {"tolerance", tolerance},
-                   {"ok", report.ok()}};
+terminal::Json VerifyDocument(const sdk::VerifyReport& report, double tolerance) {
+  terminal::Json document = {{"component", report.component},
+                             {"outputs", terminal::Json::array()},
+                             {"compared", report.outputs.size()},
+                             {"total", report.total},
+                             {"tolerance", tolerance},
+                             {"ok", report.ok()}};
   for (const auto& output : report.outputs) {
     document["outputs"].push_back(
         {{"name", output.name}, {output.metric, output.error}, {"tolerance", output.tolerance}});
@@ -60,24 +62,23 @@ std::string VerifyText(const sdk::VerifyReport& report) {
   return text;
 }
 
-int RunVerify(const Context& context, const ModelArguments& arguments) {
-  if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
-    return context.Fail(status);
-  const auto tools = LoadTools();
-  if (!tools.ok()) return context.Fail(tools.status());
+int RunVerify(const terminal::Output& output, const ModelArguments& arguments) {
+  if (const absl::Status status = CheckDir(arguments.dir); !status.ok()) return output.Fail(status);
+  const auto tools = LoadTools(arguments.dir, /*expect=*/"");
+  if (!tools.ok()) return output.Fail(tools.status());
   const auto report = arguments.reference.empty()
                           ? (*tools)->Verify(arguments.dir, arguments.tolerance, arguments.threads,
                                              arguments.device)
                           : (*tools)->VerifyReference(arguments.dir, arguments.reference,
                                                       arguments.threads, arguments.device);
-  // A folder that cannot be verified is a failure, whatever the cause: exit 0 means "verified" and
-  // nothing else.
-  if (!report.ok()) return context.Fail(report.status(), kFailure);
-  context.Print(VerifyDocument(*report, arguments.tolerance), VerifyText(*report));
-  return report->ok() ? kOk : kFailure;
+  // A folder that cannot be verified is a failure, whatever the cause, because exit code 0 means
+  // only "verified".
+  if (!report.ok()) return output.Fail(report.status(), terminal::kFailure);
+  output.Print(VerifyDocument(*report, arguments.tolerance), VerifyText(*report));
+  return report->ok() ? terminal::kOk : terminal::kFailure;
 }
 
-/// Content hashes by component name; components without weights have none.
+/// Content hashes by component name. Components without weights have none.
 using Hashes = std::map<std::string, std::string>;
 
 absl::StatusOr<Hashes> HashComponents(const sdk::ModelTools& tools, const std::string& dir,
@@ -92,13 +93,13 @@ absl::StatusOr<Hashes> HashComponents(const sdk::ModelTools& tools, const std::s
   return hashes;
 }
 
-Json InspectDocument(const sdk::InspectReport& report, const Hashes& hashes) {
-  Json document = {{"model", report.model},
-                   {"components", Json::array()},
-                   {"stages", Json::array()},
-                   {"problems", report.problems}};
+terminal::Json InspectDocument(const sdk::InspectReport& report, const Hashes& hashes) {
+  terminal::Json document = {{"model", report.model},
+                             {"components", terminal::Json::array()},
+                             {"stages", terminal::Json::array()},
+                             {"problems", report.problems}};
   for (const auto& component : report.components) {
-    Json weights = Json::array();
+    terminal::Json weights = terminal::Json::array();
     for (const auto& group : component.weights) {
       weights.push_back({{"dtype", group.dtype},
                          {"tensors", group.tensors},
@@ -127,20 +128,21 @@ std::string InspectText(const sdk::InspectReport& report, const Hashes& hashes) 
                             component.stage);
     for (const auto& group : component.weights) {
       text += absl::StrFormat("    %-6s %5d tensors  %14d parameters  %s\n", group.dtype,
-                              group.tensors, group.parameters, HumanBytes(group.bytes));
+                              group.tensors, group.parameters, terminal::HumanBytes(group.bytes));
     }
     if (const auto hash = hashes.find(component.name); hash != hashes.end())
       text += "    sha256 " + hash->second + "\n";
   }
   for (const auto& stage : report.stages) {
     text += absl::StrFormat("  stage %-16s weights %s, and about %s for a job\n", stage.stage,
-                            HumanBytes(stage.weight_bytes), HumanBytes(stage.activation_bytes));
+                            terminal::HumanBytes(stage.weight_bytes),
+                            terminal::HumanBytes(stage.activation_bytes));
   }
   for (const auto& problem : report.problems) text += "  PROBLEM: " + problem + "\n";
   return text;
 }
 
-/// File of a published component's table, by the name of the table or its path.
+/// Returns the file of a published component's table, by the table's name or its path.
 absl::StatusOr<std::string> PublishedTable(const std::string& name) {
   if (name.empty() || name.ends_with(".json")) return name;
   auto path = local::ResourcePath("models/published/" + name + ".json");
@@ -150,71 +152,68 @@ absl::StatusOr<std::string> PublishedTable(const std::string& name) {
                              "\": the files of resources/models/published are the names");
 }
 
-int RunInspect(const Context& context, const ModelArguments& arguments) {
+int RunInspect(const terminal::Output& output, const ModelArguments& arguments) {
   if (arguments.dir.empty() && arguments.expect.empty()) {
-    return context.Fail(absl::InvalidArgumentError("give a folder, --expect NAME, or both"),
-                        kUsage);
+    return output.Fail(absl::InvalidArgumentError("give a folder, --expect NAME, or both"),
+                       terminal::kUsage);
   }
   if (!arguments.dir.empty()) {
     if (const absl::Status status = CheckDir(arguments.dir); !status.ok())
-      return context.Fail(status);
+      return output.Fail(status);
   }
   if (arguments.dir.empty() && arguments.hash) {
-    return context.Fail(absl::InvalidArgumentError("--hash needs a folder"), kUsage);
+    return output.Fail(absl::InvalidArgumentError("--hash needs a folder"), terminal::kUsage);
   }
   const auto expect = PublishedTable(arguments.expect);
-  if (!expect.ok()) return context.Fail(expect.status());
-  const auto tools = LoadTools();
-  if (!tools.ok()) return context.Fail(tools.status());
+  if (!expect.ok()) return output.Fail(expect.status());
+  const auto tools = LoadTools(arguments.dir, *expect);
+  if (!tools.ok()) return output.Fail(tools.status());
   const auto report = (*tools)->Inspect(arguments.dir, *expect);
-  if (!report.ok()) return context.Fail(report.status(), kFailure);
+  if (!report.ok()) return output.Fail(report.status(), terminal::kFailure);
   Hashes hashes;
   if (arguments.hash) {
     auto made = HashComponents(**tools, arguments.dir, *report);
-    if (!made.ok()) return context.Fail(made.status(), kFailure);
+    if (!made.ok()) return output.Fail(made.status(), terminal::kFailure);
     hashes = *std::move(made);
   }
-  context.Print(InspectDocument(*report, hashes), InspectText(*report, hashes));
-  return report->problems.empty() ? kOk : kFailure;
+  output.Print(InspectDocument(*report, hashes), InspectText(*report, hashes));
+  return report->problems.empty() ? terminal::kOk : terminal::kFailure;
 }
 
 }  // namespace
 
-void AddModelVerbs(CLI::App& app, Context& context) {
+void DefineVerify(CLI::App& verb, terminal::Output& output) {
   const auto arguments = std::make_shared<ModelArguments>();
-  CLI::App* verify =
-      app.add_subcommand("verify", "Compare this build's numbers with recorded ones");
-  verify
-      ->add_option("dir", arguments->dir,
-                   "One component with io.safetensors; a whole model with --reference")
+  verb.add_option("dir", arguments->dir,
+                  "One component with io.safetensors; a whole model with --reference")
       ->required();
-  verify
-      ->add_option("--reference", arguments->reference,
-                   "Replay this recorded generation (safetensors)")
+  verb.add_option("--reference", arguments->reference,
+                  "Replay this recorded generation (safetensors)")
       ->check(CLI::ExistingFile);
-  verify->add_option("--tolerance", arguments->tolerance, "Largest relative error that passes")
+  verb.add_option("--tolerance", arguments->tolerance, "Largest relative error that passes")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  verify->add_option("--threads", arguments->threads, "Threads to compute with")
+  verb.add_option("--threads", arguments->threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verify->add_option("--device", arguments->device, "Where to compute: cpu or cuda:N")
+  verb.add_option("--device", arguments->device, "Where to compute: cpu or cuda:N")
       ->capture_default_str();
-  verify->callback([&context, arguments] {
-    context.action = [&context, arguments] { return RunVerify(context, *arguments); };
-  });
-
-  CLI::App* inspect =
-      app.add_subcommand("inspect", "Components, parameters, dtypes and memory of a model folder");
-  inspect->add_option("dir", arguments->dir, "Model or component folder");
-  inspect->add_option("--expect", arguments->expect,
-                      "Hold it, or without a folder this build, against this published component's "
-                      "tensors (a name in resources/models/published)");
-  inspect->add_flag("--hash", arguments->hash,
-                    "Each component's content hash; reads every byte of the weights");
-  inspect->callback([&context, arguments] {
-    context.action = [&context, arguments] { return RunInspect(context, *arguments); };
+  verb.callback([&output, arguments] {
+    output.action = [&output, arguments] { return RunVerify(output, *arguments); };
   });
 }
 
-}  // namespace onepiece::cli
+void DefineInspect(CLI::App& verb, terminal::Output& output) {
+  const auto arguments = std::make_shared<ModelArguments>();
+  verb.add_option("dir", arguments->dir, "Model or component folder");
+  verb.add_option("--expect", arguments->expect,
+                  "Hold it, or without a folder this build, against this published component's "
+                  "tensors (a name in resources/models/published)");
+  verb.add_flag("--hash", arguments->hash,
+                "Each component's content hash; reads every byte of the weights");
+  verb.callback([&output, arguments] {
+    output.action = [&output, arguments] { return RunInspect(output, *arguments); };
+  });
+}
+
+}  // namespace onepiece::model

@@ -11,7 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "stages/tensor/torch_convert.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ absl::Status CheckFit(const ComponentFiles& files, const std::vector<TensorSpec>
   return BadWeights(message);
 }
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

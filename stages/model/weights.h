@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "stages/tensor/safetensors.h"
 
-namespace onepiece::wan {
+namespace onepiece::model {
 
 /// A tensor that a configuration calls for.
 struct TensorSpec {
@@ -123,4 +123,4 @@ std::string ClassName(const nlohmann::json& config);
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path,
                                               std::int64_t max_bytes = 1 << 20);
 
-}  // namespace onepiece::wan
+}  // namespace onepiece::model

@@ -60,10 +60,22 @@ struct InspectReport {
       problems;  ///< Files, names or shapes that do not fit the config, or `expect`.
 };
 
+/// What a plug-in says to a model: is it of its family?
+enum class ModelClaim {
+  kNotMine,  ///< The files name another family.
+  kUnclear,  ///< They name none, or cannot be read: the tools say what is wrong with them.
+  kMine,
+};
+
 /// Offered by a plug-in. Thread-safe.
 class ModelTools {
  public:
   virtual ~ModelTools() = default;
+  /// To the model or component in `dir`, or where `dir` is empty to the component that the file
+  /// `expect` lists (as Inspect has it). Reads small JSON files only. The other functions are
+  /// called for what is not kNotMine.
+  [[nodiscard]] virtual ModelClaim Claim(const std::string& dir,
+                                         const std::string& expect) const = 0;
   /// Runs the component in `dir` on the inputs recorded in its io.safetensors. `device`: "cpu" or
   /// "cuda:N".
   virtual absl::StatusOr<VerifyReport> Verify(const std::string& dir, double tolerance, int threads,

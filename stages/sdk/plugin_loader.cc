@@ -103,11 +103,25 @@ absl::StatusOr<std::unique_ptr<Stage>> PluginLoader::Create(std::string_view sta
                                          "\"; there are: " + (known.empty() ? "none" : known));
 }
 
-absl::StatusOr<const ModelTools*> PluginLoader::Tools() const {
+absl::StatusOr<const ModelTools*> PluginLoader::ToolsFor(const std::string& dir,
+                                                         const std::string& expect) const {
+  const ModelTools* unclear = nullptr;
+  std::string asked;
   for (const LoadedPlugin& loaded : plugins_) {
-    if (const ModelTools* tools = loaded.plugin->model_tools(); tools != nullptr) return tools;
+    const ModelTools* tools = loaded.plugin->model_tools();
+    if (tools == nullptr) continue;
+    const ModelClaim claim = tools->Claim(dir, expect);
+    if (claim == ModelClaim::kMine) return tools;
+    if (claim == ModelClaim::kUnclear && unclear == nullptr) unclear = tools;
+    asked += (asked.empty() ? "" : ", ") + fs::path(loaded.path).stem().string();
   }
-  return NotFound("TOOLS_NOT_FOUND", "no stage plug-in has tools for model files");
+  if (unclear != nullptr) return unclear;
+  if (asked.empty())
+    return NotFound("TOOLS_NOT_FOUND", "no stage plug-in has tools for model files");
+  const std::string& model = dir.empty() ? expect : dir;
+  return base::MakeError(absl::StatusCode::kUnimplemented, "UNKNOWN_MODEL",
+                         model + ": no stage plug-in knows this model; asked: " + asked,
+                         {{"file", model}});
 }
 
 }  // namespace onepiece::sdk

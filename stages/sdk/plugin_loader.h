@@ -40,8 +40,14 @@ class PluginLoader {
   [[nodiscard]] const std::vector<LoadedPlugin>& plugins() const { return plugins_; }
   /// Errors: NOT_FOUND (names the stages that there are).
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Stage>> Create(std::string_view stage) const;
-  /// Tools of the first plug-in that has any. Errors: NOT_FOUND.
-  [[nodiscard]] absl::StatusOr<const ModelTools*> Tools() const;
+  /// Asks every plug-in that has tools (ModelTools::Claim, whose arguments these are) and returns
+  /// the tools of the first one whose family the model is of, or else of the first one to which it
+  /// is unclear.
+  ///
+  /// Errors: NOT_FOUND TOOLS_NOT_FOUND (no plug-in has any); UNIMPLEMENTED UNKNOWN_MODEL (all
+  /// answer kNotMine; names those asked).
+  [[nodiscard]] absl::StatusOr<const ModelTools*> ToolsFor(const std::string& dir,
+                                                           const std::string& expect) const;
 
  private:
   std::vector<LoadedPlugin> plugins_;

@@ -109,8 +109,8 @@ class Plugin {
   [[nodiscard]] virtual const ModelTools* model_tools() const { return nullptr; }
 };
 
-/// Grows whenever anything in this header changes its binary form.
-inline constexpr int kPluginAbi = 2;
+/// Grows whenever anything in this header or in model_tools.h changes its binary form.
+inline constexpr int kPluginAbi = 3;
 inline constexpr char kPluginEntryPoint[] = "onepiece_stage_plugin";
 
 /// What the entry point returns. The runtime refuses another ABI number before it touches `plugin`.

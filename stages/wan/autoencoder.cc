@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "stages/model/config_reader.h"
 #include "stages/tensor/compute.h"
 #include "stages/wan/autoencoder_layers.h"
 #include "stages/wan/autoencoder_tiles.h"
-#include "stages/model/config_reader.h"
 
 namespace onepiece::wan {
 
@@ -35,7 +35,7 @@ struct WanVae::Impl {
   vae::CausalConv quant, post_quant;
   at::Tensor mean, std;  // [1, z_dim, 1, 1, 1]
 
-  void Bind(WeightBinder& weights) {
+  void Bind(model::WeightBinder& weights) {
     encoder.Bind(weights, config);
     quant.Bind(weights, "quant_conv", 2 * config.z_dim, 2 * config.z_dim, {1, 1, 1});
     post_quant.Bind(weights, "post_quant_conv", config.z_dim, config.z_dim, {1, 1, 1});
@@ -94,7 +94,7 @@ absl::Status CheckTiling(const std::optional<WanVae::Tiling>& tiling, std::int64
                              std::to_string(pixels) + ", the stride not above the side");
 }
 
-void CheckVariant(ConfigReader& reader) {
+void CheckVariant(model::ConfigReader& reader) {
   if (reader.BoolOr("is_residual", false))
     reader.Unimplemented("is_residual", "residual autoencoders are not supported yet");
   if (reader.Has("patch_size") && reader.Int("patch_size", 1, 64) != 1) {
@@ -120,7 +120,7 @@ std::int64_t VaeConfig::spatial_scale() const {
 }
 
 absl::StatusOr<VaeConfig> WanVae::ParseConfig(const nlohmann::json& json) {
-  ConfigReader reader(json);
+  model::ConfigReader reader(json);
   VaeConfig config;
   CheckVariant(reader);
   config.base_dim = reader.Int("base_dim", 1, 4096);
@@ -150,23 +150,23 @@ absl::StatusOr<VaeConfig> WanVae::ParseConfig(const nlohmann::json& json) {
   return config;
 }
 
-std::vector<TensorSpec> WanVae::Tensors(const VaeConfig& config) {
+std::vector<model::TensorSpec> WanVae::Tensors(const VaeConfig& config) {
   Impl recorded;
   recorded.config = config;
-  WeightBinder recorder;
+  model::WeightBinder recorder;
   recorded.Bind(recorder);
   return recorder.specs();
 }
 
 absl::StatusOr<WanVae> WanVae::Load(const std::string& dir, at::Device device) {
-  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
-  ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config)));
+  ONEPIECE_RETURN_IF_ERROR(model::CheckFit(files, Tensors(*config)));
   auto impl = std::make_unique<Impl>();
   impl->config = *std::move(config);
   impl->device = device;
-  WeightBinder weights(files, device);
+  model::WeightBinder weights(files, device);
   impl->Bind(weights);
   if (!weights.status().ok()) return weights.status();
   files.Forget();  // Convolutions hold the weights in a layout of their own.

@@ -76,7 +76,7 @@ class WanVae {
 
   /// For tools: the configuration in a config.json, and the tensors that it calls for.
   static absl::StatusOr<VaeConfig> ParseConfig(const nlohmann::json& config);
-  static std::vector<TensorSpec> Tensors(const VaeConfig& config);
+  static std::vector<model::TensorSpec> Tensors(const VaeConfig& config);
 
  private:
   struct Impl;

@@ -28,13 +28,13 @@ std::vector<std::int64_t> Channels(std::int64_t base, const std::vector<std::int
 }
 
 /// A convolution of every frame by itself.
-Convolution BindFrameConv(WeightBinder& weights, const std::string& name,
-                          const std::vector<std::int64_t>& shape, std::int64_t stride = 1,
-                          std::optional<std::int64_t> padding = std::nullopt) {
+model::Convolution BindFrameConv(model::WeightBinder& weights, const std::string& name,
+                                 const std::vector<std::int64_t>& shape, std::int64_t stride = 1,
+                                 std::optional<std::int64_t> padding = std::nullopt) {
   const at::Tensor weight = weights.Get(name + ".weight", shape);
   const std::int64_t margin = padding.value_or(shape.back() / 2);
-  return Convolution(weight, weights.Get(name + ".bias", {shape.front()}), {stride, stride},
-                     {margin, margin});
+  return model::Convolution(weight, weights.Get(name + ".bias", {shape.front()}), {stride, stride},
+                            {margin, margin});
 }
 
 Time TimeOf(bool resampled) { return resampled ? Time::kResample : Time::kKeep; }
@@ -46,15 +46,15 @@ FeatureCache::Slot& FeatureCache::Next() {
   return slots_[next_++];
 }
 
-void CausalConv::Bind(WeightBinder& weights, const std::string& name, std::int64_t in,
+void CausalConv::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t in,
                       std::int64_t out, std::array<std::int64_t, 3> kernel) {
   const at::Tensor weight =
       weights.Get(name + ".weight", {out, in, kernel[0], kernel[1], kernel[2]});
   const at::Tensor bias = weights.Get(name + ".bias", {out});
   const std::vector<std::int64_t> padding = {0, kernel[1] / 2, kernel[2] / 2};
-  conv_ = Convolution(weight, bias, {1, 1, 1}, padding);
+  conv_ = model::Convolution(weight, bias, {1, 1, 1}, padding);
   if (weight.defined() && kernel[0] == 3) {
-    single_ = Convolution(weight.narrow(2, 2, 1), bias, {1, 1, 1}, padding);
+    single_ = model::Convolution(weight.narrow(2, 2, 1), bias, {1, 1, 1}, padding);
   }
 }
 
@@ -82,12 +82,12 @@ at::Tensor CausalConv::Apply(const at::Tensor& x, FeatureCache::Slot& memory) co
 at::Tensor CausalConv::ApplyNormed(const at::Tensor& x, const at::Tensor& gamma,
                                    FeatureCache& cache) const {
   return Run(x.sizes(), x.options(), cache.Next(), [&](at::Tensor& now) {
-    ChannelNorm(x, gamma, now);
+    model::ChannelNorm(x, gamma, now);
     at::silu_(now);
   });
 }
 
-void ResidualBlock::Bind(WeightBinder& weights, const std::string& name, std::int64_t in,
+void ResidualBlock::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t in,
                          std::int64_t out) {
   norm1_ = weights.Get(name + ".norm1.gamma", {in, 1, 1, 1});
   conv1_.Bind(weights, name + ".conv1", in, out, {3, 3, 3});
@@ -102,7 +102,7 @@ at::Tensor ResidualBlock::Apply(const at::Tensor& x, FeatureCache& cache) const 
   return conv2_.ApplyNormed(y, norm2_, cache).add_(shortcut_used_ ? shortcut_.Apply(x) : x);
 }
 
-void MiddleBlock::Bind(WeightBinder& weights, const std::string& name, std::int64_t dim) {
+void MiddleBlock::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim) {
   first_.Bind(weights, name + ".resnets.0", dim, dim);
   const std::string attention = name + ".attentions.0";
   norm_ = weights.Get(attention + ".norm.gamma", {dim, 1, 1});
@@ -113,14 +113,14 @@ void MiddleBlock::Bind(WeightBinder& weights, const std::string& name, std::int6
 
 at::Tensor MiddleBlock::Attend(const at::Tensor& x) const {
   at::Tensor normed = at::empty(x.sizes(), x.options());
-  ChannelNorm(x, norm_, normed);
+  model::ChannelNorm(x, norm_, normed);
   const at::Tensor frames = ToFrames(normed);
   const std::int64_t dim = frames.size(1);
   // One head: [frames, 1, pixels, dim].
   const auto parts =
       qkv_.Apply(frames).flatten(2).transpose(1, 2).contiguous().unsqueeze(1).chunk(3, -1);
   const at::Tensor attended =
-      Attention(parts[0], parts[1], parts[2], 1.0 / std::sqrt(static_cast<double>(dim)));
+      model::Attention(parts[0], parts[1], parts[2], 1.0 / std::sqrt(static_cast<double>(dim)));
   const at::Tensor map = attended.squeeze(1).transpose(1, 2).reshape(frames.sizes());
   return FromFrames(out_.Apply(map), x.size(0)).add_(x);
 }
@@ -129,7 +129,8 @@ at::Tensor MiddleBlock::Apply(const at::Tensor& x, FeatureCache& cache) const {
   return second_.Apply(Attend(first_.Apply(x, cache)), cache);
 }
 
-void Upsample::Bind(WeightBinder& weights, const std::string& name, std::int64_t dim, Time time) {
+void Upsample::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim,
+                    Time time) {
   time_ = time;
   conv_ = BindFrameConv(weights, name + ".resample.1", {dim / 2, dim, 3, 3});
   if (time == Time::kResample)
@@ -154,13 +155,14 @@ at::Tensor Upsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
   return FromFrames(conv_.Apply(larger), x.size(0));
 }
 
-void Downsample::Bind(WeightBinder& weights, const std::string& name, std::int64_t dim, Time time) {
+void Downsample::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim,
+                      Time time) {
   time_ = time;
   conv_ = BindFrameConv(weights, name + ".resample.1", {dim, dim, 3, 3}, 2, 0);
   if (time == Time::kResample) {
     const at::Tensor weight = weights.Get(name + ".time_conv.weight", {dim, dim, 3, 1, 1});
-    time_conv_ =
-        Convolution(weight, weights.Get(name + ".time_conv.bias", {dim}), {2, 1, 1}, {0, 0, 0});
+    time_conv_ = model::Convolution(weight, weights.Get(name + ".time_conv.bias", {dim}), {2, 1, 1},
+                                    {0, 0, 0});
   }
 }
 
@@ -174,7 +176,7 @@ at::Tensor Downsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
   return before.defined() ? time_conv_.Apply(at::cat({before, y}, 2)) : y;
 }
 
-void Encoder::Bind(WeightBinder& weights, const VaeConfig& config) {
+void Encoder::Bind(model::WeightBinder& weights, const VaeConfig& config) {
   const auto channels = Channels(config.base_dim, config.dim_mult);
   in_.Bind(weights, "encoder.conv_in", 3, config.base_dim, {3, 3, 3});
   std::int64_t current = config.base_dim, index = 0;
@@ -205,7 +207,7 @@ at::Tensor Encoder::Apply(const at::Tensor& x, FeatureCache& cache) const {
   return out_.ApplyNormed(middle_.Apply(y, cache), norm_, cache);
 }
 
-void Decoder::Bind(WeightBinder& weights, const VaeConfig& config) {
+void Decoder::Bind(model::WeightBinder& weights, const VaeConfig& config) {
   auto channels = Channels(config.decoder_base_dim, config.dim_mult);
   std::reverse(channels.begin(), channels.end());
   std::vector<bool> temporal(config.temporal_downsample.rbegin(),

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "stages/wan/autoencoder.h"
 #include "stages/model/layers.h"
 #include "stages/model/weights.h"
+#include "stages/wan/autoencoder.h"
 
 namespace onepiece::wan::vae {
 
@@ -37,8 +37,8 @@ class FeatureCache {
 /// spans one frame, or three.
 class CausalConv {
  public:
-  void Bind(WeightBinder& weights, const std::string& name, std::int64_t in, std::int64_t out,
-            std::array<std::int64_t, 3> kernel);
+  void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t in,
+            std::int64_t out, std::array<std::int64_t, 3> kernel);
   /// REQUIRES: a kernel of one frame.
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const { return conv_.Apply(x); }
   /// With memory: zeros stand before the first frame ever. REQUIRES: a kernel of three frames.
@@ -56,13 +56,14 @@ class CausalConv {
   [[nodiscard]] at::Tensor Run(at::IntArrayRef shape, const at::TensorOptions& options,
                                FeatureCache::Slot& memory, const Fill& fill) const;
 
-  Convolution conv_;
-  Convolution single_;  ///< The kernel's last frame: all that a first frame of a run meets.
+  model::Convolution conv_;
+  model::Convolution single_;  ///< The kernel's last frame: all that a first frame of a run meets.
 };
 
 class ResidualBlock {
  public:
-  void Bind(WeightBinder& weights, const std::string& name, std::int64_t in, std::int64_t out);
+  void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t in,
+            std::int64_t out);
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:
@@ -74,7 +75,7 @@ class ResidualBlock {
 /// Two residual blocks around attention among the pixels of each frame.
 class MiddleBlock {
  public:
-  void Bind(WeightBinder& weights, const std::string& name, std::int64_t dim);
+  void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim);
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:
@@ -82,7 +83,7 @@ class MiddleBlock {
 
   ResidualBlock first_, second_;
   at::Tensor norm_;
-  Convolution qkv_, out_;
+  model::Convolution qkv_, out_;
 };
 
 enum class Time { kKeep, kResample };
@@ -91,29 +92,29 @@ enum class Time { kKeep, kResample };
 /// the channels.
 class Upsample {
  public:
-  void Bind(WeightBinder& weights, const std::string& name, std::int64_t dim, Time time);
+  void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim, Time time);
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:
   Time time_ = Time::kKeep;
-  Convolution conv_;
+  model::Convolution conv_;
   CausalConv time_conv_;
 };
 
 /// Halves height and width, and the frames when asked (but not those of the first chunk).
 class Downsample {
  public:
-  void Bind(WeightBinder& weights, const std::string& name, std::int64_t dim, Time time);
+  void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim, Time time);
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:
   Time time_ = Time::kKeep;
-  Convolution conv_, time_conv_;
+  model::Convolution conv_, time_conv_;
 };
 
 class Encoder {
  public:
-  void Bind(WeightBinder& weights, const VaeConfig& config);
+  void Bind(model::WeightBinder& weights, const VaeConfig& config);
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:
@@ -129,7 +130,7 @@ class Encoder {
 
 class Decoder {
  public:
-  void Bind(WeightBinder& weights, const VaeConfig& config);
+  void Bind(model::WeightBinder& weights, const VaeConfig& config);
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:

@@ -3,18 +3,18 @@
 #include <cmath>
 
 #include "cluster/base/status.h"
-#include "stages/tensor/compute.h"
 #include "stages/model/config_reader.h"
 #include "stages/model/layers.h"
+#include "stages/tensor/compute.h"
 
 namespace onepiece::wan {
 
 absl::StatusOr<ClipVisionConfig> ClipVision::ParseConfig(const nlohmann::json& json) {
-  ConfigReader reader(json);
+  model::ConfigReader reader(json);
   ClipVisionConfig config;  // Absent fields have the values that transformers gives them.
-  config.hidden = reader.IntOr("hidden_size", 1, kMaxExtent, 768);
-  config.ffn = reader.IntOr("intermediate_size", 1, kMaxExtent, 3072);
-  config.num_layers = reader.IntOr("num_hidden_layers", 1, kMaxLayers, 12);
+  config.hidden = reader.IntOr("hidden_size", 1, model::kMaxExtent, 768);
+  config.ffn = reader.IntOr("intermediate_size", 1, model::kMaxExtent, 3072);
+  config.num_layers = reader.IntOr("num_hidden_layers", 1, model::kMaxLayers, 12);
   config.num_heads = reader.IntOr("num_attention_heads", 1, 4096, 12);
   config.channels = reader.IntOr("num_channels", 1, 64, 3);
   config.image_size = reader.IntOr("image_size", 1, 4096, 224);
@@ -37,7 +37,8 @@ const std::vector<std::string>& ClipVision::IgnoredTensors() {
   return names;
 }
 
-ClipVision::Layer ClipVision::BindLayer(WeightBinder& weights, const std::string& name) const {
+ClipVision::Layer ClipVision::BindLayer(model::WeightBinder& weights,
+                                        const std::string& name) const {
   const auto affine = [&](const std::string& part, std::int64_t in, std::int64_t out) {
     Affine result;
     const std::vector<std::int64_t> shape =
@@ -59,7 +60,7 @@ ClipVision::Layer ClipVision::BindLayer(WeightBinder& weights, const std::string
   return layer;
 }
 
-void ClipVision::Bind(WeightBinder& weights) {
+void ClipVision::Bind(model::WeightBinder& weights) {
   const std::int64_t hidden = config_.hidden, patch = config_.patch_size;
   const std::string model = "vision_model.", embeddings = model + "embeddings.";
   class_embedding_ = weights.Get(embeddings + "class_embedding", {hidden});
@@ -76,23 +77,23 @@ void ClipVision::Bind(WeightBinder& weights) {
   weight_bytes_ = weights.bytes();
 }
 
-std::vector<TensorSpec> ClipVision::Tensors(const ClipVisionConfig& config) {
+std::vector<model::TensorSpec> ClipVision::Tensors(const ClipVisionConfig& config) {
   ClipVision recorded;
   recorded.config_ = config;
-  WeightBinder recorder;
+  model::WeightBinder recorder;
   recorded.Bind(recorder);
   return recorder.specs();
 }
 
 absl::StatusOr<ClipVision> ClipVision::Load(const std::string& dir, at::Device device) {
-  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
-  ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config), IgnoredTensors()));
+  ONEPIECE_RETURN_IF_ERROR(model::CheckFit(files, Tensors(*config), IgnoredTensors()));
   ClipVision model;
   model.config_ = *config;
   model.device_ = device;
-  WeightBinder weights(files, device);
+  model::WeightBinder weights(files, device);
   model.Bind(weights);
   if (!weights.status().ok()) return weights.status();
   return model;
@@ -112,8 +113,8 @@ at::Tensor ClipVision::RunLayer(const Layer& layer, const at::Tensor& hidden) co
   };
   const at::Tensor in = Norm(hidden, layer.norm1);
   const at::Tensor attended =
-      Attention(heads(linear(in, layer.q)), heads(linear(in, layer.k)), heads(linear(in, layer.v)),
-                1.0 / std::sqrt(static_cast<double>(head_dim)));
+      model::Attention(heads(linear(in, layer.q)), heads(linear(in, layer.k)),
+                       heads(linear(in, layer.v)), 1.0 / std::sqrt(static_cast<double>(head_dim)));
   const at::Tensor middle = hidden + linear(attended.transpose(1, 2).flatten(2), layer.out);
   at::Tensor wide = linear(Norm(middle, layer.norm2), layer.fc1);
   wide = config_.quick_gelu ? wide * at::sigmoid(wide * 1.702) : at::gelu(wide);

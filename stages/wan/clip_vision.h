@@ -41,7 +41,7 @@ class ClipVision {
   /// For tools: the configuration in a config.json, the tensors that it calls for, and the buffers
   /// that some files hold beside them.
   static absl::StatusOr<ClipVisionConfig> ParseConfig(const nlohmann::json& config);
-  static std::vector<TensorSpec> Tensors(const ClipVisionConfig& config);
+  static std::vector<model::TensorSpec> Tensors(const ClipVisionConfig& config);
   static const std::vector<std::string>& IgnoredTensors();
 
  private:
@@ -51,8 +51,8 @@ class ClipVision {
   struct Layer {
     Affine norm1, norm2, fc1, fc2, q, k, v, out;
   };
-  void Bind(WeightBinder& weights);
-  [[nodiscard]] Layer BindLayer(WeightBinder& weights, const std::string& name) const;
+  void Bind(model::WeightBinder& weights);
+  [[nodiscard]] Layer BindLayer(model::WeightBinder& weights, const std::string& name) const;
   [[nodiscard]] at::Tensor Norm(const at::Tensor& x, const Affine& norm) const;
   [[nodiscard]] at::Tensor RunLayer(const Layer& layer, const at::Tensor& hidden) const;
 

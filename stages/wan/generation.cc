@@ -1,9 +1,9 @@
 #include "stages/wan/generation.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "stages/model/image_processor.h"
+#include "stages/model/prompt_cleaning.h"
 
 namespace onepiece::wan {
 namespace {
@@ -19,23 +19,16 @@ absl::StatusOr<WanTransformer::Context> PreparePadded(const WanTransformer& tran
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::int64_t>> PromptIds(const model::Tokenizer& tokenizer,
+                                                    std::string_view prompt, int max_length) {
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string text, model::CleanPrompt(prompt));
+  return tokenizer.Encode(text, max_length);
+}
+
 absl::StatusOr<at::Tensor> EncodeIds(const UMT5Encoder& encoder,
                                      const std::vector<std::int64_t>& ids, at::Device device) {
   const at::Tensor tokens = at::tensor(ids, at::kLong).unsqueeze(0).to(device);
   return encoder.Forward(tokens, at::ones_like(tokens));
-}
-
-absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
-                                       const std::vector<media::Image>& images) {
-  std::vector<at::Tensor> pixels;
-  for (const media::Image& image : images) {
-    ONEPIECE_ASSIGN_OR_RETURN(pixels.emplace_back(), processor.Process(image));
-    if (pixels.back().sizes() != pixels.front().sizes()) {
-      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE",
-                             "the images have different sizes after preprocessing");
-    }
-  }
-  return at::cat(pixels);
 }
 
 absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& first,
@@ -65,15 +58,7 @@ absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& 
   return at::cat({mask, latents}, 1);
 }
 
-at::Generator MakeGenerator(std::int64_t seed) {
-  return at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed));
-}
-
-at::Tensor InitialLatents(const at::Generator& generator, at::IntArrayRef shape) {
-  return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
-}
-
-absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler& scheduler,
+absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Scheduler& scheduler,
                                    const DenoiseInputs& inputs, const StepObserver& observer) {
   const bool guided = inputs.guidance_scale > 1;
   WanTransformer::Context prompt, negative;
@@ -108,8 +93,7 @@ absl::StatusOr<at::Tensor> DecodeFrames(const WanVae& vae, const at::Tensor& lat
                                         const std::optional<WanVae::Tiling>& tiling) {
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor video,
                             vae.Decode(vae.Denormalise(latents), progress, tiling));
-  const at::Tensor pixels = (video[0] / 2 + 0.5).clamp(0, 1).mul(255).round();
-  return pixels.permute({1, 2, 3, 0}).to(at::kCPU, at::kByte).contiguous();
+  return model::FramesOfVideo(video);
 }
 
 }  // namespace onepiece::wan

@@ -10,28 +10,30 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "stages/wan/autoencoder.h"
-#include "stages/model/image_processor.h"
 #include "stages/model/schedulers.h"
+#include "stages/model/tokenizer.h"
+#include "stages/wan/autoencoder.h"
+#include "stages/wan/family.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 
 namespace onepiece::wan {
 
+/// Token ids of a prompt, cleaned (CleanPrompt) and cut to `max_length`. Errors: those of
+/// CleanPrompt.
+absl::StatusOr<std::vector<std::int64_t>> PromptIds(const model::Tokenizer& tokenizer,
+                                                    std::string_view prompt,
+                                                    int max_length = kMaxSequenceLength);
+
 /// Embeddings of these tokens only, F32 [1, tokens, d_model]. Errors: those of
 /// UMT5Encoder::Forward.
 absl::StatusOr<at::Tensor> EncodeIds(const UMT5Encoder& encoder,
                                      const std::vector<std::int64_t>& ids, at::Device device);
-
-/// The images as CLIP takes them, F32 [images, 3, height, width] on the CPU. Errors: those of
-/// ImageProcessor::Process; INVALID_ARGUMENT BAD_SHAPE when a processor that does not crop makes
-/// them of different sizes.
-absl::StatusOr<at::Tensor> PixelValues(const ImageProcessor& processor,
-                                       const std::vector<media::Image>& images);
 
 /// What the diffusion is given of its images, F32 [1, 4 + z_dim, frames, height, width] of latents:
 /// a mask that is 1 where a frame is given (one channel for each frame of a group), and the
@@ -42,12 +44,6 @@ absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& 
                                            const at::Tensor& last, std::int64_t frames,
                                            const ChunkProgress& progress = {},
                                            const std::optional<WanVae::Tiling>& tiling = {});
-
-/// The noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws, F32 on
-/// the CPU.
-/// `generator` (MakeGenerator) has moved on afterwards.
-at::Tensor InitialLatents(const at::Generator& generator, at::IntArrayRef shape);
-at::Generator MakeGenerator(std::int64_t seed);
 
 struct DenoiseInputs {
   at::Tensor latents;  ///< Noise, F32 [1, channels, frames, height, width]; or what first_step
@@ -74,7 +70,7 @@ using StepObserver = std::function<absl::Status(const DenoiseStep&)>;
 
 /// Latents in the normalised space, as DecodeFrames takes them. `scheduler` is used up.
 /// Errors: those of the transformer and of `observer`.
-absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, Scheduler& scheduler,
+absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Scheduler& scheduler,
                                    const DenoiseInputs& inputs, const StepObserver& observer);
 
 /// Frames of normalised latents, U8 [frames, height, width, 3] on the CPU. Errors: those of

@@ -7,20 +7,20 @@
 
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
+#include "stages/model/weights.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/published_component.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
-#include "stages/model/weights.h"
 
 namespace onepiece::wan {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
 constexpr std::int64_t kTextTokens = 512;
-constexpr std::int64_t kAttentionSliceBytes = 64
-                                              << 20;  // As stages/wan/layers.cc slices the scores.
+constexpr std::int64_t kAttentionSliceBytes =
+    64 << 20;  // As stages/model/layers.cc slices the scores.
 
 /// The job that activations are estimated for.
 struct JobSize {
@@ -35,7 +35,7 @@ JobSize DefaultJob(const std::optional<TransformerConfig>& transformer) {
 
 struct Component {
   sdk::ComponentReport report;
-  std::optional<ComponentFiles> files;
+  std::optional<model::ComponentFiles> files;
   std::optional<UMT5Config> encoder;
   std::optional<ClipVisionConfig> image_encoder;
   std::optional<TransformerConfig> transformer;
@@ -52,7 +52,7 @@ std::string StageOf(const std::string& name, const std::string& class_name) {
   return "";
 }
 
-std::vector<sdk::TensorGroup> GroupByType(const ComponentFiles& files) {
+std::vector<sdk::TensorGroup> GroupByType(const model::ComponentFiles& files) {
   std::map<std::string, sdk::TensorGroup> groups;
   for (const auto& [name, location] : files.tensors()) {
     const tensor::TensorEntry& entry = *location.entry;
@@ -72,15 +72,15 @@ std::vector<sdk::TensorGroup> GroupByType(const ComponentFiles& files) {
 /// Parses the configuration with `parse`, keeps it in `config`, and checks the files against its
 /// tensors.
 template <typename Config, typename Parse, typename Tensors>
-absl::Status Check(const ComponentFiles& files, std::optional<Config>& config, Parse parse,
+absl::Status Check(const model::ComponentFiles& files, std::optional<Config>& config, Parse parse,
                    Tensors tensors, const std::vector<std::string>& ignored = {}) {
   auto parsed = parse(files.config());
   if (!parsed.ok()) return base::Annotate(parsed.status(), files.dir() + "/config.json");
   config = *parsed;
-  return CheckFit(files, tensors(*parsed), ignored);
+  return model::CheckFit(files, tensors(*parsed), ignored);
 }
 
-absl::Status CheckComponent(const ComponentFiles& files, Component& component) {
+absl::Status CheckComponent(const model::ComponentFiles& files, Component& component) {
   const std::string& name = files.class_name();
   if (name == "UMT5EncoderModel") {
     return Check(files, component.encoder, UMT5Encoder::ParseConfig, UMT5Encoder::Tensors,
@@ -101,7 +101,7 @@ absl::Status CheckComponent(const ComponentFiles& files, Component& component) {
 
 absl::StatusOr<Component> InspectComponent(const std::string& dir, const std::string& name,
                                            std::vector<std::string>& problems) {
-  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
   Component component;
   component.report.name = name;
   component.report.class_name = files.class_name();
@@ -224,7 +224,7 @@ absl::StatusOr<std::vector<Component>> InspectFolders(const std::string& dir,
 /// What this build asks of a checkpoint with the published config, held against what is published.
 absl::StatusOr<sdk::InspectReport> InspectPublished(const std::string& path) {
   ONEPIECE_ASSIGN_OR_RETURN(const PublishedComponent published, PublishedComponent::Read(path));
-  ONEPIECE_ASSIGN_OR_RETURN(const std::vector<TensorSpec> asked, TensorsOf(published));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::vector<model::TensorSpec> asked, TensorsOf(published));
   sdk::InspectReport report{.model = std::filesystem::path(path).stem().string()};
   report.problems = published.Compare(asked, "this build");
   sdk::ComponentReport component{.name = report.model, .class_name = published.class_name};
@@ -240,7 +240,7 @@ absl::Status CompareWithPublished(const std::vector<Component>& components, cons
   ONEPIECE_ASSIGN_OR_RETURN(const PublishedComponent published, PublishedComponent::Read(path));
   for (const Component& component : components) {
     if (!component.files || component.files->class_name() != published.class_name) continue;
-    std::vector<TensorSpec> held;
+    std::vector<model::TensorSpec> held;
     for (const auto& [name, location] : component.files->tensors())
       held.push_back({name, location.entry->shape});
     for (std::string& problem : published.Compare(held, component.files->dir()))
@@ -261,7 +261,7 @@ absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir, const st
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (std::filesystem::exists(dir + "/model_index.json")) {
     ONEPIECE_ASSIGN_OR_RETURN(const nlohmann::json index,
-                              ReadJsonObject(dir + "/model_index.json"));
+                              model::ReadJsonObject(dir + "/model_index.json"));
     ONEPIECE_ASSIGN_OR_RETURN(components, InspectFolders(dir, index, report.problems));
   } else {
     ONEPIECE_ASSIGN_OR_RETURN(components.emplace_back(),

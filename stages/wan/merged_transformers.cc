@@ -7,7 +7,8 @@
 namespace onepiece::wan {
 
 absl::StatusOr<MergedTransformers*> MergedTransformers::OfProcess() {
-  static const absl::StatusOr<std::int64_t> budget = ByteBudget(kBudgetVariable, kDefaultBudget);
+  static const absl::StatusOr<std::int64_t> budget =
+      model::ByteBudget(kBudgetVariable, kDefaultBudget);
   if (!budget.ok()) return budget.status();
   static MergedTransformers* const cache = new MergedTransformers(*budget);
   return cache;

@@ -1,11 +1,15 @@
 // The Wan2.1 family as a stage plug-in: wan.so.
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "stages/model/content_hash.h"
+#include "stages/model/model_claim.h"
 #include "stages/sdk/model_tools.h"
 #include "stages/sdk/stage.h"
-#include "stages/model/content_hash.h"
+#include "stages/wan/family.h"
 #include "stages/wan/inspect.h"
 #include "stages/wan/stages.h"
 #include "stages/wan/verify_component.h"
@@ -13,11 +17,22 @@
 
 namespace {
 
+namespace fs = std::filesystem;
 namespace sdk = onepiece::sdk;
 namespace wan = onepiece::wan;
 
 class WanModelTools final : public sdk::ModelTools {
  public:
+  sdk::ModelClaim Claim(const std::string& dir, const std::string& expect) const override {
+    // What Verify takes for a scheduler's recording.
+    std::error_code error;
+    if (!dir.empty() && !fs::exists(dir + "/config.json", error) &&
+        fs::exists(dir + "/io.safetensors", error)) {
+      return sdk::ModelClaim::kMine;
+    }
+    return onepiece::model::ClaimByClasses(
+        dir, expect, {.own = wan::kOwnClasses, .shared = wan::kSharedClasses});
+  }
   absl::StatusOr<sdk::VerifyReport> Verify(const std::string& dir, double tolerance, int threads,
                                            const std::string& device) const override {
     return wan::VerifyComponent(dir, tolerance, threads, device);
@@ -32,7 +47,7 @@ class WanModelTools final : public sdk::ModelTools {
     return wan::InspectModel(dir, expect);
   }
   absl::StatusOr<std::string> ContentHash(const std::string& dir) const override {
-    return wan::ComponentHash(dir);
+    return onepiece::model::ComponentHash(dir);
   }
 };
 

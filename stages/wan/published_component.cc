@@ -18,7 +18,7 @@ absl::Status BadTable(const std::string& path, const std::string& what) {
 }
 
 template <typename Model>
-absl::StatusOr<std::vector<TensorSpec>> Ask(const nlohmann::json& json) {
+absl::StatusOr<std::vector<model::TensorSpec>> Ask(const nlohmann::json& json) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto config, Model::ParseConfig(json));
   return Model::Tensors(config);
 }
@@ -30,7 +30,7 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
 }  // namespace
 
 absl::StatusOr<PublishedComponent> PublishedComponent::Read(const std::string& path) {
-  ONEPIECE_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonObject(path));
+  ONEPIECE_ASSIGN_OR_RETURN(const nlohmann::json json, model::ReadJsonObject(path));
   const auto config = json.find("config"), tensors = json.find("tensors");
   if (config == json.end() || !config->is_object() || tensors == json.end() ||
       !tensors->is_object()) {
@@ -38,9 +38,9 @@ absl::StatusOr<PublishedComponent> PublishedComponent::Read(const std::string& p
   }
   PublishedComponent published;
   published.config = std::make_shared<const nlohmann::json>(*config);
-  published.class_name = ClassName(*config);
+  published.class_name = model::ClassName(*config);
   for (const auto& [name, shape] : tensors->items()) {
-    TensorSpec spec{name, {}};
+    model::TensorSpec spec{name, {}};
     for (const auto& extent : shape) {
       if (!extent.is_number_integer()) return BadTable(path, "the shape of " + name);
       spec.shape.push_back(extent.get<std::int64_t>());
@@ -50,12 +50,12 @@ absl::StatusOr<PublishedComponent> PublishedComponent::Read(const std::string& p
   return published;
 }
 
-std::vector<std::string> PublishedComponent::Compare(const std::vector<TensorSpec>& held,
+std::vector<std::string> PublishedComponent::Compare(const std::vector<model::TensorSpec>& held,
                                                      const std::string& holder) const {
-  std::map<std::string_view, const TensorSpec*> left;
-  for (const TensorSpec& spec : held) left.emplace(spec.name, &spec);
+  std::map<std::string_view, const model::TensorSpec*> left;
+  for (const model::TensorSpec& spec : held) left.emplace(spec.name, &spec);
   std::vector<std::string> problems;
-  for (const TensorSpec& spec : tensors) {
+  for (const model::TensorSpec& spec : tensors) {
     const auto found = left.find(spec.name);
     if (found == left.end()) {
       problems.push_back(holder + ": tensor \"" + spec.name + "\" is missing");
@@ -76,7 +76,7 @@ std::vector<std::string> PublishedComponent::Compare(const std::vector<TensorSpe
 
 sdk::TensorGroup PublishedComponent::Totals() const {
   sdk::TensorGroup group{.dtype = "F32", .tensors = static_cast<std::int64_t>(tensors.size())};
-  for (const TensorSpec& spec : tensors) {
+  for (const model::TensorSpec& spec : tensors) {
     std::int64_t count = 1;
     for (const std::int64_t extent : spec.shape) count *= extent;
     group.parameters += count;
@@ -85,7 +85,7 @@ sdk::TensorGroup PublishedComponent::Totals() const {
   return group;
 }
 
-absl::StatusOr<std::vector<TensorSpec>> TensorsOf(const PublishedComponent& published) {
+absl::StatusOr<std::vector<model::TensorSpec>> TensorsOf(const PublishedComponent& published) {
   const nlohmann::json& config = *published.config;
   if (published.class_name == "UMT5EncoderModel") return Ask<UMT5Encoder>(config);
   if (published.class_name == "CLIPVisionModel") return Ask<ClipVision>(config);

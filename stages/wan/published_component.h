@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "stages/sdk/model_tools.h"
 #include "stages/model/weights.h"
+#include "stages/sdk/model_tools.h"
 
 namespace onepiece::wan {
 
@@ -16,19 +16,19 @@ namespace onepiece::wan {
 struct PublishedComponent {
   std::string class_name;
   std::shared_ptr<const nlohmann::json> config;
-  std::vector<TensorSpec> tensors;
+  std::vector<model::TensorSpec> tensors;
 
   /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG.
   static absl::StatusOr<PublishedComponent> Read(const std::string& path);
 
   /// Tensors that `held` lacks, has in another shape, or has beyond these; `holder` names it.
-  [[nodiscard]] std::vector<std::string> Compare(const std::vector<TensorSpec>& held,
+  [[nodiscard]] std::vector<std::string> Compare(const std::vector<model::TensorSpec>& held,
                                                  const std::string& holder) const;
   [[nodiscard]] sdk::TensorGroup Totals() const;
 };
 
 /// The tensors that this build asks for, given the published config. Errors: those of the class's
 /// ParseConfig; UNIMPLEMENTED for another class.
-absl::StatusOr<std::vector<TensorSpec>> TensorsOf(const PublishedComponent& published);
+absl::StatusOr<std::vector<model::TensorSpec>> TensorsOf(const PublishedComponent& published);
 
 }  // namespace onepiece::wan

@@ -3,20 +3,23 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "stages/model/component_store.h"
+#include "stages/model/content_hash.h"
+#include "stages/model/diffusion_state.h"
+#include "stages/model/generation_settings.h"
+#include "stages/model/lora.h"
+#include "stages/model/noise.h"
+#include "stages/model/prepare_load.h"
+#include "stages/model/stage_inputs.h"
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
-#include "stages/model/component_store.h"
-#include "stages/model/content_hash.h"
-#include "stages/model/diffusion_state.h"
+#include "stages/wan/family.h"
 #include "stages/wan/generation.h"
-#include "stages/model/generation_settings.h"
-#include "stages/model/lora.h"
 #include "stages/wan/merged_transformers.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
-#include "stages/model/tokenizer.h"
 
 namespace onepiece::wan {
 namespace {
@@ -36,13 +39,13 @@ class DiffusionStage final : public sdk::Stage {
 
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
       ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
-                                ParsePrecision(options.precision, device));
+                                model::ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
-                                LoadSchedulerConfig(options.model_dir + "/scheduler"));
+                                model::LoadSchedulerConfig(options.model_dir + "/scheduler"));
       ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
-                                ComponentStore::OfProcess().Get<WanTransformer>(
+                                model::ComponentStore::OfProcess().Get<WanTransformer>(
                                     options.model_dir + "/transformer", device, products));
       loaded_.emplace(Loaded{std::move(transformer), scheduler, device, products, options.model_dir,
                              options.threads});
@@ -55,10 +58,10 @@ class DiffusionStage final : public sdk::Stage {
     ONEPIECE_CHECK(loaded_.has_value());
     return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
       tensor::SetComputeThreads(loaded_->threads);
-      ONEPIECE_ASSIGN_OR_RETURN(const GenerationSettings settings,
-                                ReadSettings(context.parameters()));
+      ONEPIECE_ASSIGN_OR_RETURN(const model::GenerationSettings settings,
+                                model::ReadSettings(context.parameters(), kGeometry));
       ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
-                                MakeScheduler(loaded_->scheduler, settings.steps));
+                                model::MakeScheduler(loaded_->scheduler, settings.steps));
       DenoiseInputs denoise{.padded_tokens = kMaxSequenceLength,
                             .guidance_scale = settings.guidance_scale};
       ONEPIECE_ASSIGN_OR_RETURN(denoise.prompt_embeds, Embeds(inputs, "prompt_embeds"));
@@ -66,22 +69,23 @@ class DiffusionStage final : public sdk::Stage {
                                 Embeds(inputs, "negative_prompt_embeds"));
       ONEPIECE_ASSIGN_OR_RETURN(denoise.condition, Condition(inputs, settings));
       ONEPIECE_ASSIGN_OR_RETURN(denoise.image_embeds, ImageEmbeds(inputs));
-      const auto shape = settings.LatentShape(config().out_channels);
-      at::Generator generator = MakeGenerator(settings.seed);
+      const auto shape = settings.LatentShape(kGeometry, config().out_channels);
+      at::Generator generator = model::MakeGenerator(settings.seed);
       ONEPIECE_ASSIGN_OR_RETURN(const Weights weights, Weigh(context.parameters()));
       // Reads all of the conditioning: only for who saves a state or brings one.
       const auto described = [&] { return Describe(settings, weights, inputs); };
-      ONEPIECE_ASSIGN_OR_RETURN(auto saved, LoadState(inputs, described, shape, loaded_->device));
+      ONEPIECE_ASSIGN_OR_RETURN(auto saved,
+                                model::LoadState(inputs, described, shape, loaded_->device));
       if (saved.has_value()) {
         ONEPIECE_RETURN_IF_ERROR(GoOn(*saved, *scheduler, generator, denoise));
       } else {
-        denoise.latents = InitialLatents(generator, shape).to(loaded_->device);
+        denoise.latents = model::InitialLatents(generator, shape).to(loaded_->device);
       }
       ONEPIECE_ASSIGN_OR_RETURN(
           const at::Tensor latents,
           Denoise(*weights.value, *scheduler, denoise, [&](const DenoiseStep& step) {
             return context.Checkpoint(step.index + 1, step.steps, [&] {
-              return SaveState(
+              return model::SaveState(
                   {described(), step.latents, generator.get_state(), scheduler->Save()});
             });
           }));
@@ -92,14 +96,14 @@ class DiffusionStage final : public sdk::Stage {
   }
 
   void Unload() override { loaded_.reset(); }
-  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return WanMetrics(); }
 
  private:
   /// A transformer and what identifies its weights.
-  using Weights = Component<WanTransformer>;
+  using Weights = model::Component<WanTransformer>;
   struct Loaded {
     Weights transformer;
-    SchedulerConfig scheduler;
+    model::SchedulerConfig scheduler;
     at::Device device;
     at::ScalarType products;
     std::string model_dir;
@@ -110,14 +114,14 @@ class DiffusionStage final : public sdk::Stage {
   absl::StatusOr<Weights> Weigh(const sdk::Parameters& parameters) const {
     ONEPIECE_ASSIGN_OR_RETURN(const std::string text,
                               sdk::StringParameter(parameters, "loras", ""));
-    ONEPIECE_ASSIGN_OR_RETURN(const auto choices, ParseLoras("loras", text));
+    ONEPIECE_ASSIGN_OR_RETURN(const auto choices, model::ParseLoras("loras", text));
     if (choices.empty()) return loaded_->transformer;
     ONEPIECE_ASSIGN_OR_RETURN(const std::string hash,
                               MergedHash(loaded_->transformer.hash, choices));
     ONEPIECE_ASSIGN_OR_RETURN(MergedTransformers* const merged, MergedTransformers::OfProcess());
     const std::string key =
-        HashOfParts({hash, loaded_->device.str(), c10::toString(loaded_->products),
-                     std::to_string(loaded_->threads)});
+        model::HashOfParts({hash, loaded_->device.str(), c10::toString(loaded_->products),
+                            std::to_string(loaded_->threads)});
     ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
                               merged->Get(key, loaded_->transformer.value->weight_bytes(),
                                           [&] { return Merge(choices, hash); }));
@@ -126,35 +130,35 @@ class DiffusionStage final : public sdk::Stage {
 
   /// Identifies weights with adapters merged into them.
   [[nodiscard]] absl::StatusOr<std::string> MergedHash(
-      std::string hash, const std::vector<LoraChoice>& choices) const {
-    for (const LoraChoice& choice : choices) {
-      const auto content = HashOfFiles({AdapterPath(choice)});
+      std::string hash, const std::vector<model::LoraChoice>& choices) const {
+    for (const model::LoraChoice& choice : choices) {
+      const auto content = model::HashOfFiles({AdapterPath(choice)});
       if (absl::IsNotFound(content.status()))
         return sdk::BadParameter("loras", "the model has no adapter \"" + choice.name + "\"");
       if (!content.ok()) return content.status();
-      hash = HashOfParts({hash, *content, absl::StrFormat("%a", choice.scale)});
+      hash = model::HashOfParts({hash, *content, absl::StrFormat("%a", choice.scale)});
     }
     return hash;
   }
 
-  [[nodiscard]] std::string AdapterPath(const LoraChoice& choice) const {
+  [[nodiscard]] std::string AdapterPath(const model::LoraChoice& choice) const {
     return loaded_->model_dir + "/loras/" + choice.name + ".safetensors";
   }
 
-  absl::StatusOr<WanTransformer> Merge(const std::vector<LoraChoice>& choices,
+  absl::StatusOr<WanTransformer> Merge(const std::vector<model::LoraChoice>& choices,
                                        const std::string& hash) const {
-    std::vector<ScaledLora> loras;
-    for (const LoraChoice& choice : choices) {
-      ONEPIECE_ASSIGN_OR_RETURN(auto adapter, LoraAdapter::Open(AdapterPath(choice)));
+    std::vector<model::ScaledLora> loras;
+    for (const model::LoraChoice& choice : choices) {
+      ONEPIECE_ASSIGN_OR_RETURN(auto adapter, model::LoraAdapter::Open(AdapterPath(choice)));
       ONEPIECE_RETURN_IF_ERROR(adapter->CheckFit(WanTransformer::Tensors(config())));
       loras.push_back({std::move(adapter), choice.scale});
     }
     const std::string folder = loaded_->model_dir + "/transformer";
     auto merged = WanTransformer::Load(folder, loaded_->device, loaded_->products,
-                                       MergeLoras(std::move(loras)));
+                                       model::MergeLoras(std::move(loras)));
     if (!merged.ok()) return merged.status();
     // The files may have been replaced since they were hashed.
-    ONEPIECE_ASSIGN_OR_RETURN(const std::string content, ComponentHash(folder));
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string content, model::ComponentHash(folder));
     ONEPIECE_ASSIGN_OR_RETURN(const std::string now, MergedHash(content, choices));
     if (now != hash) {
       return base::MakeError(absl::StatusCode::kAborted, "MODEL_CHANGED",
@@ -168,15 +172,17 @@ class DiffusionStage final : public sdk::Stage {
   }
 
   /// What a saved state must agree in to be gone on with.
-  [[nodiscard]] std::string Describe(const GenerationSettings& settings, const Weights& weights,
+  [[nodiscard]] std::string Describe(const model::GenerationSettings& settings,
+                                     const Weights& weights,
                                      const std::vector<sdk::Artifact>& inputs) const {
     std::string conditioning;
     for (const char* name :
          {"prompt_embeds", "negative_prompt_embeds", "condition", "image_embeds"}) {
       const sdk::Artifact* artifact = message::FindArtifact(inputs, name);
-      conditioning = HashOfParts({conditioning, artifact == nullptr ? "" : artifact->data.text()});
+      conditioning =
+          model::HashOfParts({conditioning, artifact == nullptr ? "" : artifact->data.text()});
     }
-    const SchedulerConfig& scheduler = loaded_->scheduler;
+    const model::SchedulerConfig& scheduler = loaded_->scheduler;
     return absl::StrFormat(
         "seed %d, %d steps, guidance %a, %dx%d, %d frames, scheduler %d order %d shift %a of %d, "
         "%s, "
@@ -187,11 +193,11 @@ class DiffusionStage final : public sdk::Stage {
         weights.hash);
   }
 
-  static absl::Status GoOn(const DiffusionState& saved, Scheduler& scheduler,
+  static absl::Status GoOn(const model::DiffusionState& saved, model::Scheduler& scheduler,
                            at::Generator& generator, DenoiseInputs& denoise) {
     ONEPIECE_RETURN_IF_ERROR(scheduler.Restore(saved.scheduler));
     if (saved.rng.sizes() != generator.get_state().sizes()) {
-      return BadArtifact("state.rng", "not a state of the random number generator");
+      return model::BadArtifact("state.rng", "not a state of the random number generator");
     }
     generator.set_state(saved.rng);
     denoise.latents = saved.latents;
@@ -201,27 +207,30 @@ class DiffusionStage final : public sdk::Stage {
 
   absl::StatusOr<at::Tensor> Embeds(const std::vector<sdk::Artifact>& inputs,
                                     std::string_view name) const {
-    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, InputTensor(inputs, name, 3));
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, model::InputTensor(inputs, name, 3));
     if (embeds.size(0) != 1 || embeds.size(1) > kMaxSequenceLength ||
         embeds.size(2) != config().text_dim) {
-      return BadArtifact(name, "its shape does not fit the transformer");
+      return model::BadArtifact(name, "its shape does not fit the transformer");
     }
     return tensor::ToDevice(embeds, loaded_->device);
   }
 
   /// What vae_encode made of the images; undefined for a text-to-video model.
   absl::StatusOr<at::Tensor> Condition(const std::vector<sdk::Artifact>& inputs,
-                                       const VideoSize& size) const {
+                                       const model::VideoSize& size) const {
     const bool given = message::FindArtifact(inputs, "condition") != nullptr;
     if (config().in_channels == config().out_channels) {
-      if (given) return BadArtifact("condition", "this model makes videos of text alone");
+      if (given) return model::BadArtifact("condition", "this model makes videos of text alone");
       return at::Tensor();
     }
-    if (!given) return BadArtifact("condition", "missing: this model makes videos of an image");
-    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor condition, InputTensor(inputs, "condition", 5));
-    if (condition.sizes() != size.LatentShape(config().in_channels - config().out_channels)) {
-      return BadArtifact("condition",
-                         "its shape does not fit the transformer, or width, height and num_frames");
+    if (!given)
+      return model::BadArtifact("condition", "missing: this model makes videos of an image");
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor condition,
+                              model::InputTensor(inputs, "condition", 5));
+    if (condition.sizes() !=
+        size.LatentShape(kGeometry, config().in_channels - config().out_channels)) {
+      return model::BadArtifact(
+          "condition", "its shape does not fit the transformer, or width, height and num_frames");
     }
     return tensor::ToDevice(condition, loaded_->device);
   }
@@ -230,15 +239,16 @@ class DiffusionStage final : public sdk::Stage {
   absl::StatusOr<at::Tensor> ImageEmbeds(const std::vector<sdk::Artifact>& inputs) const {
     if (config().image_dim == 0) return at::Tensor();
     if (message::FindArtifact(inputs, "image_embeds") == nullptr)
-      return BadArtifact("image_embeds", "missing: this model makes videos of an image");
-    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, InputTensor(inputs, "image_embeds", 3));
+      return model::BadArtifact("image_embeds", "missing: this model makes videos of an image");
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds,
+                              model::InputTensor(inputs, "image_embeds", 3));
     if (embeds.size(0) != config().images()) {
-      return BadArtifact("image_embeds", config().images() == 2
-                                             ? "this model takes an image and a last_image"
-                                             : "this model takes an image and no last_image");
+      return model::BadArtifact(
+          "image_embeds", config().images() == 2 ? "this model takes an image and a last_image"
+                                                 : "this model takes an image and no last_image");
     }
     if (embeds.size(2) != config().image_dim)
-      return BadArtifact("image_embeds", "its shape does not fit the transformer");
+      return model::BadArtifact("image_embeds", "its shape does not fit the transformer");
     return tensor::ToDevice(embeds, loaded_->device);
   }
 

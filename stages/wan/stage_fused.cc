@@ -5,6 +5,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/model/generation_settings.h"
+#include "stages/wan/family.h"
 #include "stages/wan/stages.h"
 
 namespace onepiece::wan {
@@ -71,8 +72,8 @@ class FusedStage final : public sdk::Stage {
   }
 
   absl::StatusOr<Artifacts> Run(sdk::StageContext& context, const Artifacts& inputs) override {
-    ONEPIECE_ASSIGN_OR_RETURN(const GenerationSettings settings,
-                              ReadSettings(context.parameters()));
+    ONEPIECE_ASSIGN_OR_RETURN(const model::GenerationSettings settings,
+                              model::ReadSettings(context.parameters(), kGeometry));
     const int total = settings.steps + static_cast<int>(parts_.size()) - 1;
     int done = 0;
     Artifacts known = inputs, outputs;

@@ -1,8 +1,8 @@
 #include "cluster/base/status.h"
 #include "cluster/media/media.h"
-#include "stages/sdk/parameters.h"
 #include "stages/model/frames_output.h"
-#include "stages/wan/stage_common.h"
+#include "stages/model/stage_inputs.h"
+#include "stages/sdk/parameters.h"
 #include "stages/wan/stages.h"
 
 namespace onepiece::wan {
@@ -29,12 +29,12 @@ class MediaEncodeStage final : public sdk::Stage {
         sdk::IntParameter(context.parameters(), "fps", 1, media::kMaxFps, media::kDefaultFps));
     const sdk::Artifact& frames = *message::FindArtifact(inputs, "frames");
     if (frames.dtype != message::DType::kU8 || frames.shape.size() != 4 || frames.shape[3] != 3) {
-      return BadArtifact("frames", "not a U8 tensor [frames, height, width, 3]");
+      return model::BadArtifact("frames", "not a U8 tensor [frames, height, width, 3]");
     }
     const media::FramesView view{frames.data.bytes(), frames.shape[0], frames.shape[1],
                                  frames.shape[2]};
     ONEPIECE_ASSIGN_OR_RETURN(auto outputs,
-                              EncodeFrames(view, "media", format, static_cast<int>(fps)));
+                              model::EncodeFrames(view, "media", format, static_cast<int>(fps)));
     ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 1));
     return outputs;
   }

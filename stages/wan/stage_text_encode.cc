@@ -5,18 +5,21 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "spdlog/spdlog.h"
+#include "stages/model/component_store.h"
+#include "stages/model/conditioning_cache.h"
+#include "stages/model/content_hash.h"
+#include "stages/model/image_processor.h"
+#include "stages/model/prepare_load.h"
+#include "stages/model/stage_inputs.h"
+#include "stages/model/tokenizer.h"
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/clip_vision.h"
-#include "stages/model/component_store.h"
-#include "stages/model/conditioning_cache.h"
-#include "stages/model/content_hash.h"
+#include "stages/wan/family.h"
 #include "stages/wan/generation.h"
-#include "stages/model/image_processor.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
-#include "stages/model/tokenizer.h"
 
 namespace onepiece::wan {
 namespace {
@@ -37,14 +40,16 @@ class TextEncodeStage final : public sdk::Stage {
 
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
       ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
-                                ParsePrecision(options.precision, device));
-      ONEPIECE_ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(options.model_dir + "/tokenizer"));
+                                model::ParsePrecision(options.precision, device));
+      ONEPIECE_ASSIGN_OR_RETURN(auto tokenizer,
+                                model::Tokenizer::Load(options.model_dir + "/tokenizer"));
       ONEPIECE_ASSIGN_OR_RETURN(auto encoder,
-                                ComponentStore::OfProcess().Get<UMT5Encoder>(
+                                model::ComponentStore::OfProcess().Get<UMT5Encoder>(
                                     options.model_dir + "/text_encoder", device, products));
-      ONEPIECE_ASSIGN_OR_RETURN(ConditioningCache* const cache, ConditioningCache::OfProcess());
+      ONEPIECE_ASSIGN_OR_RETURN(model::ConditioningCache* const cache,
+                                model::ConditioningCache::OfProcess());
       if (tokenizer.size() > encoder.value->config().vocab_size) {
         return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_TOKENIZER",
                                "the tokenizer has more ids than the text encoder");
@@ -80,32 +85,33 @@ class TextEncodeStage final : public sdk::Stage {
   }
 
   void Unload() override { loaded_.reset(); }
-  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return WanMetrics(); }
 
  private:
   struct ImageParts {
-    ImageProcessor processor;
-    Component<ClipVision> encoder;
+    model::ImageProcessor processor;
+    model::Component<ClipVision> encoder;
     std::string hash;  // Of both.
   };
   struct Loaded {
-    Tokenizer tokenizer;
-    Component<UMT5Encoder> encoder;
+    model::Tokenizer tokenizer;
+    model::Component<UMT5Encoder> encoder;
     std::optional<ImageParts> images;  // Where the model folder has an image_encoder.
-    ConditioningCache* cache;
+    model::ConditioningCache* cache;
     at::Device device;
     sdk::LoadOptions options;
   };
 
   absl::Status LoadImageEncoder(const std::string& model_dir, at::Device device) {
     if (!std::filesystem::exists(model_dir + "/image_encoder")) return absl::OkStatus();
-    ONEPIECE_ASSIGN_OR_RETURN(auto processor, ImageProcessor::Load(model_dir + "/image_processor"));
-    ONEPIECE_ASSIGN_OR_RETURN(auto encoder, ComponentStore::OfProcess().Get<ClipVision>(
+    ONEPIECE_ASSIGN_OR_RETURN(auto processor,
+                              model::ImageProcessor::Load(model_dir + "/image_processor"));
+    ONEPIECE_ASSIGN_OR_RETURN(auto encoder, model::ComponentStore::OfProcess().Get<ClipVision>(
                                                 model_dir + "/image_encoder", device));
     ONEPIECE_ASSIGN_OR_RETURN(
         const std::string processing,
-        HashOfFiles({model_dir + "/image_processor/preprocessor_config.json"}));
-    const std::string hash = HashOfParts({encoder.hash, processing});
+        model::HashOfFiles({model_dir + "/image_processor/preprocessor_config.json"}));
+    const std::string hash = model::HashOfParts({encoder.hash, processing});
     loaded_->images.emplace(ImageParts{processor, std::move(encoder), hash});
     return absl::OkStatus();
   }
@@ -113,37 +119,38 @@ class TextEncodeStage final : public sdk::Stage {
   [[nodiscard]] std::string KeyOf(std::string_view kind, std::string_view component,
                                   std::string_view input) const {
     const sdk::LoadOptions& options = loaded_->options;
-    return HashOfParts({kind, component, options.device, options.precision,
-                        std::to_string(options.threads), input});
+    return model::HashOfParts({kind, component, options.device, options.precision,
+                               std::to_string(options.threads), input});
   }
 
   /// image_embeds of the job's images.
   absl::StatusOr<sdk::Artifact> Look(const std::vector<sdk::Artifact>& inputs) const {
     const ImageParts& parts = *loaded_->images;
     ONEPIECE_ASSIGN_OR_RETURN(
-        auto embeds,
-        loaded_->cache->GetOr(
-            KeyOf("clip", parts.hash, HashOfImages(inputs)), [&]() -> absl::StatusOr<Artifacts> {
-              ONEPIECE_ASSIGN_OR_RETURN(const auto images, InputImages(inputs));
-              ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels,
-                                        PixelValues(parts.processor, images));
-              ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor seen,
-                                        parts.encoder.value->Forward(pixels));
-              ONEPIECE_ASSIGN_OR_RETURN(auto artifact, tensor::ToArtifact("image_embeds", seen));
-              return Artifacts{std::move(artifact)};
-            }));
+        auto embeds, loaded_->cache->GetOr(
+                         KeyOf("clip", parts.hash, model::HashOfImages(inputs)),
+                         [&]() -> absl::StatusOr<Artifacts> {
+                           ONEPIECE_ASSIGN_OR_RETURN(const auto images, model::InputImages(inputs));
+                           ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor pixels,
+                                                     model::PixelValues(parts.processor, images));
+                           ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor seen,
+                                                     parts.encoder.value->Forward(pixels));
+                           ONEPIECE_ASSIGN_OR_RETURN(auto artifact,
+                                                     tensor::ToArtifact("image_embeds", seen));
+                           return Artifacts{std::move(artifact)};
+                         }));
     return std::move(embeds[0]);
   }
 
   absl::StatusOr<sdk::Artifact> Embed(const sdk::StageContext& context,
                                       const std::string& parameter, const std::string& text) const {
     // One token more than the model takes, to see whether there are more.
-    auto ids = loaded_->tokenizer.Encode(text, kMaxSequenceLength + 1);
+    auto ids = PromptIds(loaded_->tokenizer, text, kMaxSequenceLength + 1);
     if (!ids.ok()) return base::Annotate(ids.status(), parameter);
     if (ids->size() > kMaxSequenceLength) {
       spdlog::warn("uid={} stage=text_encode {}: cut to the model's {} tokens",
                    context.uid().ToString(), parameter, kMaxSequenceLength);
-      ONEPIECE_ASSIGN_OR_RETURN(*ids, loaded_->tokenizer.Encode(text));
+      ONEPIECE_ASSIGN_OR_RETURN(*ids, PromptIds(loaded_->tokenizer, text));
     }
     const auto bytes = std::as_bytes(std::span(*ids));
     const std::string key = KeyOf("text", loaded_->encoder.hash,

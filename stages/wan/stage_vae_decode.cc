@@ -3,14 +3,16 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "cluster/media/media.h"
+#include "stages/model/component_store.h"
+#include "stages/model/frames_output.h"
+#include "stages/model/prepare_load.h"
+#include "stages/model/stage_inputs.h"
 #include "stages/sdk/parameters.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
-#include "stages/model/component_store.h"
-#include "stages/model/frames_output.h"
+#include "stages/wan/family.h"
 #include "stages/wan/generation.h"
-#include "stages/model/generation_settings.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
 
@@ -30,9 +32,9 @@ class VaeDecodeStage final : public sdk::Stage {
 
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
-      ONEPIECE_ASSIGN_OR_RETURN(
-          auto vae, ComponentStore::OfProcess().Get<WanVae>(options.model_dir + "/vae", device));
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(auto vae, model::ComponentStore::OfProcess().Get<WanVae>(
+                                              options.model_dir + "/vae", device));
       loaded_.emplace(Loaded{std::move(vae.value), device, options.threads});
       return absl::OkStatus();
     });
@@ -67,7 +69,7 @@ class VaeDecodeStage final : public sdk::Stage {
   }
 
   void Unload() override { loaded_.reset(); }
-  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return WanMetrics(); }
 
  private:
   struct Loaded {
@@ -77,13 +79,14 @@ class VaeDecodeStage final : public sdk::Stage {
   };
 
   absl::StatusOr<at::Tensor> Latents(const std::vector<sdk::Artifact>& inputs) const {
-    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor latents, InputTensor(inputs, "latents", 5));
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor latents, model::InputTensor(inputs, "latents", 5));
     const at::IntArrayRef shape = latents.sizes();
-    constexpr std::int64_t kMaxFrames = (kMaxVideoFrames - 1) / kTemporalCompression + 1;
-    constexpr std::int64_t kMaxSide = kMaxSidePixels / kSpatialCompression;
+    constexpr std::int64_t kMaxFrames =
+        (kGeometry.max_frames - 1) / kGeometry.temporal_compression + 1;
+    constexpr std::int64_t kMaxSide = kGeometry.max_side / kGeometry.spatial_compression;
     if (shape[0] != 1 || shape[1] != loaded_->vae->config().z_dim || shape[2] > kMaxFrames ||
         shape[3] > kMaxSide || shape[4] > kMaxSide) {
-      return BadArtifact("latents", "its shape does not fit the decoder");
+      return model::BadArtifact("latents", "its shape does not fit the decoder");
     }
     return tensor::ToDevice(latents, loaded_->device);
   }
@@ -93,9 +96,9 @@ class VaeDecodeStage final : public sdk::Stage {
     const std::span<const std::byte> rgb(static_cast<const std::byte*>(frames.data_ptr()),
                                          static_cast<std::size_t>(frames.numel()));
     const media::FramesView view{rgb, frames.size(0), frames.size(1), frames.size(2)};
-    if (format != "raw") return EncodeFrames(view, "format", format, fps);
+    if (format != "raw") return model::EncodeFrames(view, "format", format, fps);
     ONEPIECE_ASSIGN_OR_RETURN(sdk::Artifact raw, tensor::ToArtifact("frames", frames));
-    return std::vector<sdk::Artifact>{std::move(raw), FramesChecksum(view)};
+    return std::vector<sdk::Artifact>{std::move(raw), model::FramesChecksum(view)};
   }
 
   std::optional<Loaded> loaded_;

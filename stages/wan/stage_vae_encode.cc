@@ -3,15 +3,18 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
-#include "stages/sdk/parameters.h"
-#include "stages/tensor/compute.h"
-#include "stages/tensor/torch_convert.h"
 #include "stages/model/component_store.h"
 #include "stages/model/conditioning_cache.h"
 #include "stages/model/content_hash.h"
-#include "stages/wan/generation.h"
 #include "stages/model/generation_settings.h"
 #include "stages/model/image_processor.h"
+#include "stages/model/prepare_load.h"
+#include "stages/model/stage_inputs.h"
+#include "stages/sdk/parameters.h"
+#include "stages/tensor/compute.h"
+#include "stages/tensor/torch_convert.h"
+#include "stages/wan/family.h"
+#include "stages/wan/generation.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
 
@@ -31,10 +34,11 @@ class VaeEncodeStage final : public sdk::Stage {
 
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, PrepareLoad(options));
-      ONEPIECE_ASSIGN_OR_RETURN(
-          auto vae, ComponentStore::OfProcess().Get<WanVae>(options.model_dir + "/vae", device));
-      ONEPIECE_ASSIGN_OR_RETURN(ConditioningCache* const cache, ConditioningCache::OfProcess());
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
+      ONEPIECE_ASSIGN_OR_RETURN(auto vae, model::ComponentStore::OfProcess().Get<WanVae>(
+                                              options.model_dir + "/vae", device));
+      ONEPIECE_ASSIGN_OR_RETURN(model::ConditioningCache* const cache,
+                                model::ConditioningCache::OfProcess());
       loaded_.emplace(Loaded{std::move(vae), cache, options});
       return absl::OkStatus();
     });
@@ -45,36 +49,37 @@ class VaeEncodeStage final : public sdk::Stage {
     ONEPIECE_CHECK(loaded_.has_value());
     return tensor::Guarded([&]() -> absl::StatusOr<std::vector<sdk::Artifact>> {
       tensor::SetComputeThreads(loaded_->options.threads);
-      ONEPIECE_ASSIGN_OR_RETURN(const VideoSize size, ReadVideoSize(context.parameters()));
+      ONEPIECE_ASSIGN_OR_RETURN(const model::VideoSize size,
+                                model::ReadVideoSize(context.parameters(), kGeometry));
       ONEPIECE_ASSIGN_OR_RETURN(const auto tiling, ReadTiling(context.parameters()));
-      const std::string key = HashOfParts(
+      const std::string key = model::HashOfParts(
           {tiling ? "tiled condition" : "condition", loaded_->vae.hash, loaded_->options.device,
-           std::to_string(loaded_->options.threads), HashOfImages(inputs),
+           std::to_string(loaded_->options.threads), model::HashOfImages(inputs),
            absl::StrFormat("%dx%dx%d", size.width, size.height, size.frames)});
       return loaded_->cache->GetOr(key, [&] { return Encode(context, inputs, size, tiling); });
     });
   }
 
   void Unload() override { loaded_.reset(); }
-  std::vector<sdk::StageMetric> Metrics() const override { return ProcessMetrics(); }
+  std::vector<sdk::StageMetric> Metrics() const override { return WanMetrics(); }
 
  private:
   struct Loaded {
-    Component<WanVae> vae;
-    ConditioningCache* cache;
+    model::Component<WanVae> vae;
+    model::ConditioningCache* cache;
     sdk::LoadOptions options;
   };
 
   absl::StatusOr<std::vector<sdk::Artifact>> Encode(
-      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs, const VideoSize& size,
-      const std::optional<WanVae::Tiling>& tiling) const {
-    ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, InputImages(inputs));
-    if (images.empty()) return BadArtifact("image", "missing");
+      sdk::StageContext& context, const std::vector<sdk::Artifact>& inputs,
+      const model::VideoSize& size, const std::optional<WanVae::Tiling>& tiling) const {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, model::InputImages(inputs));
+    if (images.empty()) return model::BadArtifact("image", "missing");
     if (images.size() > 1 && size.frames == 1)
       return sdk::BadParameter("num_frames", "a first and a last image need more than one frame");
     std::vector<at::Tensor> frames(2);
     for (std::size_t i = 0; i < images.size(); ++i) {
-      ONEPIECE_ASSIGN_OR_RETURN(frames[i], FrameOfImage(images[i], size.width, size.height));
+      ONEPIECE_ASSIGN_OR_RETURN(frames[i], model::FrameOfImage(images[i], size.width, size.height));
     }
     ONEPIECE_ASSIGN_OR_RETURN(
         const at::Tensor condition,

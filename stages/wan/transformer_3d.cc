@@ -5,10 +5,10 @@
 #include <exception>
 
 #include "cluster/base/status.h"
-#include "stages/tensor/compute.h"
 #include "stages/model/config_reader.h"
 #include "stages/model/kernels.h"
 #include "stages/model/layers.h"
+#include "stages/tensor/compute.h"
 
 namespace onepiece::wan {
 namespace {
@@ -30,7 +30,7 @@ at::Tensor LayerNorm(const at::Tensor& x, double epsilon, const at::Tensor& weig
 /// `compute` in inference mode, unless `weight` is to get a gradient: then as the caller has it.
 template <typename Compute>
 auto Computed(const at::Tensor& weight, Compute&& compute) -> decltype(compute()) {
-  if (!Recorded(weight)) return tensor::Guarded(compute);
+  if (!model::Recorded(weight)) return tensor::Guarded(compute);
   try {
     return compute();
   } catch (const std::exception& error) {
@@ -40,7 +40,7 @@ auto Computed(const at::Tensor& weight, Compute&& compute) -> decltype(compute()
 
 /// to += x · scale: in place, which autograd does not bear where it has kept `to`.
 void AddScaled(at::Tensor& to, const at::Tensor& x, const at::Tensor& scale) {
-  if (Recorded(x)) {
+  if (model::Recorded(x)) {
     to = at::addcmul(to, x, scale);
   } else {
     to.addcmul_(x, scale);
@@ -48,14 +48,16 @@ void AddScaled(at::Tensor& to, const at::Tensor& x, const at::Tensor& scale) {
 }
 
 void Add(at::Tensor& to, const at::Tensor& x) {
-  if (Recorded(x)) {
+  if (model::Recorded(x)) {
     to = to + x;
   } else {
     to.add_(x);
   }
 }
 
-at::Tensor Gelu(at::Tensor x) { return Recorded(x) ? at::gelu(x, "tanh") : at::gelu_(x, "tanh"); }
+at::Tensor Gelu(at::Tensor x) {
+  return model::Recorded(x) ? at::gelu(x, "tanh") : at::gelu_(x, "tanh");
+}
 
 /// Angles of `count` positions for `pairs` pairs, F64 [count, pairs].
 at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
@@ -64,11 +66,11 @@ at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
   return at::outer(at::arange(count, options), at::pow(kTheta, exponents).reciprocal());
 }
 
-void ReadImage(ConfigReader& reader, TransformerConfig& config) {
-  config.image_dim = reader.IntOr("image_dim", 1, kMaxExtent, 0);
-  config.image_pos_len = reader.IntOr("pos_embed_seq_len", 2, kMaxExtent, 0);
+void ReadImage(model::ConfigReader& reader, TransformerConfig& config) {
+  config.image_dim = reader.IntOr("image_dim", 1, model::kMaxExtent, 0);
+  config.image_pos_len = reader.IntOr("pos_embed_seq_len", 2, model::kMaxExtent, 0);
   // The image embedder ends in the width that these projections start from.
-  const std::int64_t added = reader.IntOr("added_kv_proj_dim", 1, kMaxExtent, 0);
+  const std::int64_t added = reader.IntOr("added_kv_proj_dim", 1, model::kMaxExtent, 0);
   if (added != (config.image_dim > 0 ? config.dim() : 0)) {
     reader.Bad("added_kv_proj_dim",
                "must be num_attention_heads * attention_head_dim with image_dim, else null");
@@ -81,7 +83,7 @@ void ReadImage(ConfigReader& reader, TransformerConfig& config) {
 }  // namespace
 
 absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::json& json) {
-  ConfigReader reader(json);
+  model::ConfigReader reader(json);
   TransformerConfig config;
   if (reader.StringOr("qk_norm", "rms_norm_across_heads") != "rms_norm_across_heads") {
     reader.Unimplemented("qk_norm", "only rms_norm_across_heads is supported");
@@ -96,11 +98,11 @@ absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::js
   config.head_dim = reader.Int("attention_head_dim", 6, 4096);
   config.in_channels = reader.Int("in_channels", 1, 4096);
   config.out_channels = reader.IntOr("out_channels", 1, 4096, config.in_channels);
-  config.text_dim = reader.Int("text_dim", 1, kMaxExtent);
-  config.freq_dim = reader.Int("freq_dim", 2, kMaxExtent);
-  config.ffn_dim = reader.Int("ffn_dim", 1, kMaxExtent);
-  config.num_layers = reader.Int("num_layers", 1, kMaxLayers);
-  config.rope_max_seq_len = reader.IntOr("rope_max_seq_len", 1, kMaxExtent, 1024);
+  config.text_dim = reader.Int("text_dim", 1, model::kMaxExtent);
+  config.freq_dim = reader.Int("freq_dim", 2, model::kMaxExtent);
+  config.ffn_dim = reader.Int("ffn_dim", 1, model::kMaxExtent);
+  config.num_layers = reader.Int("num_layers", 1, model::kMaxLayers);
+  config.rope_max_seq_len = reader.IntOr("rope_max_seq_len", 1, model::kMaxExtent, 1024);
   config.cross_attn_norm = reader.BoolOr("cross_attn_norm", true);
   config.epsilon = reader.PositiveOr("eps", 1e-6);
   ReadImage(reader, config);
@@ -110,15 +112,15 @@ absl::StatusOr<TransformerConfig> WanTransformer::ParseConfig(const nlohmann::js
   return config;
 }
 
-WanTransformer::Linear WanTransformer::BindLinear(WeightBinder& weights, const std::string& name,
-                                                  std::int64_t in, std::int64_t out,
-                                                  Held held) const {
+WanTransformer::Linear WanTransformer::BindLinear(model::WeightBinder& weights,
+                                                  const std::string& name, std::int64_t in,
+                                                  std::int64_t out, Held held) const {
   if (held == Held::kF32)
     return {weights.Get(name + ".weight", {out, in}), weights.Get(name + ".bias", {out})};
   return {weights.GetFactor(name + ".weight", {out, in}), weights.GetFactor(name + ".bias", {out})};
 }
 
-WanTransformer::Norm WanTransformer::BindNorm(WeightBinder& weights, const std::string& name,
+WanTransformer::Norm WanTransformer::BindNorm(model::WeightBinder& weights, const std::string& name,
                                               std::int64_t extent) const {
   Norm norm;
   norm.weight = weights.Get(name + ".weight", {extent});
@@ -126,7 +128,7 @@ WanTransformer::Norm WanTransformer::BindNorm(WeightBinder& weights, const std::
   return norm;
 }
 
-WanTransformer::AttentionWeights WanTransformer::BindAttention(WeightBinder& weights,
+WanTransformer::AttentionWeights WanTransformer::BindAttention(model::WeightBinder& weights,
                                                                const std::string& name) const {
   const std::int64_t dim = config_.dim();
   AttentionWeights attention;
@@ -139,7 +141,7 @@ WanTransformer::AttentionWeights WanTransformer::BindAttention(WeightBinder& wei
   return attention;
 }
 
-void WanTransformer::BindEmbedders(WeightBinder& weights) {
+void WanTransformer::BindEmbedders(model::WeightBinder& weights) {
   const TransformerConfig& c = config_;
   const std::int64_t dim = c.dim();
   const std::string embedder = "condition_embedder.";
@@ -162,7 +164,7 @@ void WanTransformer::BindEmbedders(WeightBinder& weights) {
   image_.norm_out = BindNorm(weights, image + "norm2", dim);
 }
 
-void WanTransformer::Bind(WeightBinder& weights) {
+void WanTransformer::Bind(model::WeightBinder& weights) {
   const TransformerConfig& c = config_;
   const std::int64_t dim = c.dim();
   BindEmbedders(weights);
@@ -188,25 +190,25 @@ void WanTransformer::Bind(WeightBinder& weights) {
   weight_bytes_ = weights.bytes();
 }
 
-std::vector<TensorSpec> WanTransformer::Tensors(const TransformerConfig& config) {
+std::vector<model::TensorSpec> WanTransformer::Tensors(const TransformerConfig& config) {
   WanTransformer recorded;
   recorded.config_ = config;
-  WeightBinder recorder;
+  model::WeightBinder recorder;
   recorded.Bind(recorder);
   return recorder.specs();
 }
 
 absl::StatusOr<WanTransformer> WanTransformer::Load(const std::string& dir, at::Device device,
                                                     at::ScalarType products,
-                                                    const WeightChange& change) {
-  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+                                                    const model::WeightChange& change) {
+  ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
-  ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config)));
+  ONEPIECE_RETURN_IF_ERROR(model::CheckFit(files, Tensors(*config)));
   WanTransformer transformer;
   transformer.config_ = *config;
   transformer.device_ = device;
-  WeightBinder weights(files, device, products, change);
+  model::WeightBinder weights(files, device, products, change);
   transformer.Bind(weights);
   if (!weights.status().ok()) return weights.status();
   return transformer;
@@ -267,7 +269,7 @@ absl::StatusOr<WanTransformer::Context> WanTransformer::Prepare(const at::Tensor
     const auto add = [&](KeyValues& to, const at::Tensor& tokens, const Linear& key,
                          const at::Tensor& norm, const Linear& value) {
       const at::Tensor keys = key.Apply(tokens);
-      to.keys.push_back(Heads(RmsNorm(keys, norm, config_.epsilon).to(keys.scalar_type())));
+      to.keys.push_back(Heads(model::RmsNorm(keys, norm, config_.epsilon).to(keys.scalar_type())));
       to.values.push_back(Heads(value.Apply(tokens)));
     };
     for (const Block& block : blocks_) {
@@ -301,8 +303,8 @@ absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const Context&
   return absl::OkStatus();
 }
 
-Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
-                                  std::int64_t width) const {
+model::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
+                                         std::int64_t width) const {
   // Of the pairs of a head, a third (rounded down) each turn with row and column, the rest with the
   // frame.
   const std::int64_t spatial = config_.head_dim / 6, temporal = config_.head_dim / 2 - 2 * spatial;
@@ -334,28 +336,30 @@ at::Tensor WanTransformer::CrossAttention(const Block& block, const at::Tensor& 
   const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
   const AttentionWeights& cross = block.cross;
   at::Tensor projected = cross.q.Apply(hidden);
-  RmsNormRotate(projected, cross.norm_q, config_.epsilon, nullptr);
+  model::RmsNormRotate(projected, cross.norm_q, config_.epsilon, nullptr);
   const at::Tensor q = Heads(projected);
-  at::Tensor attended = Attention(q, context.text.keys[layer], context.text.values[layer], scale);
+  at::Tensor attended =
+      model::Attention(q, context.text.keys[layer], context.text.values[layer], scale);
   if (!context.image.keys.empty()) {
-    Add(attended, Attention(q, context.image.keys[layer], context.image.values[layer], scale));
+    Add(attended,
+        model::Attention(q, context.image.keys[layer], context.image.values[layer], scale));
   }
   return cross.out.Apply(attended.transpose(1, 2).flatten(2));
 }
 
 at::Tensor WanTransformer::SelfAttention(const Block& block, const at::Tensor& hidden,
-                                         const Rotary& rotary) const {
+                                         const model::Rotary& rotary) const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
   at::Tensor q = block.self.q.Apply(hidden), k = block.self.k.Apply(hidden);
-  RmsNormRotate(q, block.self.norm_q, config_.epsilon, &rotary);
-  RmsNormRotate(k, block.self.norm_k, config_.epsilon, &rotary);
+  model::RmsNormRotate(q, block.self.norm_q, config_.epsilon, &rotary);
+  model::RmsNormRotate(k, block.self.norm_k, config_.epsilon, &rotary);
   const at::Tensor attended =
-      Attention(Heads(q), Heads(k), Heads(block.self.v.Apply(hidden)), scale);
+      model::Attention(Heads(q), Heads(k), Heads(block.self.v.Apply(hidden)), scale);
   return block.self.out.Apply(attended.transpose(1, 2).flatten(2));
 }
 
 void WanTransformer::RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
-                              const Rotary& rotary, const Context& context,
+                              const model::Rotary& rotary, const Context& context,
                               std::size_t layer) const {
   // Shift, scale, gate of attention, then of the FFN. As a norm's own gain and shift, modulation
   // costs no pass of its own.
@@ -391,7 +395,7 @@ absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, dou
     const TransformerConfig& c = config_;
     const std::int64_t frames = hidden.size(2) / c.patch_t, height = hidden.size(3) / c.patch_h,
                        width = hidden.size(4) / c.patch_w;
-    const Rotary rotary = MakeRotary(frames, height, width);
+    const model::Rotary rotary = MakeRotary(frames, height, width);
     at::Tensor x = at::conv3d(hidden.to(device_, at::kFloat), patch_.weight, patch_.bias,
                               {c.patch_t, c.patch_h, c.patch_w})
                        .flatten(2)

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "stages/model/kernels.h"
 #include "stages/model/weights.h"
 
 namespace onepiece::wan {
-
-struct Rotary;
 
 struct TransformerConfig {
   std::int64_t patch_t = 1, patch_h = 2, patch_w = 2;
@@ -53,7 +52,7 @@ class WanTransformer {
   /// WeightBinder.
   static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU,
                                              at::ScalarType products = at::kFloat,
-                                             const WeightChange& change = {});
+                                             const model::WeightChange& change = {});
 
   /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens.
   /// `image` is F32 [batch * config().images(), tokens, image_dim]: what the image encoder makes,
@@ -76,7 +75,7 @@ class WanTransformer {
 
   /// For tools: the configuration in a config.json, and the tensors that it calls for.
   static absl::StatusOr<TransformerConfig> ParseConfig(const nlohmann::json& config);
-  static std::vector<TensorSpec> Tensors(const TransformerConfig& config);
+  static std::vector<model::TensorSpec> Tensors(const TransformerConfig& config);
 
  private:
   struct Linear {
@@ -109,25 +108,25 @@ class WanTransformer {
     Norm norm2;
     Linear ffn_in, ffn_out;
   };
-  void Bind(WeightBinder& weights);
-  void BindEmbedders(WeightBinder& weights);
+  void Bind(model::WeightBinder& weights);
+  void BindEmbedders(model::WeightBinder& weights);
   enum class Held { kF32, kFactor };
-  Linear BindLinear(WeightBinder& weights, const std::string& name, std::int64_t in,
+  Linear BindLinear(model::WeightBinder& weights, const std::string& name, std::int64_t in,
                     std::int64_t out, Held held = Held::kFactor) const;
-  Norm BindNorm(WeightBinder& weights, const std::string& name, std::int64_t extent) const;
-  AttentionWeights BindAttention(WeightBinder& weights, const std::string& name) const;
+  Norm BindNorm(model::WeightBinder& weights, const std::string& name, std::int64_t extent) const;
+  AttentionWeights BindAttention(model::WeightBinder& weights, const std::string& name) const;
   [[nodiscard]] absl::Status CheckInput(const at::Tensor& hidden, const Context& context) const;
   [[nodiscard]] absl::StatusOr<at::Tensor> EmbedText(const at::Tensor& text) const;
   [[nodiscard]] absl::StatusOr<at::Tensor> EmbedImage(const at::Tensor& image) const;
-  [[nodiscard]] Rotary MakeRotary(std::int64_t frames, std::int64_t height,
-                                  std::int64_t width) const;
+  [[nodiscard]] model::Rotary MakeRotary(std::int64_t frames, std::int64_t height,
+                                         std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
   /// One layer; works on `hidden` in place.
   void RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
-                const Rotary& rotary, const Context& context, std::size_t layer) const;
+                const model::Rotary& rotary, const Context& context, std::size_t layer) const;
   [[nodiscard]] at::Tensor SelfAttention(const Block& block, const at::Tensor& hidden,
-                                         const Rotary& rotary) const;
+                                         const model::Rotary& rotary) const;
   [[nodiscard]] at::Tensor CrossAttention(const Block& block, const at::Tensor& hidden,
                                           const Context& context, std::size_t layer) const;
   [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch,

@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "cluster/base/status.h"
-#include "stages/tensor/compute.h"
 #include "stages/model/config_reader.h"
 #include "stages/model/kernels.h"
 #include "stages/model/layers.h"
+#include "stages/tensor/compute.h"
 
 namespace onepiece::wan {
 namespace {
@@ -35,16 +35,16 @@ at::Tensor PositionBuckets(std::int64_t tokens, const UMT5Config& config, at::De
 }  // namespace
 
 absl::StatusOr<UMT5Config> UMT5Encoder::ParseConfig(const nlohmann::json& json) {
-  ConfigReader reader(json);
+  model::ConfigReader reader(json);
   UMT5Config config;
   config.vocab_size = reader.Int("vocab_size", 1, 1 << 24);
-  config.d_model = reader.Int("d_model", 1, kMaxExtent);
-  config.d_kv = reader.Int("d_kv", 1, kMaxExtent);
-  config.d_ff = reader.Int("d_ff", 1, kMaxExtent);
-  config.num_layers = reader.Int("num_layers", 1, kMaxLayers);
-  config.num_heads = reader.Int("num_heads", 1, kMaxExtent);
+  config.d_model = reader.Int("d_model", 1, model::kMaxExtent);
+  config.d_kv = reader.Int("d_kv", 1, model::kMaxExtent);
+  config.d_ff = reader.Int("d_ff", 1, model::kMaxExtent);
+  config.num_layers = reader.Int("num_layers", 1, model::kMaxLayers);
+  config.num_heads = reader.Int("num_heads", 1, model::kMaxExtent);
   config.num_buckets = reader.IntOr("relative_attention_num_buckets", 4, 4096, 32);
-  config.max_distance = reader.IntOr("relative_attention_max_distance", 2, kMaxExtent, 128);
+  config.max_distance = reader.IntOr("relative_attention_max_distance", 2, model::kMaxExtent, 128);
   config.epsilon = reader.PositiveOr("layer_norm_epsilon", 1e-6);
   if (config.num_buckets % 4 != 0)
     reader.Bad("relative_attention_num_buckets", "must be a multiple of 4");
@@ -58,7 +58,7 @@ absl::StatusOr<UMT5Config> UMT5Encoder::ParseConfig(const nlohmann::json& json) 
   return config;
 }
 
-void UMT5Encoder::Bind(WeightBinder& weights) {
+void UMT5Encoder::Bind(model::WeightBinder& weights) {
   const std::int64_t model = config_.d_model, inner = config_.num_heads * config_.d_kv;
   embedding_ = weights.GetFactor("shared.weight", {config_.vocab_size, model});
   for (std::int64_t i = 0; i < config_.num_layers; ++i) {
@@ -83,24 +83,25 @@ void UMT5Encoder::Bind(WeightBinder& weights) {
   weight_bytes_ = weights.bytes();
 }
 
-std::vector<TensorSpec> UMT5Encoder::Tensors(const UMT5Config& config) {
+std::vector<model::TensorSpec> UMT5Encoder::Tensors(const UMT5Config& config) {
   UMT5Encoder recorded;
   recorded.config_ = config;
-  WeightBinder recorder;
+  model::WeightBinder recorder;
   recorded.Bind(recorder);
   return recorder.specs();
 }
 
 absl::StatusOr<UMT5Encoder> UMT5Encoder::Load(const std::string& dir, at::Device device,
                                               at::ScalarType products) {
-  ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
   // The embedding is stored once or, tied, under a second name.
-  ONEPIECE_RETURN_IF_ERROR(CheckFit(files, Tensors(*config), {"encoder.embed_tokens.weight"}));
+  ONEPIECE_RETURN_IF_ERROR(
+      model::CheckFit(files, Tensors(*config), {"encoder.embed_tokens.weight"}));
   UMT5Encoder encoder;
   encoder.config_ = *std::move(config);
-  WeightBinder weights(files, device, products);
+  model::WeightBinder weights(files, device, products);
   encoder.Bind(weights);
   if (!weights.status().ok()) return weights.status();
   return encoder;
@@ -117,7 +118,7 @@ at::Tensor UMT5Encoder::Attention(const Layer& layer, const at::Tensor& hidden,
       at::embedding(layer.position_bias, buckets).permute({2, 0, 1}).unsqueeze(0);
   // T5 does not scale its scores: the initialisation of its weights stands in for that.
   const at::Tensor attended =
-      wan::Attention(heads(layer.q), heads(layer.k), heads(layer.v), 1.0, position + mask);
+      model::Attention(heads(layer.q), heads(layer.k), heads(layer.v), 1.0, position + mask);
   return at::linear(attended.transpose(1, 2).flatten(2), layer.o);
 }
 
@@ -144,15 +145,16 @@ absl::StatusOr<at::Tensor> UMT5Encoder::Forward(const at::Tensor& ids,
     const at::Tensor additive = hide.unsqueeze(1).unsqueeze(1);
     for (const Layer& layer : layers_) {
       const at::ScalarType products = layer.q.scalar_type();
-      hidden.add_(Attention(layer,
-                            RmsNorm(hidden, layer.attention_norm, config_.epsilon).to(products),
-                            buckets, additive));
-      const at::Tensor normed = RmsNorm(hidden, layer.ffn_norm, config_.epsilon).to(products);
+      hidden.add_(Attention(
+          layer, model::RmsNorm(hidden, layer.attention_norm, config_.epsilon).to(products),
+          buckets, additive));
+      const at::Tensor normed =
+          model::RmsNorm(hidden, layer.ffn_norm, config_.epsilon).to(products);
       at::Tensor gate = at::linear(normed, layer.wi_0);
       at::gelu_(gate, "tanh").mul_(at::linear(normed, layer.wi_1));
       hidden.add_(at::linear(gate, layer.wo));
     }
-    return RmsNorm(hidden, final_norm_, config_.epsilon);
+    return model::RmsNorm(hidden, final_norm_, config_.epsilon);
   });
 }
 

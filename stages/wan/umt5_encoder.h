@@ -40,13 +40,13 @@ class UMT5Encoder {
 
   /// For tools: the configuration in a config.json, and the tensors that it calls for.
   static absl::StatusOr<UMT5Config> ParseConfig(const nlohmann::json& config);
-  static std::vector<TensorSpec> Tensors(const UMT5Config& config);
+  static std::vector<model::TensorSpec> Tensors(const UMT5Config& config);
 
  private:
   struct Layer {
     at::Tensor attention_norm, q, k, v, o, position_bias, ffn_norm, wi_0, wi_1, wo;
   };
-  void Bind(WeightBinder& weights);
+  void Bind(model::WeightBinder& weights);
   [[nodiscard]] at::Tensor Attention(const Layer& layer, const at::Tensor& hidden,
                                      const at::Tensor& buckets, const at::Tensor& mask) const;
 

@@ -6,13 +6,13 @@
 #include <set>
 
 #include "cluster/base/status.h"
+#include "stages/model/prepare_load.h"
+#include "stages/model/schedulers.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
-#include "stages/model/schedulers.h"
-#include "stages/wan/stage_common.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 
@@ -171,8 +171,8 @@ absl::Status VerifyVae(const std::string& dir, Comparison& comparison) {
 }
 
 /// Reads "unipc.12.5.0", KIND.STEPS.SHIFT. Errors: INVALID_ARGUMENT BAD_GOLDEN.
-absl::StatusOr<std::pair<SchedulerConfig, int>> ParseRun(const std::string& run) {
-  SchedulerConfig config;
+absl::StatusOr<std::pair<model::SchedulerConfig, int>> ParseRun(const std::string& run) {
+  model::SchedulerConfig config;
   int steps = 0;
   const std::size_t dot = run.find('.');
   const std::string kind = run.substr(0, dot);
@@ -188,14 +188,15 @@ absl::StatusOr<std::pair<SchedulerConfig, int>> ParseRun(const std::string& run)
   }
   if (!good)
     return BadGolden("\"" + run.substr(0, 100) + "\" is not KIND.STEPS.SHIFT of unipc or euler");
-  config.kind =
-      kind == "unipc" ? SchedulerConfig::Kind::kUniPC : SchedulerConfig::Kind::kFlowMatchEuler;
+  config.kind = kind == "unipc" ? model::SchedulerConfig::Kind::kUniPC
+                                : model::SchedulerConfig::Kind::kFlowMatchEuler;
   return std::make_pair(config, steps);
 }
 
 absl::Status VerifyRun(const std::string& run, const at::Tensor& matrix, Comparison& comparison) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto setting, ParseRun(run));
-  ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler, MakeScheduler(setting.first, setting.second));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
+                            model::MakeScheduler(setting.first, setting.second));
   ONEPIECE_ASSIGN_OR_RETURN(at::Tensor sample, comparison.Input(run + ".x0"));
   std::vector<at::Tensor> trajectory;
   for (int i = 0; i < setting.second; ++i) {
@@ -240,10 +241,10 @@ absl::StatusOr<sdk::VerifyReport> VerifyComponent(const std::string& dir, double
                                                   int threads, const std::string& device_name) {
   ONEPIECE_ASSIGN_OR_RETURN(
       const at::Device device,
-      PrepareLoad({.device = device_name, .model_dir = dir, .threads = threads}));
+      model::PrepareLoad({.device = device_name, .model_dir = dir, .threads = threads}));
   std::string component = "scheduler";
   if (std::filesystem::exists(dir + "/config.json")) {
-    ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
+    ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
     component = files.class_name();
   }
   return tensor::Guarded([&]() -> absl::StatusOr<sdk::VerifyReport> {

@@ -12,14 +12,16 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "stages/model/generation_settings.h"
+#include "stages/model/image_processor.h"
+#include "stages/model/prepare_load.h"
+#include "stages/model/tokenizer.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/device_copy.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/clip_vision.h"
+#include "stages/wan/family.h"
 #include "stages/wan/generation.h"
-#include "stages/model/generation_settings.h"
-#include "stages/wan/stage_common.h"
-#include "stages/model/tokenizer.h"
 
 namespace onepiece::wan {
 namespace {
@@ -48,7 +50,8 @@ class Recording {
     Recording recording;
     ONEPIECE_ASSIGN_OR_RETURN(recording.file_, tensor::SafetensorsFile::Open(path));
     ONEPIECE_RETURN_IF_ERROR(recording.ReadMetadata());
-    ONEPIECE_ASSIGN_OR_RETURN(recording.settings_, ReadSettings(recording.parameters_));
+    ONEPIECE_ASSIGN_OR_RETURN(recording.settings_,
+                              model::ReadSettings(recording.parameters_, kGeometry));
     return recording;
   }
 
@@ -56,12 +59,12 @@ class Recording {
   [[nodiscard]] absl::StatusOr<at::Tensor> Read(const tensor::TensorEntry& entry) const {
     return tensor::ViewTensor(file_, entry);
   }
-  [[nodiscard]] const GenerationSettings& settings() const { return settings_; }
+  [[nodiscard]] const model::GenerationSettings& settings() const { return settings_; }
   [[nodiscard]] const std::string& prompt() const { return prompt_; }
   [[nodiscard]] const std::string& negative_prompt() const { return negative_prompt_; }
   [[nodiscard]] int max_sequence_length() const { return max_sequence_length_; }
   [[nodiscard]] double flow_shift() const { return flow_shift_; }
-  [[nodiscard]] SchedulerConfig::Kind scheduler() const { return scheduler_; }
+  [[nodiscard]] model::SchedulerConfig::Kind scheduler() const { return scheduler_; }
 
  private:
   absl::StatusOr<std::string> Text(std::string_view key) const {
@@ -102,9 +105,9 @@ class Recording {
     }
     ONEPIECE_ASSIGN_OR_RETURN(const std::string scheduler, Text("scheduler"));
     if (scheduler == "UniPCMultistepScheduler") {
-      scheduler_ = SchedulerConfig::Kind::kUniPC;
+      scheduler_ = model::SchedulerConfig::Kind::kUniPC;
     } else if (scheduler == "FlowMatchEulerDiscreteScheduler") {
-      scheduler_ = SchedulerConfig::Kind::kFlowMatchEuler;
+      scheduler_ = model::SchedulerConfig::Kind::kFlowMatchEuler;
     } else {
       return BadReference("metadata scheduler: unknown: " + scheduler);
     }
@@ -113,21 +116,22 @@ class Recording {
 
   std::shared_ptr<const tensor::SafetensorsFile> file_;
   sdk::Parameters parameters_;
-  GenerationSettings settings_;
+  model::GenerationSettings settings_;
   std::string prompt_, negative_prompt_;
   int max_sequence_length_ = 0;
   double flow_shift_ = 0;
-  SchedulerConfig::Kind scheduler_ = SchedulerConfig::Kind::kUniPC;
+  model::SchedulerConfig::Kind scheduler_ = model::SchedulerConfig::Kind::kUniPC;
 };
 
 absl::Status ReplayText(const Source& model, const Recording& recording, Tensors& made) {
-  ONEPIECE_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(model.dir + "/tokenizer"));
+  ONEPIECE_ASSIGN_OR_RETURN(const model::Tokenizer tokenizer,
+                            model::Tokenizer::Load(model.dir + "/tokenizer"));
   ONEPIECE_ASSIGN_OR_RETURN(const UMT5Encoder encoder,
                             UMT5Encoder::Load(model.dir + "/text_encoder", model.device));
   for (const std::string prefix : {"", "negative_"}) {
     const std::string& text = prefix.empty() ? recording.prompt() : recording.negative_prompt();
     ONEPIECE_ASSIGN_OR_RETURN(const auto ids,
-                              tokenizer.Encode(text, recording.max_sequence_length()));
+                              PromptIds(tokenizer, text, recording.max_sequence_length()));
     made[prefix + "input_ids"] = at::tensor(ids, at::kLong).unsqueeze(0);
     ONEPIECE_ASSIGN_OR_RETURN(made[prefix + "prompt_embeds"],
                               EncodeIds(encoder, ids, model.device));
@@ -155,19 +159,19 @@ absl::StatusOr<std::vector<media::Image>> ReadImages(const Recording& recording)
 absl::Status ReplayImages(const Source& model, const Recording& recording, Tensors& made) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, ReadImages(recording));
   if (images.empty()) return absl::OkStatus();
-  const GenerationSettings& settings = recording.settings();
+  const model::GenerationSettings& settings = recording.settings();
   if (std::filesystem::exists(model.dir + "/image_encoder")) {
-    ONEPIECE_ASSIGN_OR_RETURN(const ImageProcessor processor,
-                              ImageProcessor::Load(model.dir + "/image_processor"));
+    ONEPIECE_ASSIGN_OR_RETURN(const model::ImageProcessor processor,
+                              model::ImageProcessor::Load(model.dir + "/image_processor"));
     ONEPIECE_ASSIGN_OR_RETURN(const ClipVision encoder,
                               ClipVision::Load(model.dir + "/image_encoder", model.device));
-    ONEPIECE_ASSIGN_OR_RETURN(made["pixel_values"], PixelValues(processor, images));
+    ONEPIECE_ASSIGN_OR_RETURN(made["pixel_values"], model::PixelValues(processor, images));
     ONEPIECE_ASSIGN_OR_RETURN(made["image_embeds"], encoder.Forward(made["pixel_values"]));
   }
   std::vector<at::Tensor> frames;
   for (const media::Image& image : images) {
     ONEPIECE_ASSIGN_OR_RETURN(frames.emplace_back(),
-                              FrameOfImage(image, settings.width, settings.height));
+                              model::FrameOfImage(image, settings.width, settings.height));
   }
   if (frames.size() > 1 && settings.frames == 1)
     return BadReference("a first and a last image need more than one frame");
@@ -184,7 +188,7 @@ absl::StatusOr<at::Tensor> ReadNoise(const Recording& recording, std::int64_t ch
   if (entry == nullptr) return BadReference(std::string(kInitialNoise) + ": missing");
   ONEPIECE_ASSIGN_OR_RETURN(at::Tensor noise, recording.Read(*entry));
   if (noise.scalar_type() != at::kFloat ||
-      noise.sizes() != recording.settings().LatentShape(channels)) {
+      noise.sizes() != recording.settings().LatentShape(kGeometry, channels)) {
     return BadReference(std::string(kInitialNoise) +
                         ": its type or shape does not fit the recorded settings");
   }
@@ -192,11 +196,11 @@ absl::StatusOr<at::Tensor> ReadNoise(const Recording& recording, std::int64_t ch
 }
 
 absl::Status ReplayDiffusion(const Source& model, const Recording& recording, Tensors& made) {
-  ONEPIECE_ASSIGN_OR_RETURN(auto config, LoadSchedulerConfig(model.dir + "/scheduler"));
+  ONEPIECE_ASSIGN_OR_RETURN(auto config, model::LoadSchedulerConfig(model.dir + "/scheduler"));
   config.kind = recording.scheduler();
   config.shift = recording.flow_shift();
   ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
-                            MakeScheduler(config, recording.settings().steps));
+                            model::MakeScheduler(config, recording.settings().steps));
   made["timesteps"] = at::tensor(scheduler->timesteps(), at::kDouble);
   made["sigmas"] = at::tensor(scheduler->sigmas(), at::kDouble);
   ONEPIECE_ASSIGN_OR_RETURN(const auto transformer,
@@ -278,7 +282,7 @@ absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
   return tensor::Guarded([&]() -> absl::StatusOr<sdk::VerifyReport> {
     ONEPIECE_ASSIGN_OR_RETURN(
         const at::Device device,
-        PrepareLoad({.device = device_name, .model_dir = model_dir, .threads = threads}));
+        model::PrepareLoad({.device = device_name, .model_dir = model_dir, .threads = threads}));
     return Replay({model_dir, device}, reference);
   });
 }

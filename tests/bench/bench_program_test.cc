@@ -1,41 +1,19 @@
 // `onepiece-bench` from outside: one document in the form that scripts rely on, and nothing left
 // behind. What it measures is not judged here.
-#include <QtTest>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+
+#include "tests/bench/leftovers.h"
+#include "tests/program.h"
 
 namespace onepiece::bench {
 namespace {
 
 using nlohmann::json;
+using testing::Outcome;
 
-struct Result {
-  int exit_code = -1;
-  QByteArray out;
-};
-
-Result RunProgram(const QStringList& arguments) {
-  QProcess process;
-  process.start(ONEPIECE_BINARY_DIR "/bin/onepiece-bench", arguments);
-  if (!process.waitForFinished(100'000)) {
-    process.kill();
-    process.waitForFinished();
-    return {};
-  }
-  return {process.exitCode(), process.readAllStandardOutput()};
-}
-
-std::set<std::string> Leftovers() {
-  std::set<std::string> names;
-  for (const char* folder : {"/dev/shm", "/tmp"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
-      if (name.find("onepiece-bench-") != std::string::npos) names.insert(name);
-    }
-  }
-  return names;
+Outcome RunBench(const QStringList& arguments) {
+  return testing::RunProgram(ONEPIECE_BINARY_DIR "/bin/onepiece-bench", arguments, 100);
 }
 
 void CheckRow(const json& row) {
@@ -56,12 +34,12 @@ class BenchProgramTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Ring_WithoutPeers_IsOneDocument() {
-    const std::set<std::string> before = Leftovers();
-    const Result result = RunProgram({"ring", "--quick", "--json", "--peers", "none", "--sizes",
-                                      "64B,4MiB", "--producers", "1,2"});
+    const Leftovers leftovers({"/dev/shm", "/tmp"}, "onepiece-bench-");
+    const Outcome result = RunBench({"ring", "--quick", "--json", "--peers", "none", "--sizes",
+                                     "64B,4MiB", "--producers", "1,2"});
     QCOMPARE(result.exit_code, 0);
-    const json document = json::parse(result.out.toStdString(), nullptr, false);
-    QVERIFY2(document.is_object(), result.out.constData());
+    const json document = result.Document();
+    QVERIFY2(document.is_object(), result.out.c_str());
     QVERIFY(document["machine"]["cores"].get<int>() > 0);
     std::set<std::string> names;
     for (const json& row : document["results"]) {
@@ -73,19 +51,18 @@ class BenchProgramTest : public QObject {
         "ring.shm.64B.2p.rate",           "ring.shm.64B.1p.wakeup.futex",
         "ring.shm.64B.1p.idle_cpu",       "ring.shm.4MiB.1p.bandwidth",
         "ring.shm.4MiB.1p.bandwidth_crc", "ring.shm.4MiB.2p.bandwidth_crc"};
-    QVERIFY2(names == expected, result.out.constData());
-    std::set<std::string> left = Leftovers();
-    for (const std::string& name : before) left.erase(name);
-    QVERIFY2(left.empty(), left.empty() ? "" : left.begin()->c_str());
+    QVERIFY2(names == expected, result.out.c_str());
+    const std::string left = leftovers.New();
+    QVERIFY2(left.empty(), left.c_str());
   }
 
   void Ring_WithPeers_SaysTheRatio() {
-    const Result result =
-        RunProgram({"ring", "--quick", "--json", "--peers", "zeromq,ucx,grpc,boost,pingpong",
-                    "--sizes", "64B", "--producers", "1"});
+    const Outcome result =
+        RunBench({"ring", "--quick", "--json", "--peers", "zeromq,ucx,grpc,boost,pingpong",
+                  "--sizes", "64B", "--producers", "1"});
     QCOMPARE(result.exit_code, 0);
-    const json document = json::parse(result.out.toStdString(), nullptr, false);
-    QVERIFY2(document.is_object(), result.out.constData());
+    const json document = result.Document();
+    QVERIFY2(document.is_object(), result.out.c_str());
     int compared = 0;
     for (const json& row : document["results"]) {
       CheckRow(row);
@@ -99,10 +76,10 @@ class BenchProgramTest : public QObject {
   }
 
   void Fabric_IsOneDocument() {
-    const Result result = RunProgram({"fabric", "--quick", "--json", "--sizes", "64B,4MiB"});
+    const Outcome result = RunBench({"fabric", "--quick", "--json", "--sizes", "64B,4MiB"});
     QCOMPARE(result.exit_code, 0);
-    const json document = json::parse(result.out.toStdString(), nullptr, false);
-    QVERIFY2(document.is_object(), result.out.constData());
+    const json document = result.Document();
+    QVERIFY2(document.is_object(), result.out.c_str());
     std::set<std::string> names;
     for (const json& row : document["results"]) {
       CheckRow(row);
@@ -112,16 +89,16 @@ class BenchProgramTest : public QObject {
         "fabric.shm.write.64B.memcpy",  "fabric.shm.read.64B.memcpy",
         "fabric.shm.write.4MiB.memcpy", "fabric.shm.read.4MiB.memcpy",
         "fabric.shm.fetch_add.8B.raw",  "fabric.shm.cas.8B.raw"};
-    QVERIFY2(names == expected, result.out.constData());
+    QVERIFY2(names == expected, result.out.c_str());
   }
 
   void Ring_BadArguments_AreUsageErrors() {
     for (const QStringList& arguments :
          {QStringList{"ring", "--peers", "pigeon"}, QStringList{"ring", "--sizes", "64"},
           QStringList{"ring", "--producers", "0"}, QStringList{}}) {
-      const Result result = RunProgram(arguments);
+      const Outcome result = RunBench(arguments);
       QCOMPARE(result.exit_code, 2);
-      QVERIFY(result.out.isEmpty());
+      QVERIFY(result.out.empty());
     }
   }
 };

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <thread>
 
-namespace onepiece::cli {
+namespace onepiece::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -90,4 +90,9 @@ std::string ToText(const BenchReport& report) {
   return text;
 }
 
-}  // namespace onepiece::cli
+void Print(const BenchReport& report, bool json) {
+  const std::string text = json ? ToJson(report).dump(2) + "\n" : ToText(report);
+  std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace onepiece::bench

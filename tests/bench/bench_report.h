@@ -1,4 +1,4 @@
-// What every `onepiece bench` verb prints (DESIGN §13).
+// What every `onepiece bench` verb prints (docs/benchmarks.md, "The report").
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace onepiece::cli {
+namespace onepiece::bench {
 
 /// The same number of somebody else, measured in alternation with ours.
 struct Comparison {
@@ -43,5 +43,7 @@ double MedianOf(std::vector<double> values);
 nlohmann::ordered_json ToJson(const BenchReport& report);
 /// A table for people: a line for each result.
 std::string ToText(const BenchReport& report);
+/// Writes one of the two to stdout.
+void Print(const BenchReport& report, bool json);
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench

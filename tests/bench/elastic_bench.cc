@@ -11,7 +11,7 @@
 #include "cluster/base/status.h"
 #include "nodemanager/simulator/experiment.h"
 
-namespace onepiece::cli {
+namespace onepiece::bench {
 namespace {
 
 using simulator::Options;
@@ -185,4 +185,4 @@ absl::StatusOr<BenchReport> RunSimulatedElasticBench(
   return report;
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tests/bench/bench_report.h"
 #include "onepiece/v1/simulation.pb.h"
+#include "tests/bench/bench_report.h"
 
-namespace onepiece::cli {
+namespace onepiece::bench {
 
 /// The rows elastic.sim.{steady,diurnal,bursty}.{monolithic,static} for a profile: GPU seconds
 /// reserved per job at equal SLO and hardware. `say` hears what is being done. Errors: as those of
@@ -24,4 +24,4 @@ absl::StatusOr<BenchReport> RunSimulatedElasticBench(
 absl::StatusOr<BenchReport> RunClusterElasticBench(
     double seconds, std::stop_token stop, const std::function<void(const std::string&)>& say);
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench

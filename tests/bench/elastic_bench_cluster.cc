@@ -21,13 +21,13 @@
 #include "absl/strings/str_split.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
-#include "tests/bench/elastic_bench.h"
 #include "cluster/client/client.h"
 #include "cluster/local/control.h"
 #include "cluster/local/resources.h"
 #include "nodemanager/simulator/workload.h"
+#include "tests/bench/elastic_bench.h"
 
-namespace onepiece::cli {
+namespace onepiece::bench {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ absl::StatusOr<BenchReport> RunClusterElasticBench(
   return report;
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench

@@ -19,8 +19,6 @@
 namespace onepiece::bench {
 namespace {
 
-using cli::BenchReport;
-using cli::BenchResult;
 using fabric::Op;
 
 constexpr base::Duration kPatience = std::chrono::seconds(10);
@@ -82,11 +80,11 @@ absl::StatusOr<BenchResult> Run(const std::string& backend, const Work& work,
   result.ours = Median(ours);
   if (!options.peers) return result;
   result.name += "." + work.peer;
-  result.comparison = cli::Comparison{.peer = work.peer,
-                                      .theirs = Median(theirs),
-                                      .ratio = Median(ratios),
-                                      .ratio_min = *std::ranges::min_element(ratios),
-                                      .ratio_max = *std::ranges::max_element(ratios)};
+  result.comparison = Comparison{.peer = work.peer,
+                                 .theirs = Median(theirs),
+                                 .ratio = Median(ratios),
+                                 .ratio_min = *std::ranges::min_element(ratios),
+                                 .ratio_max = *std::ranges::max_element(ratios)};
   return result;
 }
 

@@ -19,6 +19,6 @@ struct FabricBenchOptions {
 
 /// One operation a chain, awaited, from this process to a region of its own. Blocks for seconds.
 /// Errors: those of the fabric, INVALID_ARGUMENT.
-absl::StatusOr<cli::BenchReport> RunFabricBench(const FabricBenchOptions& options);
+absl::StatusOr<BenchReport> RunFabricBench(const FabricBenchOptions& options);
 
 }  // namespace onepiece::bench

@@ -25,7 +25,7 @@
 #include "cluster/rpc/server.h"
 #include "stages/runtime/request_scheduler.h"
 
-namespace onepiece::cli {
+namespace onepiece::bench {
 namespace {
 
 constexpr std::uint64_t kRingBytes = std::uint64_t{64} << 20;
@@ -318,4 +318,4 @@ int RunHopPeer(const std::string& fabric_uri, std::uint64_t ring_bytes) {
   return EXIT_SUCCESS;
 }
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench

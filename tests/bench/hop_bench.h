@@ -9,7 +9,10 @@
 #include "cluster/base/clock.h"
 #include "tests/bench/bench_report.h"
 
-namespace onepiece::cli {
+namespace onepiece::bench {
+
+/// Names the receiving process among a program's arguments.
+inline constexpr char kHopPeerVerb[] = "hop-peer";
 
 struct HopBenchOptions {
   int runs = 200;  ///< Of each size; at least 1. A few more run first and do not count.
@@ -17,7 +20,7 @@ struct HopBenchOptions {
   base::Duration pause = std::chrono::milliseconds(3);
   /// Starts the receiving process: RunHopPeer() of a process of its own. Two arguments are
   /// appended: the fabric's URI, and the ring's capacity in bytes.
-  std::vector<std::string> peer_command = {"/proc/self/exe", "bench", "hop-peer"};
+  std::vector<std::string> peer_command = {"/proc/self/exe", kHopPeerVerb};
 };
 
 /// Measures from the moment a stage's output is handed to the Outbox in this process until a task
@@ -29,8 +32,8 @@ struct HopBenchOptions {
 /// receiver does not start, or ends; those of Outbox::Deliver.
 absl::StatusOr<BenchReport> RunHopBench(const HopBenchOptions& options);
 
-/// The receiving process (`onepiece bench hop-peer URI BYTES`, hidden): serves until its standard
+/// The receiving process (`onepiece-bench hop-peer URI BYTES`): serves until its standard
 /// input is closed. Returns the exit code.
 int RunHopPeer(const std::string& fabric_uri, std::uint64_t ring_bytes);
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench

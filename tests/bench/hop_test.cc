@@ -1,37 +1,29 @@
 // `onepiece bench` from outside: the shape of its report, and that it leaves nothing behind.
-#include <QtTest>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
-namespace onepiece::cli {
+#include "tests/bench/leftovers.h"
+#include "tests/program.h"
+
+namespace onepiece::bench {
 namespace {
 
 using nlohmann::json;
+using testing::Outcome;
 
-std::set<std::string> BenchSegments() {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("onepiece.bench-")) names.insert(name);
-  }
-  return names;
-}
+constexpr char kOnepiece[] = ONEPIECE_BINARY_DIR "/bin/onepiece";
 
 }  // namespace
 
-class BenchTest : public QObject {
+class HopTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Hop_ReportsEverySizeWithItsParts() {
-    const std::set<std::string> before = BenchSegments();
-    QProcess process;
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece", {"bench", "hop", "--runs", "3", "--json"});
-    QVERIFY(process.waitForFinished(60'000));
-    QCOMPARE(process.exitCode(), 0);
-    const json document =
-        json::parse(process.readAllStandardOutput().toStdString(), nullptr, false);
+    const Leftovers leftovers({"/dev/shm"}, "onepiece.bench-");
+    const Outcome outcome =
+        testing::RunProgram(kOnepiece, {"bench", "hop", "--runs", "3", "--json"}, 60);
+    QCOMPARE(outcome.exit_code, 0);
+    const json document = outcome.Document();
     QVERIFY(document.is_object());
     QVERIFY(document["machine"]["cores"].get<int>() > 0);
     std::set<std::string> names;
@@ -52,21 +44,18 @@ class BenchTest : public QObject {
                                             "hop.200kB.p99", "hop.4.2MB.p50", "hop.4.2MB.p99",
                                             "hop.28MB.p50",  "hop.28MB.p99"};
     QVERIFY(names == expected);
-    std::set<std::string> left = BenchSegments();
-    for (const std::string& name : before) left.erase(name);
-    QVERIFY2(left.empty(), left.empty() ? "" : left.begin()->c_str());
+    const std::string left = leftovers.New();
+    QVERIFY2(left.empty(), left.c_str());
   }
 
   void Hop_BadRuns_IsAUsageError() {
-    QProcess process;
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece", {"bench", "hop", "--runs", "0"});
-    QVERIFY(process.waitForFinished(30'000));
-    QCOMPARE(process.exitCode(), 2);
-    QVERIFY(process.readAllStandardOutput().isEmpty());
+    const Outcome outcome = testing::RunProgram(kOnepiece, {"bench", "hop", "--runs", "0"});
+    QCOMPARE(outcome.exit_code, 2);
+    QVERIFY(outcome.out.empty());
   }
 };
 
-}  // namespace onepiece::cli
+}  // namespace onepiece::bench
 
-QTEST_GUILESS_MAIN(onepiece::cli::BenchTest)
-#include "bench_test.moc"
+QTEST_GUILESS_MAIN(onepiece::bench::HopTest)
+#include "hop_test.moc"

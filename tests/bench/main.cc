@@ -1,80 +1,162 @@
-// `onepiece-bench`: the ring and the fabric measured beside other people's transports. A program of
-// its own, so that no product links what it is compared with; `onepiece bench ring|fabric` runs it.
+// `onepiece-bench`, which `onepiece bench hop|elastic|ring|fabric` runs: this machine measured, the
+// ring and the fabric beside other people's transports. A program of its own, so that no product
+// links what it is compared with.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "cluster/base/status.h"
+#include "cluster/config/yaml.h"
+#include "cluster/local/resources.h"
+#include "cluster/terminal/interrupt.h"
+#include "cluster/terminal/output.h"
 #include "tests/bench/bench_report.h"
+#include "tests/bench/elastic_bench.h"
 #include "tests/bench/fabric_bench.h"
+#include "tests/bench/hop_bench.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/ring_bench.h"
 
+namespace onepiece::bench {
 namespace {
 
-constexpr int kUsage = 2;
-
-int Print(const absl::StatusOr<onepiece::cli::BenchReport>& report, bool json) {
-  if (!report.ok()) {
-    std::fprintf(stderr, "onepiece-bench: %s\n", report.status().ToString().c_str());
-    return absl::IsInvalidArgument(report.status()) ? kUsage : EXIT_FAILURE;
-  }
-  const std::string text =
-      json ? onepiece::cli::ToJson(*report).dump(2) + "\n" : onepiece::cli::ToText(*report);
-  std::fputs(text.c_str(), stdout);
-  return EXIT_SUCCESS;
+/// Adds a verb that prints the report which `measure` makes.
+void PrintReport(CLI::App& verb, terminal::Output& output,
+                 std::function<absl::StatusOr<BenchReport>()> measure) {
+  verb.callback([&output, measure = std::move(measure)] {
+    output.action = [&output, measure] {
+      const auto report = measure();
+      if (!report.ok()) return output.Fail(report.status());
+      output.Print(ToJson(*report), ToText(*report));
+      return static_cast<int>(terminal::kOk);
+    };
+  });
 }
 
-}  // namespace
+void AddHop(CLI::App& app, terminal::Output& output) {
+  const auto options = std::make_shared<HopBenchOptions>();
+  CLI::App* hop = app.add_subcommand("hop", "Time from one instance process to the next");
+  hop->add_option("--runs", options->runs, "Messages of each size")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  PrintReport(*hop, output, [options] { return RunHopBench(*options); });
+}
 
-int main(int argc, char** argv) {
-  using namespace onepiece::bench;
-  if (argc > 1 && std::string(argv[1]) == "child") {
-    return RunChild(std::vector<std::string>(argv + 2, argv + argc));
+struct ElasticArguments {
+  bool sim = false, cluster = false;
+  double seconds = 60;
+};
+
+absl::StatusOr<BenchReport> MeasureElastic(const terminal::Output& output,
+                                           const ElasticArguments& arguments) {
+  const auto say = [&output](const std::string& what) { output.Say(what); };
+  BenchReport report;
+  if (!arguments.cluster) {
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string path,
+                              local::ResourcePath("profiles/wan21-i2v-14b.yaml"));
+    v1::SimulationProfile profile;
+    ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(path, &profile));
+    ONEPIECE_ASSIGN_OR_RETURN(report, RunSimulatedElasticBench(profile, say));
   }
-  CLI::App app{"OnePiece: ring and fabric measured beside their peers", "onepiece-bench"};
-  app.require_subcommand(1);
-  app.fallthrough();
-  bool json = false;
-  app.add_flag("--json", json, "Print one JSON document");
-  RingBenchOptions options;
+  if (!arguments.sim) {
+    const terminal::Interrupt interrupt;
+    ONEPIECE_ASSIGN_OR_RETURN(const BenchReport more,
+                              RunClusterElasticBench(arguments.seconds, interrupt.token(), say));
+    report.results.insert(report.results.end(), more.results.begin(), more.results.end());
+  }
+  return report;
+}
+
+void AddElastic(CLI::App& app, terminal::Output& output) {
+  const auto arguments = std::make_shared<ElasticArguments>();
+  CLI::App* elastic = app.add_subcommand(
+      "elastic",
+      "Device seconds reserved per job: stages on instances that move, against the fused pipeline "
+      "and stages that stay; simulated, then in embedded clusters; takes a quarter of an hour");
+  CLI::Option* sim = elastic->add_flag("--sim", arguments->sim, "The simulated rows only");
+  elastic->add_flag("--cluster", arguments->cluster, "The rows of embedded clusters only")
+      ->excludes(sim);
+  elastic->add_option("--seconds", arguments->seconds, "Length of a load on an embedded cluster")
+      ->check(CLI::Range(10, 600))
+      ->capture_default_str();
+  PrintReport(*elastic, output,
+              [&output, arguments] { return MeasureElastic(output, *arguments); });
+}
+
+void AddRing(CLI::App& app, terminal::Output& output) {
+  const auto options = std::make_shared<RingBenchOptions>();
   CLI::App* ring = app.add_subcommand("ring", "The ring over shared memory");
   std::vector<std::string> allowed = RingPeers();
   allowed.emplace_back("none");
-  ring->add_option("--peers", options.peers, "Whom to compare with, or none")
+  ring->add_option("--peers", options->peers, "Whom to compare with, or none")
       ->delimiter(',')
       ->check(CLI::IsMember(allowed))
       ->capture_default_str();
-  ring->add_option("--sizes", options.sizes, "Message sizes")
+  ring->add_option("--sizes", options->sizes, "Message sizes")
       ->delimiter(',')
       ->capture_default_str();
-  ring->add_option("--producers", options.producers, "Numbers of producers")
+  ring->add_option("--producers", options->producers, "Numbers of producers")
       ->delimiter(',')
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
-  ring->add_flag("--quick", options.quick, "One short pair of each: a first look");
-  FabricBenchOptions fabric_options;
-  std::vector<std::string> fabric_peers = {"memcpy", "raw"};
+  ring->add_flag("--quick", options->quick, "One short pair of each: a first look");
+  PrintReport(*ring, output, [options] {
+    std::erase(options->peers, "none");
+    return RunRingBench(*options);
+  });
+}
+
+void AddFabric(CLI::App& app, terminal::Output& output) {
+  const auto options = std::make_shared<FabricBenchOptions>();
+  const auto peers = std::make_shared<std::vector<std::string>>(
+      std::initializer_list<std::string>{"memcpy", "raw"});
   CLI::App* fabric = app.add_subcommand("fabric", "Single operations of a fabric");
-  fabric->add_option("--fabric", fabric_options.fabric, "shm://ID, ucx://…, verbs://DEVICE");
-  fabric->add_option("--sizes", fabric_options.sizes, "Sizes of reads and writes")
+  fabric->add_option("--fabric", options->fabric, "shm://ID, ucx://…, verbs://DEVICE");
+  fabric->add_option("--sizes", options->sizes, "Sizes of reads and writes")
       ->delimiter(',')
       ->capture_default_str();
-  fabric->add_option("--peers", fabric_peers, "memcpy and raw: the processor alone; or none")
+  fabric->add_option("--peers", *peers, "memcpy and raw: the processor alone; or none")
       ->delimiter(',')
       ->check(CLI::IsMember({"memcpy", "raw", "none"}));
-  fabric->add_flag("--quick", fabric_options.quick, "One short pair of each: a first look");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
-  }
-  std::erase(options.peers, "none");
-  if (*fabric) {
-    fabric_options.peers = std::ranges::find(fabric_peers, "none") == fabric_peers.end();
-    return Print(RunFabricBench(fabric_options), json);
-  }
-  return Print(RunRingBench(options), json);
+  fabric->add_flag("--quick", options->quick, "One short pair of each: a first look");
+  PrintReport(*fabric, output, [options, peers] {
+    options->peers = std::ranges::find(*peers, "none") == peers->end();
+    return RunFabricBench(*options);
+  });
 }
+
+/// The processes that a measurement starts: this program again, with arguments that are not for
+/// people.
+std::optional<int> RunAsPart(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] == "child")
+    return RunChild({arguments.begin() + 1, arguments.end()});
+  std::uint64_t ring_bytes = 0;
+  if (arguments.size() == 3 && arguments[0] == kHopPeerVerb &&
+      absl::SimpleAtoi(arguments[2], &ring_bytes))
+    return RunHopPeer(arguments[1], ring_bytes);
+  return std::nullopt;
+}
+
+int Main(int argc, char** argv) {
+  if (const auto code = RunAsPart({argv + 1, argv + argc}); code.has_value()) return *code;
+  CLI::App app{"Measure this machine", "onepiece bench"};
+  terminal::Output output;
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_flag("--json", output.json, "Print one JSON document on stdout and nothing else there");
+  AddHop(app, output);
+  AddElastic(app, output);
+  AddRing(app, output);
+  AddFabric(app, output);
+  return terminal::RunCommandLine(app, output, argc, argv);
+}
+
+}  // namespace
+}  // namespace onepiece::bench
+
+int main(int argc, char** argv) { return onepiece::bench::Main(argc, argv); }

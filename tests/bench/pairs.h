@@ -19,21 +19,20 @@ struct Pairs {
     bool higher_is_better = false;
   };
   /// Medians, and the median of the pairs' ratios. REQUIRES: ours is not empty.
-  [[nodiscard]] cli::BenchResult Row(What what) const {
-    cli::BenchResult row{.name = std::move(what.name),
-                         .workload = std::move(what.workload),
-                         .metric = std::move(what.metric),
-                         .unit = std::move(what.unit),
-                         .better = what.higher_is_better ? "higher" : "lower",
-                         .ours = cli::MedianOf(ours),
-                         .runs = static_cast<int>(ours.size())};
+  [[nodiscard]] BenchResult Row(What what) const {
+    BenchResult row{.name = std::move(what.name),
+                    .workload = std::move(what.workload),
+                    .metric = std::move(what.metric),
+                    .unit = std::move(what.unit),
+                    .better = what.higher_is_better ? "higher" : "lower",
+                    .ours = MedianOf(ours),
+                    .runs = static_cast<int>(ours.size())};
     if (theirs.empty()) return row;
     std::vector<double> ratios;
     for (std::size_t i = 0; i < ours.size(); ++i)
       ratios.push_back(what.higher_is_better ? ours[i] / theirs[i] : theirs[i] / ours[i]);
-    row.comparison =
-        cli::Comparison{std::move(what.peer), cli::MedianOf(theirs), cli::MedianOf(ratios),
-                        std::ranges::min(ratios), std::ranges::max(ratios)};
+    row.comparison = Comparison{std::move(what.peer), MedianOf(theirs), MedianOf(ratios),
+                                std::ranges::min(ratios), std::ranges::max(ratios)};
     return row;
   }
 };

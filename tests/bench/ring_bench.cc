@@ -10,8 +10,6 @@
 namespace onepiece::bench {
 namespace {
 
-using cli::BenchReport;
-using cli::BenchResult;
 
 constexpr std::size_t kSmallBytes = 4096;       // Up to here, rate and latency say something.
 constexpr std::size_t kBandwidthBytes = 65536;  // From here on, bandwidth does.
@@ -65,11 +63,11 @@ absl::StatusOr<BenchResult> Run(const Row& row, const std::string& peer, int pai
   for (std::size_t i = 0; i < theirs.size(); ++i) {
     ratios.push_back(row.better == "higher" ? ours[i] / theirs[i] : theirs[i] / ours[i]);
   }
-  result.comparison = cli::Comparison{.peer = peer,
-                                      .theirs = Median(theirs),
-                                      .ratio = Median(ratios),
-                                      .ratio_min = *std::ranges::min_element(ratios),
-                                      .ratio_max = *std::ranges::max_element(ratios)};
+  result.comparison = Comparison{.peer = peer,
+                                 .theirs = Median(theirs),
+                                 .ratio = Median(ratios),
+                                 .ratio_min = *std::ranges::min_element(ratios),
+                                 .ratio_max = *std::ranges::max_element(ratios)};
   return result;
 }
 

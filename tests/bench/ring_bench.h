@@ -26,6 +26,6 @@ const std::vector<std::string>& RingPeers();
 absl::StatusOr<std::size_t> ParseSize(const std::string& text);
 
 /// Measures; says on stderr which row is under way. Errors: INVALID_ARGUMENT, those of Measure.
-absl::StatusOr<cli::BenchReport> RunRingBench(const RingBenchOptions& options);
+absl::StatusOr<BenchReport> RunRingBench(const RingBenchOptions& options);
 
 }  // namespace onepiece::bench

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <random>
 
+#include "cluster/base/sha256.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/job/job_record.h"
-#include "cluster/job/sha256.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/outbox.h"
 #include "cluster/rpc/channel.h"
@@ -279,7 +279,7 @@ class DatabaseChaosTest : public QObject {
         std::string bytes(1 + random() % 100'000, '\0');
         for (char& byte : bytes) byte = static_cast<char>(random());
         const base::Uid uid = base::Uid::GenerateRandom();
-        sent[uid] = job::Sha256Hex(std::as_bytes(std::span(bytes)));
+        sent[uid] = base::Sha256Hex(bytes);
         if (databases.RunJob(uid, bytes)) delivered.push_back(uid);
       }
       databases.Forget(victim);
@@ -308,7 +308,7 @@ class DatabaseChaosTest : public QObject {
       ++succeeded;
       const auto bytes = databases.Fetch(uid);
       QVERIFY2(bytes.ok(), bytes.status().ToString().c_str());
-      QCOMPARE(job::Sha256Hex(std::as_bytes(std::span(*bytes))), sha256);
+      QCOMPARE(base::Sha256Hex(*bytes), sha256);
     }
     // What lay in a ring that nobody reads any more is not announced. Nobody waits for it either:
     // its database's death is its end, or, where only the dead knew of the hand-over, its deadline.

@@ -1,4 +1,5 @@
-// The command line from outside: exit codes, streams, JSON. Services are scripted stand-ins.
+// Tests the command line from outside: exit codes, streams and JSON. Scripts stand in for the
+// services.
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ class CliTest : public QObject {
       fs::copy_file(ONEPIECE_SOURCE_DIR "/tests/local/fake_service.sh", program);
       fs::permissions(program, fs::perms::owner_all);
     }
+    fs::create_symlink(ONEPIECE_BINARY_DIR "/bin/onepiece-model", root_ + "/bin/onepiece-model");
   }
 
   void Help_NamesVerbsAndExitCodes() {

@@ -1,4 +1,4 @@
-// `onepiece db` and `onepiece jobs` from outside, against real databases and a real proxy.
+// Tests `onepiece db` and `onepiece jobs` from outside, against real databases and a real proxy.
 #include <grpcpp/grpcpp.h>
 
 #include <QTemporaryDir>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cluster/job/sha256.h"
+#include "cluster/base/sha256.h"
 #include "google/protobuf/util/time_util.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/database/database_cluster.h"
@@ -129,7 +129,7 @@ class DbTest : public QObject {
                       young = Created("image", 1min, {{"user", "bob"}});
     const QString rfc3339 = QString::fromStdString(google::protobuf::util::TimeUtil::ToString(
         job::ToTimestamp(base::SystemClock().WallNow() - 90min)));
-    const QString beginning = QString(rfc3339).left(19);  // UTC without saying so.
+    const QString beginning = QString(rfc3339).left(19);  // UTC, because it names no zone.
     const std::vector<std::pair<QStringList, std::vector<std::string>>> cases{
         {{}, {young, middle, old}},
         {{"--since", "90m"}, {young, middle}},
@@ -165,7 +165,8 @@ class DbTest : public QObject {
     }
   }
 
-  // Far more than fits into memory; every byte comes back, and goes when it is given up.
+  // The results are far more than fits into memory. Every byte comes back, and is gone after the
+  // purge.
   void Spill_KeepsEveryResult_UntilItIsPurged() {
     constexpr std::size_t kBytes = 200'000, kResults = 12;
     constexpr std::int64_t kBudget = 1'000'000;
@@ -196,8 +197,7 @@ class DbTest : public QObject {
                               i % 2 == 0 ? "db-1" : "db-2", "--json"});
       QVERIFY2(got.exit_code == 0, got.err.c_str());
       QCOMPARE(got.Document()["checked"], json(true));
-      QCOMPARE(got.Document()["sha256"],
-               json(job::Sha256Hex(std::as_bytes(std::span(contents[i])))));
+      QCOMPARE(got.Document()["sha256"], json(base::Sha256Hex(contents[i])));
       QVERIFY(ReadBytes(path.toStdString()) == contents[i]);
     }
     QCOMPARE(Db({"purge", "--all", "--yes"}).exit_code, 0);
@@ -229,8 +229,8 @@ class DbTest : public QObject {
     const std::string bytes = ReadBytes(path.toStdString());
     QCOMPARE(bytes.size(), std::size_t{2'500'000});
     QCOMPARE(whole.Document()["checked"], json(true));
-    QCOMPARE(whole.Document()["sha256"], json(job::Sha256Hex(std::as_bytes(std::span(bytes)))));
-    // From each database, a part.
+    QCOMPARE(whole.Document()["sha256"], json(base::Sha256Hex(bytes)));
+    // Each database gives a part of the result.
     for (const char* database : {"db-1", "db-2"}) {
       const Outcome part = Db({"get", id, "-o", path, "--offset", "1000", "--bytes", "70000",
                                "--database", database, "--json"});
@@ -245,7 +245,7 @@ class DbTest : public QObject {
     QCOMPARE(beyond.exit_code, 2);
     QCOMPARE(Db({"get", id, "-o", path, "--artifact", "nosuch"}).exit_code, 3);
     QCOMPARE(Db({"get", id, "-o", "/nonexistent/x"}).exit_code, 4);
-    // What failed left the file as it was, and nothing beside it.
+    // The failed calls left the file as it was, and no other file.
     QCOMPARE(ReadBytes(path.toStdString()).size(), std::size_t{1});
     QCOMPARE(QDir(folder_->path()).entryList(QDir::Files).size(), 1);
   }
@@ -254,11 +254,11 @@ class DbTest : public QObject {
     const std::string uid = Succeeded("video", 1000), other = Succeeded("image", 1000);
     const QString id = QString::fromStdString(uid);
     QCOMPARE(Db({"purge"}).exit_code, 2);
-    QCOMPARE(Db({"purge", "--all"}).exit_code, 2);  // Nobody can be asked.
+    QCOMPARE(Db({"purge", "--all"}).exit_code, 2);  // There is no terminal to ask on.
     QCOMPARE(Db({"purge", "nouid", "--yes"}).exit_code, 3);
     QCOMPARE(Db({"purge", "--all", "--ended-before", "soon", "--yes"}).exit_code, 2);
     const json counted = Db({"purge", "--all", "--dry-run", "--json"}).Document();
-    QCOMPARE(counted["results"], json(4));  // Two, twice.
+    QCOMPARE(counted["results"], json(4));  // Two results with two copies each.
     QCOMPARE(counted["dry_run"], json(true));
     QCOMPARE(Db({"purge", "--ended-before", "1h", "--dry-run", "--json"}).Document()["results"],
              json(0));
@@ -273,7 +273,7 @@ class DbTest : public QObject {
   }
 
  private:
-  /// Databases that spill when they hold more than `store` says.
+  /// Starts databases that spill when they hold more than `store` allows.
   void Start(const database::JobStoreOptions& store) {
     cluster_ = std::make_unique<database::DatabaseCluster>();
     manager_ = std::make_unique<FakeNodeManager>();
@@ -302,7 +302,7 @@ class DbTest : public QObject {
         arguments + QStringList{"--nodemanager", QString::fromStdString(server_->address())});
   }
   Outcome Db(const QStringList& arguments) const { return Run(QStringList{"db"} + arguments); }
-  /// Spilled results.
+  /// Returns the number of spilled results.
   int Files() const {
     int files = 0;
     for (const char* id : {"db-1", "db-2"})
@@ -310,7 +310,7 @@ class DbTest : public QObject {
           static_cast<int>(QDir(folder_->filePath(id) + "/results").entryList({"*.result"}).size());
     return files;
   }
-  /// A job that both databases know.
+  /// Makes a job that both databases know.
   std::string Created(const std::string& app, base::Duration ago,
                       const std::map<std::string, std::string>& labels) {
     v1::JobRecord record;
@@ -328,7 +328,7 @@ class DbTest : public QObject {
     Reaches([&](database::JobStore& store) { return store.Get(job.uid()).ok(); });
     return job.uid();
   }
-  /// A job whose result both databases hold.
+  /// Makes a job whose result both databases hold.
   std::string Succeeded(const std::string& app, const std::string& content) {
     std::string uid = Created(app, 0min, {});
     database::Require(cluster_->SendResult(uid, content).status());

@@ -1,12 +1,12 @@
-// `onepiece record` and `onepiece show` from outside, against a cluster in this process.
+// Tests `onepiece record` and `onepiece show` from outside, against a cluster in this process.
 #include <QTemporaryDir>
 #include <QtTest>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "cluster/history/recording.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/program.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::cli {
 namespace {
@@ -16,9 +16,9 @@ using testing::Outcome;
 
 const QString kProgram = ONEPIECE_BINARY_DIR "/bin/onepiece";
 
-/// Of a recording that another process writes; -1: there is none yet.
+/// Returns the ticks of a recording that another process writes, or -1 while there is none.
 std::int64_t Ticks(const QString& file) {
-  const auto recording = gui::history::Recording::Open(file.toStdString());
+  const auto recording = history::Recording::Open(file.toStdString());
   if (!recording.ok()) return -1;
   const auto info = (*recording)->Info();
   return info.ok() ? info->ticks : -1;
@@ -49,7 +49,7 @@ class RecordTest : public QObject {
     QVERIFY(recorded.value("ticks", 0) >= 2);
     QVERIFY(recorded.value("bytes", 0) > 0);
     QCOMPARE(QString::fromStdString(recorded.value("file", "")), file_);
-    // One file, complete.
+    // There is one complete file.
     QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
 
     outcome = Show({"--json"});
@@ -62,7 +62,7 @@ class RecordTest : public QObject {
       nodes << QString::fromStdString(node.value("node_id", "") + " " + node.value("state", ""));
     QVERIFY(nodes.contains("instance-1 READY"));
     QVERIFY(nodes.contains("instance-2 READY"));
-    QCOMPARE(shown["jobs"], json({{"UNKNOWN_AT_END", 1}}));  // It had not ended.
+    QCOMPARE(shown["jobs"], json({{"UNKNOWN_AT_END", 1}}));  // The job had not ended.
     const QString before = QString::number(recorded.value("to_unix_ms", std::int64_t{0}) - 1);
     QCOMPARE(Show({"--at", before, "--json"}).Document()["jobs"], json({{"RUNNING", 1}}));
     QVERIFY(Show({}).Says("instance-1"));
@@ -78,7 +78,7 @@ class RecordTest : public QObject {
     QCOMPARE(Show({"--export", part, "--json"}).ErrorReason(), std::string("FILE_EXISTS"));
   }
 
-  // Ctrl-C and kill end it in order, and it can be gone on with.
+  // Ctrl-C and kill end the recording in an orderly way, and it can be continued.
   void Record_IsEndedBySignals() {
     for (const int signal : {SIGTERM, SIGINT}) {
       QProcess process;
@@ -103,7 +103,7 @@ class RecordTest : public QObject {
     QCOMPARE(Record({"--for", "-3s", "--json"}).exit_code, 2);
     QCOMPARE(Record({"--for", "1s"}).exit_code, 0);
     cluster_->SetClusterId("marines");
-    Outcome outcome = Record({"--json"});  // Without --for: it ends by itself.
+    Outcome outcome = Record({"--json"});  // It ends by itself without --for.
     QCOMPARE(outcome.ErrorReason(), std::string("OTHER_CLUSTER"));
     cluster_->Stop();
     file_ = folder_->filePath("b.onepiece");

@@ -81,7 +81,7 @@ class ClientTest : public QObject {
     dead.Stop();
     manager.Serve({&broken, &dead, &good});
     std::set<std::string> ids_sent;
-    for (int i = 0; i < 8; ++i) {  // The first proxy asked is chosen at random.
+    for (int i = 0; i < 8; ++i) {  // The first proxy is chosen at random.
       Client client(To(manager));
       const auto job = client.Submit({});
       QVERIFY2(job.ok(), job.status().ToString().c_str());
@@ -105,7 +105,7 @@ class ClientTest : public QObject {
     options.workflow_set = "a";
     Client client(options);
     QVERIFY(client.Submit({}).ok());
-    QCOMPARE(refusals, 1);  // One proxy speaks for its set.
+    QCOMPARE(refusals, 1);  // One proxy answers for its set.
   }
 
   void Submit_EverySetFull_WaitsAsLongAsAsked() {
@@ -256,7 +256,7 @@ class ClientTest : public QObject {
     Client client(options);
     auto silent = std::async(std::launch::async, [&] { return client.Get("uid").status(); });
     asked.get_future().wait();
-    manager.Follow("");  // Nobody leads: asked again and again.
+    manager.Follow("");  // Nobody leads, so the client asks again and again.
     auto leaderless = std::async(std::launch::async, [&] { return client.GetCluster().status(); });
     stop.request_stop();
     const bool ended = silent.wait_for(seconds(5)) == std::future_status::ready &&
@@ -377,14 +377,6 @@ class ClientTest : public QObject {
     const auto artifact = client.FetchToFile("uid", "", "/nonexistent/out.mp4");
     QCOMPARE(base::GetReason(artifact.status()).reason, std::string("CANNOT_WRITE"));
     QVERIFY(base::Message(artifact.status()).find("/nonexistent/out.mp4") != std::string::npos);
-  }
-
-  void Sha256_MatchesTheStandardsExample() {
-    Sha256 sha256;
-    sha256.Update("a");
-    sha256.Update("bc");
-    QCOMPARE(sha256.FinishHex(),
-             std::string("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
   }
 };
 

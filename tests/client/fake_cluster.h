@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/client/client.h"
 #include "cluster/base/sha256.h"
+#include "cluster/client/client.h"
 #include "cluster/rpc/repeat.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
@@ -24,7 +24,7 @@
 
 namespace onepiece::client {
 
-/// A status with ErrorInfo, and RetryInfo when `retry_ms` is not negative.
+/// Makes a status with ErrorInfo, and with RetryInfo unless `retry_ms` is negative.
 inline grpc::Status Refusal(grpc::StatusCode code, const std::string& reason, int retry_ms = -1,
                             std::map<std::string, std::string> metadata = {}) {
   if (retry_ms >= 0) metadata[rpc::kRetryAfterMs] = std::to_string(retry_ms);
@@ -75,7 +75,8 @@ class FakeProxy final : public v1::GenerationService::Service {
     return fetch(*request, *writer);
   }
 
-  /// Makes a job of every id that it does not know; call it instead of setting `submit` and `get`.
+  /// Lets the proxy make a job for every id that it does not know. Call it instead of setting
+  /// `submit` and `get`.
   void Remember() {
     submit = [this](const v1::SubmitJobRequest& request, v1::Job& job) {
       const std::scoped_lock lock(mutex);
@@ -110,7 +111,9 @@ class FakeProxy final : public v1::GenerationService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-/// One replica of a NodeManager; it leads until told otherwise. Thread-safe.
+/// One replica of a NodeManager. It leads until told otherwise.
+///
+/// Threading: may be used from any thread.
 class FakeNodeManager final : public v1::NodeManagerService::Service {
  public:
   FakeNodeManager() {
@@ -131,7 +134,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
       added->set_workflow_set(proxy->workflow_set);
     }
   }
-  /// Refuses every call from now on and ends its streams; `leader` may be empty.
+  /// Refuses every call from now on and ends its streams. `leader` may be empty.
   void Follow(const std::string& leader) {
     const std::scoped_lock lock(mutex_);
     follows_ = true;
@@ -141,7 +144,8 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const std::scoped_lock lock(mutex_);
     follows_ = false;
   }
-  /// Its revision, and one change after each of them: those after start_revision are streamed.
+  /// Sets its revision. It has one change for each revision, and streams those after
+  /// start_revision.
   void SetRevision(std::uint64_t revision) {
     const std::scoped_lock lock(mutex_);
     revision_ = revision;
@@ -150,12 +154,12 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const std::scoped_lock lock(mutex_);
     return request_ids_;
   }
-  /// Of who asked for the cluster last.
+  /// Returns the user agent of the last call for the cluster.
   std::string user_agent() {
     const std::scoped_lock lock(mutex_);
     return user_agent_;
   }
-  /// The replicas that its cluster names.
+  /// Sets the replicas that its cluster names.
   void ListManagers(const std::vector<std::string>& addresses) {
     const std::scoped_lock lock(mutex_);
     cluster_.Clear();
@@ -216,7 +220,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         event.set_revision(known);
       }
       if (!writer->Write(event)) break;
-      testing::Pause(std::chrono::milliseconds(2));  // Its heartbeat.
+      testing::Pause(std::chrono::milliseconds(2));  // The time between heartbeats.
     }
     return grpc::Status::CANCELLED;
   }
@@ -244,7 +248,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-/// Options that repeat calls quickly.
+/// Returns options that retry quickly.
 inline Options To(const std::vector<std::string>& nodemanagers,
                   const std::vector<std::string>& proxies = {}) {
   Options options;
@@ -259,7 +263,7 @@ inline Options To(const FakeNodeManager& manager) {
   return To(std::vector<std::string>{manager.address()});
 }
 
-/// A replica's service for operators, with the same answer to every change.
+/// The service of a replica for operators. It gives the same answer to every change.
 class FakeConsensus final : public v1::ConsensusService::Service {
  public:
   FakeConsensus() {
@@ -290,15 +294,13 @@ class FakeConsensus final : public v1::ConsensusService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-/// The description of `bytes` as a proxy sends it.
+/// Describes `bytes` as a proxy does.
 inline v1::ResultArtifact Describe(const std::string& bytes) {
   v1::ResultArtifact artifact;
   artifact.set_artifact("video");
   artifact.set_media_type("video/mp4");
   artifact.set_size_bytes(static_cast<std::int64_t>(bytes.size()));
-  Sha256 sha256;
-  sha256.Update(bytes);
-  artifact.set_sha256(sha256.FinishHex());
+  artifact.set_sha256(base::Sha256Hex(bytes));
   return artifact;
 }
 

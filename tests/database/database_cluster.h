@@ -12,20 +12,14 @@
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_records.h"
 #include "cluster/rpc/server.h"
+#include "tests/eventually.h"
 
 namespace onepiece::database {
 
+using testing::Eventually;
+
 inline void Require(const absl::Status& status) {
   if (!status.ok()) qFatal("%s", status.ToString().c_str());
-}
-
-/// Waits for `condition`, 20 s (scaled) at most.
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const auto limit = base::Scaled(std::chrono::seconds(20));
-  return QTest::qWaitFor(
-      condition,
-      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
 }
 
 inline v1::JobRecord NewRecord() {

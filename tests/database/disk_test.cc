@@ -6,9 +6,9 @@
 #include <QtTest>
 #include <filesystem>
 
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
-#include "cluster/job/sha256.h"
 #include "tests/eventually.h"
 
 namespace onepiece::database {
@@ -214,7 +214,7 @@ class DiskTest : public QObject {
     artifact.info.set_artifact("video");
     artifact.info.set_media_type("video/mp4");
     artifact.info.set_size_bytes(kResult);
-    artifact.info.set_sha256(job::Sha256Hex(std::as_bytes(std::span(content))));
+    artifact.info.set_sha256(base::Sha256Hex(content));
     artifact.data = message::Buffer::FromString(content);
     bundle.total_bytes = kResult;
     return bundle;
@@ -226,7 +226,7 @@ class DiskTest : public QObject {
   }
   template <typename Condition>
   bool Eventually(Condition condition) {
-    return testing::Eventually(base::Scaled(20s), [&] {
+    return testing::Eventually([&] {
       clock_->Advance(10ms);
       return condition();
     });

@@ -1,8 +1,6 @@
 // Fetching a result from a database over gRPC: parts of it, and clients that do not read.
-#include <unistd.h>
 
 #include <QtTest>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -11,12 +9,15 @@
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
+#include "cluster/telemetry/metrics.h"
 #include "tests/database/job_store_fixture.h"
+#include "tests/eventually.h"
 
 namespace onepiece::database {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Eventually;
 
 // A call that has begun and that nobody reads from.
 struct Call {
@@ -82,19 +83,6 @@ struct Service {
   rpc::Server server{rpc::ServerOptions{}};
   std::unique_ptr<v1::DatabaseService::Stub> stub;
 };
-
-std::int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(20s));
-  return QTest::qWaitFor(condition, static_cast<int>(limit.count()));
-}
 
 }  // namespace
 
@@ -192,7 +180,7 @@ class FetchTest : public QObject {
     Service s({.max_streams = kStreams, .stall_limit = 30s});
     const std::string large = s.Keep(std::string(kBytes, 'x'));
     const std::string small = s.Keep("video");
-    const std::int64_t before = ResidentBytes();
+    const double before = telemetry::ResidentBytes();
     std::vector<std::unique_ptr<Call>> stalled;
     for (std::size_t i = 1; i < kStreams; ++i) {
       stalled.push_back(s.Fetch(large));
@@ -206,7 +194,7 @@ class FetchTest : public QObject {
     QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
     QCOMPARE(Reason(refused.status()), std::string("TOO_MANY_FETCHES"));
     // Nobody's copy of the artifact: what the transport lets go ahead, and a part for each.
-    const std::int64_t grown = ResidentBytes() - before;
+    const double grown = telemetry::ResidentBytes() - before;
     QVERIFY2(grown < (std::int64_t{64} << 20), std::to_string(grown).c_str());
 
     // What the transport has taken ahead may let a handler move after the first advance.

@@ -1,24 +1,16 @@
 // A process of its own: what a store takes of memory after many jobs have come and gone.
 //
 // ONEPIECE_LONG=1 runs 100,000 jobs instead of 20,000.
-#include <unistd.h>
 
 #include <QtTest>
-#include <fstream>
 
+#include "cluster/telemetry/metrics.h"
 #include "tests/database/job_store_fixture.h"
 
 namespace onepiece::database {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
 
 }  // namespace
 
@@ -48,16 +40,15 @@ class JobStoreLeakTest : public QObject {
     };
     churn();
     QCOMPARE(f.store.stats().records, 0);
-    const std::int64_t before = ResidentBytes();
+    const double before = telemetry::ResidentBytes();
     for (int done = kAtOnce; done < jobs; done += kAtOnce) churn();
-    const std::int64_t after = ResidentBytes();
+    const double after = telemetry::ResidentBytes();
     const JobStoreStats stats = f.store.stats();
     QCOMPARE(stats.records, 0);
     QCOMPARE(stats.result_bytes, 0);
     QCOMPARE(stats.results, 0);
-    qInfo("resident: %.2f MiB after %d jobs, %.2f MiB after %d",
-          static_cast<double>(before) / 1048576, kAtOnce, static_cast<double>(after) / 1048576,
-          jobs);
+    qInfo("resident: %.2f MiB after %d jobs, %.2f MiB after %d", before / 1048576, kAtOnce,
+          after / 1048576, jobs);
     QVERIFY(after <= before + before / 20);
   }
 };

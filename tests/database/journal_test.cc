@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "tests/database/kill_anywhere.h"
@@ -94,7 +95,7 @@ class JournalTest : public QObject {
     QCOMPARE(found.size(), 200U);
     for (std::uint64_t n = 0; n < 200; ++n) {
       const int step = n == 5 ? 9 : n < 100 ? 7 : 0;
-      QCOMPARE(found.at(UidOf(n)), job::CanonicalBytes(RecordOf(n, step)));
+      QCOMPARE(found.at(UidOf(n)), base::CanonicalBytes(RecordOf(n, step)));
     }
     QVERIFY(journal->Recover().empty());  // Once.
   }
@@ -216,7 +217,7 @@ class JournalTest : public QObject {
     opened->reset();
     const auto found = Found(*Open());
     QCOMPARE(found.size(), 500U);
-    QCOMPARE(found.at(UidOf(3)), job::CanonicalBytes(RecordOf(3, 5)));
+    QCOMPARE(found.at(UidOf(3)), base::CanonicalBytes(RecordOf(3, 5)));
   }
 
   void TooManyWaiting_AreCounted() {
@@ -279,7 +280,7 @@ class JournalTest : public QObject {
   static std::map<base::Uid, std::string> Found(Journal& journal) {
     std::map<base::Uid, std::string> found;
     for (const v1::JobRecord& record : journal.Recover())
-      found[*base::Uid::Parse(record.job().uid())] = job::CanonicalBytes(record);
+      found[*base::Uid::Parse(record.job().uid())] = base::CanonicalBytes(record);
     return found;
   }
   std::int64_t DiskBytes() const {

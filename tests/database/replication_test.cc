@@ -3,10 +3,10 @@
 #include <condition_variable>
 #include <random>
 
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
 #include "cluster/database/placement.h"
-#include "cluster/job/sha256.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
 
@@ -641,7 +641,7 @@ class ReplicationTest : public QObject {
         for (char& byte : bytes) byte = static_cast<char>(random());
         QVERIFY(cluster.records().Create(record).ok());
         QVERIFY(cluster.SendResult(record.job().uid(), bytes).ok());
-        sent[UidOf(record)] = job::Sha256Hex(std::as_bytes(std::span(bytes)));
+        sent[UidOf(record)] = base::Sha256Hex(bytes);
       }
       cluster.AddDatabase(victim);
       succeeded = 0;
@@ -663,7 +663,7 @@ class ReplicationTest : public QObject {
       if (!record.ok() || record->job().state() != Job::SUCCEEDED) continue;
       const auto bytes = Fetch(cluster, uid);
       QVERIFY2(bytes.ok(), bytes.status().ToString().c_str());
-      QCOMPARE(job::Sha256Hex(std::as_bytes(std::span(*bytes))), sha256);
+      QCOMPARE(base::Sha256Hex(*bytes), sha256);
     }
     qInfo("%zu of %zu results were announced, each is intact", succeeded, sent.size());
     // What a database took with it before it had told anybody is not announced; that is rare.

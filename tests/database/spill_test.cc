@@ -18,9 +18,9 @@
 #include <set>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/database/spill_file.h"
-#include "cluster/job/sha256.h"
 #include "tests/database/kill_anywhere.h"
 
 namespace onepiece::database {
@@ -45,7 +45,7 @@ StoredArtifact Artifact(const std::string& name, std::string bytes) {
   artifact.info.set_artifact(name);
   artifact.info.set_media_type("video/mp4");
   artifact.info.set_size_bytes(static_cast<std::int64_t>(bytes.size()));
-  artifact.info.set_sha256(job::Sha256Hex(std::as_bytes(std::span(bytes))));
+  artifact.info.set_sha256(base::Sha256Hex(bytes));
   artifact.data = message::Buffer::FromString(std::move(bytes));
   return artifact;
 }

@@ -10,8 +10,8 @@
 #include <functional>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
-#include "cluster/job/sha256.h"
 
 namespace onepiece::database {
 namespace {
@@ -36,7 +36,7 @@ v1::ReserveResultRequest Request(const std::vector<std::string>& values) {
     artifact.set_artifact("v" + std::to_string(request.artifacts_size()));
     artifact.set_media_type("video/mp4");
     artifact.set_size_bytes(static_cast<std::int64_t>(value.size()));
-    artifact.set_sha256(job::Sha256Hex(BytesOf(value)));
+    artifact.set_sha256(base::Sha256Hex(BytesOf(value)));
   }
   return request;
 }

@@ -1,5 +1,6 @@
-// Theorem 1 on a real cluster: jobs enter at the rate that the slowest stage takes them, and none
-// queues inside; and ten times the load costs no goodput. The stages compute for a known time.
+// Theorem 1 (docs/elasticity.md, "Capacity model") on a real cluster: jobs enter at the rate that
+// the slowest stage takes them, and none queues inside; and ten times the load costs no goodput.
+// The stages compute for a known time.
 #include <algorithm>
 #include <numeric>
 
@@ -39,28 +40,19 @@ struct Goodput {
 
 }  // namespace
 
-class AdmissionTest : public QObject {
+class AdmissionTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const Outcome up = UpCalibrated(cluster_, kChainCluster, {{"chain.yaml", kChainWorkflow}});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(UpCalibrated(cluster_, kChainCluster, {{"chain.yaml", kChainWorkflow}}));
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
     QVERIFY(LearnCosts(proxy_));
   }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
-  }
 
   void FreshCluster_LetsInTwoUnknownJobsForEachWorker() {
     ClusterUnderTest fresh;
-    const Outcome up = UpCalibrated(fresh, kChainCluster, {{"chain.yaml", kChainWorkflow}});
-    QVERIFY2(up.exit_code == 0, (up.err + fresh.Logs()).c_str());
+    QVERIFY(UpCalibrated(fresh, kChainCluster, {{"chain.yaml", kChainWorkflow}}));
     JobLoad load(fresh.ProxyAddress());
     // The proxy may not have heard of the instances yet.
     QVERIFY(Eventually(seconds(10), [&] {
@@ -74,8 +66,7 @@ class AdmissionTest : public QObject {
       QCOMPARE(job.reason, std::string("OVERLOADED"));
       QVERIFY(job.retry);
     }
-    const std::string left = fresh.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
+    QVERIFY(fresh.Down());
     QCOMPARE(admitted, 2);
   }
 
@@ -197,7 +188,6 @@ class AdmissionTest : public QObject {
     return goodput;
   }
 
-  ClusterUnderTest cluster_;
   std::string proxy_;
 };
 

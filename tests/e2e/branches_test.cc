@@ -1,10 +1,13 @@
 // A workflow with branches on a real cluster: they run at the same time on instances of their own
 // and meet at one, whatever dies or changes meanwhile.
+#include <signal.h>
+
 #include <algorithm>
 #include <fstream>
 #include <set>
 
-#include "tests/e2e/cluster_under_test.h"
+#include "cluster/local/data_dir.h"
+#include "tests/e2e/cluster_fixture.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -18,6 +21,13 @@ constexpr char kWorkflow[] =
     "  - {stage: right, plugin: branch, after: [read]}\n"
     "  - {stage: meet, plugin: branch, after: [left, read, right]}\n"
     "parameters:\n";
+constexpr char kCluster[] =
+    "workflow_files: [diamond.yaml]\n"
+    "instances:\n"
+    "  - {stage: left}\n"
+    "  - {stage: read}\n"
+    "  - {stage: right}\n"
+    "  - {stage: meet, count: 2}\n";
 
 QStringList Job(std::vector<std::pair<QString, double>> seconds) {
   QStringList arguments = {"--app", "diamond", "--deadline", "60"};
@@ -28,7 +38,7 @@ QStringList Job(std::vector<std::pair<QString, double>> seconds) {
 
 }  // namespace
 
-class BranchesTest : public QObject {
+class BranchesTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
@@ -39,22 +49,7 @@ class BranchesTest : public QObject {
                   ", type: NUMBER, default_value: \"0\", minimum: 0, maximum: 600}\n";
     }
     std::ofstream(cluster_.Path("diamond.yaml")) << workflow;
-    std::ofstream(cluster_.Path("cluster.yaml")) << "workflow_files: [diamond.yaml]\n"
-                                                    "instances:\n"
-                                                    "  - {stage: left}\n"
-                                                    "  - {stage: read}\n"
-                                                    "  - {stage: right}\n"
-                                                    "  - {stage: meet, count: 2}\n";
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+    QVERIFY(cluster_.UpWith(kCluster));
   }
 
   void Branches_RunAtTheSameTimeAndMeet() {
@@ -217,8 +212,6 @@ class BranchesTest : public QObject {
     }
     return computing;
   }
-
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/cluster_fixture.h"
 #include "tests/e2e/job_load.h"
 
 namespace onepiece::e2e {
@@ -40,13 +40,13 @@ inline std::string OneStageWorkflow(const std::string& stage) {
   return text;
 }
 
-/// `onepiece up` with `cluster_yaml`, beside which lie the `workflows` (by file name).
-inline Outcome UpCalibrated(const ClusterUnderTest& cluster, const std::string& cluster_yaml,
-                            const std::map<std::string, std::string>& workflows) {
+/// Starts the cluster with `cluster_yaml`, beside which lie the `workflows` (by file name).
+[[nodiscard]] inline bool UpCalibrated(const ClusterUnderTest& cluster,
+                                       const std::string& cluster_yaml,
+                                       const std::map<std::string, std::string>& workflows) {
   qputenv("ONEPIECE_PLUGIN_DIR", ONEPIECE_BINARY_DIR "/tests/plugins/calibrated");
   for (const auto& [file, text] : workflows) std::ofstream(cluster.Path(file)) << text;
-  std::ofstream(cluster.Path("cluster.yaml")) << cluster_yaml;
-  return cluster.Run({"up", "--config", QString::fromStdString(cluster.Path("cluster.yaml"))});
+  return cluster.UpWith(cluster_yaml);
 }
 
 /// Jobs of "chain", one after the other, until the proxy knows what they cost and refuses what is

@@ -1,11 +1,13 @@
 // kill -9 of every kind of process during a job: the job ends, the cluster heals, nothing is left
 // at the end.
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <fstream>
 
-#include "tests/e2e/cluster_under_test.h"
+#include "cluster/local/data_dir.h"
+#include "tests/e2e/cluster_fixture.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -36,20 +38,10 @@ class TakenPort {
 
 }  // namespace
 
-class ChaosTest : public QObject {
+class ChaosTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
-  void initTestCase() {
-    const Outcome up = cluster_.Run({"up"});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
-  }
+  void initTestCase() { QVERIFY(cluster_.Up()); }
 
   void KilledProcess_JobEndsAndTheClusterHeals_data() {
     QTest::addColumn<QString>("node");
@@ -93,27 +85,24 @@ class ChaosTest : public QObject {
 
   void KilledSupervisor_DownCleansUp() {
     ClusterUnderTest other;
-    QCOMPARE(other.Run({"up"}).exit_code, 0);
+    QVERIFY(other.Up());
     const json status = other.Status();
     QVERIFY(status["cluster_id"] != cluster_.Status()["cluster_id"]);
     QCOMPARE(kill(status["supervisor"].value("pid", 0), SIGKILL), 0);
-    const std::string left = other.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
+    QVERIFY(other.Down());
   }
 
   void KilledSupervisor_UpStartsAfresh() {
     ClusterUnderTest other;
-    QCOMPARE(other.Run({"up"}).exit_code, 0);
+    QVERIFY(other.Up());
     const int supervisor = other.Status()["supervisor"].value("pid", 0);
     QCOMPARE(kill(supervisor, SIGKILL), 0);
     QVERIFY(local::WaitGone(local::Identify(supervisor), std::chrono::seconds(10)));
-    const Outcome up = other.Run({"up"});
-    QVERIFY2(up.exit_code == 0, up.err.c_str());
+    QVERIFY(other.Up());
     QCOMPARE(
         other.Run({"submit", "--prompt", "a blue circle", "--steps", "2", "--wait"}, 60).exit_code,
         0);
-    const std::string left = other.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
+    QVERIFY(other.Down());
   }
 
   void Up_AfterAWorkflowThatCouldNotBeServed_Works() {
@@ -129,10 +118,8 @@ class ChaosTest : public QObject {
     std::ofstream(other.Path("cluster.yaml")) << "workflow_files: [a-wan.yaml]\n";
     QVERIFY(other.Run({"up", "--config", QString::fromStdString(other.Path("cluster.yaml"))})
                 .exit_code != 0);
-    const Outcome up = other.Run({"up"});
-    QVERIFY2(up.exit_code == 0, up.err.c_str());
-    const std::string left = other.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
+    QVERIFY(other.Up());
+    QVERIFY(other.Down());
   }
 
   void Up_PortInUse_SaysSoAndLeavesNothing() {
@@ -143,12 +130,8 @@ class ChaosTest : public QObject {
     const Outcome up = other.Run({"up", "--config", QString::fromStdString(file)});
     QCOMPARE(up.exit_code, 1);
     QVERIFY2(up.err.find(std::to_string(port.number())) != std::string::npos, up.err.c_str());
-    const std::string left = other.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
+    QVERIFY(other.Down());
   }
-
- private:
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

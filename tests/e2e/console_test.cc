@@ -3,11 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
-#include "tests/e2e/cluster_under_test.h"
 #include "tests/e2e/accessible_app.h"
+#include "tests/e2e/cluster_fixture.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -162,17 +161,14 @@ class Console {
 
 }  // namespace
 
-class ConsoleTest : public QObject {
+class ConsoleTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() { QVERIFY2(desktop_.error().isEmpty(), qPrintable(desktop_.error())); }
 
   // The order of what follows is that of the slots: one cluster, one console, one story.
   void Connect_IsLiveAndTellsTheNodes() {
-    std::ofstream(cluster_.Path("cluster.yaml")) << kCluster;
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(cluster_.UpWith(kCluster));
     QVERIFY(console_->Start({"--data-dir", QString::fromStdString(cluster_.Path("data"))}));
     QVERIFY2(console_->Await("label", "● Live"), Tree());
     const auto processes = cluster_.Status()["processes"].size();
@@ -404,14 +400,9 @@ class ConsoleTest : public QObject {
   void cleanup() {
     if (QTest::currentTestFailed()) Shoot(QStringLiteral("failed-") + QTest::currentTestFunction());
   }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
 
  private:
   testing::Desktop desktop_{1280, 800};
-  ClusterUnderTest cluster_;
   std::unique_ptr<Console> console_ = std::make_unique<Console>(desktop_, cluster_.Path("home"));
   QString job_, killed_;
 };

@@ -29,26 +29,18 @@ bool IsLong() { return qEnvironmentVariableIsSet("ONEPIECE_LONG"); }
 
 }  // namespace
 
-class ElasticTest : public QObject {
+class ElasticTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const Outcome up = UpCalibrated(
-        cluster_, kCluster, {{"x.yaml", OneStageWorkflow("x")}, {"y.yaml", OneStageWorkflow("y")}});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(UpCalibrated(cluster_, kCluster,
+                         {{"x.yaml", OneStageWorkflow("x")}, {"y.yaml", OneStageWorkflow("y")}}));
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
   }
   void init() {
     QVERIFY2(Eventually(seconds(60), [&] { return Settled(); }),
              cluster_.Run({"status"}).out.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
   }
 
   void ManualMove_UnderLoad_LosesNothingAndIsUndone() {
@@ -133,7 +125,7 @@ class ElasticTest : public QObject {
       const std::string stage = at / shift % 2 == 0 ? "x" : "y";
       load.OfferFor(seconds(1), milliseconds(50), AppOf(stage), {{"seconds_" + stage, 0.1}});
       if (at.count() == 0 || at % between_kills != seconds(0)) continue;
-      const std::vector<json> instances = Instances();
+      const std::vector<json> instances = cluster_.Instances();
       const json& victim = instances[random() % instances.size()];
       if (kill(victim.value("pid", 0), SIGKILL) == 0) ++killed[victim.value("node_id", "")];
     }
@@ -170,14 +162,6 @@ class ElasticTest : public QObject {
   }
 
  private:
-  std::vector<json> Instances() const {
-    std::vector<json> instances;
-    const json status = cluster_.Status();
-    for (const auto& process : status["processes"]) {
-      if (process.value("role", "") == "instance") instances.push_back(process);
-    }
-    return instances;
-  }
   int AutomaticPlans() const {
     const json plans =
         cluster_.Run({"rebalance", "list", "--limit", "1000", "--json"}).Document()["plans"];
@@ -190,7 +174,7 @@ class ElasticTest : public QObject {
   }
   /// Every instance serves, or is out of the way for good.
   bool Settled() const {
-    const std::vector<json> instances = Instances();
+    const std::vector<json> instances = cluster_.Instances();
     return !instances.empty() && std::ranges::all_of(instances, [](const json& instance) {
       const std::string activity = instance.value("activity", "");
       return activity == "SERVING" || activity == "IDLE" || activity == "DRAINED";
@@ -198,7 +182,7 @@ class ElasticTest : public QObject {
   }
   int Count(const std::string& stage) const {
     int count = 0;
-    for (const auto& instance : Instances()) {
+    for (const auto& instance : cluster_.Instances()) {
       count += instance.value("stage", "") == stage && instance.value("state", "") == "READY";
     }
     return count;
@@ -206,7 +190,7 @@ class ElasticTest : public QObject {
   /// The stage that has two instances, and one of them.
   std::pair<std::string, std::string> Donor() const {
     const std::string stage = Count("x") == 2 ? "x" : "y";
-    for (const auto& instance : Instances()) {
+    for (const auto& instance : cluster_.Instances()) {
       if (instance.value("stage", "") == stage) return {stage, instance.value("node_id", "")};
     }
     return {stage, ""};
@@ -237,7 +221,6 @@ class ElasticTest : public QObject {
     return false;
   }
 
-  ClusterUnderTest cluster_;
   std::string proxy_;
 };
 

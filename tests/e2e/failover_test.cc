@@ -9,7 +9,8 @@
 #include <thread>
 
 #include "cluster/client/client.h"
-#include "tests/e2e/cluster_under_test.h"
+#include "cluster/local/data_dir.h"
+#include "tests/e2e/cluster_fixture.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -25,13 +26,6 @@ const QStringList kJob = {"--prompt",   "a red circle moving right",
                           "--seed",     "7",
                           "--deadline", "240"};
 const QStringList kShortJob = {"--prompt", "a blue circle moving up", "--steps", "2"};
-
-std::string FramesHash(const json& job) {
-  for (const auto& artifact : job.value("artifacts", json::array())) {
-    if (artifact.value("artifact", "") == "frames_sha256") return artifact.value("sha256", "");
-  }
-  return "";
-}
 
 /// SIGSTOP now, SIGCONT at the end of the scope.
 class StandStill {
@@ -51,25 +45,17 @@ class StandStill {
 
 }  // namespace
 
-class FailoverTest : public QObject {
+class FailoverTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const Outcome up = cluster_.Run({"up", "--nodemanagers", "3"});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(cluster_.Up({"--nodemanagers", "3"}));
     // A voter each: the loss of any one is survived from the beginning.
     const json status = ClusterStatus();
     QVERIFY2(status.value("healthy", false), status.dump(1).c_str());
     QCOMPARE(status["replicas"].size(), std::size_t{3});
   }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
   void init() { QVERIFY2(Healthy(), ClusterStatus().dump(1).c_str()); }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
-  }
 
   void Status_TellsWhoLeads() {
     const json status = cluster_.Status();
@@ -291,8 +277,6 @@ class FailoverTest : public QObject {
     }
     return pids;
   }
-
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

@@ -1,39 +1,27 @@
 // An instance that is told to stop: its work goes on elsewhere, from the step that it had reached.
 #include <signal.h>
 
-#include <fstream>
-
-#include "tests/e2e/cluster_under_test.h"
+#include "cluster/local/data_dir.h"
+#include "tests/e2e/cluster_fixture.h"
 
 namespace onepiece::e2e {
 namespace {
 
+constexpr char kCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
+                            "/resources/workflows/tiny-wan-t2v.yaml]\n"
+                            "instances:\n"
+                            "  - {stage: text_encode, count: 2}\n"
+                            "  - {stage: diffusion, count: 2}\n"
+                            "  - {stage: vae_decode, count: 2}\n";
 const QStringList kJob = {
     "--prompt", "a red circle moving right", "--steps", "60", "--width", "128", "--height", "128"};
 
 }  // namespace
 
-class HandoverTest : public QObject {
+class HandoverTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
-  void initTestCase() {
-    std::ofstream(cluster_.Path("cluster.yaml")) << "workflow_files: [" ONEPIECE_SOURCE_DIR
-                                                    "/resources/workflows/tiny-wan-t2v.yaml]\n"
-                                                    "instances:\n"
-                                                    "  - {stage: text_encode, count: 2}\n"
-                                                    "  - {stage: diffusion, count: 2}\n"
-                                                    "  - {stage: vae_decode, count: 2}\n";
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
-  }
+  void initTestCase() { QVERIFY(cluster_.UpWith(kCluster)); }
 
   void StoppedInstance_HandsItsJobsOver() {
     const Outcome whole = cluster_.Run(QStringList{"submit", "--wait", "--json"} + kJob);
@@ -72,17 +60,9 @@ class HandoverTest : public QObject {
   }
 
  private:
-  static std::string FramesHash(const json& job) {
-    for (const auto& artifact : job.value("artifacts", json::array())) {
-      if (artifact.value("artifact", "") == "frames_sha256") return artifact.value("sha256", "");
-    }
-    return "";
-  }
   std::string LogOf(const std::string& node) const {
     return local::ReadFile(cluster_.Path("data/logs/" + node + ".log"));
   }
-
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

@@ -6,8 +6,9 @@
 #include <cmath>
 #include <fstream>
 
+#include "cluster/local/data_dir.h"
 #include "cluster/media/media.h"
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/cluster_fixture.h"
 #include "tests/e2e/judge.h"
 
 namespace onepiece::e2e {
@@ -41,22 +42,14 @@ double Psnr(const std::string& image, const media::Frames& frames) {
 
 }  // namespace
 
-class ImageToVideoTest : public QObject {
+class ImageToVideoTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
     const auto png = media::EncodePng({std::as_bytes(std::span(image_)), 1, kSide, kSide}, 0);
     QVERIFY2(png.ok(), png.status().ToString().c_str());
     std::ofstream(cluster_.Path("disc.png"), std::ios::binary) << *png;
-    const Outcome up = cluster_.Run({"up"});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+    QVERIFY(cluster_.Up());
   }
 
   void Applications_ShareWhatIsTheSame() {
@@ -129,13 +122,13 @@ class ImageToVideoTest : public QObject {
     QCOMPARE(kill(pid, SIGKILL), 0);
     for (int i = 0; i < 2; ++i) submit();
     for (const auto& uid : untouched) {
-      const json job = Watch(uid);
+      const json job = cluster_.Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
     }
-    const json lost = Watch(doomed);
+    const json lost = cluster_.Watch(doomed);
     QVERIFY2(testing::ErrorReason(lost) == "LOST", lost.dump().c_str());
     QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
-    const json after = Watch(cluster_.Submit(ImageJob("a red circle moving right", "2")));
+    const json after = cluster_.Watch(cluster_.Submit(ImageJob("a red circle moving right", "2")));
     QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());
   }
 
@@ -149,26 +142,10 @@ class ImageToVideoTest : public QObject {
   }
   /// Process id of the READY instance that serves this stage of the application; 0: none.
   int Served(const std::string& stage, const std::string& app) const {
-    const json status = cluster_.Status();
-    for (const auto& process : status["processes"]) {
-      if (process.value("stage", "") != stage || process.value("state", "") != "READY") continue;
-      const auto& apps = process["app_ids"];
-      if (std::find(apps.begin(), apps.end(), app) != apps.end()) return process.value("pid", 0);
-    }
-    return 0;
-  }
-  json Watch(const std::string& uid) const {
-    return cluster_.Run({"watch", QString::fromStdString(uid), "--json"}).Document();
-  }
-  static std::string FramesHash(const json& job) {
-    for (const auto& artifact : job["artifacts"]) {
-      if (artifact.value("artifact", "") == "frames_sha256") return artifact.value("sha256", "");
-    }
-    return "";
+    return cluster_.Serving(stage, app).value("pid", 0);
   }
 
   const std::string image_ = Disc();
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

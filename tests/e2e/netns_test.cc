@@ -2,19 +2,26 @@
 // hand, ring messages over ucx. The cable is cut in the middle of a job.
 #include "tests/netns.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <QCryptographicHash>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
-#include "tests/e2e/cluster_under_test.h"
+#include "cluster/local/data_dir.h"
+#include "tests/eventually.h"
+#include "tests/program.h"
 
 namespace onepiece::e2e {
 namespace {
 
+using nlohmann::json;
+using testing::Eventually;
 using testing::FindProgram;
 using testing::Ip;
+using testing::Outcome;
 using testing::RunProgram;
 
 constexpr char kCable[] = "veth0";  // Its end in each namespace.

@@ -1,13 +1,17 @@
 // Two applications whose text encoder and decoder are one pool each: they share instances and
 // weights, come and go while the other is served, and one's dead instance is not the other's.
+#include <signal.h>
+
 #include <QTcpSocket>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "cluster/config/yaml.h"
+#include "cluster/local/data_dir.h"
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/cluster_fixture.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -37,7 +41,7 @@ double Scraped(const std::string& address, const std::string& metric) {
 
 }  // namespace
 
-class PoolsTest : public QObject {
+class PoolsTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
@@ -50,23 +54,12 @@ class PoolsTest : public QObject {
       ReplaceAll(workflow, "tiny-wan-t2v", app);
       std::ofstream(cluster_.Path(app + ".yaml")) << workflow;
     }
-    std::ofstream(cluster_.Path("cluster.yaml"))
-        << "workflow_files: [one.yaml, two.yaml]\nmodel_root: models\n";
-    const Outcome up =
-        cluster_.Run({"up", "--config", QString::fromStdString(cluster_.Path("cluster.yaml"))});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+    QVERIFY(cluster_.UpWith("workflow_files: [one.yaml, two.yaml]\nmodel_root: models\n"));
   }
 
   void Up_HasOneInstanceForEachPool() {
     std::map<std::string, int> counts;
-    for (const auto& process : Instances()) {
+    for (const auto& process : cluster_.Instances()) {
       const std::string stage = process.value("stage", "");
       ++counts[stage];
       QCOMPARE(process["app_ids"].size(), std::size_t{stage == "diffusion" ? 1U : 2U});
@@ -81,13 +74,13 @@ class PoolsTest : public QObject {
     for (int i = 0; i < 6; ++i) uids.push_back(Submit(kApps[i % 2], "4"));
     std::string sha;
     for (const std::string& uid : uids) {
-      const json job = Watch(uid);
+      const json job = cluster_.Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
       // Equal weights, prompt and seed: an equal video.
       if (sha.empty()) sha = job.value("sha256", "");
       QCOMPARE(job.value("sha256", ""), sha);
     }
-    const std::string address = Find("text_encode", "one").value("metrics_address", "");
+    const std::string address = cluster_.Serving("text_encode", "one").value("metrics_address", "");
     const std::string labels = "{stage=\"text_encode\"}";
     const double weights = Scraped(address, "onepiece_stage_weight_bytes" + labels);
     QVERIFY(weights > 0);
@@ -110,7 +103,8 @@ class PoolsTest : public QObject {
     QVERIFY(manager->DeleteWorkflow(&remove_call, removal, &nothing).ok());
     submit();
     QVERIFY(Eventually(std::chrono::seconds(30), [&] {
-      return Find("text_encode", "one")["app_ids"].size() == 1 && DiffusionOf("two") == 0;
+      return cluster_.Serving("text_encode", "one")["app_ids"].size() == 1 &&
+             DiffusionOf("two") == 0;
     }));
     submit();
     v1::ApplyWorkflowRequest application;
@@ -121,7 +115,7 @@ class PoolsTest : public QObject {
     QVERIFY(Eventually(std::chrono::seconds(30), [&] { return DiffusionOf("two") != 0; }));
     uids.push_back(Submit("two", "4"));
     for (const std::string& uid : uids) {
-      const json job = Watch(uid);
+      const json job = cluster_.Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
     }
   }
@@ -142,46 +136,24 @@ class PoolsTest : public QObject {
     QVERIFY(pid > 0);
     QCOMPARE(kill(pid, SIGKILL), 0);
     for (const std::string& uid : untouched) {
-      const json job = Watch(uid);
+      const json job = cluster_.Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
     }
-    const json lost = Watch(doomed);
+    const json lost = cluster_.Watch(doomed);
     QVERIFY2(testing::ErrorReason(lost) == "LOST", lost.dump().c_str());
     QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
-    const json after = Watch(Submit("two", "2"));
+    const json after = cluster_.Watch(Submit("two", "2"));
     QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());
   }
 
  private:
-  std::vector<json> Instances() const {
-    std::vector<json> instances;
-    const json status = cluster_.Status();
-    for (const auto& process : status["processes"]) {
-      if (process.value("role", "") == "instance") instances.push_back(process);
-    }
-    return instances;
+  int DiffusionOf(const std::string& app) const {
+    return cluster_.Serving("diffusion", app).value("pid", 0);
   }
-  /// The READY instance of that stage that serves the application; an empty object when there is
-  /// none.
-  json Find(const std::string& stage, const std::string& app) const {
-    for (const auto& process : Instances()) {
-      const auto& apps = process["app_ids"];
-      if (process.value("stage", "") == stage && process.value("state", "") == "READY" &&
-          std::find(apps.begin(), apps.end(), app) != apps.end())
-        return process;
-    }
-    return json::object();
-  }
-  int DiffusionOf(const std::string& app) const { return Find("diffusion", app).value("pid", 0); }
   std::string Submit(const char* app, const char* steps) const {
     return cluster_.Submit({"--app", app, "--prompt", "a red circle moving right", "--seed", "5",
                             "--steps", steps, "--deadline", "150"});
   }
-  json Watch(const std::string& uid) const {
-    return cluster_.Run({"watch", QString::fromStdString(uid), "--json"}, 180).Document();
-  }
-
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

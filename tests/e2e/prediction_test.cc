@@ -66,23 +66,15 @@ double ErrorOf(double predicted, double measured) { return predicted / measured 
 
 }  // namespace
 
-class PredictionTest : public QObject {
+class PredictionTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const Outcome up = UpCalibrated(cluster_, kChainCluster, {{"chain.yaml", kChainWorkflow}});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(UpCalibrated(cluster_, kChainCluster, {{"chain.yaml", kChainWorkflow}}));
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());
     // Else the proxy begins slowly.
     QVERIFY(LearnCosts(proxy_));
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
   }
 
   void Simulator_PredictsTheCluster_data() {
@@ -221,7 +213,6 @@ class PredictionTest : public QObject {
     return text;
   }
 
-  ClusterUnderTest cluster_;
   std::string proxy_;
 };
 

@@ -24,19 +24,11 @@ constexpr seconds kConfirmWithin(25);
 
 }  // namespace
 
-class SetsTest : public QObject {
+class SetsTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const Outcome up = UpCalibrated(cluster_, kCluster, {{"x.yaml", OneStageWorkflow("x")}});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
-  }
-  void cleanupTestCase() {
-    const std::string left = cluster_.DownAndListLeftovers();
-    QVERIFY2(left.empty(), left.c_str());
-  }
-  void cleanup() {
-    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+    QVERIFY(UpCalibrated(cluster_, kCluster, {{"x.yaml", OneStageWorkflow("x")}}));
   }
 
   void BroughtBack_FromAnotherSet_LosesNoJob_data() {
@@ -100,8 +92,6 @@ class SetsTest : public QObject {
       return shown.is_object() && shown.value("state", "") == state;
     });
   }
-
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

@@ -1,12 +1,12 @@
 // docs/examples/upscale as its reader would use it: built outside the tree against the installed
 // SDK, then run in a workflow of a cluster.
-#include <QtTest>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
+#include "cluster/local/data_dir.h"
 #include "cluster/media/media.h"
-#include "tests/e2e/cluster_under_test.h"
+#include "tests/e2e/cluster_fixture.h"
+#include "tests/examples/installed_sdk.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -15,31 +15,15 @@ namespace fs = std::filesystem;
 
 constexpr char kExample[] = ONEPIECE_SOURCE_DIR "/docs/examples/upscale";
 constexpr char kPlugins[] = ONEPIECE_BINARY_DIR "/lib/onepiece/stages";
-constexpr int kBuildTimeoutMs = 300'000;
-
-/// Empty when the program ends well, else what it said.
-std::string RunTool(const QString& program, const QStringList& arguments) {
-  QProcess process;
-  process.setProcessChannelMode(QProcess::MergedChannels);
-  process.start(program, arguments);
-  const bool ended = process.waitForFinished(kBuildTimeoutMs);
-  if (ended && process.exitStatus() == QProcess::NormalExit && process.exitCode() == 0) return "";
-  return program.toStdString() + ": " + process.readAll().toStdString();
-}
 
 }  // namespace
 
-class UpscaleTest : public QObject {
+class UpscaleTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    const QString sdk = Path("sdk"), build = Path("build");
-    QCOMPARE(
-        RunTool("cmake", {"--install", ONEPIECE_BINARY_DIR, "--component", "sdk", "--prefix", sdk}),
-        std::string());
-    QCOMPARE(RunTool("cmake", {"-S", kExample, "-B", build, "-DCMAKE_PREFIX_PATH=" + sdk}),
-             std::string());
-    QCOMPARE(RunTool("cmake", {"--build", build}), std::string());
+    const std::string wrong = examples::BuildAgainstSdk(Path("sdk"), kExample, Path("build"));
+    QVERIFY2(wrong.empty(), wrong.c_str());
     // Beside the product's own plug-ins, as in an installation.
     const fs::path plugins = cluster_.Path("stages");
     fs::create_directories(plugins);
@@ -48,14 +32,10 @@ class UpscaleTest : public QObject {
     }
     fs::copy_file(cluster_.Path("build") + "/upscale.so", plugins / "upscale.so");
     qputenv("ONEPIECE_PLUGIN_DIR", QByteArray::fromStdString(plugins.string()));
-    std::ofstream(cluster_.Path("cluster.yaml"))
-        << "workflow_files: [" << kExample << "/upscale.yaml]\n";
   }
-  void cleanupTestCase() { QCOMPARE(cluster_.DownAndListLeftovers(), std::string()); }
 
   void Workflow_MakesLargerFrames() {
-    const Outcome up = cluster_.Run({"up", "--config", Path("cluster.yaml")});
-    QVERIFY2(up.exit_code == 0, (up.err + cluster_.Logs()).c_str());
+    QVERIFY(cluster_.UpWith(std::string("workflow_files: [") + kExample + "/upscale.yaml]\n"));
     const QString video = Path("video.mp4");
     const Outcome job = cluster_.Run({"submit", "--app", "tiny-wan-t2v-upscaled", "--prompt",
                                       "a red circle moving right", "--steps", "2", "--param",
@@ -78,8 +58,6 @@ class UpscaleTest : public QObject {
 
  private:
   QString Path(const char* name) const { return QString::fromStdString(cluster_.Path(name)); }
-
-  ClusterUnderTest cluster_;
 };
 
 }  // namespace onepiece::e2e

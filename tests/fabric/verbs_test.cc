@@ -4,9 +4,7 @@
 #include <linux/capability.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <QDir>
@@ -22,6 +20,7 @@
 #include "cluster/fabric/process.h"
 #include "cluster/fabric/verbs/verbs_fabric.h"
 #include "tests/eventually.h"
+#include "tests/fabric/child.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -66,45 +65,6 @@ class WithoutCapability {
   __user_cap_header_struct header_{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, 2> before_{};
   bool taken_ = false;
-};
-
-/// Another process and a socket to it, the control plane. Killed at the end.
-class Child {
- public:
-  /// `body` returns the exit code; it opens a fabric of its own.
-  template <typename Body>
-  explicit Child(Body body) {
-    std::array<int, 2> ends{-1, -1};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) != 0) return;
-    pid_ = fork();
-    socket_ = ends[pid_ == 0 ? 1 : 0];
-    close(ends[pid_ == 0 ? 0 : 1]);
-    if (pid_ == 0) _exit(body(*this));
-  }
-  ~Child() {
-    if (pid_ > 0) (void)Reap(SIGKILL);
-    close(socket_);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  void Signal(int signal) const { kill(pid_, signal); }
-  /// Waits for its end and returns what waitpid says.
-  int Reap(int signal) {
-    int status = -1;
-    if (signal != 0) Signal(signal);
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    return status;
-  }
-  void Send(const std::string& bytes) const { (void)!write(socket_, bytes.data(), bytes.size()); }
-  [[nodiscard]] std::string Receive() const {
-    std::array<char, 8192> bytes{};
-    const ssize_t size = read(socket_, bytes.data(), bytes.size());
-    return {bytes.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
-  }
-
- private:
-  pid_t pid_ = -1;
-  int socket_ = -1;
 };
 
 constexpr int kCutOff = 42;  // Exit code of a child whose channel broke.
@@ -387,9 +347,8 @@ class VerbsTest : public QObject {
     QVERIFY((*access)->Revoke());
     const std::vector<std::byte> then(region->bytes().begin(), region->bytes().end());
     if (!dies) {
-      const int status = child.Reap(SIGCONT);
-      QVERIFY(WIFEXITED(status));
-      QCOMPARE(WEXITSTATUS(status), kCutOff);
+      child.Signal(SIGCONT);
+      QCOMPARE(child.Reap(), kCutOff);
     }
     QVERIFY(std::equal(then.begin(), then.end(), region->bytes().begin()));
     access->reset();
@@ -405,7 +364,8 @@ class VerbsTest : public QObject {
     auto channel = dialer->Connect(*remote);
     QVERIFY2(channel.ok(), channel.status().ToString().c_str());
     QVERIFY(WriteWord(**channel).ok());
-    (void)child.Reap(SIGKILL);
+    child.Signal(SIGKILL);
+    (void)child.Reap();
     QCOMPARE(Reason(WriteWord(**channel)), std::string("CHANNEL_BROKEN"));
   }
 

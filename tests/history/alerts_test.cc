@@ -1,5 +1,5 @@
-// When rules fire and when they do not, what becomes of an alert, and the thread that looks after
-// them.
+// Tests when rules fire and when they do not, what happens to an alert afterwards, and the thread
+// that evaluates the rules.
 #include "cluster/history/alerts.h"
 
 #include <QTemporaryDir>
@@ -17,10 +17,10 @@
 #include "tests/eventually.h"
 #include "tests/history/snapshots.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
-using State = Alert::State;
+using State = session::Alert::State;
 
 QString Reason(const absl::Status& status) {
   return QString::fromStdString(base::GetReason(status).reason);
@@ -44,15 +44,15 @@ Rule Above(const std::string& series, double threshold, std::int64_t for_ms = 0)
   return rule;
 }
 
-/// A cluster in which nothing is wrong, at second `tick`; then changed.
+/// Returns a cluster in which nothing is wrong, at second `tick`, after `change`.
 template <typename Change>
-Snapshot Changed(int tick, Change change) {
-  Snapshot snapshot = SnapshotAt(tick);
+session::Snapshot Changed(int tick, Change change) {
+  session::Snapshot snapshot = SnapshotAt(tick);
   v1::Cluster cluster = *snapshot.cluster.value;
-  Rings rings = *snapshot.rings.value;
-  for (RingEntry& ring : rings) ring.health.set_oldest_age_ms(0);
-  JobList jobs = *snapshot.jobs.value;
-  Replicas replicas = *snapshot.replicas.value;
+  session::Rings rings = *snapshot.rings.value;
+  for (session::RingEntry& ring : rings) ring.health.set_oldest_age_ms(0);
+  session::JobList jobs = *snapshot.jobs.value;
+  session::Replicas replicas = *snapshot.replicas.value;
   v1::ListPlansResponse plans = *snapshot.plans.value;
   v1::Elasticity elasticity = *snapshot.elasticity.value;
   change(cluster, rings, jobs, replicas, plans, elasticity);
@@ -65,26 +65,45 @@ Snapshot Changed(int tick, Change change) {
   snapshot.elasticity = PartOf(elasticity, now);
   return snapshot;
 }
-Snapshot Well(int tick) {
+session::Snapshot Well(int tick) {
   return Changed(tick, [](auto&...) {});
 }
-Snapshot Dead(int tick) {
+session::Snapshot Dead(int tick) {
   return Changed(tick, [](v1::Cluster& cluster, auto&...) {
     cluster.mutable_nodes(1)->set_state(v1::Node::DEAD);
     cluster.mutable_nodes(1)->set_detail("its heartbeats stopped");
   });
 }
-Snapshot Busy(int tick, double utilization) {
+session::Snapshot Busy(int tick, double utilization) {
   return Changed(tick, [&](v1::Cluster& cluster, auto&...) {
     cluster.mutable_nodes(2)->mutable_load()->set_utilization(utilization);
   });
 }
 
-/// "firing node/instance-1, …" in the engine's order.
+/// What a RecordLoop looks at: a cluster with a dead node, and the alerts that it is given back.
+struct DeadCluster {
+  base::ManualClock clock{base::FromUnixMs(kStart)};
+  std::mutex mutex;
+  session::Part<session::Alerts> shown;  // Guarded by mutex.
+  std::atomic<int> looks{0};
+  const RecordLoop::Source source = {
+      [this] {
+        ++looks;
+        return std::make_shared<const session::Snapshot>(Dead(static_cast<int>(looks)));
+      },
+      [] { return kLiveLink; },
+      [this](session::Part<session::Alerts> alerts) {
+        const std::lock_guard lock(mutex);
+        shown = std::move(alerts);
+      }};
+  const Limits limits = {.keep_free_bytes = 0};
+};
+
+/// Returns "firing node/instance-1, …" in the engine's order.
 QStringList Said(const AlertEngine& engine) {
   static const char* const kStates[] = {"pending", "firing", "resolved", "no data", "error"};
   QStringList said;
-  for (const Alert& alert : engine.alerts()) {
+  for (const session::Alert& alert : engine.alerts()) {
     said << QString("%1 %2").arg(kStates[static_cast<int>(alert.state)],
                                  QString::fromStdString(alert.entity));
   }
@@ -117,8 +136,8 @@ class AlertsTest : public QObject {
     QFETCH(const QString, condition);
     QFETCH(const int, place);
     QFETCH(const QString, entity);
-    const auto wrong = [&](v1::Cluster& cluster, Rings& rings, JobList& jobs, Replicas& replicas,
-                           v1::ListPlansResponse& plans, auto&) {
+    const auto wrong = [&](v1::Cluster& cluster, session::Rings& rings, session::JobList& jobs,
+                           session::Replicas& replicas, v1::ListPlansResponse& plans, auto&) {
       v1::Node& node = *cluster.mutable_nodes(1);
       if (place == 0) node.set_state(v1::Node::DEAD);
       if (place == 1) node.set_activity(v1::QUARANTINED);
@@ -148,7 +167,7 @@ class AlertsTest : public QObject {
     QCOMPARE(Said(engine), QStringList{"firing " + entity});
     engine.Evaluate(Well(10), kLiveLink);
     QCOMPARE(Said(engine), QStringList{"resolved " + entity});
-    // Nothing but its own condition.
+    // No other condition fires.
     std::vector<Rule> others;
     for (const char* name : {"node-dead", "quarantined", "no-progress", "stale-reports",
                              "ring-stuck", "job-failed", "no-leader", "plan-failed"}) {
@@ -164,18 +183,19 @@ class AlertsTest : public QObject {
         {Watch("ring-stuck"), Watch("job-failed"), Watch("stale-reports"), Watch("plan-failed")});
     engine.Evaluate(
         Changed(900,
-                [](v1::Cluster& cluster, Rings& rings, JobList& jobs, auto&,
+                [](v1::Cluster& cluster, session::Rings& rings, session::JobList& jobs, auto&,
                    v1::ListPlansResponse& plans, auto&) {
-                  // Old messages in a ring that flows, and an empty ring that says it is old.
+                  // One ring has old messages and flows. The other one is empty and reports an age.
                   rings[0].health.set_used_slots(4);
                   rings[0].health.set_oldest_age_ms(60'000);
                   rings[1].health.set_used_slots(0);
                   rings[1].health.set_oldest_age_ms(60'000);
                   rings[1].rates->messages_per_s = 0;
                   auto old = std::make_shared<v1::Job>(*JobAt(4, v1::Job::FAILED));
-                  old->mutable_end_time()->set_seconds(kStart / 1000);  // 15 minutes ago.
+                  old->mutable_end_time()->set_seconds(kStart / 1000);  // It failed 15 minutes ago.
                   jobs.jobs.push_back({old});
-                  cluster.mutable_nodes(0)->set_state(v1::Node::DEAD);  // Reports no more.
+                  cluster.mutable_nodes(0)->set_state(
+                      v1::Node::DEAD);  // A dead node need not report.
                   cluster.mutable_nodes(0)->mutable_last_report_time()->set_seconds(1);
                   plans.mutable_plans(1)->set_state(v1::Plan::FAILED);
                   plans.mutable_plans(1)->set_end_unix_ms(kStart);
@@ -187,8 +207,8 @@ class AlertsTest : public QObject {
 
   void ClockSkew_MakesNoReportOld() {
     AlertEngine engine({Watch("stale-reports")});
-    LinkStatus behind = kLiveLink;
-    behind.clock_skew_s = -100;  // The server's clock, and so its nodes' reports.
+    session::LinkStatus behind = kLiveLink;
+    behind.clock_skew_s = -100;  // The server's clock is behind, and so are the reports' times.
     const auto shifted = [](v1::Cluster& cluster, auto&...) {
       for (v1::Node& node : *cluster.mutable_nodes())
         node.mutable_last_report_time()->set_seconds(node.last_report_time().seconds() - 100);
@@ -206,7 +226,7 @@ class AlertsTest : public QObject {
     low.threshold = 0.3;
     AlertEngine engine({Above("node/*/utilization", 0.9), low});
     engine.Evaluate(Busy(0, 0.95), kLiveLink);
-    // A pool that is not measured yet is not idle, and an application's share of one is no pool.
+    // A pool that is not measured yet is not idle, and an application's share of a pool is no pool.
     QCOMPARE(Said(engine),
              (QStringList{"firing node/instance-2", "firing pool/default/diffusion/wan/tiny"}));
     QCOMPARE(QString::fromStdString(engine.alerts()[0].text), QString("95 % over 90 %"));
@@ -226,7 +246,7 @@ class AlertsTest : public QObject {
     engine.Evaluate(Busy(5, 1), kLiveLink);
     QCOMPARE(Said(engine), QStringList{"firing node/instance-2"});
     QCOMPARE(engine.alerts()[0].since_ms, kStart + 5'000);
-    // What never fired leaves nothing behind, and begins anew.
+    // An alert that never fired leaves nothing behind, and begins anew.
     AlertEngine other({Above("node/*/utilization", 0.9, 5'000)});
     other.Evaluate(Busy(0, 1), kLiveLink);
     other.Evaluate(Busy(4, 0), kLiveLink);
@@ -239,19 +259,20 @@ class AlertsTest : public QObject {
     AlertEngine engine({Watch("node-dead"), Watch("ring-stuck")});
     engine.Evaluate(Dead(0), kLiveLink);
     QCOMPARE(Said(engine), QStringList{"firing node/instance-1"});
-    // The connection is lost: what fired is not known any more, and what was well is not either.
-    engine.Evaluate(Dead(1), LinkOf(Link::kReconnecting, "reset"));
+    // The connection is lost. Nobody knows any more whether the firing alert holds, nor whether all
+    // else is well.
+    engine.Evaluate(Dead(1), LinkOf(session::Link::kReconnecting, "reset"));
     QCOMPARE(Said(engine), (QStringList{"no data node/instance-1", "no data cluster"}));
     QVERIFY(absl::StrContains(engine.alerts()[1].text, "reset"));
     engine.Evaluate(Dead(2), kLiveLink);
     QCOMPARE(Said(engine), QStringList{"firing node/instance-1"});
-    // One part is old, the other is not.
-    Snapshot old = Dead(30);
+    // One part is old, and the other is new.
+    session::Snapshot old = Dead(30);
     old.rings.as_of_ms = kStart;
     engine.Evaluate(old, kLiveLink);
     QCOMPARE(Said(engine), (QStringList{"firing node/instance-1", "no data cluster"}));
     QVERIFY(absl::StrContains(engine.alerts()[1].text, "30 s old"));
-    Snapshot never = Well(31);
+    session::Snapshot never = Well(31);
     never.cluster = {nullptr, 0, "PERMISSION_DENIED"};
     engine.Evaluate(never, kLiveLink);
     QCOMPARE(Said(engine), QStringList{"no data node/instance-1"});
@@ -262,7 +283,7 @@ class AlertsTest : public QObject {
   void PendingThroughNoData_BeginsAnew() {
     AlertEngine engine({Above("node/*/utilization", 0.9, 5'000)});
     engine.Evaluate(Busy(0, 1), kLiveLink);
-    engine.Evaluate(Busy(1, 1), LinkOf(Link::kStale));
+    engine.Evaluate(Busy(1, 1), LinkOf(session::Link::kStale));
     QCOMPARE(Said(engine), QStringList{"no data node/instance-2"});
     engine.Evaluate(Busy(9, 1), kLiveLink);
     QCOMPARE(Said(engine), QStringList{"pending node/instance-2"});
@@ -272,7 +293,7 @@ class AlertsTest : public QObject {
     AlertEngine engine({Above("node/*/utilization", 5)});
     engine.Evaluate(Busy(0, 10), kLiveLink);
     const auto without = [](v1::Cluster& cluster, auto&...) {
-      cluster.mutable_nodes(2)->set_state(v1::Node::DEAD);  // Its load is its last one.
+      cluster.mutable_nodes(2)->set_state(v1::Node::DEAD);  // Its load is old.
       cluster.mutable_nodes(2)->mutable_load()->set_utilization(10);
     };
     engine.Evaluate(Changed(1, without), kLiveLink);
@@ -287,7 +308,7 @@ class AlertsTest : public QObject {
     AlertEngine engine(
         {Watch("no-such-thing"), Above("nobody/*/x", 1), Above("node/*/x", std::nan(""))});
     engine.Evaluate(Well(0), kLiveLink);
-    for (const Alert& alert : engine.alerts()) QCOMPARE(alert.state, State::kError);
+    for (const session::Alert& alert : engine.alerts()) QCOMPARE(alert.state, State::kError);
     QVERIFY(!engine.alerts().empty());
     QVERIFY(absl::StrContains(engine.alerts()[0].text, "ring-stuck"));
   }
@@ -314,9 +335,9 @@ class AlertsTest : public QObject {
     QCOMPARE(Reason(engine.Silence(id, kStart + 60'000, "")), QString("BAD_SILENCE"));
     QCOMPARE(Reason(engine.Silence("nobody", kStart + 1, "x")), QString("NO_ALERT"));
     QVERIFY(engine.Silence(id, kStart + 60'000, "moving house").ok());
-    QCOMPARE(engine.alerts()[0].state, State::kFiring);  // Silent, not well.
+    QCOMPARE(engine.alerts()[0].state, State::kFiring);  // It is silenced and still holds.
     QCOMPARE(QString::fromStdString(engine.alerts()[0].acknowledged_by), QString("ada"));
-    // When it comes back, nobody has seen it yet; the silence holds.
+    // When the alert comes back, nobody has seen it yet. The silence still holds.
     engine.Evaluate(Well(1), kLiveLink);
     engine.Evaluate(Dead(2), kLiveLink);
     QVERIFY(engine.alerts()[0].acknowledged_by.empty());
@@ -326,7 +347,7 @@ class AlertsTest : public QObject {
 
   void TooMany_TheMildestAreCounted() {
     Rule mild = Watch("quarantined");
-    mild.severity = Alert::Severity::kInfo;
+    mild.severity = session::Alert::Severity::kInfo;
     AlertEngine engine({Watch("node-dead"), mild});
     const auto many = [](v1::Cluster& cluster, auto&...) {
       for (int i = 0; i < 3000; ++i) {
@@ -338,7 +359,7 @@ class AlertsTest : public QObject {
     };
     for (int tick = 0; tick < 3; ++tick) engine.Evaluate(Changed(tick, many), kLiveLink);
     QCOMPARE(engine.alerts().size(), AlertEngine::kMaxAlerts);
-    QCOMPARE(engine.alerts()[499].severity, Alert::Severity::kWarning);
+    QCOMPARE(engine.alerts()[499].severity, session::Alert::Severity::kWarning);
     QCOMPARE(QString::fromStdString(engine.alerts().back().id), QString("more/cluster"));
     QCOMPARE(*engine.alerts().back().value, 3000 - 999.0);
   }
@@ -348,7 +369,7 @@ class AlertsTest : public QObject {
     const std::string yaml{std::istreambuf_iterator<char>(file), {}};
     const auto rules = ParseRules(yaml);
     QVERIFY2(rules.ok(), base::Message(rules.status()).c_str());
-    // Every condition is looked for.
+    // The shipped rules use every condition.
     for (const char* name : {"node-dead", "quarantined", "no-progress", "stale-reports",
                              "ring-stuck", "job-failed", "no-leader", "plan-failed"})
       QVERIFY(std::ranges::find(*rules, name, &Rule::watches) != rules->end());
@@ -368,7 +389,7 @@ class AlertsTest : public QObject {
     QCOMPARE(rules->at(0).when, Rule::When::kAbove);
     QCOMPARE(rules->at(0).threshold, 85.0);
     QCOMPARE(rules->at(0).for_ms, 90'000);
-    QCOMPARE(rules->at(0).severity, Alert::Severity::kCritical);
+    QCOMPARE(rules->at(0).severity, session::Alert::Severity::kCritical);
     QCOMPARE(ParseRules("alerts: []")->size(), std::size_t{0});
   }
 
@@ -416,45 +437,33 @@ class AlertsTest : public QObject {
     QVERIFY2(message.contains(says), qPrintable(message));
   }
 
-  // A thread looks every second of its clock.
+  // The thread looks once in every second of its clock.
   void Loop_EvaluatesRecordsAndGivesBack() {
     const QTemporaryDir folder;
     const std::string path = folder.filePath("loop.onepiece").toStdString();
-    base::ManualClock clock{base::FromUnixMs(kStart)};
-    std::mutex mutex;
-    Part<Alerts> shown;
-    std::atomic<int> looks{0};
-    const RecordLoop::Source source = {
-        [&] {
-          ++looks;
-          return std::make_shared<const Snapshot>(Dead(static_cast<int>(looks)));
-        },
-        [] { return kLiveLink; },
-        [&](Part<Alerts> alerts) {
-          const std::lock_guard lock(mutex);
-          shown = std::move(alerts);
-        }};
-    Limits limits;
-    limits.keep_free_bytes = 0;
+    DeadCluster cluster;
     {
-      RecordLoop loop(source, {Watch("node-dead")}, clock);
+      RecordLoop loop(cluster.source, {Watch("node-dead")}, cluster.clock);
       QCOMPARE(Reason(loop.Bookmark("x")), QString("NOT_RECORDING"));
-      QVERIFY(loop.Start(path, limits).ok());
+      QVERIFY(loop.Start(path, cluster.limits).ok());
       for (int second = 1; second <= 5; ++second) {
-        const int before = looks;
-        clock.Advance(std::chrono::seconds(1));
-        QVERIFY(testing::Eventually(std::chrono::seconds(20), [&] { return looks > before; }));
+        const int before = cluster.looks;
+        cluster.clock.Advance(std::chrono::seconds(1));
+        QVERIFY(
+            testing::Eventually(std::chrono::seconds(20), [&] { return cluster.looks > before; }));
       }
       QVERIFY(
           testing::Eventually(std::chrono::seconds(20), [&] { return loop.state().ticks >= 3; }));
       QVERIFY(loop.Bookmark("here").ok());
       QVERIFY(loop.Acknowledge("node-dead/node/instance-1", "ada").ok());
       {
-        const std::lock_guard lock(mutex);
-        QCOMPARE(QString::fromStdString(shown.value->at(0).acknowledged_by), QString("ada"));
+        const std::lock_guard lock(cluster.mutex);
+        QCOMPARE(QString::fromStdString(cluster.shown.value->at(0).acknowledged_by),
+                 QString("ada"));
       }
       QVERIFY(loop.state().recording);
-      QCOMPARE(Reason(RecordLoop(source, {}, clock).Start(path)), QString("IN_USE"));
+      QCOMPARE(Reason(RecordLoop(cluster.source, {}, cluster.clock).Start(path)),
+               QString("IN_USE"));
       loop.Stop();
       QVERIFY(!loop.state().recording);
     }
@@ -469,53 +478,38 @@ class AlertsTest : public QObject {
   void Loop_WhatPeopleSaidOutlastsARestart() {
     const QTemporaryDir folder;
     const std::string path = folder.filePath("loop.onepiece").toStdString();
-    base::ManualClock clock{base::FromUnixMs(kStart)};
-    std::mutex mutex;
-    Part<Alerts> shown;
-    std::atomic<int> looks{0};
-    const RecordLoop::Source source = {
-        [&] {
-          ++looks;
-          return std::make_shared<const Snapshot>(Dead(static_cast<int>(looks)));
-        },
-        [] { return kLiveLink; },
-        [&](Part<Alerts> alerts) {
-          const std::lock_guard lock(mutex);
-          shown = std::move(alerts);
-        }};
-    Limits limits;
-    limits.keep_free_bytes = 0;
+    DeadCluster cluster;
     const auto tick = [&](const RecordLoop& loop) {
       const std::int64_t ticks = loop.state().ticks;
-      clock.Advance(std::chrono::seconds(1));
+      cluster.clock.Advance(std::chrono::seconds(1));
       return testing::Eventually(std::chrono::seconds(20),
                                  [&] { return loop.state().ticks > ticks; });
     };
     const std::string id = "node-dead/node/instance-1";
     const std::int64_t until_ms = kStart + 3'600'000;
     {
-      RecordLoop loop(source, {Watch("node-dead")}, clock);
-      QVERIFY(loop.Start(path, limits).ok());
+      RecordLoop loop(cluster.source, {Watch("node-dead")}, cluster.clock);
+      QVERIFY(loop.Start(path, cluster.limits).ok());
       QVERIFY(tick(loop));
       QVERIFY(loop.Acknowledge(id, "ada").ok());
       QVERIFY(loop.Silence(id, until_ms, "being repaired").ok());
       QVERIFY(tick(loop));
     }
-    RecordLoop loop(source, {Watch("node-dead")}, clock);
-    QVERIFY(loop.Start(path, limits).ok());
+    RecordLoop loop(cluster.source, {Watch("node-dead")}, cluster.clock);
+    QVERIFY(loop.Start(path, cluster.limits).ok());
     QVERIFY(tick(loop));
-    const std::lock_guard lock(mutex);
-    QCOMPARE(shown.value->size(), std::size_t{1});
-    const Alert& alert = shown.value->front();
+    const std::lock_guard lock(cluster.mutex);
+    QCOMPARE(cluster.shown.value->size(), std::size_t{1});
+    const session::Alert& alert = cluster.shown.value->front();
     QCOMPARE(alert.state, State::kFiring);
     QCOMPARE(QString::fromStdString(alert.acknowledged_by), QString("ada"));
     QCOMPARE(alert.silenced_until_ms, until_ms);
     QCOMPARE(QString::fromStdString(alert.silence_reason), QString("being repaired"));
   }
 
-  // What was over, or has run out, is not brought back.
+  // An alert that was over and a silence that has ended are not restored.
   void Restore_TakesOnlyWhatHolds() {
-    Alert over, late;
+    session::Alert over, late;
     over.id = "node-dead/node/a";
     over.state = State::kResolved;
     over.acknowledged_by = "ada";
@@ -523,11 +517,11 @@ class AlertsTest : public QObject {
     late.state = State::kFiring;
     late.silenced_until_ms = kStart - 1;
     AlertEngine engine({Watch("node-dead")});
-    const Snapshot well = Changed(1, [](auto&...) {});
+    const session::Snapshot well = Changed(1, [](auto&...) {});
     engine.Evaluate(well, kLiveLink);
     engine.Restore({over, late});
     QVERIFY(engine.alerts().empty());
-    // What holds no more when it is looked at has ended.
+    // A restored alert ends if its rule does not hold at the next evaluation.
     late.acknowledged_by = "ada";
     engine.Restore({late});
     QCOMPARE(engine.alerts().size(), std::size_t{1});
@@ -537,7 +531,7 @@ class AlertsTest : public QObject {
   }
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::gui::history::AlertsTest)
+QTEST_GUILESS_MAIN(onepiece::history::AlertsTest)
 #include "alerts_test.moc"

@@ -1,14 +1,14 @@
-// What two snapshots are said to differ in.
+// Tests the differences that are found between two snapshots.
 #include "cluster/history/compare.h"
 
 #include <QtTest>
 
 #include "tests/history/snapshots.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
-QStringList Rows(const Snapshot& a, const Snapshot& b) {
+QStringList Rows(const session::Snapshot& a, const session::Snapshot& b) {
   QStringList rows;
   for (const Difference& row : Compare(a, b)) {
     rows << QString::fromStdString(row.entity + ", " + row.what + ": " + row.before + " -> " +
@@ -24,14 +24,14 @@ class CompareTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void TheSame_HasNoRows() {
-    const Snapshot one = SnapshotAt(3);
+    const session::Snapshot one = SnapshotAt(3);
     QCOMPARE(Rows(one, one), QStringList());
-    QCOMPARE(Rows(one, SnapshotAt(3)), QStringList());  // Other pointers, the same values.
-    QCOMPARE(Rows(Snapshot(), Snapshot()), QStringList());
+    QCOMPARE(Rows(one, SnapshotAt(3)), QStringList());  // Equal values behind other pointers.
+    QCOMPARE(Rows(session::Snapshot(), session::Snapshot()), QStringList());
   }
 
   void EveryPart_HasItsRows() {
-    Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
+    session::Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
     v1::Cluster cluster = *a.cluster.value;
     cluster.mutable_nodes(0)->set_state(v1::Node::DEAD);
     cluster.mutable_nodes(0)->set_incarnation(5);
@@ -50,18 +50,18 @@ class CompareTest : public QObject {
     elasticity.mutable_pools(0)->set_instances(5);
     elasticity.mutable_pools(1)->set_utilization(0.5);
     b.elasticity = PartOf(elasticity, 1);
-    Rings rings = *a.rings.value;
+    session::Rings rings = *a.rings.value;
     rings[0].health.set_used_slots(rings[0].health.used_slots() + 4);
     rings[1].error = "did not answer";
     b.rings = PartOf(rings, 1);
-    JobList jobs = *a.jobs.value;
+    session::JobList jobs = *a.jobs.value;
     jobs.jobs[1].job = JobAt(1, v1::Job::FAILED);
     b.jobs = PartOf(jobs, 1);
     v1::ListPlansResponse plans = *a.plans.value;
     plans.mutable_plans(0)->set_state(v1::Plan::DONE);
     b.plans = PartOf(plans, 1);
-    Alerts alerts = *a.alerts.value;
-    alerts[0].state = Alert::State::kResolved;
+    session::Alerts alerts = *a.alerts.value;
+    alerts[0].state = session::Alert::State::kResolved;
     b.alerts = PartOf(alerts, 1);
     const QStringList rows = Rows(a, b);
     const QString incarnation = QString::number(0x9000'0000'0000'0001);
@@ -86,14 +86,14 @@ class CompareTest : public QObject {
                           "jobs, running: 1 -> 0 (-1)", "jobs, failed: 0 -> 1 (1)",
                           "plan/7f01, state: RUNNING -> DONE",
                           "alert/ring-stuck/ring/instance-1, state: firing -> resolved"}));
-    // The other way round everything that came goes.
+    // In the other direction, everything that came goes.
     QVERIFY(Rows(b, a).contains("node/instance-7, state: READY -> "));
     QVERIFY(Rows(b, a).contains("jobs, running: 0 -> 1 (1)"));
   }
 
-  // Nothing is gone or 0 because nobody knew it.
+  // An unknown value is neither gone nor 0.
   void WhatIsNotKnown_IsNotGone() {
-    Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
+    session::Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
     b.cluster = {};
     b.rings.value = nullptr;
     QCOMPARE(Rows(a, b),
@@ -103,11 +103,11 @@ class CompareTest : public QObject {
   }
 
   void CountsOfPartialLists_AreBounds() {
-    Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
-    JobList jobs = *a.jobs.value;
+    session::Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
+    session::JobList jobs = *a.jobs.value;
     jobs.truncated = true;
-    jobs.jobs.push_back({JobAt(-1, v1::Job::SUCCEEDED), Certainty::kKnown});
-    jobs.jobs[1].certainty = Certainty::kUnknownAtEnd;
+    jobs.jobs.push_back({JobAt(-1, v1::Job::SUCCEEDED), session::Certainty::kKnown});
+    jobs.jobs[1].certainty = session::Certainty::kUnknownAtEnd;
     b.jobs = PartOf(jobs, 1);
     QCOMPARE(Rows(a, b),
              (QStringList{"jobs, running: 1 -> 0 (-1)", "jobs, succeeded: 1 -> at least 2",
@@ -117,10 +117,10 @@ class CompareTest : public QObject {
   }
 
   void NamesOfStrangers_AreCutAndMadeUtf8() {
-    Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
-    Rings rings = *a.rings.value;
+    session::Snapshot a = SnapshotAt(0), b = SnapshotAt(0);
+    session::Rings rings = *a.rings.value;
     rings[0].error = std::string(100'000, '\xff');
-    RingEntry ring = rings[1];
+    session::RingEntry ring = rings[1];
     ring.node_id = std::string(10'000, 'n');
     rings.push_back(ring);
     rings.push_back(ring);  // The same name twice.
@@ -134,7 +134,7 @@ class CompareTest : public QObject {
   }
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::gui::history::CompareTest)
+QTEST_GUILESS_MAIN(onepiece::history::CompareTest)
 #include "compare_test.moc"

@@ -1,5 +1,5 @@
-// A recorder that is killed at any moment leaves a file that opens, with every tick that it has
-// committed.
+// Tests that a recorder which is killed at any moment leaves a file that opens and has every tick
+// that was committed.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,16 +16,16 @@
 #include "tests/eventually.h"
 #include "tests/history/snapshots.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 constexpr int kKills = 40;
 
 struct Shared {
-  std::atomic<int> committed{0};  // Ticks below it have been recorded.
+  std::atomic<int> committed{0};  // All ticks below this one have been recorded.
 };
 
-// Records from where `shared` says on until it is killed. The limits make old minutes go meanwhile.
+// Records from `shared->committed` on until it is killed. The limits remove old minutes meanwhile.
 [[noreturn]] void RecordForEver(const std::string& path, Shared& shared) {
   Limits limits;
   limits.keep_free_bytes = 0;
@@ -41,7 +41,7 @@ struct Shared {
   }
 }
 
-std::string Numbers(const Snapshot& snapshot) {
+std::string Numbers(const session::Snapshot& snapshot) {
   return snapshot.cluster.value->DebugString() + snapshot.rings.value->at(1).health.DebugString();
 }
 
@@ -61,7 +61,7 @@ class RecorderCrashTest : public QObject {
     for (int kill = 0; kill < kKills; ++kill) {
       const pid_t child = fork();
       if (child == 0) RecordForEver(path, *shared);
-      // Every third one dies while it opens the file, or soon after.
+      // Every third recorder dies while it opens the file, or soon after.
       const auto life = std::chrono::microseconds(random() % (kill % 3 == 0 ? 20'000 : 300'000));
       testing::Pause(life);
       ::kill(child, SIGKILL);
@@ -70,13 +70,13 @@ class RecorderCrashTest : public QObject {
       QVERIFY2(WIFSIGNALED(status), qPrintable(QString("exit %1").arg(WEXITSTATUS(status))));
       const int committed = shared->committed;
       const auto recording = Recording::Open(path);
-      // Nothing was written yet, or nobody was told of it.
+      // Nothing was written yet, or nobody was told that it was.
       if (committed == 0 && (!recording.ok() || (*recording)->Info()->ticks == 0)) continue;
       QVERIFY2(recording.ok(), base::Message(recording.status()).c_str());
       const auto info = (*recording)->Info();
       QVERIFY(info.ok());
       QVERIFY(!info->live);
-      // One tick may have been committed that nobody was told of.
+      // One tick may have been committed without anybody being told.
       const std::int64_t last = kStart + std::int64_t{1000} * (committed - 1);
       QVERIFY(info->interval.to_ms == last || info->interval.to_ms == last + 1000);
       for (std::int64_t at = info->interval.from_ms; at <= last; at += 1000) {
@@ -90,7 +90,7 @@ class RecorderCrashTest : public QObject {
     }
     qInfo("%d ticks over %d kills", shared->committed.load(), kKills);
     QVERIFY(shared->committed > 100);
-    // Who goes on a minute later says that nobody saw that minute.
+    // A recorder that continues a minute later notes that minute as a gap.
     Limits limits;
     limits.keep_free_bytes = 0;
     const auto recorder = Recorder::Open(path, limits);
@@ -105,7 +105,7 @@ class RecorderCrashTest : public QObject {
   }
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::gui::history::RecorderCrashTest)
+QTEST_GUILESS_MAIN(onepiece::history::RecorderCrashTest)
 #include "recorder_crash_test.moc"

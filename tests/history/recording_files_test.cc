@@ -1,4 +1,4 @@
-// Files that are not as they should be: of others, cut off, changed, without rows.
+// Tests files that are not as they should be: foreign, truncated, changed, or with rows missing.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 #include "cluster/history/recording.h"
 #include "tests/history/recordings.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 namespace fs = std::filesystem;
@@ -34,7 +34,7 @@ std::string Describe(const std::vector<SeriesPoint>& points) {
   return text;
 }
 
-/// Of the whole recording: windows, marks, gaps.
+/// Describes the whole recording by its windows, marks and gaps.
 absl::StatusOr<std::string> WhatIsTold(Recording& reader) {
   std::string text;
   const auto points = reader.Series("node/instance-0/utilization", {kStart, kStart + 60'000}, 6);
@@ -98,7 +98,7 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
   }
 
-  // Whoever has one is told what it is and what can be done.
+  // The message tells what the file is and what can be done.
   void RecordingOfAnotherFormat_SaysWhich_AndWhatToDo() {
     for (const auto& [format, reason, advice] :
          {std::tuple(1, "OLDER_FORMAT", "move it away"), {3, "NEWER_FORMAT", "use that program"}}) {
@@ -115,7 +115,7 @@ class RecordingFilesTest : public QObject {
       }
       QCOMPARE(ReadFile(path_), before);
       QCOMPARE(QDir(folder_->path()).entryList(QDir::Files), QStringList{"a.onepiece"});
-      // What is cut off is damaged, whatever wrote it.
+      // A truncated file is damaged, whatever wrote it.
       WriteFile(path_, before.substr(0, before.size() - 100));
       QCOMPARE(Reason(Recording::Open(path_).status()), QString("DAMAGED"));
     }
@@ -129,7 +129,7 @@ class RecordingFilesTest : public QObject {
              QString("FOREIGN_FILE"));
     WriteFile(path_, "");
     QCOMPARE(Reason(Recording::Open(path_).status()), QString("FOREIGN_FILE"));
-    QVERIFY(Recorder::Open(path_).ok());  // Nothing is lost.
+    QVERIFY(Recorder::Open(path_).ok());  // An empty file has nothing to lose.
   }
 
   void FileThatWeMayNotWrite_IsReadWithoutATrace() {
@@ -180,7 +180,7 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(Recorder::Open(path_).status().code(), absl::StatusCode::kPermissionDenied);
   }
 
-  // As large as nothing that is read whole.
+  // These files are so large that reading them as a whole would not end.
   void HugeFiles_AreLookedAtInMoments() {
     const std::string huge = path_ + ".huge";
     WriteFile(huge, "");
@@ -188,7 +188,7 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(Reason(Recording::Open(huge).status()), QString("FOREIGN_FILE"));
     QCOMPARE(Reason(Recorder::Open(huge).status()), QString("FOREIGN_FILE"));
     fs::remove(huge);
-    // A recording with a hole behind it is the recording.
+    // A recording with a hole behind it still is the recording.
     RecordTicks(0, 30);
     fs::resize_file(path_, std::uintmax_t{1} << 40);
     const auto reader = Recording::Open(path_);
@@ -196,7 +196,7 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(Describe(**(*reader)->At(kStart + 11'000)), Describe(SnapshotAt(11)));
   }
 
-  // A file that says it is ours, with tables that are not.
+  // The file says that it is a recording, but its tables are not.
   void TablesOfStrangers_AreDamage_data() {
     QTest::addColumn<QString>("sql");
     QTest::newRow("none") << "DROP TABLE frame";
@@ -221,7 +221,7 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(Reason(status), QString("DAMAGED"));
   }
 
-  // Wherever it ends: an error, or what was recorded.
+  // Wherever the file ends, the answer is an error or what was recorded.
   void CutOffAnywhere_IsFound() {
     RecordTicks(0, 30);
     const std::string whole = ReadFile(path_);
@@ -234,7 +234,7 @@ class RecordingFilesTest : public QObject {
       WriteFile(path_, whole.substr(0, end));
       const absl::Status status = Recording::Open(path_).status();
       const QString reason = Reason(status);
-      // What is left of the first page may not say whose it was.
+      // What is left of the first page may not say what the file was.
       QVERIFY2(reason == "DAMAGED" || (end < 100 && reason == "FOREIGN_FILE"),
                qPrintable(QString("%1 of %2 bytes: %3").arg(end).arg(whole.size()).arg(reason)));
       QVERIFY(base::Message(status).size() > 20);
@@ -263,7 +263,7 @@ class RecordingFilesTest : public QObject {
     RecordTicks(0, 1);
   }
 
-  // Whatever byte changes: an error that says so, or what was recorded.
+  // Whichever byte changes, the answer is an error that says so, or what was recorded.
   void ChangedBytes_AreFoundOrHarmless() {
     RecordTicks(0, 30);
     RecordTicks(40, 42);
@@ -288,7 +288,7 @@ class RecordingFilesTest : public QObject {
         const auto past = (*reader)->At(kStart + 1000 * tick);
         error = !past.ok();
         if (error) continue;
-        // SQLite may lose a row of a page whose header has changed, without a word.
+        // SQLite may silently lose a row of a page whose header has changed.
         if (Describe(**past) != expected[static_cast<std::size_t>(tick)]) ++other;
       }
       if (!error) {
@@ -303,8 +303,8 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(other, 0);
   }
 
-  // What SQLite loses without a word, one row at a time: an error that says when, or what was
-  // there.
+  // SQLite may silently lose one row. The answer is then an error that says when, or what was
+  // recorded.
   void LostRows_AreFound_data() {
     QTest::addColumn<QString>("table_name");
     for (const char* table : {"frame", "change", "keyframe", "layout", "gap"})
@@ -316,7 +316,7 @@ class RecordingFilesTest : public QObject {
     RecordTicks(0, 30);
     RecordTicks(40, 70);
     const std::string good = ReadFile(path_);
-    std::vector<std::string> expected;  // Empty in the gap.
+    std::vector<std::string> expected;  // Empty texts in the gap.
     {
       auto reader = Recording::Open(path_);
       for (int tick = 0; tick < 70; ++tick) {
@@ -347,7 +347,7 @@ class RecordingFilesTest : public QObject {
     }
   }
 
-  // Of a long chart a lost window is not a gap.
+  // A lost window must not look like a gap in a long chart.
   void LostWindows_AreFound() {
     RecordTicks(0, 205);
     RecordTicks(300, 700);
@@ -357,7 +357,7 @@ class RecordingFilesTest : public QObject {
     for (const int level : {10, 60, 600}) {
       const std::string of_level = " FROM rollup WHERE level_s = " + std::to_string(level);
       const int rows = CountRows(path_, "(SELECT 1" + of_level + ")");
-      // 700 s, of which nothing is known of 95 s.
+      // The recording has 700 s, of which 95 s are a gap.
       QCOMPARE(rows, level == 10 ? 60 : level == 60 ? 10 : 1);
       for (int row = 0; row < rows; ++row) {
         Sql(path_, "DELETE FROM rollup WHERE rowid = (SELECT rowid" + of_level +
@@ -401,7 +401,7 @@ class RecordingFilesTest : public QObject {
       Sql(path_, "DELETE FROM mark WHERE rowid = (SELECT rowid FROM mark LIMIT 1 OFFSET " +
                      std::to_string(row) + ")");
       QCOMPARE(Reason(MarksOf(path_).status()), QString("DAMAGED"));
-      // All else is there; and what was lost is lost in a copy, too.
+      // Everything else is there, and the lost mark counts as lost in a copy, too.
       auto reader = Recording::Open(path_);
       QVERIFY((*reader)->At(kStart + 1000).ok());
       const std::string copy = path_ + std::to_string(row);
@@ -444,7 +444,7 @@ class RecordingFilesTest : public QObject {
     }
   }
 
-  // What goes because it is old is not lost.
+  // Rows that were removed because they are old do not count as lost.
   void WhatIsForgotten_IsNoDamage() {
     Limits limits;
     limits.max_age_ms = 120'000;
@@ -453,7 +453,7 @@ class RecordingFilesTest : public QObject {
       for (int tick = 0; tick < 400; ++tick) {
         QVERIFY(recorder->Record(SnapshotAt(tick), kLiveLink).ok());
         if (tick % 50 != 0) continue;
-        // The last one of these is of a time that has gone already.
+        // The last of these bookmarks is for a time that has been removed already.
         QVERIFY(recorder->Bookmark(kStart + tick * 1000, "now").ok());
         QVERIFY(recorder->Bookmark(kStart + 1, "then").ok());
       }
@@ -465,7 +465,7 @@ class RecordingFilesTest : public QObject {
     const Interval interval = (*reader)->Info()->interval;
     QVERIFY(interval.from_ms > kStart + 60'000);
     for (const int level : {10, 60, 600}) QVERIFY(ReadWindows(level).ok());
-    // A copy that begins and ends in the middle of windows has all its values.
+    // A copy that begins and ends inside of windows has all its values.
     const std::string copy = path_ + ".copy";
     const Interval part{kStart + 303'000, kStart + 371'000};
     QVERIFY((*reader)->Export(part, copy).ok());
@@ -474,7 +474,7 @@ class RecordingFilesTest : public QObject {
     const auto seconds = (*Recording::Open(copy))->Series(name, part, 68);
     const auto windows = (*Recording::Open(copy))->Series(name, part, 1);
     QCOMPARE((*windows)[0].max, seconds->back().max);
-    QCOMPARE((*windows)[0].min, 0.5 + 0.001 * 300);  // The whole minute, as ever.
+    QCOMPARE((*windows)[0].min, 0.5 + 0.001 * 300);  // A copy has its first minute as a whole.
   }
 
   void WrongRows_AreNamed() {
@@ -504,7 +504,7 @@ class RecordingFilesTest : public QObject {
     for (int i = 0; i < count; ++i)
       QVERIFY(recorder->Bookmark(kStart + 100 * i, "mark " + std::to_string(i)).ok());
   }
-  /// In buckets as long as the windows.
+  /// Reads the series in buckets that are as long as the windows.
   [[nodiscard]] absl::StatusOr<std::vector<SeriesPoint>> ReadWindows(int level_s) const {
     const auto reader = Recording::Open(path_);
     if (!reader.ok()) return reader.status();
@@ -516,7 +516,7 @@ class RecordingFilesTest : public QObject {
   std::string path_;
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::gui::history::RecordingFilesTest)
+QTEST_GUILESS_MAIN(onepiece::history::RecordingFilesTest)
 #include "recording_files_test.moc"

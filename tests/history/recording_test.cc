@@ -1,4 +1,4 @@
-// What a recording gives back, and what it does with clocks that are not as they should be.
+// Tests what a recording gives back, and how it treats clocks that jump.
 #include "cluster/history/recording.h"
 
 #include <QTemporaryDir>
@@ -15,7 +15,7 @@
 #include "cluster/history/recorder.h"
 #include "tests/history/recordings.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,22 +31,22 @@ class RecordingTest : public QObject {
   }
 
   void EveryTick_ComesBackAsItWas() {
-    std::vector<Snapshot> live;
+    std::vector<session::Snapshot> live;
     {
       auto recorder = Open();
       for (int tick = 0; tick < 200; ++tick) {
-        Snapshot snapshot = SnapshotAt(tick, tick < 90 ? 3 : 4);  // A node joins.
-        if (tick > 140) {  // A job ends, another has come, and the oldest is forgotten.
-          JobList jobs;
-          jobs.jobs.push_back({JobAt(7, v1::Job::RUNNING, 1), Certainty::kKnown});
-          jobs.jobs.push_back({JobAt(1, v1::Job::FAILED, 50), Certainty::kKnown});
+        session::Snapshot snapshot = SnapshotAt(tick, tick < 90 ? 3 : 4);  // A node joins.
+        if (tick > 140) {  // One job has ended, another has come, and the oldest is forgotten.
+          session::JobList jobs;
+          jobs.jobs.push_back({JobAt(7, v1::Job::RUNNING, 1), session::Certainty::kKnown});
+          jobs.jobs.push_back({JobAt(1, v1::Job::FAILED, 50), session::Certainty::kKnown});
           snapshot.jobs = PartOf(jobs, snapshot.at_ms);
         }
         if (tick == 150) snapshot.plans = {nullptr, 0, "no leader"};
         QVERIFY(recorder->Record(snapshot, kLiveLink).ok());
         live.push_back(snapshot);
       }
-      // While it is being written.
+      // These reads happen while the file is being written.
       auto reader = Recording::Open(path_);
       QVERIFY(reader.ok());
       for (const int tick : {0, 59, 60, 61, 150, 199, 90, 89, 141, 3}) {
@@ -74,19 +74,20 @@ class RecordingTest : public QObject {
     QCOMPARE(Reason((*reader)->At(kStart - 1).status()), QString("NOT_RECORDED"));
   }
 
-  // C17: a job that nobody saw ending is not running for ever.
+  // A job whose end nobody saw must not look as if it ran for ever.
   void JobsAtTheEnd_AreUnknown() {
     RecordTicks(0, 5);
     auto reader = Recording::Open(path_);
     const auto last = *(*reader)->At(kStart + 4'000);
-    QCOMPARE(last->jobs.value->jobs[0].certainty, Certainty::kUnknownAtEnd);
-    QCOMPARE(last->jobs.value->jobs[1].certainty, Certainty::kUnknownAtEnd);
-    QCOMPARE(last->jobs.value->jobs[2].certainty, Certainty::kKnown);  // Has ended.
-    QCOMPARE((*(*reader)->At(kStart + 3'999))->jobs.value->jobs[1].certainty, Certainty::kKnown);
+    QCOMPARE(last->jobs.value->jobs[0].certainty, session::Certainty::kUnknownAtEnd);
+    QCOMPARE(last->jobs.value->jobs[1].certainty, session::Certainty::kUnknownAtEnd);
+    QCOMPARE(last->jobs.value->jobs[2].certainty, session::Certainty::kKnown);  // It has ended.
+    QCOMPARE((*(*reader)->At(kStart + 3'999))->jobs.value->jobs[1].certainty,
+             session::Certainty::kKnown);
   }
 
   void Integers_ThatADoubleCannotHold_StayWhole() {
-    Snapshot snapshot = SnapshotAt(0);
+    session::Snapshot snapshot = SnapshotAt(0);
     v1::Cluster cluster = *snapshot.cluster.value;
     cluster.mutable_nodes(0)->mutable_load()->mutable_stages(0)->set_jobs(0xffff'ffff'ffff'ffff);
     cluster.mutable_nodes(1)->mutable_load()->set_utilization(std::nan(""));
@@ -116,8 +117,8 @@ class RecordingTest : public QObject {
              QString("celsius"));
     QVERIFY(units.contains("node/instance-0/stages/wan/diffusion/compute_buckets/20"));
     QVERIFY(units.contains("jobs/running"));
-    // utilization is 0.5 + 0.001 tick: raw, by windows of 10 s, of 60 s and of 600 s; of the first
-    // 20 minutes, and up to where the windows have not ended.
+    // utilization is 0.5 + 0.001 × tick. The rows read ticks and windows of 10 s, 60 s and 600 s,
+    // over the first 20 minutes and beyond the windows that have ended.
     for (const auto& [seconds, points] :
          {std::pair(1200, 1200), {1200, 120}, {1200, 20}, {1200, 2}, {1500, 150}, {1500, 25}}) {
       const Interval interval{kStart, kStart + std::int64_t{1000} * seconds};
@@ -145,19 +146,21 @@ class RecordingTest : public QObject {
   void LostConnection_IsAGapWithMarks() {
     {
       auto recorder = Open();
-      QVERIFY(recorder->Record(SnapshotAt(0), LinkOf(Link::kConnecting)).ok());
+      QVERIFY(recorder->Record(SnapshotAt(0), LinkOf(session::Link::kConnecting)).ok());
       for (int tick = 1; tick < 20; ++tick) {
         const bool lost = tick >= 10 && tick < 13;
-        QVERIFY(recorder
-                    ->Record(SnapshotAt(tick),
-                             lost ? LinkOf(Link::kReconnecting, "reset by peer") : kLiveLink)
-                    .ok());
+        QVERIFY(
+            recorder
+                ->Record(SnapshotAt(tick),
+                         lost ? LinkOf(session::Link::kReconnecting, "reset by peer") : kLiveLink)
+                .ok());
       }
-      QVERIFY(recorder->Record(SnapshotAt(200), kLiveLink).ok());  // The computer slept.
+      QVERIFY(
+          recorder->Record(SnapshotAt(200), kLiveLink).ok());  // The computer slept before this.
     }
     {
-      auto recorder = Open();  // Which hears nothing at first.
-      QVERIFY(recorder->Record(SnapshotAt(299), LinkOf(Link::kConnecting)).ok());
+      auto recorder = Open();  // It hears nothing at first.
+      QVERIFY(recorder->Record(SnapshotAt(299), LinkOf(session::Link::kConnecting)).ok());
       QVERIFY(recorder->Record(SnapshotAt(300), kLiveLink).ok());
     }
     auto reader = Recording::Open(path_);
@@ -185,10 +188,10 @@ class RecordingTest : public QObject {
       auto recorder = Open();
       for (const int tick : {100, 101, 40, 41, 41, 42, 103})
         QVERIFY(recorder->Record(SnapshotAt(tick), kLiveLink).ok());
-      QCOMPARE(Reason(recorder->Record(Snapshot(), kLiveLink)), QString("NOT_LIVE"));
+      QCOMPARE(Reason(recorder->Record(session::Snapshot(), kLiveLink)), QString("NOT_LIVE"));
     }
     auto reader = Recording::Open(path_);
-    QCOMPARE((*reader)->Info()->ticks, 6);  // One was nothing new.
+    QCOMPARE((*reader)->Info()->ticks, 6);  // One snapshot had the same time as before.
     QCOMPARE((*reader)->At(kStart + 101'001)->get()->replicas.value->at(0).status->applied(), 140u);
     QCOMPARE((*reader)->At(kStart + 103'001)->get()->replicas.value->at(0).status->applied(), 142u);
     QCOMPARE((*reader)->At(kStart + 103'002)->get()->replicas.value->at(0).status->applied(), 203u);
@@ -201,7 +204,7 @@ class RecordingTest : public QObject {
   void Events_AreMarks() {
     {
       auto recorder = Open();
-      Snapshot one = SnapshotAt(0), two = SnapshotAt(1);
+      session::Snapshot one = SnapshotAt(0), two = SnapshotAt(1);
       QVERIFY(recorder->Record(one, kLiveLink).ok());
       v1::Cluster cluster = ClusterAt(4, 1);
       cluster.mutable_nodes(0)->set_state(v1::Node::DEAD);
@@ -210,10 +213,11 @@ class RecordingTest : public QObject {
       v1::ListPlansResponse plans = *one.plans.value;
       plans.mutable_plans(0)->set_state(v1::Plan::DONE);
       two.plans = PartOf(plans, 1);
-      two.alerts = PartOf(Alerts{}, 1);
-      JobList jobs = *one.jobs.value;
+      two.alerts = PartOf(session::Alerts{}, 1);
+      session::JobList jobs = *one.jobs.value;
       jobs.jobs[1].job = JobAt(1, v1::Job::FAILED);
-      jobs.jobs.push_back({JobAt(-900, v1::Job::FAILED), Certainty::kKnown});  // Long ago.
+      // This job failed long ago, which is no news.
+      jobs.jobs.push_back({JobAt(-900, v1::Job::FAILED), session::Certainty::kKnown});
       two.jobs = PartOf(jobs, 1);
       QVERIFY(recorder->Record(two, kLiveLink).ok());
       QVERIFY(recorder->Bookmark(two.at_ms + 5, "here it began").ok());
@@ -291,14 +295,14 @@ class RecordingTest : public QObject {
   }
 
   void LongNames_AndOddOnes_ComeBack() {
-    Snapshot snapshot = SnapshotAt(0);
+    session::Snapshot snapshot = SnapshotAt(0);
     v1::Cluster cluster = *snapshot.cluster.value;
     const std::string names[] = {std::string(10'000, 'n'), "a/b#2", "", "\xE2\x98\xA0 '; DROP"};
     for (const std::string& name : names) {
       *cluster.add_nodes() = InstanceAt(1, 5);
       cluster.mutable_nodes(cluster.nodes_size() - 1)->set_node_id(name);
     }
-    // Two entries that nothing tells apart.
+    // These are two entries with the same key.
     auto& stages = *cluster.mutable_nodes(0)->mutable_load()->mutable_stages();
     stages[1].set_stage(stages[0].stage());
     stages[1].set_jobs(4711);
@@ -316,8 +320,8 @@ class RecordingTest : public QObject {
   }
 
   void ManyJobs_ActiveOnesFirst() {
-    Snapshot snapshot = SnapshotAt(0);
-    JobList jobs;
+    session::Snapshot snapshot = SnapshotAt(0);
+    session::JobList jobs;
     for (int i = 3000; i-- > 0;)
       jobs.jobs.push_back({JobAt(i, i == 0 ? v1::Job::RUNNING : v1::Job::SUCCEEDED)});
     snapshot.jobs = PartOf(jobs, 1);
@@ -337,7 +341,7 @@ class RecordingTest : public QObject {
   void SessionWithoutData_RecordsNothing() {
     {
       auto recorder = Open();
-      Snapshot nothing;
+      session::Snapshot nothing;
       nothing.at_ms = kStart;
       QVERIFY(recorder->Record(nothing, kLiveLink).ok());
     }
@@ -353,7 +357,7 @@ class RecordingTest : public QObject {
     auto recorder = Open();
     QVERIFY(recorder->Record(SnapshotAt(0), kLiveLink).ok());
     QCOMPARE(Reason(Recorder::Open(path_).status()), QString("IN_USE"));
-    Snapshot other = SnapshotAt(1);
+    session::Snapshot other = SnapshotAt(1);
     v1::Cluster cluster = *other.cluster.value;
     cluster.set_cluster_id("marines");
     other.cluster = PartOf(cluster, 1);
@@ -424,7 +428,7 @@ class RecordingTest : public QObject {
     auto part = Recording::Open(copy);
     QVERIFY(part.ok());
     const auto info = (*part)->Info();
-    QCOMPARE(info->interval.from_ms, kStart + 60'000);  // The whole minute.
+    QCOMPARE(info->interval.from_ms, kStart + 60'000);  // The first minute comes as a whole.
     QCOMPARE(info->interval.to_ms, kStart + 200'000);
     QCOMPARE(info->ticks, 141);
     QCOMPARE(Describe(**(*part)->At(kStart + 150'000)), Describe(SnapshotAt(150)));
@@ -445,7 +449,7 @@ class RecordingTest : public QObject {
   std::string path_;
 };
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::gui::history::RecordingTest)
+QTEST_GUILESS_MAIN(onepiece::history::RecordingTest)
 #include "recording_test.moc"

@@ -1,4 +1,4 @@
-// Recordings made for a test, and what they say.
+// Helpers of tests that make recordings and describe them.
 #pragma once
 
 #include <sqlite3.h>
@@ -13,7 +13,7 @@
 #include "cluster/history/recorder.h"
 #include "tests/history/snapshots.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
 inline QString Reason(const absl::Status& status) {
   return QString::fromStdString(base::GetReason(status).reason);
@@ -50,12 +50,12 @@ inline void WriteFile(const std::string& path, const std::string& bytes) {
 }
 
 template <typename T>
-std::string Age(const Part<T>& part) {
+std::string Age(const session::Part<T>& part) {
   return std::to_string(part.as_of_ms) + part.error + (part.value ? "" : "null");
 }
 
-/// Everything that a snapshot says, as text; what a recording leaves out is left out.
-inline std::string Describe(const Snapshot& s) {
+/// Describes everything in a snapshot, except what a recording leaves out.
+inline std::string Describe(const session::Snapshot& s) {
   std::string text = std::to_string(s.at_ms);
   for (const std::string& age :
        {Age(s.cluster), Age(s.elasticity), Age(s.rings), Age(s.jobs), Age(s.databases),
@@ -65,28 +65,32 @@ inline std::string Describe(const Snapshot& s) {
   if (s.elasticity.value) text += "\n" + s.elasticity.value->DebugString();
   if (s.plans.value) text += "\n" + s.plans.value->DebugString();
   const auto number = [](double value) { return std::to_string(value) + " "; };
-  for (const RingEntry& ring : s.rings.value ? *s.rings.value : Rings()) {
+  for (const session::RingEntry& ring : s.rings.value ? *s.rings.value : session::Rings()) {
     text += "\n" + ring.node_id + std::to_string(ring.incarnation) + ring.error +
             std::to_string(ring.as_of_ms) + ring.health.DebugString();
     if (ring.rates) text += number(ring.rates->messages_per_s) + number(ring.rates->bytes_per_s);
   }
-  for (const JobEntry& job : s.jobs.value ? s.jobs.value->jobs : std::vector<JobEntry>())
+  for (const session::JobEntry& job :
+       s.jobs.value ? s.jobs.value->jobs : std::vector<session::JobEntry>())
     text += "\n" + job.job->DebugString() + std::to_string(static_cast<int>(job.certainty));
   if (s.jobs.value) text += s.jobs.value->truncated ? "truncated" : "all";
-  for (const DatabaseEntry& database : s.databases.value ? *s.databases.value : Databases())
+  for (const session::DatabaseEntry& database :
+       s.databases.value ? *s.databases.value : session::Databases())
     text += "\n" + database.database.DebugString() + database.error;
-  for (const ReplicaEntry& replica : s.replicas.value ? *s.replicas.value : Replicas())
+  for (const session::ReplicaEntry& replica :
+       s.replicas.value ? *s.replicas.value : session::Replicas())
     text += "\n" + replica.name + replica.address + replica.error +
             (replica.status ? replica.status->DebugString() : "silent");
-  for (const auto& entry : s.audit.value ? *s.audit.value : Audit()) text += entry.DebugString();
-  for (const Alert& alert : s.alerts.value ? *s.alerts.value : Alerts())
+  for (const auto& entry : s.audit.value ? *s.audit.value : session::Audit())
+    text += entry.DebugString();
+  for (const session::Alert& alert : s.alerts.value ? *s.alerts.value : session::Alerts())
     text += "\n" + alert.id + alert.entity + alert.text + number(alert.value.value_or(-1)) +
             number(alert.threshold.value_or(-1)) + std::to_string(alert.since_ms) +
             std::to_string(static_cast<int>(alert.state));
   return text;
 }
 
-/// Ticks of SnapshotAt, into `path`.
+/// Opens a recorder for `path` that ignores how full the disk is.
 inline std::unique_ptr<Recorder> OpenRecorder(const std::string& path, Limits limits = {}) {
   if (limits.keep_free_bytes == Limits().keep_free_bytes) limits.keep_free_bytes = 0;
   auto recorder = Recorder::Open(path, limits);
@@ -94,4 +98,4 @@ inline std::unique_ptr<Recorder> OpenRecorder(const std::string& path, Limits li
   return *std::move(recorder);
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

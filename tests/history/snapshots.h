@@ -1,4 +1,4 @@
-// Snapshots made by hand, with something in every part.
+// Snapshots for tests, with something in every part.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,24 @@
 #include "cluster/session/link.h"
 #include "cluster/session/snapshot.h"
 
-namespace onepiece::gui::history {
+namespace onepiece::history {
 
-inline constexpr std::int64_t kStart = 1'800'000'000'000;  ///< A whole ten minutes.
+inline constexpr std::int64_t kStart = 1'800'000'000'000;  ///< A multiple of ten minutes.
 
-inline LinkStatus LinkOf(Link link, const std::string& detail = "") {
-  LinkStatus status;
+inline session::LinkStatus LinkOf(session::Link link, const std::string& detail = "") {
+  session::LinkStatus status;
   status.link = link;
   status.detail = detail;
   return status;
 }
-inline const LinkStatus kLiveLink = LinkOf(Link::kLive);
+inline const session::LinkStatus kLiveLink = LinkOf(session::Link::kLive);
 
 template <typename T>
-Part<T> PartOf(T value, std::int64_t as_of_ms) {
+session::Part<T> PartOf(T value, std::int64_t as_of_ms) {
   return {std::make_shared<const T>(std::move(value)), as_of_ms, ""};
 }
 
-/// A tick's numbers are its own: `tick` counts seconds since kStart.
+/// `tick` counts seconds since kStart. Every tick has other numbers.
 inline v1::Node InstanceAt(int i, int tick) {
   v1::Node node;
   node.set_node_id("instance-" + std::to_string(i));
@@ -55,8 +55,8 @@ inline v1::Node InstanceAt(int i, int tick) {
   v1::DeviceLoad& device = *load.add_devices();
   device.set_device("cuda:0");
   device.set_product("NVIDIA H100 80GB HBM3");
-  device.set_sm_active(0);                                      // There, and 0.
-  if (tick % 3 != 0) device.set_temperature_c(40 + tick % 30);  // Not there now and then.
+  device.set_sm_active(0);                                      // Present, with the value 0.
+  if (tick % 3 != 0) device.set_temperature_c(40 + tick % 30);  // Absent in every third tick.
   return node;
 }
 
@@ -73,10 +73,10 @@ inline v1::Cluster ClusterAt(int nodes, int tick) {
   return cluster;
 }
 
-inline Rings RingsAt(int nodes, int tick) {
-  Rings rings;
+inline session::Rings RingsAt(int nodes, int tick) {
+  session::Rings rings;
   for (int i = 0; i < nodes; ++i) {
-    RingEntry ring;
+    session::RingEntry ring;
     ring.node_id = "instance-" + std::to_string(i);
     ring.incarnation = 0x9000'0000'0000'0001;
     ring.health.set_label("ring");
@@ -91,7 +91,7 @@ inline Rings RingsAt(int nodes, int tick) {
     producer.set_connected(true);
     producer.set_delivered(static_cast<std::uint64_t>(tick));
     ring.as_of_ms = kStart + 1000 * tick - 40;
-    if (tick > 0) ring.rates = RingRates{9, 9000.5, 0, 0, 0};
+    if (tick > 0) ring.rates = session::RingRates{9, 9000.5, 0, 0, 0};
     rings.push_back(ring);
   }
   return rings;
@@ -112,12 +112,12 @@ inline std::shared_ptr<const v1::Job> JobAt(int i, v1::Job::State state, int ste
   return job;
 }
 
-/// Newest first.
-inline JobList JobsAt(int tick) {
-  JobList list;
-  list.jobs.push_back({JobAt(2, v1::Job::QUEUED), Certainty::kReconciling});
-  list.jobs.push_back({JobAt(1, v1::Job::RUNNING, tick % 50), Certainty::kKnown});
-  list.jobs.push_back({JobAt(0, v1::Job::SUCCEEDED), Certainty::kKnown});
+/// The jobs of a tick, newest first.
+inline session::JobList JobsAt(int tick) {
+  session::JobList list;
+  list.jobs.push_back({JobAt(2, v1::Job::QUEUED), session::Certainty::kReconciling});
+  list.jobs.push_back({JobAt(1, v1::Job::RUNNING, tick % 50), session::Certainty::kKnown});
+  list.jobs.push_back({JobAt(0, v1::Job::SUCCEEDED), session::Certainty::kKnown});
   return list;
 }
 
@@ -133,31 +133,32 @@ inline v1::Elasticity ElasticityAt(int tick) {
   v1::AppShare& share = *pool.add_shares();
   share.set_app_id("wan");
   share.set_utilization(0.25);
-  elasticity.add_pools()->set_pool("encode/wan/tiny");  // Not measured yet.
+  elasticity.add_pools()->set_pool("encode/wan/tiny");  // A pool that is not measured yet.
   return elasticity;
 }
 
-inline Snapshot SnapshotAt(int tick, int nodes = 3) {
-  Snapshot snapshot;
+inline session::Snapshot SnapshotAt(int tick, int nodes = 3) {
+  session::Snapshot snapshot;
   snapshot.at_ms = kStart + std::int64_t{1000} * tick;
   const std::int64_t now = snapshot.at_ms;
   snapshot.cluster = PartOf(ClusterAt(nodes, tick), now - 100);
   snapshot.elasticity = PartOf(ElasticityAt(tick), now - 200);
   snapshot.rings = PartOf(RingsAt(nodes, tick), now);
   snapshot.jobs = PartOf(JobsAt(tick), now - 5);
-  DatabaseEntry database;
+  session::DatabaseEntry database;
   database.node_id = "database-1";
   database.database.set_node_id("database-1");
   database.database.set_result_bytes(std::int64_t{5} << 30);
   database.as_of_ms = now;
   database.error = "did not answer";
-  snapshot.databases = PartOf(Databases{database}, now);
-  ReplicaEntry leader{"nodemanager-1", "10.0.0.1:7000", v1::ReplicaStatus(), ""};
+  snapshot.databases = PartOf(session::Databases{database}, now);
+  session::ReplicaEntry leader{"nodemanager-1", "10.0.0.1:7000", v1::ReplicaStatus(), ""};
   leader.status->set_role(v1::ReplicaStatus::LEADER);
   leader.status->set_replica(0xffff'ffff'ffff'fff0);
   leader.status->set_applied(static_cast<std::uint64_t>(100 + tick));
-  snapshot.replicas = PartOf(Replicas{leader, {"nodemanager-2", "", std::nullopt, "down"}}, now);
-  Audit audit(2);
+  snapshot.replicas =
+      PartOf(session::Replicas{leader, {"nodemanager-2", "", std::nullopt, "down"}}, now);
+  session::Audit audit(2);
   audit[0].set_revision(9);
   audit[0].set_action("start_plan");
   audit[1].set_revision(8);
@@ -168,17 +169,17 @@ inline Snapshot SnapshotAt(int tick, int nodes = 3) {
   plans.add_plans()->set_plan_id("0a02");
   plans.mutable_plans(0)->set_state(v1::Plan::RUNNING);
   snapshot.plans = PartOf(plans, now);
-  Alert alert;
+  session::Alert alert;
   alert.id = "ring-stuck/ring/instance-1";
   alert.rule = "ring-stuck";
   alert.entity = "ring/instance-1";
-  alert.state = Alert::State::kFiring;
-  alert.severity = Alert::Severity::kCritical;
+  alert.state = session::Alert::State::kFiring;
+  alert.severity = session::Alert::Severity::kCritical;
   alert.since_ms = now - 7;
   alert.value = 21.5;
   alert.text = "wedged";
-  snapshot.alerts = PartOf(Alerts{alert}, now);
+  snapshot.alerts = PartOf(session::Alerts{alert}, now);
   return snapshot;
 }
 
-}  // namespace onepiece::gui::history
+}  // namespace onepiece::history

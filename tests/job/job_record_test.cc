@@ -5,13 +5,15 @@
 #include <limits>
 #include <random>
 
+#include "cluster/base/canonical_bytes.h"
+
 namespace onepiece::job {
 namespace {
 
 using v1::Job;
 using v1::JobRecord;
 
-// Small domains, so that ties and contradictions are common.
+// The values come from small domains, so that ties and contradictions are common.
 JobRecord RandomRecord(std::mt19937_64& random) {
   const auto pick = [&](int n) {
     return static_cast<int>(random() % static_cast<std::uint64_t>(n));
@@ -72,7 +74,9 @@ std::string LiveNodes(const JobRecord& record) {
   return nodes;
 }
 
-bool Same(const JobRecord& a, const JobRecord& b) { return CanonicalBytes(a) == CanonicalBytes(b); }
+bool Same(const JobRecord& a, const JobRecord& b) {
+  return base::CanonicalBytes(a) == base::CanonicalBytes(b);
+}
 
 JobRecord Ended(Job::State state, int end_s) {
   JobRecord record;
@@ -105,7 +109,7 @@ class JobRecordTest : public QObject {
     }
   }
 
-  // What is done to a record in place must be what joining does, or instances would not agree.
+  // A change in place must have the effect of a join, or databases would not agree.
   void InPlace_IsWhatJoiningIs() {
     std::mt19937_64 random(11);
     const auto pick = [&](int n) {
@@ -113,7 +117,7 @@ class JobRecordTest : public QObject {
     };
     for (int i = 0; i < 2000; ++i) {
       JobRecord raw = RandomRecord(random);
-      if (pick(2) == 0) raw.MergeFrom(RandomRecord(random));  // Not in order, not once each.
+      if (pick(2) == 0) raw.MergeFrom(RandomRecord(random));  // Unsorted, with duplicates.
       if (pick(4) == 0) raw.mutable_job()->set_state(Job::RUNNING);
       raw.set_has_bytes(true);
       JobRecord normal = raw;
@@ -226,11 +230,12 @@ class JobRecordTest : public QObject {
     QVERIFY(LiveHolders(record).empty());
     *record.add_holders() = Holder("", "read", 0, "r", 0, 2);
     *record.add_holders() = Holder("read", "text", 1, "t");
-    // One of its two successors has nothing yet.
+    // One of the two successors has nothing yet.
     QCOMPARE(LiveNodes(record), std::string("r t"));
     *record.add_holders() = Holder("read", "image", 2, "i");
     QCOMPARE(LiveNodes(record), std::string("t i"));
-    // Half a join is held, and so is the branch that is still computed.
+    // The job waits for the instance that holds half of the join, and for the instance that still
+    // computes the other branch.
     *record.add_holders() = Holder("text", "paint", 3, "p");
     QCOMPARE(LiveNodes(record), std::string("i p"));
     *record.add_holders() = Holder("image", "paint", 3, "p");
@@ -241,7 +246,7 @@ class JobRecordTest : public QObject {
     QCOMPARE(LiveNodes(record), std::string("database"));
   }
 
-  // An instance that was declared dead may have handed on all the same: nobody waits for that.
+  // An instance that was declared dead may have handed on nevertheless. Nobody waits for that work.
   void LiveHolders_LeaveOutWhatIsDoneAgain() {
     JobRecord record;
     *record.add_holders() = Holder("", "a", 0, "again", 1);
@@ -250,7 +255,7 @@ class JobRecordTest : public QObject {
     QCOMPARE(LiveNodes(record), std::string("again"));
     record.mutable_holders(1)->set_attempt(1);
     QCOMPARE(LiveNodes(record), std::string("old"));
-    // A branch that was not done again counts as it is.
+    // A branch that was not done again counts as before.
     *record.add_holders() = Holder("", "x", 0, "other", 0);
     QCOMPARE(LiveNodes(record), std::string("other old"));
   }

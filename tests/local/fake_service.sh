@@ -1,7 +1,7 @@
 #!/bin/bash
-# Stands in for a service program: reads its ready file's name from the YAML that --config names, writes it, and runs
-# until SIGTERM. A file BIN_DIR/behaviour.NODE changes that: "die" (exit 3 at once), "stubborn" (ignores SIGTERM),
-# "mute" (never ready).
+# Stands in for a service program. It reads the name of its ready file from the YAML that --config names, writes that
+# file, and runs until SIGTERM. A file BIN_DIR/behaviour.NODE changes that: "die" (exits with 3 immediately),
+# "stubborn" (ignores SIGTERM), "mute" (is never ready).
 config=$2
 value() { sed -n "s/.*$1: \"\\(.*\\)\"/\\1/p" "$config" | head -1; }
 node=$(value node_id)

@@ -1,14 +1,13 @@
 // Fetching through a proxy: what it asks of the databases, databases that die meanwhile, clients
 // that do not read.
-#include <unistd.h>
 
 #include <QtTest>
 #include <atomic>
-#include <fstream>
 #include <mutex>
 #include <vector>
 
-#include "cluster/job/sha256.h"
+#include "cluster/base/sha256.h"
+#include "cluster/telemetry/metrics.h"
 #include "tests/proxy/proxy_cluster.h"
 
 namespace onepiece::proxy {
@@ -94,10 +93,6 @@ std::string Pattern(std::size_t bytes) {
   return content;
 }
 
-std::string Sha256(std::string_view content) {
-  return job::Sha256Hex(std::as_bytes(std::span(content)));
-}
-
 /// A job whose result lies in the databases' heap. Returns its name.
 std::string KeepInHeap(DatabaseCluster& cluster, const std::vector<std::string>& databases,
                        const message::Buffer& content) {
@@ -109,7 +104,7 @@ std::string KeepInHeap(DatabaseCluster& cluster, const std::vector<std::string>&
   artifact.info.set_artifact("video");
   artifact.info.set_media_type("video/mp4");
   artifact.info.set_size_bytes(bundle.total_bytes);
-  artifact.info.set_sha256(Sha256(content.text()));
+  artifact.info.set_sha256(base::Sha256Hex(content.text()));
   artifact.data = content;
   for (const std::string& id : databases) {
     database::JobStore& store = cluster.at(id).node->store();
@@ -147,41 +142,34 @@ struct Call {
   std::string bytes, sha256;
 };
 
-std::int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
 }  // namespace
 
 class FetchTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void LargeResult_IsReadOutOfADatabasesMemory() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     const auto direct = [&](const std::string& uid) {
       std::string last = "no fetch";
-      for (const v1::Span& span : proxy.spans.Find(*base::Uid::Parse(uid))) {
+      for (const v1::Span& span : cluster.proxy.spans.Find(*base::Uid::Parse(uid))) {
         if (span.operation() == "fetch") last = span.attributes().at("direct");
       }
       return last;
     };
     for (const std::size_t bytes : {std::size_t{1'000'000}, std::size_t{3'000'000}}) {
-      const auto job = proxy.Submit(Request());
+      const auto job = cluster.proxy.Submit(Request());
       QVERIFY2(job.ok(), job.status().ToString().c_str());
       const std::string video(bytes, 'v');
       QVERIFY(cluster.SendResult(job->uid(), video).ok());
-      QVERIFY(Eventually([&] { return proxy.Get(job->name())->state() == Job::SUCCEEDED; }));
-      QVERIFY(*proxy.Fetch(job->name()) == video);
+      QVERIFY(
+          Eventually([&] { return cluster.proxy.Get(job->name())->state() == Job::SUCCEEDED; }));
+      QVERIFY(*cluster.proxy.Fetch(job->name()) == video);
       QCOMPARE(direct(job->uid()), std::string(bytes < values::kDirectBytes ? "false" : "true"));
       v1::AcknowledgeResultRequest acknowledge;
       acknowledge.set_name(job->name());
-      QVERIFY(proxy.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge).ok());
-      QCOMPARE(Reason(proxy.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
+      QVERIFY(
+          cluster.proxy.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge).ok());
+      QCOMPARE(Reason(cluster.proxy.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
     }
   }
 
@@ -254,7 +242,7 @@ class FetchTest : public QObject {
     QCOMPARE(qint64(call.bytes.size()), bytes);
     const std::string_view part = content.text().substr(std::size_t(offset), std::size_t(bytes));
     QVERIFY(call.bytes == part);
-    QCOMPARE(call.sha256, Sha256(content.text()));
+    QCOMPARE(call.sha256, base::Sha256Hex(content.text()));
     const auto fetches = second->fetches();
     QCOMPARE(fetches.size(), std::size_t{1});
     QVERIFY(fetches[0].offset_bytes() > offset);
@@ -271,7 +259,7 @@ class FetchTest : public QObject {
                                          message::Buffer::FromString(std::string(kBytes, 'x')));
     const std::string small =
         KeepInHeap(cluster, {"db-1", "db-2"}, message::Buffer::FromString("video"));
-    const std::int64_t before = ResidentBytes();
+    const double before = telemetry::ResidentBytes();
     std::vector<std::unique_ptr<Call>> stalled;
     for (std::size_t i = 0; i < kStalled; ++i) {
       QVERIFY(stalled.emplace_back(std::make_unique<Call>(proxy, large))->ReadPart());
@@ -281,7 +269,7 @@ class FetchTest : public QObject {
     QVERIFY(other.ReadAll().ok());
     QVERIFY(other.bytes == std::string(4 * kMiB, 'x'));
     // What three transports let go ahead, and nobody's copy of it all.
-    const std::int64_t grown = ResidentBytes() - before;
+    const double grown = telemetry::ResidentBytes() - before;
     QVERIFY2(grown < std::int64_t{kStalled * kBytes / 2}, std::to_string(grown).c_str());
     // What the transport has taken ahead may let a handler move after the first advance.
     QVERIFY(Eventually([&] {
@@ -307,7 +295,7 @@ class FetchTest : public QObject {
     result.header.ingress_time = base::SystemClock().WallNow();
     result.header.deadline = result.header.ingress_time + 60s;
     result.artifacts.push_back(message::BytesArtifact("video", "video/mp4", video));
-    result.artifacts[0].sha256 = job::Sha256(std::as_bytes(std::span(video)));
+    result.artifacts[0].sha256 = base::Sha256Digest(std::as_bytes(std::span(video)));
     const std::string first = cluster.Order(record.job().uid()).front();
     const auto values = values::RemoteValues::Create(
         cluster.fabric(), {.node_id = "test", .address = cluster.at(first).server->address()});

@@ -122,15 +122,13 @@ class OverloadTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Overload_IsRefusedWithAdviceBeforeAnythingIsTouched() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    proxy.service.UpdateCapacity(Costs(5));
-    QVERIFY(proxy.Submit(Request()).ok());
+    ServedCluster cluster;
+    cluster.proxy.service.UpdateCapacity(Costs(5));
+    QVERIFY(cluster.proxy.Submit(Request()).ok());
     v1::SubmitJobRequest broken = Request("");  // Would be INVALID_ARGUMENT.
     broken.add_inputs()->set_name("mask");
     for (const auto& request : {Request(), broken}) {
-      const auto refused = proxy.Submit(request);
+      const auto refused = cluster.proxy.Submit(request);
       QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
       QCOMPARE(Reason(refused.status()), std::string("OVERLOADED"));
       auto metadata = base::GetReason(refused.status()).metadata;
@@ -141,13 +139,13 @@ class OverloadTest : public QObject {
     }
     v1::SubmitJobRequest hasty = Request();
     hasty.mutable_deadline()->set_seconds(1);
-    const auto refused = proxy.Submit(hasty);
+    const auto refused = cluster.proxy.Submit(hasty);
     QCOMPARE(refused.status().code(), absl::StatusCode::kFailedPrecondition);
     QCOMPARE(Reason(refused.status()), std::string("DEADLINE_TOO_SHORT"));
     QVERIFY(base::GetReason(refused.status()).metadata.contains("estimate_ms"));
-    QCOMPARE(proxy.service.jobs_in_flight(), 1);
+    QCOMPARE(cluster.proxy.service.jobs_in_flight(), 1);
     QCOMPARE(cluster.records().List({})->jobs_size(), 1);
-    const auto demands = proxy.service.demands();
+    const auto demands = cluster.proxy.service.demands();
     QCOMPARE(demands.size(), std::size_t{1});
     QCOMPARE(demands[0].admitted(), std::uint64_t{1});
     QCOMPARE(demands[0].rejected(), std::uint64_t{2});  // No time can be given to the third.
@@ -155,32 +153,30 @@ class OverloadTest : public QObject {
 
   // While costs are unknown a worker has two jobs. Whatever becomes of them, others follow.
   void SlowStart_GoesOnWhenJobsAreLostCancelledOrForgotten() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     v1::Capacity unknown = Costs(0);
     unknown.mutable_costs(0)->set_samples(0);
-    proxy.service.UpdateCapacity(unknown);
+    cluster.proxy.service.UpdateCapacity(unknown);
     std::vector<Job> jobs;
     const auto fill = [&] {
       jobs.clear();
       return Eventually([&] {
         v1::SubmitJobRequest request = Request();
-        if (auto job = proxy.Submit(request); job.ok()) jobs.push_back(*job);
+        if (auto job = cluster.proxy.Submit(request); job.ok()) jobs.push_back(*job);
         return jobs.size() == 2;
       });
     };
     QVERIFY(fill());
-    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+    QCOMPARE(Reason(cluster.proxy.Submit(Request()).status()), std::string("OVERLOADED"));
     v1::UpdateJobRequest lost;
     lost.set_uid(jobs[0].uid());
     lost.mutable_failed()->set_reason("LOST");
     QVERIFY(cluster.records().Update(lost).ok());
     v1::CancelJobRequest cancel;
     cancel.set_name(jobs[1].name());
-    QVERIFY(proxy.Call(&v1::GenerationService::Stub::CancelJob, cancel).ok());
+    QVERIFY(cluster.proxy.Call(&v1::GenerationService::Stub::CancelJob, cancel).ok());
     QVERIFY(fill());
-    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+    QCOMPARE(Reason(cluster.proxy.Submit(Request()).status()), std::string("OVERLOADED"));
     // The databases die, and with them all that is known of those two.
     for (const char* id : {"db-1", "db-2"}) {
       cluster.Kill(id);
@@ -192,19 +188,17 @@ class OverloadTest : public QObject {
 
   // Nobody ever learns what became of them.
   void SlowStart_EndsWithTheJobsDeadlines() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     v1::Capacity unknown = Costs(0);
     unknown.mutable_costs(0)->set_samples(0);
-    proxy.service.UpdateCapacity(unknown);
+    cluster.proxy.service.UpdateCapacity(unknown);
     v1::SubmitJobRequest request = Request();
     request.mutable_deadline()->set_seconds(2);
-    QVERIFY(proxy.Submit(request).ok() && proxy.Submit(request).ok());
+    QVERIFY(cluster.proxy.Submit(request).ok() && cluster.proxy.Submit(request).ok());
     for (const char* id : {"db-1", "db-2"}) cluster.Kill(id);
-    QVERIFY(Reason(proxy.Submit(request).status()) == "OVERLOADED");
-    QVERIFY(Eventually([&] { return proxy.service.jobs_in_flight() == 0; }));
-    QVERIFY(Reason(proxy.Submit(Request()).status()) != "OVERLOADED");
+    QVERIFY(Reason(cluster.proxy.Submit(request).status()) == "OVERLOADED");
+    QVERIFY(Eventually([&] { return cluster.proxy.service.jobs_in_flight() == 0; }));
+    QVERIFY(Reason(cluster.proxy.Submit(Request()).status()) != "OVERLOADED");
   }
 
   void Overload_ARepeatedSubmitFindsItsJob() {
@@ -286,34 +280,31 @@ class OverloadTest : public QObject {
   }
 
   void Overload_TheTenantIsALabel() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    proxy.service.UpdateCapacity(Costs(0.4));
+    ServedCluster cluster;
+    cluster.proxy.service.UpdateCapacity(Costs(0.4));
     v1::SubmitJobRequest greedy = Request(), modest = Request();
     (*greedy.mutable_labels())["tenant"] = "greedy";
     (*modest.mutable_labels())["tenant"] = "modest";
-    QVERIFY(Eventually([&] { return !proxy.Submit(greedy).ok(); }));
-    QCOMPARE(Reason(proxy.Submit(modest).status()), std::string("OVERLOADED"));
-    QVERIFY(Eventually([&] { return Reason(proxy.Submit(greedy).status()) == "TENANT_SHARE"; }));
-    QVERIFY(proxy.Submit(modest).ok());
+    QVERIFY(Eventually([&] { return !cluster.proxy.Submit(greedy).ok(); }));
+    QCOMPARE(Reason(cluster.proxy.Submit(modest).status()), std::string("OVERLOADED"));
+    QVERIFY(Eventually(
+        [&] { return Reason(cluster.proxy.Submit(greedy).status()) == "TENANT_SHARE"; }));
+    QVERIFY(cluster.proxy.Submit(modest).ok());
   }
 
   void Submit_AtTheSameTimeThroughOneProxyPaysOnce() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    proxy.service.UpdateCapacity(Costs(0.001));
+    ServedCluster cluster;
+    cluster.proxy.service.UpdateCapacity(Costs(0.001));
     for (int round = 1; round <= 20; ++round) {
       const v1::SubmitJobRequest request = RequestWithId();
       absl::StatusOr<Job> a;
-      std::thread other([&] { a = proxy.Submit(request); });
-      const auto b = proxy.Submit(request);
+      std::thread other([&] { a = cluster.proxy.Submit(request); });
+      const auto b = cluster.proxy.Submit(request);
       other.join();
       QVERIFY(a.ok() && b.ok());
-      QCOMPARE(proxy.service.jobs_in_flight(), round);
-      QCOMPARE(proxy.service.demands()[0].admitted(), static_cast<std::uint64_t>(round));
-      QVERIFY(instance.Receive().ok());
+      QCOMPARE(cluster.proxy.service.jobs_in_flight(), round);
+      QCOMPARE(cluster.proxy.service.demands()[0].admitted(), static_cast<std::uint64_t>(round));
+      QVERIFY(cluster.instance.Receive().ok());
     }
   }
 };

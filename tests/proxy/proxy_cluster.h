@@ -219,6 +219,20 @@ struct BranchedCluster : DatabaseCluster {
   }
 };
 
+/// A Cluster with one instance and one proxy.
+struct ServedCluster : Cluster {
+  using Cluster::Cluster;
+  FakeInstance instance{*this};
+  Proxy proxy{*this, "proxy-1"};
+};
+
+/// A Cluster with one instance and two proxies.
+struct TwoProxies : Cluster {
+  FakeInstance instance{*this};
+  Proxy first{*this, "proxy-1"};
+  Proxy second{*this, "proxy-2"};
+};
+
 inline v1::SubmitJobRequest Request(const std::string& prompt = "a red ball") {
   v1::SubmitJobRequest request;
   request.set_app_id("app");

@@ -8,68 +8,60 @@ class ProxyServiceTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Job_GoesFromSubmissionToAcknowledgedResult() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy first(cluster, "proxy-1");
-    Proxy second(cluster, "proxy-2");
-    const auto job = first.Submit(Request());
+    TwoProxies cluster;
+    const auto job = cluster.first.Submit(Request());
     QVERIFY2(job.ok(), job.status().ToString().c_str());
     QCOMPARE(job->state(), Job::QUEUED);
     QCOMPARE(job->name(), "jobs/" + job->uid());
-    const auto received = instance.Receive();
+    const auto received = cluster.instance.Receive();
     QVERIFY(received.ok());
     QCOMPARE(received->message.header.uid.ToString(), job->uid());
     QCOMPARE(std::get<std::string>(received->message.parameters.at("prompt")),
              std::string("a red ball"));
-    QVERIFY(cluster.records().Update(instance.Progress(job->uid(), 3)).ok());
-    const auto running = second.Get(job->name());
+    QVERIFY(cluster.records().Update(cluster.instance.Progress(job->uid(), 3)).ok());
+    const auto running = cluster.second.Get(job->name());
     QCOMPARE(running->state(), Job::RUNNING);
     QCOMPARE(running->step(), 3);
-    QCOMPARE(Reason(second.Fetch(job->name()).status()), std::string("JOB_NOT_DONE"));
+    QCOMPARE(Reason(cluster.second.Fetch(job->name()).status()), std::string("JOB_NOT_DONE"));
     QVERIFY(cluster.SendResult(job->uid(), "video").ok());
-    QVERIFY(Eventually([&] { return second.Get(job->name())->state() == Job::SUCCEEDED; }));
-    QCOMPARE(*second.Fetch(job->name()), std::string("video"));
+    QVERIFY(Eventually([&] { return cluster.second.Get(job->name())->state() == Job::SUCCEEDED; }));
+    QCOMPARE(*cluster.second.Fetch(job->name()), std::string("video"));
     v1::AcknowledgeResultRequest acknowledge;
     acknowledge.set_name(job->name());
-    const auto done = first.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge);
+    const auto done =
+        cluster.first.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge);
     QVERIFY(done.ok() && done->result().fetched());
-    QCOMPARE(Reason(second.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
-    QCOMPARE(first.service.jobs_in_flight(), 0);
+    QCOMPARE(Reason(cluster.second.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
+    QCOMPARE(cluster.first.service.jobs_in_flight(), 0);
   }
 
   void Submit_IsIdempotentOverProxies() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy first(cluster, "proxy-1");
-    Proxy second(cluster, "proxy-2");
+    TwoProxies cluster;
     v1::SubmitJobRequest request = RequestWithId();
-    const auto a = first.Submit(request);
-    const auto b = second.Submit(request);
+    const auto a = cluster.first.Submit(request);
+    const auto b = cluster.second.Submit(request);
     QVERIFY2(a.ok() && b.ok(), (a.status().ToString() + b.status().ToString()).c_str());
     QCOMPARE(a->uid(), b->uid());
-    QVERIFY(instance.Receive().ok());
-    QCOMPARE(instance.Receive(300ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QVERIFY(cluster.instance.Receive().ok());
+    QCOMPARE(cluster.instance.Receive(300ms).status().code(), absl::StatusCode::kDeadlineExceeded);
     request.mutable_parameters()->mutable_fields()->at("prompt").set_string_value("another");
-    const auto reused = second.Submit(request);
+    const auto reused = cluster.second.Submit(request);
     QCOMPARE(reused.status().code(), absl::StatusCode::kAlreadyExists);
     QCOMPARE(Reason(reused.status()), std::string("REQUEST_ID_REUSED"));
   }
 
   void Submit_AtTheSameTimeThroughTwoProxiesStartsOneJob() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy first(cluster, "proxy-1");
-    Proxy second(cluster, "proxy-2");
+    TwoProxies cluster;
     for (int round = 0; round < 10; ++round) {
       const v1::SubmitJobRequest request = RequestWithId();
       absl::StatusOr<Job> a;
-      std::thread other([&] { a = first.Submit(request); });
-      const auto b = second.Submit(request);
+      std::thread other([&] { a = cluster.first.Submit(request); });
+      const auto b = cluster.second.Submit(request);
       other.join();
       QVERIFY(a.ok() && b.ok());
-      QVERIFY(instance.Receive().ok());
+      QVERIFY(cluster.instance.Receive().ok());
     }
-    QCOMPARE(instance.Receive(300ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QCOMPARE(cluster.instance.Receive(300ms).status().code(), absl::StatusCode::kDeadlineExceeded);
   }
 
   void Submit_StartsAJobWhoseFirstProxyDiedBeforeItWasSent() {
@@ -130,24 +122,22 @@ class ProxyServiceTest : public QObject {
   // Its record stays: the client must come back to this set, and others must not take the record
   // for a job.
   void Submit_ThatNobodyTakes_IsKnownOnceItHasBegun() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     v1::SubmitJobRequest request;
     absl::StatusOr<Job> job;
     for (int i = 0; i == 0 || (job.ok() && i < 100); ++i) {  // Until the ring is full.
       request = RequestWithId();
-      job = proxy.Submit(request);
+      job = cluster.proxy.Submit(request);
     }
     QCOMPARE(job.status().code(), absl::StatusCode::kUnavailable);
     QCOMPARE(Reason(job.status()), std::string("NOT_STARTED"));
     const std::string name = std::string(rpc::kRequestName) + request.request_id();
-    QCOMPARE(proxy.Get(name).status().code(), absl::StatusCode::kNotFound);
-    while (instance.Receive(300ms).ok()) {
+    QCOMPARE(cluster.proxy.Get(name).status().code(), absl::StatusCode::kNotFound);
+    while (cluster.instance.Receive(300ms).ok()) {
     }
-    const auto begun = proxy.Submit(request);
+    const auto begun = cluster.proxy.Submit(request);
     QVERIFY2(begun.ok(), begun.status().ToString().c_str());
-    QVERIFY(proxy.Get(name).ok());
+    QVERIFY(cluster.proxy.Get(name).ok());
   }
 
   // The job that began must not go on for nothing, nor be started twice.
@@ -238,59 +228,53 @@ class ProxyServiceTest : public QObject {
     QFETCH(QString, value);
     QFETCH(int, code);
     QFETCH(QString, reason);
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     v1::SubmitJobRequest request;
     request.set_app_id(app.toStdString());
     (*request.mutable_parameters()->mutable_fields())[parameter.toStdString()].set_string_value(
         value.toStdString());
     for (const bool validate_only : {true, false}) {
       request.set_validate_only(validate_only);
-      const auto job = proxy.Submit(request);
+      const auto job = cluster.proxy.Submit(request);
       QCOMPARE(static_cast<int>(job.status().code()), code);
       QCOMPARE(QString::fromStdString(Reason(job.status())), reason);
     }
-    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+    QCOMPARE(cluster.proxy.service.jobs_in_flight(), 0);
     QCOMPARE(cluster.records().List({})->jobs_size(), 0);
   }
 
   void Inputs_ReachTheEntranceAndTheRecordKeepsTheirDigest() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     v1::SubmitJobRequest request = RequestWithId();
     v1::JobInput& image = *request.add_inputs();
     image.set_name("image");
     image.set_media_type("image/png");
     image.set_data(std::string(100'000, 'x'));
-    const auto job = proxy.Submit(request);
+    const auto job = cluster.proxy.Submit(request);
     QVERIFY2(job.ok(), job.status().ToString().c_str());
-    const auto received = instance.Receive();
+    const auto received = cluster.instance.Receive();
     QVERIFY(received.ok());
     const auto* artifact = message::FindArtifact(received->message.artifacts, "image");
     QVERIFY(artifact != nullptr);
     QCOMPARE(artifact->media_type, std::string("image/png"));
     QVERIFY(artifact->data.text() == image.data());
-    const auto later = proxy.Get(job->name());
+    const auto later = cluster.proxy.Get(job->name());
     QVERIFY(later.ok());
     QCOMPARE(later->inputs_size(), 1);
     QCOMPARE(later->inputs(0).size_bytes(), 100'000);
     QVERIFY(later->ByteSizeLong() < 2000);
     // The same request id with other bytes is another job.
     image.mutable_data()->back() = 'y';
-    QCOMPARE(Reason(proxy.Submit(request).status()), std::string("REQUEST_ID_REUSED"));
+    QCOMPARE(Reason(cluster.proxy.Submit(request).status()), std::string("REQUEST_ID_REUSED"));
   }
 
   void Inputs_ThatTheApplicationDoesNotTakeAreRefused() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;
     v1::SubmitJobRequest request = Request();
     request.add_inputs()->set_name("mask");
     for (const bool validate_only : {true, false}) {
       request.set_validate_only(validate_only);
-      const auto job = proxy.Submit(request);
+      const auto job = cluster.proxy.Submit(request);
       QCOMPARE(job.status().code(), absl::StatusCode::kInvalidArgument);
       QCOMPARE(Reason(job.status()), std::string("INVALID_INPUTS"));
     }
@@ -393,32 +377,28 @@ class ProxyServiceTest : public QObject {
   }
 
   void Cancel_TellsTheInstances() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(Request());
+    ServedCluster cluster;
+    const auto job = cluster.proxy.Submit(Request());
     QVERIFY(job.ok());
     v1::CancelJobRequest request;
     request.set_name(job->name());
-    const auto cancelled = proxy.Call(&v1::GenerationService::Stub::CancelJob, request);
+    const auto cancelled = cluster.proxy.Call(&v1::GenerationService::Stub::CancelJob, request);
     QVERIFY(cancelled.ok());
     QCOMPARE(cancelled->state(), Job::CANCELLED);
-    QVERIFY(instance.WasCancelled(job->uid()));
+    QVERIFY(cluster.instance.WasCancelled(job->uid()));
     QVERIFY(cluster.SendResult(job->uid(), "late").ok());
-    QCOMPARE(Reason(proxy.Fetch(job->name()).status()), std::string("JOB_CANCELLED"));
+    QCOMPARE(Reason(cluster.proxy.Fetch(job->name()).status()), std::string("JOB_CANCELLED"));
   }
 
   void Watch_EndsWithTheJob() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(Request());
+    ServedCluster cluster;
+    const auto job = cluster.proxy.Submit(Request());
     QVERIFY(job.ok());
     grpc::ClientContext context;
     rpc::SetTimeout(context, 15s);
     v1::WatchJobRequest request;
     request.set_name(job->name());
-    const auto stream = proxy.stub->WatchJob(&context, request);
+    const auto stream = cluster.proxy.stub->WatchJob(&context, request);
     Job seen;
     QVERIFY(stream->Read(&seen));
     QVERIFY(cluster.SendResult(job->uid(), "video").ok());
@@ -430,10 +410,8 @@ class ProxyServiceTest : public QObject {
   }
 
   void Everything_WorksWithOneDatabaseDead() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(Request());
+    ServedCluster cluster;
+    const auto job = cluster.proxy.Submit(Request());
     QVERIFY(job.ok());
     const auto sent = cluster.SendResult(job->uid(), "video");
     QVERIFY(sent.ok());
@@ -442,41 +420,37 @@ class ProxyServiceTest : public QObject {
     QVERIFY(Eventually(
         [&] { return cluster.at(second).node->store().FindArtifact(job->uid(), "").ok(); }));
     cluster.Kill(first);
-    QCOMPARE(proxy.Get(job->name())->state(), Job::SUCCEEDED);
-    QCOMPARE(*proxy.Fetch(job->name()), std::string("video"));
+    QCOMPARE(cluster.proxy.Get(job->name())->state(), Job::SUCCEEDED);
+    QCOMPARE(*cluster.proxy.Fetch(job->name()), std::string("video"));
     cluster.Forget(first);
-    const auto next = proxy.Submit(Request());
+    const auto next = cluster.proxy.Submit(Request());
     QVERIFY2(next.ok(), next.status().ToString().c_str());
-    QCOMPARE(proxy.Get(next->name())->state(), Job::QUEUED);
+    QCOMPARE(cluster.proxy.Get(next->name())->state(), Job::QUEUED);
     v1::ListJobsRequest list;
-    QCOMPARE(proxy.Call(&v1::GenerationService::Stub::ListJobs, list)->jobs_size(), 2);
+    QCOMPARE(cluster.proxy.Call(&v1::GenerationService::Stub::ListJobs, list)->jobs_size(), 2);
   }
 
   void Result_ExpiresUnfetched() {
-    Cluster cluster(1);
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(Request());
+    ServedCluster cluster(1);
+    const auto job = cluster.proxy.Submit(Request());
     QVERIFY(job.ok());
     QVERIFY(cluster.SendResult(job->uid(), "video").ok());
-    QVERIFY(Eventually([&] { return proxy.Get(job->name())->state() == Job::EXPIRED; }));
-    QCOMPARE(Reason(proxy.Fetch(job->name()).status()), std::string("RESULT_EXPIRED"));
+    QVERIFY(Eventually([&] { return cluster.proxy.Get(job->name())->state() == Job::EXPIRED; }));
+    QCOMPARE(Reason(cluster.proxy.Fetch(job->name()).status()), std::string("RESULT_EXPIRED"));
   }
 
   void Delete_CancelsAndForgets() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(Request());
+    ServedCluster cluster;
+    const auto job = cluster.proxy.Submit(Request());
     QVERIFY(job.ok());
     v1::DeleteJobRequest request;
     request.set_name(job->name());
-    QVERIFY(proxy.Call(&v1::GenerationService::Stub::DeleteJob, request).ok());
-    QVERIFY(instance.WasCancelled(job->uid()));
-    const auto gone = proxy.Get(job->name());
+    QVERIFY(cluster.proxy.Call(&v1::GenerationService::Stub::DeleteJob, request).ok());
+    QVERIFY(cluster.instance.WasCancelled(job->uid()));
+    const auto gone = cluster.proxy.Get(job->name());
     QCOMPARE(gone.status().code(), absl::StatusCode::kNotFound);
     QCOMPARE(Reason(gone.status()), std::string("JOB_UNKNOWN"));
-    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+    QCOMPARE(cluster.proxy.service.jobs_in_flight(), 0);
   }
 
   void Names_ThatAreMalformedAreRefused() {
@@ -492,14 +466,12 @@ class ProxyServiceTest : public QObject {
   }
 
   void GetJobTrace_JoinsSpansAndNamesWhoIsAway() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(Request());
+    ServedCluster cluster;
+    const auto job = cluster.proxy.Submit(Request());
     QVERIFY(job.ok());
     v1::GetJobTraceRequest request;
     request.set_name(job->name());
-    const auto trace = proxy.Call(&v1::GenerationService::Stub::GetJobTrace, request);
+    const auto trace = cluster.proxy.Call(&v1::GenerationService::Stub::GetJobTrace, request);
     QVERIFY(trace.ok());
     bool admitted = false;
     for (const v1::Span& span : trace->spans()) admitted = admitted || span.operation() == "admit";

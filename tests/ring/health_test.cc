@@ -6,20 +6,11 @@
 #include "cluster/ring/recovery.h"
 #include "spdlog/spdlog.h"
 #include "tests/eventually.h"
+#include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
 
 namespace onepiece::ring {
 namespace {
-
-/// Notes the names of all operations.
-class NamesOnly final : public fabric::FaultPolicy {
- public:
-  fabric::Fault Before(const fabric::FaultPoint& point) override {
-    names += std::string(names.empty() ? "" : " ") + point.name;
-    return {};
-  }
-  std::string names;
-};
 
 template <typename Condition>
 bool Soon(Condition condition) {
@@ -32,28 +23,6 @@ ConsumerOptions SleepyRing() {
   options.spin = base::Duration::zero();
   return options;
 }
-
-/// A thread that takes messages from the world's consumer until one has arrived.
-class Reader {
- public:
-  explicit Reader(World& world) : world_(world), thread_([this] { Run(); }) {}
-  ~Reader() {
-    world_.consumer->Interrupt();
-    thread_.join();
-  }
-  int got() const { return got_.load(); }
-
- private:
-  void Run() {
-    while (auto delivery = world_.consumer->Wait(base::MonotonicTime::max())) {
-      std::vector<std::byte> bytes(delivery->size_bytes());
-      if (delivery->CopyTo(bytes).ok()) got_.fetch_add(1);
-    }
-  }
-  World& world_;
-  std::atomic<int> got_{0};
-  std::thread thread_;
-};
 
 }  // namespace
 
@@ -85,7 +54,7 @@ class HealthTest : public QObject {
     auto producer = world.Connect(1, world.NewProcess(names));
     for (std::uint64_t id = 1; id <= 3; ++id) {
       const auto before = producer->channel_counters();
-      names->names.clear();
+      names->Take();
       QCOMPARE(SendOnce(*producer, 1, id, 500).outcome, SendOutcome::kOk);
       const auto after = producer->channel_counters();
       QCOMPARE(QString::fromStdString(names->names), operations);
@@ -195,7 +164,7 @@ class HealthTest : public QObject {
   // Whoever sleeps wakes up ten times a second; recovery as often.
   void Idle_RecoveryRests() {
     World world(SleepyRing());
-    const Reader reader(world);
+    const Reader reader(*world.consumer);
     QVERIFY(Soon([&] { return world.consumer->health().sleeping; }));
     const RecoveryRunner runner(*world.consumer, world.clock);
     const auto looks = [&] { return world.consumer->counters().looks; };
@@ -209,7 +178,7 @@ class HealthTest : public QObject {
   // No time passes: the next producer, the sleeping consumer and recovery wake one another.
   void DeadLockHolder_IsNoticedByEvents() {
     World world(SleepyRing());
-    const Reader reader(world);
+    const Reader reader(*world.consumer);
     QVERIFY(Soon([&] { return world.consumer->health().sleeping; }));
     const RecoveryRunner runner(*world.consumer, world.clock);
     QVERIFY(Soon([&] { return world.consumer->counters().looks == 1; }));
@@ -227,7 +196,7 @@ class HealthTest : public QObject {
   // The same for one that died between its reservation and its commit.
   void DeadReservation_IsSkippedByEvents() {
     World world(SleepyRing());
-    const Reader reader(world);
+    const Reader reader(*world.consumer);
     QVERIFY(Soon([&] { return world.consumer->health().sleeping; }));
     const RecoveryRunner runner(*world.consumer, world.clock);
     QVERIFY(Soon([&] { return world.consumer->counters().looks == 1; }));

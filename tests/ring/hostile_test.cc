@@ -6,6 +6,17 @@
 #include "tests/ring/ring_world.h"
 
 namespace onepiece::ring {
+namespace {
+
+/// A small ring whose producer 1 is hostile.
+struct HostileWorld : World {
+  fabric::FaultyFabric& process = NewProcess();
+  Hostile hostile{*Admit(1, process)};
+  HostileWorld() : World(SmallRing()) {}
+};
+
+}  // namespace
+
 class HostileTest : public QObject {
   Q_OBJECT
 
@@ -26,15 +37,12 @@ class HostileTest : public QObject {
   }
   void Slot_ThatIsDroppedIsCounted() {
     QFETCH(QString, what);
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    Slot slot = hostile.First();
+    HostileWorld world;
+    Slot slot = world.hostile.First();
     if (what == "owner") slot.owner += 100;
     if (what == "generation") slot.generation += 1;
     if (what == "payload") slot.payload_crc32c ^= 1;
-    hostile.PutTail(1, 128);
-    hostile.Put(slot);
+    world.hostile.Commit(slot);
     auto delivery = world.consumer->Poll();
     QCOMPARE(delivery.has_value(), what == "payload");
     if (delivery.has_value()) {
@@ -50,18 +58,15 @@ class HostileTest : public QObject {
   }
 
   void Payload_ThatWasWrongIsTakenWhenResent() {
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    Slot slot = hostile.First();
+    HostileWorld world;
+    Slot slot = world.hostile.First();
     slot.payload_crc32c ^= 1;
-    hostile.PutTail(1, 128);
-    hostile.Put(slot);
+    world.hostile.Commit(slot);
     auto delivery = world.consumer->Poll();
     QVERIFY(delivery.has_value());
     std::vector<std::byte> bytes(100);
     QVERIFY(!delivery->CopyTo(bytes).ok());
-    auto producer = world.Connect(1, process);
+    auto producer = world.Connect(1, world.process);
     QCOMPARE(SendOnce(*producer, 1, 1, 100).outcome, SendOutcome::kOk);
     world.Drain();
     QVERIFY(world.received == (std::vector<Received>{{1, 1, 100}}));
@@ -86,15 +91,12 @@ class HostileTest : public QObject {
     QFETCH(quint64, offset);
     QFETCH(quint64, length);
     QFETCH(bool, pad);
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    Slot slot = hostile.First();
+    HostileWorld world;
+    Slot slot = world.hostile.First();
     slot.offset = offset;
     slot.length_bytes = length;
     if (pad) slot.state = SlotState::kPad;
-    hostile.PutTail(1, 128);
-    hostile.Put(slot);
+    world.hostile.Commit(slot);
     QVERIFY(!world.consumer->Poll().has_value());
     QCOMPARE(world.consumer->counters().bad_structure, std::uint64_t{1});
     QVERIFY(!world.consumer->Poll().has_value());
@@ -109,14 +111,11 @@ class HostileTest : public QObject {
 
   // An absurd length would otherwise make an absurd time-out.
   void Reservation_OutOfBoundsMovesTheRing() {
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    Slot slot = hostile.First();
+    HostileWorld world;
+    Slot slot = world.hostile.First();
     slot.state = SlotState::kReserved;
     slot.length_bytes = ~std::uint64_t{0} >> 1;
-    hostile.PutTail(1, 128);
-    hostile.Put(slot);
+    world.hostile.Commit(slot);
     QVERIFY(world.consumer->Tick(world.clock.Now()));
     QCOMPARE(world.consumer->counters().bad_structure, std::uint64_t{1});
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
@@ -124,18 +123,16 @@ class HostileTest : public QObject {
   }
 
   void Slot_WithBadHeaderChecksumIsNotYetWritten() {
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    SlotWords words = EncodeSlot(hostile.First());
+    HostileWorld world;
+    SlotWords words = EncodeSlot(world.hostile.First());
     words[7] ^= 1;
-    hostile.PutTail(1, 128);
-    hostile.Words(hostile.layout.SlotOffset(0), words);
+    world.hostile.PutTail(1, 128);
+    world.hostile.Words(world.hostile.layout.SlotOffset(0), words);
     QVERIFY(!world.consumer->Poll().has_value());
     world.Advance(std::chrono::milliseconds(500));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{0});
     words[7] ^= 1;  // The rest of the slot arrives.
-    hostile.Words(hostile.layout.SlotOffset(0), words);
+    world.hostile.Words(world.hostile.layout.SlotOffset(0), words);
     auto delivery = world.consumer->Poll();
     QVERIFY(delivery.has_value());
     std::vector<std::byte> bytes(100);
@@ -143,13 +140,11 @@ class HostileTest : public QObject {
   }
 
   void Slot_ThatStaysTornMovesTheRingAtItsTimeout() {
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    SlotWords words = EncodeSlot(hostile.First());
+    HostileWorld world;
+    SlotWords words = EncodeSlot(world.hostile.First());
     words[7] ^= 1;
-    hostile.PutTail(1, 128);
-    hostile.Words(hostile.layout.SlotOffset(0), words);
+    world.hostile.PutTail(1, 128);
+    world.hostile.Words(world.hostile.layout.SlotOffset(0), words);
     world.Advance(std::chrono::milliseconds(1500));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
     QCOMPARE(world.consumer->counters().abandoned, std::uint64_t{1});
@@ -157,10 +152,8 @@ class HostileTest : public QObject {
   }
 
   void Slot_BeyondTheTailIsNotConsumed() {
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    hostile.Put(hostile.First());
+    HostileWorld world;
+    world.hostile.Put(world.hostile.First());
     QVERIFY(!world.consumer->Poll().has_value());
     world.Advance(std::chrono::seconds(5));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{0});
@@ -178,12 +171,10 @@ class HostileTest : public QObject {
   void Tail_ThatStaysUnreadableMovesTheRing() {
     QFETCH(quint64, seq);
     QFETCH(quint64, check);
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
+    HostileWorld world;
     TailWords words = EncodeTail({.seq = seq, .offset = 64});
     words[2] ^= check;
-    hostile.Words(kTailOffset, words);
+    world.hostile.Words(kTailOffset, words);
     auto producer = world.Connect(2, world.NewProcess());
     QCOMPARE(SendOnce(*producer, 2, 1, 10).outcome, SendOutcome::kBusy);
     QVERIFY(!world.consumer->Poll().has_value());
@@ -194,11 +185,9 @@ class HostileTest : public QObject {
   }
 
   void Lock_OfNobodyMovesTheRing() {
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
+    HostileWorld world;
     const std::array<std::uint64_t, 1> word{LockWord(77, 1)};
-    hostile.Words(kLockOffset, word);
+    world.hostile.Words(kLockOffset, word);
     world.Advance(std::chrono::milliseconds(700));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
     NextMessageArrives(world);
@@ -217,10 +206,8 @@ class HostileTest : public QObject {
   void Producer_RefusesAHostileHead() {
     QFETCH(QString, what);
     QFETCH(bool, reconnect);
-    World world(SmallRing());
-    auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
-    Head head{.generation = hostile.grant.generation, .capacity_bytes = 4096, .slots = 8};
+    HostileWorld world;
+    Head head{.generation = world.hostile.grant.generation, .capacity_bytes = 4096, .slots = 8};
     if (what == "capacity") head.capacity_bytes = 1 << 20;
     if (what == "slots") head.slots = 1024;
     if (what == "generation") head.generation += 1;
@@ -228,14 +215,14 @@ class HostileTest : public QObject {
     if (what == "offset") head.offset = 64;
     HeadWords words = EncodeHead(head);
     if (what == "check") words[6] ^= 1;
-    hostile.Words(kHeadOffset, words);
+    world.hostile.Words(kHeadOffset, words);
     auto producer = world.Connect(2, world.NewProcess());
     const SendResult result = SendOnce(*producer, 2, 1, 10);
     QCOMPARE(result.outcome, SendOutcome::kBusy);
     QCOMPARE(result.reconnect, reconnect);
     std::array<std::uint64_t, 1> lock{1};
     const fabric::Op read = fabric::Op::ReadWords("lock", kLockOffset, lock);
-    QVERIFY(hostile.channel->Execute({&read, 1}, base::MonotonicTime::max()).ok());
+    QVERIFY(world.hostile.channel->Execute({&read, 1}, base::MonotonicTime::max()).ok());
     QCOMPARE(lock[0], std::uint64_t{0});  // Given back.
   }
 };

@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "spdlog/spdlog.h"
+#include "tests/eventually.h"
+#include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
 
 namespace onepiece::ring {
@@ -15,21 +17,6 @@ ConsumerOptions SmallLanes() {
   options.shape = Shape::kPerProducer;
   options.max_owners = 8;
   return options;
-}
-
-/// Notes the names of all operations.
-class NamesOnly final : public fabric::FaultPolicy {
- public:
-  fabric::Fault Before(const fabric::FaultPoint& point) override {
-    names += std::string(names.empty() ? "" : " ") + point.name;
-    return {};
-  }
-  std::string Take() { return std::exchange(names, {}); }
-  std::string names;
-};
-
-bool Ok(const SendResult& result) {
-  return result.outcome == SendOutcome::kOk && !result.reconnect;
 }
 
 }  // namespace
@@ -44,10 +31,7 @@ class LanesTest : public QObject {
     World world(SmallLanes());
     auto producer = world.Connect(1, world.NewProcess());
     QVERIFY(producer != nullptr);
-    for (std::uint64_t id = 1; id <= 200; ++id) {
-      QVERIFY(Ok(SendOnce(*producer, 1, id, 1 + id * 37 % 1000)));
-      world.Drain();
-    }
+    QVERIFY(SendMany(world, *producer));
     QCOMPARE(world.received.size(), std::size_t{200});
     for (std::uint64_t i = 0; i < 200; ++i) QCOMPARE(world.received[i].id, i + 1);
     QCOMPARE(world.corrupt, 0);
@@ -301,25 +285,17 @@ class LanesTest : public QObject {
     auto shm = *fabric::Fabric::Open("shm://lanewait-" + std::to_string(getpid()));
     auto consumer = *Consumer::Create(*shm, SmallLanes());
     constexpr std::uint64_t kMessages = 200;
-    std::atomic<std::uint64_t> got{0};
-    std::thread reader([&] {
-      std::vector<std::byte> bytes(64);
-      while (got.load() < kMessages) {
-        auto delivery = consumer->Wait(base::SystemClock().Now() + std::chrono::seconds(20));
-        if (!delivery.has_value() || !delivery->CopyTo(bytes).ok()) return;
-        got.fetch_add(1);
-      }
-    });
+    const Reader reader(*consumer);
     QElapsedTimer timer;
     timer.start();
     for (std::uint64_t id = 1; id <= kMessages; ++id) {
       auto producer = ConnectTo(*consumer, *shm, 1 + id % 4, id);
       if (producer == nullptr) break;
       if (SendOnce(*producer, 1 + id % 4, id, 64).outcome != SendOutcome::kOk) break;
-      while (got.load() < id && timer.elapsed() < 20000) std::this_thread::yield();
+      while (reader.got() < id && timer.elapsed() < 20000) std::this_thread::yield();
     }
-    reader.join();
-    QCOMPARE(got.load(), kMessages);
+    QVERIFY2(testing::Eventually([&] { return reader.got() == kMessages; }),
+             std::to_string(reader.got()).c_str());
   }
 };
 

@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "cluster/ring/recovery.h"
+#include "tests/eventually.h"
+#include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
 
 namespace onepiece::ring {
@@ -10,19 +12,12 @@ namespace onepiece::ring {
 class RingTest : public QObject {
   Q_OBJECT
 
-  static bool Ok(const SendResult& result) {
-    return result.outcome == SendOutcome::kOk && !result.reconnect;
-  }
-
  private Q_SLOTS:
   void Send_ArrivesInOrderAndWhole() {
     World world(SmallRing());
     auto producer = world.Connect(1, world.NewProcess());
     QVERIFY(producer != nullptr);
-    for (std::uint64_t id = 1; id <= 200; ++id) {
-      QVERIFY(Ok(SendOnce(*producer, 1, id, 1 + id * 37 % 1000)));
-      world.Drain();
-    }
+    QVERIFY(SendMany(world, *producer));
     QCOMPARE(world.received.size(), std::size_t{200});
     for (std::uint64_t i = 0; i < 200; ++i) QCOMPARE(world.received[i].id, i + 1);
     QCOMPARE(world.corrupt, 0);
@@ -280,15 +275,7 @@ class RingTest : public QObject {
     auto producer = ConnectTo(*consumer, *shm, 1, 1);
     QVERIFY(producer != nullptr);
     constexpr std::uint64_t kMessages = 300;
-    std::atomic<std::uint64_t> got{0};
-    std::thread reader([&] {
-      std::vector<std::byte> bytes(64);
-      while (got.load() < kMessages) {
-        auto delivery = consumer->Wait(base::SystemClock().Now() + std::chrono::seconds(20));
-        if (!delivery.has_value() || !delivery->CopyTo(bytes).ok()) return;
-        got.fetch_add(1);
-      }
-    });
+    const Reader reader(*consumer);
     QElapsedTimer timer;
     timer.start();
     for (std::uint64_t id = 1; id <= kMessages; ++id) {
@@ -297,10 +284,10 @@ class RingTest : public QObject {
         sent = SendOnce(*producer, 1, id, 64);
       } while (sent.outcome == SendOutcome::kBusy && timer.elapsed() < 20000);
       if (sent.outcome != SendOutcome::kOk) break;
-      while (got.load() < id && timer.elapsed() < 20000) std::this_thread::yield();
+      while (reader.got() < id && timer.elapsed() < 20000) std::this_thread::yield();
     }
-    reader.join();
-    QCOMPARE(got.load(), kMessages);
+    QVERIFY2(testing::Eventually([&] { return reader.got() == kMessages; }),
+             std::to_string(reader.got()).c_str());
     // Doorbells slept through would cost 100 ms each.
     QVERIFY2(timer.elapsed() < 10000, std::to_string(timer.elapsed()).c_str());
   }

@@ -226,6 +226,20 @@ inline SendResult SendOnce(Producer& producer, std::uint64_t producer_id, std::u
   return *std::move(result);
 }
 
+inline bool Ok(const SendResult& result) {
+  return result.outcome == SendOutcome::kOk && !result.reconnect;
+}
+
+/// Sends 200 messages of producer 1, of 1 to 1000 bytes, and drains each: 100 kB, which wrap a
+/// small ring many times. False at the first that is not sent.
+inline bool SendMany(World& world, Producer& producer) {
+  for (std::uint64_t id = 1; id <= 200; ++id) {
+    if (!Ok(SendOnce(producer, 1, id, 1 + id * 37 % 1000))) return false;
+    world.Drain();
+  }
+  return true;
+}
+
 inline ConsumerOptions SmallRing() {
   ConsumerOptions options;
   options.capacity_bytes = 4096;
@@ -251,6 +265,11 @@ struct Hostile {
   void Put(const Slot& slot) { Words(layout.SlotOffset(slot.seq), EncodeSlot(slot)); }
   void PutTail(std::uint64_t seq, std::uint64_t offset) {
     Words(kTailOffset, EncodeTail({.seq = seq, .offset = offset}));
+  }
+  /// Commits the ring's first slot, for a payload of up to 128 bytes.
+  void Commit(const Slot& slot) {
+    PutTail(1, 128);
+    Put(slot);
   }
   /// The slot that an honest producer would commit as first message of a fresh ring; its bytes are
   /// zeros.

@@ -23,7 +23,7 @@ class PluginLoaderTest : public QObject {
     const auto stage = loader.Create("nothing");
     QVERIFY2(stage.ok(), stage.status().ToString().c_str());
     QCOMPARE((*stage)->Info().name, std::string("nothing"));
-    QCOMPARE(loader.Tools().status().code(), absl::StatusCode::kNotFound);
+    QCOMPARE(loader.ToolsFor("/model", "").status().code(), absl::StatusCode::kNotFound);
   }
 
   void Create_UnknownStageNamesTheKnown() {
@@ -87,6 +87,53 @@ class PluginLoaderTest : public QObject {
     QTemporaryDir empty;
     QCOMPARE(loader.LoadDirectory(empty.path().toStdString()).code(), absl::StatusCode::kNotFound);
     QCOMPARE(loader.LoadDirectory("/nonexistent").code(), absl::StatusCode::kNotFound);
+  }
+
+  void ToolsFor_AsksEveryPlugin_data() {
+    QTest::addColumn<QString>("dir");
+    QTest::addColumn<QString>("expect");
+    QTest::addColumn<QString>("family");
+    QTest::newRow("the first one's") << "/models/apple-small"
+                                     << ""
+                                     << "apple";
+    QTest::newRow("the second one's") << "/models/pear-small"
+                                      << ""
+                                      << "pear";
+    QTest::newRow("a published component") << ""
+                                           << "/published/pear.json"
+                                           << "pear";
+    QTest::newRow("the folder counts") << "/models/pear"
+                                       << "/published/apple.json"
+                                       << "pear";
+    QTest::newRow("unclear to both") << "/models/unclear"
+                                     << ""
+                                     << "apple";
+  }
+  void ToolsFor_AsksEveryPlugin() {
+    QFETCH(QString, dir);
+    QFETCH(QString, expect);
+    QFETCH(QString, family);
+    PluginLoader loader;
+    const absl::Status status = loader.LoadDirectory(kPlugins + "families");
+    QVERIFY2(status.ok(), status.ToString().c_str());
+    QCOMPARE(loader.plugins().size(), std::size_t{2});
+    const auto tools = loader.ToolsFor(dir.toStdString(), expect.toStdString());
+    QVERIFY2(tools.ok(), tools.status().ToString().c_str());
+    QCOMPARE((*tools)->Inspect("", "")->model, family.toStdString());
+    QCOMPARE((*tools)->Verify("", 0, 1, "cpu")->component, family.toStdString());
+    QCOMPARE((*tools)->ContentHash("").value(), family.toStdString());
+  }
+
+  void ToolsFor_NamesThePluginsThatItAsked() {
+    PluginLoader loader;
+    QVERIFY(loader.LoadDirectory(kPlugins + "good").ok());  // Has no tools.
+    QVERIFY(loader.LoadDirectory(kPlugins + "families").ok());
+    const absl::Status status = loader.ToolsFor("/models/plum", "").status();
+    QCOMPARE(status.code(), absl::StatusCode::kUnimplemented);
+    QCOMPARE(base::GetReason(status).reason, std::string("UNKNOWN_MODEL"));
+    QCOMPARE(base::Message(status),
+             std::string("/models/plum: no stage plug-in knows this model; asked: "
+                         "sdk_apple_plugin, sdk_pear_plugin"));
   }
 
   void DefaultDirectory_IsBesideTheProgramUnlessSet() {

@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
-#include "cluster/base/status.h"
 #include "cluster/base/sha256.h"
+#include "cluster/base/status.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
@@ -31,7 +31,7 @@ using grpc::ServerContext;
 using grpc::Status;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPoll(20);  // How soon a handler sees that its caller has left.
+constexpr milliseconds kPoll(20);  // A handler notices within this time that its caller has left.
 constexpr milliseconds kHeartbeat(1000);
 constexpr std::size_t kMaxLines = 1000;
 
@@ -39,7 +39,7 @@ Status Error(absl::StatusCode code, std::string_view reason, std::string_view me
   return rpc::ToGrpc(base::MakeError(code, reason, message));
 }
 
-/// Newest first.
+/// Sorts the newest job first.
 using JobKey = std::pair<std::int64_t, std::string>;
 JobKey KeyOf(const v1::Job& job) {
   return {-(job.create_time().seconds() * 1'000'000'000 + job.create_time().nanos()), job.uid()};
@@ -47,13 +47,13 @@ JobKey KeyOf(const v1::Job& job) {
 
 std::string UidOf(const std::string& name) { return name.substr(name.find('/') + 1); }
 
-/// What all services share.
+/// The state that all services share.
 struct State {
   std::mutex mutex;
   std::condition_variable_any changed;
   // Guarded by mutex.
   v1::Cluster cluster;
-  std::vector<v1::ClusterEvent> changes;  // Of `cluster`, by revision.
+  std::vector<v1::ClusterEvent> changes;  // Changes of `cluster`, by revision.
   std::uint64_t telling = 0;              // Grows when every watcher must begin anew.
   std::map<JobKey, v1::Job> jobs;
   std::map<std::string, JobKey> job_keys;
@@ -78,7 +78,8 @@ struct State {
   [[nodiscard]] std::int64_t NowMs() const {
     return base::ToUnixMs(base::SystemClock().WallNow() + skew);
   }
-  /// Waits until `ready`, or the call is over; false: it is. REQUIRES: `lock` holds mutex.
+  /// Waits until `ready` or the end of the call. Returns false when the call is over.
+  /// REQUIRES: `lock` holds mutex.
   template <typename Ready>
   bool Wait(std::unique_lock<std::mutex>& lock, ServerContext& context, base::MonotonicTime until,
             const Ready& ready) {
@@ -89,7 +90,7 @@ struct State {
     }
     return false;
   }
-  /// Lets a call in: its faults come before its answer.
+  /// Begins a call: it counts the call and applies the faults, which come before any answer.
   Status Admit(std::unique_lock<std::mutex>& lock, ServerContext& context,
                const std::string& method, bool changes_something = false) {
     ++calls[method];
@@ -484,7 +485,7 @@ class FakeCluster::Impl {
     ONEPIECE_CHECK(port.ok());
     address = server->address();
   }
-  /// Makes a change of the cluster and tells it.
+  /// Makes a change of the cluster and tells it to the watchers.
   template <typename Change>
   void Tell(const Change& change) {
     const std::scoped_lock lock(state.mutex);
@@ -640,9 +641,7 @@ void FakeCluster::SetResult(const std::string& uid, const std::string& media_typ
     artifact.set_artifact("video");
     artifact.set_media_type(media_type);
     artifact.set_size_bytes(static_cast<std::int64_t>(bytes.size()));
-    client::Sha256 hash;
-    hash.Update(bytes);
-    artifact.set_sha256(hash.FinishHex());
+    artifact.set_sha256(base::Sha256Hex(bytes));
     state.results[uid] = bytes;
   });
 }

@@ -1,5 +1,5 @@
-// What the console says of its connection, from what it heard and when; on a board also when the
-// machine sleeps or its clock is set.
+// Tests the state of a connection, as decided from what was heard and when. On a board the tests
+// also cover a machine that sleeps and a clock that is set.
 #include "cluster/session/link.h"
 
 #include <QtTest>
@@ -8,14 +8,14 @@
 #include "cluster/base/status.h"
 #include "cluster/session/board.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 const absl::Status kGone = absl::UnavailableError("connection refused");
 
 constexpr std::int64_t kHourMs = 3'600'000;
 
-/// A machine whose time passes as the test says.
+/// A machine whose time the test controls.
 struct Machine {
   BoardTime time{1'800'000'000'000, 50'000};
   Board board{[this] { return time; }};
@@ -117,9 +117,9 @@ class LinkTest : public QObject {
     LinkState state(0);
     state.Heard(10'000, 40'000, 1);
     QCOMPARE(state.At(10'000).clock_skew_s, 30.0);
-    state.Heard(15'000, 43'000, 1);  // 2 s under way.
+    state.Heard(15'000, 43'000, 1);  // The event was under way for 2 s.
     QCOMPARE(state.At(15'000).clock_skew_s, 30.0);
-    // The clock is set right: seen once the old ones are forgotten.
+    // The clock is set right. That shows once the old differences are forgotten.
     for (std::int64_t now = 20'000; now < 24'000; now += 500) state.Heard(now, now - 250, 1);
     QCOMPARE(state.At(24'000).clock_skew_s, -0.25);
   }
@@ -140,7 +140,7 @@ class LinkTest : public QObject {
     QCOMPARE(state.At(4'008'000).clock_skew_s, 600.5);
   }
 
-  // The machine slept: what was heard before is an hour old, and is not shown as if it were not.
+  // The machine slept, so what was heard before is an hour old and must not be shown as new.
   void Suspended_IsStaleAtOnce_AndLiveWhenHeard() {
     Machine machine;
     machine.board.Put(&Snapshot::cluster, std::make_shared<const v1::Cluster>());
@@ -154,7 +154,7 @@ class LinkTest : public QObject {
     QCOMPARE(status.last_heard_ms, heard_ms);
     QVERIFY2(status.detail.find("3601 s") != std::string::npos, status.detail.c_str());
     QCOMPARE(machine.board.Latest()->cluster.as_of_ms, heard_ms);
-    // Whoever waits for its next turn asks at once when it is heard again.
+    // A feed that waits for its next turn asks immediately when the link is heard again.
     std::uint64_t seen = 0;
     machine.board.Sleep(std::chrono::seconds(0), {}, seen);
     const std::uint64_t before = seen;
@@ -163,7 +163,7 @@ class LinkTest : public QObject {
     QCOMPARE(machine.board.link().last_heard_ms, machine.time.wall_ms);
     machine.board.Sleep(std::chrono::seconds(0), {}, seen);
     QVERIFY(seen > before);
-    QCOMPARE(machine.board.turns().losses, std::uint64_t{0});  // The connection stood.
+    QCOMPARE(machine.board.turns().losses, std::uint64_t{0});  // The connection was never lost.
   }
 
   void Suspended_TheConnectionDied_JobsAreDoubted() {
@@ -177,7 +177,7 @@ class LinkTest : public QObject {
     QCOMPARE(machine.board.turns().losses, std::uint64_t{1});
   }
 
-  // Somebody sets the clock: nothing was missed, and silence is as long as it is.
+  // Somebody sets the clock. Nothing was missed, and the length of the silence stays the same.
   void ClockSet_IsNoSilence_data() {
     QTest::addColumn<qint64>("by_ms");
     QTest::newRow("on") << qint64{kHourMs};
@@ -197,7 +197,7 @@ class LinkTest : public QObject {
     QCOMPARE(machine.board.link().link, Link::kStale);
   }
 
-  // It slept, and its clock is set right when it wakes.
+  // The machine slept, and its clock is set right when it wakes.
   void Suspended_AndClockSet_AreToldApart() {
     Machine machine;
     machine.board.Heard(machine.time.wall_ms, 1);
@@ -228,7 +228,7 @@ class LinkTest : public QObject {
   }
 };
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session
 
-QTEST_GUILESS_MAIN(onepiece::gui::LinkTest)
+QTEST_GUILESS_MAIN(onepiece::session::LinkTest)
 #include "link_test.moc"

@@ -1,4 +1,4 @@
-// A session against a whole cluster in one server that breaks as it is told.
+// Tests a session against a whole cluster in one server that fails on request.
 #include "cluster/session/session.h"
 
 #include <QtTest>
@@ -11,7 +11,7 @@
 #include "tests/eventually.h"
 #include "tests/session/fake_cluster.h"
 
-namespace onepiece::gui {
+namespace onepiece::session {
 namespace {
 
 using std::chrono::milliseconds;
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 using testing::Eventually;
 using testing::FakeCluster;
 
-// Waits end long before; the machine may be busy.
+// Waits end long before this, unless the machine is busy.
 constexpr seconds kSoon(30);
 
 Target To(const FakeCluster& cluster) {
@@ -117,7 +117,7 @@ class SessionTest : public QObject {
     QCOMPARE(now->audit.value->front().revision(), std::uint64_t{250});
     QVERIFY(Find(*now, "a") != nullptr);
     QCOMPARE(session.Nodes().size(), std::size_t{6});
-    // The log grows by one entry, which is not told twice.
+    // The audit log grows by one entry, and the known entries stay single.
     entry.set_revision(251);
     cluster.AddAudit(entry);
     QVERIFY(Eventually(kSoon, [&] { return session.Latest()->audit.value->size() == 251; }));
@@ -194,7 +194,7 @@ class SessionTest : public QObject {
     cluster.SetRing(health);
     bool rose = false;
     QVERIFY(Eventually(kSoon, [&] { return rose |= rates() && rates()->messages_per_s > 0; }));
-    // Counters that fell say nothing.
+    // Counters that fell give no rates.
     health.mutable_counters()->set_delivered(5);
     cluster.SetRing(health);
     bool none = false;
@@ -225,7 +225,7 @@ class SessionTest : public QObject {
     QVERIFY(lagging >= 1500 && stale >= 4500);
     QVERIFY2(stale < 8000, "5 s, and what a busy machine takes");
     QVERIFY(slowest < 500);
-    // Everything is still there, and says why it is old.
+    // Everything is still shown, with the reason why it is old.
     QVERIFY(Eventually(kSoon, [&] { return !session.Latest()->jobs.error.empty(); }));
     const auto now = session.Latest();
     QCOMPARE(now->cluster.value->nodes_size(), 5);
@@ -256,7 +256,7 @@ class SessionTest : public QObject {
     QVERIFY(!session.Latest()->cluster.error.empty());
     QCOMPARE(session.Latest()->cluster.value->nodes_size(), 4);
     QCOMPARE(session.Latest()->jobs.value->jobs.size(), std::size_t{3});
-    // Meanwhile one has ended, and one was deleted.
+    // Meanwhile one job has ended, and one was deleted.
     cluster.SetJob(JobIn("ends", v1::Job::FAILED));
     cluster.EraseJob("goes");
     cluster.Start();
@@ -270,7 +270,7 @@ class SessionTest : public QObject {
     QCOMPARE(session.status().attempt, 0);
   }
 
-  /// Nothing but a server's word makes a job known again: not an empty list.
+  /// Only a server's answer makes a job known again. An empty list does not.
   void Reset_ListFails_JobsStayInDoubt() {
     FakeCluster cluster;
     cluster.SetUp(1);
@@ -279,7 +279,7 @@ class SessionTest : public QObject {
     QVERIFY(Eventually(kSoon, [&] { return HasJob(session, "a", v1::Job::RUNNING); }));
     cluster.Stop();
     QVERIFY(Eventually(kSoon, [&] { return IsIn(session, Link::kReconnecting); }));
-    // It comes back without the proxy that would tell.
+    // The cluster comes back without the proxy that could tell.
     v1::Node proxy = session.Latest()->cluster.value->nodes(1);
     QCOMPARE(proxy.role(), v1::PROXY);
     proxy.set_state(v1::Node::DEAD);
@@ -304,7 +304,8 @@ class SessionTest : public QObject {
       return jobs != nullptr && jobs->jobs.size() == 1500 && !jobs->truncated;
     }));
     QCOMPARE(session.Latest()->jobs.value->jobs.front().job->uid(), std::string("job-001499"));
-    // One begins with an older time than those known: it is found because it has not ended.
+    // The list of newest jobs does not show "late", whose time of creation is older. The list of
+    // jobs that have not ended does.
     cluster.SetJob(JobIn("late", v1::Job::QUEUED, 1'000'000'000));
     cluster.SetJob(JobIn("new", v1::Job::RUNNING, 4'000'000'000));
     QVERIFY(Eventually(kSoon, [&] {
@@ -325,7 +326,7 @@ class SessionTest : public QObject {
     cluster.FillJobs(100'000);
     const std::int64_t before_kib = ResidentKib();
     const base::MonotonicTime begin = base::SystemClock().Now();
-    SessionOptions options;  // As people use it.
+    SessionOptions options;  // The defaults, as people use them.
     Session session(To(cluster), options);
     std::int64_t first_ms = 0;
     QVERIFY(Eventually(seconds(90), [&] {
@@ -387,7 +388,7 @@ class SessionTest : public QObject {
     QVERIFY(session.status().clock_skew_s < 31);
   }
 
-  /// What was seen is not taken back by a server that has lost it, until somebody says so.
+  /// A server that has lost what was seen does not take it back, until somebody asks for a resync.
   void OlderRevision_IsNotBelieved_UntilAResync() {
     FakeCluster cluster;
     cluster.SetUp(2);
@@ -440,7 +441,7 @@ class SessionTest : public QObject {
     const std::shared_future<void> released(release.get_future());
     std::promise<absl::Status> refused;
     std::atomic<int> running = 0, done = 0;
-    Session session(To(cluster), Quick());  // Its actions use these.
+    Session session(To(cluster), Quick());  // It ends first, because its actions use the promises.
     for (int i = 0; i < 4; ++i) {
       QVERIFY(session.Do([&](client::Client&) {
         ++running;
@@ -478,7 +479,7 @@ class SessionTest : public QObject {
       cancelled = absl::IsCancelled(client.GetElasticity().status());
     }));
     asked.get_future().wait();
-    // Calls of every feed are under way.
+    // The calls of every feed are under way.
     QVERIFY(Eventually(kSoon, [&] { return !session->Latest()->jobs.error.empty(); }));
     const base::MonotonicTime begin = base::SystemClock().Now();
     session.reset();
@@ -525,7 +526,7 @@ class SessionTest : public QObject {
     cluster.Stop();
     QVERIFY(Eventually(kSoon, [&] { return !tail.Take().unreachable.empty(); }));
     QCOMPARE(tail.Take().unreachable.front().first, std::string("instance-1"));
-    // Lines that came meanwhile are told, and none twice.
+    // Lines that came meanwhile are told, and no line twice.
     cluster.Log(v1::LOG_WARNING, "three");
     cluster.Start();
     QVERIFY(heard(3));
@@ -539,7 +540,7 @@ class SessionTest : public QObject {
   }
 };
 
-}  // namespace onepiece::gui
+}  // namespace onepiece::session
 
-QTEST_GUILESS_MAIN(onepiece::gui::SessionTest)
+QTEST_GUILESS_MAIN(onepiece::session::SessionTest)
 #include "session_test.moc"

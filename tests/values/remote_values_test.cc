@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
-#include "cluster/job/sha256.h"
 #include "tests/database/database_cluster.h"
 
 namespace onepiece::values {
@@ -30,7 +30,7 @@ message::Message Result(const std::vector<std::string>& values) {
   for (const std::string& value : values) {
     const std::string name = "v" + std::to_string(message.artifacts.size());
     message.artifacts.push_back(message::BytesArtifact(name, "video/mp4", value));
-    message.artifacts.back().sha256 = job::Sha256(message.artifacts.back().data.bytes());
+    message.artifacts.back().sha256 = base::Sha256Digest(message.artifacts.back().data.bytes());
   }
   return message;
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cluster/base/status.h"
-#include "cluster/message/message.h"
 #include "cluster/media/media.h"
+#include "cluster/message/message.h"
 #include "stages/runtime/stage_runner.h"
 #include "stages/wan/stages.h"
 #include "tests/wan/stage_context.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "stages/model/noise.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/transformer_3d.h"
 
@@ -21,12 +22,12 @@ struct Model {
                              });
     if (!loaded.ok()) qFatal("%s", loaded.status().ToString().c_str());
     transformer = std::make_unique<WanTransformer>(*std::move(loaded));
-    const at::Generator generator = MakeGenerator(7);
+    const at::Generator generator = model::MakeGenerator(7);
     const TransformerConfig& config = transformer->config();
-    text = InitialLatents(generator, {1, 512, config.text_dim});
-    if (config.image_dim > 0) image = InitialLatents(generator, {1, 17, config.image_dim});
-    latents = InitialLatents(generator, {1, config.in_channels, 2, 4, 4});
-    target = InitialLatents(generator, {1, config.out_channels, 2, 4, 4});
+    text = model::InitialLatents(generator, {1, 512, config.text_dim});
+    if (config.image_dim > 0) image = model::InitialLatents(generator, {1, 17, config.image_dim});
+    latents = model::InitialLatents(generator, {1, config.in_channels, 2, 4, 4});
+    target = model::InitialLatents(generator, {1, config.out_channels, 2, 4, 4});
   }
   at::Tensor Predict() const {
     const auto context = transformer->Prepare(text, image);

@@ -133,9 +133,9 @@ class LoraTest : public QObject {
     Tensors weights = ReadSafetensors(kBase + kWeights);
     weights[module + ".weight"] += 0.7 * (alpha / kRank) * at::matmul(b, a);
     const auto expected = Load(MergedFolder(weights), {});
-    const auto lora = LoraAdapter::Open(Path("lora.safetensors"));
+    const auto lora = model::LoraAdapter::Open(Path("lora.safetensors"));
     QVERIFY2(lora.ok(), lora.status().ToString().c_str());
-    const auto merged = Load(kBase, MergeLoras({{*lora, 0.7}}));
+    const auto merged = Load(kBase, model::MergeLoras({{*lora, 0.7}}));
     QVERIFY(expected.ok() && merged.ok());
     QVERIFY(Distance(Compute(*merged), Compute(*expected)) < 1e-6);
     QVERIFY(Distance(Compute(*merged), Compute(*Load(kBase, {}))) > 1e-4);
@@ -156,56 +156,18 @@ class LoraTest : public QObject {
       weights[module + ".weight"] +=
           scale * at::matmul(Random({kDim, kRank}, seed + 1), Random({kRank, kDim}, seed));
     }
-    const auto one = LoraAdapter::Open(Path("one.safetensors"));
-    const auto two = LoraAdapter::Open(Path("two.safetensors"));
+    const auto one = model::LoraAdapter::Open(Path("one.safetensors"));
+    const auto two = model::LoraAdapter::Open(Path("two.safetensors"));
     QVERIFY(one.ok() && two.ok());
-    const auto merged = Load(kBase, MergeLoras({{*one, 1.0}, {*two, -0.5}}));
+    const auto merged = Load(kBase, model::MergeLoras({{*one, 1.0}, {*two, -0.5}}));
     QVERIFY(merged.ok());
     QVERIFY(Distance(Compute(*merged), Compute(*Load(MergedFolder(weights), {}))) < 1e-6);
-  }
-
-  void Open_NamesWhatIsWrong_data() {
-    QTest::addColumn<QString>("kind");
-    QTest::addColumn<QString>("named");
-    QTest::newRow("unknown key") << "unknown"
-                                 << "blocks.0.attn1.to_q.lora_magnitude_vector";
-    QTest::newRow("a half is missing") << "half"
-                                       << "blocks.0.attn1.to_q";
-    QTest::newRow("ranks differ") << "ranks"
-                                  << "ranks 4 and 3";
-    QTest::newRow("not finite") << "nan"
-                                << "not finite";
-    QTest::newRow("not a matrix") << "vector"
-                                  << "not a matrix";
-    QTest::newRow("empty") << "empty"
-                           << "no tensors";
-    QTest::newRow("alpha of many numbers") << "alpha"
-                                           << "not one number";
-  }
-  void Open_NamesWhatIsWrong() {
-    QFETCH(QString, kind);
-    QFETCH(QString, named);
-    const std::string module = "blocks.0.attn1.to_q", a = module + ".lora_A.weight",
-                      b = module + ".lora_B.weight";
-    Tensors tensors = {{a, Random({kRank, kDim}, 1)}, {b, Random({kDim, kRank}, 2)}};
-    if (kind == "unknown") tensors[module + ".lora_magnitude_vector"] = at::ones({kDim});
-    if (kind == "half") tensors.erase(b);
-    if (kind == "ranks") tensors[b] = Random({kDim, 3}, 2);
-    if (kind == "nan") tensors[a] = tensors[a] * std::nan("");
-    if (kind == "vector") tensors[a] = at::ones({kDim});
-    if (kind == "empty") tensors.clear();
-    if (kind == "alpha") tensors[module + ".alpha"] = at::ones({2});
-    WriteSafetensors(Path("bad.safetensors"), tensors);
-    const auto lora = LoraAdapter::Open(Path("bad.safetensors"));
-    QCOMPARE(Reason(lora.status()), std::string("BAD_LORA"));
-    QVERIFY2(std::string(lora.status().message()).find(named.toStdString()) != std::string::npos,
-             lora.status().ToString().c_str());
   }
 
   void CheckFit_NamesTheModulesOfAnotherModel() {
     const auto config = Load(kBase, {})->config();
     WriteSafetensors(Path("other.safetensors"), Halves({"blocks.9.attn1.to_q"}, 1));
-    const auto other = LoraAdapter::Open(Path("other.safetensors"));
+    const auto other = model::LoraAdapter::Open(Path("other.safetensors"));
     QVERIFY(other.ok());
     const absl::Status unknown = (*other)->CheckFit(WanTransformer::Tensors(config));
     QCOMPARE(Reason(unknown), std::string("BAD_LORA"));
@@ -214,22 +176,11 @@ class LoraTest : public QObject {
     WriteSafetensors(Path("shape.safetensors"),
                      {{"blocks.0.ffn.net.0.proj.lora_A.weight", Random({kRank, kDim}, 1)},
                       {"blocks.0.ffn.net.0.proj.lora_B.weight", Random({kDim, kRank}, 2)}});
-    const auto shape = LoraAdapter::Open(Path("shape.safetensors"));
+    const auto shape = model::LoraAdapter::Open(Path("shape.safetensors"));
     QVERIFY(shape.ok());
     const absl::Status misfit = (*shape)->CheckFit(WanTransformer::Tensors(config));
     QVERIFY2(misfit.message().find("[384, 128]") != absl::string_view::npos,
              misfit.ToString().c_str());
-  }
-
-  void ParseLoras_ReadsNamesAndScales() {
-    QVERIFY(ParseLoras("loras", "")->empty());
-    const auto two = ParseLoras("loras", "film-grain:0.5,style_2");
-    QVERIFY(two.ok());
-    QVERIFY((*two == std::vector<LoraChoice>{{"film-grain", 0.5}, {"style_2", 1}}));
-    for (const char* bad : {"a,,b", "../a", "a/b", "a:x", "a:1:2", "a:nan", "a:11", "a,a:2",
-                            ".hidden", "a,b,c,d,e,f,g,h,i"}) {
-      QCOMPARE(Reason(ParseLoras("loras", bad).status()), std::string("BAD_PARAMETER"));
-    }
   }
 
   void Stage_TakesAdaptersByName() {
@@ -311,7 +262,8 @@ class LoraTest : public QObject {
  private:
   std::string Path(const char* name) const { return folder_->path().toStdString() + "/" + name; }
 
-  static absl::StatusOr<WanTransformer> Load(const std::string& dir, const WeightChange& change) {
+  static absl::StatusOr<WanTransformer> Load(const std::string& dir,
+                                             const model::WeightChange& change) {
     return WanTransformer::Load(dir, at::kCPU, at::kFloat, change);
   }
 

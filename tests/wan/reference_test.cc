@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cluster/base/status.h"
+#include "stages/model/noise.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/verify_reference.h"
@@ -108,7 +109,7 @@ class ReferenceTest : public QObject {
       const auto* entry = (*file)->index().Find("latents_init");
       QVERIFY(entry != nullptr);
       const at::Tensor recorded = tensor::ViewTensor(*file, *entry).value();
-      const at::Tensor drawn = InitialLatents(MakeGenerator(seed), recorded.sizes());
+      const at::Tensor drawn = model::InitialLatents(model::MakeGenerator(seed), recorded.sizes());
       QVERIFY((drawn - recorded).abs().max().item<double>() < 1e-5);
     }
   }

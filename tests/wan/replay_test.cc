@@ -4,10 +4,10 @@
 #include <QtTest>
 
 #include "cluster/base/status.h"
+#include "stages/model/schedulers.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/autoencoder.h"
-#include "stages/model/schedulers.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 
@@ -43,7 +43,7 @@ class ReplayTest : public QObject {
     const auto encoder = UMT5Encoder::Load(model + "/text_encoder");
     const auto transformer = WanTransformer::Load(model + "/transformer");
     const auto vae = WanVae::Load(model + "/vae");
-    const auto config = LoadSchedulerConfig(model + "/scheduler");
+    const auto config = model::LoadSchedulerConfig(model + "/scheduler");
     QVERIFY(encoder.ok() && transformer.ok() && vae.ok() && config.ok());
 
     const at::Tensor ids = recorded("input_ids");
@@ -54,7 +54,7 @@ class ReplayTest : public QObject {
 
     QElapsedTimer timer;
     timer.start();
-    const auto scheduler = *MakeScheduler(*config, 12);
+    const auto scheduler = *model::MakeScheduler(*config, 12);
     at::Tensor latents = recorded("latents_init");
     for (int i = 0; i < 12; ++i) {
       const double t = scheduler->timesteps()[static_cast<std::size_t>(i)];

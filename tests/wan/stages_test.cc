@@ -7,6 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/media/media.h"
+#include "stages/wan/family.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -200,6 +201,22 @@ class StagesTest : public QObject {
     parameters.erase("prompt");
     TestContext no_prompt(parameters);
     QCOMPARE(text_->Run(no_prompt, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
+  void Geometry_IsThatOfThePublishedModels() {
+    const auto size = [](std::int64_t width, std::int64_t height, std::int64_t frames) {
+      return model::ReadVideoSize({{"width", width}, {"height", height}, {"num_frames", frames}},
+                                  kGeometry);
+    };
+    const auto published = size(1280, 720, 81);
+    QVERIFY2(published.ok(), published.status().ToString().c_str());
+    QVERIFY(
+        (published->LatentShape(kGeometry, 16) == std::array<std::int64_t, 5>{1, 16, 21, 90, 160}));
+    QCOMPARE(base::Message(size(1288, 720, 81).status()),
+             std::string("width: 1288 is not a multiple of 16"));
+    QCOMPARE(base::Message(size(1280, 720, 80).status()),
+             std::string("num_frames: 80 is not 4k + 1"));
+    QVERIFY(!size(2048, 2048, 257).ok());
   }
 
   void Run_RefusesBadArtifacts() {

@@ -1,8 +1,5 @@
 // Component folders that are wrong, and what the configurations of the published checkpoints call
 // for.
-#include "stages/model/weights.h"
-
-#include <QTemporaryDir>
 #include <QtTest>
 #include <filesystem>
 #include <fstream>
@@ -12,10 +9,9 @@
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/inspect.h"
-#include "stages/model/schedulers.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
-#include "tests/tensor/safetensors_bytes.h"
+#include "tests/model/component_copy.h"
 
 namespace onepiece::wan {
 namespace {
@@ -28,35 +24,13 @@ std::string Golden(const std::string& name) {
 
 std::string Model() { return std::string(ONEPIECE_SOURCE_DIR) + "/resources/models/tiny-wan-t2v"; }
 
-nlohmann::json ReadJson(const std::string& path) {
-  return nlohmann::json::parse(std::ifstream(path));
-}
-
-/// A copy of a component that a test may damage.
-class Copy {
+/// A copy of a recorded component.
+class Copy : public model::ComponentCopy {
  public:
-  explicit Copy(const std::string& name) {
-    fs::copy(Golden(name), path(),
-             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
-  }
-  [[nodiscard]] std::string path() const { return dir_.path().toStdString(); }
-  void Patch(const nlohmann::json& patch, const std::string& file = "config.json") const {
-    nlohmann::json config = ReadJson(path() + "/" + file);
-    config.merge_patch(patch);
-    Write(file, config.dump());
-  }
-  void Write(const std::string& file, const std::string& text) const {
-    tensor::WriteFile(path() + "/" + file, text);
-  }
-
- private:
-  QTemporaryDir dir_;
+  explicit Copy(const std::string& name) : ComponentCopy(Golden(name)) {}
 };
 
-void CompareError(const absl::Status& status, absl::StatusCode code, const char* says) {
-  QCOMPARE(status.code(), code);
-  QVERIFY2(base::Message(status).find(says) != std::string::npos, base::Message(status).c_str());
-}
+using model::CompareError;
 
 }  // namespace
 
@@ -139,41 +113,6 @@ class WeightsTest : public QObject {
     copy.Write("model.safetensors", bytes.replace(dtype, 5, "\"I32\""));
     CompareError(UMT5Encoder::Load(copy.path()).status(), absl::StatusCode::kInvalidArgument,
                  "dtype I32");
-  }
-
-  void Open_RefusesFoldersThatAreNoComponent() {
-    const Copy copy("umt5");
-    QCOMPARE(ComponentFiles::Open(copy.path() + "/absent").status().code(),
-             absl::StatusCode::kNotFound);
-    copy.Write("config.json", "{\"architectures\":");
-    QCOMPARE(base::GetReason(ComponentFiles::Open(copy.path()).status()).reason,
-             std::string("BAD_CONFIG"));
-    copy.Write("config.json", std::string(2 << 20, ' '));
-    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
-                 "too large");
-    fs::remove(copy.path() + "/config.json");
-    QCOMPARE(ComponentFiles::Open(copy.path()).status().code(), absl::StatusCode::kNotFound);
-  }
-
-  void Open_ReadsShardsAsTheIndexSays() {
-    const Copy copy("umt5");
-    nlohmann::json weight_map;
-    const ComponentFiles files = *ComponentFiles::Open(copy.path());
-    for (const auto& [name, place] : files.tensors()) weight_map[name] = "model.safetensors";
-    copy.Write("b.safetensors", tensor::SafetensorsBytes("{}", ""));
-    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
-                 "needs one");
-    const std::string index = "model.safetensors.index.json";
-    copy.Write(index, nlohmann::json{{"weight_map", weight_map}}.dump());
-    QVERIFY(UMT5Encoder::Load(copy.path()).ok());
-    copy.Patch({{"weight_map", {{"shared.weight", "b.safetensors"}}}}, index);
-    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
-                 "shared.weight");
-    copy.Patch({{"weight_map", {{"shared.weight", "../model.safetensors"}}}}, index);
-    CompareError(ComponentFiles::Open(copy.path()).status(), absl::StatusCode::kInvalidArgument,
-                 "shared.weight");
-    copy.Patch({{"weight_map", {{"shared.weight", "c.safetensors"}}}}, index);
-    QCOMPARE(ComponentFiles::Open(copy.path()).status().code(), absl::StatusCode::kNotFound);
   }
 
   void Load_RefusesWeightsThatAreNotFinite() {
@@ -259,26 +198,6 @@ class WeightsTest : public QObject {
     });
     QCOMPARE(video.status().code(), absl::StatusCode::kCancelled);
     QCOMPARE(calls, 2);
-  }
-
-  void LoadSchedulerConfig_ReadsTheModelsAndRefusesVariants() {
-    const auto config = LoadSchedulerConfig(Model() + "/scheduler");
-    QVERIFY2(config.ok(), base::Message(config.status()).c_str());
-    QVERIFY(config->kind == SchedulerConfig::Kind::kUniPC && config->shift == 3.0 &&
-            config->solver_order == 2);
-    const QTemporaryDir dir;
-    for (const char* patch : {R"({"solver_type":"bh1"})", R"({"prediction_type":"epsilon"})",
-                              R"({"use_karras_sigmas":true})", R"({"disable_corrector":[0]})",
-                              R"({"_class_name":"DDIMScheduler"})", R"({"solver_order":3})"}) {
-      nlohmann::json json = ReadJson(Model() + "/scheduler/scheduler_config.json");
-      json.merge_patch(nlohmann::json::parse(patch));
-      tensor::WriteFile(dir.filePath("scheduler_config.json").toStdString(), json.dump());
-      QCOMPARE(LoadSchedulerConfig(dir.path().toStdString()).status().code(),
-               absl::StatusCode::kUnimplemented);
-    }
-    QCOMPARE(MakeScheduler(*config, 0).status().code(), absl::StatusCode::kInvalidArgument);
-    QCOMPARE(MakeScheduler(*config, kMaxSteps + 1).status().code(),
-             absl::StatusCode::kInvalidArgument);
   }
 
   void InspectModel_CountsTheEmbeddedModel() {

@@ -110,11 +110,7 @@ class ShmRegion final : public Region {
     if (offer.backend != kBackend || offer.peer.host != SelfIdentity().host) {
       return InvalidArgument("WRONG_FABRIC", "the offer is not of shared memory on this host");
     }
-    ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchProcess(offer.peer));
-    if (watch->IsDead()) {
-      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
-                             "the peer's process is dead");
-    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
     return std::make_unique<ShmAccess>(remote_, offer.peer, std::move(watch));
   }
 

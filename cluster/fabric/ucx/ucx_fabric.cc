@@ -75,11 +75,7 @@ class UcxRegion final : public Region {
 
   absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
     ONEPIECE_RETURN_IF_ERROR(CheckUcxOffer(offer));
-    ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchProcess(offer.peer));
-    if (watch->IsDead()) {
-      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
-                             "the peer's process is dead");
-    }
+    ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
     const std::uint64_t length_bytes = memory_->bytes().size();
     RemoteRegion remote{.backend = kUcxBackend,
                         .address = NewAddress(),

@@ -81,11 +81,7 @@ absl::StatusOr<std::unique_ptr<Access>> VerbsAccess::Create(std::shared_ptr<Devi
     return base::MakeError(absl::StatusCode::kInvalidArgument, "MALFORMED_OFFER",
                            "not the details of a verbs offer");
   }
-  ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchProcess(offer.peer));
-  if (watch->IsDead()) {
-    return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
-                           "the peer's process is dead");
-  }
+  ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
   std::unique_ptr<VerbsAccess> access(new VerbsAccess(
       std::move(device), std::move(memory), std::move(doorbell), offer.peer, std::move(watch)));
   ONEPIECE_RETURN_IF_ERROR(access->Connect(*details));

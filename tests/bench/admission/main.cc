@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/bench/bench_report.h"
 #include "cluster/node/inbox.h"
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/channel.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/report_main.h"
 #include "tests/database/database_cluster.h"
 #include "tests/eventually.h"
@@ -222,7 +222,7 @@ class Series {
     offered_.push_back(window.offered);
   }
   /// Rows "{name}.p50" and so on. `how` the jobs were offered, for people.
-  void Report(const std::string& name, const char* how, cli::BenchReport& report) const {
+  void Report(const std::string& name, const char* how, BenchReport& report) const {
     char workload[160];
     std::snprintf(
         workload, sizeof(workload),
@@ -247,7 +247,7 @@ class Series {
   std::vector<double> refusals_, cpu_, offered_;
 };
 
-cli::BenchReport Measure() {
+BenchReport Measure() {
   database::DatabaseCluster cluster;
   cluster.AddDatabase("db-1");
   cluster.AddDatabase("db-2");
@@ -282,7 +282,7 @@ cli::BenchReport Measure() {
   service.Stop();
   server.Shutdown(base::Duration::zero());
 
-  cli::BenchReport report;
+  BenchReport report;
   tenfold.Report("reject.10x", "evenly", report);
   flood.Report("reject.flood", "back to back", report);
   report.results.push_back({.name = "reject.goodput_ratio",

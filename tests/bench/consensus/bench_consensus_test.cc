@@ -1,10 +1,10 @@
 // `onepiece-bench-consensus` from outside: real groups of three, one document in the form that
 // scripts rely on, and nothing left behind. What it measures is not judged here.
-#include <QtTest>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+
+#include "tests/program.h"
 
 namespace onepiece::bench {
 namespace {
@@ -30,19 +30,14 @@ class BenchConsensusTest : public QObject {
     if (peer == "etcd" && !std::filesystem::exists("/usr/bin/etcd"))
       QSKIP("the package etcd-server is not installed");
     const QTemporaryDir folder;
-    QProcess process;
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece-bench-consensus",
-                  {"consensus", "--json", "--pairs", "1", "--window", "0.3", "--clients", "2",
-                   "--peers", peer, "--dir", folder.path()});
-    if (!process.waitForFinished(100'000)) {
-      process.kill();
-      process.waitForFinished();
-      QFAIL("it did not end");
-    }
-    QVERIFY2(process.exitCode() == 0, process.readAllStandardError().constData());
-    const QByteArray out = process.readAllStandardOutput();
-    const json document = json::parse(out.toStdString(), nullptr, false);
-    QVERIFY2(document.is_object(), out.constData());
+    const testing::Outcome outcome =
+        testing::RunProgram(ONEPIECE_BINARY_DIR "/bin/onepiece-bench-consensus",
+                            {"consensus", "--json", "--pairs", "1", "--window", "0.3", "--clients",
+                             "2", "--peers", peer, "--dir", folder.path()},
+                            100);
+    QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
+    const json document = outcome.Document();
+    QVERIFY2(document.is_object(), outcome.out.c_str());
     std::set<std::string> names;
     for (const json& row : document["results"]) {
       names.insert(row["name"].get<std::string>());
@@ -56,7 +51,7 @@ class BenchConsensusTest : public QObject {
         QVERIFY2(row["ratio"].get<double>() > 0, row.dump().c_str());
       }
     }
-    QVERIFY2(names == kNames, out.constData());
+    QVERIFY2(names == kNames, outcome.out.c_str());
     QVERIFY(QDir(folder.path()).isEmpty());
   }
 };

@@ -29,14 +29,14 @@ struct Options {
   std::vector<std::string> peers = {"etcd"};
 };
 
-cli::BenchResult Row(const Pairs& pairs, std::string name, std::string workload, std::string metric,
-                     std::string unit, bool higher) {
+BenchResult Row(const Pairs& pairs, std::string name, std::string workload, std::string metric,
+                std::string unit, bool higher) {
   return pairs.Row(
       {std::move(name), "etcd", std::move(workload), std::move(metric), std::move(unit), higher});
 }
 
 absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, int clients,
-                          cli::BenchReport& report) {
+                          BenchReport& report) {
   Pairs rate, p50, p99;
   const auto window =
       std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(options.window_s));
@@ -66,7 +66,7 @@ absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, in
 }
 
 absl::Status MeasureFailovers(const Options& options, Group& ours, Group* theirs,
-                              cli::BenchReport& report) {
+                              BenchReport& report) {
   Pairs time;
   for (int i = 0; i < options.pairs; ++i) {
     ONEPIECE_ASSIGN_OR_RETURN(time.ours.emplace_back(), ours.FailOver());
@@ -79,14 +79,14 @@ absl::Status MeasureFailovers(const Options& options, Group& ours, Group* theirs
   // The worst of each side; the ratio is of these two.
   Pairs worst{{std::ranges::max(time.ours)}, {}};
   if (!time.theirs.empty()) worst.theirs = {std::ranges::max(time.theirs)};
-  cli::BenchResult row =
+  BenchResult row =
       Row(worst, "consensus.failover_max_s.etcd", workload, "longest failover", "s", false);
   row.runs = options.pairs;
   report.results.push_back(std::move(row));
   return absl::OkStatus();
 }
 
-absl::StatusOr<cli::BenchReport> RunBench(const Options& options, const std::string& dir) {
+absl::StatusOr<BenchReport> RunBench(const Options& options, const std::string& dir) {
   std::filesystem::create_directories(dir + "/ours");
   std::filesystem::create_directories(dir + "/etcd");
   std::unique_ptr<Group> theirs;
@@ -100,7 +100,7 @@ absl::StatusOr<cli::BenchReport> RunBench(const Options& options, const std::str
   }
   ONEPIECE_ASSIGN_OR_RETURN(GroupPlan plan, PlanNodeManagers(dir + "/ours"));
   ONEPIECE_ASSIGN_OR_RETURN(const auto ours, Group::Start(std::move(plan), dir + "/ours"));
-  cli::BenchReport report;
+  BenchReport report;
   for (const int clients : options.clients)
     ONEPIECE_RETURN_IF_ERROR(MeasureLoads(options, *ours, theirs.get(), clients, report));
   ONEPIECE_RETURN_IF_ERROR(MeasureFailovers(options, *ours, theirs.get(), report));
@@ -122,9 +122,7 @@ int Run(const Options& options) {
   }
   std::error_code ignored;
   std::filesystem::remove_all(dir, ignored);
-  const std::string text =
-      options.json ? cli::ToJson(*report).dump(2) + "\n" : cli::ToText(*report);
-  std::fputs(text.c_str(), stdout);
+  Print(*report, options.json);
   return EXIT_SUCCESS;
 }
 

@@ -19,8 +19,8 @@
 
 #include "cluster/session/log_tail.h"
 #include "tests/eventually.h"
-#include "tests/session/fake_cluster.h"
 #include "tests/gui/app/window.h"
+#include "tests/session/fake_cluster.h"
 
 namespace onepiece::bench {
 namespace {
@@ -137,7 +137,7 @@ class Run {
   /// Nobody shows snapshots here: the session does, and the page takes lines by itself.
   PageTimes MeasureLogs() {
     testing::FakeCluster cluster;
-    cluster.SetUp(static_cast<int>(gui::LogTail::kMaxProcesses) - 3);
+    cluster.SetUp(static_cast<int>(session::LogTail::kMaxProcesses) - 3);
     auto log = [&, number = 0]() mutable {  // Of every process.
       ++number;
       cluster.Log(number % 50 == 0 ? v1::LOG_WARNING : v1::LOG_INFO,
@@ -146,7 +146,7 @@ class Run {
     window_->ShowPage(QStringLiteral("logs"));
     const QAbstractItemModel* lines = window_->page()->ExportModel();
     window_->store().Follow(
-        std::make_shared<gui::Session>(gui::Target{"fake", {cluster.address()}, false}));
+        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     const QDeadlineTimer filled(std::chrono::seconds(60));
     for (; lines->rowCount() < load_.log_lines && !filled.hasExpired();) {
       log();
@@ -183,7 +183,7 @@ class Run {
 
   const ConsoleLoad& load_;
   testing::Scene scene_;
-  std::future<std::shared_ptr<const gui::Snapshot>> next_;
+  std::future<std::shared_ptr<const session::Snapshot>> next_;
   testing::TestWindow window_;
   Watchdog watchdog_;
 };

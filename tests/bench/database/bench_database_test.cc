@@ -1,9 +1,9 @@
 // `onepiece-bench-database` from outside: real servers, one document in the form that scripts rely
 // on, and nothing left behind. What it measures is not judged here.
-#include <QtTest>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+
+#include "tests/program.h"
 
 namespace onepiece::bench {
 namespace {
@@ -34,21 +34,13 @@ class BenchDatabaseTest : public QObject {
         !QFile::exists(peer == "redis" ? "/usr/bin/redis-server" : "/usr/bin/memcached"))
       QSKIP("its package is not installed");
     const QTemporaryDir folder;
-    QProcess process;
-    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
-    environment.insert("TMPDIR", folder.path());
-    process.setProcessEnvironment(environment);
-    process.start(ONEPIECE_BINARY_DIR "/bin/onepiece-bench-database",
-                  {"database", "--json", "--quick", "--sizes", "64KiB", "--peers", peer});
-    if (!process.waitForFinished(60'000)) {
-      process.kill();
-      process.waitForFinished();
-      QFAIL("it did not end");
-    }
-    QVERIFY2(process.exitCode() == 0, process.readAllStandardError().constData());
-    const QByteArray out = process.readAllStandardOutput();
-    const json document = json::parse(out.toStdString(), nullptr, false);
-    QVERIFY2(document.is_object(), out.constData());
+    const testing::Outcome outcome =
+        testing::RunProgram(ONEPIECE_BINARY_DIR "/bin/onepiece-bench-database",
+                            {"database", "--json", "--quick", "--sizes", "64KiB", "--peers", peer},
+                            60, {{"TMPDIR", folder.path()}});
+    QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
+    const json document = outcome.Document();
+    QVERIFY2(document.is_object(), outcome.out.c_str());
     std::set<std::string> names;
     for (const json& row : document["results"]) {
       names.insert(row["name"].get<std::string>());
@@ -56,7 +48,7 @@ class BenchDatabaseTest : public QObject {
       QVERIFY2(row["theirs"].is_null() == (peer == "none"), row.dump().c_str());
       if (peer != "none") QVERIFY2(row["theirs"].get<double>() > 0, row.dump().c_str());
     }
-    QVERIFY2(names == NamesFor(peer.toStdString()), out.constData());
+    QVERIFY2(names == NamesFor(peer.toStdString()), outcome.out.c_str());
     QVERIFY(QDir(folder.path()).isEmpty());
   }
 };

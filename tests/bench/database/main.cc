@@ -86,7 +86,7 @@ constexpr Metric kMetrics[] = {
 /// The rows of one size, one door and one peer. Nothing is put over gRPC: the cluster's results
 /// arrive by the fabric.
 void AddRows(const Options& options, const std::string& size, const Contender& ours,
-             const Contender* theirs, cli::BenchReport& report) {
+             const Contender* theirs, BenchReport& report) {
   const std::string peer = theirs == nullptr ? "none" : theirs->name;
   const std::string workload =
       absl::StrCat(size, " values, ", options.clients, " clients, one operation each in flight");
@@ -127,7 +127,7 @@ void AddRows(const Options& options, const std::string& size, const Contender& o
 }
 
 absl::Status MeasureSize(const Options& options, const std::string& size, const std::string& folder,
-                         cli::BenchReport& report) {
+                         BenchReport& report) {
   const std::size_t bytes = kSizes.at(size);
   const auto total = static_cast<std::size_t>(options.share * static_cast<double>(kTurnBytes));
   const std::size_t values = std::clamp(total / bytes, kLeastValues, kMostValues);
@@ -171,7 +171,7 @@ int Run(const Options& options) {
   // memcached runs as nobody.
   std::filesystem::permissions(folder, std::filesystem::perms::others_exec,
                                std::filesystem::perm_options::add);
-  cli::BenchReport report;
+  BenchReport report;
   for (const std::string& size : options.sizes) {
     const absl::Status status = MeasureSize(options, size, absl::StrCat(folder, "/", size), report);
     if (status.ok()) continue;
@@ -182,8 +182,7 @@ int Run(const Options& options) {
   }
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
-  const std::string text = options.json ? cli::ToJson(report).dump(2) + "\n" : cli::ToText(report);
-  std::fputs(text.c_str(), stdout);
+  Print(report, options.json);
   return EXIT_SUCCESS;
 }
 

@@ -1,7 +1,6 @@
 #include <memory>
 
-#include "absl/strings/escaping.h"
-#include "cluster/job/sha256.h"
+#include "cluster/base/sha256.h"
 #include "cluster/message/artifact.h"
 #include "tests/bench/database/store.h"
 
@@ -16,7 +15,7 @@ Value MakeValue(std::size_t bytes) {
     memory[i] = static_cast<std::byte>(state >> 56);
   }
   const std::span<const std::byte> view(memory.get(), bytes);
-  return {memory, view, absl::HexStringToBytes(job::Sha256Hex(view))};
+  return {memory, view, base::Sha256Digest(view)};
 }
 
 }  // namespace onepiece::bench

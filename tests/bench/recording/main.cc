@@ -14,17 +14,16 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
-#include "tests/bench/bench_report.h"
 #include "cluster/history/pieces.h"
 #include "cluster/history/recorder.h"
 #include "cluster/history/recording.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/report_main.h"
 
 namespace onepiece::bench {
 namespace {
 
-using namespace gui;
-using namespace gui::history;
+using namespace history;
 
 constexpr int kTicks = 3600;
 constexpr int kNodes = 14;
@@ -58,9 +57,9 @@ double Median(std::vector<double> values) {
 class Cluster {
  public:
   explicit Cluster(int jobs = 0) : jobs_(static_cast<std::size_t>(jobs)) {}
-  Snapshot Next() {
+  session::Snapshot Next() {
     auto cluster = std::make_shared<v1::Cluster>();
-    auto rings = std::make_shared<Rings>();
+    auto rings = std::make_shared<session::Rings>();
     cluster->set_cluster_id("bench");
     for (int i = 0; i < kNodes; ++i) {
       State& state = states_[static_cast<std::size_t>(i)];
@@ -84,14 +83,14 @@ class Cluster {
       stage.set_jobs(state.jobs);
       stage.set_compute_s(state.work);
       stage.set_queued_s(2 * state.work);
-      RingEntry& ring = rings->emplace_back();
+      session::RingEntry& ring = rings->emplace_back();
       ring.node_id = node.node_id();
       ring.health.set_used_slots(random_() % 4);
       ring.health.mutable_counters()->set_delivered(3 * state.jobs);
       ring.health.mutable_counters()->set_delivered_bytes(state.jobs * 4'200'017);
       ring.as_of_ms = kStart + 1000 * tick_;
     }
-    Snapshot snapshot;
+    session::Snapshot snapshot;
     snapshot.at_ms = kStart + 1000 * tick_++;
     if (!jobs_.empty()) snapshot.jobs = {NextJobs(), snapshot.at_ms, ""};
     snapshot.cluster = {cluster, snapshot.at_ms, ""};
@@ -104,8 +103,8 @@ class Cluster {
     double utilization = 0.5, work = 0;
     std::uint64_t jobs = 0;
   };
-  std::shared_ptr<const JobList> NextJobs() {
-    auto list = std::make_shared<JobList>();
+  std::shared_ptr<const session::JobList> NextJobs() {
+    auto list = std::make_shared<session::JobList>();
     for (std::shared_ptr<const v1::Job>& job : jobs_) {
       if (job && random_() % 10 < 3) continue;
       auto next = job ? std::make_shared<v1::Job>(*job) : std::make_shared<v1::Job>();
@@ -126,7 +125,7 @@ class Cluster {
       job = next;
     }
     for (const auto& job : jobs_) {
-      if (job) list->jobs.push_back({job, Certainty::kKnown});
+      if (job) list->jobs.push_back({job, session::Certainty::kKnown});
     }
     return list;
   }
@@ -145,14 +144,14 @@ Figures MeasureRecording(const std::string& path, int jobs) {
   Figures figures;
   Limits limits;
   limits.keep_free_bytes = 0;
-  LinkStatus link;
-  link.link = Link::kLive;
+  session::LinkStatus link;
+  link.link = session::Link::kLive;
   {
     auto recorder = Recorder::Open(path, limits);
     Require(recorder.status());
     Cluster cluster(jobs);
     for (int tick = 0; tick < kTicks; ++tick) {
-      const Snapshot snapshot = cluster.Next();
+      const session::Snapshot snapshot = cluster.Next();
       const auto start = base::SystemClock().Now();
       Require((*recorder)->Record(snapshot, link));
       figures.write_ms += Millis(start) / kTicks;
@@ -197,7 +196,7 @@ Figures MeasureRows(const std::string& path) {
   Cluster cluster;
   std::size_t count = 0;
   for (int tick = 0; tick < kTicks; ++tick) {
-    const Snapshot snapshot = cluster.Next();
+    const session::Snapshot snapshot = cluster.Next();
     const auto start = base::SystemClock().Now();
     const std::vector<Number> numbers = TakeApart(snapshot).numbers;
     count = numbers.size();
@@ -241,23 +240,23 @@ Figures MeasureRows(const std::string& path) {
   return figures;
 }
 
-cli::BenchReport Measure(const std::string& folder) {
+BenchReport Measure(const std::string& folder) {
   const Figures ours = MeasureRecording(folder + "/ours", 0);
   const Figures busy = MeasureRecording(folder + "/busy", kJobs);
   const Figures rows = MeasureRows(folder + "/rows");
   char workload[120];
   std::snprintf(workload, sizeof(workload), "%.0f series, %d ticks of 1 s", ours.series, kTicks);
-  cli::BenchReport report;
+  BenchReport report;
   const auto add = [&](const char* name, const char* metric, const char* unit, double our,
                        double their) {
-    cli::BenchResult result;
+    BenchResult result;
     result.name = name;
     result.workload = workload;
     result.metric = metric;
     result.unit = unit;
     result.ours = our;
     result.runs = 1;
-    result.comparison = cli::Comparison{"rows", their, their / our, their / our, their / our};
+    result.comparison = Comparison{"rows", their, their / our, their / our, their / our};
     report.results.push_back(result);
   };
   add("recording.size.rows", "file after an hour", "MiB", ours.mib, rows.mib);
@@ -268,7 +267,7 @@ cli::BenchReport Measure(const std::string& folder) {
       rows.series_ms);
   std::snprintf(workload, sizeof(workload), "the same and %d jobs", kJobs);
   const auto add_busy = [&](const char* name, const char* metric, const char* unit, double value) {
-    cli::BenchResult result;
+    BenchResult result;
     result.name = name;
     result.workload = workload;
     result.metric = metric;

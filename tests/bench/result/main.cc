@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "cluster/base/crc32c.h"
-#include "tests/bench/bench_report.h"
-#include "cluster/job/sha256.h"
+#include "cluster/base/sha256.h"
 #include "cluster/rpc/channel.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/report_main.h"
 #include "tests/proxy/proxy_cluster.h"
 
@@ -231,7 +231,7 @@ Hop MeasureOne(Set& set, const std::string& content, const std::string& path) {
   const auto bytes = std::as_bytes(std::span(content));
   const base::MonotonicTime start = base::SystemClock().Now();
   Watch watch;
-  const std::string sha256 = job::Sha256Hex(bytes);
+  const std::string sha256 = base::Sha256Hex(bytes);
   hop.parts[kSha256] = watch.Lap();
   const v1::ReserveResultResponse place = writer.Reserve(record, sha256);
   hop.parts[kReserve] = watch.Lap();
@@ -247,7 +247,7 @@ Hop MeasureOne(Set& set, const std::string& content, const std::string& path) {
   hop.parts[kWatch] = Microseconds(told - has_copy);
   watch.Lap();
   const std::string got = Fetch(set, name, watch, hop);
-  if (job::Sha256Hex(std::as_bytes(std::span(got))) != sha256) qFatal("other bytes");
+  if (base::Sha256Hex(got) != sha256) qFatal("other bytes");
   hop.parts[kCheck] = watch.Lap();
   std::ofstream(path, std::ios::binary | std::ios::trunc) << got;
   hop.parts[kFile] = watch.Lap();
@@ -265,28 +265,28 @@ double Quantile(std::vector<double> values, double share) {
   return values[std::min(rank, values.size() - 1)];
 }
 
-cli::BenchResult Summarise(const std::vector<Hop>& hops, const char* percentile, double share) {
+BenchResult Summarise(const std::vector<Hop>& hops, const char* percentile, double share) {
   const auto of = [&](const auto& value) {
     std::vector<double> values;
     for (const Hop& hop : hops) values.push_back(value(hop));
     return Quantile(std::move(values), share);
   };
-  cli::BenchResult result{.name = std::string("result.4MiB.") + percentile,
-                          .workload =
-                              "one result from the last stage to its client's file, two "
-                              "copies, one at a time",
-                          .metric = std::string("latency_") + percentile,
-                          .unit = "us",
-                          .ours = of([](const Hop& hop) { return hop.total; }),
-                          .runs = static_cast<int>(hops.size()),
-                          .split = {}};
+  BenchResult result{.name = std::string("result.4MiB.") + percentile,
+                     .workload =
+                         "one result from the last stage to its client's file, two "
+                         "copies, one at a time",
+                     .metric = std::string("latency_") + percentile,
+                     .unit = "us",
+                     .ours = of([](const Hop& hop) { return hop.total; }),
+                     .runs = static_cast<int>(hops.size()),
+                     .split = {}};
   for (std::size_t part = 0; part < kParts; ++part) {
     result.split.emplace_back(kNames[part], of([part](const Hop& hop) { return hop.parts[part]; }));
   }
   return result;
 }
 
-cli::BenchReport Measure() {
+BenchReport Measure() {
   std::string content(kBytes, '\0');
   for (std::size_t i = 0; i < kBytes; ++i) content[i] = static_cast<char>((i * 2654435761U) >> 24);
   const auto path = std::filesystem::temp_directory_path() /
@@ -298,7 +298,7 @@ cli::BenchReport Measure() {
     if (run >= 0) hops.push_back(hop);
   }
   std::filesystem::remove(path);
-  cli::BenchReport report;
+  BenchReport report;
   report.results.push_back(Summarise(hops, "p50", 0.50));
   report.results.push_back(Summarise(hops, "p99", 0.99));
   return report;

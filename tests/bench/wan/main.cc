@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "cluster/base/status.h"
-#include "tests/bench/bench_report.h"
 #include "cluster/local/resources.h"
+#include "tests/bench/bench_report.h"
 #include "tests/bench/wan/side.h"
 #include "tests/bench/wan/workload.h"
 
@@ -63,9 +63,9 @@ double RelativeError(const std::vector<float>& ours, const std::vector<float>& t
   return largest > 0 ? difference / largest : difference;
 }
 
-cli::BenchResult Row(const Workload& workload, const std::string& metric, const char* unit,
-                     const std::string& peer, int runs) {
-  cli::BenchResult row;
+BenchResult Row(const Workload& workload, const std::string& metric, const char* unit,
+                const std::string& peer, int runs) {
+  BenchResult row;
   row.name = "wan." + workload.name + "." + metric + "." + peer;
   row.workload = workload.description;
   row.metric = metric;
@@ -76,7 +76,7 @@ cli::BenchResult Row(const Workload& workload, const std::string& metric, const 
 
 /// Ours beside one peer. Errors: FAILED_PRECONDITION when the two do not compute the same.
 absl::Status Compare(const Workload& workload, const std::string& peer, const Options& options,
-                     const std::string& scratch, cli::BenchResult& time, cli::BenchResult& memory) {
+                     const std::string& scratch, BenchResult& time, BenchResult& memory) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto ours, Side::Start(Command("ours", workload, options)));
   ONEPIECE_ASSIGN_OR_RETURN(const double warm_up, ours->Run(2));
   const int count = std::clamp(static_cast<int>(kShortestSeconds / warm_up), 1, 50);
@@ -107,18 +107,18 @@ absl::Status Compare(const Workload& workload, const std::string& peer, const Op
   ONEPIECE_ASSIGN_OR_RETURN(memory.ours, ours->PeakMemory());
   memory.ours /= 1 << 20;
   if (!theirs.ok()) return absl::OkStatus();
-  time.comparison = cli::Comparison{peer, Median(other) * 1000, Median(ratios),
-                                    std::ranges::min(ratios), std::ranges::max(ratios)};
+  time.comparison = Comparison{peer, Median(other) * 1000, Median(ratios), std::ranges::min(ratios),
+                               std::ranges::max(ratios)};
   ONEPIECE_ASSIGN_OR_RETURN(double bytes, (*theirs)->PeakMemory());
   bytes /= 1 << 20;
   const double ratio = bytes / memory.ours;
-  memory.comparison = cli::Comparison{peer, bytes, ratio, ratio, ratio};
+  memory.comparison = Comparison{peer, bytes, ratio, ratio, ratio};
   return absl::OkStatus();
 }
 
-absl::StatusOr<cli::BenchReport> RunWanBench(const Options& options, const std::string& scratch) {
+absl::StatusOr<BenchReport> RunWanBench(const Options& options, const std::string& scratch) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto workloads, MakeWorkloads(scratch));
-  cli::BenchReport report;
+  BenchReport report;
   for (const Workload& workload : workloads) {
     const bool wanted =
         options.only.empty() || std::ranges::any_of(options.only, [&](const std::string& part) {
@@ -126,8 +126,8 @@ absl::StatusOr<cli::BenchReport> RunWanBench(const Options& options, const std::
         });
     if (!wanted) continue;
     for (const std::string& peer : options.peers) {
-      cli::BenchResult time = Row(workload, "time", "ms", peer, options.runs);
-      cli::BenchResult memory = Row(workload, "memory", "MiB", peer, options.runs);
+      BenchResult time = Row(workload, "time", "ms", peer, options.runs);
+      BenchResult memory = Row(workload, "memory", "MiB", peer, options.runs);
       const absl::Status status = Compare(workload, peer, options, scratch, time, memory);
       if (!status.ok()) return base::Annotate(status, workload.name + ", " + peer);
       report.results.push_back(std::move(time));
@@ -151,9 +151,7 @@ int Run(const Options& options) {
     std::fprintf(stderr, "onepiece-bench-wan: %s\n", report.status().ToString().c_str());
     return EXIT_FAILURE;
   }
-  const std::string text =
-      options.json ? cli::ToJson(*report).dump(2) + "\n" : cli::ToText(*report);
-  std::fputs(text.c_str(), stdout);
+  Print(*report, options.json);
   return EXIT_SUCCESS;
 }
 

@@ -9,12 +9,12 @@
 #include <map>
 
 #include "cluster/base/status.h"
+#include "stages/model/weights.h"
 #include "stages/tensor/compute.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
-#include "stages/model/weights.h"
 #include "tests/bench/wan/port.h"
 #include "tests/bench/wan/side.h"
 
@@ -74,7 +74,7 @@ absl::StatusOr<Compute> Ours(const std::string& dir, const std::string& componen
 
 absl::StatusOr<Compute> Port(const std::string& dir, const std::string& component,
                              const Tensors& in) {
-  ONEPIECE_ASSIGN_OR_RETURN(const auto files, wan::ComponentFiles::Open(dir));
+  ONEPIECE_ASSIGN_OR_RETURN(const auto files, model::ComponentFiles::Open(dir));
   auto model = std::make_shared<port::Model>();
   model->config = files.config();
   for (const auto& [name, location] : files.tensors()) {

@@ -74,12 +74,12 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Tensor>
 
 /// Weights whose activations stay near one, so that errors are not lost in large or small numbers.
 absl::Status WriteModel(const std::string& dir, const Json& config,
-                        const std::vector<wan::TensorSpec>& specs) {
+                        const std::vector<model::TensorSpec>& specs) {
   std::filesystem::create_directories(dir);
   std::ofstream(dir + "/config.json") << config.dump(2);
   Noise noise;
   std::vector<Tensor> tensors;
-  for (const wan::TensorSpec& spec : specs) {
+  for (const model::TensorSpec& spec : specs) {
     const std::string& name = spec.name;
     const double fan_in =
         static_cast<double>(Elements(spec.shape)) / static_cast<double>(spec.shape.front());

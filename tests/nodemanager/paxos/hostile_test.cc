@@ -1,4 +1,5 @@
-// Messages that no honest replica sends: ignored, and nothing overflows, grows or stops.
+// Tests messages that no honest replica sends. A replica ignores them, and nothing overflows, grows
+// or stops.
 #include <QtTest>
 #include <limits>
 
@@ -12,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
-// Makes messages out of likely and absurd numbers.
+// Makes random messages out of likely and absurd numbers.
 class Forger {
  public:
   explicit Forger(std::uint64_t seed) : random_(seed) {}
@@ -92,7 +93,7 @@ class Forger {
     for (Entry& entry : Entries()) votes.push_back({Number(), Any(2), std::move(entry)});
     return votes;
   }
-  Random random_;
+  base::SplitMix64 random_;
 };
 
 }  // namespace
@@ -100,7 +101,7 @@ class Forger {
 class HostileTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  // Forged ballots and snapshots may well stop a group from agreeing; they must not harm a process.
+  // Forged ballots and snapshots may keep a group from agreeing, but they must not harm a process.
   void ForgedMessages_DoNoHarm() {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
       Forger forger(seed);
@@ -120,7 +121,7 @@ class HostileTest : public QObject {
         QVERIFY(!replica.LeaseCovers(now) || replica.IsReady());
         QVERIFY(replica.progress().size() < 32);
         QVERIFY(out.writes.accepted.size() < 64 && out.early.size() < 64 && out.late.size() < 64);
-        // What is for itself comes back, as the caller promises.
+        // A message to the replica itself comes back to it, as Outputs asks of the caller.
         for (const Message& message : std::vector<Message>(std::move(out.late))) {
           Outputs more;
           if (message.to == 1) replica.Receive(now, message, more);
@@ -163,12 +164,12 @@ class HostileTest : public QObject {
     }
     QCOMPARE(group.replica(leader).chosen(), *slot - 1);
     const ReplicaId follower = leader % 3 + 1;
-    group.Run(450ms);  // Its binding has ended.
+    group.Run(450ms);  // The follower's binding ends meanwhile.
     group.Receive(follower, {50, follower, Prepare{{9, 50}, group.replica(follower).chosen(), {}}});
     QVERIFY(group.replica(follower).promised() == ballot);
   }
 
-  // Nobody has answered for slots that were never proposed.
+  // An answer for slots that were never proposed is forged.
   void MatchBeyondTheLog_CountsForNothing() {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader(), other = leader % 3 + 1;
@@ -181,7 +182,8 @@ class HostileTest : public QObject {
     QVERIFY(group.Commit("a") != 0);
   }
 
-  // Its slots are another group's: it would answer for entries that it never stores.
+  // Such a learner has the slots of another group. It would answer for entries that it never
+  // stores.
   void LearnerThatHasMoreThanTheLeader_GetsNoSeat() {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader(), learner = 50;

@@ -1,4 +1,4 @@
-// A cluster around the state machine, in one thread and with its own clock, in which plans run.
+// A cluster around the state machine in which plans run, in one thread and with a clock of its own.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/plans/plans.h"
@@ -16,18 +17,20 @@
 
 namespace onepiece::nodemanager {
 
-/// Every command is followed by the assigner's, as the controller does. What must always hold is
-/// looked at after each; the first that does not is in `wrong`.
+/// The assigner follows every command, as in the controller. After each command the world checks
+/// what must always hold. `wrong` says what did not hold.
 struct PlanWorld {
   StateMachine machine;
   std::vector<v1::Command> log;
   std::int64_t now_ms = 1'000'000;
-  std::int64_t skew_ms = 0, leading_since_ms = 0;  // The leader's clock is ahead; since when.
-  std::map<std::string, std::uint64_t> incarnations, told_epochs;  // What the leader was told.
-  std::set<std::string> silent;        // Alive, but learn and say nothing.
-  std::set<std::string> holding;       // Do not say that they are drained.
-  std::set<std::string> broken_pools;  // Whose model does not load.
-  std::string load_error;              // What their instances say.
+  // How far the leader's clock is ahead, and when it began to lead.
+  std::int64_t skew_ms = 0, leading_since_ms = 0;
+  // told_epochs: the routing epochs that nodes have told this leader.
+  std::map<std::string, std::uint64_t> incarnations, told_epochs;
+  std::set<std::string> silent;        // These nodes live, but learn and say nothing.
+  std::set<std::string> holding;       // These nodes do not say that they are drained.
+  std::set<std::string> broken_pools;  // The models of these pools do not load.
+  std::string load_error;              // What the instances of such a pool say.
   std::map<std::string, std::uint64_t> assignment_epochs;
   std::string wrong;
   v1::ElasticityConfig config;
@@ -40,7 +43,7 @@ struct PlanWorld {
   v1::CommandResult Apply(v1::Command command) {
     command.set_time_unix_ms(now_ms + skew_ms);
     log.push_back(command);
-    if (v1::Command read; !read.ParseFromString(SerializeDeterministically(command)))
+    if (v1::Command read; !read.ParseFromString(base::CanonicalBytes(command)))
       wrong = "a command cannot be read back";
     const std::uint64_t revision = machine.revision(), epoch = machine.epoch();
     const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command);
@@ -139,7 +142,7 @@ struct PlanWorld {
     }
     return true;
   }
-  // False: not within that many seconds of its clock.
+  // Returns false when the plans have not ended after so many ticks.
   bool RunToTheEnd(int ticks = 300) {
     for (int i = 0; i < ticks && !AllEnded(); ++i) Tick();
     for (int i = 0; i < 3; ++i) Tick();
@@ -154,7 +157,7 @@ struct PlanWorld {
     move.mutable_to()->set_workflow_set(set);
     return move;
   }
-  // The reason that it is refused with; empty: begun.
+  // Returns the reason of the refusal, or nothing when the plan has begun.
   std::string Begin(const std::vector<v1::Move>& moves, int confirm_within_s = 0,
                     std::uint64_t base_revision = 0) {
     v1::Plan plan;
@@ -181,7 +184,7 @@ struct PlanWorld {
   [[nodiscard]] const v1::Node& NodeOf(const std::string& id) const {
     return machine.nodes().at(id).node();
   }
-  // "a", "far b", "-" idle.
+  // Where the instance is: "a", "far b", or "-" when it is idle.
   [[nodiscard]] std::string At(const std::string& id) const {
     const v1::Node& node = NodeOf(id);
     const std::string set = node.workflow_set() == "default" ? "" : node.workflow_set() + " ";
@@ -196,7 +199,8 @@ struct PlanWorld {
   }
 };
 
-/// i0 a, i1 b, i2 a, i3 b, i4 a; f0 far a, f1 far b; a proxy and a database in each set.
+/// Fills the set "default" with i0 a, i1 b, i2 a, i3 b, i4 a, and the set "far" with f0 a, f1 b.
+/// Each set has a proxy and a database.
 inline void FillWorld(PlanWorld& world) {
   world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
   for (const char* set : {"default", "far"}) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/ids.h"
 #include "nodemanager/state/state_machine.h"
 #include "tests/nodemanager/state/builders.h"
@@ -28,7 +29,7 @@ v1::Command AssignCommand(const StateMachine& machine, const std::string& id,
   return command;
 }
 
-// "i" of two applications in one pool, with the model of each.
+// Assigns to "i" a pool of these applications, with the model of each.
 v1::Command AssignPool(const StateMachine& machine, const std::vector<std::string>& app_ids,
                        const std::vector<std::string>& models) {
   v1::Command command = AssignCommand(machine, "i", MakeWorkflow("", {"a"}).stages(0), "");
@@ -39,7 +40,7 @@ v1::Command AssignPool(const StateMachine& machine, const std::vector<std::strin
   return command;
 }
 
-// Applications that have an instance in the route of a stage: "one two".
+// The applications that have an instance in some route: "one two".
 QString Routed(const StateMachine& machine) {
   QStringList apps;
   const v1::RoutingTable table = machine.Routing("default");
@@ -66,8 +67,7 @@ class StateTest : public QObject {
       const std::uint64_t revision = first.revision(), epoch = first.epoch();
       const v1::CommandResult result = ApplyNext(first, command);
       QVERIFY(first.revision() >= revision && first.epoch() >= epoch);
-      QCOMPARE(SerializeDeterministically(ApplyNext(second, command)),
-               SerializeDeterministically(result));
+      QCOMPARE(base::CanonicalBytes(ApplyNext(second, command)), base::CanonicalBytes(result));
       if (i % 100 == 0) {
         StateMachine restored;
         QVERIFY(restored.Restore(second.Serialize()).ok());
@@ -95,7 +95,7 @@ class StateTest : public QObject {
       table = now;
       epoch = machine.epoch();
     }
-    QCOMPARE(phases.size(), std::size_t{7});  // All that there are: the commands come that far.
+    QCOMPARE(phases.size(), std::size_t{7});  // The random commands reach all seven phases.
   }
 
   void Apply_SameRequestIdHasOneEffect() {
@@ -137,7 +137,7 @@ class StateTest : public QObject {
     const std::string first = requests.all().front().request_id();
     add(begin + RememberedRequests::kKeptMs);
     QVERIFY(requests.Find(first) != nullptr);
-    add(begin + RememberedRequests::kKeptMs + 1);  // As if the clock had jumped.
+    add(begin + RememberedRequests::kKeptMs + 1);  // As if the clock had jumped ahead.
     QVERIFY(requests.Find(first) == nullptr);
     QCOMPARE(requests.all().size(), RememberedRequests::kMinRequests);
     for (std::size_t i = 0; i < RememberedRequests::kMaxRequests + 10; ++i) add(begin);
@@ -260,22 +260,22 @@ class StateTest : public QObject {
     const auto first = ApplyNext(machine, AssignPool(machine, {"one"}, {"x"})).epoch();
     ready(first, {});
     QCOMPARE(Routed(machine), QString("one"));
-    // An application joins: the first one is served meanwhile.
+    // A second application joins the pool. The first one is served meanwhile.
     const auto second = ApplyNext(machine, AssignPool(machine, {"one", "two"}, {"x", "y"})).epoch();
     QCOMPARE(machine.nodes().at("i").node().assignment().models(1), std::string("y"));
     QCOMPARE(Routed(machine), QString("one"));
-    ready(first, {"one"});  // On its way when the assignment came.
+    ready(first, {"one"});  // This report was on its way when the assignment came.
     QCOMPARE(Routed(machine), QString("one"));
     ready(second, {"one"});  // The second one's model cannot be loaded.
     QCOMPARE(Routed(machine), QString("one"));
     ready(second, {"one", "two"});
     QCOMPARE(Routed(machine), QString("one two"));
-    // The first one's model is replaced.
+    // The first application's model is replaced.
     ApplyNext(machine, AssignPool(machine, {"one", "two"}, {"z", "y"}));
     QCOMPARE(Routed(machine), QString("two"));
     ApplyNext(machine, AssignPool(machine, {"one"}, {"z"}));
     QCOMPARE(Routed(machine), QString());
-    // Another stage: nothing is kept, whatever an old report says.
+    // With another stage nothing is kept, whatever an old report says.
     v1::Command other = AssignPool(machine, {"one", "two"}, {"z", "y"});
     other.mutable_assign()->mutable_assignments(0)->mutable_stage()->set_stage("b");
     ApplyNext(machine, other);
@@ -292,7 +292,7 @@ class StateTest : public QObject {
     StateMachine restored;
     QVERIFY(restored.Restore(machine.Serialize()).ok());
     QCOMPARE(Routed(restored), QString("one"));
-    // The stage's model was meant: saying so takes nothing away.
+    // The old assignment meant the stage's model. An assignment that names it takes nothing away.
     ApplyNext(restored, AssignPool(restored, {"one"}, {"tiny"}));
     QCOMPARE(Routed(restored), QString("one"));
   }
@@ -316,7 +316,7 @@ class StateTest : public QObject {
       QCOMPARE(ApplyNext(machine, command).code(), 0);
       QCOMPARE(ApplyNext(machine, command).reason(), std::string("WORKFLOW_UNKNOWN"));
       QCOMPARE(machine.history_floor(),
-               std::uint64_t{0});  // Applied again, its deletion is forgotten.
+               std::uint64_t{0});  // Applying the workflow again forgets its deletion.
       if (i == 3) break;
     }
     for (std::size_t i = 0; i < StateMachine::kMaxDeletions + 3; ++i) {

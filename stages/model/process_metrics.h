@@ -1,0 +1,20 @@
+// The numbers of a process that every stage of it exports.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stages/sdk/stage.h"
+
+namespace onepiece::model {
+
+/// What the stages of this process share: weights (ComponentStore) and the conditioning cache.
+std::vector<sdk::StageMetric> ProcessMetrics();
+
+/// A number of the whole process (StageMetric::of_process).
+sdk::StageMetric ProcessGauge(std::string name, std::string help, std::int64_t value);
+/// REQUIRES: `name` ends in _total.
+sdk::StageMetric ProcessCounter(std::string name, std::string help, std::int64_t value);
+
+}  // namespace onepiece::model

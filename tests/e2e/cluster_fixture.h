@@ -1,0 +1,85 @@
+// A real embedded cluster in a temporary directory, driven through the `onepiece` command, and the
+// Qt Test class of programs whose test functions share one.
+#pragma once
+
+#include <QtTest>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/eventually.h"
+#include "tests/program.h"
+
+namespace onepiece::e2e {
+
+using nlohmann::json;
+using testing::Eventually;
+using testing::Outcome;
+
+/// The hash of the frames that a job made, as `submit`, `get` and `generate` print it; empty when
+/// there is none.
+std::string FramesHash(const json& job);
+
+/// Threading: thread-confined.
+class ClusterUnderTest {
+ public:
+  [[nodiscard]] std::string Path(const std::string& name) const {
+    return temp_.path().toStdString() + "/" + name;
+  }
+
+  /// Starts the cluster with `onepiece up ARGUMENTS`. False: it failed, and a warning has what the
+  /// command and the services said.
+  [[nodiscard]] bool Up(const QStringList& arguments = {}) const;
+  /// Up with this configuration. Paths in it are relative to Path("").
+  [[nodiscard]] bool UpWith(const std::string& cluster_yaml) const;
+
+  /// Runs `onepiece ARGUMENTS --data-dir …` to its end.
+  [[nodiscard]] Outcome Run(const QStringList& arguments, int timeout_s = 180) const;
+
+  /// Submits a job and returns its UID; empty when it was refused.
+  [[nodiscard]] std::string Submit(const QStringList& arguments) const;
+  /// Follows a job to its end and returns what `watch` printed.
+  [[nodiscard]] json Watch(const std::string& uid) const;
+  /// What `get` prints; an empty object when it has no answer.
+  [[nodiscard]] json Get(const std::string& uid) const;
+
+  [[nodiscard]] json Status() const { return Run({"status", "--json"}).Document(); }
+  [[nodiscard]] bool EveryProcessReady() const;
+  /// host:port of a proxy; empty when there is none.
+  [[nodiscard]] std::string ProxyAddress() const;
+  /// What `status` says of a process; an empty object when there is none of that name.
+  [[nodiscard]] json Process(const std::string& node) const;
+  [[nodiscard]] int PidOf(const std::string& node) const { return Process(node).value("pid", 0); }
+  /// What `status` says of every instance.
+  [[nodiscard]] std::vector<json> Instances() const;
+  /// A READY instance that serves this stage of the application; an empty object when there is
+  /// none.
+  [[nodiscard]] json Serving(const std::string& stage, const std::string& app) const;
+
+  /// Ends the cluster with `onepiece down`. False: it failed, or processes or shared memory
+  /// segments of the cluster are left; a warning names them.
+  [[nodiscard]] bool Down() const;
+
+  /// The services' logs, for a failed test's report.
+  [[nodiscard]] std::string Logs() const;
+
+ private:
+  QTemporaryDir temp_;
+};
+
+/// A derived class starts `cluster_` in its initTestCase(). When a test function fails, the
+/// services' logs follow in its report. At the end the cluster goes down, and no process and no
+/// shared memory of it may be left.
+class ClusterFixture : public QObject {
+  Q_OBJECT
+ protected:
+  ClusterUnderTest cluster_;
+
+ private Q_SLOTS:
+  void cleanup() const {
+    if (QTest::currentTestFailed()) qWarning("%s", cluster_.Logs().c_str());
+  }
+  void cleanupTestCase() const { QVERIFY(cluster_.Down()); }
+};
+
+}  // namespace onepiece::e2e

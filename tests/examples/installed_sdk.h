@@ -1,0 +1,33 @@
+// Plug-ins built outside the tree, against the installed SDK.
+#pragma once
+
+#include <QString>
+#include <QStringList>
+#include <string>
+
+#include "tests/program.h"
+
+namespace onepiece::examples {
+
+/// Empty when the program ends well, else what it said.
+inline std::string RunTool(const QString& program, const QStringList& arguments) {
+  constexpr int kTimeoutS = 300;
+  const testing::Outcome outcome = testing::RunProgram(program, arguments, kTimeoutS);
+  return outcome.exit_code == 0 ? "" : program.toStdString() + ": " + outcome.out + outcome.err;
+}
+
+/// Installs the SDK into `sdk` and builds the project in `source` with it into `build`. Empty when
+/// that went well, else what the tool said that failed.
+inline std::string BuildAgainstSdk(const QString& sdk, const QString& source,
+                                   const QString& build) {
+  const QStringList steps[] = {
+      {"--install", ONEPIECE_BINARY_DIR, "--component", "sdk", "--prefix", sdk},
+      {"-S", source, "-B", build, "-DCMAKE_PREFIX_PATH=" + sdk},
+      {"--build", build}};
+  for (const QStringList& arguments : steps) {
+    if (std::string said = RunTool("cmake", arguments); !said.empty()) return said;
+  }
+  return "";
+}
+
+}  // namespace onepiece::examples
