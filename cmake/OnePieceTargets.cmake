@@ -4,8 +4,12 @@
 add_library(onepiece_flags INTERFACE)
 target_compile_options(onepiece_flags INTERFACE
   -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+  # Checks what cluster/base/mutex.h and ABSL_GUARDED_BY declare.
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # g++ 12 warns of overlapping copies in std::string where there are none (GCC bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -Werror=switch -Werror=return-type
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  # In a unity build every source is an included file, where g++ expects no anonymous namespaces.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> -Werror=switch -Werror=return-type
   # The loader finds a plug-in's entry point by its C name, but only C++ calls it. So it may return a C++ type.
   $<$<AND:$<CXX_COMPILER_ID:Clang>,$<STREQUAL:$<TARGET_PROPERTY:TYPE>,MODULE_LIBRARY>>:-Wno-return-type-c-linkage>
   $<$<BOOL:${ONEPIECE_WERROR}>:-Werror>)

@@ -2,19 +2,18 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 
 namespace onepiece::testing {
 
 /// Lets `time` pass.
 inline void Pause(base::Duration time) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any nobody;
+  base::Mutex mutex;
+  base::MutexLock lock(mutex);
+  base::CondVar nobody;
   base::Clock& clock = base::SystemClock();
   clock.WaitUntil(nobody, lock, {}, clock.Now() + time, [] { return false; });
 }

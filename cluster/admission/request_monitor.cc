@@ -4,7 +4,6 @@
 #include <cmath>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/admission/bucket.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/capacity/capacity_model.h"
@@ -180,7 +180,7 @@ struct RequestMonitor::State {
   const Options options;
   const std::size_t max_jobs;
   base::Clock& clock;
-  mutable std::mutex mutex;
+  mutable base::Mutex mutex;
   // Those that the capacity names, and those that it no longer names but that are not full yet:
   // they may come back.
   std::map<std::string, std::shared_ptr<Bucket>> buckets;
@@ -270,7 +270,7 @@ void RequestMonitor::Update(const v1::Capacity& capacity) {
   const bool shared = std::isfinite(capacity.share()) && capacity.share() > 0;
   const double share = shared ? std::min(1.0, capacity.share()) : 1;
   std::string headroom = HeadroomText(capacity);
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   const base::MonotonicTime now = state_->clock.Now();
   state_->headroom = std::move(headroom);
   state_->SetCosts(capacity);
@@ -485,7 +485,7 @@ void RequestMonitor::State::Begin(const base::Uid& uid, Job& job) {
 }
 
 absl::Status RequestMonitor::Admit(const Request& request) {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   if (const auto in = state_->jobs.find(request.uid); in != state_->jobs.end()) {
     ++in->second.callers;
     return absl::OkStatus();
@@ -546,13 +546,13 @@ void RequestMonitor::State::ForgetOverdue() {
 }
 
 void RequestMonitor::Keep(const base::Uid& uid) {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
   if (job != state_->jobs.end()) state_->Begin(uid, job->second);
 }
 
 void RequestMonitor::Withdraw(const base::Uid& uid) {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   const auto found = state_->jobs.find(uid);
   if (found == state_->jobs.end()) return;
   Job& job = found->second;
@@ -562,7 +562,7 @@ void RequestMonitor::Withdraw(const base::Uid& uid) {
 }
 
 void RequestMonitor::End(const base::Uid& uid, Price price) {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
   if (job == state_->jobs.end()) return;
   state_->Begin(uid, job->second);
@@ -572,7 +572,7 @@ void RequestMonitor::End(const base::Uid& uid, Price price) {
 }
 
 void RequestMonitor::Passed(const base::Uid& uid, const std::set<std::string>& stages) {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   const auto job = state_->jobs.find(uid);
   if (job == state_->jobs.end()) return;
   for (Charge& charge : job->second.charges) {
@@ -583,7 +583,7 @@ void RequestMonitor::Passed(const base::Uid& uid, const std::set<std::string>& s
 }
 
 std::vector<base::Uid> RequestMonitor::NextToCheck(std::size_t count) {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   state_->ForgetOverdue();
   auto& turns = state_->turns;
   std::vector<base::Uid> uids;
@@ -598,17 +598,17 @@ std::vector<base::Uid> RequestMonitor::NextToCheck(std::size_t count) {
 }
 
 bool RequestMonitor::Contains(const base::Uid& uid) const {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   return state_->jobs.contains(uid);
 }
 
 int RequestMonitor::in_flight() const {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   return static_cast<int>(state_->jobs.size());
 }
 
 std::vector<PoolLevel> RequestMonitor::levels() const {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   const base::MonotonicTime now = state_->clock.Now();
   std::vector<PoolLevel> levels;
   for (const std::string& pool : state_->named) {
@@ -620,7 +620,7 @@ std::vector<PoolLevel> RequestMonitor::levels() const {
 }
 
 std::vector<v1::Demand> RequestMonitor::demands() const {
-  const std::lock_guard lock(state_->mutex);
+  const base::MutexLock lock(state_->mutex);
   std::vector<v1::Demand> demands;
   for (const auto& [app, demand] : state_->demands) demands.push_back(demand);
   return demands;

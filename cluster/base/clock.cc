@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::base {
 namespace {
 
@@ -10,10 +12,9 @@ class RealClock final : public Clock {
  public:
   MonotonicTime Now() const override { return std::chrono::steady_clock::now(); }
   WallTime WallNow() const override { return std::chrono::system_clock::now(); }
-  bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
-                 std::stop_token stop, MonotonicTime deadline,
+  bool WaitUntil(CondVar& condition, MutexLock& lock, std::stop_token stop, MonotonicTime deadline,
                  const std::function<bool()>& predicate) override {
-    return condition.wait_until(lock, std::move(stop), deadline, predicate);
+    return condition.WaitUntil(lock, std::move(stop), deadline, predicate);
   }
 };
 
@@ -27,28 +28,27 @@ Clock& SystemClock() {
 ManualClock::ManualClock(WallTime start) : start_(start) {}
 
 MonotonicTime ManualClock::Now() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return MonotonicTime(offset_);
 }
 
 WallTime ManualClock::WallNow() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return start_ + offset_;
 }
 
-bool ManualClock::WaitUntil(std::condition_variable_any& condition,
-                            std::unique_lock<std::mutex>& lock, std::stop_token stop,
+bool ManualClock::WaitUntil(CondVar& condition, MutexLock& lock, std::stop_token stop,
                             MonotonicTime deadline, const std::function<bool()>& predicate) {
   // Polls in real time for the moved clock: Advance() cannot notify a condition that it does not
   // know, and a millisecond of real time never changes what the test sees.
   while (!predicate() && Now() < deadline && !stop.stop_requested()) {
-    condition.wait_for(lock, stop, std::chrono::milliseconds(1), predicate);
+    condition.WaitFor(lock, stop, std::chrono::milliseconds(1), predicate);
   }
   return predicate();
 }
 
 void ManualClock::Advance(Duration by) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   offset_ += by;
 }
 

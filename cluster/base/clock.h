@@ -2,10 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <stop_token>
+
+#include "cluster/base/mutex.h"
 
 namespace onepiece::base {
 
@@ -24,9 +24,8 @@ class Clock {
   /// Waits until `predicate` holds, `deadline` passes on this clock, or `stop` is requested.
   /// Returns the predicate's last value. `lock` must hold the mutex that guards what the predicate
   /// reads; whoever changes it notifies `condition`.
-  virtual bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
-                         std::stop_token stop, MonotonicTime deadline,
-                         const std::function<bool()>& predicate) = 0;
+  virtual bool WaitUntil(CondVar& condition, MutexLock& lock, std::stop_token stop,
+                         MonotonicTime deadline, const std::function<bool()>& predicate) = 0;
 };
 
 /// The system's clocks. One instance serves the whole process.
@@ -38,14 +37,13 @@ class ManualClock final : public Clock {
   explicit ManualClock(WallTime start = WallTime(std::chrono::hours(24 * 365 * 55)));
   [[nodiscard]] MonotonicTime Now() const override;
   [[nodiscard]] WallTime WallNow() const override;
-  bool WaitUntil(std::condition_variable_any& condition, std::unique_lock<std::mutex>& lock,
-                 std::stop_token stop, MonotonicTime deadline,
+  bool WaitUntil(CondVar& condition, MutexLock& lock, std::stop_token stop, MonotonicTime deadline,
                  const std::function<bool()>& predicate) override;
   /// Moves both clocks forward and wakes every waiter whose deadline has come.
   void Advance(Duration by);
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   Duration offset_{};  // Guarded by mutex_.
   WallTime start_;
 };

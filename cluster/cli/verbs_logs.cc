@@ -3,11 +3,11 @@
 #include <functional>
 #include <iostream>
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/rpc/channel.h"
@@ -129,16 +129,16 @@ absl::Status Tail(const std::string& address, const LogArguments& arguments, int
 class Collector {
  public:
   void Take(const std::string& node_id, const v1::TailLogsResponse& response) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const v1::LogLine& line : response.lines()) lines_.push_back({node_id, line});
     dropped_[node_id] += response.dropped();
   }
   void Fail(const std::string& node_id, const absl::Status& status) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     errors_[node_id] = status;
   }
   int Print(const Context& context, const v1::Cluster& cluster) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     std::ranges::stable_sort(lines_, {}, [](const Line& line) { return line.line.unix_ns(); });
     Json document = {{"cluster_id", cluster.cluster_id()},
                      {"lines", Json::array()},
@@ -161,7 +161,7 @@ class Collector {
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   // Guarded by mutex_.
   std::vector<Line> lines_;
   std::map<std::string, std::uint64_t> dropped_;
@@ -194,7 +194,7 @@ class LineWriter {
   explicit LineWriter(const Context& context) : context_(context) {}
   void Write(const Line& line) { Write(LineDocument(line), LineText(line)); }
   void Write(const Json& document, const std::string& text) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (context_.json) {
       std::cout << document.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
     } else {
@@ -202,13 +202,13 @@ class LineWriter {
     }
   }
   void Say(const std::string& text) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     context_.Say("onepiece: " + text);
   }
 
  private:
   const Context& context_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
 };
 
 /// Follows one node over its restarts.
@@ -232,9 +232,9 @@ void FollowNode(client::Client& client, v1::Node node, const LogArguments& argum
     const absl::Status end = Tail(node.address(), arguments, backlog, sink, stop);
     if (stop.stop_requested()) return;
     writer.Say("the log of " + node.node_id() + ": " + base::Message(end) + "; trying again");
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
+    base::Mutex mutex;
+    base::CondVar never;
+    base::MutexLock lock(mutex);
     base::Clock& clock = base::SystemClock();
     clock.WaitUntil(never, lock, stop, clock.Now() + kRetryPause, [] { return false; });
     if (stop.stop_requested()) return;

@@ -15,7 +15,7 @@
 namespace onepiece::client {
 namespace {
 
-using Stub = v1::ConsensusService::Stub;
+using ConsensusStub = v1::ConsensusService::Stub;
 
 constexpr std::chrono::seconds kStepDownTimeout(5);
 
@@ -29,13 +29,13 @@ bool AnswerLost(const absl::Status& status) {
 /// Calls the leader. An error after a lost answer says that the change may have been made.
 template <typename Request, typename Response>
 absl::StatusOr<Response> AskLeader(ProxySet& managers,
-                                   grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                const Request&, Response*),
+                                   grpc::Status (ConsensusStub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
                                    const Request& request) {
   Response response;
   bool lost = false;
   const absl::Status status = managers.CallManager([&](const auto& channel, auto& context) {
-    Stub stub(channel);
+    ConsensusStub stub(channel);
     const grpc::Status answer = (stub.*method)(&context, request, &response);
     lost |= AnswerLost(ReadAnswer(answer).status);
     return answer;
@@ -50,11 +50,11 @@ absl::StatusOr<Response> AskLeader(ProxySet& managers,
 /// Makes one call to the replica at `address`.
 template <typename Request, typename Response>
 absl::StatusOr<Response> AskAt(const std::string& address,
-                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                            Response*),
+                               grpc::Status (ConsensusStub::*method)(grpc::ClientContext*,
+                                                                     const Request&, Response*),
                                const Request& request, base::Duration timeout,
                                const Options& options) {
-  Stub stub(rpc::MakeChannel(address, {}, options.user_agent));
+  ConsensusStub stub(rpc::MakeChannel(address, {}, options.user_agent));
   grpc::ClientContext context;
   rpc::SetTimeLeft(context, timeout);
   const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
@@ -72,8 +72,8 @@ void AskThose(const std::set<std::string>& addresses, const Options& options,
     if (answers.contains(address)) continue;
     auto& answer = answers[address];  // The items of a std::map do not move.
     threads.emplace_back([&answer, &options, address] {
-      answer = AskAt(address, &Stub::GetReplica, v1::GetReplicaRequest(), options.attempt_timeout,
-                     options);
+      answer = AskAt(address, &ConsensusStub::GetReplica, v1::GetReplicaRequest(),
+                     options.attempt_timeout, options);
     });
   }
 }
@@ -105,19 +105,19 @@ std::vector<ReplicaAnswer> Client::AskReplicas() {
 }
 
 absl::StatusOr<v1::ConsensusMembers> Client::AddSeat(const v1::AddSeatRequest& request) {
-  return AskLeader(impl_->proxies, &Stub::AddSeat, request);
+  return AskLeader(impl_->proxies, &ConsensusStub::AddSeat, request);
 }
 
 absl::StatusOr<v1::ConsensusMembers> Client::RemoveSeat(const v1::RemoveSeatRequest& request) {
-  return AskLeader(impl_->proxies, &Stub::RemoveSeat, request);
+  return AskLeader(impl_->proxies, &ConsensusStub::RemoveSeat, request);
 }
 
 absl::StatusOr<v1::ConsensusMembers> Client::ReplaceSeat(const v1::ReplaceSeatRequest& request) {
-  return AskLeader(impl_->proxies, &Stub::ReplaceSeat, request);
+  return AskLeader(impl_->proxies, &ConsensusStub::ReplaceSeat, request);
 }
 
 absl::Status Client::StepDown(const std::string& address) {
-  const absl::Status status = AskAt(address, &Stub::StepDown, v1::StepDownRequest(),
+  const absl::Status status = AskAt(address, &ConsensusStub::StepDown, v1::StepDownRequest(),
                                     base::Scaled(kStepDownTimeout), impl_->options)
                                   .status();
   if (!AnswerLost(status)) return status;
@@ -127,13 +127,13 @@ absl::Status Client::StepDown(const std::string& address) {
 }
 
 absl::StatusOr<v1::TakeSnapshotResponse> Client::TakeSnapshot(const std::string& address) {
-  return AskAt(address, &Stub::TakeSnapshot, v1::TakeSnapshotRequest(),
+  return AskAt(address, &ConsensusStub::TakeSnapshot, v1::TakeSnapshotRequest(),
                base::Scaled(std::chrono::seconds(30)), impl_->options);
 }
 
 absl::StatusOr<v1::ListLogResponse> Client::ListLog(const std::string& address,
                                                     const v1::ListLogRequest& request) {
-  return AskAt(address, &Stub::ListLog, request, base::Scaled(std::chrono::seconds(10)),
+  return AskAt(address, &ConsensusStub::ListLog, request, base::Scaled(std::chrono::seconds(10)),
                impl_->options);
 }
 

@@ -14,7 +14,7 @@
 namespace onepiece::client {
 namespace {
 
-using Stub = v1::DatabaseService::Stub;
+using DatabaseStub = v1::DatabaseService::Stub;
 using namespace std::chrono_literals;
 
 constexpr base::Duration kAnswerTimeout = 5s;
@@ -40,9 +40,9 @@ absl::StatusOr<std::vector<DatabaseAnswer>> AskDatabases(Client& client) {
   std::vector<std::jthread> threads;
   for (DatabaseAnswer& answer : answers) {
     threads.emplace_back([&answer] {
-      Stub stub(rpc::MakeChannel(answer.address));
+      DatabaseStub stub(rpc::MakeChannel(answer.address));
       answer.database =
-          rpc::Call(stub, &Stub::GetDatabase, v1::GetDatabaseRequest(), kAnswerTimeout);
+          rpc::Call(stub, &DatabaseStub::GetDatabase, v1::GetDatabaseRequest(), kAnswerTimeout);
     });
   }
   threads.clear();
@@ -50,28 +50,28 @@ absl::StatusOr<std::vector<DatabaseAnswer>> AskDatabases(Client& client) {
 }
 
 absl::StatusOr<v1::JobRecord> GetJobAt(const std::string& address, std::string_view uid) {
-  Stub stub(rpc::MakeChannel(address));
+  DatabaseStub stub(rpc::MakeChannel(address));
   v1::GetJobRecordRequest request;
   request.set_uid(std::string(uid));
-  return rpc::Call(stub, &Stub::GetJob, request, kAnswerTimeout);
+  return rpc::Call(stub, &DatabaseStub::GetJob, request, kAnswerTimeout);
 }
 
 absl::StatusOr<v1::ListJobsResponse> ListJobsAt(const std::string& address,
                                                 const v1::ListJobsRequest& request) {
-  Stub stub(rpc::MakeChannel(address));
-  return rpc::Call(stub, &Stub::ListJobs, request, kAnswerTimeout);
+  DatabaseStub stub(rpc::MakeChannel(address));
+  return rpc::Call(stub, &DatabaseStub::ListJobs, request, kAnswerTimeout);
 }
 
 absl::StatusOr<v1::PurgeResultsResponse> PurgeResultsAt(const std::string& address,
                                                         const v1::PurgeResultsRequest& request) {
-  Stub stub(rpc::MakeChannel(address));
-  return rpc::Call(stub, &Stub::PurgeResults, request, kPurgeTimeout);
+  DatabaseStub stub(rpc::MakeChannel(address));
+  return rpc::Call(stub, &DatabaseStub::PurgeResults, request, kPurgeTimeout);
 }
 
 absl::StatusOr<v1::ResultArtifact> FetchAt(const std::string& address,
                                            const v1::FetchResultRequest& request,
                                            const ChunkSink& sink) {
-  Stub stub(rpc::MakeChannel(address));
+  DatabaseStub stub(rpc::MakeChannel(address));
   grpc::ClientContext context;
   rpc::SetTimeout(context, kStreamTimeout);
   const auto reader = stub.FetchResult(&context, request);

@@ -10,18 +10,18 @@
 namespace onepiece::client {
 namespace {
 
-using Stub = v1::ElasticityService::Stub;
+using ElasticityStub = v1::ElasticityService::Stub;
 
 constexpr std::chrono::milliseconds kPlanPoll(300);
 
 template <typename Request, typename Response>
 absl::StatusOr<Response> Ask(ProxySet& managers,
-                             grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                          Response*),
+                             grpc::Status (ElasticityStub::*method)(grpc::ClientContext*,
+                                                                    const Request&, Response*),
                              const Request& request) {
   Response response;
   ONEPIECE_RETURN_IF_ERROR(managers.CallManager([&](const auto& channel, auto& context) {
-    Stub stub(channel);
+    ElasticityStub stub(channel);
     return (stub.*method)(&context, request, &response);
   }));
   return response;
@@ -37,45 +37,45 @@ Request WithId(Request request) {
 }  // namespace
 
 absl::StatusOr<v1::Elasticity> Client::GetElasticity() {
-  return Ask(impl_->proxies, &Stub::GetElasticity, v1::GetElasticityRequest());
+  return Ask(impl_->proxies, &ElasticityStub::GetElasticity, v1::GetElasticityRequest());
 }
 
 absl::StatusOr<v1::Plan> Client::ProposePlan(const v1::ProposePlanRequest& request) {
-  return Ask(impl_->proxies, &Stub::ProposePlan, request);
+  return Ask(impl_->proxies, &ElasticityStub::ProposePlan, request);
 }
 
 absl::StatusOr<v1::Plan> Client::ApplyPlan(v1::ApplyPlanRequest request) {
-  return Ask(impl_->proxies, &Stub::ApplyPlan, WithId(std::move(request)));
+  return Ask(impl_->proxies, &ElasticityStub::ApplyPlan, WithId(std::move(request)));
 }
 
 absl::StatusOr<v1::Plan> Client::GetPlan(std::string_view plan_id) {
   v1::GetPlanRequest request;
   request.set_plan_id(std::string(plan_id));
-  return Ask(impl_->proxies, &Stub::GetPlan, request);
+  return Ask(impl_->proxies, &ElasticityStub::GetPlan, request);
 }
 
 absl::StatusOr<v1::ListPlansResponse> Client::ListPlans(const v1::ListPlansRequest& request) {
-  return Ask(impl_->proxies, &Stub::ListPlans, request);
+  return Ask(impl_->proxies, &ElasticityStub::ListPlans, request);
 }
 
 absl::StatusOr<v1::Plan> Client::ConfirmPlan(v1::DecidePlanRequest request) {
-  return Ask(impl_->proxies, &Stub::ConfirmPlan, WithId(std::move(request)));
+  return Ask(impl_->proxies, &ElasticityStub::ConfirmPlan, WithId(std::move(request)));
 }
 
 absl::StatusOr<v1::Plan> Client::UndoPlan(v1::DecidePlanRequest request) {
-  return Ask(impl_->proxies, &Stub::UndoPlan, WithId(std::move(request)));
+  return Ask(impl_->proxies, &ElasticityStub::UndoPlan, WithId(std::move(request)));
 }
 
 absl::StatusOr<v1::Hold> Client::SetHold(v1::SetHoldRequest request) {
-  return Ask(impl_->proxies, &Stub::SetHold, WithId(std::move(request)));
+  return Ask(impl_->proxies, &ElasticityStub::SetHold, WithId(std::move(request)));
 }
 
 absl::StatusOr<v1::PoolLimits> Client::SetPoolLimits(v1::SetPoolLimitsRequest request) {
-  return Ask(impl_->proxies, &Stub::SetPoolLimits, WithId(std::move(request)));
+  return Ask(impl_->proxies, &ElasticityStub::SetPoolLimits, WithId(std::move(request)));
 }
 
 absl::StatusOr<v1::ListAuditResponse> Client::ListAudit(const v1::ListAuditRequest& request) {
-  return Ask(impl_->proxies, &Stub::ListAudit, request);
+  return Ask(impl_->proxies, &ElasticityStub::ListAudit, request);
 }
 
 absl::StatusOr<v1::Plan> Client::AwaitPlan(std::string_view plan_id, const PlanObserver& observer,

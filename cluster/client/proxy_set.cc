@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
@@ -138,7 +139,7 @@ ProxySet::ProxySet(const Options& options)
 }
 
 std::shared_ptr<grpc::Channel> ProxySet::ChannelTo(const std::string& address) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (channels_.size() >= kMaxChannels) channels_.clear();
   auto& channel = channels_[address];
   if (channel == nullptr) channel = rpc::MakeChannel(address, {}, options_.user_agent);
@@ -152,10 +153,10 @@ void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime dea
 
 bool ProxySet::Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop) {
   const std::stop_callback wake(options_.stop, [this] {
-    { const std::scoped_lock waits_or_has_not_looked_yet(mutex_); }
-    condition_.notify_all();
+    { const base::MutexLock waits_or_has_not_looked_yet(mutex_); }
+    condition_.NotifyAll();
   });
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   const base::MonotonicTime until = std::min(deadline, options_.clock->Now() + pause);
   options_.clock->WaitUntil(condition_, lock, stop, until,
                             [this] { return options_.stop.stop_requested(); });
@@ -207,14 +208,14 @@ absl::Status ProxySet::CallManager(const ManagerCall& call) {
 }
 
 void ProxySet::Prefer(const Proxy& proxy) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   preferred_address_ = proxy.address;
 }
 
 absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::MonotonicTime deadline) {
   absl::StatusOr<std::vector<Proxy>> proxies = Find(refresh, deadline);
   if (!proxies.ok()) return proxies;
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const base::MonotonicTime now = options_.clock->Now();
   std::erase_if(away_until_, [now](const auto& entry) { return entry.second <= now; });
   for (Proxy& proxy : *proxies) proxy.away = away_until_.contains(proxy.address);
@@ -223,7 +224,7 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
 }
 
 void ProxySet::LeaveOut(const Proxy& proxy) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (away_until_.size() >= kMaxChannels) away_until_.clear();
   away_until_[proxy.address] = options_.clock->Now() + base::Scaled(kLeftOut);
 }
@@ -268,7 +269,7 @@ bool ProxySet::Connect(const Proxy& proxy, base::MonotonicTime deadline) {
 absl::StatusOr<std::vector<Proxy>> ProxySet::Find(bool refresh, base::MonotonicTime deadline) {
   std::vector<Proxy> known;
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     known = proxies_;
   }
   if (!known.empty() && (!refresh || options_.nodemanagers.empty())) return known;
@@ -286,7 +287,7 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Find(bool refresh, base::MonotonicT
   if (!proxies.empty()) {
     LearnManagers(deadline);
     std::vector<Proxy> ordered = Keep(std::move(proxies));
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     listed_ = true;
     return ordered;
   }
@@ -306,7 +307,7 @@ std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
   std::rotate(proxies.begin(),
               proxies.begin() + static_cast<std::ptrdiff_t>(base::RandomU64() % proxies.size()),
               proxies.end());
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto rank = [this](const Proxy& proxy) {
     if (proxy.address == preferred_address_) return 0;
     if (proxy.unlisted) return 3;
@@ -322,7 +323,7 @@ std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
 // is gone.
 void ProxySet::LearnManagers(base::MonotonicTime deadline) {
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (std::exchange(asked_managers_, true)) return;
   }
   v1::Cluster cluster;
@@ -343,7 +344,7 @@ void ProxySet::Learn(const v1::Cluster& cluster) {
 }
 
 bool ProxySet::Complete() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return listed_ || options_.nodemanagers.empty();
 }
 

@@ -1,11 +1,9 @@
 // Finds proxies and retries calls over them. All retry rules of the client library are here.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -14,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/client/client.h"
 #include "cluster/rpc/replicas.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -140,8 +139,8 @@ class ProxySet {
 
   const Options options_;
   rpc::Replicas managers_;
-  std::mutex mutex_;
-  std::condition_variable_any condition_;  // Only waited on: pauses end by time or stop.
+  base::Mutex mutex_;
+  base::CondVar condition_;  // Only waited on: pauses end by time or stop.
   // Guarded by mutex_.
   std::vector<Proxy> proxies_;
   bool listed_ = false;  // By the NodeManager.

@@ -18,7 +18,7 @@ namespace onepiece::client {
 namespace {
 
 // A stream is opened anew after this long, so that a lost peer is noticed.
-constexpr std::chrono::seconds kStreamTurn(60);
+constexpr std::chrono::seconds kTransferTurn(60);
 
 bool Reconnect(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
@@ -88,7 +88,7 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
     std::set<std::string> strangers;  // The sets that do not know the job.
     for (std::size_t i = 0; proxies.ok() && i < proxies->size(); ++i) {
       grpc::ClientContext context;
-      rpc::SetTimeLeft(context, std::min<base::Duration>(kStreamTurn, deadline - clock.Now()));
+      rpc::SetTimeLeft(context, std::min<base::Duration>(kTransferTurn, deadline - clock.Now()));
       const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
       const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
       const auto reader = (*proxies)[i].stub->WatchJob(&context, request);
@@ -141,7 +141,7 @@ absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::stri
     bool moved = false;
     const absl::Status status = impl_->proxies.Call([&](auto& stub, auto& context) {
       // A long transfer may outlive the deadline of an attempt, so a turn replaces it.
-      rpc::SetTimeLeft(context, kStreamTurn);
+      rpc::SetTimeLeft(context, kTransferTurn);
       request.set_offset_bytes(incoming.received_bytes);
       const auto reader = stub.FetchResult(&context, request);
       const absl::Status read = ReadStream(*reader, sink, incoming, moved);

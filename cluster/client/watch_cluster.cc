@@ -12,7 +12,7 @@ namespace onepiece::client {
 namespace {
 
 // A stream is opened anew after this long, so that a peer that stands still is noticed.
-constexpr std::chrono::seconds kStreamTurn(15);
+constexpr std::chrono::seconds kWatchTurn(15);
 
 /// What the observer has been told so far.
 struct Told {
@@ -71,7 +71,7 @@ absl::Status Client::WatchCluster(std::uint64_t start_revision, const ClusterObs
     request.set_telemetry_interval_ms(
         static_cast<std::int32_t>(telemetry_interval / std::chrono::milliseconds(1)));
     grpc::ClientContext context;
-    rpc::SetTimeLeft(context, std::min(base::Scaled(kStreamTurn), deadline - clock.Now()));
+    rpc::SetTimeLeft(context, std::min(base::Scaled(kWatchTurn), deadline - clock.Now()));
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
     const auto reader = stub.WatchCluster(&context, request);

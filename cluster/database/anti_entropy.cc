@@ -9,6 +9,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
 #include "cluster/database/placement.h"
@@ -29,14 +30,14 @@ std::vector<std::string> NodeIds(const node::Routing& routing) {
   return ids;
 }
 
-std::optional<v1::Endpoint> Find(const node::Routing& routing, const std::string& node_id) {
+std::optional<v1::Endpoint> FindDatabase(const node::Routing& routing, const std::string& node_id) {
   for (const v1::Endpoint& database : routing.table().databases()) {
     if (database.node_id() == node_id) return database;
   }
   return std::nullopt;
 }
 
-std::optional<base::Uid> UidOf(const std::string& bytes) {
+std::optional<base::Uid> UidOfBytes(const std::string& bytes) {
   std::array<std::uint8_t, 16> uid{};
   if (bytes.size() != uid.size()) return std::nullopt;
   std::ranges::copy(bytes, uid.begin());
@@ -135,7 +136,7 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
 absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
   if (request.node_id() == options_.node_id ||
-      !Find(*options_.routing(), request.node_id()).has_value()) {
+      !FindDatabase(*options_.routing(), request.node_id()).has_value()) {
     return OtherView("the caller is not among the other databases");
   }
   if (request.records_size() > kMaxUidsPerCall || request.results_size() > kMaxUidsPerCall) {
@@ -146,7 +147,7 @@ absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
   for (const auto& [from, to] :
        {std::pair(&request.records(), &records), std::pair(&request.results(), &results)}) {
     for (const std::string& bytes : *from) {
-      const std::optional<base::Uid> uid = UidOf(bytes);
+      const std::optional<base::Uid> uid = UidOfBytes(bytes);
       if (!uid.has_value()) {
         return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_UID",
                                "a uid has 16 bytes, not " + std::to_string(bytes.size()));
@@ -180,7 +181,7 @@ absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
   const absl::StatusOr<Plan> made = MakePlan(answer, filter);
   const Plan plan = made.value_or(Plan());
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (!made.ok()) {
       ++stats_.nonsense;
       return made.status();
@@ -217,7 +218,7 @@ absl::StatusOr<AntiEntropy::Plan> AntiEntropy::MakePlan(const v1::CompareJobsRes
     }
   }
   for (const v1::JobSummary& job : answer.jobs()) {
-    const std::optional<base::Uid> uid = UidOf(job.uid());
+    const std::optional<base::Uid> uid = UidOfBytes(job.uid());
     const auto bucket = uid.has_value() ? theirs.find(BucketOf(*uid)) : theirs.end();
     if (bucket == theirs.end()) return bad("it tells of a job outside the buckets that it covers");
     if (!filter(*uid)) return bad("it tells of a job that the two do not share");
@@ -237,10 +238,10 @@ bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
                              const std::vector<const v1::JobSummary*>& theirs, Plan& plan) const {
   std::unordered_map<base::Uid, const v1::JobSummary*> left;
   for (const v1::JobSummary* job : theirs) {
-    if (!left.emplace(*UidOf(job->uid()), job).second) return false;
+    if (!left.emplace(*UidOfBytes(job->uid()), job).second) return false;
   }
   for (const v1::JobSummary& ours : mine) {
-    const base::Uid uid = *UidOf(ours.uid());
+    const base::Uid uid = *UidOfBytes(ours.uid());
     const auto found = left.find(uid);
     if (found == left.end()) {
       // Its bytes go when the next comparison finds that the peer wants the job: it may know it as
@@ -274,7 +275,7 @@ bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
 absl::Status AntiEntropy::Carry(const v1::Endpoint& peer, v1::DatabaseService::Stub& stub,
                                 const Plan& plan) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stats_.records_pushed += plan.push_records.size();
     stats_.results_pushed += plan.push_results.size();
     stats_.records_asked += plan.ask_records.size();
@@ -305,7 +306,7 @@ absl::Status AntiEntropy::Carry(const v1::Endpoint& peer, v1::DatabaseService::S
 }
 
 void AntiEntropy::NoteEqual(const std::string& node_id, base::MonotonicTime time) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++stats_.equal;
   const auto contact = contacts_.find(node_id);
   if (contact == contacts_.end()) return;
@@ -317,7 +318,7 @@ std::optional<base::MonotonicTime> AntiEntropy::SettledTime() const {
   const std::shared_ptr<const node::Routing> routing = options_.routing();
   if (routing->epoch() == 0) return std::nullopt;
   base::MonotonicTime settled = clock_.Now();
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const v1::Endpoint& database : routing->table().databases()) {
     if (database.node_id() == options_.node_id) continue;
     const auto contact = contacts_.find(database.node_id());
@@ -331,13 +332,13 @@ std::optional<base::MonotonicTime> AntiEntropy::SettledTime() const {
 }
 
 std::optional<base::WallTime> AntiEntropy::ComparedTime(const std::string& node_id) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto contact = contacts_.find(node_id);
   return contact == contacts_.end() ? std::nullopt : contact->second.compared_time;
 }
 
 AntiEntropyStats AntiEntropy::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return stats_;
 }
 
@@ -353,7 +354,7 @@ void AntiEntropy::Run(const std::stop_token& stop) {
       if (stop.stop_requested()) return;
       Schedule(*peer, CompareWith(*peer));
     }
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     clock_.WaitUntil(wake_, lock, stop, clock_.Now() + base::Scaled(kTick), [] { return false; });
   }
 }
@@ -366,7 +367,7 @@ void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
   std::iota(all.begin(), all.end(), 0);
   for (const std::vector<v1::JobSummary>& bucket : store_.SummariesOf(all, not_ours)) {
     for (const v1::JobSummary& job : bucket) {
-      const base::Uid uid = *UidOf(job.uid());
+      const base::Uid uid = *UidOfBytes(job.uid());
       replicator_.Enqueue(uid, Change::kRecord);
       if (job.has_bytes()) replicator_.Enqueue(uid, Change::kResultBytes);
     }
@@ -375,14 +376,14 @@ void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
 
 std::optional<v1::Endpoint> AntiEntropy::NextDue() {
   const std::shared_ptr<const node::Routing> routing = options_.routing();
-  const std::optional<v1::Endpoint> self = Find(*routing, options_.node_id);
+  const std::optional<v1::Endpoint> self = FindDatabase(*routing, options_.node_id);
   std::vector<std::string> databases = NodeIds(*routing);
   const base::MonotonicTime now = clock_.Now();
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const bool others = databases != databases_;
   databases_ = std::move(databases);
   std::erase_if(contacts_, [&](const auto& known) {
-    const std::optional<v1::Endpoint> peer = Find(*routing, known.first);
+    const std::optional<v1::Endpoint> peer = FindDatabase(*routing, known.first);
     return !peer.has_value() || peer->incarnation() != known.second.incarnation;
   });
   std::optional<v1::Endpoint> due;
@@ -410,7 +411,7 @@ void AntiEntropy::Schedule(const v1::Endpoint& peer, const absl::StatusOr<bool>&
   if (!equal.ok()) {
     spdlog::warn("op=compare peer={} {}", peer.node_id(), base::View(equal.status().message()));
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!equal.ok()) ++stats_.failures;
   const auto found = contacts_.find(peer.node_id());
   if (found == contacts_.end()) return;

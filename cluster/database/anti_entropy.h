@@ -2,12 +2,10 @@
 // sent.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -16,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
 #include "cluster/node/routing.h"
@@ -124,8 +123,8 @@ class AntiEntropy {
   const JobStore& store_;
   Replicator& replicator_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;  // Guards what follows, up to the thread.
-  std::condition_variable_any wake_;
+  mutable base::Mutex mutex_;  // Guards what follows, up to the thread.
+  base::CondVar wake_;
   std::vector<std::string> databases_;       // As of the last look at the routing.
   std::map<std::string, Contact> contacts_;  // Databases in the routing.
   AntiEntropyStats stats_;

@@ -3,9 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/placement.h"
 #include "cluster/job/job_record.h"
@@ -264,9 +263,9 @@ absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundl
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {
   const base::MonotonicTime started = clock_.Now();
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
+  base::Mutex mutex;
+  base::CondVar never;
+  base::MutexLock lock(mutex);
   while (!stop.stop_requested()) {
     const std::shared_ptr<const node::Routing> routing = options_.routing();
     JobStore::IsAlive is_alive;
@@ -279,7 +278,7 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
     values_->Sweep();
     GiveUpLost(*routing, started);
     // Only `stop` ends this wait early.
-    (void)never.wait_for(lock, stop, options_.sweep_interval, [] { return false; });
+    (void)never.WaitFor(lock, stop, options_.sweep_interval, [] { return false; });
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 /// How often a watch of a job that does not change looks whether its client is still there.
 constexpr base::Duration kWatchSlice = std::chrono::milliseconds(250);
 
-absl::StatusOr<std::string> UidOf(const std::string& name) {
+absl::StatusOr<std::string> UidOfResult(const std::string& name) {
   const auto uid = node::UidOfName(name);
   if (!uid.has_value()) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NAME",
@@ -107,7 +107,7 @@ grpc::Status DatabaseService::WatchJob(grpc::ServerContext* context,
                                        const v1::WatchJobRequest* request,
                                        grpc::ServerWriter<v1::Job>* writer) {
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
-  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  const absl::StatusOr<std::string> uid = UidOfResult(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   absl::Status status =
       base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
@@ -140,7 +140,7 @@ grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
                                     const v1::FetchResultRequest& request,
                                     rpc::ResultStream& stream) {
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
-  const absl::StatusOr<std::string> uid = UidOf(request.name());
+  const absl::StatusOr<std::string> uid = UidOfResult(request.name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request.artifact());
   if (!artifact.ok()) return rpc::ToGrpc(artifact.status());
@@ -174,7 +174,7 @@ grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
 grpc::Status DatabaseService::AcknowledgeResult(grpc::ServerContext*,
                                                 const v1::AcknowledgeResultRequest* request,
                                                 v1::Job* response) {
-  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  const absl::StatusOr<std::string> uid = UidOfResult(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   return Answer(response, [&] { return store_.Acknowledge(*uid); });
 }
@@ -182,7 +182,7 @@ grpc::Status DatabaseService::AcknowledgeResult(grpc::ServerContext*,
 grpc::Status DatabaseService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                                         google::protobuf::Empty*) {
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
-  const absl::StatusOr<std::string> uid = UidOf(request->name());
+  const absl::StatusOr<std::string> uid = UidOfResult(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   return rpc::ToGrpc(store_.Delete(*uid));
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/recovery.h"
 
@@ -15,7 +16,7 @@ using namespace std::chrono_literals;
 /// How often memory is looked at while nobody asks for room.
 constexpr base::Duration kLook = 100ms;
 /// After a file could not be written.
-constexpr base::Duration kRetryPause = 1s;
+constexpr base::Duration kSpillRetryPause = 1s;
 
 }  // namespace
 
@@ -33,10 +34,10 @@ void Disk::Forget(const base::Uid& uid) {
 
 void Disk::Served(const base::Uid& uid, const Artifacts* artifacts) {
   if (artifacts != nullptr || !spills()) return;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (spilled_.erase(uid) == 0) return;
   gone_.push_back(uid);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
@@ -49,7 +50,7 @@ absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
                                                    .cluster_id = cluster_id,
                                                    .budget_bytes = options_.spill_budget_bytes}));
     const std::vector<base::Uid> files = spill_->Kept();
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     spilled_.insert(files.begin(), files.end());
     kept = spilled_;
   }
@@ -69,9 +70,9 @@ void Disk::Stop() {
 
 bool Disk::MakeRoom(base::MonotonicTime deadline) {
   if (!open_ || !spills()) return false;
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   const std::uint64_t ours = ++asked_;
-  changed_.notify_all();
+  changed_.NotifyAll();
   const bool answered = clock_.WaitUntil(changed_, lock, stopping_.get_token(), deadline,
                                          [&] { return answered_ >= ours; });
   return answered && moved_;
@@ -91,7 +92,7 @@ void Disk::Run(const std::stop_token& stop) {
     std::uint64_t asked = 0;
     bool wanted = false;
     {
-      std::unique_lock lock(mutex_);
+      base::MutexLock lock(mutex_);
       clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kLook,
                        [this] { return !gone_.empty() || asked_ > answered_; });
       gone = std::exchange(gone_, {});
@@ -100,10 +101,10 @@ void Disk::Run(const std::stop_token& stop) {
     }
     for (const base::Uid& uid : gone) spill_->Remove(uid);
     const bool moved = Relieve(wanted, stop);
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     answered_ = asked;
     moved_ = moved;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 
@@ -128,14 +129,14 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
   const auto result = store_->FindResult(*uid);
   if (result == nullptr) return true;  // Purged meanwhile: there is room.
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     spilled_.insert(*uid);  // From here on its purge takes the file away.
   }
   auto mapped = spill_->Write(*uid, *result);
   const bool kept = mapped.ok() && store_->Replace(*uid, *std::move(mapped), false);
   if (kept) return true;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     spilled_.erase(*uid);
   }
   if (mapped.ok()) {
@@ -144,8 +145,8 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
   }
   spdlog::warn("op=spill uid={} {}", uid->ToString(), base::View(mapped.status().message()));
   // A disk that fails or is full is not asked as fast as we can.
-  std::unique_lock lock(mutex_);
-  clock_.WaitUntil(changed_, lock, stop, clock_.Now() + base::Scaled(kRetryPause),
+  base::MutexLock lock(mutex_);
+  clock_.WaitUntil(changed_, lock, stop, clock_.Now() + base::Scaled(kSpillRetryPause),
                    [this] { return !gone_.empty() || asked_ > answered_; });
   return false;
 }

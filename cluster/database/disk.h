@@ -3,10 +3,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -16,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/journal.h"
 #include "cluster/database/spill.h"
@@ -79,8 +78,8 @@ class Disk {
   JobStore* store_ = nullptr;
   std::atomic<bool> open_{false};
 
-  mutable std::mutex mutex_;  // Never held while the disk or the store works.
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;  // Never held while the disk or the store works.
+  base::CondVar changed_;
   std::unordered_set<base::Uid> spilled_;   // They have a file, or are getting one.
   std::vector<base::Uid> gone_;             // Of these, whose files must go.
   std::uint64_t asked_ = 0, answered_ = 0;  // Calls of MakeRoom.

@@ -2,9 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -12,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/data_folder.h"
 #include "cluster/job/job_record.h"
@@ -26,7 +25,7 @@ constexpr const char* kSchema =
 constexpr std::size_t kGroup = 4096;
 /// Of records that wait for the disk. A record is some KiB.
 constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 20;
-constexpr base::Duration kRetryPause = std::chrono::seconds(1);
+constexpr base::Duration kWriteRetryPause = std::chrono::seconds(1);
 constexpr base::Duration kCloseLimit = std::chrono::seconds(2);
 
 class SqliteJournal final : public Journal {
@@ -64,8 +63,8 @@ class SqliteJournal final : public Journal {
   sqlite::Statement put_, remove_;  // Go before database_.
   std::unordered_set<base::Uid> on_disk_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   std::vector<v1::JobRecord> recovered_;
   std::vector<std::int64_t> damaged_;  // Rows, while it is opened.
   std::unordered_map<base::Uid, Change> waiting_;
@@ -139,7 +138,7 @@ absl::Status SqliteJournal::Load(sqlite::Database& database) {
 }
 
 std::vector<v1::JobRecord> SqliteJournal::Recover() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return std::exchange(recovered_, {});
 }
 
@@ -152,7 +151,7 @@ void SqliteJournal::Forget(const base::Uid& uid) { Take(uid, std::nullopt); }
 
 void SqliteJournal::Take(const base::Uid& uid, Change change) {
   const std::size_t bytes = change.has_value() ? change->size() : 0;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = waiting_.find(uid);
   if (found != waiting_.end()) {
     waiting_bytes_ -= found->second.has_value() ? found->second->size() : 0;
@@ -167,13 +166,13 @@ void SqliteJournal::Take(const base::Uid& uid, Change change) {
   waiting_bytes_ += bytes;
   waiting_.emplace(uid, std::move(change));
   order_.push_back(uid);
-  if (order_.size() == 1) changed_.notify_all();
+  if (order_.size() == 1) changed_.NotifyAll();
 }
 
 bool SqliteJournal::Flush(base::MonotonicTime deadline) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   hurry_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
   const bool done = clock_.WaitUntil(changed_, lock, {}, deadline,
                                      [this] { return order_.empty() && writing_ == 0; });
   hurry_ = false;
@@ -181,7 +180,7 @@ bool SqliteJournal::Flush(base::MonotonicTime deadline) {
 }
 
 JournalStats SqliteJournal::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   JournalStats stats = stats_;
   stats.waiting = static_cast<std::int64_t>(order_.size() + writing_);
   return stats;
@@ -192,10 +191,11 @@ void SqliteJournal::WriteBehind(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     Group group;
     {
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [this] { return !order_.empty(); })) return;
+      base::MutexLock lock(mutex_);
+      if (!changed_.Wait(lock, stop, [this] { return !order_.empty(); })) return;
       // A disk that does not take it is not asked as fast as we can.
-      clock_.WaitUntil(changed_, lock, stop, clock_.Now() + (failed ? kRetryPause : options_.delay),
+      clock_.WaitUntil(changed_, lock, stop,
+                       clock_.Now() + (failed ? kWriteRetryPause : options_.delay),
                        [&] { return hurry_ && !failed; });
       if (stop.stop_requested()) return;
       group = NextGroup();
@@ -205,7 +205,7 @@ void SqliteJournal::WriteBehind(const std::stop_token& stop) {
       spdlog::error("op=journal_write {}; tried again", base::View(status.message()));
     failed = !status.ok();
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       writing_ = 0;
       if (status.ok()) {
         stats_.written += group.size();
@@ -214,7 +214,7 @@ void SqliteJournal::WriteBehind(const std::stop_token& stop) {
         PutBack(std::move(group));
       }
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 
@@ -266,7 +266,7 @@ absl::Status SqliteJournal::WriteGroup(const Group& group) {
       on_disk_.erase(uid);
     }
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   stats_.records = static_cast<std::int64_t>(on_disk_.size());
   return absl::OkStatus();
 }

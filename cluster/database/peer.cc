@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/rpc/channel.h"
@@ -16,7 +17,7 @@ constexpr std::size_t kRecordsPerCall = 256;
 /// Keeps a call well below the transport's limit, whatever the records hold.
 constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
 
-std::vector<v1::Endpoint> Find(const node::Routing& routing, const std::string& node_id) {
+std::vector<v1::Endpoint> FindEndpoints(const node::Routing& routing, const std::string& node_id) {
   std::vector<v1::Endpoint> found;
   for (const v1::Endpoint& database : routing.table().databases()) {
     if (database.node_id() == node_id) found.push_back(database);
@@ -77,15 +78,15 @@ void Peer::Stop() {
 }
 
 void Peer::Enqueue(const base::Uid& uid, What what) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Queue& queue = what == What::kRecord ? records_ : results_;
   if (!queue.Add(uid, what == What::kUrgentResult)) ++stats_.dropped;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool Peer::Answers() const {
   const std::optional<v1::Endpoint> endpoint = Endpoint();
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return endpoint.has_value() && endpoint->incarnation() != silent_incarnation_ &&
          (endpoint->incarnation() != distrusted_incarnation_ || clock_.Now() >= distrusted_until_);
 }
@@ -93,18 +94,18 @@ bool Peer::Answers() const {
 void Peer::Distrust() {
   const std::optional<v1::Endpoint> endpoint = Endpoint();
   if (!endpoint.has_value()) return;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   distrusted_incarnation_ = endpoint->incarnation();
   distrusted_until_ = clock_.Now() + base::Scaled(options_.distrust);
 }
 
 bool Peer::IsIdle() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return records_.waiting.empty() && !records_.busy && results_.waiting.empty() && !results_.busy;
 }
 
 PeerStats Peer::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   PeerStats stats = stats_;
   stats.records_waiting = static_cast<std::int64_t>(records_.waiting.size());
   stats.results_waiting = static_cast<std::int64_t>(results_.waiting.size());
@@ -112,13 +113,13 @@ PeerStats Peer::stats() const {
 }
 
 std::optional<v1::Endpoint> Peer::Endpoint() const {
-  std::vector<v1::Endpoint> found = Find(*options_.routing(), options_.node_id);
+  std::vector<v1::Endpoint> found = FindEndpoints(*options_.routing(), options_.node_id);
   if (found.empty()) return std::nullopt;
   return std::move(found.front());
 }
 
 void Peer::Note(const v1::Endpoint& endpoint, bool took) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!took) {
     ++stats_.failures;
     silent_incarnation_ = endpoint.incarnation();
@@ -130,19 +131,19 @@ void Peer::Note(const v1::Endpoint& endpoint, bool took) {
 void Peer::Run(Queue& queue, std::size_t count, const std::stop_token& stop,
                const std::function<std::vector<base::Uid>(const v1::Endpoint&,
                                                           const std::vector<base::Uid>&)>& send) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [&queue] { return !queue.waiting.empty(); }) &&
+  base::MutexLock lock(mutex_);
+  while (changed_.Wait(lock, stop, [&queue] { return !queue.waiting.empty(); }) &&
          !stop.stop_requested()) {
-    lock.unlock();
+    lock.Unlock();
     const std::optional<v1::Endpoint> endpoint = Endpoint();
-    lock.lock();
+    lock.Lock();
     bool all_sent = false;
     if (endpoint.has_value()) {
       const std::vector<base::Uid> uids = queue.Take(count);
       queue.busy = true;
-      lock.unlock();
+      lock.Unlock();
       const std::vector<base::Uid> again = send(*endpoint, uids);
-      lock.lock();
+      lock.Lock();
       queue.busy = false;
       for (const base::Uid& uid : again) {
         if (!queue.Add(uid, false)) ++stats_.dropped;
@@ -151,7 +152,7 @@ void Peer::Run(Queue& queue, std::size_t count, const std::stop_token& stop,
     }
     // A peer that is away must not be asked as fast as we can. Only `stop` ends this wait early.
     if (!all_sent) {
-      (void)changed_.wait_for(lock, stop, base::Scaled(options_.retry_pause), [] { return false; });
+      (void)changed_.WaitFor(lock, stop, base::Scaled(options_.retry_pause), [] { return false; });
     }
   }
 }
@@ -172,7 +173,7 @@ std::vector<base::Uid> Peer::SendRecords(const v1::Endpoint& endpoint,
                                   options_.call_timeout);
     Note(endpoint, answer.ok());
     if (answer.ok()) {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       stats_.records_sent += in_request.size();
     } else {
       again.insert(again.end(), in_request.begin(), in_request.end());
@@ -230,12 +231,12 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
   // Asked anew at each round: the peer may come back under another incarnation meanwhile.
   const node::Target target{.patience = base::Scaled(options_.patience),
                             .candidates = [this](const node::Routing& routing) {
-                              return Find(routing, options_.node_id);
+                              return FindEndpoints(routing, options_.node_id);
                             }};
   const auto sent =
       outbox_.Deliver(message, target, clock_.Now() + base::Scaled(options_.deliver_timeout));
   if (sent.ok()) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     ++stats_.results_sent;
     return Sent::kYes;
   }

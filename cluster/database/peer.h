@@ -1,12 +1,10 @@
 // Another database, as this one feeds it: what it has yet to be told, and the threads that tell it.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -16,6 +14,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
@@ -106,8 +105,8 @@ class Peer {
   node::Outbox& outbox_;
   const Failed failed_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;  // Guards what follows, up to the stub.
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;  // Guards what follows, up to the stub.
+  base::CondVar changed_;
   Queue records_, results_;
   PeerStats stats_;
   std::uint64_t silent_incarnation_ = 0;  // That did not take what it was sent last; 0: none.

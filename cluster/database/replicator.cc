@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "cluster/base/mutex.h"
 #include "cluster/database/placement.h"
 
 namespace onepiece::database {
@@ -38,7 +39,7 @@ void Replicator::Start(const JobStore& store, node::Outbox& outbox, Confirm conf
   outbox_ = &outbox;
   confirm_ = std::move(confirm);
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     running_ = true;
   }
   thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
@@ -51,7 +52,7 @@ void Replicator::Stop() {
   }
   std::shared_ptr<const View> last;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     running_ = false;
     last = std::move(view_);
   }
@@ -83,7 +84,7 @@ void Replicator::Hold(const base::Uid& uid) {
   }
   {
     const base::MonotonicTime now = clock_.Now();
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (held.missing.empty()) {
       held.until = now;
       due_.emplace_front(held.until, uid);
@@ -92,7 +93,7 @@ void Replicator::Hold(const base::Uid& uid) {
       due_.emplace_back(held.until, uid);
     }
     held_[uid] = held;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   for (const auto& [peer, alive] : targets) {
     peer->Enqueue(uid, held.missing.contains(peer->node_id()) ? Peer::What::kUrgentResult
@@ -115,7 +116,7 @@ bool Replicator::IsIdle(const std::string& node_id) {
 }
 
 PeerStats Replicator::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   PeerStats sum = forgotten_;
   if (view_ == nullptr) return sum;
   for (const auto& [id, peer] : view_->peers) Add(peer->stats(), sum);
@@ -138,7 +139,7 @@ std::vector<v1::DatabasePeer> Replicator::peers() {
 }
 
 std::shared_ptr<const Replicator::View> Replicator::CurrentView() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!running_) return nullptr;
   std::shared_ptr<const node::Routing> routing = options_.routing();
   if (view_ == nullptr || view_->routing != routing) view_ = MakeView(std::move(routing));
@@ -190,7 +191,7 @@ std::vector<std::pair<Peer*, bool>> Replicator::TargetsOf(const View& view,
 
 void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto found = held_.find(uid);
     if (found == held_.end()) return;
     found->second.missing.erase(node_id);
@@ -223,7 +224,7 @@ void Replicator::Upkeep(const std::stop_token& stop) {
     ForgetPeers();
     std::vector<std::pair<base::Uid, Held>> over;
     {
-      std::unique_lock lock(mutex_);
+      base::MutexLock lock(mutex_);
       const base::MonotonicTime now = clock_.Now();
       base::MonotonicTime next = now + kUpkeepInterval;
       if (!due_.empty()) next = std::min(next, due_.front().first);
@@ -245,7 +246,7 @@ void Replicator::Upkeep(const std::stop_token& stop) {
 void Replicator::ForgetPeers() {
   std::vector<std::shared_ptr<Peer>> gone;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const base::MonotonicTime now = clock_.Now();
     auto view = std::make_shared<View>(*view_);
     for (auto it = away_since_.begin(); it != away_since_.end();) {

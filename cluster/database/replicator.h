@@ -2,13 +2,11 @@
 // result has all the copies that it can have now.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -19,6 +17,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/peer.h"
 #include "cluster/node/outbox.h"
@@ -108,8 +107,8 @@ class Replicator {
   const JobStore* store_ = nullptr;  // Set by Start, as are the next two.
   node::Outbox* outbox_ = nullptr;
   Confirm confirm_;
-  mutable std::mutex mutex_;  // Guards what follows, up to the thread.
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;  // Guards what follows, up to the thread.
+  base::CondVar changed_;
   bool running_ = false;
   std::shared_ptr<const View> view_;
   std::map<std::string, base::MonotonicTime> away_since_;

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/data_folder.h"
 #include "cluster/database/spill_file.h"
@@ -72,8 +72,8 @@ class FileSpill final : public Spill {
   std::unique_ptr<DataFolder> folder_;
   std::map<base::Uid, Found> files_;  // While it is opened.
 
-  std::mutex write_mutex_;  // Before mutex_: held while a file is written.
-  mutable std::mutex mutex_;
+  base::Mutex write_mutex_;  // Before mutex_: held while a file is written.
+  mutable base::Mutex mutex_;
   std::unique_ptr<sqlite::Database> index_;
   sqlite::Statement insert_, remove_;                    // Go before index_.
   std::unordered_map<base::Uid, std::int64_t> entries_;  // Bytes of the files.
@@ -208,7 +208,7 @@ absl::Status FileSpill::Insert(const base::Uid& uid, std::int64_t bytes) {
 }
 
 std::vector<base::Uid> FileSpill::Kept() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<base::Uid> uids;
   uids.reserve(entries_.size());
   for (const auto& [uid, bytes] : entries_) uids.push_back(uid);
@@ -217,10 +217,10 @@ std::vector<base::Uid> FileSpill::Kept() const {
 
 absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
     const base::Uid& uid, std::span<const StoredArtifact> artifacts) {
-  const std::lock_guard writing(write_mutex_);
+  const base::MutexLock writing(write_mutex_);
   const std::int64_t bytes = SpillFileBytes(artifacts);
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     Drop(uid);
     if (bytes > options_.budget_bytes - stats_.bytes) {
       return base::MakeError(
@@ -238,11 +238,11 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
     if (mapped.ok()) return mapped;
     Remove(uid);
     status = mapped.status();
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     ++stats_.failed_writes;
   } else {
     unlink(part.c_str());
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stats_.bytes -= bytes;
     ++stats_.failed_writes;
   }
@@ -253,7 +253,7 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
 
 // The file gets its name, and then its entry; nothing of it is left when that fails.
 absl::Status FileSpill::Publish(const base::Uid& uid, const std::string& part, std::int64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const std::string path = PathOf(uid);
   if (rename(part.c_str(), path.c_str()) != 0) return DiskError(errno, "cannot rename", part);
   absl::Status status = folder_->Sync();
@@ -268,12 +268,12 @@ absl::Status FileSpill::Publish(const base::Uid& uid, const std::string& part, s
 
 absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Read(const base::Uid& uid) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (!entries_.contains(uid)) return absl::NotFoundError("no spilled result");
   }
   auto artifacts = CheckSpillFile(PathOf(uid), OwnerOf(uid));
   if (artifacts.ok()) return artifacts;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!entries_.contains(uid)) return absl::NotFoundError("no spilled result");
   ++stats_.damaged;
   spdlog::error("op=spill_read uid={} dropped: {}", uid.ToString(),
@@ -284,7 +284,7 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Read(const base::Uid& uid
 }
 
 void FileSpill::Remove(const base::Uid& uid) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!entries_.contains(uid)) return;
   ++stats_.removed;
   Drop(uid);
@@ -302,7 +302,7 @@ void FileSpill::Drop(const base::Uid& uid) {
 }
 
 SpillStats FileSpill::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   SpillStats stats = stats_;
   stats.results = static_cast<std::int64_t>(entries_.size());
   return stats;

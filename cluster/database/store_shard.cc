@@ -4,6 +4,7 @@
 
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
 #include "cluster/job/job_record.h"
@@ -102,7 +103,7 @@ StoreShard::~StoreShard() {
 }
 
 std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, JobRecord& record) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   v1::CreateJobResponse response;
   Entry* entry = Find(uid);
   if (entry == nullptr) {
@@ -123,7 +124,7 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
 
 absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
                                              const v1::UpdateJobRequest& request) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   bool news = request.has_timing() && job::AddTiming(request.timing(), entry->record);
@@ -148,7 +149,7 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
 
 std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, message::Kind kind,
                                                     bool hold) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* entry = Find(bundle.uid);
   if (entry == nullptr) {
     JobRecord record = MadeUpFrom(bundle);
@@ -190,7 +191,7 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
 }
 
 void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++shared_.refused_results;
   Entry* const entry = Find(bundle.uid);
   if (entry == nullptr || kind != message::Kind::kResult) return;
@@ -203,7 +204,7 @@ void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
 }
 
 bool StoreShard::Confirm(const base::Uid& uid) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr || !entry->held) return false;
   Succeed(*entry);
@@ -212,12 +213,12 @@ bool StoreShard::Confirm(const base::Uid& uid) {
 
 void StoreShard::FailJob(const base::Uid& uid, const std::string& reason,
                          const std::string& message) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (Entry* const entry = Find(uid); entry != nullptr) Fail(*entry, reason, message);
 }
 
 bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr) {
     // What we would forget at once is not learnt again.
@@ -243,7 +244,7 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
 
 StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record,
                                          const Artifacts& artifacts) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* entry = Find(uid);
   if (entry == nullptr) {
     if (job::IsTerminal(record.job().state()) &&
@@ -270,7 +271,7 @@ StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record
 }
 
 void StoreShard::MarkLost(base::MonotonicTime since, const JobStore::Filter& filter) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<base::Uid> lost;
   for (const auto& [uid, missing_since] : missing_) {
     if (missing_since <= since && filter(uid)) lost.push_back(uid);
@@ -337,7 +338,7 @@ void StoreShard::Committed(Entry& entry) {
   if (entry.phase != Phase::kEnded) entry.lost = false;
   ShowBytes(entry);
   NoteMissing(entry);
-  if (entry.changed != nullptr) entry.changed->notify_all();
+  if (entry.changed != nullptr) entry.changed->NotifyAll();
 }
 
 void StoreShard::NoteMissing(const Entry& entry) {
@@ -446,11 +447,11 @@ void StoreShard::Erase(Entry& entry) {
   if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
   open_.erase(entry.uid);
   if (missing_.erase(entry.uid) > 0) --shared_.missing_results;
-  const std::shared_ptr<std::condition_variable_any> changed = entry.changed;
+  const std::shared_ptr<base::CondVar> changed = entry.changed;
   const base::Uid uid = entry.uid;
   entries_.erase(uid);
   if (shared_.hooks.forgotten) shared_.hooks.forgotten(uid);
-  if (changed != nullptr) changed->notify_all();
+  if (changed != nullptr) changed->NotifyAll();
 }
 
 void StoreShard::Notify(const Entry& entry, Change change) {

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -22,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/job_store_types.h"
 #include "cluster/database/store_budget.h"
@@ -147,7 +146,7 @@ class StoreShard {
     std::uint64_t tombstone_ticket = 0, streamed_ticket = 0, result_ticket = 0;  ///< 0: in no line.
     mutable std::optional<std::uint64_t> digest;             ///< Unset: to be computed anew.
     std::map<HolderKey, base::MonotonicTime> missing_since;  ///< Of live holders that are away.
-    std::shared_ptr<std::condition_variable_any> changed;
+    std::shared_ptr<base::CondVar> changed;
   };
   /// Entries in order of their tickets, which grow through all shards.
   struct Line {
@@ -191,7 +190,7 @@ class StoreShard {
   absl::Status CheckFetchable(const Entry& entry) const;
 
   StoreShared& shared_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   mutable std::unordered_map<base::Uid, Entry> entries_;
   TimerWheel timers_;
   std::map<AgeKey, Entry*> by_age_;

@@ -2,6 +2,7 @@
 // ones.
 #include <fmt/format.h>
 
+#include "cluster/base/mutex.h"
 #include "cluster/database/store_shard.h"
 #include "cluster/job/job_record.h"
 
@@ -21,7 +22,7 @@ std::string Died(const v1::WorkHolder& holder) {
 }  // namespace
 
 void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr || !Servable(*entry)) return;
   entry->streamed.insert(artifact);
@@ -31,7 +32,7 @@ void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact)
 }
 
 absl::StatusOr<Job> StoreShard::Acknowledge(const base::Uid& uid) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   if (entry->phase != Phase::kFetched) {
@@ -42,7 +43,7 @@ absl::StatusOr<Job> StoreShard::Acknowledge(const base::Uid& uid) {
 }
 
 absl::Status StoreShard::Delete(const base::Uid& uid) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   if (entry->record.deleted()) return JobUnknown(uid, true);
@@ -63,7 +64,7 @@ void StoreShard::Sweep(const JobStore::IsAlive& is_alive) {
 void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
   std::size_t seen = kJobsAtOnce;
   while (seen == kJobsAtOnce) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const std::vector<Timer*> due = timers_.Advance(shared_.clock.WallNow(), kJobsAtOnce);
     seen = due.size();
     for (Timer* timer : due) {
@@ -80,7 +81,7 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
 }
 
 bool StoreShard::ExpireResults() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   bool any = false;
   const std::vector<Timer*> due =
       timers_.Advance(shared_.clock.WallNow(), std::numeric_limits<std::size_t>::max());
@@ -114,7 +115,7 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
   std::optional<base::Uid> last;
   std::size_t seen = kJobsAtOnce;
   while (seen == kJobsAtOnce) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const base::MonotonicTime now = shared_.clock.Now();
     auto it = last.has_value() ? open_.upper_bound(*last) : open_.begin();
     for (seen = 0; seen < kJobsAtOnce && it != open_.end(); ++seen) {
@@ -166,25 +167,25 @@ void StoreShard::Expire(Entry& entry) {
 }
 
 void StoreShard::ForgetOldestTombstone() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!tombstones_.entries.empty()) Erase(*tombstones_.entries.begin()->second);
 }
 
 void StoreShard::PurgeOldestStreamed() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (streamed_.entries.empty()) return;
   ++shared_.evicted_results;
   MarkFetched(*streamed_.entries.begin()->second);
 }
 
 std::optional<base::Uid> StoreShard::OldestResult() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (results_.entries.empty()) return std::nullopt;
   return results_.entries.begin()->second->uid;
 }
 
 bool StoreShard::Replace(const base::Uid& uid, Artifacts artifacts, bool counted) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr || !Servable(*entry) || !AreResultOf(entry->record, artifacts)) return false;
   const std::shared_ptr<const Artifacts> before = entry->result;  // Until ShowBytes has told of it.

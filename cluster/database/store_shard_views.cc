@@ -1,6 +1,7 @@
 // What is seen of a shard's jobs: by clients, by peers, by whoever waits for a change.
 #include <fmt/format.h>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
 #include "cluster/database/store_shard.h"
@@ -13,7 +14,7 @@ using v1::Job;
 using v1::JobRecord;
 
 /// Jobs that one hold of the lock looks at, where all are looked at.
-constexpr std::size_t kJobsAtOnce = 256;
+constexpr std::size_t kRowsAtOnce = 256;
 constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
 constexpr char kWhyLost[] = "no database has its result any more: they were restarted";
 
@@ -26,7 +27,7 @@ absl::Status NotFetchable(std::string_view reason, const Job& job, std::string_v
 }  // namespace
 
 absl::StatusOr<JobRecord> StoreShard::Get(const base::Uid& uid) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const Entry* const entry = Find(uid);
   if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
   return View(*entry);
@@ -34,7 +35,7 @@ absl::StatusOr<JobRecord> StoreShard::Get(const base::Uid& uid) const {
 
 absl::StatusOr<StoredArtifact> StoreShard::FindArtifact(const base::Uid& uid,
                                                         const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const Entry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   ONEPIECE_RETURN_IF_ERROR(CheckFetchable(*entry));
@@ -53,7 +54,7 @@ absl::StatusOr<StoredArtifact> StoreShard::FindArtifact(const base::Uid& uid,
 }
 
 std::shared_ptr<const Artifacts> StoreShard::FindResult(const base::Uid& uid) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const Entry* const entry = Find(uid);
   return entry == nullptr ? nullptr : entry->result;
 }
@@ -62,11 +63,11 @@ absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& ui
                                                              std::int64_t after,
                                                              base::MonotonicTime deadline,
                                                              std::stop_token stop) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   Entry* const found = Find(uid);
   if (found == nullptr) return JobUnknown(uid, false);
-  if (found->changed == nullptr) found->changed = std::make_shared<std::condition_variable_any>();
-  const std::shared_ptr<std::condition_variable_any> changed = found->changed;
+  if (found->changed == nullptr) found->changed = std::make_shared<base::CondVar>();
+  const std::shared_ptr<base::CondVar> changed = found->changed;
   // The entry may go while we wait, and come back with a smaller revision: then it is another one.
   const auto entry_now = [&]() -> const Entry* {
     const Entry* const entry = Find(uid);
@@ -86,7 +87,7 @@ absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& ui
 }
 
 std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const Entry* const entry = Find(uid);
   return entry == nullptr ? std::nullopt : std::optional(entry->record);
 }
@@ -94,7 +95,7 @@ std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {
 std::vector<AgeKey> StoreShard::Positions(const AgeKey& after, std::size_t limit,
                                           const Wanted& wanted) const {
   std::vector<AgeKey> keys;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto it = by_age_.upper_bound(after); it != by_age_.end() && keys.size() < limit; ++it) {
     if (IsSeen(*it->second, wanted)) keys.push_back(it->first);
   }
@@ -102,7 +103,7 @@ std::vector<AgeKey> StoreShard::Positions(const AgeKey& after, std::size_t limit
 }
 
 std::optional<Job> StoreShard::Seen(const base::Uid& uid, const Wanted& wanted) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const Entry* const entry = Find(uid);
   if (entry == nullptr || !IsSeen(*entry, wanted)) return std::nullopt;
   return PublicView(*entry);
@@ -115,11 +116,11 @@ bool StoreShard::IsSeen(const Entry& entry, const Wanted& wanted) {
 
 void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit) const {
   AgeKey last{base::Duration::min(), base::Uid()};
-  std::size_t seen = kJobsAtOnce;
-  while (seen == kJobsAtOnce) {
-    const std::lock_guard lock(mutex_);
+  std::size_t seen = kRowsAtOnce;
+  while (seen == kRowsAtOnce) {
+    const base::MutexLock lock(mutex_);
     auto it = by_age_.upper_bound(last);
-    for (seen = 0; seen < kJobsAtOnce && it != by_age_.end(); ++seen, ++it) {
+    for (seen = 0; seen < kRowsAtOnce && it != by_age_.end(); ++seen, ++it) {
       last = it->first;
       const Entry& entry = *it->second;
       if (!filter(entry.uid)) continue;

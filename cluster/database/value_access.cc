@@ -6,6 +6,7 @@
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/message/layout.h"
@@ -34,8 +35,8 @@ absl::Status CheckNode(const std::string& node_id, std::string_view field) {
 }
 
 constexpr std::int64_t Aligned(std::int64_t bytes) {
-  constexpr std::int64_t kAlign = message::kArtifactAlignBytes;
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+  constexpr std::int64_t kArtifactAlign = message::kArtifactAlignBytes;
+  return (bytes + kArtifactAlign - 1) / kArtifactAlign * kArtifactAlign;
 }
 
 bool IsLowerHex(std::string_view text) {
@@ -150,7 +151,7 @@ ValueAccess::ValueAccess(std::shared_ptr<values::Slabs> slabs,
       clock_(clock) {}
 
 void ValueAccess::Serve(const base::Uid& uid, const std::vector<StoredArtifact>* artifacts) {
-  const std::scoped_lock lock(served_mutex_);
+  const base::MutexLock lock(served_mutex_);
   if (const auto before = served_.extract(uid); !before.empty()) {
     for (std::uint32_t i = 0; i < before.mapped(); ++i) index_->Remove({uid, i});
   }
@@ -198,7 +199,7 @@ absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
   v1::ReserveResultResponse response;
   if (!store.wants(reservation.bundle.uid)) return response;
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
   }
   ONEPIECE_ASSIGN_OR_RETURN(reservation.slab, slabs_->Take(static_cast<std::uint64_t>(length)));
@@ -215,7 +216,7 @@ absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
   response.set_offset(place.offset);
   response.set_length(place.length);
   reservation.expires = clock_.Now() + base::Scaled(kReservationTtl);
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   // Others may have come meanwhile.
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
   response.set_reservation(base::RandomU64());
@@ -228,7 +229,7 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
                                                              const Store& store) {
   Reservation reservation;
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto found = reservations_.find(request.reservation());
     if (found == reservations_.end() || (found->second.abandoned && !request.abandon())) {
       return base::MakeError(absl::StatusCode::kNotFound, "RESERVATION_UNKNOWN",
@@ -257,7 +258,7 @@ void ValueAccess::Sweep() {
   slabs_->Trim();
   const base::MonotonicTime now = clock_.Now();
   std::vector<Reservation> gone;  // Let go without the lock.
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto it = reservations_.begin(); it != reservations_.end();) {
     Reservation& reservation = it->second;
     if (reservation.expires > now) {
@@ -276,7 +277,7 @@ void ValueAccess::Sweep() {
 }
 
 std::size_t ValueAccess::reservations() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return reservations_.size();
 }
 

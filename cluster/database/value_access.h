@@ -6,13 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/database/result_bundle.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
@@ -85,10 +85,10 @@ class ValueAccess {
   const std::unique_ptr<values::ValueIndex> index_;
   const std::int64_t budget_bytes_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::map<std::uint64_t, Reservation> reservations_;
   std::int64_t reserved_bytes_ = 0;
-  std::mutex served_mutex_;
+  base::Mutex served_mutex_;
   std::unordered_map<base::Uid, std::uint32_t> served_;  // How many of a job's values there are.
 };
 

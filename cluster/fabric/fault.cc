@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/process.h"
 #include "cluster/fabric/wire.h"
@@ -59,28 +60,28 @@ class FaultLink {
   void Attach(std::unique_ptr<Channel> inner) { inner_ = std::move(inner); }
 
   absl::Status Execute(const Op& op, base::MonotonicTime deadline, const FaultBoard& board) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (board.IsDead(self_)) return Lost("the process is dead");
     if (revoked_) return Lost("the peer has revoked the access");
     return inner_->Execute({&op, 1}, deadline);
   }
   void Revoke() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     revoked_ = true;
   }
   void Hold(std::span<const Op> rest) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const Op& op : rest) held_.push_back(std::make_unique<HeldOp>(op));
   }
   void Discard() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     held_.clear();
   }
   // Takes the oldest operation out; false when there is none.
   bool LandOne(const FaultBoard& board) {
     std::unique_ptr<HeldOp> held;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (held_.empty()) return false;
       held = std::move(held_.front());
       held_.pop_front();
@@ -92,7 +93,7 @@ class FaultLink {
  private:
   const PeerIdentity self_;
   std::unique_ptr<Channel> inner_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   bool revoked_ = false;  // Guarded by mutex_, as is the next.
   std::deque<std::unique_ptr<HeldOp>> held_;
 };
@@ -265,34 +266,34 @@ class FaultyDialer final : public Dialer {
 
 Fault PlannedFault::Before(const FaultPoint& point) {
   if (point.index != index_) return {};
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (reached_) return {};
   reached_ = true;
   reached_name_ = point.name;
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (fault_.has_value()) return {.kind = *fault_};
-  changed_.wait(lock, [this] { return released_; });
+  changed_.Wait(lock, [this] { return released_; });
   return {};
 }
 
 bool PlannedFault::AwaitReached(base::Duration limit) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return reached_; });
+  base::MutexLock lock(mutex_);
+  return changed_.WaitFor(lock, limit, [this] { return reached_; });
 }
 
 void PlannedFault::Release() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   released_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 std::string PlannedFault::reached_name() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return reached_name_;
 }
 
 Fault RandomFaults::Before(const FaultPoint&) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   double draw = std::uniform_real_distribution<double>(0, 1)(random_);
   const std::pair<double, FaultKind> choices[] = {{rates_.delay, FaultKind::kDelay},
                                                   {rates_.drop, FaultKind::kDrop},
@@ -312,22 +313,22 @@ Fault RandomFaults::Before(const FaultPoint&) {
 }
 
 PeerIdentity FaultBoard::NewProcess() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return {.host = RealSelf().host, .pid = ++last_pid_, .start_time = 1};
 }
 
 void FaultBoard::Kill(const PeerIdentity& process) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   dead_.insert(process.pid);
 }
 
 bool FaultBoard::Knows(const PeerIdentity& process) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return process.pid > (1 << 28) && process.pid <= last_pid_;
 }
 
 bool FaultBoard::IsDead(const PeerIdentity& process) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return dead_.contains(process.pid);
 }
 
@@ -336,7 +337,7 @@ int FaultBoard::Land(int limit) {
   while (landed < limit) {
     std::shared_ptr<FaultLink> link;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (late_.empty()) break;
       link = late_.front();
     }
@@ -344,27 +345,27 @@ int FaultBoard::Land(int limit) {
       ++landed;
       continue;
     }
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     std::erase(late_, link);
   }
   return landed;
 }
 
 std::uint64_t FaultBoard::AddLink(std::shared_ptr<FaultLink> link) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::erase_if(links_, [](const auto& entry) { return entry.second.expired(); });
   links_[++last_link_] = std::move(link);
   return last_link_;
 }
 
 std::shared_ptr<FaultLink> FaultBoard::FindLink(std::uint64_t number) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = links_.find(number);
   return found == links_.end() ? nullptr : found->second.lock();
 }
 
 void FaultBoard::AddLate(std::shared_ptr<FaultLink> link) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   late_.push_back(std::move(link));
 }
 

@@ -3,19 +3,18 @@
 // channel. For tests and soak runs.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 
 namespace onepiece::fabric {
@@ -68,8 +67,8 @@ class PlannedFault final : public FaultPolicy {
  private:
   const std::uint64_t index_;
   const std::optional<FaultKind> fault_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   bool reached_ = false;  // Guarded by mutex_, as are the next two.
   bool released_ = false;
   std::string reached_name_;
@@ -95,7 +94,7 @@ class RandomFaults final : public FaultPolicy {
 
  private:
   const FaultRates rates_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::mt19937_64 random_;  // Guarded by mutex_.
 };
 
@@ -125,7 +124,7 @@ class FaultBoard {
 
  private:
   const bool revokes_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::int32_t last_pid_ = 1 << 28;              // Guarded by mutex_; above any real process id.
   std::set<std::int32_t> dead_;                  // Guarded by mutex_, as are the rest.
   std::deque<std::shared_ptr<FaultLink>> late_;  // Those with operations under way.

@@ -15,8 +15,8 @@
 namespace onepiece::history {
 namespace {
 
-constexpr std::size_t kMaxText = 300;
-constexpr const char* kUnknown = "unknown";
+constexpr std::size_t kMaxCellText = 300;
+constexpr const char* kUnknownText = "unknown";
 
 struct Fact {
   const char* what;
@@ -33,7 +33,7 @@ Fact Count(const char* what, std::uint64_t count) {
 
 // Rounds to whole percent, because smaller differences are noise.
 Fact Share(const char* what, std::optional<double> share) {
-  if (!share || !std::isfinite(*share)) return {what, kUnknown, std::nullopt};
+  if (!share || !std::isfinite(*share)) return {what, kUnknownText, std::nullopt};
   const double percent = std::round(100 * *share);
   return {what, absl::StrFormat("%.0f %%", percent), percent};
 }
@@ -169,7 +169,7 @@ class Table {
     if (a.value == b.value) return;
     if (!a.value || !b.value) {
       rows_.push_back(
-          {"cluster", part, a.value ? "known" : kUnknown, b.value ? "known" : kUnknown, {}});
+          {"cluster", part, a.value ? "known" : kUnknownText, b.value ? "known" : kUnknownText, {}});
       return;
     }
     const Entities before = facts_of(*a.value), after = facts_of(*b.value);
@@ -213,8 +213,8 @@ class Table {
   }
   void Push(const std::string& entity, const char* what, const std::string& before,
             const std::string& after, std::optional<double> change) {
-    rows_.push_back({base::ToUtf8(entity, kMaxText), what, base::ToUtf8(before, kMaxText),
-                     base::ToUtf8(after, kMaxText), change});
+    rows_.push_back({base::ToUtf8(entity, kMaxCellText), what, base::ToUtf8(before, kMaxCellText),
+                     base::ToUtf8(after, kMaxCellText), change});
   }
 
   std::vector<Difference> rows_;

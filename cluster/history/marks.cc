@@ -14,7 +14,7 @@ namespace onepiece::history {
 namespace {
 
 constexpr std::size_t kMaxMarks = 200;
-constexpr std::size_t kMaxText = 500;
+constexpr std::size_t kMaxMarkText = 500;
 // A job that had ended longer than this before it was listed is no news.
 constexpr std::int64_t kNewsMs = 10'000;
 
@@ -26,7 +26,7 @@ class Marks {
       ++more_;
       return;
     }
-    marks_.push_back({at_ms_, kind, entity, base::ToUtf8(text, kMaxText)});
+    marks_.push_back({at_ms_, kind, entity, base::ToUtf8(text, kMaxMarkText)});
   }
   std::vector<Mark> Take() {
     if (more_ > 0) {

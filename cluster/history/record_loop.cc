@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/history/recording.h"
 
@@ -38,13 +39,13 @@ void RecordLoop::Run(const std::stop_token& stop) {
     Tick();
     // Ticks that were missed, because the computer slept or the disk was slow, are not made up for.
     next = std::max(next + kTick, clock_.Now());
-    std::unique_lock lock(work_mutex_);
+    base::MutexLock lock(work_mutex_);
     clock_.WaitUntil(nobody_, lock, stop, next, [] { return false; });
   }
 }
 
 void RecordLoop::Tick() {
-  const std::lock_guard lock(work_mutex_);
+  const base::MutexLock lock(work_mutex_);
   session::Snapshot snapshot = *source_.latest();
   const session::LinkStatus link = source_.link();
   // The snapshot tells what is known at this moment. Its parts say how old they are.
@@ -57,7 +58,7 @@ void RecordLoop::Tick() {
   if (!status.ok() && !MayPass(status)) recorder_.reset();
   const std::int64_t bytes = recorder_ ? recorder_->bytes() : 0;
   const std::int64_t ticks = recorder_ ? recorder_->ticks() : 0;
-  const std::lock_guard state_lock(state_mutex_);
+  const base::MutexLock state_lock(state_mutex_);
   state_.recording = recorder_ != nullptr;
   state_.status = status;
   if (!status.ok()) return;
@@ -73,11 +74,11 @@ void RecordLoop::ShowAlerts(std::int64_t now_ms) {
 }
 
 absl::Status RecordLoop::Start(const std::string& path, const Limits& limits) {
-  const std::lock_guard lock(work_mutex_);
+  const base::MutexLock lock(work_mutex_);
   recorder_.reset();
   auto recorder = Recorder::Open(path, limits);
   if (recorder.ok()) RestoreAlerts(path);
-  const std::lock_guard state_lock(state_mutex_);
+  const base::MutexLock state_lock(state_mutex_);
   state_ = {.recording = recorder.ok(), .path = path, .status = recorder.status()};
   if (recorder.ok()) recorder_ = *std::move(recorder);
   return state_.status;
@@ -95,19 +96,19 @@ void RecordLoop::RestoreAlerts(const std::string& path) {
 }
 
 void RecordLoop::Stop() {
-  const std::lock_guard lock(work_mutex_);
+  const base::MutexLock lock(work_mutex_);
   recorder_.reset();
-  const std::lock_guard state_lock(state_mutex_);
+  const base::MutexLock state_lock(state_mutex_);
   state_.recording = false;
 }
 
 RecordState RecordLoop::state() const {
-  const std::lock_guard lock(state_mutex_);
+  const base::MutexLock lock(state_mutex_);
   return state_;
 }
 
 absl::Status RecordLoop::Bookmark(std::string_view text, std::int64_t at_ms) {
-  const std::lock_guard lock(work_mutex_);
+  const base::MutexLock lock(work_mutex_);
   if (!recorder_) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "NOT_RECORDING",
                            "nothing is being recorded: begin a recording first");
@@ -116,7 +117,7 @@ absl::Status RecordLoop::Bookmark(std::string_view text, std::int64_t at_ms) {
 }
 
 absl::Status RecordLoop::Acknowledge(std::string_view id, std::string_view who) {
-  const std::lock_guard lock(work_mutex_);
+  const base::MutexLock lock(work_mutex_);
   const absl::Status status = engine_.Acknowledge(id, who);
   if (status.ok()) ShowAlerts(NowMs());
   return status;
@@ -124,7 +125,7 @@ absl::Status RecordLoop::Acknowledge(std::string_view id, std::string_view who) 
 
 absl::Status RecordLoop::Silence(std::string_view id, std::int64_t until_ms,
                                  std::string_view reason) {
-  const std::lock_guard lock(work_mutex_);
+  const base::MutexLock lock(work_mutex_);
   const absl::Status status = engine_.Silence(id, until_ms, reason);
   if (status.ok()) ShowAlerts(NowMs());
   return status;

@@ -9,11 +9,9 @@
 // destructor ends the recording and joins the thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/history/alerts.h"
 #include "cluster/history/recorder.h"
 #include "cluster/session/session.h"
@@ -83,13 +82,13 @@ class RecordLoop {
   const Source source_;
   base::Clock& clock_;
 
-  std::mutex work_mutex_;  // Taken before state_mutex_.
-  std::condition_variable_any nobody_;
+  base::Mutex work_mutex_;  // Taken before state_mutex_.
+  base::CondVar nobody_;
   AlertEngine engine_;                     // Guarded by work_mutex_.
   session::Part<session::Alerts> alerts_;  // Guarded by work_mutex_.
   std::unique_ptr<Recorder> recorder_;     // Guarded by work_mutex_.
 
-  mutable std::mutex state_mutex_;
+  mutable base::Mutex state_mutex_;
   RecordState state_;  // Guarded by state_mutex_.
 
   std::jthread thread_;  // Last: goes first.

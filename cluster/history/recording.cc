@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/history/file.h"
 #include "cluster/history/frames.h"
@@ -627,17 +628,17 @@ Recording::Recording(std::string path)
 Recording::~Recording() = default;
 
 absl::StatusOr<RecordingInfo> Recording::Info() {
-  const std::lock_guard lock(instants_mutex_);
+  const base::MutexLock lock(instants_mutex_);
   return instants_->Info();
 }
 absl::StatusOr<std::shared_ptr<const session::Snapshot>> Recording::At(std::int64_t at_ms) {
-  const std::lock_guard lock(instants_mutex_);
+  const base::MutexLock lock(instants_mutex_);
   return instants_->At(at_ms);
 }
 
 template <typename Read>
 auto Recording::OfRange(const Read& read) -> decltype(read(std::declval<Impl&>())) {
-  const std::lock_guard lock(ranges_mutex_);
+  const base::MutexLock lock(ranges_mutex_);
   if (!ranges_) {
     auto impl = std::make_unique<Impl>();
     ONEPIECE_RETURN_IF_ERROR(impl->Load(path_));

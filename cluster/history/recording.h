@@ -15,13 +15,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "cluster/session/snapshot.h"
 
 namespace onepiece::history {
@@ -105,9 +105,9 @@ class Recording {
   auto OfRange(const Read& read) -> decltype(read(std::declval<Impl&>()));
 
   const std::string path_;
-  std::mutex instants_mutex_;
+  base::Mutex instants_mutex_;
   std::unique_ptr<Impl> instants_;  // Guarded by instants_mutex_.
-  std::mutex ranges_mutex_;
+  base::Mutex ranges_mutex_;
   std::unique_ptr<Impl> ranges_;  // Guarded by ranges_mutex_; null: not asked for yet.
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMaxBytes = 256 << 10;
 constexpr std::size_t kMaxRules = 200;
 constexpr std::size_t kMaxName = 64;
-constexpr std::size_t kMaxText = 500;
+constexpr std::size_t kMaxRuleText = 500;
 constexpr auto kLongest = absl::Hours(24);
 
 absl::Status Bad(std::string_view rule, std::string_view key, std::string_view what) {
@@ -58,7 +58,7 @@ absl::Status SetKey(const std::string& key, const YAML::Node& value, Rule& rule)
   if (key == "watches") {
     rule.watches = text;
   } else if (key == "text") {
-    if (text.empty() || text.size() > kMaxText || !HasKnownPlaces(text)) {
+    if (text.empty() || text.size() > kMaxRuleText || !HasKnownPlaces(text)) {
       return Bad(rule.name, key,
                  "1 to 500 characters; in braces only entity, value, threshold, for and detail");
     }
@@ -93,7 +93,7 @@ absl::Status CheckWatches(const Rule& rule) {
   if (FindCondition(rule.watches) != nullptr)
     return Bad(rule.name, "watches", "a condition holds or not: above and below are for series");
   const bool ends_well = !rule.watches.empty() && rule.watches.back() != '/';
-  if (!SourceOfSeries(rule.watches) || rule.watches.size() > kMaxText || !ends_well) {
+  if (!SourceOfSeries(rule.watches) || rule.watches.size() > kMaxRuleText || !ends_well) {
     return Bad(rule.name, "watches",
                "a series like node/*/utilization: node/, ring/, pool/, database/, replica/, jobs/ "
                "or part/ come first");

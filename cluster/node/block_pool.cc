@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::node {
 namespace {
 
@@ -53,7 +55,7 @@ BlockPool::Block BlockPool::Take(std::size_t size) {
   }
   Free block{nullptr, Capacity(size), nullptr};
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     // The newest that fits: its pages are the likeliest to be in a cache.
     const auto found = std::find_if(free_.rbegin(), free_.rend(), [&](const Free& free) {
       return free.capacity == block.capacity;
@@ -79,7 +81,7 @@ BlockPool::Block BlockPool::Take(std::size_t size) {
 void BlockPool::GiveBack(Free block) {
   std::vector<Free> surplus;
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     kept_bytes_ += block.capacity;
     free_.push_back(std::move(block));
     while (kept_bytes_ > keep_bytes_) {
@@ -92,7 +94,7 @@ void BlockPool::GiveBack(Free block) {
 }
 
 std::uint64_t BlockPool::kept_bytes() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return kept_bytes_;
 }
 

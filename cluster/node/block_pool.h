@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "cluster/base/mutex.h"
 
 namespace onepiece::node {
 
@@ -49,7 +50,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 
   const std::uint64_t keep_bytes_;
   const BlockHook hook_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::vector<Free> free_;  // Guarded by mutex_; oldest first.
   std::uint64_t kept_bytes_ = 0;
 };

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "cluster/base/check.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/node/ring_health.h"
 #include "cluster/node/scrape.h"
@@ -64,7 +64,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   const std::unique_ptr<ring::Consumer> consumer_;
   std::atomic<bool> closed_{false};
   std::atomic<std::uint64_t> malformed_{0};
-  std::mutex receive_mutex_;
+  base::Mutex receive_mutex_;
   base::MonotonicTime next_log_{};  // Guarded by receive_mutex_.
   // Last: they stop before what they look at goes.
   ring::RecoveryRunner recovery_;
@@ -72,7 +72,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
 };
 
 absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
-  const std::scoped_lock lock(receive_mutex_);
+  const base::MutexLock lock(receive_mutex_);
   while (!closed_) {
     std::optional<ring::Delivery> delivery = consumer_->Wait(deadline);
     if (!delivery.has_value()) {

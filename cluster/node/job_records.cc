@@ -4,7 +4,6 @@
 #include <charconv>
 #include <list>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <tuple>
 #include <type_traits>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "cluster/base/check.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "grpcpp/completion_queue.h"
@@ -21,7 +21,7 @@
 namespace onepiece::node {
 namespace {
 
-using Stub = v1::DatabaseService::Stub;
+using DatabaseStub = v1::DatabaseService::Stub;
 
 constexpr std::size_t kMaxStubs = 64;
 constexpr base::Duration kPollInterval = std::chrono::milliseconds(100);
@@ -83,7 +83,7 @@ class Locations {
  public:
   explicit Locations(std::size_t limit) : limit_(limit) {}
   void Note(const base::Uid& uid, const std::string& node_id) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto [at, is_new] = places_.try_emplace(uid);
     if (is_new) {
       order_.push_front(uid);
@@ -97,7 +97,7 @@ class Locations {
   }
   /// Empty when it is not known.
   std::string Find(const base::Uid& uid) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto found = places_.find(uid);
     if (found == places_.end()) return {};
     Touch(found->second);
@@ -112,7 +112,7 @@ class Locations {
   void Touch(const Place& place) { order_.splice(order_.begin(), order_, place.order); }
 
   const std::size_t limit_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::list<base::Uid> order_;  // Most recently used first.
   std::unordered_map<base::Uid, Place> places_;
 };
@@ -125,11 +125,11 @@ struct JobRecords::Impl {
     ONEPIECE_CHECK(options.routing != nullptr);
   }
 
-  std::shared_ptr<Stub> StubFor(const std::string& address) {
-    const std::scoped_lock lock(mutex);
+  std::shared_ptr<DatabaseStub> StubFor(const std::string& address) {
+    const base::MutexLock lock(mutex);
     // Addresses of databases that are long gone; those in use come back at once.
     if (stubs.size() >= kMaxStubs && !stubs.contains(address)) stubs.clear();
-    std::shared_ptr<Stub>& stub = stubs[address];
+    std::shared_ptr<DatabaseStub>& stub = stubs[address];
     if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(address));
     return stub;
   }
@@ -146,8 +146,8 @@ struct JobRecords::Impl {
   /// Asks the databases of `uid` in turn.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(const base::Uid& uid,
-                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                            Response*),
+                               grpc::Status (DatabaseStub::*method)(grpc::ClientContext*,
+                                                                    const Request&, Response*),
                                const std::type_identity_t<Request>& request,
                                std::optional<base::Duration> timeout = std::nullopt) {
     Misses misses;
@@ -171,7 +171,7 @@ struct JobRecords::Impl {
 
   template <typename Item>
   using PrepareStream = std::function<std::unique_ptr<grpc::ClientAsyncReader<Item>>(
-      Stub&, grpc::ClientContext*, grpc::CompletionQueue*)>;
+      DatabaseStub&, grpc::ClientContext*, grpc::CompletionQueue*)>;
 
   /// Reads one database's stream to its end. CANCELLED when the sink or `keep_going` said no.
   template <typename Item>
@@ -184,8 +184,8 @@ struct JobRecords::Impl {
   v1::CreateJobResponse PreferElsewhere(const base::Uid& uid, v1::CreateJobResponse created);
 
   const JobRecordsOptions options;
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<Stub>> stubs;  // Guarded by mutex.
+  base::Mutex mutex;
+  std::map<std::string, std::shared_ptr<DatabaseStub>> stubs;  // Guarded by mutex.
   Locations locations;
 };
 
@@ -194,7 +194,7 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
                                           const PrepareStream<Item>& prepare,
                                           base::Duration idle_limit, const Sink<Item>& sink,
                                           const KeepGoing& keep_going) {
-  const std::shared_ptr<Stub> stub = StubFor(database.address());
+  const std::shared_ptr<DatabaseStub> stub = StubFor(database.address());
   base::Clock& clock = base::SystemClock();
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
@@ -251,7 +251,7 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
   const std::vector<v1::Endpoint> databases = options.routing()->DatabasesFor(uid);
   for (const v1::Endpoint& database : databases) {
     const auto known =
-        rpc::Call(*StubFor(database.address()), &Stub::GetJob, ask, options.call_timeout);
+        rpc::Call(*StubFor(database.address()), &DatabaseStub::GetJob, ask, options.call_timeout);
     const bool deleted = base::GetReason(known.status()).metadata.contains("deleted");
     // The record that was just made answers here too; an older one was made at another time.
     const bool older = known.ok() && JobPosition::Of(known->job()).create_unix_ns !=
@@ -267,7 +267,8 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
     *heal.add_records() = created.record();
     for (const v1::Endpoint& other : databases) {
       if (other.node_id() == database.node_id()) continue;
-      (void)rpc::Call(*StubFor(other.address()), &Stub::ReplicateJobs, heal, options.call_timeout);
+      (void)rpc::Call(*StubFor(other.address()), &DatabaseStub::ReplicateJobs, heal,
+                      options.call_timeout);
     }
     break;
   }
@@ -284,7 +285,8 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
   ONEPIECE_CHECK(uid.has_value());
   v1::CreateJobRequest request;
   *request.mutable_record() = record;
-  absl::StatusOr<v1::CreateJobResponse> created = impl_->Ask(*uid, &Stub::CreateJob, request);
+  absl::StatusOr<v1::CreateJobResponse> created =
+      impl_->Ask(*uid, &DatabaseStub::CreateJob, request);
   // Without a request_id the uid is fresh, and nobody can have it.
   if (!created.ok() || !created->created() || record.job().request_id().empty()) return created;
   return impl_->PreferElsewhere(*uid, *std::move(created));
@@ -293,26 +295,26 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
 absl::StatusOr<v1::JobRecord> JobRecords::Update(const v1::UpdateJobRequest& request) {
   const std::optional<base::Uid> uid = base::Uid::Parse(request.uid());
   ONEPIECE_CHECK(uid.has_value());
-  return impl_->Ask(*uid, &Stub::UpdateJob, request);
+  return impl_->Ask(*uid, &DatabaseStub::UpdateJob, request);
 }
 
 absl::StatusOr<v1::JobRecord> JobRecords::Get(const base::Uid& uid,
                                               std::optional<base::Duration> timeout) {
   v1::GetJobRecordRequest request;
   request.set_uid(uid.ToString());
-  return impl_->Ask(uid, &Stub::GetJob, request, timeout);
+  return impl_->Ask(uid, &DatabaseStub::GetJob, request, timeout);
 }
 
 absl::StatusOr<v1::Job> JobRecords::Acknowledge(const base::Uid& uid) {
   v1::AcknowledgeResultRequest request;
   request.set_name(NameOfUid(uid));
-  return impl_->Ask(uid, &Stub::AcknowledgeResult, request);
+  return impl_->Ask(uid, &DatabaseStub::AcknowledgeResult, request);
 }
 
 absl::Status JobRecords::Delete(const base::Uid& uid) {
   v1::DeleteJobRequest request;
   request.set_name(NameOfUid(uid));
-  return impl_->Ask(uid, &Stub::DeleteJob, request).status();
+  return impl_->Ask(uid, &DatabaseStub::DeleteJob, request).status();
 }
 
 absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest& request) {
@@ -327,8 +329,9 @@ absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest&
   absl::Status last;
   bool any = false;
   for (const v1::Endpoint& database : impl_->options.routing()->Databases()) {
-    absl::StatusOr<v1::ListJobsResponse> page = rpc::Call(
-        *impl_->StubFor(database.address()), &Stub::ListJobs, bounded, impl_->options.call_timeout);
+    absl::StatusOr<v1::ListJobsResponse> page =
+        rpc::Call(*impl_->StubFor(database.address()), &DatabaseStub::ListJobs, bounded,
+                  impl_->options.call_timeout);
     if (!page.ok()) {
       last = page.status();
       if (IsAway(last)) continue;
@@ -365,7 +368,7 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
                                const KeepGoing& keep_going) {
   v1::WatchJobRequest request;
   request.set_name(NameOfUid(uid));
-  const Impl::PrepareStream<v1::Job> prepare = [&](Stub& stub, grpc::ClientContext* context,
+  const Impl::PrepareStream<v1::Job> prepare = [&](DatabaseStub& stub, grpc::ClientContext* context,
                                                    auto* queue) {
     return stub.PrepareAsyncWatchJob(context, request, queue);
   };
@@ -413,7 +416,7 @@ absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
   request.set_offset_bytes(offset_bytes);
   request.set_limit_bytes(limit_bytes);
   const Impl::PrepareStream<v1::FetchResultResponse> prepare =
-      [&](Stub& stub, grpc::ClientContext* context, auto* queue) {
+      [&](DatabaseStub& stub, grpc::ClientContext* context, auto* queue) {
         return stub.PrepareAsyncFetchResult(context, request, queue);
       };
   std::optional<v1::ResultArtifact> told;

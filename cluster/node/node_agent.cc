@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -14,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "cluster/base/check.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
 #include "cluster/rpc/channel.h"
@@ -26,7 +25,7 @@ namespace onepiece::node {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
-using Stub = v1::NodeManagerService::Stub;
+using NodeManagerStub = v1::NodeManagerService::Stub;
 
 constexpr base::Duration kGoodbyeTimeout = std::chrono::seconds(1);
 // How long one of several replicas may take at first; doubles with every round. So short that a
@@ -67,7 +66,7 @@ class NodeAgent::Impl {
   CapacityCallback on_capacity;
   LoadSource load_source;
 
-  mutable std::mutex mutex;
+  mutable base::Mutex mutex;
   // Guarded by mutex.
   std::uint64_t incarnation = NextIncarnation(0);
   std::string cluster_secret, cluster_id;
@@ -89,8 +88,8 @@ class NodeAgent::Impl {
 
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(const std::stop_token& stop, std::string_view what,
-                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                            Response*),
+                               grpc::Status (NodeManagerStub::*method)(grpc::ClientContext*,
+                                                                       const Request&, Response*),
                                const Request& request);
   void ReportLoop(const std::stop_token& stop);
   absl::Status Register(const std::stop_token& stop);
@@ -112,7 +111,7 @@ class NodeAgent::Impl {
   void Deregister();
 
   rpc::Replicas replicas_;
-  std::condition_variable_any changed_;
+  base::CondVar changed_;
   // Guarded by mutex.
   bool registered_ = false;
   bool was_registered_ = false;
@@ -140,7 +139,7 @@ NodeAgent::Impl::Impl(NodeAgentOptions given)
 
 NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
     : owner(impl), kind(stream), address(std::move(where)) {
-  const std::scoped_lock lock(owner.mutex);
+  const base::MutexLock lock(owner.mutex);
   owner.calls_.insert(this);
   if (owner.stopping_) context.TryCancel();
   if (kind == Stream::kRouting && owner.other_cluster_) {
@@ -150,7 +149,7 @@ NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
 }
 
 NodeAgent::Impl::Call::~Call() {
-  const std::scoped_lock lock(owner.mutex);
+  const base::MutexLock lock(owner.mutex);
   owner.calls_.erase(this);
 }
 
@@ -164,9 +163,9 @@ void NodeAgent::Impl::Start() {
 }
 
 absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
-  std::unique_lock lock(mutex);
+  base::MutexLock lock(mutex);
   const bool ready =
-      changed_.wait_for(lock, limit, [&] { return stopping_ || (registered_ && has_routing_); });
+      changed_.WaitFor(lock, limit, [&] { return stopping_ || (registered_ && has_routing_); });
   if (stopping_)
     return base::MakeError(absl::StatusCode::kCancelled, "STOPPED", "the node agent was stopped");
   if (ready) return absl::OkStatus();
@@ -177,19 +176,19 @@ absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
 }
 
 void NodeAgent::Impl::SetState(NodeStatus status) {
-  const std::scoped_lock lock(mutex);
+  const base::MutexLock lock(mutex);
   status_ = std::move(status);
   report_now_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void NodeAgent::Impl::Stop() {
   {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     if (stopping_) return;
     stopping_ = true;
     for (Call* call : calls_) call->context.TryCancel();
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   for (std::jthread& thread : threads_) thread.request_stop();
   threads_.clear();  // Joins.
@@ -199,18 +198,17 @@ void NodeAgent::Impl::Stop() {
 // Asks until a leader answers, always the same request: what an earlier attempt has done is not
 // done again.
 template <typename Request, typename Response>
-absl::StatusOr<Response> NodeAgent::Impl::Ask(const std::stop_token& stop, std::string_view what,
-                                              grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                           const Request&,
-                                                                           Response*),
-                                              const Request& request) {
+absl::StatusOr<Response> NodeAgent::Impl::Ask(
+    const std::stop_token& stop, std::string_view what,
+    grpc::Status (NodeManagerStub::*method)(grpc::ClientContext*, const Request&, Response*),
+    const Request& request) {
   rpc::LeaderSearch search(replicas_);
   base::Duration limit = options.call_timeout;
   if (replicas_.addresses().size() > 1) limit = std::min(limit, kFirstAttempt);
   for (;;) {
     const std::uint64_t found = replicas_.found();
     const rpc::Replica replica = search.Next();
-    Stub stub(replica.channel);
+    NodeManagerStub stub(replica.channel);
     Response response;
     absl::Status status;
     {
@@ -238,7 +236,7 @@ void NodeAgent::Impl::ReportLoop(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     bool known = false;
     {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       known = registered_;
     }
     const absl::Status status = known ? Report(stop) : Register(stop);
@@ -264,7 +262,7 @@ v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
   node.set_pid(getpid());
   node.set_workflow_set(options.workflow_set);
   node.set_pinned_stage(options.pinned_stage);
-  const std::scoped_lock lock(mutex);
+  const base::MutexLock lock(mutex);
   node.set_incarnation(incarnation);
   node.set_state(status_.state);
   node.set_detail(status_.detail);
@@ -273,7 +271,7 @@ v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
 
 absl::Status NodeAgent::Impl::Register(const std::stop_token& stop) {
   const absl::StatusOr<v1::RegisterNodeResponse> response =
-      Ask(stop, "register", &Stub::RegisterNode, Registration());
+      Ask(stop, "register", &NodeManagerStub::RegisterNode, Registration());
   if (response.ok()) {
     TakeRegistration(*response);
   } else if (base::GetReason(response.status()).reason == "STALE_INCARNATION") {
@@ -286,7 +284,7 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
   replicas_.Learn({response.nodemanagers().begin(), response.nodemanagers().end()});
   bool moved = false;
   {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     moved = was_registered_ &&
             (cluster_id != response.cluster_id() || cluster_secret != response.cluster_secret());
     if (moved) {
@@ -301,7 +299,7 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
     registered_ = was_registered_ = true;
     report_now_ = true;  // The state may have changed while the call was under way.
     last_error_ = absl::OkStatus();
-    changed_.notify_all();
+    changed_.NotifyAll();
     spdlog::info("registered node={} incarnation={} cluster={}", options.node_id, incarnation,
                  cluster_id);
   }
@@ -311,8 +309,8 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
 absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   v1::ReportNodeRequest request;
   {
-    std::unique_lock lock(mutex);
-    changed_.wait_for(lock, stop, report_interval_, [&] { return report_now_; });
+    base::MutexLock lock(mutex);
+    changed_.WaitFor(lock, stop, report_interval_, [&] { return report_now_; });
     if (stop.stop_requested()) return absl::OkStatus();
     report_now_ = false;
     request.set_node_id(options.node_id);
@@ -327,7 +325,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   }
   if (load_source) *request.mutable_load() = load_source();
   const absl::StatusOr<v1::ReportNodeResponse> response =
-      Ask(stop, "report", &Stub::ReportNode, request);
+      Ask(stop, "report", &NodeManagerStub::ReportNode, request);
   if (response.ok()) {
     replicas_.Learn({response->nodemanagers().begin(), response->nodemanagers().end()});
     if (on_capacity && response->has_capacity()) on_capacity(response->capacity());
@@ -337,7 +335,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   if (absl::IsNotFound(response.status()) || reason == "STALE_INCARNATION") {
     Unregister(response.status());
   } else {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     report_now_ = true;
   }
   return response.status();
@@ -346,7 +344,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
 void NodeAgent::Impl::Unregister(const absl::Status& why) {
   const bool stale = base::GetReason(why).reason == "STALE_INCARNATION";
   {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     registered_ = false;
     // An incarnation that was declared dead stays dead: what it held is being redone elsewhere.
     if (stale) incarnation = NextIncarnation(std::max(incarnation, KnownIncarnation(why)));
@@ -361,7 +359,7 @@ void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
                                  Open open, Take take) {
   const std::uint64_t found = replicas_.found();
   const rpc::Replica replica = search.Next();
-  Stub stub(replica.channel);
+  NodeManagerStub stub(replica.channel);
   absl::Status status;
   bool stale = false;
   {
@@ -374,7 +372,7 @@ void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
       take(std::move(item));
     }
     status = rpc::FromGrpc(reader->Finish());
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     stale = call.stale;
   }
   if (stale) {
@@ -395,10 +393,10 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     ReadStream<v1::RoutingTable>(
         stop, Stream::kRouting, search, backoff, "watch routing",
-        [&](Stub& stub, grpc::ClientContext& context) {
+        [&](NodeManagerStub& stub, grpc::ClientContext& context) {
           {
             // The call is known by now: a set followed later cancels it.
-            const std::scoped_lock lock(mutex);
+            const base::MutexLock lock(mutex);
             request.set_workflow_set(followed_set_);
           }
           return stub.WatchRouting(&context, request);
@@ -410,7 +408,7 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
 // Tables of another set than the last one followed are refused.
 void NodeAgent::Impl::Follow(const std::string& workflow_set) {
   {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     const std::string& set = workflow_set.empty() ? options.workflow_set : workflow_set;
     if (set == followed_set_) return;
     spdlog::info("follows the routing of workflow set '{}', not '{}' any more", set, followed_set_);
@@ -425,7 +423,7 @@ void NodeAgent::Impl::Follow(const std::string& workflow_set) {
 void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
   std::shared_ptr<const Routing> fresh;
   {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     if (of_set != followed_set_) return;
     // A replica that lags behind must not bring the dead back.
     if (!any_epoch_ && table.epoch() < routing->epoch()) {
@@ -443,7 +441,7 @@ void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_
     any_epoch_ = false;
     has_routing_ = true;
     fresh = routing = std::make_shared<Routing>(std::move(table));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   if (on_routing) on_routing(fresh);
 }
@@ -455,13 +453,13 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
     v1::WatchAssignmentRequest request;
     request.set_node_id(options.node_id);
     {
-      std::unique_lock lock(mutex);
-      if (!changed_.wait(lock, stop, [&] { return registered_; })) return;
+      base::MutexLock lock(mutex);
+      if (!changed_.Wait(lock, stop, [&] { return registered_; })) return;
       request.set_incarnation(incarnation);
     }
     ReadStream<v1::Assignment>(
         stop, Stream::kAssignment, search, backoff, "watch assignment",
-        [&](Stub& stub, grpc::ClientContext& context) {
+        [&](NodeManagerStub& stub, grpc::ClientContext& context) {
           return stub.WatchAssignment(&context, request);
         },
         [&](const v1::Assignment& assignment) {
@@ -472,7 +470,7 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
 }
 
 void NodeAgent::Impl::CancelStreams(Stream kind) {
-  const std::scoped_lock lock(mutex);
+  const base::MutexLock lock(mutex);
   for (Call* call : calls_) {
     if (call->kind != kind) continue;
     call->stale = true;
@@ -483,25 +481,25 @@ void NodeAgent::Impl::CancelStreams(Stream kind) {
 // Ends streams that do not come from the leader: it may stand still, and then nothing else ends
 // them for long.
 void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
-  const std::scoped_lock lock(mutex);
+  const base::MutexLock lock(mutex);
   for (Call* call : calls_) {
     if (call->kind == Stream::kNone || call->address == leader) continue;
     call->stale = true;
     call->context.TryCancel();
   }
-  changed_.notify_all();  // Whoever pauses.
+  changed_.NotifyAll();  // Whoever pauses.
 }
 
 // Also ends when another thread has found a leader since replicas_.found() was `found`.
 bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
                             std::uint64_t found) {
-  std::unique_lock lock(mutex);
-  changed_.wait_for(lock, stop, limit, [&] { return replicas_.found() != found; });
+  base::MutexLock lock(mutex);
+  changed_.WaitFor(lock, stop, limit, [&] { return replicas_.found() != found; });
   return !stop.stop_requested();
 }
 
 void NodeAgent::Impl::NoteError(std::string_view what, const absl::Status& status) {
-  const std::scoped_lock lock(mutex);
+  const base::MutexLock lock(mutex);
   if (stopping_) return;
   // The same trouble again and again is one line.
   if (last_error_ != status) spdlog::warn("nodemanager: {}: {}", what, base::Message(status));
@@ -512,7 +510,7 @@ void NodeAgent::Impl::Deregister() {
   v1::DeregisterNodeRequest request;
   request.set_node_id(options.node_id);
   {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     if (!was_registered_) return;
     request.set_incarnation(incarnation);
   }
@@ -522,8 +520,8 @@ void NodeAgent::Impl::Deregister() {
   rpc::LeaderSearch search(replicas_);
   for (;;) {
     const rpc::Replica replica = search.Next();
-    Stub stub(replica.channel);
-    const auto answer = rpc::Call(stub, &Stub::DeregisterNode, request, share);
+    NodeManagerStub stub(replica.channel);
+    const auto answer = rpc::Call(stub, &NodeManagerStub::DeregisterNode, request, share);
     if (!rpc::IsAboutTheReplica(answer.status())) return;
     if (search.Failed(answer.status()) == base::Duration::zero()) continue;
     spdlog::info("nodemanager: goodbye not heard: {}", base::Message(answer.status()));
@@ -557,7 +555,7 @@ void NodeAgent::Stop() { impl_->Stop(); }
 const std::string& NodeAgent::node_id() const { return impl_->options.node_id; }
 
 std::uint64_t NodeAgent::incarnation() const {
-  const std::scoped_lock lock(impl_->mutex);
+  const base::MutexLock lock(impl_->mutex);
   return impl_->incarnation;
 }
 
@@ -570,17 +568,17 @@ v1::Endpoint NodeAgent::self() const {
 }
 
 std::string NodeAgent::cluster_secret() const {
-  const std::scoped_lock lock(impl_->mutex);
+  const base::MutexLock lock(impl_->mutex);
   return impl_->cluster_secret;
 }
 
 std::string NodeAgent::cluster_id() const {
-  const std::scoped_lock lock(impl_->mutex);
+  const base::MutexLock lock(impl_->mutex);
   return impl_->cluster_id;
 }
 
 std::shared_ptr<const Routing> NodeAgent::routing() const {
-  const std::scoped_lock lock(impl_->mutex);
+  const base::MutexLock lock(impl_->mutex);
   return impl_->routing;
 }
 

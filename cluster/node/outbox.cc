@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "cluster/base/check.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
@@ -28,7 +28,7 @@ namespace {
 // needs a moment to find out. Meanwhile another candidate may do.
 constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
 // Of a CloseRing call, which only tidies up; scaled.
-constexpr base::Duration kGoodbyeTimeout = std::chrono::milliseconds(500);
+constexpr base::Duration kRingGoodbyeTimeout = std::chrono::milliseconds(500);
 
 enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 
@@ -39,9 +39,9 @@ enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 class Goodbyes {
  public:
   ~Goodbyes() {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     // No longer than the last call's timeout; a consumer that answers does so at once.
-    all_ended_.wait(lock, [this] { return pending_ == 0; });
+    all_ended_.Wait(lock, [this] { return pending_ == 0; });
   }
 
   void Say(std::unique_ptr<v1::RingService::Stub> stub, std::uint64_t producer_id,
@@ -51,10 +51,10 @@ class Goodbyes {
     call->stub = std::move(stub);
     call->request.set_producer_id(producer_id);
     call->request.set_incarnation(incarnation);
-    rpc::SetTimeout(call->context, kGoodbyeTimeout);
+    rpc::SetTimeout(call->context, kRingGoodbyeTimeout);
     std::vector<std::unique_ptr<Call>> ended;
     {
-      const std::scoped_lock lock(mutex_);
+      const base::MutexLock lock(mutex_);
       const auto under_way =
           std::ranges::partition(calls_, [](const auto& one) { return one->ended; });
       ended.assign(std::move_iterator(calls_.begin()), std::move_iterator(under_way.begin()));
@@ -65,10 +65,10 @@ class Goodbyes {
     // Whatever the answer: a consumer that is gone needs no good-bye.
     call->stub->async()->CloseRing(&call->context, &call->request, &call->response,
                                    [this, call](const grpc::Status&) {
-                                     const std::scoped_lock lock(mutex_);
+                                     const base::MutexLock lock(mutex_);
                                      call->ended = true;
                                      --pending_;
-                                     all_ended_.notify_all();
+                                     all_ended_.NotifyAll();
                                    });
   }
 
@@ -81,8 +81,8 @@ class Goodbyes {
     bool ended = false;  // Guarded by mutex_.
   };
 
-  std::mutex mutex_;
-  std::condition_variable all_ended_;
+  base::Mutex mutex_;
+  base::CondVar all_ended_;
   // Guarded by mutex_.
   int pending_ = 0;
   std::vector<std::unique_ptr<Call>> calls_;
@@ -104,7 +104,7 @@ struct Link {
   /// Of this link alone: being admitted again fences the producer admitted before under the same
   /// id, and another link to the same ring may have a send under way.
   const std::uint64_t producer_id = base::RandomU64();
-  std::timed_mutex mutex;
+  base::TimedMutex mutex;
   // Guarded by mutex.
   std::unique_ptr<v1::RingService::Stub> stub;
   std::unique_ptr<ring::Producer> producer;
@@ -170,8 +170,8 @@ class RingOutbox final : public Outbox {
       operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
   Goodbyes goodbyes_;  // Before the links, which say theirs when they go.
 
-  std::mutex mutex_;
-  std::condition_variable_any closed_changed_;
+  base::Mutex mutex_;
+  base::CondVar closed_changed_;
   // Guarded by mutex_.
   bool closed_ = false;
   std::uint64_t last_open_ = 0;
@@ -270,8 +270,8 @@ absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
 }
 
 absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
-  const std::unique_lock lock(link.mutex, delivery.deadline);
-  if (!lock.owns_lock()) return Outcome::kBusy;
+  if (!link.mutex.TryLockUntil(delivery.deadline)) return Outcome::kBusy;
+  const base::TimedMutexRelease release(link.mutex);
   // The second time round is for a ring that moved since the last send.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (link.producer == nullptr) {
@@ -305,7 +305,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   request.set_producer_id(link.producer_id);
   request.set_consumer_incarnation(link.endpoint.incarnation());
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto now = static_cast<std::uint64_t>(clock_.WallNow().time_since_epoch().count());
     last_open_ = std::max(last_open_ + 1, now);
     request.set_incarnation(last_open_);
@@ -353,7 +353,7 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   const std::shared_ptr<const Routing> newest = options_.routing();
   // Destroyed without the mutex: closing a connection may take the backend a while.
   std::vector<std::shared_ptr<Link>> dead;
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (pruned_epoch_ != newest->epoch()) {
     pruned_epoch_ = newest->epoch();
     std::erase_if(links_, [&](auto& link) {
@@ -370,7 +370,7 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
 // False when there is no time left before `limit`, or Close() was called.
 bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
   const base::MonotonicTime until = std::min(limit, clock_.Now() + delivery.backoff.Next());
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   clock_.WaitUntil(closed_changed_, lock, {}, until, [&] { return closed_; });
   return !closed_ && clock_.Now() < limit;
 }
@@ -434,9 +434,9 @@ void RingOutbox::Export(telemetry::Metrics& metrics) const {
 }
 
 void RingOutbox::Close() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   closed_ = true;
-  closed_changed_.notify_all();
+  closed_changed_.NotifyAll();
 }
 
 OutboxCounters RingOutbox::counters() const {

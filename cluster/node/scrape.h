@@ -3,9 +3,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/telemetry/metrics.h"
 
 namespace onepiece::node {
@@ -20,12 +20,12 @@ class ScrapeHook {
     if (metrics == nullptr) return;
     shared_->update = std::move(update);
     metrics->OnScrape([shared = shared_, metrics] {
-      const std::scoped_lock lock(shared->mutex);
+      const base::MutexLock lock(shared->mutex);
       if (shared->update) shared->update(*metrics);
     });
   }
   ~ScrapeHook() {
-    const std::scoped_lock lock(shared_->mutex);
+    const base::MutexLock lock(shared_->mutex);
     shared_->update = nullptr;
   }
   ScrapeHook(const ScrapeHook&) = delete;
@@ -33,7 +33,7 @@ class ScrapeHook {
 
  private:
   struct Shared {
-    std::mutex mutex;
+    base::Mutex mutex;
     std::function<void(telemetry::Metrics&)> update;  // Guarded by mutex.
   };
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();

@@ -5,12 +5,13 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
 
 namespace onepiece::proxy {
 
 std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& address) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = channels_.find(address);
   if (found != channels_.end()) return found->second;
   if (channels_.size() >= kMaxChannels) channels_.clear();

@@ -4,10 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
+#include "cluster/base/mutex.h"
 #include "grpcpp/channel.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -23,7 +23,7 @@ class ChannelCache {
   std::shared_ptr<grpc::Channel> Get(const std::string& address);
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::proxy {
 namespace {
 
@@ -26,18 +28,18 @@ void DirectFetch::Note(const base::Uid& uid, const v1::Job& job) {
       std::ranges::none_of(result.artifacts(), IsLarge)) {
     return Forget(uid);
   }
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   known_.insert_or_assign(uid, result);
   if (known_.size() > kMaxKnown) known_.erase(known_.begin());
 }
 
 void DirectFetch::Forget(const base::Uid& uid) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   known_.erase(uid);
 }
 
 std::optional<v1::JobResult> DirectFetch::Known(const base::Uid& uid) const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = known_.find(uid);
   if (found == known_.end()) return std::nullopt;
   return found->second;

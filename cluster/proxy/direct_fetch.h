@@ -7,11 +7,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/artifact.h"
 #include "cluster/node/routing.h"
@@ -57,7 +57,7 @@ class DirectFetch {
 
   const DirectFetchOptions options_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   /// Guarded by mutex_. Those with large artifacts. Uids begin with the time: the first is the
   /// oldest.
   std::map<base::Uid, v1::JobResult> known_;

@@ -2,12 +2,13 @@
 
 #include <string>
 
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/status.h"
 
 namespace onepiece::proxy {
 
 absl::StatusOr<std::int64_t> InputBudget::Take(std::int64_t bytes) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (bytes > limit_bytes_ - held_bytes_) {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "INPUTS_BUSY",
                            "this proxy handles " + std::to_string(held_bytes_) +
@@ -19,7 +20,7 @@ absl::StatusOr<std::int64_t> InputBudget::Take(std::int64_t bytes) {
 }
 
 void InputBudget::Give(std::int64_t bytes) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   held_bytes_ -= bytes;
 }
 

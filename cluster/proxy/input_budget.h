@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::proxy {
@@ -35,7 +35,7 @@ class InputBudget {
   void Give(std::int64_t bytes);
 
   const std::int64_t limit_bytes_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::int64_t held_bytes_ = 0;  // Guarded by mutex_.
 };
 

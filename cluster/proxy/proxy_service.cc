@@ -3,11 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <limits>
-#include <mutex>
 
 #include "absl/cleanup/cleanup.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
@@ -574,13 +573,13 @@ grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTra
   const std::shared_ptr<const node::Routing> routing = options_.routing();
   const auto& alive = routing->table().alive();
   const std::vector<v1::Endpoint> endpoints(alive.begin(), alive.end());
-  std::mutex mutex;
+  base::Mutex mutex;
   ForEachEndpoint(endpoints, [&](const v1::Endpoint& endpoint) {
     v1::TelemetryService::Stub stub(channels_.Get(endpoint.address()));
     v1::ListSpansRequest ask;
     ask.set_uid(uid->ToString());
     const auto spans = rpc::Call(stub, &v1::TelemetryService::Stub::ListSpans, ask, kTraceTimeout);
-    const std::lock_guard lock(mutex);
+    const base::MutexLock lock(mutex);
     if (spans.ok()) {
       response->mutable_spans()->MergeFrom(spans->spans());
     } else {
@@ -634,12 +633,12 @@ void ProxyService::ShowLevels() {
 }
 
 void ProxyService::FollowJobs(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
+  base::Mutex mutex;
+  base::CondVar never;
+  base::MutexLock lock(mutex);
   while (!stop.stop_requested()) {
     // Only `stop` ends this wait early.
-    (void)never.wait_for(lock, stop, base::Scaled(kFollowInterval), [] { return false; });
+    (void)never.WaitFor(lock, stop, base::Scaled(kFollowInterval), [] { return false; });
     for (const base::Uid& uid : monitor_.NextToCheck(kFollowAtOnce)) {
       if (stop.stop_requested()) return;
       const absl::StatusOr<v1::JobRecord> record = records_.Get(uid);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/ring/consumer_core.h"
 
@@ -16,7 +17,7 @@ constexpr base::Duration kSilence = std::chrono::minutes(1);
 absl::StatusOr<std::shared_ptr<ConsumerCore::Lane>> ConsumerCore::NewLane() {
   std::uint64_t generation = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     generation = ++last_generation_;
   }
   const Layout layout{.capacity_bytes = options_.capacity_bytes, .slots = options_.slots};
@@ -37,7 +38,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identi
 bool ConsumerCore::MakeRoom() {
   std::shared_ptr<Owner> silent;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     base::MonotonicTime oldest = clock_.Now() - base::Scaled(kSilence);
     for (const auto& [id, owner] : owners_) {
       if (owner->fenced || owner->record->health.last_seen > oldest) continue;
@@ -47,7 +48,7 @@ bool ConsumerCore::MakeRoom() {
   }
   if (silent == nullptr || !silent->access->Revoke()) return false;
   Trash trash;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!silent->fenced) {
     silent->fenced = true;
     ++counters_.owners_fenced;
@@ -61,7 +62,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& ide
   std::vector<std::shared_ptr<Owner>> former;
   Trash trash;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     ForgetGoneOwners(trash);
     ONEPIECE_RETURN_IF_ERROR(MayEnter(identity));
     if (shared()) lane = lanes_.front();
@@ -81,7 +82,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& ide
   std::erase_if(former, [&](const std::shared_ptr<Owner>& owner) {
     return shared() && !owner->access->Revoke() && owner->access->peer() != identity.offer.peer;
   });
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (shared() && lane != lanes_.front()) {
     trash.push_back(std::move(access));
     return base::MakeError(absl::StatusCode::kUnavailable, "RING_MOVED",
@@ -169,7 +170,7 @@ absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
 absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t incarnation) {
   std::vector<std::shared_ptr<Owner>> found;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     found = OwnersOf(producer_id);
   }
   for (const auto& owner : found) {
@@ -177,7 +178,7 @@ absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t inca
     // What it had under way on a fabric is ended by the fence; on shm there is nothing.
     (void)owner->access->Revoke();
     Trash trash;
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     owner->fenced = true;
     if (!shared()) Retire(owner->lane, trash);
     return absl::OkStatus();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/spin.h"
 #include "cluster/base/status.h"
 #include "cluster/ring/consumer_core.h"
@@ -29,7 +30,7 @@ ConsumerCore::ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base
 absl::Status ConsumerCore::Open() {
   if (!shared()) return absl::OkStatus();
   ONEPIECE_ASSIGN_OR_RETURN(auto lane, NewLane());
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   lanes_.push_back(std::move(lane));
   return absl::OkStatus();
 }
@@ -38,8 +39,8 @@ std::optional<Delivery> ConsumerCore::Poll() { return Look(/*show_heads=*/true);
 
 std::optional<Delivery> ConsumerCore::Look(bool show_heads) {
   // Held elsewhere only by a release, an admission or recovery, never while they wait for anybody.
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return std::nullopt;
+  if (!mutex_.TryLock()) return std::nullopt;
+  const base::MutexLock lock(mutex_, std::adopt_lock);
   auto delivery = PollLocked();
   if (!delivery.has_value() && show_heads) ShowHeads();
   return delivery;
@@ -150,7 +151,7 @@ Delivery ConsumerCore::MakeDelivery(std::shared_ptr<Segment> segment, const Slot
 }
 
 void ConsumerCore::Settle(const Delivery& delivery, bool bad_payload, bool read) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (bad_payload) {
     ++counters_.bad_payload;
     const auto record = records_.find(delivery.producer_id_);
@@ -188,7 +189,7 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
     std::uint32_t seen = 0;
     bool ready = false;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       seen = doorbell_->count();
       SetSleeping(true);
       // After the flag is visible: a producer that committed before it is seen here, one that
@@ -200,14 +201,14 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
         // Recovery may rest: who is seen here may be dead.
         if (resting_calmly_ && !care_wanted_ && SomebodyMidway()) {
           care_wanted_ = true;
-          care_changed_.notify_all();
+          care_changed_.NotifyAll();
         }
       }
     }
     if (!ready && !interrupted_.load()) {
       doorbell_->Wait(seen, std::min(deadline - now, kLongestSleep));
     }
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     asleep_ = false;
     SetSleeping(false);
   }
@@ -233,7 +234,7 @@ void ConsumerCore::Interrupt() {
 void ConsumerCore::Close() {
   interrupted_.store(true);
   Trash trash;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   while (!lanes_.empty()) Retire(lanes_.back(), trash);
   drained_.clear();
   dropped_.clear();
@@ -241,25 +242,25 @@ void ConsumerCore::Close() {
 }
 
 ConsumerCounters ConsumerCore::counters() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return counters_;
 }
 
 std::uint64_t ConsumerCore::generation() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return shared() && !lanes_.empty() ? lanes_.front()->segment->generation() : last_generation_;
 }
 
 Consumer::Fill ConsumerCore::fill() const {
   std::vector<std::shared_ptr<Lane>> lanes;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     lanes = lanes_;
   }
   Consumer::Fill sum;
   for (const auto& lane : lanes) {
     // One at a time, so that nobody waits for all.
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const Segment::Fill fill = lane->segment->fill();
     sum.bytes += fill.bytes;
     sum.messages += fill.messages;

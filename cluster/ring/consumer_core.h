@@ -2,14 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/dedup.h"
 #include "cluster/ring/segment.h"
@@ -146,7 +145,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   const std::shared_ptr<fabric::Doorbell> doorbell_;
   std::atomic<bool> interrupted_{false};
 
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::vector<std::shared_ptr<Lane>> lanes_;
   std::size_t next_lane_ = 0;  // Whose turn it is.
   std::uint64_t last_generation_ = 0;
@@ -162,7 +161,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   bool asleep_ = false;                           // Wait is at its doorbell.
   bool resting_calmly_ = false;                   // Rest is, and wants care_wanted_ to end that.
   bool care_wanted_ = false;
-  std::condition_variable_any care_changed_;
+  base::CondVar care_changed_;
   // The ticking thread's: memory to move to, made while a stall is not yet a suspicion.
   std::shared_ptr<Lane> spare_;
   ConsumerCounters counters_;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/ring/consumer_core.h"
 
 namespace onepiece::ring {
@@ -71,7 +72,7 @@ Health ConsumerCore::health() const {
                 .slots = fill.slots,
                 .used_slots = fill.messages};
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     health.counters = counters_;
     health.sleeping = asleep_;
     for (const auto& lane : lanes_) {

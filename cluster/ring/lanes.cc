@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/ring/consumer_core.h"
 #include "spdlog/spdlog.h"
 
@@ -108,7 +109,7 @@ bool ConsumerCore::Move() {
       absl::ResourceExhaustedError("too many old ones hold messages that nobody takes");
   bool too_many = false;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     too_many = TooManyRetired();
   }
   if (!too_many) {
@@ -118,7 +119,7 @@ bool ConsumerCore::Move() {
   }
   Trash trash;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (!fresh.ok()) {
       ++counters_.moves_failed;
       // What is in the way goes when messages are taken, or memory is freed: not in a tick.

@@ -7,9 +7,9 @@
 #include "cluster/ring/recovery.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/ring/consumer_core.h"
 #include "spdlog/spdlog.h"
 
@@ -39,7 +39,7 @@ bool ConsumerCore::Tick(base::MonotonicTime now) {
     Findings findings;
     {
       Trash trash;  // Emptied once the mutex is free.
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       trash.swap(dropped_);
       findings = Look(now, trash);
     }
@@ -64,7 +64,7 @@ bool ConsumerCore::FenceAll(const Findings& findings) {
   for (const Findings::Suspect& suspect : findings.suspects) {
     // Without the mutex: it may take the backend milliseconds, and nobody waits for recovery.
     if (!suspect.owner->access->Revoke()) continue;
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     any = true;
     if (suspect.owner->fenced) continue;  // By an admission or a good-bye meanwhile.
     suspect.owner->fenced = true;
@@ -257,7 +257,7 @@ bool ConsumerCore::SomebodyMidway() const {
 }
 
 void ConsumerCore::Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   resting_calmly_ = asleep_ && !care_wanted_ && !SomebodyMidway();
   const base::MonotonicTime until = clock_.Now() + (resting_calmly_ ? calm : watchful);
   care_wanted_ = false;

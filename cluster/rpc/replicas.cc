@@ -4,6 +4,7 @@
 
 #include "cluster/base/check.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 
@@ -56,7 +57,7 @@ void Replicas::Learn(const std::vector<std::string>& addresses) {
     if (LooksLikeAddress(address) && !Contains(learned, address)) learned.push_back(address);
   }
   if (learned.empty()) return;
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   learned_ = std::move(learned);
   const std::vector<std::string> known = AddressesLocked();
   std::erase_if(channels_, [&](const auto& entry) {
@@ -74,27 +75,27 @@ std::vector<std::string> Replicas::AddressesLocked(bool configured_too) const {
 }
 
 std::vector<std::string> Replicas::Asked(bool configured_too) const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return AddressesLocked(configured_too);
 }
 
 std::vector<std::string> Replicas::addresses() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return AddressesLocked();
 }
 
 std::string Replicas::leader() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return leader_;
 }
 
 std::uint64_t Replicas::found() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return found_;
 }
 
 Replica Replicas::Open(const std::string& address, bool alive) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const std::vector<std::string> known = AddressesLocked();
   // Hints may name ever new addresses, so channels that nobody needs are dropped here.
   if (channels_.size() > known.size() + 1) {
@@ -114,7 +115,7 @@ Replica Replicas::Open(const std::string& address, bool alive) {
 }
 
 void Replicas::SetLeader(const std::string& address, bool answers) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (answers && (!leader_answers_ || leader_ != address)) ++found_;
   leader_ = address;
   leader_answers_ = answers;

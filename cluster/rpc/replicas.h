@@ -16,13 +16,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "grpcpp/channel.h"
 
 namespace onepiece::rpc {
@@ -83,7 +83,7 @@ class Replicas {
   std::vector<std::string> Asked(bool configured_too) const;
 
   const std::string user_agent_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   const std::vector<std::string> configured_;
   std::vector<std::string> learned_;

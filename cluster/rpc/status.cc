@@ -15,7 +15,7 @@ constexpr char kDomain[] = "onepiece";
 // Peers refuse trailers above 8 KiB, and the caller then loses code and reason. Text is therefore
 // cut well before. A byte of the message costs at most 3 + 4/3 bytes there, because it is
 // percent-encoded and also in the details. A byte of the metadata costs 4/3.
-constexpr std::size_t kMaxMessageBytes = 1024;
+constexpr std::size_t kMaxTextBytes = 1024;
 constexpr std::size_t kMaxMetadataBytes = 1536;
 constexpr std::size_t kMaxValueBytes = 512;
 
@@ -46,7 +46,7 @@ google::rpc::ErrorInfo MakeErrorInfo(const base::ErrorReason& reason) {
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const auto code = static_cast<grpc::StatusCode>(status.code());  // Both are google.rpc.Code.
-  const std::string message = base::ToUtf8(base::View(status.message()), kMaxMessageBytes);
+  const std::string message = base::ToUtf8(base::View(status.message()), kMaxTextBytes);
   const base::ErrorReason reason = base::GetReason(status);
   if (reason.reason.empty()) return {code, message};
 

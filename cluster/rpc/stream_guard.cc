@@ -1,5 +1,6 @@
 #include "cluster/rpc/stream_guard.h"
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/status.h"
 
@@ -7,7 +8,7 @@ namespace onepiece::rpc {
 
 StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContext& context)
     : guard_(guard), context_(context) {
-  const std::lock_guard lock(guard_.mutex_);
+  const base::MutexLock lock(guard_.mutex_);
   if (guard_.streams_.size() >= guard_.options_.max_streams) return;
   moved_ = guard_.clock_.Now();
   guard_.streams_.insert(this);
@@ -15,12 +16,12 @@ StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContext& context)
 }
 
 StreamGuard::Stream::~Stream() {
-  const std::lock_guard lock(guard_.mutex_);
+  const base::MutexLock lock(guard_.mutex_);
   guard_.streams_.erase(this);
 }
 
 void StreamGuard::Stream::Moved() {
-  const std::lock_guard lock(guard_.mutex_);
+  const base::MutexLock lock(guard_.mutex_);
   moved_ = guard_.clock_.Now();
 }
 
@@ -30,13 +31,13 @@ StreamGuard::StreamGuard(StreamGuardOptions options, base::Clock& clock)
       thread_([this](const std::stop_token& stop) { CancelStalled(stop); }) {}
 
 std::size_t StreamGuard::streams() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return streams_.size();
 }
 
 void StreamGuard::CancelStalled(const std::stop_token& stop) {
   const base::Duration limit = base::Scaled(options_.stall_limit);
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
     const base::MonotonicTime now = clock_.Now();
     for (Stream* stream : streams_) {

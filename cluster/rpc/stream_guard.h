@@ -2,13 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "grpcpp/server_context.h"
 
 namespace onepiece::rpc {
@@ -57,8 +56,8 @@ class StreamGuard {
 
   const StreamGuardOptions options_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any ended_;
+  mutable base::Mutex mutex_;
+  base::CondVar ended_;
   std::set<Stream*> streams_;
   std::jthread thread_;  // Last: ends before what it uses.
 };

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::session {
 namespace {
 
@@ -26,7 +28,7 @@ Board::Board(std::function<BoardTime()> now) : now_(std::move(now)), link_(now_(
 }
 
 std::shared_ptr<const Snapshot> Board::Latest() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (latest_ == nullptr) {
     newest_.at_ms = now_().wall_ms;
     latest_ = std::make_shared<const Snapshot>(newest_);
@@ -36,7 +38,7 @@ std::shared_ptr<const Snapshot> Board::Latest() {
 }
 
 std::shared_ptr<const v1::Cluster> Board::cluster() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return newest_.cluster.value;
 }
 
@@ -51,23 +53,23 @@ std::int64_t Board::LinkNowMs() {
 }
 
 void Board::Heard(std::int64_t server_ms, int api_version) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const std::int64_t now = LinkNowMs();
   const Link before = link_.At(now).link;
   link_.Heard(now, server_ms, api_version);
   if (before == link_.At(now).link) return;
   // The connection is back, so every feed asks immediately.
   ++wakes_;
-  woken_.notify_all();
+  woken_.NotifyAll();
 }
 
 void Board::Trying() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   link_.Trying(LinkNowMs());
 }
 
 void Board::Lost(const absl::Status& why, base::Duration until_next_try) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const std::int64_t now = LinkNowMs();
   // One loss may take many tries, and only the first of them counts as a loss.
   if (link_.At(now).attempt == 0) ++turns_.losses;
@@ -75,42 +77,42 @@ void Board::Lost(const absl::Status& why, base::Duration until_next_try) {
 }
 
 void Board::RefusedReadOnly() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   link_.RefusedReadOnly();
 }
 
 LinkStatus Board::link() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   LinkStatus status = link_.At(LinkNowMs());
   status.dropped = dropped_;
   return status;
 }
 
 Turns Board::turns() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return turns_;
 }
 
 void Board::Wake() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++wakes_;
-  woken_.notify_all();
+  woken_.NotifyAll();
 }
 
 void Board::Resync() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++turns_.resyncs;
   ++wakes_;
-  woken_.notify_all();
+  woken_.NotifyAll();
 }
 
 void Board::OtherCluster() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++turns_.clusters;
 }
 
 bool Board::Sleep(base::Duration time, const std::stop_token& stop, std::uint64_t& seen) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   base::Clock& clock = base::SystemClock();
   clock.WaitUntil(woken_, lock, stop, clock.Now() + time, [&] { return wakes_ != seen; });
   seen = wakes_;

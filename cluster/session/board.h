@@ -6,16 +6,15 @@
 // Blocking: only Sleep() waits. Every other call takes one lock for moments.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <utility>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/session/link.h"
 #include "cluster/session/snapshot.h"
 
@@ -50,7 +49,7 @@ class Board {
   }
   template <typename T>
   void PutPart(Part<T> Snapshot::*part, Part<T> value, std::uint64_t updates = 1) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto& now = (newest_.*part).value;
     if (now != value.value) {
       // A reader sees only the last of these updates. If no reader took the part before, that one
@@ -64,7 +63,7 @@ class Board {
   /// Says why a part cannot be newer. Its value stays.
   template <typename T>
   void Fail(Part<T> Snapshot::*part, const std::string& why) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if ((newest_.*part).error == why) return;
     (newest_.*part).error = why;
     latest_ = nullptr;
@@ -94,8 +93,8 @@ class Board {
   std::int64_t LinkNowMs();
 
   const std::function<BoardTime()> now_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any woken_;
+  mutable base::Mutex mutex_;
+  base::CondVar woken_;
   // Guarded by mutex_.
   Snapshot newest_;
   std::shared_ptr<const Snapshot> latest_;  // Null when newest_ is newer.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/session/feeds.h"
@@ -20,7 +21,7 @@ using Stub = v1::NodeManagerService::Stub;
 using base::Duration;
 using base::MonotonicTime;
 
-constexpr std::chrono::milliseconds kPublish(100);  // Publishes at most ten times a second.
+constexpr std::chrono::milliseconds kMinPublishInterval(100);  // Publishes at most ten times a second.
 constexpr std::chrono::seconds kFirstAnswer(5);
 // Even old servers send something every 5 s.
 constexpr std::chrono::seconds kSilence(10);
@@ -196,18 +197,18 @@ class ClusterFeed {
     v1::ClusterEvent event;
     absl::Status status;
     while (status.ok() && reader->Read(&event)) {
-      const std::scoped_lock lock(mutex_);
+      const base::MutexLock lock(mutex_);
       status = Note(event);
-      condition_.notify_all();
+      condition_.NotifyAll();
     }
     if (!status.ok()) context.TryCancel();
     const absl::Status end = rpc::FromGrpc(reader->Finish());
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (status.ok()) status = end;
     end_ =
         status.ok() ? Unavailable("STREAM_ENDED", "the NodeManager has ended the stream") : status;
     ended_ = true;
-    condition_.notify_all();
+    condition_.NotifyAll();
   }
 
   // REQUIRES: mutex_.
@@ -240,9 +241,9 @@ class ClusterFeed {
   /// Publishes while the stream lives. Returns an error to end a stream that has not ended by
   /// itself.
   absl::Status Watch(const rpc::Replica& replica, const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     while (!ended_ && !stop.stop_requested()) {
-      base::SystemClock().WaitUntil(condition_, lock, stop, last_publish_ + kPublish,
+      base::SystemClock().WaitUntil(condition_, lock, stop, last_publish_ + kMinPublishInterval,
                                     [this] { return ended_; });
       if (ended_) break;
       const Turns turns = feeds_.board.turns();
@@ -253,16 +254,16 @@ class ClusterFeed {
         return Unavailable("NO_ANSWER", replica.address + " does not answer");
       if (now - last_heard_ > kSilence)
         return Unavailable("SILENT", replica.address + " has said nothing for 10 s");
-      lock.unlock();
+      lock.Unlock();
       Publish();
       if (heard_ && now >= next_compare_) Compare(replica, stop);
-      lock.lock();
+      lock.Lock();
     }
     return absl::OkStatus();
   }
 
   void Publish() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     last_publish_ = Now();
     if (!as_of_moved_ || (published_ == nullptr && updates_ == 0)) return;
     const bool first = published_ == nullptr;
@@ -279,7 +280,7 @@ class ClusterFeed {
   void Compare(const rpc::Replica& replica, const std::stop_token& stop) {
     Stub stub(replica.channel);
     auto answer = Ask(stub, &Stub::GetCluster, {}, kReadTimeout, stop);
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     next_compare_ = Now() + (telemetry_ ? Duration(kCompare) : feeds_.options.poll_interval);
     if (!answer.ok() || answer->revision() < picture_.cluster().revision()) return;
     // If another cluster answers now, the next stream will tell.
@@ -297,8 +298,8 @@ class ClusterFeed {
   bool resync_ = false;
   Turns turns_;  // As they were when the stream was opened.
 
-  std::mutex mutex_;
-  std::condition_variable_any condition_;
+  base::Mutex mutex_;
+  base::CondVar condition_;
   // Guarded by mutex_ while a stream is under way.
   Picture picture_;
   bool heard_ = false, telemetry_ = false, ended_ = false;

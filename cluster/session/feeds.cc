@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::session {
 
 std::shared_ptr<grpc::Channel> Channels::To(const std::string& address) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (channels_.size() >= kMax) channels_.clear();
   auto& channel = channels_[address];
   if (channel == nullptr) channel = rpc::MakeChannel(address, {}, user_agent_);

@@ -9,12 +9,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/session/board.h"
 #include "cluster/session/session.h"
@@ -37,7 +37,7 @@ class Channels {
   static constexpr std::size_t kMax = 4096;
 
   const std::string user_agent_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;  // Guarded by mutex_.
 };
 

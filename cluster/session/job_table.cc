@@ -1,5 +1,6 @@
 #include "cluster/session/job_table.h"
 
+#include "cluster/base/mutex.h"
 #include "cluster/session/feeds.h"
 
 namespace onepiece::session {
@@ -12,12 +13,12 @@ std::int64_t CreateNs(const v1::Job& job) {
 }  // namespace
 
 std::uint64_t JobTable::Mark() {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return ++mark_;
 }
 
 bool JobTable::Told(const std::string& set, google::protobuf::RepeatedPtrField<v1::Job> jobs) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   bool known = true;
   for (v1::Job& job : jobs) {
     Key key{CreateNs(job), job.uid()};
@@ -63,7 +64,7 @@ void JobTable::Trim() {
 }
 
 void JobTable::Gone(std::string_view uid) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto at = by_uid_.find(uid);
   if (at == by_uid_.end()) return;
   const auto row = at->second;
@@ -73,7 +74,7 @@ void JobTable::Gone(std::string_view uid) {
 }
 
 void JobTable::Doubt(const std::string& set) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto& [key, row] : rows_) {
     if (row.set == set) row.entry.certainty = Certainty::kReconciling;
   }
@@ -82,7 +83,7 @@ void JobTable::Doubt(const std::string& set) {
 
 std::vector<std::string> JobTable::Untold(const std::string& set, std::uint64_t mark,
                                           bool active_only) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<std::string> uids;
   for (const auto& [key, row] : rows_) {
     if (row.told >= mark || row.set != set) continue;
@@ -93,13 +94,13 @@ std::vector<std::string> JobTable::Untold(const std::string& set, std::uint64_t 
 }
 
 bool JobTable::IsUntold(std::string_view uid, std::uint64_t mark) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto at = by_uid_.find(uid);
   return at != by_uid_.end() && at->second->second.told < mark;
 }
 
 void JobTable::SetState(const std::string& set, bool complete, const std::string& error) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   SetNews& news = sets_[set];
   changed_ |= news.complete != complete;
   news.complete = complete;
@@ -108,7 +109,7 @@ void JobTable::SetState(const std::string& set, bool complete, const std::string
 }
 
 void JobTable::Forget(const std::string& set) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto at = rows_.begin(); at != rows_.end();) {
     if (at->second.set == set) {
       by_uid_.erase(at->first.uid);
@@ -122,7 +123,7 @@ void JobTable::Forget(const std::string& set) {
 }
 
 void JobTable::Publish(Board& board) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Part<JobList> part;
   bool complete = true;
   for (const auto& [set, news] : sets_) {

@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/session/board.h"
 
 namespace onepiece::session {
@@ -63,7 +63,7 @@ class JobTable {
   void Trim();
 
   const std::size_t max_jobs_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   // Guarded by mutex_.
   std::map<Key, Row> rows_;
   // Its keys are views of the uids in rows_.

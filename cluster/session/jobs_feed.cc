@@ -15,7 +15,7 @@
 namespace onepiece::session {
 namespace {
 
-using Stub = v1::GenerationService::Stub;
+using GenerationStub = v1::GenerationService::Stub;
 using base::Duration;
 using base::MonotonicTime;
 
@@ -30,7 +30,7 @@ constexpr std::size_t kGetsPerPoll = 500;
 // A list may miss a job that another proxy has created with an older time, so the whole list is
 // asked for this often.
 constexpr std::chrono::minutes kRelist(5);
-constexpr std::chrono::milliseconds kPublish(250);
+constexpr std::chrono::milliseconds kJobsPublishInterval(250);
 
 /// Follows one workflow set.
 class SetFeed {
@@ -164,7 +164,7 @@ class SetFeed {
     const std::vector<std::string> proxies = Proxies();
     if (uids.empty() || proxies.empty()) return absl::OkStatus();
     auto answers = AskAll(std::vector(requests.size(), feeds_.channels.To(proxies.front())),
-                          requests, &Stub::PrepareAsyncGetJob, kReadTimeout, stop);
+                          requests, &GenerationStub::PrepareAsyncGetJob, kReadTimeout, stop);
     absl::Status failed;
     google::protobuf::RepeatedPtrField<v1::Job> told;
     for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -212,8 +212,8 @@ class SetFeed {
     std::size_t tried = 0;
     for (const std::string& address : Proxies()) {
       if (++tried > kProxiesTried || stop.stop_requested()) break;
-      Stub stub(feeds_.channels.To(address));
-      auto answer = Ask(stub, &Stub::ListJobs, request, kPageTimeout, stop);
+      GenerationStub stub(feeds_.channels.To(address));
+      auto answer = Ask(stub, &GenerationStub::ListJobs, request, kPageTimeout, stop);
       if (answer.ok() || !rpc::IsAboutTheReplica(answer.status())) {
         answered_ = address;
         return answer;
@@ -226,7 +226,7 @@ class SetFeed {
   void Publish(const absl::Status& status) {
     table_.SetState(set_, listed_, status.ok() ? "" : Explain(status));
     table_.Publish(feeds_.board);
-    next_publish_ = base::SystemClock().Now() + kPublish;
+    next_publish_ = base::SystemClock().Now() + kJobsPublishInterval;
   }
 
   Feeds& feeds_;

@@ -3,15 +3,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/status.h"
 #include "cluster/session/link.h"
@@ -46,7 +45,7 @@ class LogTail::Impl {
         wanted[{node.node_id(), node.incarnation(), node.address()}] = node.node_id();
     }
     std::map<Process, std::jthread> left;
-    const std::scoped_lock lock(threads_mutex_);
+    const base::MutexLock lock(threads_mutex_);
     for (auto at = threads_.begin(); at != threads_.end();) {
       if (wanted.contains(at->first)) {
         ++at;
@@ -67,7 +66,7 @@ class LogTail::Impl {
   News Take() {
     News news;
     {
-      const std::scoped_lock lock(mutex_);
+      const base::MutexLock lock(mutex_);
       news.entries.assign(std::make_move_iterator(waiting_.begin()),
                           std::make_move_iterator(waiting_.end()));
       waiting_.clear();
@@ -99,7 +98,7 @@ class LogTail::Impl {
       if (stop.stop_requested()) return;
       if (answered) pause = kFirstPause;
       if (answered && end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) continue;
-      std::unique_lock lock(mutex_);
+      base::MutexLock lock(mutex_);
       unreachable_[process.node_id] =
           end.ok() ? "the process has ended the stream" : Explain(rpc::FromGrpc(end));
       base::Clock& clock = base::SystemClock();
@@ -122,7 +121,7 @@ class LogTail::Impl {
     v1::TailLogsResponse response;
     while (reader->Read(&response)) {
       answered = true;
-      const std::scoped_lock lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (stop.stop_requested()) continue;  // Nobody follows this process any more.
       unreachable_.erase(process.node_id);
       dropped_ += response.dropped();
@@ -141,7 +140,7 @@ class LogTail::Impl {
 
   /// Forgets the errors of processes that are no longer followed.
   void Forget(const std::map<Process, std::string>& wanted) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     std::erase_if(unreachable_, [&](const auto& entry) {
       return std::ranges::none_of(wanted,
                                   [&](const auto& one) { return one.second == entry.first; });
@@ -151,14 +150,14 @@ class LogTail::Impl {
   const v1::LogLevel min_level_;
   const int backlog_;
   const std::string user_agent_;
-  std::mutex mutex_;
-  std::condition_variable_any condition_;  // Only waited on: pauses end by time or stop.
+  base::Mutex mutex_;
+  base::CondVar condition_;  // Only waited on: pauses end by time or stop.
   // Guarded by mutex_.
   std::deque<LogEntry> waiting_;
   std::uint64_t dropped_ = 0;
   std::map<std::string, std::string> unreachable_;  // The errors, by node id.
 
-  std::mutex threads_mutex_;
+  base::Mutex threads_mutex_;
   std::map<Process, std::jthread>
       threads_;  // Guarded by threads_mutex_. Last: they use the others.
 };

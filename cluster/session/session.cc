@@ -1,10 +1,10 @@
 #include "cluster/session/session.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <thread>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/session/feeds.h"
 
@@ -44,10 +44,10 @@ class Session::Impl {
   ~Impl() { stop_.request_stop(); }
 
   bool Do(Action action) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (waiting_.size() >= kMaxWaiting) return false;
     waiting_.push_back(std::move(action));
-    condition_.notify_one();
+    condition_.NotifyOne();
     return true;
   }
 
@@ -57,15 +57,15 @@ class Session::Impl {
  private:
   void RunActions() {
     const std::stop_token stop = stop_.get_token();
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     // Actions that still wait when the session ends are run too, so that everybody who asked gets
     // an answer. The client's calls then end immediately with CANCELLED.
-    while (condition_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
+    while (condition_.Wait(lock, stop, [this] { return !waiting_.empty(); })) {
       const Action action = std::move(waiting_.front());
       waiting_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       action(actions_client_);
-      lock.lock();
+      lock.Lock();
     }
   }
 
@@ -76,8 +76,8 @@ class Session::Impl {
   Channels channels_;
   client::Client reads_, actions_client_;
   Feeds feeds_{target_, options_, board_, channels_, reads_};
-  std::mutex mutex_;
-  std::condition_variable_any condition_;
+  base::Mutex mutex_;
+  base::CondVar condition_;
   std::deque<Action> waiting_;         // Guarded by mutex_.
   std::vector<std::jthread> threads_;  // Last: they use the others.
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string_view>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/utf8.h"
 
 namespace onepiece::telemetry {
@@ -40,19 +41,19 @@ void LogRing::log(const spdlog::details::log_msg& message) {
     entry.line.set_text(base::ToUtf8(text, kMaxTextBytes - kCut.size()).append(kCut));
   }
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     entry.line.set_number(++number_);
     for (std::size_t i = 0; i <= Index(entry.line.level()); ++i) ++counts_[i];
     entry.upto = counts_;
     if (entries_.size() >= capacity_) entries_.pop_front();
     entries_.push_back(std::move(entry));
   }
-  came_.notify_all();
+  came_.NotifyAll();
 }
 
 LogRing::Cursor LogRing::Begin(v1::LogLevel min_level, std::size_t backlog) const {
   const std::size_t level = Index(min_level);
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::uint64_t kept = 0;
   for (const Entry& entry : entries_) kept += entry.line.level() >= min_level ? 1 : 0;
   return {.min_level = min_level,
@@ -62,7 +63,7 @@ LogRing::Cursor LogRing::Begin(v1::LogLevel min_level, std::size_t backlog) cons
 LogRing::News LogRing::Take(Cursor& cursor, std::size_t most) const {
   const std::size_t level = Index(cursor.min_level);
   News news;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   auto entry = std::ranges::partition_point(
       entries_, [&](const Entry& e) { return e.upto[level] <= cursor.passed; });
   for (; entry != entries_.end() && news.lines.size() < most; ++entry) {
@@ -81,7 +82,7 @@ LogRing::News LogRing::Take(Cursor& cursor, std::size_t most) const {
 
 void LogRing::WaitForNews(const Cursor& cursor, const std::stop_token& stop,
                           base::MonotonicTime deadline) const {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   base::SystemClock().WaitUntil(came_, lock, stop, deadline,
                                 [&] { return counts_[Index(cursor.min_level)] > cursor.passed; });
 }

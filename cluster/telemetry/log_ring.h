@@ -2,15 +2,14 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <stop_token>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "onepiece/v1/telemetry.pb.h"
 #include "spdlog/sinks/sink.h"
 
@@ -62,8 +61,8 @@ class LogRing final : public spdlog::sinks::sink {
   };
 
   const std::size_t capacity_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable_any came_;
+  mutable base::Mutex mutex_;
+  mutable base::CondVar came_;
   // Guarded by mutex_.
   std::deque<Entry> entries_;
   std::uint64_t number_ = 0;

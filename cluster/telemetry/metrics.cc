@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <exception>
 #include <fstream>
 #include <stop_token>
@@ -14,6 +13,7 @@
 
 #include "cluster/base/check.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::telemetry {
@@ -82,19 +82,19 @@ class Metrics::Scrape final : public prometheus::Collectable {
   explicit Scrape(const prometheus::Registry& registry) : registry_(registry) {}
 
   void Add(std::function<void()> update) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     updates_.push_back(std::move(update));
   }
 
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const auto& update : updates_) update();
     return registry_.Collect();
   }
 
  private:
   const prometheus::Registry& registry_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::vector<std::function<void()>> updates_;  // Guarded by mutex_.
 };
 
@@ -129,7 +129,7 @@ Metric& Metrics::Find(std::map<std::string, Family<Metric>, std::less<>>& famili
                       std::string_view name, const Labels& labels, const Build& build,
                       const Add& add) {
   ONEPIECE_CHECK(IsName(name));
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   auto found = families.find(name);
   if (found == families.end()) {
     const auto used = [&](const auto& others) {
@@ -213,12 +213,12 @@ void Metrics::Stop() {
   // The endpoint's thread looks at its stop flag only every 2 s, or when a connection comes
   // (civetweb issue 1163). The waker connects again and again until the endpoint has stopped.
   const std::jthread waker([address = listening_](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    std::unique_lock lock(mutex);
+    base::Mutex mutex;
+    base::CondVar stopped;
+    base::MutexLock lock(mutex);
     while (!stop.stop_requested()) {
       Connect(address);
-      stopped.wait_for(lock, stop, std::chrono::milliseconds(10), [] { return false; });
+      stopped.WaitFor(lock, stop, std::chrono::milliseconds(10), [] { return false; });
     }
   });
   exposer_.reset();

@@ -5,12 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "prometheus/counter.h"
 #include "prometheus/exposer.h"
 #include "prometheus/gauge.h"
@@ -73,7 +73,7 @@ class Metrics {
                const Labels& labels, const Build& build, const Add& add);
 
   prometheus::Registry registry_;
-  std::mutex mutex_;  // Guards the three maps.
+  base::Mutex mutex_;  // Guards the three maps.
   std::map<std::string, Family<prometheus::Counter>, std::less<>> counters_;
   std::map<std::string, Family<prometheus::Gauge>, std::less<>> gauges_;
   std::map<std::string, Family<prometheus::Histogram>, std::less<>> histograms_;

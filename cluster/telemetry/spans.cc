@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/utf8.h"
 #include "nlohmann/json.hpp"
 
@@ -34,7 +35,7 @@ void Spans::Record(const base::Uid& uid, v1::Span span) {
     (*span.mutable_attributes())[base::ToUtf8(key, kMaxTextBytes)] =
         base::ToUtf8(value, kMaxTextBytes);
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (spans_.size() >= capacity_) spans_.pop_front();
   spans_.emplace_back(uid, std::move(span));
 }
@@ -42,7 +43,7 @@ void Spans::Record(const base::Uid& uid, v1::Span span) {
 std::vector<v1::Span> Spans::Find(const base::Uid& uid) const {
   std::vector<v1::Span> found;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const auto& [owner, span] : spans_) {
       if (owner == uid) found.push_back(span);
     }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "onepiece/v1/telemetry.pb.h"
 
 namespace onepiece::telemetry {
@@ -39,7 +39,7 @@ class Spans {
   const std::string node_;
   base::Clock& clock_;
   const std::size_t capacity_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::deque<std::pair<base::Uid, v1::Span>> spans_;  // Guarded by mutex_; oldest record first.
 };
 

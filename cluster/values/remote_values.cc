@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <functional>
 #include <optional>
 #include <span>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/escaping.h"
 #include "cluster/base/crc32c.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "google/protobuf/util/time_util.h"
@@ -117,7 +117,7 @@ class RemoteValuesImpl final : public RemoteValues {
 
  private:
   struct Connection {
-    std::timed_mutex mutex;  // Held while it is made and used.
+    base::TimedMutex mutex;  // Held while it is made and used.
     std::unique_ptr<fabric::Channel> channel;
     base::MonotonicTime used{};  // Guarded by mutex_ of the owner.
   };
@@ -155,14 +155,14 @@ class RemoteValuesImpl final : public RemoteValues {
   const RemoteValuesOptions options_;
   base::Clock& clock_;
   Stub stub_;
-  std::mutex mutex_;
-  std::condition_variable_any never_;
+  base::Mutex mutex_;
+  base::CondVar never_;
   std::map<std::uint32_t, std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
   std::jthread sweeper_;  // Last: it stops before what it looks at goes.
 };
 
 std::shared_ptr<RemoteValuesImpl::Connection> RemoteValuesImpl::Find(std::uint32_t segment) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::shared_ptr<Connection>& connection = connections_[segment];
   if (connection == nullptr) connection = std::make_shared<Connection>();
   connection->used = clock_.Now();
@@ -170,7 +170,7 @@ std::shared_ptr<RemoteValuesImpl::Connection> RemoteValuesImpl::Find(std::uint32
 }
 
 void RemoteValuesImpl::Drop(std::uint32_t segment, const std::shared_ptr<Connection>& connection) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = connections_.find(segment);
   if (found != connections_.end() && found->second == connection) connections_.erase(found);
 }
@@ -180,9 +180,10 @@ void RemoteValuesImpl::Drop(std::uint32_t segment, const std::shared_ptr<Connect
 absl::Status RemoteValuesImpl::With(std::uint32_t segment, std::uint64_t bytes,
                                     base::MonotonicTime deadline, const Use& use) {
   const std::shared_ptr<Connection> connection = Find(segment);
-  const std::unique_lock lock(connection->mutex,
-                              std::max(deadline - clock_.Now(), base::Duration::zero()));
-  if (!lock.owns_lock()) return TooLate();
+  // `deadline` is of clock_, the mutex waits by the system's clock.
+  const base::Duration left = std::max(deadline - clock_.Now(), base::Duration::zero());
+  if (!connection->mutex.TryLockUntil(base::SystemClock().Now() + left)) return TooLate();
+  const base::TimedMutexRelease release(connection->mutex);
   absl::Status status;
   if (connection->channel == nullptr || connection->channel->broken()) {
     status = Connect(segment, deadline, *connection);
@@ -315,15 +316,15 @@ void RemoteValuesImpl::Abandon(std::uint64_t reservation) {
 void RemoteValuesImpl::CloseIdle(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     std::vector<std::shared_ptr<Connection>> idle;  // Closed without the lock.
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     // Only `stop` ends this wait early.
-    (void)never_.wait_for(lock, stop, base::Scaled(kSweep), [] { return false; });
+    (void)never_.WaitFor(lock, stop, base::Scaled(kSweep), [] { return false; });
     for (auto it = connections_.begin(); it != connections_.end();) {
       const bool unused = it->first != kIndex && clock_.Now() - it->second->used > kIdle;
       if (unused) idle.push_back(std::move(it->second));
       it = unused ? connections_.erase(it) : std::next(it);
     }
-    lock.unlock();
+    lock.Unlock();
   }
 }
 
@@ -343,7 +344,7 @@ ValuePeers::ValuePeers(fabric::Fabric& fabric, std::string node_id, base::Clock&
     : fabric_(fabric), node_id_(std::move(node_id)), clock_(clock) {}
 
 std::shared_ptr<RemoteValues> ValuePeers::At(const std::string& address) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = peers_.find(address);
   if (found != peers_.end()) return found->second;
   if (peers_.size() >= kMaxPeers) peers_.clear();

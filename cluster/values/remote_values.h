@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
 #include "cluster/values/value_index.h"
@@ -69,7 +69,7 @@ class ValuePeers {
   fabric::Fabric& fabric_;
   const std::string node_id_;
   base::Clock& clock_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::map<std::string, std::shared_ptr<RemoteValues>> peers_;
 };
 

@@ -5,13 +5,13 @@
 #include <bit>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/values/admissions.h"
 
@@ -92,10 +92,10 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   fabric::Fabric& fabric_;
   const SlabsOptions options_;
   base::Clock& clock_;
-  std::mutex grow_mutex_;        // Taken before mutex_; held while a segment is registered.
+  base::Mutex grow_mutex_;       // Taken before mutex_; held while a segment is registered.
   absl::Status refused_;         // Guarded by grow_mutex_: what the last registration said,
   base::MonotonicTime again_{};  // and when the next one may be tried.
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::map<std::uint32_t, std::unique_ptr<Segment>> segments_;
   std::map<const std::byte*, Segment*> by_address_;
   // (length, segment, offset) of the free extents in segments of many slabs.
@@ -110,12 +110,12 @@ absl::StatusOr<Slabs::Slab> SlabsImpl::Take(std::uint64_t bytes) {
   }
   if (bytes > options_.limit_bytes) return Full(bytes, options_.limit_bytes);
   const auto try_cut = [&] {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return CutFrom(bytes);
   };
   std::optional<Cut> cut = try_cut();
   if (!cut.has_value()) {
-    const std::scoped_lock grow(grow_mutex_);
+    const base::MutexLock grow(grow_mutex_);
     // Whoever held the lock may have made room. Freed slabs join what is new, so one round may
     // leave it to somebody who is faster; a few rounds do not.
     for (int round = 0; round < 3 && !cut.has_value(); ++round) {
@@ -180,7 +180,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   const std::uint64_t least = single ? size : Rounded(bytes);
   Retired retired;  // Let go before the new one is made.
   {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     // Room that is kept for later gives way to what is needed now.
     while (stats_.registered_bytes + size > options_.limit_bytes && !empty_.empty()) {
       Retire(empty_.front(), retired);
@@ -194,7 +194,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   auto region = fabric_.Register(size, options_.label);
   refused_ = region.status();
   again_ = clock_.Now() + kRegisterPause;
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!region.ok()) {
     stats_.registered_bytes -= size;
     return region.status();
@@ -214,7 +214,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
 
 void SlabsImpl::GiveBack(const Place& place) {
   Retired retired;  // Let go without the lock.
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Segment& segment = *segments_.at(place.segment);
   segment.used.erase(place.offset);
   std::uint64_t offset = place.offset;
@@ -247,7 +247,7 @@ void SlabsImpl::GiveBack(const Place& place) {
 
 void SlabsImpl::Trim() {
   Retired retired;  // Let go without the lock.
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   RetireLongEmpty(retired);
 }
 
@@ -283,7 +283,7 @@ Segment* SlabsImpl::Find(std::uint32_t id) const {
 }
 
 std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   auto above = by_address_.upper_bound(bytes.data());
   if (above == by_address_.begin()) return std::nullopt;
   const auto& [begin, segment] = *--above;
@@ -299,7 +299,7 @@ std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const 
 
 absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Admit(std::uint32_t id, const std::string& peer,
                                                       const fabric::Offer& offer) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Segment* segment = Find(id);
   if (segment == nullptr) {
     return base::MakeError(absl::StatusCode::kNotFound, "SEGMENT_UNKNOWN",
@@ -309,13 +309,13 @@ absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Admit(std::uint32_t id, const st
 }
 
 bool SlabsImpl::Fence(std::uint32_t id, const std::string& peer) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Segment* segment = Find(id);
   return segment == nullptr || segment->admissions.Fence(peer);
 }
 
 SlabsStats SlabsImpl::stats() const {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return stats_;
 }
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/values/admissions.h"
 
@@ -79,7 +79,7 @@ class RegionIndex final : public ValueIndex {
   static std::byte* FindLine(const Key& key, std::byte* bucket);
   static std::byte* FreeLine(std::byte* bucket);
 
-  std::mutex mutex_;
+  base::Mutex mutex_;
   const std::unique_ptr<fabric::Region> region_;
   Admissions admissions_;
 };
@@ -103,7 +103,7 @@ std::byte* RegionIndex::FreeLine(std::byte* bucket) {
 }
 
 bool RegionIndex::Put(const Key& key, const Entry& entry) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::byte* bucket = BucketOf(key);
   std::byte* line = FindLine(key, bucket);
   if (line == nullptr) line = FreeLine(bucket);
@@ -113,7 +113,7 @@ bool RegionIndex::Put(const Key& key, const Entry& entry) {
 }
 
 void RegionIndex::Remove(const Key& key) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::byte* line = FindLine(key, BucketOf(key));
   if (line == nullptr) return;
   // A line of zeros has a wrong check: MixAll of zeros is not 0.
@@ -123,7 +123,7 @@ void RegionIndex::Remove(const Key& key) {
 
 absl::StatusOr<fabric::RemoteRegion> RegionIndex::Admit(const std::string& peer,
                                                         const fabric::Offer& offer) {
-  const std::scoped_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return admissions_.Admit(*region_, peer, offer);
 }
 

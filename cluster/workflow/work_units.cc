@@ -13,7 +13,7 @@ namespace {
 constexpr double kMinUnits = 1e-9;
 constexpr double kMaxUnits = 1e18;
 
-double DefaultOf(const v1::ParameterSpec& spec) {
+double DefaultFactor(const v1::ParameterSpec& spec) {
   const std::string& text = spec.default_value();
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -34,7 +34,7 @@ double Product(const v1::Workflow& workflow, const v1::StageSpec& stage, const G
     const auto spec = std::ranges::find(specs, name, &v1::ParameterSpec::name);
     if (spec == specs.end()) continue;  // CheckWorkflow refuses it.
     const std::optional<double> value = given(name);
-    product *= Bounded(*spec, value && std::isfinite(*value) ? *value : DefaultOf(*spec));
+    product *= Bounded(*spec, value && std::isfinite(*value) ? *value : DefaultFactor(*spec));
   }
   // The product is NaN after an overflow to infinity times zero. The comparison is false then, and
   // such a job counts as no work.

@@ -15,7 +15,7 @@ namespace {
 
 // Sets where the node counts: where the plan under way takes it, else its placement, else its
 // assignment.
-void Place(const v1::NodeRecord& record, const v1::Move* move, InstanceView& view) {
+void SetPlace(const v1::NodeRecord& record, const v1::Move* move, InstanceView& view) {
   const v1::Node& node = record.node();
   view.workflow_set = node.workflow_set();
   const v1::Placement* placement = node.has_placement() ? &node.placement() : nullptr;
@@ -89,7 +89,7 @@ std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telem
     const v1::Activity activity = ActivityOf(record, telemetry.window->Last(id));
     const bool serves_nobody = activity == v1::QUARANTINED || activity == v1::STUCK;
     InstanceView view{.node_id = id, .pinned_stage = node.pinned_stage()};
-    Place(record, move, view);
+    SetPlace(record, move, view);
     view.movable = move == nullptr && !serves_nobody && !node.placement().pinned() &&
                    !node.placement().removed();
     view.workers = serves_nobody ? 0 : WorkersOf(telemetry, id);

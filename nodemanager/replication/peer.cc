@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "nodemanager/replication/codec.h"
@@ -57,19 +58,19 @@ Peer::~Peer() {
 
 void Peer::Send(paxos::Message message) {
   const std::size_t bytes = BytesOf(message);
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (queue_.size() >= kMaxMessages || queued_bytes_ + bytes > kMaxBytes) {
     queue_.clear();
     queued_bytes_ = 0;
   }
   queue_.push_back(std::move(message));
   queued_bytes_ += bytes;
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 std::vector<paxos::Message> Peer::Take(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, stop, [&] { return !queue_.empty(); });
+  base::MutexLock lock(mutex_);
+  changed_.Wait(lock, stop, [&] { return !queue_.empty(); });
   queued_bytes_ = 0;
   return std::exchange(queue_, {});
 }
@@ -77,18 +78,18 @@ std::vector<paxos::Message> Peer::Take(const std::stop_token& stop) {
 void Peer::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [&] { return !queue_.empty(); })) return;
+      base::MutexLock lock(mutex_);
+      if (!changed_.Wait(lock, stop, [&] { return !queue_.empty(); })) return;
     }
     const absl::Status why = Speak(stop);
     if (stop.stop_requested()) return;
     Tell(why);
     const bool refused = why.code() == absl::StatusCode::kFailedPrecondition;
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
-    never.wait_for(lock, stop, refused ? base::Duration(kRetryRefused) : base::Duration(kRetry),
-                   [] { return false; });
+    base::Mutex mutex;
+    base::CondVar never;
+    base::MutexLock lock(mutex);
+    never.WaitFor(lock, stop, refused ? base::Duration(kRetryRefused) : base::Duration(kRetry),
+                  [] { return false; });
   }
 }
 

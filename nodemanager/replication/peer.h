@@ -1,15 +1,14 @@
 // The sending half of a connection to one replica. Private to this folder.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cluster/base/mutex.h"
 #include "nodemanager/paxos/message.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 
@@ -45,8 +44,8 @@ class Peer {
   const std::string address_;
   const v1::ReplicaHello hello_;
   const std::unique_ptr<v1::ReplicaService::Stub> stub_;
-  std::mutex mutex_;  // Guards the queue.
-  std::condition_variable_any changed_;
+  base::Mutex mutex_;  // Guards the queue.
+  base::CondVar changed_;
   std::vector<paxos::Message> queue_;
   std::size_t queued_bytes_ = 0;
   std::string told_;  // Thread's own: the last failure in the log, so that each is told once.

@@ -12,6 +12,7 @@
 #include "cluster/base/check.h"
 #include "cluster/base/crc32c.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
 #include "nodemanager/replication/boot_clock.h"
 #include "nodemanager/replication/codec.h"
@@ -90,17 +91,17 @@ ReplicatedLog::ReplicatedLog(Options options)
     : options_(std::move(options)),
       transport_({.receive =
                       [this](paxos::Message message) {
-                        const std::lock_guard lock(queue_mutex_);
+                        const base::MutexLock lock(queue_mutex_);
                         if (closed_ || queue_.messages.size() >= kMaxQueuedMessages) return;
                         queue_.messages.push_back(std::move(message));
-                        queued_.notify_one();
+                        queued_.NotifyOne();
                       },
                   .invited =
                       [this](const std::string& cluster_id, std::uint64_t group) {
-                        const std::lock_guard lock(queue_mutex_);
+                        const base::MutexLock lock(queue_mutex_);
                         queue_.cluster_id = cluster_id;
                         queue_.group = group;
-                        queued_.notify_one();
+                        queued_.NotifyOne();
                       }}) {}
 
 absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(Options options) {
@@ -114,7 +115,7 @@ absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(Options optio
   if (snapshot.index == 0 || snapshot.state == nullptr || snapshot.state->empty()) return log;
   const absl::Status status = log->machine_.Restore(*snapshot.state);
   if (base::GetReason(status).reason == "NEWER_VERSION") {
-    const std::lock_guard lock(log->replica_mutex_);
+    const base::MutexLock lock(log->replica_mutex_);
     log->SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index));
     return log;
   }
@@ -187,22 +188,22 @@ bool ReplicatedLog::AwaitOthers(const std::stop_token& stop) {
     if (others.have_group || others.waits_for.empty()) {
       const absl::Status status = MakeReplica(!others.have_group, stop);
       if (status.ok()) return true;
-      const std::lock_guard lock(replica_mutex_);
+      const base::MutexLock lock(replica_mutex_);
       health_ = v1::ReplicaStatus::DISK_FAILED;
       health_detail_ = absl::StrCat(base::Message(status), "; then restart this NodeManager");
       spdlog::error("op=disk_failed error=\"{}\"", health_detail_);
       return false;
     }
     {
-      const std::lock_guard lock(replica_mutex_);
+      const base::MutexLock lock(replica_mutex_);
       std::string detail = absl::StrCat(
           "it begins a group when all others have said that they have none: ", others.waits_for);
       if (detail != health_detail_) spdlog::warn("op=wait_to_begin detail=\"{}\"", detail);
       health_ = v1::ReplicaStatus::WAITING;
       health_detail_ = std::move(detail);
     }
-    std::unique_lock lock(queue_mutex_);
-    queued_.wait_for(lock, stop, kAskAgain, [] { return false; });
+    base::MutexLock lock(queue_mutex_);
+    queued_.WaitFor(lock, stop, kAskAgain, [] { return false; });
   }
   return false;
 }
@@ -228,7 +229,7 @@ absl::StatusOr<paxos::DurableState> ReplicatedLog::MakeNewReplica(bool begins) {
     spdlog::info("op=join replica={} seats={}", state.replica, options_.seats.size());
   }
   ONEPIECE_RETURN_IF_ERROR(store_->Create(identity, state));
-  const std::lock_guard lock(replica_mutex_);  // Status() may be asked already.
+  const base::MutexLock lock(replica_mutex_);  // Status() may be asked already.
   identity_ = identity;
   health_ = v1::ReplicaStatus::OK;
   health_detail_.clear();
@@ -240,7 +241,7 @@ void ReplicatedLog::OnRole(RoleCallback callback) { on_role_ = std::move(callbac
 absl::Status ReplicatedLog::Start(const std::string& address) {
   ONEPIECE_CHECK(!thread_.joinable());
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     address_ = address;
   }
   // Asking the others may take long, so the thread does it and Start() returns.
@@ -267,20 +268,20 @@ absl::Status ReplicatedLog::MakeReplica(bool begins, const std::stop_token& stop
                     .group = identity_.group});
   transport_.SetPeers({}, OtherAddresses());
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     KeepTail(state_->log);
     replica_ = std::make_unique<paxos::Replica>(options_.paxos, *std::move(state_), BootNow());
     if (halted_) replica_->RefuseToLead(BootNow(), out_);
     state_.reset();
   }
-  const std::lock_guard lock(queue_mutex_);
+  const base::MutexLock lock(queue_mutex_);
   closed_ = stop.stop_requested();
   return absl::OkStatus();
 }
 
 void ReplicatedLog::Stop() {
   {
-    const std::lock_guard lock(queue_mutex_);
+    const base::MutexLock lock(queue_mutex_);
     closed_ = true;
     thread_.request_stop();
   }
@@ -292,7 +293,7 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Ask(std::shared_ptr<Request> re
                                                      base::Duration limit) {
   std::future<absl::StatusOr<v1::CommandResult>> answer = request->answer.get_future();
   {
-    const std::lock_guard lock(queue_mutex_);
+    const base::MutexLock lock(queue_mutex_);
     if (closed_) {
       return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
                              "this NodeManager is starting or ending");
@@ -302,7 +303,7 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Ask(std::shared_ptr<Request> re
                              "too many commands are waiting");
     }
     queue_.requests.push_back(request);
-    queued_.notify_one();
+    queued_.NotifyOne();
   }
   if (answer.wait_for(limit) == std::future_status::ready) return answer.get();
   request->abandoned = true;
@@ -340,12 +341,12 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
 }
 
 void ReplicatedLog::Read(const std::function<void(const StateMachine&)>& read) const {
-  const std::lock_guard lock(machine_mutex_);
+  const base::MutexLock lock(machine_mutex_);
   read(machine_);
 }
 
 absl::StatusOr<std::uint64_t> ReplicatedLog::Term() const {
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   if (term_ == 0) return NotLeaderLocked();
   return term_;
 }
@@ -354,7 +355,7 @@ absl::StatusOr<std::uint64_t> ReplicatedLog::Term() const {
 // Otherwise another leader may have chosen entries in between.
 absl::Status ReplicatedLog::Confirm(std::uint64_t term) {
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     if (term_ != term) return NotLeaderLocked();
     if (replica_->LeaseCovers(BootNow())) return absl::OkStatus();
   }
@@ -364,12 +365,12 @@ absl::Status ReplicatedLog::Confirm(std::uint64_t term) {
     return replica_->Propose(now, nullptr, 0, out);
   };
   ONEPIECE_RETURN_IF_ERROR(Ask(std::move(request)).status());
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   return term_ == term ? absl::OkStatus() : NotLeaderLocked();
 }
 
 absl::Status ReplicatedLog::NotLeader() const {
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   return NotLeaderLocked();
 }
 
@@ -393,7 +394,7 @@ absl::StatusOr<paxos::Members> ReplicatedLog::ChangeMembers(
   auto request = std::make_shared<Request>();
   request->begin = std::move(change);
   ONEPIECE_RETURN_IF_ERROR(Ask(std::move(request)).status());
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   if (replica_ == nullptr) return NotLeaderLocked();
   return replica_->members();
 }
@@ -448,7 +449,7 @@ absl::StatusOr<v1::TakeSnapshotResponse> ReplicatedLog::TakeSnapshot() {
 
 v1::ReplicaStatus ReplicatedLog::Status() const {
   v1::ReplicaStatus status;
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   status.set_cluster_id(identity_.cluster_id);
   status.set_name(options_.name);
   status.set_address(address_);
@@ -459,7 +460,7 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
   status.set_health_detail(health_detail_);
   status.set_version(options_.paxos.version);
   {
-    const std::lock_guard machine_lock(machine_mutex_);
+    const base::MutexLock machine_lock(machine_mutex_);
     status.set_applied(applied_);
   }
   if (replica_ == nullptr) return status;
@@ -499,7 +500,7 @@ v1::ReplicaStatus ReplicatedLog::StatusWithHash() const {
   paxos::Slot applied = 0;
   std::uint32_t hash = 0;
   {
-    const std::lock_guard lock(machine_mutex_);
+    const base::MutexLock lock(machine_mutex_);
     if (!hashed_ || hashed_->first != applied_) {
       const std::string state = machine_.Serialize();
       hashed_ = {applied_, base::Crc32c(std::as_bytes(std::span(state)))};
@@ -516,7 +517,7 @@ v1::ListLogResponse ReplicatedLog::ListLog(std::uint64_t first, int limit) const
   if (limit <= 0) limit = kDefaultLines;
   limit = std::min(limit, kMaxLines);
   v1::ListLogResponse response;
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   const paxos::Slot chosen = replica_ != nullptr ? replica_->chosen() : 0;
   auto line = first != 0 ? tail_.lower_bound(first) : tail_.end();
   if (first == 0) {
@@ -552,7 +553,7 @@ std::vector<std::string> ReplicatedLog::Addresses() const {
         std::find(addresses.begin(), addresses.end(), address) == addresses.end())
       addresses.push_back(address);
   };
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   const paxos::Members members = replica_ != nullptr ? replica_->members() : paxos::Members{};
   for (const paxos::Seat& seat : members.seats) add(AddressOf(seat));
   // While there is no leader to correct the seats, the configuration may know better addresses.
@@ -564,13 +565,13 @@ std::vector<std::string> ReplicatedLog::Addresses() const {
 }
 
 bool ReplicatedLog::IsAlone() const {
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   return replica_ != nullptr && replica_->members().voters() == 1 &&
          replica_->members().Votes(identity_.replica);
 }
 
 std::string ReplicatedLog::cluster_id() const {
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   return identity_.cluster_id;
 }
 

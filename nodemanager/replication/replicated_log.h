@@ -3,12 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <future>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
 #include "nodemanager/replication/store.h"
 #include "nodemanager/replication/transport.h"
@@ -182,13 +181,13 @@ class ReplicatedLog final : public Log {
   Transport transport_;
 
   // Inputs of the log's thread.
-  mutable std::mutex queue_mutex_;
-  std::condition_variable_any queued_;
+  mutable base::Mutex queue_mutex_;
+  base::CondVar queued_;
   Inputs queue_;
   bool closed_ = true;  // Not started, or stopping: no request is taken. Guarded by queue_mutex_.
 
   // Held while the replica steps, never while the disk or the network works. Before machine_mutex_.
-  mutable std::mutex replica_mutex_;
+  mutable base::Mutex replica_mutex_;
   std::unique_ptr<paxos::Replica> replica_;  // Null while the disk fails.
   ReplicaIdentity identity_;
   v1::ReplicaStatus::Health health_ = v1::ReplicaStatus::OK;
@@ -196,7 +195,7 @@ class ReplicatedLog final : public Log {
   std::uint64_t term_ = 0;  // Of the present leadership; 0: does not lead.
   std::map<paxos::Slot, paxos::AcceptedEntry> tail_;  // Newest slots, for people.
 
-  mutable std::mutex machine_mutex_;
+  mutable base::Mutex machine_mutex_;
   StateMachine machine_;
   paxos::Slot applied_ = 0;  // Last slot that is part of machine_. Guarded by machine_mutex_.
   // Guarded by machine_mutex_: the slot after which the state had this hash.

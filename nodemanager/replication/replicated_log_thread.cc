@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/mutex.h"
 #include "nodemanager/replication/boot_clock.h"
 #include "nodemanager/replication/codec.h"
 #include "nodemanager/replication/replicated_log.h"
@@ -36,10 +37,10 @@ absl::Status LogBusy() {
 }
 
 void Pause(const std::stop_token& stop, base::Duration pause) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, pause, [] { return false; });
+  base::Mutex mutex;
+  base::CondVar never;
+  base::MutexLock lock(mutex);
+  never.WaitFor(lock, stop, pause, [] { return false; });
 }
 
 }  // namespace
@@ -55,12 +56,12 @@ void ReplicatedLog::Run(const std::stop_token& stop) {
   }
   FailWaiting(Lost("this NodeManager ends"));
   const Inputs rest = [this] {
-    const std::lock_guard lock(queue_mutex_);
+    const base::MutexLock lock(queue_mutex_);
     return std::exchange(queue_, {});
   }();
   for (const auto& request : rest.requests) request->answer.set_value(NotLeader());
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     term_ = 0;
     closing_ = true;
   }
@@ -72,9 +73,9 @@ void ReplicatedLog::Run(const std::stop_token& stop) {
 ReplicatedLog::Inputs ReplicatedLog::WaitForInputs(const std::stop_token& stop) {
   const bool at_once = !to_self_.empty() || !out_.early.empty() || !out_.late.empty() ||
                        out_.writes.urgent() || out_.lost_leadership;
-  std::unique_lock lock(queue_mutex_);
+  base::MutexLock lock(queue_mutex_);
   if (!at_once) {
-    queued_.wait_for(lock, stop, replica_->next_deadline() - BootNow(), [this] {
+    queued_.WaitFor(lock, stop, replica_->next_deadline() - BootNow(), [this] {
       return !queue_.messages.empty() || !queue_.requests.empty() || queue_.group != 0;
     });
   }
@@ -87,7 +88,7 @@ void ReplicatedLog::Step(Inputs inputs) {
     for (const auto& request : inputs.requests) request->answer.set_value(NotLeader());
     return;
   }
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   const paxos::Time now = BootNow();
   for (const paxos::Message& message : std::exchange(to_self_, {}))
     replica_->Receive(now, message, out_);
@@ -162,7 +163,7 @@ void ReplicatedLog::JoinGroup(const std::string& cluster_id, std::uint64_t group
   if (const absl::Status status = store_->SetGroup(cluster_id, group); !status.ok())
     return FailDisk(status);
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     identity_.cluster_id = cluster_id;
     identity_.group = group;
   }
@@ -201,7 +202,7 @@ void ReplicatedLog::CarryOut() {
   const auto& snapshot = replica_->snapshot();
   if (!halted_ && applied_ >= (snapshot ? snapshot->index : 0) + options_.snapshot_every) {
     std::shared_ptr<const std::string> state = SerializeState();
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     replica_->TakeSnapshot(applied_, std::move(state), out_);
   }
 }
@@ -211,7 +212,7 @@ void ReplicatedLog::Apply() {
   std::vector<std::pair<std::shared_ptr<Request>, v1::CommandResult>> answers;
   std::string newer;  // Describes what cannot be applied.
   {
-    const std::lock_guard lock(machine_mutex_);
+    const base::MutexLock lock(machine_mutex_);
     if (out_.restore != nullptr && out_.restore->index > applied_) newer = Restore(*out_.restore);
     for (const paxos::ChosenEntry& chosen : out_.chosen) {
       // After a disk failure the replica was made anew, and hands out slots that are applied
@@ -264,7 +265,7 @@ bool ReplicatedLog::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& res
 
 void ReplicatedLog::Halt(const std::string& what) {
   if (halted_) return;
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   SetNewerVersion(what);
   replica_->RefuseToLead(BootNow(), out_);
 }
@@ -283,7 +284,7 @@ void ReplicatedLog::SetNewerVersion(const std::string& what) {
 void ReplicatedLog::FailDisk(const absl::Status& why) {
   ++disk_failures_;
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     if (health_detail_ != base::Message(why))
       spdlog::error("op=disk_failed error=\"{}\"", base::Message(why));
     health_ = v1::ReplicaStatus::DISK_FAILED;
@@ -302,7 +303,7 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
   Pause(stop, backoff_);
   backoff_ = std::clamp(backoff_ * 2, kBackoffMin, kBackoffMax);
   const Inputs missed = [this] {
-    const std::lock_guard lock(queue_mutex_);
+    const base::MutexLock lock(queue_mutex_);
     return std::exchange(queue_, {});
   }();
   for (const auto& request : missed.requests) request->answer.set_value(NotLeader());
@@ -314,7 +315,7 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
                         absl::StrCat(options_.data_dir,
                                      " is empty, or another's, now: ", "restart this NodeManager"));
   }
-  const std::lock_guard lock(replica_mutex_);
+  const base::MutexLock lock(replica_mutex_);
   if (!store.ok()) {
     health_detail_ = base::Message(store.status());
     return;
@@ -328,7 +329,7 @@ void ReplicatedLog::Recover(const std::stop_token& stop) {
   paxos::DurableState state = store_->TakeState();
   std::string newer;
   {
-    const std::lock_guard machine_lock(machine_mutex_);
+    const base::MutexLock machine_lock(machine_mutex_);
     if (state.snapshot.index > applied_) newer = Restore(state.snapshot);
   }
   if (!newer.empty() && !halted_) SetNewerVersion(newer);
@@ -351,7 +352,7 @@ void ReplicatedLog::FailWaiting(const absl::Status& why) {
 void ReplicatedLog::PublishRole() {
   std::uint64_t term = 0;
   {
-    const std::lock_guard lock(replica_mutex_);
+    const base::MutexLock lock(replica_mutex_);
     if (term_ == 0 && replica_ != nullptr && replica_->IsReady() && !closing_) term_ = ++terms_;
     term = term_;
   }
@@ -368,7 +369,7 @@ void ReplicatedLog::PublishRole() {
 }
 
 std::shared_ptr<const std::string> ReplicatedLog::SerializeState() const {
-  const std::lock_guard lock(machine_mutex_);
+  const base::MutexLock lock(machine_mutex_);
   return std::make_shared<const std::string>(machine_.Serialize());
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/status.h"
 #include "nodemanager/replication/codec.h"
@@ -34,14 +35,14 @@ Transport::Transport(Hooks hooks) : hooks_(std::move(hooks)), boot_(base::Random
 Transport::~Transport() { Stop(); }
 
 void Transport::Start(const Self& self) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   self_ = self;
   started_ = true;
 }
 
 void Transport::SetPeers(const paxos::Members& members, const std::vector<std::string>& addresses) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const paxos::Seat& seat : members.seats) {
       // A changed address of the seat is newer than what its replica said when it connected.
       const paxos::Seat* before = members_.Find(seat.replica);
@@ -67,7 +68,7 @@ const std::string* Transport::AddressOf(paxos::ReplicaId replica) const {
 }
 
 std::string Transport::FoundAt(paxos::ReplicaId replica) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = found_.find(replica);
   return found != found_.end() ? found->second : "";
 }
@@ -84,7 +85,7 @@ void Transport::EndOutdatedPeers() {
 
 void Transport::SetGroup(const std::string& cluster_id, std::uint64_t group) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     self_.cluster_id = cluster_id;
     self_.group = group;
   }
@@ -96,7 +97,7 @@ void Transport::SetGroup(const std::string& cluster_id, std::uint64_t group) {
 // else waits for that.
 void Transport::EndPeers(const std::function<bool(const PeerKey&)>& ends) {
   std::vector<std::unique_ptr<Peer>> ended;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto it = peers_.begin(); it != peers_.end();) {
     if (!ends(it->first)) {
       ++it;
@@ -124,7 +125,7 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
 }
 
 void Transport::Send(std::vector<paxos::Message> messages) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!started_ || stopped_) return;
   for (paxos::Message& message : messages) {
     if (message.to == 0) {
@@ -140,7 +141,7 @@ void Transport::Send(std::vector<paxos::Message> messages) {
 
 void Transport::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stopped_ = true;
     for (grpc::ServerContext* stream : streams_) stream->TryCancel();
   }
@@ -169,7 +170,7 @@ absl::Status Transport::CheckGroup(const v1::ReplicaHello& hello) const {
 }
 
 absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!started_ || stopped_) {
     return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
                            "this replica is starting or ending");
@@ -218,7 +219,7 @@ absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
 }
 
 void Transport::Dismiss(const v1::ReplicaHello& hello) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto speaker = speakers_.find(hello.replica());
   if (speaker != speakers_.end() && speaker->second.boot == hello.boot()) --speaker->second.streams;
 }
@@ -231,7 +232,7 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
     bool strangers = false;  // One of the two has no group yet. Then nothing but a Join counts.
     bool invited = false;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (stopped_) break;
       self = self_.replica;
       // This replica may have joined another group since it let the stream in.
@@ -260,7 +261,7 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
                                  google::protobuf::Empty*) {
   v1::ReplicaEnvelope first;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     streams_.insert(context);
     if (stopped_) context->TryCancel();
   }
@@ -277,7 +278,7 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
                     base::Message(status));
     }
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   streams_.erase(context);
   return rpc::ToGrpc(status);
 }

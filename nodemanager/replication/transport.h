@@ -4,13 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "nodemanager/paxos/message.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 
@@ -83,7 +83,7 @@ class Transport : public v1::ReplicaService::Service {
 
   const Hooks hooks_;
   const std::uint64_t boot_;
-  mutable std::mutex mutex_;  // Guards all below.
+  mutable base::Mutex mutex_;  // Guards all below.
   bool started_ = false, stopped_ = false;
   Self self_;
   paxos::Members members_;

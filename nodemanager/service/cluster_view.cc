@@ -9,8 +9,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr int kDefaultPageSize = 100;
-constexpr int kMaxPageSize = 1000;
+constexpr int kDefaultNodesPage = 100;
+constexpr int kMaxNodesPage = 1000;
 constexpr std::string_view kTokenPrefix = "after:";
 constexpr std::string_view kNamePrefix = "workflows/";
 
@@ -88,7 +88,7 @@ absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(
     const StateMachine& state, const v1::ListWorkflowsRequest& request) {
   if (request.page_size() < 0) return Bad("BAD_PAGE_SIZE", "page_size", "not negative");
   const int size =
-      request.page_size() == 0 ? kDefaultPageSize : std::min(request.page_size(), kMaxPageSize);
+      request.page_size() == 0 ? kDefaultNodesPage : std::min(request.page_size(), kMaxNodesPage);
   // A token names the last app id of the page before, so a page goes on correctly after workflows
   // have come and gone.
   auto next = state.workflows().begin();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/assigner.h"
@@ -58,7 +59,7 @@ void Controller::Work(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const std::uint64_t roles = roles_.load();
     const base::Duration pause = DoDuties();
-    std::unique_lock lock(wait_mutex_);
+    base::MutexLock lock(wait_mutex_);
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + pause,
                      [&] { return roles_.load() != roles; });
   }
@@ -99,7 +100,7 @@ absl::StatusOr<std::uint64_t> Controller::Term() const {
 }
 
 absl::Status Controller::TakeOver() {
-  const std::lock_guard lock(take_over_mutex_);
+  const base::MutexLock lock(take_over_mutex_);
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, log_.Term());
   reports_.Clear();
   elastic_.Restart(clock_.Now());
@@ -182,7 +183,7 @@ absl::StatusOr<v1::CommandResult> Controller::Propose(v1::Command command) {
 
 void Controller::Reassign() {
   const std::uint64_t wanted = ++assign_wanted_;
-  const std::lock_guard lock(assign_mutex_);
+  const base::MutexLock lock(assign_mutex_);
   if (assign_done_ >= wanted) return;  // A plan was made after the change that asked for this one.
   assign_done_ = assign_wanted_;
   // It retries when the state changed meanwhile. CheckLiveness() assigns what is still left.
@@ -208,10 +209,10 @@ bool Controller::ProposeAssignments() {
 
 void Controller::Notify() {
   {
-    const std::lock_guard lock(wait_mutex_);
+    const base::MutexLock lock(wait_mutex_);
     ++version_;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& request) {
@@ -371,8 +372,8 @@ std::optional<v1::Capacity> Controller::CapacityFor(const std::string& node_id) 
 
 void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop,
                                base::MonotonicTime deadline) const {
-  std::unique_lock lock(wait_mutex_);
-  changed_.wait_until(lock, stop, deadline, [&] { return version_.load() != seen; });
+  base::MutexLock lock(wait_mutex_);
+  changed_.WaitUntil(lock, stop, deadline, [&] { return version_.load() != seen; });
 }
 
 Controller::Counters Controller::counters() const {

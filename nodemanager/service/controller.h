@@ -3,10 +3,8 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "nodemanager/service/elastic_controller.h"
 #include "nodemanager/service/node_reports.h"
@@ -146,17 +145,17 @@ class Controller {
   base::Clock& clock_;
   const Options options_;
   std::atomic<std::uint64_t> serving_term_{0};  // For which TakeOver() has ended.
-  std::mutex take_over_mutex_;                  // Held by TakeOver().
+  base::Mutex take_over_mutex_;                 // Held by TakeOver().
   int failed_take_overs_ = 0;                   // In this leadership. The worker's alone.
 
-  std::mutex assign_mutex_;                      // One plan at a time.
+  base::Mutex assign_mutex_;                     // One plan at a time.
   std::atomic<std::uint64_t> assign_wanted_{0};  // Changes that a plan must follow,
   std::uint64_t assign_done_ = 0;                // and has. Guarded by assign_mutex_.
   ElasticController elastic_;
   NodeReports reports_;
 
-  mutable std::mutex wait_mutex_;
-  mutable std::condition_variable_any changed_;
+  mutable base::Mutex wait_mutex_;
+  mutable base::CondVar changed_;
   std::atomic<std::uint64_t> version_{1};
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
   std::atomic<std::uint64_t> applied_{0}, refused_{0}, failed_{0}, reports_taken_{0};

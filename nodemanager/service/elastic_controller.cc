@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
@@ -40,13 +41,13 @@ ElasticController::ElasticController(v1::ElasticityConfig config)
     : config_(std::move(config)), policy_(MakePolicy(config_).value()) {}
 
 void ElasticController::Restart(base::MonotonicTime now) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   next_look_ = now + base::FromSeconds(config_.interval_s());
   detail_ = "this NodeManager has just begun to lead";
 }
 
 bool ElasticController::IsTimeToLook(base::MonotonicTime now) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (now < next_look_) return false;
   next_look_ = now + base::FromSeconds(config_.interval_s());
   return true;
@@ -55,7 +56,7 @@ bool ElasticController::IsTimeToLook(base::MonotonicTime now) {
 v1::Plan ElasticController::Start(const ElasticInput& input) {
   if (IsHeld(input.state().hold(), input.telemetry().wall_now)) return {};
   v1::Plan plan = Wanted(input);
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   detail_ = plan.moves().empty() ? plan.reason() : "";
   return plan;
 }
@@ -107,7 +108,7 @@ v1::Elasticity ElasticController::Describe(const ElasticInput& input) const {
                                               hold.reason().empty() ? "" : ": ", hold.reason()));
     return elasticity;
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   elasticity.set_policy_detail(detail_);
   return elasticity;
 }

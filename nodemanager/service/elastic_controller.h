@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "nodemanager/plans/plans.h"
 #include "nodemanager/policy/policy.h"
 #include "nodemanager/service/elastic_input.h"
@@ -60,7 +60,7 @@ class ElasticController {
  private:
   const v1::ElasticityConfig config_;
   const std::unique_ptr<Policy> policy_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   base::MonotonicTime next_look_{};  // Of the policy. Guarded by mutex_.
   std::string detail_;               // Why the policy moved nothing, last time. Guarded by mutex_.
 };

@@ -18,8 +18,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr int kDefaultPageSize = 50;
-constexpr int kMaxPageSize = 1000;
+constexpr int kDefaultPlansPage = 50;
+constexpr int kMaxPlansPage = 1000;
 constexpr int kMaxConfirmS = 7 * 24 * 3600;
 constexpr int kAttempts = 3;  // Retries when the cluster changes while a plan is made.
 
@@ -45,7 +45,7 @@ absl::Status CheckActor(const std::string& actor) {
 
 absl::StatusOr<int> PageSize(int wanted) {
   if (wanted < 0) return Bad("BAD_PAGE_SIZE", "page_size", "not negative");
-  return wanted == 0 ? kDefaultPageSize : std::min(wanted, kMaxPageSize);
+  return wanted == 0 ? kDefaultPlansPage : std::min(wanted, kMaxPlansPage);
 }
 
 // The same request id gives the same plan id. Without a request id the result is empty, and the

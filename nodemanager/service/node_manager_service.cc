@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
@@ -145,9 +144,9 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context, base::Dura
     ONEPIECE_RETURN_IF_ERROR(send());
     controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + poll);
     if (context.IsCancelled()) return ClientLeft();
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
+    base::Mutex mutex;
+    base::CondVar never;
+    base::MutexLock lock(mutex);
     base::SystemClock().WaitUntil(never, lock, stopping_, next, [] { return false; });
   }
   return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 
 namespace onepiece::nodemanager {
@@ -23,7 +24,7 @@ void AddDetail(const std::string& what, v1::Node& node) {
 }  // namespace
 
 void NodeReports::Clear() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   reports_.clear();
   window_ = LoadWindow(window_length_);
   leading_since_ = clock_.Now();
@@ -31,7 +32,7 @@ void NodeReports::Clear() {
 }
 
 void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& pool) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   LastReport& report = reports_[request.node_id()];
   if (report.incarnation != request.incarnation()) report = {.incarnation = request.incarnation()};
   report.at = clock_.Now();
@@ -48,7 +49,7 @@ void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& 
 std::vector<NodeReports::DeadNode> NodeReports::FindDead(
     const std::map<std::string, std::uint64_t>& live) {
   std::vector<DeadNode> dead;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const base::MonotonicTime now = clock_.Now();
   const bool stood_still = !last_check_ || now - *last_check_ > dead_after_ / 2;
   last_check_ = now;
@@ -75,7 +76,7 @@ std::vector<NodeReports::DeadNode> NodeReports::FindDead(
 }
 
 void NodeReports::AddTo(v1::Node& node, const v1::NodeRecord& record) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto known = reports_.find(node.node_id());
   const bool reported = known != reports_.end() &&
                         known->second.incarnation == node.incarnation() && known->second.wall;
@@ -97,7 +98,7 @@ void NodeReports::AddTo(v1::Node& node, const v1::NodeRecord& record) const {
 }
 
 void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   read({.window = &window_,
         .routing_epoch =
             [this](const std::string& node_id) {

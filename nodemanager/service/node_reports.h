@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "nodemanager/load/load_window.h"
 #include "nodemanager/plans/plans.h"
 #include "nodemanager/state/state_machine.h"
@@ -61,7 +61,7 @@ class NodeReports {
 
   base::Clock& clock_;
   const base::Duration dead_after_, window_length_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   std::map<std::string, LastReport> reports_;  // Live nodes only.
   LoadWindow window_;

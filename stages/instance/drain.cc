@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::instance {
 
 void Drain::Begin(std::uint64_t epoch) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!epoch_) {
     since_ = clock_.Now();
     others_ = false;
@@ -15,12 +17,12 @@ void Drain::Begin(std::uint64_t epoch) {
 }
 
 void Drain::End() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   epoch_.reset();
 }
 
 bool Drain::Look(std::size_t held, bool others) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const bool before = IsDrained();
   others_ = others;
   empty_looks_ = held == 0 ? std::min(empty_looks_ + 1, 2) : 0;
@@ -28,18 +30,18 @@ bool Drain::Look(std::size_t held, bool others) {
 }
 
 bool Drain::active() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return epoch_.has_value();
 }
 
 Drain::Orders Drain::orders() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const bool pass_on = epoch_.has_value() && others_;
   return {pass_on, pass_on && clock_.Now() - since_ >= hand_over_after_};
 }
 
 std::optional<std::uint64_t> Drain::drained() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return IsDrained() ? epoch_ : std::nullopt;
 }
 

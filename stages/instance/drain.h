@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 
 namespace onepiece::instance {
 
@@ -46,7 +46,7 @@ class Drain {
 
   base::Clock& clock_;
   const base::Duration hand_over_after_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   std::optional<std::uint64_t> epoch_;
   base::MonotonicTime since_{};

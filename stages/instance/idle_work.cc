@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "spdlog/spdlog.h"
 #include "stages/instance/low_priority_child.h"
@@ -45,18 +46,18 @@ IdleWork::~IdleWork() {
 }
 
 void IdleWork::Start() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   wanted_ = !options_.command.empty();
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void IdleWork::Stop() {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   wanted_ = false;
   if (phase_ != Phase::kRunning) phase_ = Phase::kStopped;
   backoff_ = {};
   Wake();
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (options_.command.empty()) return;
   base::Clock& clock = base::SystemClock();  // A process takes real time to end.
   const bool gone = clock.WaitUntil(changed_, lock, {}, clock.Now() + kGiveBackLimit,
@@ -70,7 +71,7 @@ void IdleWork::Wake() const {
 }
 
 std::string IdleWork::status() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!wanted_) return "";
   switch (phase_) {
     case Phase::kRunning:
@@ -86,7 +87,7 @@ std::string IdleWork::status() const {
 }
 
 void IdleWork::Loop(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
     const bool due =
         phase_ == Phase::kStopped || (phase_ == Phase::kWaiting && clock_.Now() >= due_);
@@ -101,7 +102,7 @@ void IdleWork::Loop(const std::stop_token& stop) {
   }
 }
 
-void IdleWork::Run(std::unique_lock<std::mutex>& lock) {
+void IdleWork::Run(base::MutexLock& lock) {
   std::uint64_t former = 0;
   [[maybe_unused]] const auto cleared = ::read(wake_fd_, &former, sizeof former);
   if (options_.data_dir.empty()) {
@@ -116,11 +117,11 @@ void IdleWork::Run(std::unique_lock<std::mutex>& lock) {
   phase_ = Phase::kRunning;
   pid_ = child->pid();
   spdlog::info("idle work {} runs as pid {}", name_, pid_);
-  lock.unlock();
+  lock.Unlock();
   const auto started = clock_.Now();
   const int status = child->Tend(wake_fd_);
   const auto took = clock_.Now() - started;
-  lock.lock();
+  lock.Lock();
   if (took > kLongestBackoff) backoff_ = {};
   if (!wanted_) {
     phase_ = Phase::kStopped;
@@ -130,7 +131,7 @@ void IdleWork::Run(std::unique_lock<std::mutex>& lock) {
   } else {
     WaitForNextTime(HowItEnded(status));
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void IdleWork::WaitForNextTime(const std::string& why) {

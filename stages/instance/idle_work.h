@@ -4,13 +4,12 @@
 
 #include <sys/types.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 
 namespace onepiece::instance {
 
@@ -47,7 +46,7 @@ class IdleWork {
 
   void Loop(const std::stop_token& stop);
   /// From start to end of one child. REQUIRES: `lock` holds mutex_; free while the child runs.
-  void Run(std::unique_lock<std::mutex>& lock);
+  void Run(base::MutexLock& lock);
   void WaitForNextTime(const std::string& why);
   void Wake() const;
 
@@ -55,8 +54,8 @@ class IdleWork {
   const std::string name_;
   base::Clock& clock_;
   int wake_fd_ = -1;  // Readable: the child shall end.
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   // Guarded by mutex_.
   bool wanted_ = false;
   Phase phase_ = Phase::kStopped;

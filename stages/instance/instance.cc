@@ -1,11 +1,11 @@
 #include "stages/instance/instance.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/status.h"
@@ -156,9 +156,9 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
 }
 
 void Instance::Rest(const std::stop_token& stop, base::Duration duration) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any nobody;
+  base::Mutex mutex;
+  base::MutexLock lock(mutex);
+  base::CondVar nobody;
   clock_.WaitUntil(nobody, lock, stop, clock_.Now() + duration, [] { return false; });
 }
 
@@ -183,7 +183,7 @@ void Instance::Leave() {
   std::vector<runtime::WorkItem> queued = scheduler_->Close();
   {
     // Out of the routes, but alive: the jobs that it still holds are not lost meanwhile.
-    const std::lock_guard lock(publish_mutex_);
+    const base::MutexLock lock(publish_mutex_);
     agent_->SetState({.detail = "leaving", .assignment_epoch = tasks_->status().epoch});
   }
   AwaitUnrouted();
@@ -205,7 +205,7 @@ void Instance::Leave() {
       outbox_->Close();
     });
     SendLeft();
-    const std::lock_guard lock(assign_mutex_);
+    const base::MutexLock lock(assign_mutex_);
     idle_work_->Stop();
     tasks_->Assign({});
     deliver_->Close();  // It stays: reports go on saying what is held.
@@ -248,7 +248,7 @@ runtime::StageAssignment Instance::StageOf(const v1::Assignment& assignment) con
 }
 
 void Instance::Assign(const v1::Assignment& assignment) {
-  const std::lock_guard lock(assign_mutex_);
+  const base::MutexLock lock(assign_mutex_);
   if (leaving_) return;
   const bool idle =
       assignment.stage().stage().empty() && !assignment.draining() && !assignment.removed();
@@ -258,7 +258,7 @@ void Instance::Assign(const v1::Assignment& assignment) {
   // Only this thread changes it. The routing stays the old set's until this call returns.
   if (set != workflow_set_) LeaveSet(assignment.epoch());
   {
-    const std::lock_guard publish(publish_mutex_);
+    const base::MutexLock publish(publish_mutex_);
     workflow_set_ = set;
   }
   if (assignment.draining()) {
@@ -285,7 +285,7 @@ void Instance::LeaveSet(std::uint64_t epoch) {
   while (auto item = scheduler_->Take()) late.push_back(*std::move(item));
   auto former = std::make_shared<FormerSet>(routing(), clock_);
   for (const auto& item : late) former->Fail(item.message.header, agent_->node_id());
-  const std::lock_guard lock(former_mutex_);
+  const base::MutexLock lock(former_mutex_);
   former_ = std::move(former);
 }
 
@@ -325,8 +325,9 @@ void Instance::LookAfterDrain() {
 }
 
 void Instance::RetryFailedModels() {
-  const std::unique_lock lock(assign_mutex_, std::try_to_lock);
-  if (lock.owns_lock()) tasks_->RetryFailed();
+  if (!assign_mutex_.TryLock()) return;
+  const base::MutexLock lock(assign_mutex_, std::adopt_lock);
+  tasks_->RetryFailed();
 }
 
 void Instance::StatusChanged(const runtime::TaskStatus& status) {
@@ -335,7 +336,7 @@ void Instance::StatusChanged(const runtime::TaskStatus& status) {
 }
 
 void Instance::Publish() {
-  const std::lock_guard lock(publish_mutex_);
+  const base::MutexLock lock(publish_mutex_);
   if (leaving_) return;
   const runtime::TaskStatus status = tasks_->status();
   node::NodeStatus said{.assignment_epoch = status.epoch};
@@ -469,7 +470,7 @@ void Instance::TakeIn(node::Received received) {
 }
 
 bool Instance::FailedForFormerSet(const message::Header& header) {
-  const std::lock_guard lock(former_mutex_);
+  const base::MutexLock lock(former_mutex_);
   if (!former_ || !former_->Sent(header, *routing())) return false;
   former_->Fail(header, agent_->node_id());
   return true;

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/node/inbox.h"
 #include "cluster/node/job_records.h"
@@ -148,12 +148,12 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   Drain drain_;
   // The pump has waited for a message in vain since the last one: none is between ring and queue.
   std::atomic<bool> pump_idle_ = false;
-  std::mutex assign_mutex_;   // Held while an assignment is taken on.
-  std::mutex publish_mutex_;  // Held while the agent is told, so that it hears the latest last.
-  std::string workflow_set_;  // Of the assignment. Guarded by publish_mutex_.
+  base::Mutex assign_mutex_;   // Held while an assignment is taken on.
+  base::Mutex publish_mutex_;  // Held while the agent is told, so that it hears the latest last.
+  std::string workflow_set_;   // Of the assignment. Guarded by publish_mutex_.
   // An assignment of another set has come and is not taken on yet.
   std::atomic<bool> leaving_set_ = false;
-  mutable std::mutex former_mutex_;
+  mutable base::Mutex former_mutex_;
   std::shared_ptr<FormerSet> former_;           // Guarded by former_mutex_; null: none.
   std::unique_ptr<device::DeviceMeter> meter_;  // Null: of the cpu. Report thread only.
   base::MonotonicTime load_since_{};            // Agent's report thread only.

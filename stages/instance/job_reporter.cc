@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "spdlog/spdlog.h"
 
@@ -31,7 +32,7 @@ JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock)
 JobReporter::~JobReporter() = default;
 
 void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   auto& queue = pending_[uid];
   if (queue.empty() || !queue.back().progress_only) {
     if (pending_count_ >= kMaxPending) return;
@@ -39,11 +40,11 @@ void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress)
     ++pending_count_;
   }
   *queue.back().request.mutable_progress() = std::move(progress);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (pending_count_ >= kMaxPending) {
     spdlog::warn("uid={} update of the job record dropped: too many are waiting", uid.ToString());
     return;
@@ -51,25 +52,25 @@ void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
   auto& queue = pending_[uid];
   queue.push_back({.request = std::move(request), .queued = clock_.Now(), .progress_only = false});
   ++pending_count_;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 std::size_t JobReporter::pending() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return pending_count_;
 }
 
 void JobReporter::Main(const std::stop_token& stop) {
   while (true) {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kIdleWait,
                      [this] { return pending_count_ > 0; });
     if (pending_count_ == 0 && stop.stop_requested()) return;
-    lock.unlock();
+    lock.Unlock();
     const bool all_sent = SendRound();
     if (stop.stop_requested()) return Flush();
     // The pause is what coalesces progress: steps that come meanwhile replace each other.
-    lock.lock();
+    lock.Lock();
     clock_.WaitUntil(changed_, lock, stop,
                      clock_.Now() + (all_sent ? kMinProgressInterval : kRetryPause),
                      [] { return false; });
@@ -78,7 +79,7 @@ void JobReporter::Main(const std::stop_token& stop) {
 
 void JobReporter::Flush() {
   const auto until = clock_.Now() + base::Scaled(kFlushLimit);
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const auto& [uid, queue] : pending_) {
     for (const auto& pending : queue) {
       if (pending.progress_only) continue;
@@ -94,7 +95,7 @@ void JobReporter::Flush() {
 bool JobReporter::SendRound() {
   std::map<base::Uid, std::deque<Pending>> round;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     round.swap(pending_);
   }
   bool all_sent = true;
@@ -104,7 +105,7 @@ bool JobReporter::SendRound() {
       queue.pop_front();
       ++sent;
     }
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     pending_count_ -= sent;
     if (queue.empty()) continue;
     all_sent = false;

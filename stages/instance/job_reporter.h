@@ -2,18 +2,17 @@
 // worker up.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::instance {
@@ -61,8 +60,8 @@ class JobReporter {
   const Update update_;
   const Ended ended_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   std::map<base::Uid, std::deque<Pending>> pending_;  // Guarded by mutex_.
   std::size_t pending_count_ = 0;                     // Guarded by mutex_.
   std::jthread thread_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/workflow/work_units.h"
 
@@ -48,7 +49,7 @@ v1::StageLoad* WorkCounts::Entry(const std::string& stage, const std::string& ap
 void WorkCounts::Count(const message::Header& header, double units,
                        const runtime::WorkTiming& timing, Outcome outcome) {
   const double compute = SecondsOf(timing.compute);
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   v1::StageLoad* entry = Entry(header.stage, header.app);
   if (entry == nullptr) return;
   if (outcome == Outcome::kFailed) return entry->set_failures(entry->failures() + 1);
@@ -64,12 +65,12 @@ void WorkCounts::Count(const message::Header& header, double units,
 }
 
 void WorkCounts::Loaded(const std::string& stage, const std::string& app, base::Duration time) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (v1::StageLoad* entry = Entry(stage, app)) entry->set_load_s(SecondsOf(time));
 }
 
 void WorkCounts::AddTo(v1::NodeLoad& load) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const auto& [key, entry] : entries_) *load.add_stages() = entry;
 }
 

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/node/routing.h"
 #include "onepiece/v1/node_manager.pb.h"
 #include "stages/runtime/work_item.h"
@@ -42,7 +42,7 @@ class WorkCounts {
   // nullptr: too many.
   v1::StageLoad* Entry(const std::string& stage, const std::string& app);
 
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::map<std::pair<std::string, std::string>, v1::StageLoad> entries_;  // Guarded by mutex_.
 };
 

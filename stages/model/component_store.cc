@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/model/content_hash.h"
 
@@ -13,7 +14,7 @@ ComponentStore& ComponentStore::OfProcess() {
 }
 
 std::shared_ptr<ComponentStore::Entry> ComponentStore::EntryOf(const Key& key) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   // An entry that somebody else holds is being loaded.
   std::erase_if(entries_, [&](const auto& item) {
     return item.second.use_count() == 1 && item.second->value.expired() && item.first != key;
@@ -28,9 +29,9 @@ absl::StatusOr<Component<void>> ComponentStore::Find(
   ONEPIECE_ASSIGN_OR_RETURN(const std::string hash, ComponentHash(dir));
   std::get<1>(key) = hash;
   const std::shared_ptr<Entry> entry = EntryOf(key);
-  const std::lock_guard loading(entry->loading);
+  const base::MutexLock loading(entry->loading);
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (auto value = entry->value.lock()) return Component<void>{std::move(value), hash};
   }
   ONEPIECE_ASSIGN_OR_RETURN(Loaded loaded, load());
@@ -41,7 +42,7 @@ absl::StatusOr<Component<void>> ComponentStore::Find(
                            dir + " was changed while it was loaded; load it again",
                            {{"file", dir}});
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   entry->value = loaded.value;
   entry->bytes = loaded.bytes;
   return Component<void>{std::move(loaded.value), hash};
@@ -49,7 +50,7 @@ absl::StatusOr<Component<void>> ComponentStore::Find(
 
 ComponentStore::Stats ComponentStore::stats() const {
   Stats stats;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const auto& [key, entry] : entries_) {
     const std::int64_t users = entry->value.use_count();
     if (users == 0) continue;

@@ -8,12 +8,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <typeinfo>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 
 namespace onepiece::model {
 
@@ -72,7 +72,7 @@ class ComponentStore {
     std::int64_t bytes = 0;
   };
   struct Entry {
-    std::mutex loading;  // Held by the one who loads.
+    base::Mutex loading;  // Held by the one who loads.
     // Guarded by the store's mutex_.
     std::weak_ptr<const void> value;
     std::int64_t bytes = 0;
@@ -83,7 +83,7 @@ class ComponentStore {
                                        const std::function<absl::StatusOr<Loaded>()>& load);
   std::shared_ptr<Entry> EntryOf(const Key& key);
 
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::map<Key, std::shared_ptr<Entry>> entries_;  // Guarded by mutex_. Dead ones go in EntryOf.
 };
 

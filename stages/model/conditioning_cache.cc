@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "stages/model/byte_budget.h"
 
 namespace onepiece::model {
@@ -32,7 +33,7 @@ absl::StatusOr<ConditioningCache*> ConditioningCache::OfProcess() {
 }
 
 std::optional<std::vector<message::Artifact>> ConditioningCache::Find(std::string_view key) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) {
     ++misses_;
@@ -49,7 +50,7 @@ void ConditioningCache::Put(std::string_view key, const std::vector<message::Art
     entry.bytes += static_cast<std::int64_t>(artifact.data.size());
   if (entry.bytes > budget_) return;
   for (const auto& artifact : artifacts) entry.artifacts.push_back(CopyOf(artifact));
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (by_key_.contains(key)) return;  // Another worker computed the same.
   while (bytes_ + entry.bytes > budget_) {
     bytes_ -= entries_.back().bytes;
@@ -72,7 +73,7 @@ absl::StatusOr<std::vector<message::Artifact>> ConditioningCache::GetOr(
 }
 
 ConditioningCache::Stats ConditioningCache::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return {.hits = hits_,
           .misses = misses_,
           .evictions = evictions_,

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "cluster/message/artifact.h"
 
 namespace onepiece::model {
@@ -54,7 +54,7 @@ class ConditioningCache {
   using Entries = std::list<Entry>;
 
   const std::int64_t budget_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   Entries entries_;                                                 // The most recently used first.
   std::unordered_map<std::string_view, Entries::iterator> by_key_;  // Into entries_.

@@ -12,13 +12,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <tuple>
 
 #include "absl/cleanup/cleanup.h"
 #include "cluster/base/check.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/model/weights.h"
 
@@ -67,19 +67,19 @@ FileIdentity IdentityOf(const struct stat& status) {
 class Memory {
  public:
   std::optional<std::string> Find(const FileIdentity& identity) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto found = hashes_.find(identity);
     if (found == hashes_.end()) return std::nullopt;
     return found->second;
   }
   void Remember(const FileIdentity& identity, const std::string& hash) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (hashes_.size() >= kMaxRemembered) hashes_.clear();
     hashes_.emplace(identity, hash);
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::map<FileIdentity, std::string> hashes_;
 };
 

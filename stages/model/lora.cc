@@ -19,7 +19,7 @@
 namespace onepiece::model {
 namespace {
 
-constexpr std::size_t kProblemsShown = 5;
+constexpr std::size_t kLoraProblemsShown = 5;
 constexpr std::size_t kMaxNameBytes = 64;
 constexpr char kMetadata[] = "lora_adapter_metadata";
 
@@ -67,11 +67,11 @@ std::string ShapeOf(const at::Tensor& b, const at::Tensor& a) {
 absl::Status BadLora(const std::string& path, const std::string& what,
                      const std::vector<std::string>& problems) {
   std::string text = path + ": " + what;
-  for (std::size_t i = 0; i < std::min(problems.size(), kProblemsShown); ++i) {
+  for (std::size_t i = 0; i < std::min(problems.size(), kLoraProblemsShown); ++i) {
     absl::StrAppend(&text, i == 0 ? ": " : "; ", problems[i]);
   }
-  if (problems.size() > kProblemsShown) {
-    absl::StrAppend(&text, "; and ", problems.size() - kProblemsShown, " more");
+  if (problems.size() > kLoraProblemsShown) {
+    absl::StrAppend(&text, "; and ", problems.size() - kLoraProblemsShown, " more");
   }
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_LORA", text, {{"file", path}});
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::runtime {
@@ -84,7 +85,7 @@ std::shared_ptr<sdk::Stage> ModelStore::TakeParked(const ModelKey& key) {
   if (stats().parked == 0) return nullptr;
   const std::size_t stamp = FilesOf(key.load.model_dir).stamp;
   std::list<Parked> replaced;  // Unloaded outside of the lock.
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto parked = parked_.begin(); parked != parked_.end();) {
     const auto here = parked++;
     if (Fields(here->key) != Fields(key)) continue;
@@ -122,7 +123,7 @@ void ModelStore::Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage)
   const std::int64_t bytes = WeightBytes(files, *stage, stats().parked_bytes);
   if (bytes > budget_) return;
   std::list<Parked> gone;  // Unloaded outside of the lock.
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   while (!parked_.empty() && (bytes > budget_ - parked_bytes_ || parked_.size() >= kMaxParked)) {
     parked_bytes_ -= parked_.back().bytes;
     gone.splice(gone.end(), parked_, std::prev(parked_.end()));
@@ -133,13 +134,13 @@ void ModelStore::Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage)
 
 void ModelStore::DropParked() {
   std::list<Parked> gone;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   gone.swap(parked_);
   parked_bytes_ = 0;
 }
 
 ModelStore::Stats ModelStore::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return {parked_.size(), parked_bytes_, hits_};
 }
 

@@ -7,12 +7,12 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "stages/sdk/stage.h"
 
 namespace onepiece::runtime {
@@ -75,7 +75,7 @@ class ModelStore {
   const StageSource source_;
   const std::int64_t budget_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   std::list<Parked> parked_;  // The one released last is at the front.
   std::int64_t parked_bytes_ = 0;

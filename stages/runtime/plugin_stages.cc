@@ -1,9 +1,9 @@
 #include "stages/runtime/plugin_stages.h"
 
-#include <mutex>
 #include <set>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/sdk/plugin_loader.h"
 
@@ -11,7 +11,7 @@ namespace onepiece::runtime {
 namespace {
 
 struct Plugins {
-  std::mutex mutex;
+  base::Mutex mutex;
   // Guarded by mutex.
   sdk::PluginLoader loader;
   std::set<std::string> loaded;
@@ -29,7 +29,7 @@ TaskManager::StageSource StagesFromPlugins(std::string directory) {
       return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PLUGIN_NAME",
                              "'" + plugin + "' is not the name of a plug-in");
     }
-    const std::lock_guard lock(plugins->mutex);
+    const base::MutexLock lock(plugins->mutex);
     if (!plugins->loaded.contains(plugin)) {
       ONEPIECE_RETURN_IF_ERROR(plugins->loader.LoadFile(directory + "/" + plugin + ".so"));
       plugins->loaded.insert(plugin);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::runtime {
@@ -118,7 +119,7 @@ RequestScheduler::RequestScheduler(Options options, std::unique_ptr<SchedulingSt
     : options_(options), clock_(clock), strategy_(std::move(strategy)), joins_(options.joins) {}
 
 bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   return clock_.WaitUntil(changed_, lock, stop, deadline, [this] {
     return strategy_->size() == 0 || (strategy_->size() < options_.max_queued &&
                                       strategy_->bytes() < options_.max_queued_bytes);
@@ -128,7 +129,7 @@ bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicT
 absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Push(
     WorkItem item, std::span<const std::string> predecessors) {
   const auto& header = item.message.header;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (cancelled_.contains(header.uid)) return Admission::kCancelled;
   if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.from, header.attempt),
                 options_.remembered)) {
@@ -147,39 +148,39 @@ absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Enqueue(
     item = *std::move(joined);
   }
   strategy_->Push(std::move(item));
-  changed_.notify_all();
+  changed_.NotifyAll();
   return Admission::kQueued;
 }
 
 std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
                                               base::MonotonicTime deadline) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (!clock_.WaitUntil(changed_, lock, stop, deadline, [this] { return strategy_->size() > 0; })) {
     return std::nullopt;
   }
   auto item = strategy_->Pop();
   ++given_out_;
-  changed_.notify_all();
+  changed_.NotifyAll();
   return item;
 }
 
 void RequestScheduler::Done(const std::string& app, std::optional<base::Duration> compute) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   --given_out_;
   strategy_->Done(app, compute);
 }
 
 std::optional<WorkItem> RequestScheduler::Take() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   auto item = strategy_->Pop();
   if (item) strategy_->Done(item->message.header.app, std::nullopt);
-  changed_.notify_all();
+  changed_.NotifyAll();
   return item;
 }
 
 absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
                                               std::span<const std::string> predecessors) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (closed_) return false;
   if (cancelled_.contains(item.message.header.uid)) return true;
   ONEPIECE_RETURN_IF_ERROR(Enqueue(std::move(item), predecessors).status());
@@ -187,64 +188,64 @@ absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
 }
 
 std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return joins_.Expire(clock_.WallNow());
 }
 
 std::vector<WorkItem> RequestScheduler::TakeJoins(
     const std::function<bool(const message::Header&)>& wanted) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return joins_.Take(wanted);
 }
 
 std::vector<WorkItem> RequestScheduler::Close() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   closed_ = true;
   std::vector<WorkItem> left;
   while (auto item = strategy_->Pop()) {
     strategy_->Done(item->message.header.app, std::nullopt);
     left.push_back(*std::move(item));
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   return left;
 }
 
 void RequestScheduler::Cancel(const base::Uid& uid) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Remember(cancelled_, cancelled_order_, uid, options_.remembered);
   strategy_->Remove(uid);
   joins_.Remove(uid);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return closed_ || cancelled_.contains(uid);
 }
 
 bool RequestScheduler::HandsOver(const base::Uid& uid) const {
   const bool wanted = options_.hand_over && options_.hand_over();
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return (closed_ || wanted) && !cancelled_.contains(uid);
 }
 
 std::size_t RequestScheduler::queued() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return strategy_->size();
 }
 
 std::size_t RequestScheduler::held() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return strategy_->size() + joins_.joins() + given_out_;
 }
 
 std::size_t RequestScheduler::joins() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return joins_.joins();
 }
 
 std::uint64_t RequestScheduler::duplicates() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return duplicates_ + joins_.duplicates();
 }
 

@@ -8,13 +8,11 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -25,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "stages/runtime/join.h"
 #include "stages/runtime/work_item.h"
 
@@ -149,8 +148,8 @@ class RequestScheduler {
 
   const Options options_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   // Guarded by mutex_.
   std::unique_ptr<SchedulingStrategy> strategy_;
   JoinTable joins_;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::runtime {
 namespace {
 
@@ -23,38 +25,38 @@ void ResultDeliver::Close() {
 }
 
 void ResultDeliver::Submit(FinishedWork work) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   ++held_;
   clock_.WaitUntil(changed_, lock, thread_.get_stop_token(), clock_.Now() + kForever,
                    [this] { return queue_.size() < max_queued_; });
   queue_.push_back(std::move(work));
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void ResultDeliver::Add(FinishedWork work) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++held_;
   queue_.push_back(std::move(work));
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 std::size_t ResultDeliver::held() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return held_;
 }
 
 void ResultDeliver::Main(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (true) {
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kForever,
                      [this] { return !queue_.empty(); });
     if (queue_.empty()) return;
     FinishedWork work = std::move(queue_.front());
     queue_.pop_front();
-    changed_.notify_all();
-    lock.unlock();
+    changed_.NotifyAll();
+    lock.Unlock();
     auto again = deliver_(std::move(work));
-    lock.lock();
+    lock.Lock();
     if (again) {
       queue_.push_back(*std::move(again));
     } else {

@@ -2,15 +2,14 @@
 // the next job while the last one travels (docs/architecture.md, "Life of a job", 4).
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "stages/runtime/work_item.h"
 
 namespace onepiece::runtime {
@@ -46,8 +45,8 @@ class ResultDeliver {
   const std::size_t max_queued_;
   const Deliver deliver_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   std::deque<FinishedWork> queue_;  // Guarded by mutex_.
   std::size_t held_ = 0;            // Likewise.
   std::jthread thread_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cluster/base/mutex.h"
+
 namespace onepiece::runtime {
 namespace {
 
@@ -40,7 +42,7 @@ TaskManager::~TaskManager() { Assign({}); }
 void TaskManager::Assign(const StageAssignment& assignment) {
   bool known = false, settled = false;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     settled = pending_ == 0;
     known = SameWorkers(assignment, assignment_) && assignment.models == assignment_.models &&
             (!settled || status_.error.ok());
@@ -62,7 +64,7 @@ void TaskManager::Assign(const StageAssignment& assignment) {
 void TaskManager::ChangeModels(const StageAssignment& assignment) {
   std::uint64_t generation = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     std::erase_if(status_.apps, [&](const std::string& app) {
       const std::string* model = ModelOf(assignment, app);
       return model == nullptr || *model != *ModelOf(assignment_, app);
@@ -82,7 +84,7 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
 void TaskManager::Restart(const StageAssignment& assignment) {
   std::uint64_t generation = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     generation = ++generation_;
   }
   // Only Assign changes workers_. Until all have ended, what they compute counts as before.
@@ -90,14 +92,14 @@ void TaskManager::Restart(const StageAssignment& assignment) {
   for (const auto& worker : workers_) worker->Stop();
   std::vector<std::unique_ptr<TaskWorker>> old;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     old.swap(workers_);
     for (const auto& worker : old) past_busy_ += worker->busy();
   }
   old.clear();  // The old weights are gone, or parked, before new ones are loaded.
   const bool idle = assignment.stage.empty();
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     failures_ = 0;
     assignment_ = assignment;
     status_ = {.state = idle ? TaskState::kIdle : TaskState::kLoading,
@@ -115,7 +117,7 @@ void TaskManager::Restart(const StageAssignment& assignment) {
         [this](const TaskWorker::Outcome& outcome) { WorkerLoaded(outcome); }, clock_));
     workers.back()->Serve(assignment.models, generation);
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   workers_ = std::move(workers);
 }
 
@@ -123,7 +125,7 @@ void TaskManager::RetryFailed() {
   std::vector<AppModel> models;
   std::uint64_t generation = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (status_.error.ok() || pending_ > 0 || clock_.Now() < retry_at_) return;
     models = assignment_.models;
     generation = ++generation_;
@@ -134,7 +136,7 @@ void TaskManager::RetryFailed() {
 
 void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (outcome.revision != generation_) return;
     if (pending_ == assignment_.workers) {
       gathered_ = outcome;
@@ -157,27 +159,27 @@ void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
 }
 
 void TaskManager::Report() {
-  const std::lock_guard lock(report_mutex_);
+  const base::MutexLock lock(report_mutex_);
   changed_(status());
 }
 
 TaskStatus TaskManager::status() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return status_;
 }
 
 StageAssignment TaskManager::assignment() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return assignment_;
 }
 
 bool TaskManager::IsAssigned(const std::string& stage, const std::string& app) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return assignment_.stage == stage && ModelOf(assignment_, app) != nullptr;
 }
 
 std::vector<base::Uid> TaskManager::running() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<base::Uid> uids;
   for (const auto& worker : workers_) {
     if (const auto uid = worker->running()) uids.push_back(*uid);
@@ -186,14 +188,14 @@ std::vector<base::Uid> TaskManager::running() const {
 }
 
 base::Duration TaskManager::no_progress() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   base::Duration longest{};
   for (const auto& worker : workers_) longest = std::max(longest, worker->no_progress());
   return longest;
 }
 
 base::Duration TaskManager::busy() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   base::Duration total = past_busy_;
   for (const auto& worker : workers_) total += worker->busy();
   return total;
@@ -203,7 +205,7 @@ std::vector<sdk::StageMetric> TaskManager::Metrics() {
   std::string stage;
   std::vector<TaskWorker::Stages> held;  // Keeps the stages loaded while they are asked.
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stage = assignment_.stage;
     for (const auto& worker : workers_) held.push_back(worker->stages());
   }
@@ -217,7 +219,7 @@ std::vector<sdk::StageMetric> TaskManager::Metrics() {
     }
   }
   std::vector<sdk::StageMetric> metrics;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto& [name, metric] : sums) {
     if (metric.counter) {
       Counted& counted = counted_[{stage, name}];

@@ -6,13 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "stages/runtime/model_store.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/task_worker.h"
@@ -95,9 +95,9 @@ class TaskManager {
   const StatusChanged changed_;
   base::Clock& clock_;
   ModelStore store_;
-  std::mutex
+  base::Mutex
       report_mutex_;  // Held while changed_ is told, so that the last it hears is the latest.
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   TaskStatus status_;
   StageAssignment assignment_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/runtime/stage_runner.h"
 
@@ -56,7 +57,7 @@ void TaskWorker::Stop() {
 void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
   Stages dropped;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (auto it = stages_.begin(); it != stages_.end();) {
       const auto next = std::next(it);
       if (!Names(models, it->first)) {
@@ -73,27 +74,27 @@ void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
     wanted_revision_ = revision;
   }
   for (auto& [model_dir, stage] : dropped) store_.Release(KeyOf(model_dir), std::move(stage));
-  changed_.notify_all();  // Only now: what is parked can make room for what is loaded.
+  changed_.NotifyAll();  // Only now: what is parked can make room for what is loaded.
 }
 
 std::optional<base::Uid> TaskWorker::running() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!running_) return std::nullopt;
   return running_->uid;
 }
 
 base::Duration TaskWorker::no_progress() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return running_ ? clock_.Now() - running_->progressed : base::Duration::zero();
 }
 
 base::Duration TaskWorker::busy() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return running_ ? busy_ + (clock_.Now() - running_->began) : busy_;
 }
 
 TaskWorker::Stages TaskWorker::stages() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return stages_;
 }
 
@@ -102,8 +103,8 @@ void TaskWorker::LoadMain(const std::stop_token& stop) {
     std::vector<AppModel> models;
     std::uint64_t revision = 0;
     {
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [this] { return wanted_revision_ != done_revision_; })) return;
+      base::MutexLock lock(mutex_);
+      if (!changed_.Wait(lock, stop, [this] { return wanted_revision_ != done_revision_; })) return;
       models = wanted_;
       revision = wanted_revision_;
     }
@@ -122,7 +123,7 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
     if (!stages().contains(model_dir) && !failed.contains(model_dir)) {
       if (absl::Status status = LoadModel(model_dir); !status.ok())
         failed.emplace(model_dir, std::move(status));
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (wanted_revision_ != revision || stop.stop_requested()) return std::nullopt;
     }
     const auto failure = failed.find(model_dir);
@@ -132,7 +133,7 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
       outcome.error = base::Annotate(failure->second, "application " + app);
     }
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (wanted_revision_ != revision) return std::nullopt;
   done_revision_ = revision;
   return outcome;
@@ -142,10 +143,10 @@ absl::Status TaskWorker::LoadModel(const std::string& model_dir) {
   ONEPIECE_ASSIGN_OR_RETURN(LoadedModel model, store_.Get(KeyOf(model_dir)));
   if (model.load_time) events_.ModelLoaded(key_.stage, model_dir, *model.load_time);
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (Names(wanted_, model_dir)) {
       stages_.emplace(model_dir, std::move(model.stage));
-      changed_.notify_all();
+      changed_.NotifyAll();
       return absl::OkStatus();
     }
   }
@@ -157,15 +158,15 @@ void TaskWorker::ComputeMain(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       // Without any model nothing is taken: what is queued waits for the first.
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [this] { return !stages_.empty(); })) return;
+      base::MutexLock lock(mutex_);
+      if (!changed_.Wait(lock, stop, [this] { return !stages_.empty(); })) return;
     }
     if (auto item = scheduler_.Pop(stop, clock_.Now() + kIdleWait)) Compute(std::move(*item));
   }
 }
 
 std::shared_ptr<sdk::Stage> TaskWorker::Begin(const message::Header& header) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (header.stage != key_.stage) return nullptr;
   const auto wanted = std::find_if(wanted_.begin(), wanted_.end(),
                                    [&](const AppModel& model) { return model.app == header.app; });
@@ -179,7 +180,7 @@ std::shared_ptr<sdk::Stage> TaskWorker::Begin(const message::Header& header) {
 void TaskWorker::End(std::shared_ptr<sdk::Stage> stage, base::Duration compute) {
   Running ended;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     busy_ += compute;
     ended = *std::exchange(running_, std::nullopt);
     const auto kept = stages_.find(ended.model_dir);
@@ -206,7 +207,7 @@ void TaskWorker::Compute(WorkItem item) {
       .progress =
           [&](int step, int steps) {
             {
-              const std::lock_guard lock(mutex_);
+              const base::MutexLock lock(mutex_);
               running_->progressed = clock_.Now();
             }
             events_.Progressed(item, step, steps);

@@ -2,12 +2,10 @@
 // application, and loads models beside that.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "stages/runtime/model_store.h"
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/work_item.h"
@@ -101,8 +100,8 @@ class TaskWorker {
   WorkEvents& events_;
   const Loaded loaded_;
   base::Clock& clock_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   // Guarded by mutex_.
   std::vector<AppModel> wanted_;
   std::uint64_t wanted_revision_ = 0, done_revision_ = 0;

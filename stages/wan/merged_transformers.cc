@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "stages/model/byte_budget.h"
 
 namespace onepiece::wan {
@@ -27,12 +28,12 @@ std::shared_ptr<const WanTransformer> MergedTransformers::Find(const std::string
 absl::StatusOr<std::shared_ptr<const WanTransformer>> MergedTransformers::Get(
     const std::string& key, std::int64_t bytes, const Merge& merge) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (auto found = Find(key)) return found;
   }
-  const std::lock_guard merging(merging_);
+  const base::MutexLock merging(merging_);
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (auto found = Find(key)) return found;  // Another worker merged it meanwhile.
     ++stats_.misses;
     MakeRoom(bytes);
@@ -40,7 +41,7 @@ absl::StatusOr<std::shared_ptr<const WanTransformer>> MergedTransformers::Get(
   auto merged = merge();
   if (!merged.ok()) return merged.status();
   auto transformer = std::make_shared<const WanTransformer>(*std::move(merged));
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   MakeRoom(transformer->weight_bytes());
   stats_.bytes += transformer->weight_bytes();
   entries_.push_front({key, transformer});
@@ -56,7 +57,7 @@ void MergedTransformers::MakeRoom(std::int64_t bytes) {
 }
 
 MergedTransformers::Stats MergedTransformers::stats() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Stats stats = stats_;
   stats.entries = static_cast<std::int64_t>(entries_.size());
   return stats;

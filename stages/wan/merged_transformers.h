@@ -10,10 +10,10 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "stages/wan/transformer_3d.h"
 
 namespace onepiece::wan {
@@ -56,8 +56,8 @@ class MergedTransformers {
   void MakeRoom(std::int64_t bytes);
 
   const std::int64_t budget_;
-  std::mutex merging_;  // Taken before mutex_.
-  mutable std::mutex mutex_;
+  base::Mutex merging_;  // Taken before mutex_.
+  mutable base::Mutex mutex_;
   // Guarded by mutex_.
   std::list<Entry> entries_;  // The most recently used first.
   Stats stats_;

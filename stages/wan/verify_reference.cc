@@ -30,7 +30,7 @@ constexpr double kRelativeTolerance = 1e-3, kPixelTolerance = 2;
 constexpr std::string_view kInitialNoise = "latents_init";
 constexpr std::string_view kImages[] = {"image", "last_image"};
 
-using Tensors = std::map<std::string, at::Tensor, std::less<>>;
+using TensorMap = std::map<std::string, at::Tensor, std::less<>>;
 
 /// The model, and where to load it.
 struct Source {
@@ -123,7 +123,7 @@ class Recording {
   model::SchedulerConfig::Kind scheduler_ = model::SchedulerConfig::Kind::kUniPC;
 };
 
-absl::Status ReplayText(const Source& model, const Recording& recording, Tensors& made) {
+absl::Status ReplayText(const Source& model, const Recording& recording, TensorMap& made) {
   ONEPIECE_ASSIGN_OR_RETURN(const model::Tokenizer tokenizer,
                             model::Tokenizer::Load(model.dir + "/tokenizer"));
   ONEPIECE_ASSIGN_OR_RETURN(const UMT5Encoder encoder,
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<media::Image>> ReadImages(const Recording& recording)
   return images;
 }
 
-absl::Status ReplayImages(const Source& model, const Recording& recording, Tensors& made) {
+absl::Status ReplayImages(const Source& model, const Recording& recording, TensorMap& made) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::vector<media::Image> images, ReadImages(recording));
   if (images.empty()) return absl::OkStatus();
   const model::GenerationSettings& settings = recording.settings();
@@ -195,7 +195,7 @@ absl::StatusOr<at::Tensor> ReadNoise(const Recording& recording, std::int64_t ch
   return noise;
 }
 
-absl::Status ReplayDiffusion(const Source& model, const Recording& recording, Tensors& made) {
+absl::Status ReplayDiffusion(const Source& model, const Recording& recording, TensorMap& made) {
   ONEPIECE_ASSIGN_OR_RETURN(auto config, model::LoadSchedulerConfig(model.dir + "/scheduler"));
   config.kind = recording.scheduler();
   config.shift = recording.flow_shift();
@@ -227,7 +227,7 @@ absl::Status ReplayDiffusion(const Source& model, const Recording& recording, Te
   return absl::OkStatus();
 }
 
-absl::Status ReplayVideo(const Source& model, Tensors& made) {
+absl::Status ReplayVideo(const Source& model, TensorMap& made) {
   ONEPIECE_ASSIGN_OR_RETURN(const WanVae vae, WanVae::Load(model.dir + "/vae", model.device));
   ONEPIECE_ASSIGN_OR_RETURN(made["video"], DecodeFrames(vae, made["latents_final"]));
   return absl::OkStatus();
@@ -253,7 +253,7 @@ sdk::OutputError Compare(const std::string& name, const at::Tensor& made,
 
 absl::StatusOr<sdk::VerifyReport> Replay(const Source& model, const std::string& reference) {
   ONEPIECE_ASSIGN_OR_RETURN(const Recording recording, Recording::Open(reference));
-  Tensors made;
+  TensorMap made;
   ONEPIECE_RETURN_IF_ERROR(ReplayText(model, recording, made));
   ONEPIECE_RETURN_IF_ERROR(ReplayImages(model, recording, made));
   ONEPIECE_RETURN_IF_ERROR(ReplayDiffusion(model, recording, made));

@@ -2,12 +2,11 @@
 // and has its copies again soon after. The test plays the NodeManager, the last stage and the
 // proxy. ONEPIECE_LONG=1: 10,000 jobs and 20 kills; Qt then needs QTEST_FUNCTION_TIMEOUT=3600000.
 #include <QtTest>
-#include <condition_variable>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <random>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/job/job_record.h"
@@ -41,18 +40,18 @@ class Registry final : public v1::NodeManagerService::Service {
   [[nodiscard]] bool started() const { return started_; }
   [[nodiscard]] const std::string& address() const { return server_.address(); }
   [[nodiscard]] std::shared_ptr<const node::Routing> routing() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return routing_;
   }
   void Forget(const std::string& node_id) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     Remove(node_id);
     Publish();
   }
 
   grpc::Status RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
                             v1::RegisterNodeResponse* response) override {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     *response->mutable_node() = request->node();
     response->set_cluster_id(cluster_id_);
     response->set_report_interval_ms(200);
@@ -77,16 +76,16 @@ class Registry final : public v1::NodeManagerService::Service {
   grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest*,
                             grpc::ServerWriter<v1::RoutingTable>* writer) override {
     std::uint64_t told = 0;
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     while (!context->IsCancelled() && !server_.stopping().stop_requested()) {
       if (table_.epoch() > told) {
         told = table_.epoch();
         const v1::RoutingTable table = table_;
-        lock.unlock();
+        lock.Unlock();
         writer->Write(table);
-        lock.lock();
+        lock.Lock();
       } else {
-        changed_.wait_for(lock, 10ms);
+        changed_.WaitFor(lock, 10ms);
       }
     }
     return grpc::Status::OK;
@@ -104,12 +103,12 @@ class Registry final : public v1::NodeManagerService::Service {
   void Publish() {
     table_.set_epoch(table_.epoch() + 1);
     routing_ = std::make_shared<const node::Routing>(table_);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   const std::string cluster_id_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   v1::RoutingTable table_;
   std::shared_ptr<const node::Routing> routing_;
   bool started_ = false;

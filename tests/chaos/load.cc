@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -81,7 +82,7 @@ class Load::Client {
     while (!stop.stop_requested()) {
       // Who is late works without pause, but does not make up for all of an outage.
       next = std::max(next + turn, Now() - turn);
-      std::unique_lock lock(mutex_);
+      base::MutexLock lock(mutex_);
       base::SystemClock().WaitUntil(never_, lock, stop, next, [] { return false; });
       const std::uint64_t what = random_.Below(100);
       if (what < 80) {
@@ -211,8 +212,8 @@ class Load::Client {
   std::uint64_t written_ = 0;
   std::vector<Operation> history_;
   Counters counters_;
-  std::mutex mutex_;
-  std::condition_variable_any never_;
+  base::Mutex mutex_;
+  base::CondVar never_;
 };
 
 Load::Load(Options options) : options_(std::move(options)) {
@@ -235,32 +236,32 @@ void Load::Stop() {
 }
 
 void Load::ExpectWrite() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   since_ = Now();
   first_.reset();
 }
 
 std::optional<base::MonotonicTime> Load::WaitForWrite(base::Duration limit) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   base::SystemClock().WaitUntil(acknowledged_, lock, {}, Now() + limit,
                                 [this] { return first_.has_value(); });
   return first_;
 }
 
 void Load::Acknowledged(base::MonotonicTime began, base::MonotonicTime at) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (began < since_ || first_) return;
   first_ = at;
-  acknowledged_.notify_all();
+  acknowledged_.NotifyAll();
 }
 
 void Load::Complain(std::string what) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (complaints_.size() < kMaxComplaints) complaints_.push_back(std::move(what));
 }
 
 std::vector<std::string> Load::complaints() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return complaints_;
 }
 

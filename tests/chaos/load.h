@@ -5,16 +5,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "onepiece/v1/workflow.pb.h"
 #include "tests/nodemanager/paxos/sim/history.h"
 
@@ -76,8 +75,8 @@ class Load {
   // What GetCluster has told to anybody so far.
   std::atomic<std::uint64_t> revision_{0}, epoch_{0};
 
-  mutable std::mutex mutex_;
-  std::condition_variable_any acknowledged_;
+  mutable base::Mutex mutex_;
+  base::CondVar acknowledged_;
   // Guarded by mutex_.
   base::MonotonicTime since_ = base::MonotonicTime::max();
   std::optional<base::MonotonicTime> first_;

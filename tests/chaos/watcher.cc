@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/chaos/load.h"
@@ -25,12 +26,12 @@ Watcher::Watcher(const std::vector<std::string>& addresses) : addresses_(address
 }
 
 std::map<std::string, std::uint64_t> Watcher::values() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return values_;
 }
 
 std::vector<std::string> Watcher::complaints() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return complaints_;
 }
 
@@ -67,7 +68,7 @@ std::size_t Watcher::Follow(std::size_t replica, const std::stop_token& stop) {
 }
 
 void Watcher::Take(const v1::ClusterEvent& event) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const bool news = event.change_case() != v1::ClusterEvent::CHANGE_NOT_SET;
   // A change tells of something after what is known; a snapshot and a heartbeat may repeat it.
   const bool repeats = event.revision() == revision_ && (!news || event.has_snapshot());

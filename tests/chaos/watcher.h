@@ -4,11 +4,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
 namespace onepiece::chaos {
@@ -38,7 +38,7 @@ class Watcher {
   std::atomic<int> streams_{0};
   std::uint64_t revision_ = 0;  // The thread's alone.
 
-  mutable std::mutex mutex_;
+  mutable base::Mutex mutex_;
   std::map<std::string, std::uint64_t> values_;  // Guarded by mutex_.
   std::vector<std::string> complaints_;          // Guarded by mutex_.
   std::jthread thread_;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "google/protobuf/util/time_util.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -28,13 +29,13 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
  public:
   grpc::Status GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                           v1::Cluster* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     *response = cluster_;
     return grpc::Status::OK;
   }
   grpc::Status ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest*,
                            v1::ListProxiesResponse* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const v1::Node& node : cluster_.nodes()) {
       if (node.role() == v1::PROXY)
         response->add_proxies()->mutable_endpoint()->set_address(node.address());
@@ -42,7 +43,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     return grpc::Status::OK;
   }
   void Show(const std::string& node_id, v1::Role role, const std::string& address) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     cluster_.set_cluster_id("test");
     v1::Node& node = *cluster_.add_nodes();
     node.set_node_id(node_id);
@@ -52,7 +53,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   v1::Cluster cluster_;  // Guarded by mutex_.
 };
 

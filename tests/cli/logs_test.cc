@@ -4,6 +4,7 @@
 #include <QtTest>
 #include <nlohmann/json.hpp>
 
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/server.h"
 #include "cluster/telemetry/telemetry_service.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -48,19 +49,19 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
  public:
   grpc::Status GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                           v1::Cluster* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     *response = cluster_;
     return grpc::Status::OK;
   }
   void Show(const std::vector<v1::Node>& nodes) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     cluster_.set_cluster_id("test");
     cluster_.clear_nodes();
     for (const v1::Node& node : nodes) *cluster_.add_nodes() = node;
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   v1::Cluster cluster_;  // Guarded by mutex_.
 };
 

@@ -4,9 +4,9 @@
 
 #include <QtTest>
 #include <deque>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "cluster/base/mutex.h"
 #include "cluster/cli/plan_output.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/elasticity.grpc.pb.h"
@@ -45,7 +45,7 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   }
   grpc::Status ApplyPlan(grpc::ServerContext*, const v1::ApplyPlanRequest* request,
                          v1::Plan* response) override {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     applied.push_back(*request);
     if (!answer.ok()) return answer;
     response->set_plan_id("plan-1");
@@ -55,7 +55,7 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   }
   grpc::Status GetPlan(grpc::ServerContext*, const v1::GetPlanRequest* request,
                        v1::Plan* response) override {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     if (states.empty()) return Refusal(absl::StatusCode::kNotFound, "PLAN_UNKNOWN");
     response->set_plan_id(request->plan_id());
     response->set_state(states.front());
@@ -69,7 +69,7 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   }
   grpc::Status UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,
                         v1::Plan* response) override {
-    const std::scoped_lock lock(mutex);
+    const base::MutexLock lock(mutex);
     undone.push_back(*request);
     response->set_plan_id("plan-2");
     response->set_state(v1::Plan::RUNNING);
@@ -95,7 +95,7 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   v1::Plan plan;
   v1::ListPlansResponse plans;
   grpc::Status answer;
-  std::mutex mutex;
+  base::Mutex mutex;
   // Guarded by mutex.
   std::deque<v1::Plan::State> states;
   std::vector<v1::ApplyPlanRequest> applied;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "tests/client/fake_cluster.h"
 
@@ -87,7 +88,7 @@ class ClientTest : public QObject {
       QVERIFY2(job.ok(), job.status().ToString().c_str());
       ids_sent.insert(job->request_id());
     }
-    const std::scoped_lock lock(broken.mutex);
+    const base::MutexLock lock(broken.mutex);
     for (const auto& id : broken.request_ids) QVERIFY(ids_sent.contains(id));
   }
 
@@ -183,11 +184,11 @@ class ClientTest : public QObject {
     FakeNodeManager manager;
     FakeProxy silent("a"), good("a");
     std::atomic<bool> over{false};
-    std::mutex mutex;
-    std::condition_variable wake;
+    base::Mutex mutex;
+    base::CondVar wake;
     silent.get = [&](const auto&, auto&) {
-      std::unique_lock lock(mutex);
-      wake.wait_for(lock, seconds(30), [&] { return over.load(); });
+      base::MutexLock lock(mutex);
+      wake.WaitFor(lock, seconds(30), [&] { return over.load(); });
       return grpc::Status::OK;
     };
     good.get = [](const auto&, v1::Job& job) {
@@ -204,10 +205,10 @@ class ClientTest : public QObject {
       QCOMPARE(job->state(), v1::Job::QUEUED);
     }
     {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       over = true;
     }
-    wake.notify_all();
+    wake.NotifyAll();
   }
 
   void AnyCall_NobodyAnswers_IsUnavailableInTime() {

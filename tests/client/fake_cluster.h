@@ -6,11 +6,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/client/client.h"
 #include "cluster/rpc/repeat.h"
@@ -56,7 +56,7 @@ class FakeProxy final : public v1::GenerationService::Service {
   grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
                          v1::Job* job) override {
     {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       request_ids.push_back(request->request_id());
       repeated.push_back(context->client_metadata().contains(rpc::kRepeated));
     }
@@ -79,12 +79,12 @@ class FakeProxy final : public v1::GenerationService::Service {
   /// `submit` and `get`.
   void Remember() {
     submit = [this](const v1::SubmitJobRequest& request, v1::Job& job) {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       made.insert(request.request_id());
       return Accept(request, job);
     };
     get = [this](const std::string& name, v1::Job&) {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       asked_for.push_back(name);
       for (const std::string& id : made) {
         if (name == std::string(rpc::kRequestName) + id) return grpc::Status::OK;
@@ -100,7 +100,7 @@ class FakeProxy final : public v1::GenerationService::Service {
   std::function<grpc::Status(const v1::FetchResultRequest&,
                              grpc::ServerWriter<v1::FetchResultResponse>&)>
       fetch;
-  std::mutex mutex;
+  base::Mutex mutex;
   std::vector<std::string> request_ids;  // Guarded by mutex, as is the next.
   std::vector<bool> repeated;            // Whether the client said so.
   std::set<std::string> made;            // Of Remember, as is the next.
@@ -126,7 +126,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   void Serve(const std::vector<const FakeProxy*>& proxies) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     response_.Clear();
     for (const FakeProxy* proxy : proxies) {
       auto* added = response_.add_proxies();
@@ -136,32 +136,32 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
   /// Refuses every call from now on and ends its streams. `leader` may be empty.
   void Follow(const std::string& leader) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     follows_ = true;
     leader_ = leader;
   }
   void Lead() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     follows_ = false;
   }
   /// Sets its revision. It has one change for each revision, and streams those after
   /// start_revision.
   void SetRevision(std::uint64_t revision) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     revision_ = revision;
   }
   std::vector<std::string> request_ids() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return request_ids_;
   }
   /// Returns the user agent of the last call for the cluster.
   std::string user_agent() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return user_agent_;
   }
   /// Sets the replicas that its cluster names.
   void ListManagers(const std::vector<std::string>& addresses) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     cluster_.Clear();
     for (const std::string& address : addresses) {
       cluster_.add_nodes()->set_address(address);
@@ -172,14 +172,14 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   grpc::Status ListProxies(grpc::ServerContext*, const v1::ListProxiesRequest*,
                            v1::ListProxiesResponse* response) override {
     ++list_calls;
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (follows_) return NotLeader();
     *response = response_;
     return grpc::Status::OK;
   }
   grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest*,
                           v1::Cluster* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto agent = context->client_metadata().find("user-agent");
     if (agent != context->client_metadata().end())
       user_agent_ = {agent->second.data(), agent->second.size()};
@@ -191,7 +191,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
   grpc::Status ApplyWorkflow(grpc::ServerContext*, const v1::ApplyWorkflowRequest* request,
                              v1::Workflow* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     request_ids_.push_back(request->request_id());
     if (follows_) return NotLeader();
     *response = request->workflow();
@@ -204,7 +204,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     while (!context->IsCancelled()) {
       v1::ClusterEvent event;
       {
-        const std::scoped_lock lock(mutex_);
+        const base::MutexLock lock(mutex_);
         if (follows_) return NotLeader();
         if (known == 0 || known > revision_) {
           known = revision_;
@@ -234,7 +234,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         base::MakeError(absl::StatusCode::kUnavailable, rpc::kNotLeader, "follows", metadata));
   }
 
-  std::mutex mutex_;
+  base::Mutex mutex_;
   // Guarded by mutex_.
   v1::ListProxiesResponse response_;
   v1::Cluster cluster_;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "tests/client/fake_cluster.h"
@@ -29,7 +30,7 @@ v1::SubmitJobRequest WithOwnId() {
 grpc::Status Gone() { return {grpc::StatusCode::UNAVAILABLE, "going away"}; }
 
 std::size_t Calls(FakeProxy& proxy) {
-  const std::scoped_lock lock(proxy.mutex);
+  const base::MutexLock lock(proxy.mutex);
   return proxy.request_ids.size();
 }
 

@@ -4,10 +4,10 @@
 
 #include <QtTest>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/database/database_node.h"
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_records.h"
@@ -73,14 +73,14 @@ class DatabaseCluster {
 
   std::function<std::shared_ptr<const node::Routing>()> RoutingSource() {
     return [this] {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       return routing_;
     };
   }
   /// Changes the routing table and publishes it under the next epoch.
   template <typename Change>
   void ChangeTable(const Change& change) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     change(table_);
     table_.set_epoch(table_.epoch() + 1);
     routing_ = std::make_shared<const node::Routing>(table_);
@@ -185,7 +185,7 @@ class DatabaseCluster {
   }
 
   std::unique_ptr<fabric::Fabric> fabric_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   v1::RoutingTable table_;
   std::shared_ptr<const node::Routing> routing_;
   std::uint64_t last_incarnation_ = 0;

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "cluster/base/mutex.h"
 #include "tests/database/job_store_fixture.h"
 
 namespace onepiece::database {
@@ -411,11 +412,11 @@ class JobStorePressureTest : public QObject {
     const unsigned seed = std::random_device{}();
     qInfo("seed %u", seed);
     base::ManualClock clock;
-    std::mutex mutex;
+    base::Mutex mutex;
     std::set<base::Uid> served;  // Guarded by mutex.
     JobStore store({.budget_bytes = kBudget, .max_records = kRecords, .tombstone_ttl = 5s}, clock,
                    {.served = [&](const base::Uid& uid, const Artifacts* artifacts) {
-                     const std::lock_guard lock(mutex);
+                     const base::MutexLock lock(mutex);
                      artifacts != nullptr ? (void)served.insert(uid) : (void)served.erase(uid);
                    }});
     StoreFixture maker;  // Its store is not used.

@@ -1,8 +1,8 @@
 // Copies: who gets them, when a result counts, and what databases that were apart send each other.
 #include <QtTest>
-#include <condition_variable>
 #include <random>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
@@ -81,55 +81,55 @@ class FakePeer final : public v1::DatabaseService::Service {
   [[nodiscard]] const std::string& address() const { return server_.address(); }
 
   void Open() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     open_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   [[nodiscard]] int calls() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return calls_;
   }
   [[nodiscard]] int CountOf(const std::string& uid) const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return static_cast<int>(std::ranges::count(records_, uid));
   }
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
                              google::protobuf::Empty*) override {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     ++calls_;
     for (const auto& record : request->records()) records_.push_back(record.job().uid());
     cluster_id_ = request->cluster_id();
-    while (!open_ && !context->IsCancelled()) changed_.wait_for(lock, 10ms);
+    while (!open_ && !context->IsCancelled()) changed_.WaitFor(lock, 10ms);
     return grpc::Status::OK;
   }
   grpc::Status CompareJobs(grpc::ServerContext*, const v1::CompareJobsRequest*,
                            v1::CompareJobsResponse* response) override {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     *response = answer_;
     return grpc::Status::OK;
   }
   grpc::Status SendJobs(grpc::ServerContext*, const v1::SendJobsRequest* request,
                         google::protobuf::Empty*) override {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     asked_ += request->records_size() + request->results_size();
     return grpc::Status::OK;
   }
   void Answer(const v1::CompareJobsResponse& answer) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     answer_ = answer;
   }
   [[nodiscard]] int asked() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return asked_;
   }
   [[nodiscard]] std::string cluster_id() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return cluster_id_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   bool open_ = false;
   int calls_ = 0, asked_ = 0;
   std::vector<std::string> records_;

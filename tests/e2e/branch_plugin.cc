@@ -3,13 +3,12 @@
 // parameter seconds_{stage} says.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/sdk/parameters.h"
 #include "stages/sdk/stage.h"
@@ -34,12 +33,12 @@ class BranchStage final : public sdk::Stage {
         const double seconds,
         sdk::NumberParameter(context.parameters(), "seconds_" + name_, 0, 600, /*fallback=*/0));
     const int steps = 1 + static_cast<int>(seconds / std::chrono::duration<double>(kStep).count());
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable nobody;
+    base::Mutex mutex;
+    base::MutexLock lock(mutex);
+    base::CondVar nobody;
     for (int step = 1; step <= steps; ++step) {
       // The time that a real stage would compute for.
-      if (step > 1) nobody.wait_for(lock, kStep, [] { return false; });
+      if (step > 1) nobody.WaitFor(lock, kStep, [] { return false; });
       ONEPIECE_RETURN_IF_ERROR(context.Progress(step, steps));
     }
     std::vector<std::string> names;

@@ -4,10 +4,10 @@
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
+#include "cluster/base/mutex.h"
 #include "cluster/client/client.h"
 #include "cluster/local/data_dir.h"
 #include "tests/e2e/cluster_fixture.h"
@@ -142,7 +142,7 @@ class FailoverTest : public ClusterFixture {
     client::Options options;
     options.nodemanagers = State().nodemanagers;
     client::Client watcher(options), asker(options);
-    std::mutex mutex;
+    base::Mutex mutex;
     std::map<std::string, std::string> nodes;  // Guarded by mutex, like all below.
     std::vector<std::uint64_t> revisions;
     std::stop_source stop;
@@ -151,7 +151,7 @@ class FailoverTest : public ClusterFixture {
       end = watcher.WatchCluster(
           0,
           [&](const v1::ClusterEvent& event) {
-            const std::scoped_lock lock(mutex);
+            const base::MutexLock lock(mutex);
             if (event.change_case() == v1::ClusterEvent::CHANGE_NOT_SET) return true;
             revisions.push_back(event.revision());
             for (const auto& node : event.snapshot().nodes()) nodes[node.node_id()] = Facts(node);
@@ -170,7 +170,7 @@ class FailoverTest : public ClusterFixture {
       if (!cluster.ok()) return false;
       std::map<std::string, std::string> now;
       for (const auto& node : cluster->nodes()) now[node.node_id()] = Facts(node);
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       return now == nodes;
     });
     stop.request_stop();

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "absl/strings/match.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/history/conditions.h"
 #include "cluster/history/record_loop.h"
@@ -83,7 +84,7 @@ session::Snapshot Busy(int tick, double utilization) {
 /// What a RecordLoop looks at: a cluster with a dead node, and the alerts that it is given back.
 struct DeadCluster {
   base::ManualClock clock{base::FromUnixMs(kStart)};
-  std::mutex mutex;
+  base::Mutex mutex;
   session::Part<session::Alerts> shown;  // Guarded by mutex.
   std::atomic<int> looks{0};
   const RecordLoop::Source source = {
@@ -93,7 +94,7 @@ struct DeadCluster {
       },
       [] { return kLiveLink; },
       [this](session::Part<session::Alerts> alerts) {
-        const std::lock_guard lock(mutex);
+        const base::MutexLock lock(mutex);
         shown = std::move(alerts);
       }};
   const Limits limits = {.keep_free_bytes = 0};
@@ -457,7 +458,7 @@ class AlertsTest : public QObject {
       QVERIFY(loop.Bookmark("here").ok());
       QVERIFY(loop.Acknowledge("node-dead/node/instance-1", "ada").ok());
       {
-        const std::lock_guard lock(cluster.mutex);
+        const base::MutexLock lock(cluster.mutex);
         QCOMPARE(QString::fromStdString(cluster.shown.value->at(0).acknowledged_by),
                  QString("ada"));
       }
@@ -498,7 +499,7 @@ class AlertsTest : public QObject {
     RecordLoop loop(cluster.source, {Watch("node-dead")}, cluster.clock);
     QVERIFY(loop.Start(path, cluster.limits).ok());
     QVERIFY(tick(loop));
-    const std::lock_guard lock(cluster.mutex);
+    const base::MutexLock lock(cluster.mutex);
     QCOMPARE(cluster.shown.value->size(), std::size_t{1});
     const session::Alert& alert = cluster.shown.value->front();
     QCOMPARE(alert.state, State::kFiring);

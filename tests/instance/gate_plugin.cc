@@ -1,17 +1,16 @@
 // A plug-in with one stage, "gate": a job goes on step by step until the test opens the gate.
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
+#include "cluster/base/mutex.h"
 #include "stages/sdk/stage.h"
 
 namespace {
 
 namespace sdk = onepiece::sdk;
 
-std::mutex mutex;
-std::condition_variable changed;
+base::Mutex mutex;
+base::CondVar changed;
 bool is_open = false;  // Guarded by mutex.
 std::atomic<int> loads = 0;
 
@@ -24,10 +23,10 @@ class GateStage final : public sdk::Stage {
   }
   absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext& context,
                                                  const std::vector<sdk::Artifact>&) override {
-    std::unique_lock lock(mutex);
+    base::MutexLock lock(mutex);
     // A step takes a millisecond. Until the job's deadline at the latest.
-    for (int step = 1;
-         !changed.wait_for(lock, std::chrono::milliseconds(1), [] { return is_open; }); ++step) {
+    for (int step = 1; !changed.WaitFor(lock, std::chrono::milliseconds(1), [] { return is_open; });
+         ++step) {
       const auto save = [step] {
         return std::vector{onepiece::message::BytesArtifact("saved", "", std::to_string(step))};
       };
@@ -50,9 +49,9 @@ class GatePlugin final : public sdk::Plugin {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) void gate_open(bool open) {
-  const std::scoped_lock lock(mutex);
+  const base::MutexLock lock(mutex);
   is_open = open;
-  changed.notify_all();
+  changed.NotifyAll();
 }
 extern "C" __attribute__((visibility("default"))) int gate_loads() { return loads; }
 

@@ -5,9 +5,9 @@
 
 #include <QtTest>
 #include <algorithm>
-#include <condition_variable>
 #include <set>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/server.h"
 #include "onepiece/v1/database.grpc.pb.h"
@@ -33,10 +33,10 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   }
   grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
                           v1::ReportNodeResponse*) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     report_ = *request;
     reports_.push_back(*request);
-    changed_.notify_all();
+    changed_.NotifyAll();
     return grpc::Status::OK;
   }
   grpc::Status DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest*,
@@ -56,45 +56,45 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
                          v1::JobRecord* response) override {
     response->mutable_job()->set_state(v1::Job::RUNNING);
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kSoon, [&] { return !updates_wait_; });
+    base::MutexLock lock(mutex_);
+    changed_.WaitFor(lock, kSoon, [&] { return !updates_wait_; });
     if (request->has_failed()) failures_.push_back(request->failed().reason());
-    changed_.notify_all();
+    changed_.NotifyAll();
     return grpc::Status::OK;
   }
 
   void Publish(v1::RoutingTable table) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     tables_.push_back(std::move(table));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void Assign(v1::Assignment assignment) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     assignments_.push_back(std::move(assignment));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   template <typename Predicate>
   bool WaitReport(Predicate predicate) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kSoon, [&] { return predicate(report_); });
+    base::MutexLock lock(mutex_);
+    return changed_.WaitFor(lock, kSoon, [&] { return predicate(report_); });
   }
   bool WaitFailure(const std::string& reason) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kSoon,
-                             [&] { return std::ranges::count(failures_, reason) == 1; });
+    base::MutexLock lock(mutex_);
+    return changed_.WaitFor(lock, kSoon,
+                            [&] { return std::ranges::count(failures_, reason) == 1; });
   }
   /// Job records take nothing until it is told otherwise.
   void HoldUpdates(bool hold) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     updates_wait_ = hold;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   std::vector<v1::ReportNodeRequest> reports() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return reports_;
   }
   std::size_t failures() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return failures_.size();
   }
 
@@ -102,20 +102,20 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   template <typename Item, typename Wanted>
   grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
                       const std::vector<Item>& items, Wanted wanted) {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     for (std::size_t next = 0; !context->IsCancelled();) {
       if (next < items.size()) {
         const Item& item = items[next++];
         if (wanted(item)) writer->Write(item);
         continue;
       }
-      changed_.wait_for(lock, milliseconds(10));
+      changed_.WaitFor(lock, milliseconds(10));
     }
     return grpc::Status::OK;
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
   // Guarded by mutex_.
   v1::ReportNodeRequest report_;
   std::vector<v1::ReportNodeRequest> reports_;  // All of them.

@@ -1,9 +1,9 @@
 #include "stages/instance/job_reporter.h"
 
 #include <QtTest>
-#include <condition_variable>
-#include <mutex>
 #include <vector>
+
+#include "cluster/base/mutex.h"
 
 namespace onepiece::instance {
 namespace {
@@ -28,37 +28,37 @@ v1::UpdateJobRequest Failed() {
 class FakeDatabase {
  public:
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request) {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     ++calls_;
-    changed_.notify_all();
-    if (held_) changed_.wait_for(lock, kSoon, [this] { return !held_; });
+    changed_.NotifyAll();
+    if (held_) changed_.WaitFor(lock, kSoon, [this] { return !held_; });
     if (away_) return absl::UnavailableError("away");
     updates_.push_back(request);
-    changed_.notify_all();
+    changed_.NotifyAll();
     v1::JobRecord record;
     record.mutable_job()->set_state(state);
     return record;
   }
   void Set(bool away, bool held) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     away_ = away;
     held_ = held;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   bool WaitForCalls(int count) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kSoon, [&] { return calls_ >= count; });
+    base::MutexLock lock(mutex_);
+    return changed_.WaitFor(lock, kSoon, [&] { return calls_ >= count; });
   }
   std::vector<v1::UpdateJobRequest> WaitForUpdates(std::size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kSoon, [&] { return updates_.size() >= count; });
+    base::MutexLock lock(mutex_);
+    changed_.WaitFor(lock, kSoon, [&] { return updates_.size() >= count; });
     return updates_;
   }
   v1::Job::State state = v1::Job::RUNNING;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
   bool away_ = false, held_ = false;
   int calls_ = 0;
   std::vector<v1::UpdateJobRequest> updates_;
@@ -66,12 +66,12 @@ class FakeDatabase {
 
 struct Fixture {
   FakeDatabase database;
-  std::mutex mutex;
+  base::Mutex mutex;
   std::vector<base::Uid> ended;
   std::unique_ptr<JobReporter> reporter = std::make_unique<JobReporter>(
       [this](const v1::UpdateJobRequest& request) { return database.Update(request); },
       [this](const base::Uid& uid) {
-        const std::lock_guard lock(mutex);
+        const base::MutexLock lock(mutex);
         ended.push_back(uid);
       },
       base::SystemClock());

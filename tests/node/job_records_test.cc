@@ -3,10 +3,10 @@
 #include <QtTest>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
@@ -40,27 +40,27 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   [[nodiscard]] bool started() const { return started_; }
 
   void Put(const v1::Job& job) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     *records_[job.uid()].mutable_job() = job;
   }
   /// Leaves a tombstone.
   void Bury(const base::Uid& uid) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     buried_.insert(uid.ToString());
   }
   grpc::Status ReplicateJobs(grpc::ServerContext*, const v1::ReplicateJobsRequest* request,
                              google::protobuf::Empty*) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const auto& record : request->records()) records_[record.job().uid()] = record;
     return grpc::Status::OK;
   }
   [[nodiscard]] bool Has(const base::Uid& uid) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return records_.contains(uid.ToString());
   }
   void SetResult(const std::string& bytes, const std::string& sha256,
                  std::size_t stop_after = ~std::size_t{0}) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     result_ = bytes;
     sha256_ = sha256;
     stop_after_ = stop_after;
@@ -68,7 +68,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
 
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto [found, created] =
         records_.emplace(request->record().job().uid(), request->record());
     *response->mutable_record() = found->second;
@@ -77,7 +77,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   }
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
                       v1::JobRecord* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (buried_.contains(request->uid())) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "deleted",
                                          {{"deleted", "true"}}));
@@ -89,7 +89,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   }
   grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                          google::protobuf::Empty*) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return records_.erase(UidOfName(request->name())->ToString()) == 1 ? grpc::Status::OK
                                                                        : Missing();
   }
@@ -100,7 +100,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   }
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     std::vector<v1::Job> jobs;
     const auto start = JobPosition::Parse(request->page_token());
     for (const auto& [uid, record] : records_) {
@@ -123,7 +123,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
     while (!context->IsCancelled() && !server_->stopping().stop_requested()) {
       v1::Job job;
       {
-        const std::scoped_lock lock(mutex_);
+        const base::MutexLock lock(mutex_);
         const auto found = records_.find(uid);
         if (found == records_.end()) return Missing();
         job = found->second.job();
@@ -139,7 +139,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   }
   grpc::Status FetchResult(grpc::ServerContext*, const v1::FetchResultRequest* request,
                            grpc::ServerWriter<v1::FetchResultResponse>* writer) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto found = records_.find(UidOfName(request->name())->ToString());
     if (found != records_.end() && !found->second.job().error().reason().empty()) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kFailedPrecondition,
@@ -170,7 +170,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   std::string address_;
   bool started_ = false;
   std::unique_ptr<rpc::Server> server_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::map<std::string, v1::JobRecord> records_;
   std::set<std::string> buried_;
   std::string result_, sha256_;

@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <QtTest>
-#include <condition_variable>
-#include <mutex>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
@@ -25,9 +24,9 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
  public:
   grpc::Status RegisterNode(grpc::ServerContext*, const v1::RegisterNodeRequest* request,
                             v1::RegisterNodeResponse* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     request_ids_.push_back(request->request_id());
-    changed_.notify_all();
+    changed_.NotifyAll();
     if (follows_) return NotLeader();
     if (request->node().incarnation() <= at_most_) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "old",
@@ -47,7 +46,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 
   grpc::Status ReportNode(grpc::ServerContext*, const v1::ReportNodeRequest* request,
                           v1::ReportNodeResponse* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (follows_ || refuses_reports_) return NotLeader();
     if (known_incarnation_ == 0) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN", "who?"));
@@ -57,13 +56,13 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     }
     reports_.push_back(*request);
     if (!capacity_of_.empty()) response->mutable_capacity()->set_workflow_set(capacity_of_);
-    changed_.notify_all();
+    changed_.NotifyAll();
     return grpc::Status::OK;
   }
 
   grpc::Status DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest* request,
                               google::protobuf::Empty*) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     deregistered_.push_back(request->incarnation());
     return grpc::Status::OK;
   }
@@ -82,27 +81,27 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
   void Publish(std::uint64_t epoch, const std::string& workflow_set = "") {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     v1::RoutingTable& table = tables_.emplace_back();
     table.set_epoch(epoch);
     table.set_workflow_set(workflow_set);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void Assign(std::uint64_t epoch, const std::string& workflow_set = "") {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     v1::Assignment& assignment = assignments_.emplace_back();
     assignment.set_epoch(epoch);
     assignment.set_workflow_set(workflow_set);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   /// For registrations from now on.
   void WantReports(int interval_ms) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     report_interval_ms_ = interval_ms;
   }
   /// Answers to reports carry a Capacity of this set.
   void TellCapacity(const std::string& workflow_set) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     capacity_of_ = workflow_set;
   }
   /// As a NodeManager that lost its state, or declared the node dead.
@@ -110,44 +109,44 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   void DeclareDead() { SetKnown(~std::uint64_t{0}); }
   /// Refuses everything from now on, streams included; `leader` may be empty.
   void Follow(const std::string& leader) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     follows_ = true;
     leader_ = leader;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void Lead() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     follows_ = false;
   }
   /// As a leader that took over: knows the node already.
   void Know(std::uint64_t incarnation) { SetKnown(incarnation); }
   /// Streams stay open but say nothing any more, as those of a process that stands still.
   void StandStill() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stands_still_ = true;
   }
   /// Reports go elsewhere while the streams are left alone.
   void RefuseReports(const std::string& leader) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     refuses_reports_ = true;
     leader_ = leader;
   }
   void BeOfCluster(const std::string& cluster_id, const std::vector<std::string>& replicas = {}) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     cluster_id_ = cluster_id;
     replicas_ = replicas;
   }
   /// As one that knows this incarnation of the node.
   void RequireAbove(std::uint64_t incarnation) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     at_most_ = incarnation;
   }
   void LoseAnswers(int count) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     lost_answers_ = count;
   }
   void ClearTables() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     tables_.clear();
   }
 
@@ -162,15 +161,15 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     return WaitFor(reports_, [&] { return !reports_.empty() && predicate(reports_.back()); });
   }
   int refusals() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return refusals_;
   }
   std::size_t registrations() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return registered_.size();
   }
   std::vector<std::uint64_t> deregistered() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return deregistered_;
   }
 
@@ -183,18 +182,18 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         base::MakeError(absl::StatusCode::kUnavailable, rpc::kNotLeader, "follows", metadata));
   }
   void SetKnown(std::uint64_t incarnation) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     known_incarnation_ = incarnation;
   }
   template <typename Items, typename Predicate>
   Items WaitFor(const Items& items, Predicate predicate) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, seconds(10), predicate) ? items : Items();
+    base::MutexLock lock(mutex_);
+    return changed_.WaitFor(lock, seconds(10), predicate) ? items : Items();
   }
   template <typename Item, typename Wanted>
   grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
                       std::vector<Item> FakeNodeManager::*items, Wanted wanted) {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     for (std::size_t next = 0; !context->IsCancelled();) {
       if (follows_) return NotLeader();
       if (!stands_still_ && next < (this->*items).size()) {
@@ -202,13 +201,13 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
         if (wanted(item)) writer->Write(item);
         continue;
       }
-      changed_.wait_for(lock, milliseconds(10));
+      changed_.WaitFor(lock, milliseconds(10));
     }
     return grpc::Status::OK;
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
   // Guarded by mutex_.
   std::uint64_t known_incarnation_ = 0, at_most_ = 0;
   bool follows_ = false, stands_still_ = false, refuses_reports_ = false;
@@ -266,21 +265,21 @@ NodeAgentOptions Options(const std::vector<std::string>& nodemanagers) {
 class Epochs {
  public:
   void Add(std::uint64_t epoch) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     epochs_.push_back(epoch);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   /// All so far, once `epoch` is the last; empty when that takes too long.
   std::vector<std::uint64_t> WaitLast(std::uint64_t epoch) {
-    std::unique_lock lock(mutex_);
-    const bool came = changed_.wait_for(
-        lock, seconds(10), [&] { return !epochs_.empty() && epochs_.back() == epoch; });
+    base::MutexLock lock(mutex_);
+    const bool came = changed_.WaitFor(lock, seconds(10),
+                                       [&] { return !epochs_.empty() && epochs_.back() == epoch; });
     return came ? epochs_ : std::vector<std::uint64_t>();
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
   std::vector<std::uint64_t> epochs_;
 };
 
@@ -379,32 +378,32 @@ class NodeAgentTest : public QObject {
   }
 
   void Report_BringsCapacity() {
-    std::mutex mutex;
-    std::condition_variable changed;
+    base::Mutex mutex;
+    base::CondVar changed;
     std::string came;
     NodeAgent agent(Options({served_->server.address()}));
     agent.OnCapacity([&](const v1::Capacity& capacity) {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       came = capacity.workflow_set();
-      changed.notify_all();
+      changed.NotifyAll();
     });
     agent.Start();
     QVERIFY(!manager_->WaitReport([](const auto&) { return true; }).empty());
-    std::unique_lock lock(mutex);
+    base::MutexLock lock(mutex);
     QCOMPARE(came, std::string());  // Nothing is measured yet.
     manager_->TellCapacity("set-2");
-    QVERIFY(changed.wait_for(lock, seconds(10), [&] { return came == "set-2"; }));
+    QVERIFY(changed.WaitFor(lock, seconds(10), [&] { return came == "set-2"; }));
   }
 
   void Assignment_OfAnotherSet_TheRoutingFollowsAndNeverGoesBack() {
     Epochs tables;
-    std::mutex mutex;
+    base::Mutex mutex;
     std::vector<std::string> routing_when_assigned;
     NodeAgent agent(Options({served_->server.address()}));
     agent.OnRouting(
         [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
     agent.OnAssignment([&](const v1::Assignment&) {
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       routing_when_assigned.push_back(std::to_string(agent.routing()->epoch()));
     });
     manager_->Publish(8);
@@ -414,7 +413,7 @@ class NodeAgentTest : public QObject {
     QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{0}, 10000);
     {
       // What is left of the old set's work needs its table until the callback has returned.
-      const std::scoped_lock lock(mutex);
+      const base::MutexLock lock(mutex);
       QCOMPARE(routing_when_assigned, std::vector<std::string>{"8"});
     }
     manager_->Publish(10);          // Of the old set: not for this node any more.

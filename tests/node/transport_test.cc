@@ -9,11 +9,11 @@
 #include <atomic>
 #include <cstdio>
 #include <future>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/fault.h"
 #include "cluster/message/message.h"
@@ -80,7 +80,7 @@ class Cluster {
  public:
   void Set(const std::vector<v1::Endpoint>& alive) {
     v1::RoutingTable table;
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     table.set_epoch(++epoch_);
     v1::Workflow& workflow = *table.add_workflows();
     workflow.set_app_id("video");
@@ -101,12 +101,12 @@ class Cluster {
     routing_ = std::make_shared<Routing>(table);
   }
   std::shared_ptr<const Routing> Get() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return routing_;
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::uint64_t epoch_ = 0;
   std::shared_ptr<const Routing> routing_ = std::make_shared<Routing>();
 };
@@ -115,19 +115,19 @@ class Cluster {
 class FaultAt final : public fabric::FaultPolicy {
  public:
   void Arm(std::string name, fabric::FaultKind kind) {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     name_ = std::move(name);
     kind_ = kind;
   }
   fabric::Fault Before(const fabric::FaultPoint& point) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (name_.empty() || name_ != point.name) return {};
     name_.clear();
     return {.kind = kind_};
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::string name_;
   fabric::FaultKind kind_ = fabric::FaultKind::kNone;
 };
@@ -541,7 +541,7 @@ class TransportTest : public QObject {
     constexpr int kThreads = 4, kEach = 200;
     Receiver a(*fabric_, "i1", 1, 8), b(*fabric_, "i2", 1, 8);
     cluster_->Set({a.endpoint, b.endpoint});
-    std::mutex mutex;
+    base::Mutex mutex;
     std::multiset<base::Uid> sent, got;
     std::atomic<bool> failed = false;
     std::vector<std::jthread> threads;
@@ -550,7 +550,7 @@ class TransportTest : public QObject {
         while (true) {
           const auto received = receiver->inbox->Receive(In(seconds(20)));
           if (!received.ok()) return;
-          const std::scoped_lock lock(mutex);
+          const base::MutexLock lock(mutex);
           got.insert(received->message.header.uid);
           if (got.size() == kThreads * kEach) {
             a.inbox->Close();
@@ -564,7 +564,7 @@ class TransportTest : public QObject {
         for (int i = 0; i < kEach; ++i) {
           const message::Message message = MakeMessage(static_cast<std::size_t>(i) * 37);
           if (!outbox_->Deliver(message, kDiffuse, In(seconds(20))).ok()) failed = true;
-          const std::scoped_lock lock(mutex);
+          const base::MutexLock lock(mutex);
           sent.insert(message.header.uid);
         }
       });

@@ -3,9 +3,9 @@
 
 #include <QtTest>
 #include <atomic>
-#include <mutex>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/telemetry/metrics.h"
 #include "tests/proxy/proxy_cluster.h"
@@ -28,7 +28,7 @@ class Front final : public v1::DatabaseService::Service {
   [[nodiscard]] int records() const { return records_; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   std::vector<v1::FetchResultRequest> fetches() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return fetches_;
   }
   /// From now on it has other bytes, it says.
@@ -50,7 +50,7 @@ class Front final : public v1::DatabaseService::Service {
   grpc::Status FetchResult(grpc::ServerContext*, const v1::FetchResultRequest* request,
                            grpc::ServerWriter<v1::FetchResultResponse>* writer) override {
     {
-      const std::scoped_lock lock(mutex_);
+      const base::MutexLock lock(mutex_);
       fetches_.push_back(*request);
     }
     grpc::ClientContext context;
@@ -69,7 +69,7 @@ class Front final : public v1::DatabaseService::Service {
   std::atomic<int> records_ = 0;
   std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<bool> changed_ = false;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::vector<v1::FetchResultRequest> fetches_;  // Guarded by mutex_.
   rpc::Server server_{rpc::ServerOptions{}};     // Last: ends before what its handlers use.
 };

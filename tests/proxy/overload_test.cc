@@ -1,11 +1,10 @@
 // What a proxy refuses, and what its jobs pay.
 #include <QtTest>
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "tests/proxy/proxy_cluster.h"
 
 namespace onepiece::proxy {
@@ -49,8 +48,8 @@ class SlowDatabase final : public v1::DatabaseService::Service {
   [[nodiscard]] const std::string& address() const { return server_.address(); }
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override {
-    std::unique_lock lock(mutex_);
-    asked_.wait_for(lock, base::Scaled(1200ms), [this] { return was_asked_; });
+    base::MutexLock lock(mutex_);
+    asked_.WaitFor(lock, base::Scaled(1200ms), [this] { return was_asked_; });
     record_ = request->record();
     *response->mutable_record() = record_;
     response->set_created(true);
@@ -58,9 +57,9 @@ class SlowDatabase final : public v1::DatabaseService::Service {
   }
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest*,
                       v1::JobRecord* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     was_asked_ = true;
-    asked_.notify_all();
+    asked_.NotifyAll();
     if (!record_.has_job())
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "no job"));
     *response = record_;
@@ -68,15 +67,15 @@ class SlowDatabase final : public v1::DatabaseService::Service {
   }
   grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
                          v1::JobRecord* response) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     *record_.mutable_holders() = request->placed();
     *response = record_;
     return grpc::Status::OK;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable asked_;
+  base::Mutex mutex_;
+  base::CondVar asked_;
   bool was_asked_ = false;  // Guarded by mutex_, as is the next.
   v1::JobRecord record_;
   rpc::Server server_{rpc::ServerOptions{}};

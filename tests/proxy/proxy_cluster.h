@@ -2,10 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/node/inbox.h"
 #include "cluster/proxy/proxy_service.h"
@@ -61,14 +61,14 @@ class FakeInstance final : public v1::InstanceService::Service {
   }
   grpc::Status CancelWork(grpc::ServerContext*, const v1::CancelWorkRequest* request,
                           google::protobuf::Empty*) override {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     cancelled_.insert(request->uid());
     return grpc::Status::OK;
   }
   /// Refuses producers, as one does that has just died.
   void Close() { inbox_->Close(); }
   bool WasCancelled(const std::string& uid) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return cancelled_.contains(uid);
   }
   v1::UpdateJobRequest Progress(const std::string& uid, int step) {
@@ -87,7 +87,7 @@ class FakeInstance final : public v1::InstanceService::Service {
   DatabaseCluster& cluster_;
   std::unique_ptr<node::Inbox> inbox_;
   rpc::Server server_{rpc::ServerOptions{}};
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::set<std::string> cancelled_;
 };
 

@@ -57,7 +57,7 @@ class HealthTest : public QObject {
       names->Take();
       QCOMPARE(SendOnce(*producer, 1, id, 500).outcome, SendOutcome::kOk);
       const auto after = producer->channel_counters();
-      QCOMPARE(QString::fromStdString(names->names), operations);
+      QCOMPARE(QString::fromStdString(names->Take()), operations);
       QCOMPARE(after.chains - before.chains, std::uint64_t(round_trips));
       QCOMPARE(after.operations - before.operations, std::uint64_t(operations.count(' ') + 1));
       world.Drain();

@@ -2,9 +2,9 @@
 
 #include <QtTest>
 #include <atomic>
-#include <mutex>
 #include <optional>
 
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -34,11 +34,11 @@ class Watcher final : public v1::GenerationService::Service {
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
                         grpc::ServerWriter<v1::Job>* writer) override {
     writer->Write(v1::Job());
-    std::mutex mutex;
-    std::condition_variable_any changed;
-    std::unique_lock lock(mutex);
+    base::Mutex mutex;
+    base::CondVar changed;
+    base::MutexLock lock(mutex);
     while (!stopping.stop_requested() && !context->IsCancelled()) {
-      changed.wait_for(lock, stopping, std::chrono::milliseconds(20), [] { return false; });
+      changed.WaitFor(lock, stopping, std::chrono::milliseconds(20), [] { return false; });
     }
     cancelled = context->IsCancelled();
     return ToGrpc(absl::UnavailableError("going away"));

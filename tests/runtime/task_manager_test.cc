@@ -2,11 +2,11 @@
 
 #include <QtTest>
 #include <algorithm>
-#include <condition_variable>
 #include <future>
 #include <map>
 #include <stdexcept>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/runtime/fused_pipeline.h"
 #include "stages/runtime/result_deliver.h"
@@ -92,14 +92,14 @@ class Recorder final : public WorkEvents {
     progress.emplace_back(step, steps);
   }
   void Finished(FinishedWork work) override {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     finished_.push_back(std::move(work));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void ModelLoaded(const std::string&, const std::string&, base::Duration) override {}
   FinishedWork Next() {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, kSoon, [this] { return !finished_.empty(); })) {
+    base::MutexLock lock(mutex_);
+    if (!changed_.WaitFor(lock, kSoon, [this] { return !finished_.empty(); })) {
       throw std::runtime_error("no finished work");
     }
     FinishedWork work = std::move(finished_.front());
@@ -111,8 +111,8 @@ class Recorder final : public WorkEvents {
   std::vector<std::pair<int, int>> progress;  // Read after Next(), which orders it.
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
   std::vector<FinishedWork> finished_;
 };
 
@@ -126,13 +126,13 @@ struct Fixture {
     };
   }
   bool WaitFor(TaskState state, std::uint64_t epoch = 0) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kSoon, [&] {
+    base::MutexLock lock(mutex);
+    return changed.WaitFor(lock, kSoon, [&] {
       return !states.empty() && states.back().state == state && states.back().epoch == epoch;
     });
   }
   std::size_t Reports() {
-    const std::lock_guard lock(mutex);
+    const base::MutexLock lock(mutex);
     return states.size();
   }
   WorkItem Item(bool with_input = true, const std::string& app = "app") {
@@ -149,17 +149,17 @@ struct Fixture {
   base::ManualClock clock;
   Script script;
   Recorder events;
-  std::mutex mutex;
-  std::condition_variable changed;
+  base::Mutex mutex;
+  base::CondVar changed;
   std::vector<TaskStatus> states;
   RequestScheduler scheduler{{}, std::make_unique<IndividualMode>(), clock};
   TaskManager manager{Source(),
                       scheduler,
                       events,
                       [this](const TaskStatus& status) {
-                        const std::lock_guard lock(mutex);
+                        const base::MutexLock lock(mutex);
                         states.push_back(status);
-                        changed.notify_all();
+                        changed.NotifyAll();
                       },
                       clock,
                       budget};

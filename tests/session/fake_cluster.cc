@@ -3,15 +3,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/server.h"
@@ -49,8 +48,8 @@ std::string UidOf(const std::string& name) { return name.substr(name.find('/') +
 
 /// The state that all services share.
 struct State {
-  std::mutex mutex;
-  std::condition_variable_any changed;
+  base::Mutex mutex;
+  base::CondVar changed;
   // Guarded by mutex.
   v1::Cluster cluster;
   std::vector<v1::ClusterEvent> changes;  // Changes of `cluster`, by revision.
@@ -74,14 +73,14 @@ struct State {
   base::Duration delay{}, skew{};
   Status refusal;
 
-  void Changed() { changed.notify_all(); }
+  void Changed() { changed.NotifyAll(); }
   [[nodiscard]] std::int64_t NowMs() const {
     return base::ToUnixMs(base::SystemClock().WallNow() + skew);
   }
   /// Waits until `ready` or the end of the call. Returns false when the call is over.
   /// REQUIRES: `lock` holds mutex.
   template <typename Ready>
-  bool Wait(std::unique_lock<std::mutex>& lock, ServerContext& context, base::MonotonicTime until,
+  bool Wait(base::MutexLock& lock, ServerContext& context, base::MonotonicTime until,
             const Ready& ready) {
     base::Clock& clock = base::SystemClock();
     while (!stopping && !context.IsCancelled()) {
@@ -91,8 +90,8 @@ struct State {
     return false;
   }
   /// Begins a call: it counts the call and applies the faults, which come before any answer.
-  Status Admit(std::unique_lock<std::mutex>& lock, ServerContext& context,
-               const std::string& method, bool changes_something = false) {
+  Status Admit(base::MutexLock& lock, ServerContext& context, const std::string& method,
+               bool changes_something = false) {
     ++calls[method];
     const auto agent = context.client_metadata().find("user-agent");
     if (agent != context.client_metadata().end()) {
@@ -110,7 +109,7 @@ struct State {
 };
 
 #define ADMIT(method, ...)                                                                    \
-  std::unique_lock lock(state.mutex);                                                         \
+  base::MutexLock lock(state.mutex);                                                          \
   if (const Status admitted = state.Admit(lock, *context, method __VA_OPT__(, ) __VA_ARGS__); \
       !admitted.ok())                                                                         \
   return admitted
@@ -163,9 +162,9 @@ struct Manager final : v1::NodeManagerService::Service {
       next = base::SystemClock().Now() + (tells ? interval : kHeartbeat);
       for (v1::ClusterEvent& event : events) {
         event.set_server_unix_ms(state.NowMs());
-        lock.unlock();
+        lock.Unlock();
         const bool written = writer->Write(event);
-        lock.lock();
+        lock.Lock();
         if (!written) return Status::CANCELLED;
       }
     }
@@ -459,9 +458,9 @@ struct Telemetry final : v1::TelemetryService::Service {
         told = line.number();
         if (line.level() >= request->min_level()) *response.add_lines() = line;
       }
-      lock.unlock();
+      lock.Unlock();
       const bool written = writer->Write(response);
-      lock.lock();
+      lock.Lock();
       if (!written) return Status::CANCELLED;
     }
   }
@@ -488,7 +487,7 @@ class FakeCluster::Impl {
   /// Makes a change of the cluster and tells it to the watchers.
   template <typename Change>
   void Tell(const Change& change) {
-    const std::scoped_lock lock(state.mutex);
+    const base::MutexLock lock(state.mutex);
     const std::uint64_t revision = state.cluster.revision() + 1;
     state.cluster.set_revision(revision);
     v1::ClusterEvent& event = state.changes.emplace_back();
@@ -498,7 +497,7 @@ class FakeCluster::Impl {
   }
   template <typename Change>
   void Set(const Change& change) {
-    const std::scoped_lock lock(state.mutex);
+    const base::MutexLock lock(state.mutex);
     change(state);
     state.Changed();
   }
@@ -649,12 +648,12 @@ void FakeCluster::SetTrace(const std::string& uid, const v1::GetJobTraceResponse
   impl_->Set([&](State& state) { state.traces[uid] = trace; });
 }
 std::vector<v1::SubmitJobRequest> FakeCluster::submitted() const {
-  const std::scoped_lock lock(impl_->state.mutex);
+  const base::MutexLock lock(impl_->state.mutex);
   return impl_->state.submitted;
 }
 
 v1::Job FakeCluster::job(const std::string& uid) const {
-  const std::scoped_lock lock(impl_->state.mutex);
+  const base::MutexLock lock(impl_->state.mutex);
   return impl_->state.jobs.at(impl_->state.job_keys.at(uid));
 }
 
@@ -680,7 +679,7 @@ void FakeCluster::FinishPlan(const std::string& plan_id) {
   for (const v1::Node& node : moved) SetNode(node);
 }
 FakePlans FakeCluster::plans() const {
-  const std::scoped_lock lock(impl_->state.mutex);
+  const base::MutexLock lock(impl_->state.mutex);
   return impl_->state.plans;
 }
 void FakeCluster::AddAudit(const v1::AuditEntry& entry) {
@@ -766,13 +765,13 @@ void FakeCluster::SetTelemetry(bool telemetry) {
 }
 
 std::string FakeCluster::user_agent(const std::string& method) const {
-  const std::scoped_lock lock(impl_->state.mutex);
+  const base::MutexLock lock(impl_->state.mutex);
   const auto at = impl_->state.user_agents.find(method);
   return at == impl_->state.user_agents.end() ? "" : at->second;
 }
 
 int FakeCluster::calls(const std::string& method) const {
-  const std::scoped_lock lock(impl_->state.mutex);
+  const base::MutexLock lock(impl_->state.mutex);
   const auto at = impl_->state.calls.find(method);
   return at == impl_->state.calls.end() ? 0 : at->second;
 }

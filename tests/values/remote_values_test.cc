@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "tests/database/database_cluster.h"
@@ -123,7 +124,7 @@ class RemoteValuesTest : public QObject {
     DatabaseCluster cluster;
     auto& database = cluster.AddDatabase("db");
     const auto writer = ClientOf(cluster);
-    std::mutex mutex;
+    base::Mutex mutex;
     std::vector<std::pair<base::Uid, std::uint64_t>> made;  // With the seeds of their bytes.
     std::atomic<bool> stop{false};
     std::atomic<int> wrong{0}, read{0}, missed{0};
@@ -132,7 +133,7 @@ class RemoteValuesTest : public QObject {
       for (std::size_t i = 0; !stop; ++i) {
         std::pair<base::Uid, std::uint64_t> which;
         {
-          const std::scoped_lock lock(mutex);
+          const base::MutexLock lock(mutex);
           if (made.empty()) continue;
           which = made[made.size() - 1 - i % std::min<std::size_t>(made.size(), 3)];
         }
@@ -152,7 +153,7 @@ class RemoteValuesTest : public QObject {
       QVERIFY2(stored.ok() && *stored, stored.status().ToString().c_str());
       base::Uid old;
       {
-        const std::scoped_lock lock(mutex);
+        const base::MutexLock lock(mutex);
         made.emplace_back(message.header.uid, seed);
         if (made.size() >= 2) old = made[made.size() - 2].first;
       }

@@ -12,9 +12,9 @@
 #include <climits>
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "cluster/base/ids.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/process.h"
 
@@ -32,7 +32,7 @@ constexpr std::uint64_t kRetiredAt = 40;
 constexpr std::uint64_t kDoorbellAt = 64;  // 32 bits, as futexes are; a line of its own.
 
 struct Registry {
-  std::mutex mutex;
+  base::Mutex mutex;
   std::map<std::string, std::weak_ptr<ShmSegment>> segments;
 };
 Registry& TheRegistry() {
@@ -116,7 +116,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
   StoreWord(base + kOwnerStartAt, owner.start_time);
   StoreWord(base + kMagicAt, kMagic);
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const base::MutexLock lock(registry.mutex);
   std::erase_if(registry.segments, [](const auto& entry) { return entry.second.expired(); });
   registry.segments[name] = segment;
   return segment;
@@ -125,7 +125,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
 absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegion& remote) {
   const std::string& name = remote.address;
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const base::MutexLock lock(registry.mutex);
   std::shared_ptr<ShmSegment> segment = registry.segments[name].lock();
   if (segment == nullptr) {
     const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));

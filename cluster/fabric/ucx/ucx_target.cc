@@ -12,6 +12,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::fabric {
@@ -26,16 +27,16 @@ constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{64} << 20;
 }  // namespace
 
 void UcxDoorbell::Wait(std::uint32_t seen, base::Duration limit) {
-  std::unique_lock lock(mutex_);
-  rung_.wait_for(lock, limit, [&] { return count_.load() != seen; });
+  base::MutexLock lock(mutex_);
+  rung_.WaitFor(lock, limit, [&] { return count_.load() != seen; });
 }
 
 void UcxDoorbell::Ring() {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     count_.fetch_add(1);
   }
-  rung_.notify_all();
+  rung_.NotifyAll();
 }
 
 absl::StatusOr<std::shared_ptr<UcxTarget>> UcxTarget::Open(std::shared_ptr<UcxContext> context,
@@ -63,7 +64,7 @@ UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemor
 }
 
 bool UcxTarget::Progress() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (int step = 0; worker_ != nullptr && step < kProgressSteps; ++step) {
     if (!worker_->Progress()) return !worker_->Arm();
   }
@@ -71,7 +72,7 @@ bool UcxTarget::Progress() {
 }
 
 void UcxTarget::Close() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   worker_.reset();
   replies_.clear();
 }
@@ -256,7 +257,7 @@ UcxProgress::~UcxProgress() {
 
 absl::Status UcxProgress::Add(std::shared_ptr<UcxTarget> target) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = target->fd()}};
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, target->fd(), &event) != 0) {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "UCX_EXHAUSTED",
                            std::string("epoll_ctl: ") + std::strerror(errno));
@@ -270,7 +271,7 @@ absl::Status UcxProgress::Add(std::shared_ptr<UcxTarget> target) {
 
 void UcxProgress::Remove(UcxTarget& target) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto at = targets_.find(target.fd());
     if (at != targets_.end() && at->second.get() == &target) {
       epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, target.fd(), nullptr);
@@ -294,7 +295,7 @@ void UcxProgress::Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& bu
   const auto add = [&busy](std::shared_ptr<UcxTarget> target) {
     if (std::ranges::find(busy, target) == busy.end()) busy.push_back(std::move(target));
   };
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     eventfd_t ignored = 0;

@@ -3,17 +3,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
 #include "cluster/fabric/ucx/ucx_worker.h"
@@ -28,8 +27,8 @@ class UcxDoorbell final : public Doorbell {
 
  private:
   std::atomic<std::uint32_t> count_{0};  // Changes under mutex_ only.
-  std::mutex mutex_;
-  std::condition_variable rung_;
+  base::Mutex mutex_;
+  base::CondVar rung_;
 };
 
 /// Memory of this process. Zeroed at first, its pages present.
@@ -99,7 +98,7 @@ class UcxTarget {
   const UcxHello expected_;
   const std::string worker_address_;
   const int fd_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   // Guarded by mutex_, all of them. The worker goes before the replies that it may look at.
   std::list<Reply> replies_;
   std::uint64_t reply_bytes_ = 0;
@@ -129,7 +128,7 @@ class UcxProgress {
   const int epoll_fd_;
   const int wake_fd_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::map<int, std::shared_ptr<UcxTarget>> targets_;  // By fd. Guarded by mutex_, as is the next.
   std::vector<std::shared_ptr<UcxTarget>> fresh_;      // Not progressed yet.
   std::thread thread_;

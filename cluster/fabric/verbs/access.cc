@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::fabric::verbs {
@@ -89,7 +90,7 @@ absl::StatusOr<std::unique_ptr<Access>> VerbsAccess::Create(std::shared_ptr<Devi
 }
 
 absl::Status VerbsAccess::Connect(const OfferDetails& offer) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const bool windows = memory_->registration != nullptr;
   if (!windows) {
     // A registration's key holds for its whole protection domain: the peer gets one of its own.
@@ -162,7 +163,7 @@ VerbsAccess::~VerbsAccess() { (void)Revoke(); }
 // Each step fences where it succeeds; the last two do it on every device. The key goes first, so
 // that a peer in the middle of a chain is told rather than left without an answer.
 bool VerbsAccess::Revoke() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (pair_ == nullptr) return true;
   if (window_ != nullptr) {
     ibv_send_wr invalidate{};

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
 #include "cluster/fabric/verbs/doorbell.h"
@@ -80,7 +80,7 @@ class VerbsAccess final : public Access {
   const PeerIdentity peer_;
   const std::unique_ptr<ProcessWatch> watch_;
   RemoteRegion remote_;  // Constant after Create.
-  std::mutex mutex_;
+  base::Mutex mutex_;
   Handle<ibv_pd> domain_;            // Guarded by mutex_, as are the rest; null with a window.
   Handle<ibv_mr> registration_;      // Null with a window.
   std::unique_ptr<QueuePair> pair_;  // Null once revoked.

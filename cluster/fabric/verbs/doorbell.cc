@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::fabric::verbs {
@@ -74,15 +75,15 @@ void VerbsDoorbell::Collect() const {
 }
 
 std::uint32_t VerbsDoorbell::count() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Collect();
   return count_;
 }
 
 void VerbsDoorbell::Ring() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ++count_;
-  changed_.notify_all();
+  changed_.NotifyAll();
   const std::uint64_t one = 1;
   // Full only if it is readable already, which is all that is needed.
   [[maybe_unused]] const ssize_t written = write(event_, &one, sizeof one);
@@ -91,14 +92,14 @@ void VerbsDoorbell::Ring() {
 void VerbsDoorbell::Wait(std::uint32_t seen, base::Duration limit) {
   base::Clock& real = base::SystemClock();
   const base::MonotonicTime until = real.Now() + limit;
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   for (;;) {
     Collect();
     if (count_ != seen) return;
     const base::Duration left = until - real.Now();
     if (left <= base::Duration::zero()) return;
     if (somebody_sleeps_) {
-      changed_.wait_for(lock, left);
+      changed_.WaitFor(lock, left);
       continue;
     }
     ibv_req_notify_cq(queue_.get(), 0);
@@ -106,12 +107,12 @@ void VerbsDoorbell::Wait(std::uint32_t seen, base::Duration limit) {
     Collect();
     if (count_ != seen) return;
     somebody_sleeps_ = true;
-    lock.unlock();
+    lock.Unlock();
     Sleep(left);
-    lock.lock();
+    lock.Lock();
     somebody_sleeps_ = false;
     Collect();
-    changed_.notify_all();  // For the count, and for the descriptors.
+    changed_.NotifyAll();  // For the count, and for the descriptors.
   }
 }
 

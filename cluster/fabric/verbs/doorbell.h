@@ -1,12 +1,11 @@
 // The doorbell that peers ring with an empty RDMA write with immediate data.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/verbs/device.h"
 
@@ -44,8 +43,8 @@ class VerbsDoorbell final : public Doorbell {
   Handle<ibv_comp_channel> channel_;
   Handle<ibv_cq> queue_;
   Handle<ibv_srq> receives_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
   mutable std::uint32_t count_ = 0;  // Guarded by mutex_, as is the next.
   bool somebody_sleeps_ = false;     // On the descriptors; the others wait for `changed_`.
 };

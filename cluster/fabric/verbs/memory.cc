@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::fabric::verbs {
@@ -89,7 +90,7 @@ absl::StatusOr<Handle<ibv_mr>> RegisterMemory(ibv_pd* domain, std::span<const st
 
 absl::StatusOr<Staging> StagingPool::Take() {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (!idle_.empty()) {
       Staging staging = std::move(idle_.back());
       idle_.pop_back();
@@ -105,7 +106,7 @@ absl::StatusOr<Staging> StagingPool::Take() {
 }
 
 void StagingPool::GiveBack(Staging staging) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (idle_.size() < kMaxIdle) idle_.push_back(std::move(staging));
 }
 

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "cluster/fabric/verbs/device.h"
 
 namespace onepiece::fabric::verbs {
@@ -59,7 +59,7 @@ class StagingPool {
  private:
   static constexpr std::size_t kMaxIdle = 16;
   const std::shared_ptr<Device> device_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::vector<Staging> idle_;  // Guarded by mutex_.
 };
 

@@ -11,11 +11,11 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cluster/base/mutex.h"
 #include "cluster/node/inbox.h"
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/channel.h"
@@ -62,7 +62,7 @@ class TimedProxy final : public v1::GenerationService::Service {
     const double micros = Micros(base::SystemClock().Now() - start);
     const double cpu_micros = Micros(ThreadCpu() - cpu);
     if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       refusals_.push_back(micros);
       cpu_.push_back(cpu_micros);
     }
@@ -70,13 +70,13 @@ class TimedProxy final : public v1::GenerationService::Service {
   }
   /// Of the refusals so far, which are then forgotten: wall time and processor time.
   std::pair<std::vector<double>, std::vector<double>> Take() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return {std::exchange(refusals_, {}), std::exchange(cpu_, {})};
   }
 
  private:
   proxy::ProxyService& proxy_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::vector<double> refusals_, cpu_;  // Guarded by mutex_, µs.
 };
 

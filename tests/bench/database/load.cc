@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <barrier>
 #include <fstream>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::bench {
@@ -54,7 +54,7 @@ using Operation = absl::FunctionRef<absl::Status(Session&, std::uint32_t key)>;
 /// in the rate, but not in the times of single operations.
 absl::StatusOr<Phase> RunPhase(const Store& store, Sessions& sessions, std::size_t values,
                                Operation operation, Operation last) {
-  std::mutex mutex;
+  base::Mutex mutex;
   std::vector<double> took_us;
   absl::Status failed;
   std::barrier start(static_cast<std::ptrdiff_t>(sessions.size()) + 1);
@@ -74,7 +74,7 @@ absl::StatusOr<Phase> RunPhase(const Store& store, Sessions& sessions, std::size
             std::chrono::duration<double, std::micro>(base::SystemClock().Now() - begun).count());
       }
       if (status.ok() && !mine.empty()) status = last(*sessions[client], key);
-      const std::lock_guard lock(mutex);
+      const base::MutexLock lock(mutex);
       took_us.insert(took_us.end(), mine.begin(), mine.end());
       if (failed.ok()) failed = status;
     });

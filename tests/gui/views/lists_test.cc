@@ -16,9 +16,9 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <tuple>
 
+#include "cluster/base/mutex.h"
 #include "cluster/history/alerts.h"
 #include "cluster/history/recording.h"
 #include "gui/models/alert_rows.h"
@@ -115,21 +115,21 @@ class Desk : public AlertDesk {
  public:
   explicit Desk(history::AlertEngine& engine) : engine_(engine) {}
   absl::Status Acknowledge(const std::string& id, const std::string& who) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return engine_.Acknowledge(id, who);
   }
   absl::Status Silence(const std::string& id, std::int64_t until_ms,
                        const std::string& reason) override {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return engine_.Silence(id, until_ms, reason);
   }
   session::Alerts alerts() {
-    const std::scoped_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return engine_.alerts();
   }
 
  private:
-  std::mutex mutex_;
+  base::Mutex mutex_;
   history::AlertEngine& engine_;
 };
 

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/mutex.h"
 
 namespace onepiece::paxos::sim {
 namespace {
@@ -132,11 +132,11 @@ Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const Na
   std::vector<std::uint64_t> leader_changes;
   std::atomic<std::uint64_t> next = 0;
   std::atomic<std::uint64_t> end = count;  // Histories from here on need not run.
-  std::mutex mutex;
+  base::Mutex mutex;
   const auto work = [&] {
     for (std::uint64_t i = next++; i < end; i = next++) {
       const Outcome outcome = RunSeed(from + i, mutant, nullptr);
-      const std::lock_guard lock(mutex);
+      const base::MutexLock lock(mutex);
       if (IsStuck(outcome.violation)) {
         report.stuck.push_back({from + i, outcome.violation, outcome.at});
       } else if (outcome.violation.found()) {
