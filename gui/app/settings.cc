@@ -1,6 +1,5 @@
 #include "gui/app/settings.h"
 
-#include <QCoreApplication>
 #include <QDir>
 #include <QFile>
 #include <QFileInfo>
@@ -10,15 +9,12 @@
 #include <algorithm>
 
 #include "cluster/base/status.h"
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 namespace {
 
 constexpr const char* kThemes[] = {"system", "light", "dark", "high-contrast"};
-
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::Settings", text);
-}
 
 QString XdgFolder(const char* variable, const char* beneath_home) {
   const QString set = qEnvironmentVariable(variable);

@@ -20,10 +20,6 @@ namespace {
 
 using Properties = std::vector<std::pair<QString, QString>>;
 
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::Inspector", text);
-}
-
 QString RoleName(v1::Role role) {
   switch (role) {
     case v1::NODE_MANAGER:

@@ -1,17 +1,14 @@
 #include "gui/models/alert_rows.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <limits>
 #include <tuple>
 
+#include "gui/models/format.h"
+
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Alerts", text, nullptr, n);
-}
 
 StatusTone ToneOf(const session::Alert& alert) {
   switch (alert.state) {

@@ -1,6 +1,5 @@
 #include "gui/models/audit_rows.h"
 
-#include <QCoreApplication>
 #include <QRegularExpression>
 
 #include "cluster/base/clock.h"
@@ -8,10 +7,6 @@
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Audit", text, nullptr, n);
-}
 
 /// Splits the detail that the NodeManager writes into `row.who` and `row.detail`. The forms are
 /// "ACTOR" and "ACTOR: REASON". Where the NodeManager has numbers of its own, they come first: "4

@@ -1,6 +1,5 @@
 #include "gui/models/chart_series.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <cmath>
@@ -13,10 +12,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMaxSpoken = 8;
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::ChartSeries", text, nullptr, n);
-}
 
 // How long a point holds. A point of a coarse series holds for two steps, so that one missing
 // bucket makes no gap.

@@ -1,20 +1,17 @@
 #include "gui/models/device_table.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "gui/models/format.h"
+
 namespace onepiece::gui {
 namespace {
 
 constexpr std::size_t kFlowColumns = 8, kMaxColumns = 16;
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::DeviceTable", text, nullptr, n);
-}
 
 template <typename T>
 std::optional<double> When(bool there, T value) {

@@ -8,11 +8,12 @@
 #include <cmath>
 
 namespace onepiece::gui {
-namespace {
 
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Format", text, nullptr, n);
+QString Tr(const char* text, int n) {
+  return QCoreApplication::translate("onepiece::gui", text, nullptr, n);
 }
+
+namespace {
 
 /// As many digits as matter: 4200, 42.0, 4.2, 0.42, 0.0042. Only 0 is "0".
 QString Digits(double value) {

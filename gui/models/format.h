@@ -13,6 +13,9 @@
 
 namespace onepiece::gui {
 
+/// `text` in the user's language, for code outside QObjects. `n` chooses the plural form for "%n".
+QString Tr(const char* text, int n = -1);
+
 /// How good or bad a state is. Each tone has a colour, a glyph and a word.
 enum class StatusTone { kNeutral, kGood, kBusy, kWarning, kBad, kUnknown };
 /// "●", "▲", "✖", "?" …: distinguishes tones without colour.

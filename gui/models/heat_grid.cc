@@ -1,6 +1,5 @@
 #include "gui/models/heat_grid.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <utility>
 
@@ -8,10 +7,6 @@
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::HeatGrid", text);
-}
 
 QString Shown(const HeatCell& cell) {
   switch (cell.state) {

@@ -1,6 +1,5 @@
 #include "gui/models/job_form.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <array>
@@ -28,8 +27,6 @@ using v1::ParameterSpec;
 
 /// A parameter that allows longer texts gets an editor with several lines.
 constexpr std::int64_t kLineBytes = 256;
-
-QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::JobForm", text); }
 
 bool IsBounded(const ParameterSpec& spec) { return spec.minimum() != 0 || spec.maximum() != 0; }
 

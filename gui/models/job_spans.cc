@@ -1,6 +1,5 @@
 #include "gui/models/job_spans.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -10,10 +9,6 @@
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::JobSpans", text);
-}
 
 SpanKind KindOf(const std::string& operation) {
   if (operation == "queue") return SpanKind::kWait;

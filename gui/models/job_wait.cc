@@ -1,6 +1,5 @@
 #include "gui/models/job_wait.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 
@@ -8,8 +7,6 @@
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::JobWait", text); }
 
 bool Serves(const v1::Node& node, const std::string& set, const std::string& app,
             const std::string& stage) {

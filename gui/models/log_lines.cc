@@ -1,10 +1,11 @@
 #include "gui/models/log_lines.h"
 
-#include <QCoreApplication>
 #include <QDateTime>
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
+
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 namespace {
@@ -16,10 +17,6 @@ constexpr std::int64_t kBacklogMs = 5000;
 // Fewer live lines than this do not tell a slow clock from a slow line.
 constexpr int kLinesForSkew = 3;
 constexpr int kMaxText = 4096;
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Logs", text, nullptr, n);
-}
 
 StatusTone ToneOf(const LogRow& row) {
   if (row.gap) return StatusTone::kUnknown;

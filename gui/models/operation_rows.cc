@@ -1,17 +1,12 @@
 #include "gui/models/operation_rows.h"
 
-#include <QCoreApplication>
-
 #include "cluster/base/clock.h"
 #include "cluster/session/link.h"
+#include "gui/models/format.h"
 #include "gui/models/plan_words.h"
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Operations", text, nullptr, n);
-}
 
 OperationRow RowOf(const v1::Plan& plan, std::int64_t now_ms) {
   OperationRow row;

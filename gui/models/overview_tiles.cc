@@ -1,18 +1,15 @@
 #include "gui/models/overview_tiles.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "gui/models/format.h"
+
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::OverviewTiles", text);
-}
 
 /// Adds a part's age and error to a tile that is made from it.
 template <typename T>

@@ -1,20 +1,16 @@
 #include "gui/models/pipeline_graph.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <set>
 #include <tuple>
 
 #include "cluster/workflow/graph.h"
 #include "cluster/workflow/pool.h"
+#include "gui/models/format.h"
 #include "gui/models/pipeline_text.h"
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::PipelineModel", text);
-}
 
 template <typename T>
 void Add(std::optional<T>& sum, const std::optional<T>& number) {

@@ -1,18 +1,14 @@
 #include "gui/models/pipeline_table.h"
 
-#include <QCoreApplication>
 #include <functional>
 
+#include "gui/models/format.h"
 #include "gui/models/pipeline_text.h"
 
 namespace onepiece::gui {
 namespace {
 
 using Column = PipelineTable::Column;
-
-QString Tr(const char* text) {
-  return QCoreApplication::translate("onepiece::gui::PipelineTable", text);
-}
 
 Column Text(const QString& title, const QString& tip,
             std::function<QString(const PipelineRow&)> text) {

@@ -1,18 +1,15 @@
 #include "gui/models/pipeline_text.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <cmath>
+
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 namespace {
 
 /// A pool that is at least so busy is called the bottleneck.
 constexpr double kNarrow = 0.85;
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::PipelineText", text, nullptr, n);
-}
 
 QString Number(const std::optional<std::int64_t>& number) {
   return number ? QString::number(*number) : Tr("N/A");

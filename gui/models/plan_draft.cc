@@ -1,6 +1,5 @@
 #include "gui/models/plan_draft.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +7,6 @@
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::Draft", text); }
 
 QString Name(const std::string& node_id) { return SafeText(node_id, 60); }
 

@@ -1,6 +1,5 @@
 #include "gui/models/plan_effect.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "gui/models/format.h"
 #include "gui/models/plan_words.h"
 #include "gui/models/pool_board.h"
 
@@ -17,8 +17,6 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLowConfidence = 0.2;  // A share of the predicted value.
 constexpr double kMinShare = 0.005;     // Half a percent: a smaller share is shown as 0 %.
-
-QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::Effect", text); }
 
 using Writer = std::function<QString(double)>;
 

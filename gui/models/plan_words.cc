@@ -1,18 +1,15 @@
 #include "gui/models/plan_words.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <cmath>
+
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 namespace {
 
 constexpr int kNamed = 4;  // A line names at most so many moves.
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Plans", text, nullptr, n);
-}
 
 QString Name(const v1::Move& move) { return SafeText(move.node_id(), 60); }
 

@@ -1,6 +1,5 @@
 #include "gui/models/pool_board.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -12,8 +11,6 @@
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text) { return QCoreApplication::translate("onepiece::gui::Pools", text); }
 
 /// A sort key that puts "instance-10" after "instance-9".
 auto ByNumber(std::string_view name) {

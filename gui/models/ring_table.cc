@@ -1,6 +1,5 @@
 #include "gui/models/ring_table.h"
 
-#include <QCoreApplication>
 #include <QStringList>
 #include <algorithm>
 #include <array>
@@ -8,12 +7,10 @@
 #include <functional>
 #include <utility>
 
+#include "gui/models/format.h"
+
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::RingTable", text, nullptr, n);
-}
 
 template <typename Row, typename Get>
 typename KeyedTable<Row>::Column Number(const char* title, const char* tip, const char* unit,

@@ -1,14 +1,11 @@
 #include "gui/models/ring_verdict.h"
 
-#include <QCoreApplication>
 #include <algorithm>
+
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 namespace {
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::RingVerdict", text, nullptr, n);
-}
 
 QString Ms(std::int64_t ms) { return FormatSeconds(static_cast<double>(ms) * 1e-3); }
 

@@ -1,6 +1,5 @@
 #include "gui/models/store_rows.h"
 
-#include <QCoreApplication>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +7,7 @@
 #include <tuple>
 
 #include "cluster/client/replicas.h"
+#include "gui/models/format.h"
 
 namespace onepiece::gui {
 namespace {
@@ -17,10 +17,6 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNearlyFull = 0.9;
 // A part that is older than this has stopped coming.
 constexpr std::int64_t kOldMs = 6000;
-
-QString Tr(const char* text, int n = -1) {
-  return QCoreApplication::translate("onepiece::gui::Stores", text, nullptr, n);
-}
 
 QVariant Tone(StatusTone tone) { return static_cast<int>(tone); }
 
