@@ -10,7 +10,7 @@
 #include <QPushButton>
 #include <QTimer>
 
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

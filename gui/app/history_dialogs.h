@@ -14,7 +14,7 @@
 #include "cluster/history/compare.h"
 #include "cluster/history/recording.h"
 #include "gui/models/keyed_table.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "gui/views/table_panel.h"
 
 namespace onepiece::gui {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gui/models/operation_rows.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "gui/views/table_panel.h"
 
 namespace onepiece::gui {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cluster/history/recording.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gui/models/keyed_table.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gui/models/chart_series.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -1,6 +1,6 @@
 #include "gui/views/audit.h"
 
-#include "gui/models/store_rows.h"
+#include "gui/models/database_rows.h"
 
 namespace onepiece::gui {
 namespace {

@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "gui/models/plan_draft.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "gui/views/effect_panel.h"
 #include "gui/views/table_panel.h"
 

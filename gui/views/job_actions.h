@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gui/models/job_rows.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -11,7 +11,7 @@
 
 #include "gui/models/job_spans.h"
 #include "gui/models/keyed_table.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

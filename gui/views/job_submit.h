@@ -14,7 +14,7 @@
 #include <string>
 
 #include "gui/models/job_form.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -9,7 +9,7 @@
 #include "gui/views/pipelines.h"
 #include "gui/views/rebalance.h"
 #include "gui/views/rings.h"
-#include "gui/views/stores.h"
+#include "gui/views/databases.h"
 
 namespace onepiece::gui {
 

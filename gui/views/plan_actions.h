@@ -10,7 +10,7 @@
 #include <string>
 
 #include "gui/models/pool_board.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "onepiece/v1/elasticity.pb.h"
 
 namespace onepiece::gui {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gui/models/pool_board.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "gui/views/effect_panel.h"
 #include "gui/views/table_panel.h"
 

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 

@@ -10,7 +10,7 @@
 #include <QtTest>
 
 #include "gui/models/device_table.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
 

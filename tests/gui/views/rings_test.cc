@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "gui/models/ring_table.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
 

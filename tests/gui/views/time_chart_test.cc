@@ -10,7 +10,7 @@
 #include "cluster/history/recorder.h"
 #include "gui/models/format.h"
 #include "gui/models/series_feed.h"
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 #include "gui/views/tone.h"
 
 namespace onepiece::gui {

@@ -1,4 +1,4 @@
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 #include <tuple>
 #include <utility>

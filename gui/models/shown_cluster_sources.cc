@@ -1,7 +1,7 @@
 // The part of Store that says where snapshots come from: a session or a recording.
 #include <utility>
 
-#include "gui/models/store.h"
+#include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "gui/models/store_rows.h"
+#include "gui/models/database_rows.h"
 #include "gui/views/list_page.h"
 
 namespace onepiece::gui {

@@ -1,4 +1,4 @@
-#include "gui/views/stores.h"
+#include "gui/views/databases.h"
 
 #include "gui/views/prompts.h"
 

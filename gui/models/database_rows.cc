@@ -1,4 +1,4 @@
-#include "gui/models/store_rows.h"
+#include "gui/models/database_rows.h"
 
 #include <algorithm>
 #include <cmath>
