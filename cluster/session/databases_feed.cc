@@ -30,7 +30,7 @@ void PollReplicas(Feeds& feeds, const std::stop_token& stop) {
 
 }  // namespace
 
-void FollowStores(Feeds& feeds, const std::stop_token& stop) {
+void FollowDatabases(Feeds& feeds, const std::stop_token& stop) {
   ProcessTable<DatabaseEntry> databases;
   const auto take = [](v1::Database answer, const Asked&, DatabaseEntry& entry) {
     entry.database = std::move(answer);

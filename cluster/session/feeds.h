@@ -95,7 +95,7 @@ void FollowCluster(Feeds& feeds, const std::stop_token& stop);
 void FollowPlans(Feeds& feeds, const std::stop_token& stop);
 void FollowRings(Feeds& feeds, const std::stop_token& stop);
 /// Follows the databases and the NodeManager's replicas.
-void FollowStores(Feeds& feeds, const std::stop_token& stop);
+void FollowDatabases(Feeds& feeds, const std::stop_token& stop);
 void FollowJobs(Feeds& feeds, const std::stop_token& stop);
 
 }  // namespace onepiece::session

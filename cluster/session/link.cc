@@ -40,6 +40,11 @@ std::string LinkName(Link link) {
   return "Unknown";
 }
 
+bool IsUncertain(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
+}
+
 std::string Explain(const absl::Status& status) {
   const std::string reason = base::GetReason(status).reason;
   return absl::StrCat(reason.empty() ? absl::StatusCodeToString(status.code()) : reason, ": ",

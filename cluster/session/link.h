@@ -27,6 +27,8 @@ std::string LinkName(Link link);
 /// Returns an error for people: "NO_LEADER: the NodeManager's replicas have …". Without a reason it
 /// begins with the code.
 std::string Explain(const absl::Status& status);
+/// Whether the call that ended with `status` may have taken effect all the same.
+bool IsUncertain(const absl::Status& status);
 
 struct LinkStatus {
   Link link = Link::kConnecting;

@@ -37,7 +37,7 @@ class Session::Impl {
         reads_(ClientOptions(target_, options_.user_agent, kReadTimeout, stop_.get_token())),
         actions_client_(
             ClientOptions(target_, options_.user_agent, kActionTimeout, stop_.get_token())) {
-    for (const auto follow : {FollowCluster, FollowPlans, FollowRings, FollowStores, FollowJobs})
+    for (const auto follow : {FollowCluster, FollowPlans, FollowRings, FollowDatabases, FollowJobs})
       threads_.emplace_back([this, follow] { follow(feeds_, stop_.get_token()); });
     for (int i = 0; i < kActionThreads; ++i) threads_.emplace_back([this] { RunActions(); });
   }

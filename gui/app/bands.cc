@@ -48,9 +48,9 @@ void SetTextIfNew(QLabel* label, const QString& text) {
 
 }  // namespace
 
-TopBand::TopBand(Store& store, QWidget* parent)
+TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
     : QFrame(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       cluster_(new QLabel(this)),
       link_(new QLabel(this)),
       as_of_(new QLabel(this)),
@@ -114,13 +114,14 @@ TopBand::TopBand(Store& store, QWidget* parent)
   // click. Draw() sets the button, too: then the mode is the same already, and nothing is asked
   // for.
   connect(mode_, &QPushButton::toggled, this, [this](bool checked) {
-    if (checked != (store_.mode() == ControlMode::kControl)) Q_EMIT ModeWanted();
+    if (checked != (shown_cluster_.mode() == ControlMode::kControl)) Q_EMIT ModeWanted();
   });
   connect(palette_, &QPushButton::clicked, this, &TopBand::PaletteWanted);
   connect(retry_, &QPushButton::clicked, this, &TopBand::RetryWanted);
   connect(switch_, &QPushButton::clicked, this, &TopBand::SwitchWanted);
-  for (const auto signal : {&Store::Changed, &Store::LinkChanged, &Store::ModeChanged}) {
-    connect(&store_, signal, this, &TopBand::Draw);
+  for (const auto signal :
+       {&ShownCluster::Changed, &ShownCluster::LinkChanged, &ShownCluster::ModeChanged}) {
+    connect(&shown_cluster_, signal, this, &TopBand::Draw);
   }
   connect(&ages_, &QTimer::timeout, this, &TopBand::Draw);
   connect(&ages_, &QTimer::timeout, this, &TopBand::CountDropped);
@@ -129,13 +130,13 @@ TopBand::TopBand(Store& store, QWidget* parent)
 }
 
 void TopBand::Draw() {
-  const session::Snapshot& snapshot = *store_.snapshot();
-  const session::LinkStatus& link = store_.link();
-  const auto& session = store_.session();
+  const session::Snapshot& snapshot = *shown_cluster_.snapshot();
+  const session::LinkStatus& link = shown_cluster_.link();
+  const auto& session = shown_cluster_.session();
   const bool production = session != nullptr && session->target().production;
-  QString name = session != nullptr              ? SafeText(session->target().name, 40)
-                 : store_.recording() != nullptr ? tr("Recording")
-                                                 : tr("No cluster");
+  QString name = session != nullptr                      ? SafeText(session->target().name, 40)
+                 : shown_cluster_.recording() != nullptr ? tr("Recording")
+                                                         : tr("No cluster");
   if (production) name = tr("PRODUCTION %1").arg(name);
   SetTextIfNew(cluster_, name);
   if (production) {
@@ -144,7 +145,8 @@ void TopBand::Draw() {
     cluster_->setPalette(palette());
     cluster_->setAutoFillBackground(false);
   }
-  const bool nothing = session == nullptr && store_.recording() == nullptr && snapshot.at_ms == 0;
+  const bool nothing =
+      session == nullptr && shown_cluster_.recording() == nullptr && snapshot.at_ms == 0;
   const StatusTone tone = nothing ? StatusTone::kNeutral : ToneOf(link.link);
   const QString state =
       nothing ? tr("Not connected") : QString::fromStdString(session::LinkName(link.link));
@@ -158,25 +160,26 @@ void TopBand::Draw() {
                            : tr("as of %1, rev %2")
                                  .arg(FormatTime(snapshot.cluster.as_of_ms, snapshot.at_ms))
                                  .arg(snapshot.cluster.value->revision()));
-  const bool control = store_.mode() == ControlMode::kControl;
+  const bool control = shown_cluster_.mode() == ControlMode::kControl;
   mode_->setChecked(control);
   mode_->setText(control ? tr("▲ Control") : tr("Observe"));
   mode_->setAccessibleName(control ? tr("Control mode: lock") : tr("Observe mode: unlock"));
   mode_->setToolTip(control ? tr("Changes are possible. Lock again with Ctrl+Shift+U.")
                             : tr("Nothing can be changed. Unlock with Ctrl+Shift+U."));
-  past_->setVisible(!store_.live());
-  if (!store_.live()) {
+  past_->setVisible(!shown_cluster_.live());
+  if (!shown_cluster_.live()) {
     const std::int64_t now = QDateTime::currentMSecsSinceEpoch();
     SetTextIfNew(past_,
                  tr("Viewing %1, %2. Nothing can be changed. %3")
-                     .arg(FormatTime(store_.viewing_ms(), now), FormatAge(store_.viewing_ms(), now),
+                     .arg(FormatTime(shown_cluster_.viewing_ms(), now),
+                          FormatAge(shown_cluster_.viewing_ms(), now),
                           session != nullptr ? tr("L goes live.") : tr("This is a recording.")));
   }
   DrawNotice();
 }
 
 void TopBand::CountDropped() {
-  const std::uint64_t now = store_.link().dropped;
+  const std::uint64_t now = shown_cluster_.link().dropped;
   // Another session counts from 0.
   const std::uint64_t in_a_second = now - std::min(dropped_, now);
   dropped_ = now;
@@ -186,15 +189,15 @@ void TopBand::CountDropped() {
 }
 
 void TopBand::DrawNotice() {
-  const session::LinkStatus& link = store_.link();
+  const session::LinkStatus& link = shown_cluster_.link();
   const std::int64_t now = QDateTime::currentMSecsSinceEpoch();
   const bool lost = link.link == session::Link::kReconnecting ||
                     link.link == session::Link::kStale || link.link == session::Link::kAuthFailed ||
                     link.link == session::Link::kVersionMismatch ||
                     (link.link == session::Link::kConnecting && link.attempt > 1);
-  notice_row_->setVisible(lost && store_.session() != nullptr);
-  if (!lost || store_.session() == nullptr) return;
-  const QString name = SafeText(store_.session()->target().name, 40);
+  notice_row_->setVisible(lost && shown_cluster_.session() != nullptr);
+  if (!lost || shown_cluster_.session() == nullptr) return;
+  const QString name = SafeText(shown_cluster_.session()->target().name, 40);
   const QString why = SafeText(link.detail);
   QString text;
   if (link.last_heard_ms == 0) {

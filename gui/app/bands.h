@@ -18,7 +18,7 @@ namespace onepiece::gui {
 class TopBand : public QFrame {
   Q_OBJECT
  public:
-  explicit TopBand(Store& store, QWidget* parent);
+  explicit TopBand(ShownCluster& shown_cluster, QWidget* parent);
   [[nodiscard]] QLineEdit* filter() const { return filter_; }
 
  Q_SIGNALS:
@@ -33,7 +33,7 @@ class TopBand : public QFrame {
   void DrawNotice();
   void CountDropped();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   QLabel *cluster_, *link_, *as_of_, *dropping_, *past_, *notice_;
   QLineEdit* filter_;
   QPushButton *mode_, *palette_, *retry_, *switch_;

@@ -61,10 +61,10 @@ QStringList ShortcutConflicts(const std::vector<Command>& commands) {
   return conflicts;
 }
 
-CommandList::CommandList(Store& store, QWidget* window)
-    : QObject(window), store_(store), window_(window) {
-  connect(&store_, &Store::LinkChanged, this, &CommandList::Refresh);
-  connect(&store_, &Store::ModeChanged, this, &CommandList::Refresh);
+CommandList::CommandList(ShownCluster& shown_cluster, QWidget* window)
+    : QObject(window), shown_cluster_(shown_cluster), window_(window) {
+  connect(&shown_cluster_, &ShownCluster::LinkChanged, this, &CommandList::Refresh);
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &CommandList::Refresh);
 }
 
 void CommandList::Add(Command command, View* view) {
@@ -113,7 +113,7 @@ void CommandList::Run(const QString& id) {
   for (const Entry& entry : entries_) {
     if (entry.command.id != id) continue;
     // A key may arrive before Refresh() has disabled the action.
-    if (entry.command.changes_cluster && !store_.WhyNoChange().isEmpty()) return;
+    if (entry.command.changes_cluster && !shown_cluster_.WhyNoChange().isEmpty()) return;
     if (entry.view != nullptr && show_) show_(entry.view);
     // Copied, because the command may add commands and so move `entry`.
     const auto run = entry.command.run;
@@ -123,7 +123,7 @@ void CommandList::Run(const QString& id) {
 }
 
 void CommandList::Refresh() {
-  const QString why = store_.WhyNoChange();
+  const QString why = shown_cluster_.WhyNoChange();
   for (const Entry& entry : entries_) {
     if (!entry.command.changes_cluster) continue;
     entry.action->setEnabled(why.isEmpty());

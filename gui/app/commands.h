@@ -29,7 +29,7 @@ QStringList ShortcutConflicts(const std::vector<Command>& commands);
 /// Ownership: the actions belong to `window`.
 class CommandList : public QObject {
  public:
-  CommandList(Store& store, QWidget* window);
+  CommandList(ShownCluster& shown_cluster, QWidget* window);
 
   /// Adds a command of a page, or of the window if `view` is null. A page's command runs after
   /// SetShow()'s function has shown the page.
@@ -51,11 +51,11 @@ class CommandList : public QObject {
   /// The shortcut that the command was added with.
   [[nodiscard]] QString DefaultShortcut(const QString& id) const { return defaults_.value(id); }
   void Run(const QString& id);
-  /// Enables and disables the commands that change the cluster, by Store::WhyNoChange().
+  /// Enables and disables the commands that change the cluster, by ShownCluster::WhyNoChange().
   void Refresh();
 
  private:
-  Store& store_;
+  ShownCluster& shown_cluster_;
   QWidget* window_;
   std::function<void(View*)> show_;
   std::vector<Entry> entries_;

@@ -160,9 +160,9 @@ void AskExport(QWidget* parent, history::Interval seen, history::Interval all,
   dialog->open();
 }
 
-CompareDialog::CompareDialog(Store& store, QWidget* parent)
+CompareDialog::CompareDialog(ShownCluster& shown_cluster, QWidget* parent)
     : QDialog(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       table_(std::make_unique<KeyedTable<Difference>>(Columns(), KeyOf)),
       head_(new QLabel(this)),
       panel_(new TablePanel(tr("Differences"), table_.get(), this)) {
@@ -189,15 +189,15 @@ CompareDialog::CompareDialog(Store& store, QWidget* parent)
           [this](const QString& key) { Q_EMIT Opened(key.section(u'\n', 0, 0)); });
   look_.setInterval(1000);
   connect(&look_, &QTimer::timeout, this, &CompareDialog::Look);
-  connect(&store_, &Store::ModeChanged, this, &CompareDialog::Look);
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &CompareDialog::Look);
   look_.start();
   resize(fontMetrics().averageCharWidth() * 120, fontMetrics().height() * 30);
   Look();
 }
 
 void CompareDialog::Look() {
-  const auto& from = store_.pinned();
-  const auto& to = store_.snapshot();
+  const auto& from = shown_cluster_.pinned();
+  const auto& to = shown_cluster_.snapshot();
   if (from == nullptr) {
     from_ = to_ = nullptr;
     head_->setText(tr("Nothing is pinned: “Pin this instant to compare with” first."));
@@ -210,7 +210,7 @@ void CompareDialog::Look() {
   from_ = from;
   to_ = to;
   looking_ = true;
-  store_.Work<std::vector<Difference>>(
+  shown_cluster_.Work<std::vector<Difference>>(
       this,
       [from, to]() -> absl::StatusOr<std::vector<Difference>> {
         return history::Compare(*from, *to);

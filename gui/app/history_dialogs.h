@@ -32,7 +32,7 @@ void AskExport(QWidget* parent, history::Interval seen, history::Interval all,
 class CompareDialog : public QDialog {
   Q_OBJECT
  public:
-  CompareDialog(Store& store, QWidget* parent);
+  CompareDialog(ShownCluster& shown_cluster, QWidget* parent);
   [[nodiscard]] TablePanel* panel() const { return panel_; }
 
  Q_SIGNALS:
@@ -41,7 +41,7 @@ class CompareDialog : public QDialog {
  private:
   void Look();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   std::unique_ptr<KeyedTable<history::Difference>> table_;
   QLabel* head_;
   TablePanel* panel_;

@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
   options.system_is_dark = gui::SystemPrefersDark(QApplication::palette());
   const gui::Settings settings = options.settings.values;
   gui::ApplyTheme(settings, options.system_is_dark, options.base_points);
-  gui::MainWindow window(std::move(options), std::make_unique<gui::Store>());
+  gui::MainWindow window(std::move(options), std::make_unique<gui::ShownCluster>());
   const std::jthread ender([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       // A signal closes the window as the operator would, so that settings are saved and the local

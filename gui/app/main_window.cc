@@ -50,17 +50,17 @@ QString KindOfPage(const QString& entity) {
 
 }  // namespace
 
-MainWindow::MainWindow(Options options, std::unique_ptr<Store> store)
+MainWindow::MainWindow(Options options, std::unique_ptr<ShownCluster> shown_cluster)
     : options_(std::move(options)),
-      store_(std::move(store)),
+      shown_cluster_(std::move(shown_cluster)),
       local_(
           std::make_unique<LocalCluster>(options_.data_folder + QStringLiteral("/local-cluster"))),
-      commands_(new CommandList(*store_, this)),
-      band_(new TopBand(*store_, this)),
+      commands_(new CommandList(*shown_cluster_, this)),
+      band_(new TopBand(*shown_cluster_, this)),
       tabs_(new QTabBar(this)),
       body_(new QStackedWidget(this)),
       pages_(new QStackedWidget(this)),
-      scrubber_(new Scrubber(*store_, this)) {
+      scrubber_(new Scrubber(*shown_cluster_, this)) {
   setObjectName(QStringLiteral("console"));
   setWindowTitle(tr("OnePiece Console"));
   MakeBody();
@@ -73,9 +73,9 @@ MainWindow::MainWindow(Options options, std::unique_ptr<Store> store)
   MakeMenus();
   Restore();
   UpdateWelcome();
-  connect(store_.get(), &Store::LinkChanged, this, &MainWindow::ShowLastRecorded);
-  connect(store_.get(), &Store::ModeChanged, this, &MainWindow::UpdateWelcome);
-  connect(store_.get(), &Store::Changed, this, &MainWindow::UpdateWelcome);
+  connect(shown_cluster_.get(), &ShownCluster::LinkChanged, this, &MainWindow::ShowLastRecorded);
+  connect(shown_cluster_.get(), &ShownCluster::ModeChanged, this, &MainWindow::UpdateWelcome);
+  connect(shown_cluster_.get(), &ShownCluster::Changed, this, &MainWindow::UpdateWelcome);
   connect(&adopt_, &QTimer::timeout, this, &MainWindow::AdoptRecording);
   connect(local_.get(), &LocalCluster::Ready, this, [this] {
     const auto state = local::FindCluster(local_->data_dir().toStdString());
@@ -83,8 +83,9 @@ MainWindow::MainWindow(Options options, std::unique_ptr<Store> store)
   });
   connect(local_.get(), &LocalCluster::StateChanged, this, [this] {
     // The operator ends the cluster, so the session must not try to reconnect.
-    if (local_->state() != LocalCluster::State::kStopping || store_->session() == nullptr) return;
-    if (store_->session()->target().name == LocalName()) Disconnect();
+    if (local_->state() != LocalCluster::State::kStopping || shown_cluster_->session() == nullptr)
+      return;
+    if (shown_cluster_->session()->target().name == LocalName()) Disconnect();
   });
   qApp->installEventFilter(this);
   if (!refused.isEmpty()) Say(tr("Shortcuts"), refused.join(u'\n'));
@@ -98,7 +99,7 @@ void MainWindow::MakeBody() {
   tabs_->setExpanding(false);
   tabs_->setDocumentMode(true);
   tabs_->setDrawBase(false);
-  for (auto& page : MakePages(*store_)) {
+  for (auto& page : MakePages(*shown_cluster_)) {
     View* view = page.release();
     pages_->addWidget(view);
     tabs_->addTab(view->title());
@@ -127,7 +128,7 @@ void MainWindow::MakeBody() {
   connect(band_, &TopBand::PaletteWanted, this, &MainWindow::RunPalette);
   connect(band_, &TopBand::SwitchWanted, this, &MainWindow::RunConnections);
   connect(band_, &TopBand::RetryWanted, this, [this] {
-    if (store_->session() != nullptr) store_->session()->RetryNow();
+    if (shown_cluster_->session() != nullptr) shown_cluster_->session()->RetryNow();
   });
   welcome_ = MakeWelcome();
   tour_ = MakeTour();
@@ -241,12 +242,12 @@ void MainWindow::MakeDocks() {
     }
     return dock;
   };
-  tree_ = new EntityTree(*store_, this);
-  inspector_ = new Inspector(*store_, *commands_, this);
+  tree_ = new EntityTree(*shown_cluster_, this);
+  inspector_ = new Inspector(*shown_cluster_, *commands_, this);
   tree_dock_ = add(QStringLiteral("dock.entities"), tr("Entities"), tree_, Qt::LeftDockWidgetArea);
   inspector_dock_ =
       add(QStringLiteral("dock.inspector"), tr("Inspector"), inspector_, Qt::RightDockWidgetArea);
-  operations_ = new OperationsPanel(*store_, this);
+  operations_ = new OperationsPanel(*shown_cluster_, this);
   operations_dock_ = add(QStringLiteral("dock.operations"), tr("Operations"), operations_,
                          Qt::BottomDockWidgetArea);
   connect(operations_, &OperationsPanel::Opened, this,
@@ -324,8 +325,9 @@ void MainWindow::TryLocalCluster() {
 }
 
 void MainWindow::UpdateWelcome() {
-  const bool nothing = store_->session() == nullptr && store_->recording() == nullptr &&
-                       store_->snapshot()->at_ms == 0;
+  const bool nothing = shown_cluster_->session() == nullptr &&
+                       shown_cluster_->recording() == nullptr &&
+                       shown_cluster_->snapshot()->at_ms == 0;
   const int wanted = nothing ? 0 : 1;
   if (body_->currentIndex() != wanted) body_->setCurrentIndex(wanted);
 }

@@ -39,7 +39,7 @@ class MainWindow : public QMainWindow {
     double base_points = 10;  ///< The font size at 100 %.
     bool system_is_dark = false;
   };
-  MainWindow(Options options, std::unique_ptr<Store> store);
+  MainWindow(Options options, std::unique_ptr<ShownCluster> shown_cluster);
   ~MainWindow() override;
 
   /// Leaves the present cluster or recording and follows another cluster.
@@ -50,7 +50,7 @@ class MainWindow : public QMainWindow {
   /// Starts the embedded cluster and connects to it.
   void TryLocalCluster();
 
-  [[nodiscard]] Store& store() { return *store_; }
+  [[nodiscard]] ShownCluster& shown_cluster() { return *shown_cluster_; }
   [[nodiscard]] CommandList& commands() { return *commands_; }
   /// Shows a page. False if there is no page with this id.
   bool ShowPage(const QString& id);
@@ -104,7 +104,7 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] QString CliLine(const QString& cli) const;
 
   Options options_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ShownCluster> shown_cluster_;
   std::shared_ptr<RecordingService> recorder_;
   std::unique_ptr<LocalCluster> local_;
   CommandList* commands_;

@@ -51,12 +51,13 @@ void MainWindow::AddCommands() {
   add("settings", tr("Settings…"), "Ctrl+,", [this] { RunSettings(); });
   add("quit", tr("Quit"), "Ctrl+Q", [this] { close(); });
   add("resync", tr("Ask for everything anew"), "F5", [this] {
-    if (store_->session() != nullptr) store_->session()->Resync();
+    if (shown_cluster_->session() != nullptr) shown_cluster_->session()->Resync();
     scrubber_->Refresh();
   });
   add("control.toggle", tr("Unlock or lock changes"), "Ctrl+Shift+U", [this] {
-    store_->SetMode(store_->mode() == ControlMode::kObserve ? ControlMode::kControl
-                                                            : ControlMode::kObserve);
+    shown_cluster_->SetMode(shown_cluster_->mode() == ControlMode::kObserve
+                                ? ControlMode::kControl
+                                : ControlMode::kObserve);
   });
   add("live.pause", tr("Pause or resume"), "Space", [this] { scrubber_->TogglePause(); });
   add("live.go", tr("Go live"), "L", [this] { scrubber_->GoLive(); });
@@ -64,10 +65,10 @@ void MainWindow::AddCommands() {
   add("live.after", tr("Next event"), "Ctrl+Right", [this] { scrubber_->StepToMark(true); });
   add("bookmark", tr("Bookmark this instant…"), "Ctrl+B", [this] { RunBookmark(); });
   add("pin", tr("Pin this instant to compare with"), "Ctrl+Shift+P",
-      [this] { store_->Pin(store_->snapshot()); });
+      [this] { shown_cluster_->Pin(shown_cluster_->snapshot()); });
   add("compare", tr("Compare with the pinned instant"), "Ctrl+Shift+D", [this] { RunCompare(); });
   add("unpin", tr("Stop comparing"), "", [this] {
-    store_->Pin(nullptr);
+    shown_cluster_->Pin(nullptr);
     if (compare_ != nullptr) compare_->close();
   });
   commands_->Add({QStringLiteral("recording.export"),
@@ -191,7 +192,7 @@ void MainWindow::MakeMenus() {
 
 std::vector<PaletteEntry> MainWindow::PaletteEntries() {
   std::vector<PaletteEntry> found;
-  const QString why = store_->WhyNoChange();
+  const QString why = shown_cluster_->WhyNoChange();
   for (const CommandList::Entry& entry : commands_->entries()) {
     const Command& command = entry.command;
     if (command.id == u"palette") continue;
@@ -208,9 +209,9 @@ std::vector<PaletteEntry> MainWindow::PaletteEntries() {
 }
 
 QString MainWindow::CliLine(const QString& cli) const {
-  if (cli.isEmpty() || store_->session() == nullptr) return cli;
+  if (cli.isEmpty() || shown_cluster_->session() == nullptr) return cli;
   QStringList addresses;
-  for (const std::string& address : store_->session()->target().nodemanagers) {
+  for (const std::string& address : shown_cluster_->session()->target().nodemanagers) {
     addresses << QString::fromStdString(address);
   }
   return cli + QStringLiteral(" --nodemanager ") + addresses.join(u',');

@@ -53,20 +53,20 @@ void MainWindow::Connect(const session::Target& target) {
   recorder_ = std::make_shared<RecordingService>(
       session, (options_.data_folder + QStringLiteral("/recordings")).toStdString(),
       ShippedRules());
-  store_->SetDesk(recorder_);
-  store_->Follow(std::move(session));
+  shown_cluster_->SetDesk(recorder_);
+  shown_cluster_->Follow(std::move(session));
   Settings& settings = options_.settings.values;
   settings.last_connection = QString::fromStdString(target.name);
   last_recorded_ms_ = 0;
   // The cluster's last recording is opened right away, so that a cluster that does not answer can
   // be shown as it was.
   if (const QString last = settings.recordings.value(settings.last_connection); !last.isEmpty()) {
-    store_->Work<Opened>(
+    shown_cluster_->Work<Opened>(
         this, [last] { return OpenFile(last.toStdString()); },
         [this, opening = opening_](absl::StatusOr<Opened> opened) {
           // The cluster may have answered first, and AdoptRecording() has set its recording.
-          if (opening != opening_ || store_->recording() != nullptr || !opened.ok()) return;
-          store_->SetRecording(*std::move(opened));
+          if (opening != opening_ || shown_cluster_->recording() != nullptr || !opened.ok()) return;
+          shown_cluster_->SetRecording(*std::move(opened));
           ShowLastRecorded();
         });
   }
@@ -79,10 +79,10 @@ void MainWindow::Disconnect() {
   adopt_.stop();
   adopted_.clear();
   adopting_ = false;
-  auto session = store_->session();
-  store_->SetDesk(nullptr);
-  store_->SetRecording(nullptr);
-  store_->Follow(nullptr);
+  auto session = shown_cluster_->session();
+  shown_cluster_->SetDesk(nullptr);
+  shown_cluster_->SetRecording(nullptr);
+  shown_cluster_->Follow(nullptr);
   scrubber_->SetNotice({});
   if (session == nullptr) return;
   // Session and service end on another thread: their own threads may wait for the network for a
@@ -108,7 +108,7 @@ void MainWindow::AdoptRecording() {
     if (records || NowMs() - adopted_at_ms_ < kTryAgainMs) return;
   }
   adopting_ = true;
-  store_->Work<Opened>(
+  shown_cluster_->Work<Opened>(
       this,
       [service = recorder_, path]() -> absl::StatusOr<Opened> {
         const absl::Status begun = service->Begin();
@@ -127,7 +127,7 @@ void MainWindow::AdoptRecording() {
         } else {
           // The file is opened anew each time: Begin() may have moved a damaged file away and made
           // another of the same name.
-          store_->SetRecording(*std::move(opened));
+          shown_cluster_->SetRecording(*std::move(opened));
           Settings& settings = options_.settings.values;
           QString& known = settings.recordings[settings.last_connection];
           if (known != QString::fromStdString(path)) {
@@ -139,26 +139,28 @@ void MainWindow::AdoptRecording() {
 }
 
 void MainWindow::ShowLastRecorded() {
-  const session::LinkStatus& link = store_->link();
-  if (store_->session() == nullptr || store_->recording() == nullptr) return;
+  const session::LinkStatus& link = shown_cluster_->link();
+  if (shown_cluster_->session() == nullptr || shown_cluster_->recording() == nullptr) return;
   // Only while nothing was ever heard and the first attempt has failed. An operator who has chosen
   // another instant since is left there.
-  if (last_recorded_ms_ == 0 && link.last_heard_ms == 0 && link.attempt > 0 && store_->live()) {
-    const auto info = store_->recording()->Info();
-    if (info.ok() && store_->ViewAt(info->interval.to_ms).ok()) {
+  if (last_recorded_ms_ == 0 && link.last_heard_ms == 0 && link.attempt > 0 &&
+      shown_cluster_->live()) {
+    const auto info = shown_cluster_->recording()->Info();
+    if (info.ok() && shown_cluster_->ViewAt(info->interval.to_ms).ok()) {
       last_recorded_ms_ = info->interval.to_ms;
     }
   } else if (last_recorded_ms_ != 0 && link.last_heard_ms != 0) {
-    const bool as_we_left_it = !store_->live() && store_->viewing_ms() == last_recorded_ms_;
+    const bool as_we_left_it =
+        !shown_cluster_->live() && shown_cluster_->viewing_ms() == last_recorded_ms_;
     last_recorded_ms_ = 0;
-    if (as_we_left_it) store_->GoLive();
+    if (as_we_left_it) shown_cluster_->GoLive();
   }
 }
 
 void MainWindow::OpenRecording(const QString& path) {
   const int opening = ++opening_;
   statusBar()->showMessage(tr("Opening %1…").arg(SafeText(path.toStdString(), 120)));
-  store_->Work<Opened>(
+  shown_cluster_->Work<Opened>(
       this, [path] { return OpenFile(path.toStdString()); },
       [this, path, opening](absl::StatusOr<Opened> opened) {
         if (opening != opening_) return;  // Something else was opened meanwhile.
@@ -169,7 +171,7 @@ void MainWindow::OpenRecording(const QString& path) {
                          SafeText(base::Message(opened.status()), 1000));
         }
         Disconnect();
-        store_->SetRecording(*std::move(opened));
+        shown_cluster_->SetRecording(*std::move(opened));
         setWindowTitle(tr("%1 – OnePiece Console")
                            .arg(SafeText(QFileInfo(path).fileName().toStdString(), 60)));
       });
@@ -179,10 +181,10 @@ void MainWindow::RunBookmark() {
   if (recorder_ == nullptr) {
     return Say(tr("Bookmark"), tr("Nothing is being recorded: a bookmark has no place."));
   }
-  const std::int64_t at_ms = store_->viewing_ms();
+  const std::int64_t at_ms = shown_cluster_->viewing_ms();
   AskBookmark(this, at_ms, [this, at_ms](const QString& text) {
     if (recorder_ == nullptr) return;
-    store_->Work<bool>(
+    shown_cluster_->Work<bool>(
         this,
         [service = recorder_, at_ms, said = text.toStdString()]() -> absl::StatusOr<bool> {
           const absl::Status status = service->Bookmark(at_ms, said);
@@ -199,7 +201,7 @@ void MainWindow::RunBookmark() {
 
 void MainWindow::RunCompare() {
   if (compare_ == nullptr) {
-    compare_ = new CompareDialog(*store_, this);
+    compare_ = new CompareDialog(*shown_cluster_, this);
     connect(compare_, &CompareDialog::Opened, this,
             [this](const QString& entity) { Open({}, entity); });
   }
@@ -210,9 +212,9 @@ void MainWindow::RunCompare() {
 
 void MainWindow::RunExportRange() {
   const QString title = tr("Export a part of the recording");
-  if (store_->recording() == nullptr) return Say(title, tr("Nothing is recorded."));
+  if (shown_cluster_->recording() == nullptr) return Say(title, tr("Nothing is recorded."));
   const QString folder = options_.data_folder + QStringLiteral("/recordings");
-  store_->Read<history::RecordingInfo>(
+  shown_cluster_->Read<history::RecordingInfo>(
       this, [](history::Recording& recording) { return recording.Info(); },
       [this, title, folder](const absl::StatusOr<history::RecordingInfo>& info) {
         if (!info.ok()) return TellFailure(this, title, info.status());
@@ -226,19 +228,19 @@ void MainWindow::RunExportRange() {
 
 void MainWindow::ExportRange(const std::string& from, history::Interval part, const QString& path) {
   const QString file = SafeText(QFileInfo(path).fileName().toStdString(), 80);
-  const int number = store_->operations().Begin(tr("Export %1").arg(file));
+  const int number = shown_cluster_->operations().Begin(tr("Export %1").arg(file));
   const auto note = [window = QPointer(this), number](double share) {
     QMetaObject::invokeMethod(
         qApp,
         [window, number, share] {
-          if (window) window->store().operations().Note(number, FormatShare(share));
+          if (window) window->shown_cluster().operations().Note(number, FormatShare(share));
         },
         Qt::QueuedConnection);
     return !window.isNull();
   };
   operations_dock_->show();
   // The export opens the recording once more, so that the time line can go on reading.
-  store_->Work<std::int64_t>(
+  shown_cluster_->Work<std::int64_t>(
       this,
       [from, part, path, note]() -> absl::StatusOr<std::int64_t> {
         ONEPIECE_ASSIGN_OR_RETURN(const auto recording, history::Recording::Open(from));
@@ -246,7 +248,7 @@ void MainWindow::ExportRange(const std::string& from, history::Interval part, co
         return QFileInfo(path).size();
       },
       [this, number, file](const absl::StatusOr<std::int64_t>& bytes) {
-        store_->operations().End(
+        shown_cluster_->operations().End(
             number, bytes.status(),
             bytes.ok() ? tr("%1, %2").arg(file, FormatBytes(static_cast<double>(*bytes)))
                        : QString());

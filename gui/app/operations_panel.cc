@@ -5,9 +5,9 @@
 
 namespace onepiece::gui {
 
-OperationsPanel::OperationsPanel(Store& store, QWidget* parent)
+OperationsPanel::OperationsPanel(ShownCluster& shown_cluster, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       table_(std::make_unique<KeyedTable<OperationRow>>(
           OperationColumns(), [](const OperationRow& row) { return row.key; })),
       panel_(new TablePanel(tr("Operations"), table_.get(), this)) {
@@ -21,10 +21,10 @@ OperationsPanel::OperationsPanel(Store& store, QWidget* parent)
   connect(panel_, &TablePanel::Activated, this, [this](const QString& key) {
     if (key.startsWith(u"plan/")) Q_EMIT Opened(key);
   });
-  connect(&store_, &Store::Changed, this, [this] {
-    if (store_.snapshot()->elasticity.value != drawn_) Draw();
+  connect(&shown_cluster_, &ShownCluster::Changed, this, [this] {
+    if (shown_cluster_.snapshot()->elasticity.value != drawn_) Draw();
   });
-  connect(&store_.operations(), &OperationLog::Changed, this, &OperationsPanel::Draw);
+  connect(&shown_cluster_.operations(), &OperationLog::Changed, this, &OperationsPanel::Draw);
   Draw();
 }
 
@@ -38,8 +38,8 @@ void OperationsPanel::showEvent(QShowEvent* event) {
 }
 
 void OperationsPanel::Draw() {
-  drawn_ = store_.snapshot()->elasticity.value;
-  table_->Update(OperationRows(*store_.snapshot(), store_.operations().all()),
+  drawn_ = shown_cluster_.snapshot()->elasticity.value;
+  table_->Update(OperationRows(*shown_cluster_.snapshot(), shown_cluster_.operations().all()),
                  std::equal_to<OperationRow>());
 }
 

@@ -16,7 +16,7 @@ namespace onepiece::gui {
 class OperationsPanel : public QWidget {
   Q_OBJECT
  public:
-  explicit OperationsPanel(Store& store, QWidget* parent = nullptr);
+  explicit OperationsPanel(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] TablePanel* panel() const { return panel_; }
 
@@ -30,7 +30,7 @@ class OperationsPanel : public QWidget {
  private:
   void Draw();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   std::unique_ptr<KeyedTable<OperationRow>> table_;
   TablePanel* panel_;
   std::shared_ptr<const v1::Elasticity> drawn_;

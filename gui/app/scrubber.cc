@@ -251,9 +251,9 @@ bool TimeLine::event(QEvent* event) {
   return QWidget::event(event);
 }
 
-Scrubber::Scrubber(Store& store, QWidget* parent)
+Scrubber::Scrubber(ShownCluster& shown_cluster, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       line_(new TimeLine(this)),
       range_(new QComboBox(this)),
       pause_(new QPushButton(this)),
@@ -291,9 +291,9 @@ Scrubber::Scrubber(Store& store, QWidget* parent)
   connect(live_, &QPushButton::clicked, this, &Scrubber::GoLive);
   connect(line_, &TimeLine::Picked, this, &Scrubber::View);
   connect(range_, &QComboBox::currentIndexChanged, this, &Scrubber::Refresh);
-  connect(&store_, &Store::Changed, this, &Scrubber::Draw);
-  connect(&store_, &Store::ModeChanged, this, &Scrubber::Draw);
-  connect(&store_, &Store::ModeChanged, this, &Scrubber::Refresh);
+  connect(&shown_cluster_, &ShownCluster::Changed, this, &Scrubber::Draw);
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &Scrubber::Draw);
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &Scrubber::Refresh);
   connect(&refresh_, &QTimer::timeout, this, &Scrubber::Refresh);
   refresh_.start(2000);
   Refresh();
@@ -321,7 +321,7 @@ absl::StatusOr<Scrubber::Seen> Scrubber::Look(history::Recording& recording, std
 }
 
 void Scrubber::Refresh() {
-  const bool possible = store_.recording() != nullptr;
+  const bool possible = shown_cluster_.recording() != nullptr;
   for (QWidget* widget : std::initializer_list<QWidget*>{before_, after_, line_, range_}) {
     widget->setEnabled(possible);
   }
@@ -334,10 +334,10 @@ void Scrubber::Refresh() {
   ask_again_ = asking_;
   if (asking_) return;
   asking_ = true;
-  asked_ = store_.recording();
+  asked_ = shown_cluster_.recording();
   const std::int64_t minutes = range_->currentData().toInt();
-  const std::int64_t end_ms = store_.live() ? 0 : store_.viewing_ms();
-  store_.Read<Seen>(
+  const std::int64_t end_ms = shown_cluster_.live() ? 0 : shown_cluster_.viewing_ms();
+  shown_cluster_.Read<Seen>(
       this,
       [minutes, end_ms](history::Recording& recording) { return Look(recording, minutes, end_ms); },
       [this](absl::StatusOr<Seen> seen) { Take(std::move(seen)); });
@@ -347,8 +347,8 @@ void Scrubber::Take(absl::StatusOr<Seen> seen) {
   asking_ = false;
   const auto asked = asked_.lock();
   // The answer is of a recording that is no longer shown, or the range has changed since.
-  if (asked == nullptr || asked != store_.recording() || std::exchange(ask_again_, false)) {
-    if (store_.recording() != nullptr) Refresh();
+  if (asked == nullptr || asked != shown_cluster_.recording() || std::exchange(ask_again_, false)) {
+    if (shown_cluster_.recording() != nullptr) Refresh();
     return;
   }
   const absl::Status status = seen.ok() ? seen->status : seen.status();
@@ -365,24 +365,26 @@ void Scrubber::SetNotice(const QString& notice) {
 }
 
 void Scrubber::Draw() {
-  const bool live = store_.live();
-  line_->SetPosition(live ? line_->interval().to_ms : store_.viewing_ms(), live);
+  const bool live = shown_cluster_.live();
+  line_->SetPosition(live ? line_->interval().to_ms : shown_cluster_.viewing_ms(), live);
   pause_->setText(live ? tr("Pause") : tr("Paused"));
   pause_->setAccessibleName(live ? tr("Pause") : tr("Resume"));
   pause_->setToolTip(live ? tr("Hold this instant; recording goes on (Space)")
                           : tr("Follow the cluster again (Space)"));
-  live_->setEnabled(!live && store_.session() != nullptr);
+  live_->setEnabled(!live && shown_cluster_.session() != nullptr);
 }
 
 void Scrubber::View(std::int64_t at_ms) {
-  const absl::Status status = store_.ViewAt(at_ms);
+  const absl::Status status = shown_cluster_.ViewAt(at_ms);
   note_->setText(status.ok() ? notice_ : SafeText(base::Message(status), 60));
   if (!status.ok()) note_->setToolTip(SafeText(base::Message(status)));
 }
 
-void Scrubber::TogglePause() { store_.live() ? store_.Pause() : store_.GoLive(); }
+void Scrubber::TogglePause() {
+  shown_cluster_.live() ? shown_cluster_.Pause() : shown_cluster_.GoLive();
+}
 
-void Scrubber::GoLive() { store_.GoLive(); }
+void Scrubber::GoLive() { shown_cluster_.GoLive(); }
 
 void Scrubber::StepToMark(bool after) {
   const std::int64_t at = line_->Neighbour(after);

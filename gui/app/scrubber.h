@@ -61,7 +61,7 @@ class TimeLine : public QWidget {
 class Scrubber : public QWidget {
   Q_OBJECT
  public:
-  explicit Scrubber(Store& store, QWidget* parent);
+  explicit Scrubber(ShownCluster& shown_cluster, QWidget* parent);
   /// Asks for the recording's interval, gaps and marks. A timer does so every two seconds.
   void Refresh();
   void TogglePause();
@@ -85,7 +85,7 @@ class Scrubber : public QWidget {
   void View(std::int64_t at_ms);
   void Draw();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   TimeLine* line_;
   QComboBox* range_;
   QPushButton *pause_, *live_, *before_, *after_;

@@ -185,13 +185,14 @@ Properties PropertiesOf(const QString& entity, const session::Snapshot& snapshot
   return {};
 }
 
-EntityTree::EntityTree(Store& store, QWidget* parent) : QTreeWidget(parent), store_(store) {
+EntityTree::EntityTree(ShownCluster& shown_cluster, QWidget* parent)
+    : QTreeWidget(parent), shown_cluster_(shown_cluster) {
   setObjectName(QStringLiteral("entities"));
   setAccessibleName(tr("Entities"));
   setHeaderHidden(true);
   setUniformRowHeights(true);
   setIndentation(fontMetrics().height() * 4 / 5);  // Names need the room.
-  connect(&store_, &Store::Changed, this, &EntityTree::Draw);
+  connect(&shown_cluster_, &ShownCluster::Changed, this, &EntityTree::Draw);
   connect(this, &QTreeWidget::currentItemChanged, this, [this](QTreeWidgetItem* item) {
     const QString entity = item == nullptr ? QString() : item->data(0, Qt::UserRole).toString();
     if (!entity.isEmpty() && !entity.startsWith(u"group/")) Q_EMIT Selected(entity);
@@ -231,7 +232,7 @@ QTreeWidgetItem* EntityTree::Item(QTreeWidgetItem* parent, const QString& entity
 }
 
 void EntityTree::Draw() {
-  const auto& cluster = store_.snapshot()->cluster.value;
+  const auto& cluster = shown_cluster_.snapshot()->cluster.value;
   if (cluster == drawn_) return;
   drawn_ = cluster;
   seen_.clear();
@@ -293,9 +294,9 @@ void EntityTree::Draw() {
   }
 }
 
-Inspector::Inspector(Store& store, CommandList& commands, QWidget* parent)
+Inspector::Inspector(ShownCluster& shown_cluster, CommandList& commands, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       commands_(commands),
       title_(new QLabel(this)),
       note_(new QLabel(this)),
@@ -338,9 +339,9 @@ Inspector::Inspector(Store& store, CommandList& commands, QWidget* parent)
   layout->addWidget(note_, 1);
   layout->addWidget(view_, 1);
   layout->addLayout(buttons_);
-  connect(&store_, &Store::Changed, this, &Inspector::Draw);
-  connect(&store_, &Store::ModeChanged, this, &Inspector::MakeButtons);
-  connect(&store_, &Store::LinkChanged, this, &Inspector::MakeButtons);
+  connect(&shown_cluster_, &ShownCluster::Changed, this, &Inspector::Draw);
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &Inspector::MakeButtons);
+  connect(&shown_cluster_, &ShownCluster::LinkChanged, this, &Inspector::MakeButtons);
   Draw();
 }
 
@@ -356,7 +357,7 @@ void Inspector::Inspect(const QString& entity) {
 
 void Inspector::Draw() {
   Properties properties;
-  if (!entity_.isEmpty()) properties = PropertiesOf(entity_, *store_.snapshot());
+  if (!entity_.isEmpty()) properties = PropertiesOf(entity_, *shown_cluster_.snapshot());
   const bool gone = properties.empty();
   title_->setText(SafeText(entity_.toStdString(), 80));
   title_->setVisible(!entity_.isEmpty());
@@ -386,7 +387,7 @@ void Inspector::MakeButtons() {
   connect(open, &QPushButton::clicked, this, [this] { Q_EMIT Opened(entity_); });
   buttons_->addWidget(open);
   const QString kind = entity_.section(u'/', 0, 0) + u'.';
-  const QString why = store_.WhyNoChange();
+  const QString why = shown_cluster_.WhyNoChange();
   for (const CommandList::Entry& entry : commands_.entries()) {
     if (!entry.command.id.startsWith(kind) || entry.view == nullptr) continue;
     auto* button = new QPushButton(entry.command.title, this);

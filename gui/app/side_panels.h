@@ -31,7 +31,7 @@ std::vector<std::pair<QString, QString>> PropertiesOf(const QString& entity,
 class EntityTree : public QTreeWidget {
   Q_OBJECT
  public:
-  explicit EntityTree(Store& store, QWidget* parent = nullptr);
+  explicit EntityTree(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   /// All shown entities, for the palette. Groups begin with "group/".
   [[nodiscard]] QStringList Entities() const { return items_.keys(); }
   [[nodiscard]] QSize sizeHint() const override;
@@ -44,7 +44,7 @@ class EntityTree : public QTreeWidget {
   void Draw();
   QTreeWidgetItem* Item(QTreeWidgetItem* parent, const QString& entity, const QString& text);
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   QHash<QString, QTreeWidgetItem*> items_;  ///< By entity. Groups are "group/…".
   QHash<QString, bool> seen_;
   std::shared_ptr<const v1::Cluster> drawn_;
@@ -54,7 +54,7 @@ class EntityTree : public QTreeWidget {
 class Inspector : public QWidget {
   Q_OBJECT
  public:
-  Inspector(Store& store, CommandList& commands, QWidget* parent = nullptr);
+  Inspector(ShownCluster& shown_cluster, CommandList& commands, QWidget* parent = nullptr);
   void Inspect(const QString& entity);
   [[nodiscard]] const QString& entity() const { return entity_; }
   [[nodiscard]] QSize sizeHint() const override;
@@ -67,7 +67,7 @@ class Inspector : public QWidget {
   void MakeButtons();
 
   using Property = std::pair<QString, QString>;
-  Store& store_;
+  ShownCluster& shown_cluster_;
   CommandList& commands_;
   QString entity_;
   QLabel *title_, *note_;

@@ -13,7 +13,7 @@ namespace onepiece::gui {
 ///
 /// Threading: thread-safe.
 /// Blocking: each call may wait for a tick of the recorder: milliseconds, or seconds on a bad disk.
-/// Do not call it on the GUI thread; use Store::Work.
+/// Do not call it on the GUI thread; use ShownCluster::Work.
 class AlertDesk {
  public:
   virtual ~AlertDesk() = default;

@@ -22,7 +22,8 @@ struct Operation {
   QString note;
 };
 
-/// The list of operations. The store adds each question to the cluster; dialogs add the rest.
+/// The list of operations. The shown cluster adds each question to the cluster; dialogs add the
+/// rest.
 class OperationLog : public QObject {
   Q_OBJECT
  public:

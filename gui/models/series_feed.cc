@@ -18,9 +18,9 @@ constexpr std::int64_t kSampleMs = 1000;
 
 }  // namespace
 
-SeriesFeed::SeriesFeed(Store& store, Options options, QObject* parent)
+SeriesFeed::SeriesFeed(ShownCluster& shown_cluster, Options options, QObject* parent)
     : QObject(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       options_(options),
       bucket_ms_(std::max(kMinBucketMs,
                           (options.span_ms + options.max_points - 1) / options.max_points)) {}
@@ -40,7 +40,7 @@ void SeriesFeed::Want(std::vector<Wanted> wanted) {
 }
 
 void SeriesFeed::LookForOtherSource() {
-  const Source source{store_.session().get(), store_.recording().get()};
+  const Source source{shown_cluster_.session().get(), shown_cluster_.recording().get()};
   if (source == source_) return;
   // What was seen stays if only the recording is another one.
   if (source.session != source_.session) seen_.clear();
@@ -53,13 +53,13 @@ void SeriesFeed::LookForOtherSource() {
 
 void SeriesFeed::Refresh() {
   LookForOtherSource();
-  const session::Snapshot& snapshot = *store_.snapshot();
+  const session::Snapshot& snapshot = *shown_cluster_.snapshot();
   if (snapshot.at_ms == 0 || wanted_.empty()) return;
   now_ms_ = snapshot.at_ms;
-  if (store_.live()) Sample(snapshot);
+  if (shown_cluster_.live()) Sample(snapshot);
   const bool due = asked_ms_ == 0 || std::abs(now_ms_ - asked_ms_) >= options_.refresh_ms;
   if (!due) return;
-  if (store_.recording() == nullptr) {
+  if (shown_cluster_.recording() == nullptr) {
     asked_ms_ = now_ms_;
     Compose();
   } else if (asking_ != want_) {
@@ -93,7 +93,7 @@ void SeriesFeed::AskRecording() {
   const std::int64_t to_ms = now_ms_ / bucket_ms_ * bucket_ms_ + bucket_ms_;
   const auto count = static_cast<int>(std::max<std::int64_t>(1, options_.span_ms / bucket_ms_));
   const history::Interval interval{std::max<std::int64_t>(0, to_ms - count * bucket_ms_), to_ms};
-  store_.Read<Answer>(
+  shown_cluster_.Read<Answer>(
       this,
       [names = std::move(names), interval,
        count](history::Recording& recording) -> absl::StatusOr<Answer> {
@@ -149,7 +149,7 @@ void SeriesFeed::Compose() {
   }
   note_.clear();
   if (wanted_.empty()) {
-  } else if (store_.recording() == nullptr) {
+  } else if (shown_cluster_.recording() == nullptr) {
     note_ = since_ms == 0 ? tr("Not recorded.")
                           : tr("Not recorded: shown is what this page has seen since %1.")
                                 .arg(FormatTime(since_ms, now_ms_));

@@ -38,12 +38,12 @@ class SeriesFeed : public QObject {
     /// Points of a series, at most. A bucket is never shorter than two ticks.
     int max_points = 450;
   };
-  SeriesFeed(Store& store, Options options, QObject* parent = nullptr);
+  SeriesFeed(ShownCluster& shown_cluster, Options options, QObject* parent = nullptr);
 
   /// Sets the series to show. The same names as before keep their points.
   void Want(std::vector<Wanted> wanted);
-  /// Takes the store's snapshot, and asks the recording when it is time. It is cheap: View::Draw
-  /// may call it each time.
+  /// Takes the shown cluster's snapshot, and asks the recording when it is time. It is cheap:
+  /// View::Draw may call it each time.
   void Refresh();
 
   /// The series, in the order of Want(). They keep the last good answer while a newer question is
@@ -74,7 +74,7 @@ class SeriesFeed : public QObject {
   void Take(absl::StatusOr<Answer> answer);
   void Compose();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   const Options options_;
   const std::int64_t bucket_ms_;
   std::vector<Wanted> wanted_;

@@ -18,15 +18,16 @@ auto Told(const session::LinkStatus& link) {
 
 }  // namespace
 
-Store::Store(QObject* parent) : QObject(parent), shown_(std::make_shared<session::Snapshot>()) {
+ShownCluster::ShownCluster(QObject* parent)
+    : QObject(parent), shown_(std::make_shared<session::Snapshot>()) {
   tick_.setInterval(100);
   reading_.setMaxThreadCount(1);
 }
 
-Store::~Store() = default;
+ShownCluster::~ShownCluster() = default;
 
-void Store::Show(std::shared_ptr<const session::Snapshot> snapshot,
-                 const session::LinkStatus& link) {
+void ShownCluster::Show(std::shared_ptr<const session::Snapshot> snapshot,
+                        const session::LinkStatus& link) {
   // The state of the connection is shown in the past, too, so it is taken over before live() is
   // asked.
   const bool told = Told(link) != Told(link_);
@@ -37,26 +38,26 @@ void Store::Show(std::shared_ptr<const session::Snapshot> snapshot,
   Q_EMIT Changed();
 }
 
-std::int64_t Store::viewing_ms() const { return live() ? NowMs() : viewing_ms_; }
+std::int64_t ShownCluster::viewing_ms() const { return live() ? NowMs() : viewing_ms_; }
 
-void Store::Pause() {
+void ShownCluster::Pause() {
   if (!live()) return;
   viewing_ms_ = shown_->at_ms != 0 ? shown_->at_ms : NowMs();
   Q_EMIT ModeChanged();
 }
 
-void Store::Pin(std::shared_ptr<const session::Snapshot> snapshot) {
+void ShownCluster::Pin(std::shared_ptr<const session::Snapshot> snapshot) {
   pinned_ = std::move(snapshot);
   Q_EMIT ModeChanged();
 }
 
-void Store::SetMode(ControlMode mode) {
+void ShownCluster::SetMode(ControlMode mode) {
   if (mode == mode_) return;
   mode_ = mode;
   Q_EMIT ModeChanged();
 }
 
-QString Store::WhyNoChange() const {
+QString ShownCluster::WhyNoChange() const {
   // This comes before the hint to go live: without a session that key would not help.
   if (link_.link == session::Link::kOffline) {
     return recording_ != nullptr ? tr("Recording") : tr("No cluster is connected");

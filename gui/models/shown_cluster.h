@@ -29,11 +29,11 @@ namespace onepiece::gui {
 /// Whether the operator may change the cluster from this console.
 enum class ControlMode { kObserve, kControl };
 
-class Store : public QObject {
+class ShownCluster : public QObject {
   Q_OBJECT
  public:
-  explicit Store(QObject* parent = nullptr);
-  ~Store() override;
+  explicit ShownCluster(QObject* parent = nullptr);
+  ~ShownCluster() override;
 
   /// Follows `session`, from the next tick on. Null if there is none, for example when only a file
   /// is open. Always goes back to observe mode.
@@ -130,8 +130,8 @@ class Store : public QObject {
 };
 
 template <typename T>
-void Store::Deliver(const QPointer<QObject>& alive, std::function<void(absl::StatusOr<T>)> then,
-                    absl::StatusOr<T> answer) {
+void ShownCluster::Deliver(const QPointer<QObject>& alive,
+                           std::function<void(absl::StatusOr<T>)> then, absl::StatusOr<T> answer) {
   // The call goes to qApp and not to `alive`, which may be destroyed on the GUI thread at any time.
   // Only that thread may look at it.
   QMetaObject::invokeMethod(
@@ -143,8 +143,8 @@ void Store::Deliver(const QPointer<QObject>& alive, std::function<void(absl::Sta
 }
 
 template <typename T>
-void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
-                std::function<void(absl::StatusOr<T>)> then, const QString& what) {
+void ShownCluster::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client&)> call,
+                       std::function<void(absl::StatusOr<T>)> then, const QString& what) {
   const int number = what.isEmpty() ? 0 : operations_.Begin(what);
   // A refused change shows that the server is read-only. That is true only of the server that was
   // asked, so an answer from before the last Follow() does not count.
@@ -166,8 +166,9 @@ void Store::Ask(QObject* context, std::function<absl::StatusOr<T>(client::Client
 }
 
 template <typename T>
-void Store::Read(QObject* context, std::function<absl::StatusOr<T>(history::Recording&)> call,
-                 std::function<void(absl::StatusOr<T>)> then) {
+void ShownCluster::Read(QObject* context,
+                        std::function<absl::StatusOr<T>(history::Recording&)> call,
+                        std::function<void(absl::StatusOr<T>)> then) {
   reading_.start([alive = QPointer<QObject>(context), recording = recording_,
                   call = std::move(call), then = std::move(then)] {
     Deliver<T>(alive, then,
@@ -178,8 +179,8 @@ void Store::Read(QObject* context, std::function<absl::StatusOr<T>(history::Reco
 }
 
 template <typename T>
-void Store::Work(QObject* context, std::function<absl::StatusOr<T>()> call,
-                 std::function<void(absl::StatusOr<T>)> then) {
+void ShownCluster::Work(QObject* context, std::function<absl::StatusOr<T>()> call,
+                        std::function<void(absl::StatusOr<T>)> then) {
   QThreadPool::globalInstance()->start(
       [alive = QPointer<QObject>(context), call = std::move(call), then = std::move(then)] {
         Deliver<T>(alive, then, call());

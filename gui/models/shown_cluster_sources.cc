@@ -1,4 +1,4 @@
-// The part of Store that says where snapshots come from: a session or a recording.
+// The part of ShownCluster that says where snapshots come from: a session or a recording.
 #include <utility>
 
 #include "gui/models/shown_cluster.h"
@@ -15,14 +15,14 @@ session::LinkStatus Offline(std::string detail) {
 
 }  // namespace
 
-void Store::Follow(std::shared_ptr<session::Session> session) {
+void ShownCluster::Follow(std::shared_ptr<session::Session> session) {
   tick_.disconnect(this);
   session_ = std::move(session);
   ++connection_;
   viewing_ms_ = 0;
   mode_ = ControlMode::kObserve;  // Nobody has unlocked this cluster yet.
   if (session_ != nullptr) {
-    connect(&tick_, &QTimer::timeout, this, &Store::Tick);
+    connect(&tick_, &QTimer::timeout, this, &ShownCluster::Tick);
     tick_.start();
   } else {
     tick_.stop();
@@ -32,7 +32,7 @@ void Store::Follow(std::shared_ptr<session::Session> session) {
   if (session_ != nullptr) Tick();
 }
 
-void Store::SetRecording(std::shared_ptr<history::Recording> recording) {
+void ShownCluster::SetRecording(std::shared_ptr<history::Recording> recording) {
   recording_ = std::move(recording);
   // A session's own recording changes nothing that is shown now: snapshot and link stay the
   // session's.
@@ -46,7 +46,7 @@ void Store::SetRecording(std::shared_ptr<history::Recording> recording) {
   GoLive();
 }
 
-absl::Status Store::ViewAt(std::int64_t at_ms) {
+absl::Status ShownCluster::ViewAt(std::int64_t at_ms) {
   if (recording_ == nullptr) return absl::FailedPreconditionError("nothing is being recorded");
   // At() takes a few milliseconds, so the GUI thread may call it.
   auto snapshot = recording_->At(at_ms);
@@ -58,7 +58,7 @@ absl::Status Store::ViewAt(std::int64_t at_ms) {
   return absl::OkStatus();
 }
 
-void Store::GoLive() {
+void ShownCluster::GoLive() {
   if (session_ == nullptr) {  // The last instant of a file is the newest one.
     if (recording_ == nullptr) return;
     const auto info = recording_->Info();
@@ -70,6 +70,6 @@ void Store::GoLive() {
   Tick();
 }
 
-void Store::Tick() { Show(session_->Latest(), session_->status()); }
+void ShownCluster::Tick() { Show(session_->Latest(), session_->status()); }
 
 }  // namespace onepiece::gui

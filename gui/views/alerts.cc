@@ -112,8 +112,8 @@ class SilenceDialog : public QDialog {
 
 }  // namespace
 
-AlertsView::AlertsView(Store& store, QWidget* parent)
-    : ListPage(QStringLiteral("alerts"), tr("Alerts"), store, parent),
+AlertsView::AlertsView(ShownCluster& shown_cluster, QWidget* parent)
+    : ListPage(QStringLiteral("alerts"), tr("Alerts"), shown_cluster, parent),
       table_(std::make_unique<KeyedTable<AlertRow>>(
           AlertColumns(),
           [](const AlertRow& row) { return QString::fromStdString(row.alert.id); })),
@@ -128,7 +128,7 @@ AlertsView::AlertsView(Store& store, QWidget* parent)
   connect(silence_, &QPushButton::clicked, this, &AlertsView::Silence);
   connect(began_, &QPushButton::clicked, this, &AlertsView::ShowBeginning);
   connect(panel(), &TablePanel::Current, this, [this] {
-    if (isVisible()) Draw(*this->store().snapshot());
+    if (isVisible()) Draw(*this->shown_cluster().snapshot());
   });
   connect(panel(), &TablePanel::Activated, this, [this] {
     const session::Alert* alert = Current();
@@ -137,7 +137,7 @@ AlertsView::AlertsView(Store& store, QWidget* parent)
     Q_EMIT Wanted(entity == u"cluster" ? QStringLiteral("replicas") : QString(),
                   entity == u"cluster" ? QString() : entity);
   });
-  connect(&this->store(), &Store::Changed, this, &AlertsView::Count);
+  connect(&this->shown_cluster(), &ShownCluster::Changed, this, &AlertsView::Count);
   Enable();
 }
 
@@ -193,7 +193,7 @@ void AlertsView::Draw(const session::Snapshot& snapshot) {
 }
 
 void AlertsView::Count() {
-  const session::Snapshot& snapshot = *store().snapshot();
+  const session::Snapshot& snapshot = *shown_cluster().snapshot();
   if (snapshot.alerts.value == counted_ && counted_once_) return;
   counted_ = snapshot.alerts.value;
   counted_once_ = true;
@@ -201,7 +201,7 @@ void AlertsView::Count() {
   if (counted_ != nullptr) rows = AlertRows(*counted_, snapshot.at_ms);
   const int firing = CountAlerts(rows).firing;
   Q_EMIT Badge(firing == 0 ? QString() : QString::number(firing));
-  if (!store().live() || snapshot.recorded) return;
+  if (!shown_cluster().live() || snapshot.recorded) return;
   QSet<QString> fires;
   for (const AlertRow& row : rows) {
     if (row.alert.state == session::Alert::State::kFiring && !row.silenced) {
@@ -218,8 +218,8 @@ const session::Alert* AlertsView::Current() const {
 }
 
 QString AlertsView::WhyNot() {
-  if (store().desk() == nullptr) return tr("Alerts of a recording are only looked at.");
-  if (!store().live()) return tr("Viewing the past: press L to go live.");
+  if (shown_cluster().desk() == nullptr) return tr("Alerts of a recording are only looked at.");
+  if (!shown_cluster().live()) return tr("Viewing the past: press L to go live.");
   return Current() == nullptr ? tr("Choose an alert first.") : QString();
 }
 
@@ -230,7 +230,7 @@ void AlertsView::Enable() {
     button->setToolTip(why);
     button->setAccessibleDescription(why);
   }
-  const bool possible = Current() != nullptr && store().recording() != nullptr;
+  const bool possible = Current() != nullptr && shown_cluster().recording() != nullptr;
   began_->setEnabled(possible);
   began_->setToolTip(possible
                          ? tr("Every page shows 30 s before it, and what it is about is opened")
@@ -239,9 +239,9 @@ void AlertsView::Enable() {
 }
 
 void AlertsView::TellDesk(const QString& what, const QStringList& ids, Call call) {
-  store().Work<bool>(
+  shown_cluster().Work<bool>(
       this,
-      [desk = store().desk(), ids, call = std::move(call)]() -> absl::StatusOr<bool> {
+      [desk = shown_cluster().desk(), ids, call = std::move(call)]() -> absl::StatusOr<bool> {
         for (const QString& id : ids) {
           if (const absl::Status status = call(*desk, id.toStdString()); !status.ok())
             return status;
@@ -276,7 +276,7 @@ void AlertsView::Silence() {
   QStringList shown;
   for (const QString& id : ids) shown << SafeText(id.toStdString(), 120);
   const auto yes = [this, ids](std::int64_t until_ms, const QString& reason) {
-    if (store().desk() == nullptr) return;
+    if (shown_cluster().desk() == nullptr) return;
     TellDesk(tr("Silence %1 alerts").arg(ids.size()), ids,
              [until_ms, why = reason.toStdString()](AlertDesk& desk, const std::string& id) {
                return desk.Silence(id, until_ms, why);
@@ -293,9 +293,9 @@ void AlertsView::ShowBeginning() {
   }
   const QString entity = QString::fromStdString(alert->entity);
   const std::int64_t since_ms = alert->since_ms;
-  absl::Status status = store().ViewAt(since_ms - kBeforeMs);
+  absl::Status status = shown_cluster().ViewAt(since_ms - kBeforeMs);
   // The recording may begin less than kBeforeMs before the alert.
-  if (!status.ok()) status = store().ViewAt(since_ms);
+  if (!status.ok()) status = shown_cluster().ViewAt(since_ms);
   if (!status.ok()) return TellFailure(this, tr("Show when it began"), status);
   Q_EMIT Wanted(entity == u"cluster" ? QStringLiteral("replicas") : QString(),
                 entity == u"cluster" ? QString() : entity);

@@ -13,7 +13,7 @@ namespace onepiece::gui {
 class AlertsView : public ListPage {
   Q_OBJECT
  public:
-  explicit AlertsView(Store& store, QWidget* parent = nullptr);
+  explicit AlertsView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   [[nodiscard]] QString Help() const override;
   [[nodiscard]] std::vector<Command> Commands() override;
 

@@ -10,8 +10,8 @@ constexpr int kKept = 1000;
 
 }  // namespace
 
-AuditView::AuditView(Store& store, QWidget* parent)
-    : ListPage(QStringLiteral("audit"), tr("Audit"), store, parent),
+AuditView::AuditView(ShownCluster& shown_cluster, QWidget* parent)
+    : ListPage(QStringLiteral("audit"), tr("Audit"), shown_cluster, parent),
       table_(std::make_unique<KeyedTable<AuditRow>>(AuditColumns(), AuditKey)) {
   SetModel(table_.get());
   panel()->SetEmptyText(tr("Nothing has been changed yet, or the cluster has not told."));

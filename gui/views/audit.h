@@ -11,7 +11,7 @@ namespace onepiece::gui {
 class AuditView : public ListPage {
   Q_OBJECT
  public:
-  explicit AuditView(Store& store, QWidget* parent = nullptr);
+  explicit AuditView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   [[nodiscard]] QString Help() const override;
   void Focus(const QString& entity) override;
 

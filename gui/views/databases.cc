@@ -4,8 +4,8 @@
 
 namespace onepiece::gui {
 
-DatabasesView::DatabasesView(Store& store, QWidget* parent)
-    : ListPage(QStringLiteral("databases"), tr("Databases"), store, parent),
+DatabasesView::DatabasesView(ShownCluster& shown_cluster, QWidget* parent)
+    : ListPage(QStringLiteral("databases"), tr("Databases"), shown_cluster, parent),
       table_(std::make_unique<KeyedTable<DatabaseRow>>(DatabaseColumns(), [](const DatabaseRow& r) {
         return QString::fromStdString(r.node_id);
       })) {
@@ -39,17 +39,17 @@ void DatabasesView::Draw(const session::Snapshot& snapshot) {
   table_->Update(std::move(rows), std::equal_to<DatabaseRow>());
 }
 
-ReplicasView::ReplicasView(Store& store, QWidget* parent)
-    : ListPage(QStringLiteral("replicas"), tr("NodeManager"), store, parent),
+ReplicasView::ReplicasView(ShownCluster& shown_cluster, QWidget* parent)
+    : ListPage(QStringLiteral("replicas"), tr("NodeManager"), shown_cluster, parent),
       table_(std::make_unique<KeyedTable<ReplicaRow>>(
           ReplicaColumns(), [](const ReplicaRow& r) { return QString::fromStdString(r.name); })) {
   SetModel(table_.get());
   panel()->SetEmptyText(tr("No replica of the NodeManager has answered yet."));
   // The watch must see every snapshot, also while another page is shown. Draw() sees it when this
   // page is.
-  connect(&this->store(), &Store::Changed, this, [this] {
-    const session::Snapshot& snapshot = *this->store().snapshot();
-    if (isVisible() || !this->store().live() || snapshot.replicas.value == watched_) return;
+  connect(&this->shown_cluster(), &ShownCluster::Changed, this, [this] {
+    const session::Snapshot& snapshot = *this->shown_cluster().snapshot();
+    if (isVisible() || !this->shown_cluster().live() || snapshot.replicas.value == watched_) return;
     watched_ = snapshot.replicas.value;
     watch_.See(snapshot);
   });
@@ -87,7 +87,7 @@ std::vector<Command> ReplicasView::Commands() {
 void ReplicasView::Draw(const session::Snapshot& snapshot) {
   // A snapshot of the past would start the watch anew, so a fresh one looks at it.
   ReplicaWatch once;
-  news_ = (store().live() && !snapshot.recorded ? watch_ : once).See(snapshot);
+  news_ = (shown_cluster().live() && !snapshot.recorded ? watch_ : once).See(snapshot);
   QStringList notes = news_.advice;
   const QString old = WhyOld(snapshot.replicas.as_of_ms, snapshot.replicas.error, snapshot.at_ms);
   if (!old.isEmpty()) notes << old;
@@ -109,7 +109,7 @@ void ReplicasView::StepDown() {
   }
   const QString name = SafeText(news_.leader, 60);
   const QString what = tr("Make %1 hand over").arg(name);
-  Confirm(this, store(),
+  Confirm(this, shown_cluster(),
           {tr("Make the leader hand over"),
            what,
            tr("The follower that knows most becomes the leader. Changes wait for about a second; "
@@ -118,7 +118,7 @@ void ReplicasView::StepDown() {
            false,
            false},
           [this, what, name, address = news_.leader_address](const QString&) {
-            store().Ask<bool>(
+            shown_cluster().Ask<bool>(
                 this,
                 [address](client::Client& client) -> absl::StatusOr<bool> {
                   const absl::Status status = client.StepDown(address);
@@ -147,7 +147,7 @@ void ReplicasView::TakeSnapshot() {
   }
   const QString shown = SafeText(name, 60);
   const QString what = tr("Write a snapshot of %1").arg(shown);
-  Confirm(this, store(),
+  Confirm(this, shown_cluster(),
           {tr("Write a snapshot"),
            what,
            tr("The replica writes its state to its disk and shortens its log."),
@@ -155,7 +155,7 @@ void ReplicasView::TakeSnapshot() {
            false,
            false},
           [this, what, shown, address](const QString&) {
-            store().Ask<v1::TakeSnapshotResponse>(
+            shown_cluster().Ask<v1::TakeSnapshotResponse>(
                 this, [address](client::Client& client) { return client.TakeSnapshot(address); },
                 [this, what, shown](const absl::StatusOr<v1::TakeSnapshotResponse>& done) {
                   if (!done.ok()) return TellFailure(this, what, done.status());

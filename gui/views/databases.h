@@ -1,4 +1,4 @@
-// The pages "Databases" and "NodeManager": the stores of results, and the replicas of the
+// The pages "Databases" and "NodeManager": the databases of results, and the replicas of the
 // NodeManager.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace onepiece::gui {
 class DatabasesView : public ListPage {
   Q_OBJECT
  public:
-  explicit DatabasesView(Store& store, QWidget* parent = nullptr);
+  explicit DatabasesView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   [[nodiscard]] QString Help() const override;
 
  protected:
@@ -25,7 +25,7 @@ class DatabasesView : public ListPage {
 class ReplicasView : public ListPage {
   Q_OBJECT
  public:
-  explicit ReplicasView(Store& store, QWidget* parent = nullptr);
+  explicit ReplicasView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   [[nodiscard]] QString Help() const override;
   [[nodiscard]] std::vector<Command> Commands() override;
 

@@ -13,9 +13,9 @@
 
 namespace onepiece::gui {
 
-DraftPanel::DraftPanel(Store& store, PlanDraft& draft, QWidget* parent)
+DraftPanel::DraftPanel(ShownCluster& shown_cluster, PlanDraft& draft, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       draft_(draft),
       title_(new QLabel(this)),
       note_(new QLabel(this)),
@@ -125,8 +125,8 @@ void DraftPanel::MakeButtons() {
 }
 
 QString DraftPanel::WhyNotAsk() const {
-  if (store_.session() == nullptr) return tr("No cluster is connected");
-  if (!store_.live()) return tr("Viewing the past: press L to go live");
+  if (shown_cluster_.session() == nullptr) return tr("No cluster is connected");
+  if (!shown_cluster_.live()) return tr("Viewing the past: press L to go live");
   if (dry_run_.has_value() && dry_run_->asking) return tr("The server is being asked");
   return {};
 }
@@ -142,7 +142,7 @@ const v1::Plan* DraftPanel::proposed() const {
 
 QString DraftPanel::WhyNotApply() const {
   if (draft_.empty()) return tr("No move is drafted");
-  if (QString why = store_.WhyNoChange(); !why.isEmpty()) return why;
+  if (QString why = shown_cluster_.WhyNoChange(); !why.isEmpty()) return why;
   const v1::Plan* plan = proposed();
   if (plan == nullptr) {
     if (IsCurrent()) return tr("The server refuses it: see above");
@@ -167,7 +167,7 @@ void DraftPanel::AskPolicy() {
 
 void DraftPanel::Propose(const v1::ProposePlanRequest& request, bool policy) {
   dry_run_ = DryRun{request.SerializeAsString(), draft_.board(), true};
-  store_.Ask<v1::Plan>(
+  shown_cluster_.Ask<v1::Plan>(
       this, [request](client::Client& client) { return client.ProposePlan(request); },
       [this, policy](absl::StatusOr<v1::Plan> plan) { Answered(std::move(plan), policy); },
       policy ? tr("Ask what the policy would move")

@@ -31,7 +31,7 @@ struct DryRun {
 class DraftPanel : public QWidget {
   Q_OBJECT
  public:
-  DraftPanel(Store& store, PlanDraft& draft, QWidget* parent = nullptr);
+  DraftPanel(ShownCluster& shown_cluster, PlanDraft& draft, QWidget* parent = nullptr);
 
   /// Draws the draft again. Call it after an edit and when the shown snapshot has changed.
   void Show();
@@ -77,7 +77,7 @@ class DraftPanel : public QWidget {
   void ShowEffect();
   [[nodiscard]] QString Note() const;
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   PlanDraft& draft_;
   std::optional<DryRun> dry_run_;
   /// The server's refusal, and the board for which the refused plan was made.

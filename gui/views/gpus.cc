@@ -11,9 +11,9 @@
 
 namespace onepiece::gui {
 
-GpusView::GpusView(Store& store, QWidget* parent)
-    : View(QStringLiteral("gpus"), tr("GPUs"), store, parent),
-      feed_(store, {}),
+GpusView::GpusView(ShownCluster& shown_cluster, QWidget* parent)
+    : View(QStringLiteral("gpus"), tr("GPUs"), shown_cluster, parent),
+      feed_(shown_cluster, {}),
       headline_(PlainLabel(this)),
       metric_(new QComboBox(this)),
       hidden_(PlainLabel(this)),
@@ -85,7 +85,7 @@ QString GpusView::Help() const {
 }
 
 void GpusView::Focus(const QString& entity) {
-  devices_.Show(*store().snapshot(), store().link());
+  devices_.Show(*shown_cluster().snapshot(), shown_cluster().link());
   const QString device =
       entity.startsWith(u"node/") ? QStringLiteral("device/%1/0").arg(entity.mid(5)) : entity;
   const QString key = devices_.Find(device) != nullptr ? device : entity;
@@ -105,7 +105,7 @@ void GpusView::SetFilter(const QString& text) {
 }
 
 void GpusView::Draw(const session::Snapshot& snapshot) {
-  devices_.Show(snapshot, store().link());
+  devices_.Show(snapshot, shown_cluster().link());
   DrawMap();
   if (!to_focus_.isEmpty()) Focus(to_focus_);
   // The first device to show is one with a warning, or else the first one.

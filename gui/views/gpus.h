@@ -18,7 +18,7 @@ namespace onepiece::gui {
 class GpusView : public View {
   Q_OBJECT
  public:
-  explicit GpusView(Store& store, QWidget* parent = nullptr);
+  explicit GpusView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   [[nodiscard]] QString Help() const override;
   /// All devices with all their numbers.

@@ -37,11 +37,6 @@ QStringList TargetTexts(const std::vector<std::shared_ptr<const v1::Job>>& jobs)
   return texts;
 }
 
-bool IsUncertain(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsCancelled(status);
-}
-
 /// What became of each job that did not end as wished.
 void TellAnswers(QWidget* parent, const QString& title, const QStringList& lines) {
   auto* dialog = new QDialog(parent);
@@ -67,11 +62,11 @@ void TellAnswers(QWidget* parent, const QString& title, const QStringList& lines
 
 }  // namespace
 
-JobActions::JobActions(Store& store, JobRows& rows, QWidget* window)
-    : QObject(window), store_(store), rows_(rows), window_(window) {}
+JobActions::JobActions(ShownCluster& shown_cluster, JobRows& rows, QWidget* window)
+    : QObject(window), shown_cluster_(shown_cluster), rows_(rows), window_(window) {}
 
 bool JobActions::MayAsk(const std::vector<Job>& jobs) {
-  const QString why_not = store_.WhyNoChange();
+  const QString why_not = shown_cluster_.WhyNoChange();
   if (!why_not.isEmpty()) {
     Q_EMIT Told(why_not);
     return false;
@@ -114,7 +109,7 @@ void JobActions::Cancel(const std::vector<Job>& jobs) {
                                  .arg(jobs.size() - active.size());
   }
   question.targets = TargetTexts(active);
-  Confirm(window_, store_, question,
+  Confirm(window_, shown_cluster_, question,
           [this, active](const QString&) { Start(Kind::kCancel, active); });
 }
 
@@ -137,21 +132,22 @@ void JobActions::Delete(const std::vector<Job>& jobs) {
     question.text += u' ' + tr("%1 of them have not ended: they are cancelled first.").arg(active);
   }
   question.targets = TargetTexts(jobs);
-  Confirm(window_, store_, question, [this, jobs](const QString&) { Start(Kind::kDelete, jobs); });
+  Confirm(window_, shown_cluster_, question,
+          [this, jobs](const QString&) { Start(Kind::kDelete, jobs); });
 }
 
 void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
   auto batch = std::make_shared<Batch>();
-  batch->asked_of = store_.connection();
+  batch->asked_of = shown_cluster_.connection();
   batch->kind = kind;
   for (const Job& job : jobs) {
     batch->uids.push_back(job->uid());
     if (kind == Kind::kCancel)
       rows_.SetCancel(QString::fromStdString(job->uid()), CancelPhase::kRequested);
   }
-  batch->operation =
-      store_.operations().Begin(kind == Kind::kCancel ? tr("Cancel %1").arg(Jobs(jobs.size()))
-                                                      : tr("Delete %1").arg(Jobs(jobs.size())));
+  batch->operation = shown_cluster_.operations().Begin(
+      kind == Kind::kCancel ? tr("Cancel %1").arg(Jobs(jobs.size()))
+                            : tr("Delete %1").arg(Jobs(jobs.size())));
   Q_EMIT Told(kind == Kind::kCancel ? tr("Cancel of %1 requested").arg(Jobs(jobs.size()))
                                     : tr("Deletion of %1 requested").arg(Jobs(jobs.size())));
   Send(batch);
@@ -160,8 +156,9 @@ void JobActions::Start(Kind kind, const std::vector<Job>& jobs) {
 void JobActions::Send(const std::shared_ptr<Batch>& batch) {
   // If the operator locks changes or connects to another cluster, the jobs that were not sent yet
   // are not sent.
-  const QString why = batch->asked_of != store_.connection() ? tr("another cluster is connected")
-                                                             : store_.WhyNoChange();
+  const QString why = batch->asked_of != shown_cluster_.connection()
+                          ? tr("another cluster is connected")
+                          : shown_cluster_.WhyNoChange();
   if (!why.isEmpty() && batch->next < batch->uids.size()) {
     batch->others.append(
         tr("%1 not asked for: %2").arg(Jobs(batch->uids.size() - batch->next), why));
@@ -174,7 +171,7 @@ void JobActions::Send(const std::shared_ptr<Batch>& batch) {
   while (batch->under_way < kAtOnce && batch->next < batch->uids.size()) {
     const std::string uid = batch->uids[batch->next++];
     ++batch->under_way;
-    store_.Ask<v1::Job>(
+    shown_cluster_.Ask<v1::Job>(
         this,
         [uid, kind = batch->kind](client::Client& client) -> absl::StatusOr<v1::Job> {
           if (kind == Kind::kCancel) return client.Cancel(uid);
@@ -195,7 +192,7 @@ void JobActions::Answered(const std::shared_ptr<Batch>& batch, const std::string
     batch->failure.Update(answer.status());
     batch->others.append(
         tr("%1: %2").arg(SafeText(uid, 64), SafeText(session::Explain(answer.status()), 300)));
-    if (cancel && IsUncertain(answer.status())) {
+    if (cancel && session::IsUncertain(answer.status())) {
       rows_.SetCancel(id, CancelPhase::kUnknown);
     } else if (cancel) {
       rows_.ClearCancel(id);
@@ -213,7 +210,7 @@ void JobActions::Answered(const std::shared_ptr<Batch>& batch, const std::string
     Finish(*batch);
   } else {
     const QString far = tr("%1 of %2 answered").arg(answered).arg(batch->uids.size());
-    store_.operations().Note(batch->operation, far);
+    shown_cluster_.operations().Note(batch->operation, far);
     if (batch->uids.size() > kAtOnce && answered % kAtOnce == 0) Q_EMIT Told(far);
     Send(batch);
   }
@@ -230,7 +227,7 @@ void JobActions::Finish(const Batch& batch) {
         batch.failure.ok() ? absl::StatusCode::kFailedPrecondition : batch.failure.code(),
         (text + QStringLiteral("; ") + batch.others.first()).toStdString());
   }
-  store_.operations().End(batch.operation, outcome, text);
+  shown_cluster_.operations().End(batch.operation, outcome, text);
   Q_EMIT Told(text);
   if (!batch.others.isEmpty()) TellAnswers(window_, text, batch.others);
 }

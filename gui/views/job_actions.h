@@ -27,8 +27,8 @@ class JobActions : public QObject {
 
   /// `rows` shows how far cancels have come.
   ///
-  /// Ownership: borrows `store` and `rows`.
-  JobActions(Store& store, JobRows& rows, QWidget* window);
+  /// Ownership: borrows `shown_cluster` and `rows`.
+  JobActions(ShownCluster& shown_cluster, JobRows& rows, QWidget* window);
 
   /// Asks, then cancels exactly these jobs, whatever the list shows by then.
   void Cancel(const std::vector<std::shared_ptr<const v1::Job>>& jobs);
@@ -49,7 +49,7 @@ class JobActions : public QObject {
     std::size_t under_way = 0;
     std::size_t done = 0;  ///< Answered as wished.
     QStringList others;    ///< "UID: what became of it"
-    int asked_of = 0;      ///< The Store::connection() that was asked.
+    int asked_of = 0;      ///< The ShownCluster::connection() that was asked.
     int operation = 0;     ///< As Operation::number.
     absl::Status failure;  ///< The first failure.
   };
@@ -60,7 +60,7 @@ class JobActions : public QObject {
                 const absl::StatusOr<v1::Job>& answer);
   void Finish(const Batch& batch);
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   JobRows& rows_;
   QWidget* window_;
 };

@@ -144,9 +144,9 @@ std::vector<StageLine> StageLinesOf(const v1::Job& job, const v1::Workflow* work
   return lines;
 }
 
-JobDetail::JobDetail(Store& store, QWidget* parent)
+JobDetail::JobDetail(ShownCluster& shown_cluster, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       title_(SelectableLabel(this)),
       state_(SelectableLabel(this)),
       wait_(SelectableLabel(this)),
@@ -164,8 +164,8 @@ JobDetail::JobDetail(Store& store, QWidget* parent)
                {},
                [](const Pair& pair, int role) { return TextCell(pair.value, role); }}},
           [](const Pair& pair) { return pair.name; })),
-      gantt_(new JobGantt(store, this)),
-      result_(new ResultPreview(store, this)),
+      gantt_(new JobGantt(shown_cluster, this)),
+      result_(new ResultPreview(shown_cluster, this)),
       error_(SelectableLabel(this)) {
   setObjectName(QStringLiteral("jobs.detail"));
   QFont bold = title_->font();
@@ -258,7 +258,7 @@ void JobDetail::ShowHead(const Words& words) {
 
 void JobDetail::ShowStages() {
   const v1::Workflow* workflow = nullptr;
-  const auto& cluster = store_.snapshot()->cluster.value;
+  const auto& cluster = shown_cluster_.snapshot()->cluster.value;
   if (cluster != nullptr) {
     const auto& workflows = cluster->workflows();
     const auto at = std::ranges::find(workflows, job_->app_id(), &v1::Workflow::app_id);
@@ -286,11 +286,12 @@ void JobDetail::ShowParameters() {
   }
   pairs.push_back({tr("request id"), SafeText(job_->request_id(), 100)});
   if (job_->has_deadline()) {
-    pairs.push_back({tr("deadline"), FormatTime(ToMs(job_->deadline()), store_.snapshot()->at_ms)});
+    pairs.push_back(
+        {tr("deadline"), FormatTime(ToMs(job_->deadline()), shown_cluster_.snapshot()->at_ms)});
   }
   if (job_->has_expire_time()) {
-    pairs.push_back(
-        {tr("forgotten at"), FormatTime(ToMs(job_->expire_time()), store_.snapshot()->at_ms)});
+    pairs.push_back({tr("forgotten at"),
+                     FormatTime(ToMs(job_->expire_time()), shown_cluster_.snapshot()->at_ms)});
   }
   parameters_->Update(std::move(pairs), std::equal_to<Pair>());
 }

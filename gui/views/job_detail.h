@@ -33,7 +33,7 @@ std::vector<StageLine> StageLinesOf(const v1::Job& job, const v1::Workflow* work
 class JobDetail : public QWidget {
   Q_OBJECT
  public:
-  explicit JobDetail(Store& store, QWidget* parent = nullptr);
+  explicit JobDetail(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   /// What the page knows of a job besides the job itself.
   struct Words {
@@ -59,7 +59,7 @@ class JobDetail : public QWidget {
   void ShowParameters();
   void ShowError();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   std::shared_ptr<const v1::Job> job_;
   QLabel *title_, *state_, *wait_, *note_;
   QProgressBar* progress_;

@@ -210,9 +210,9 @@ std::vector<KeyedTable<JobGantt::Line>::Column> JobGantt::Columns() {
           {tr("Detail"), {}, text(&Line::detail)}};
 }
 
-JobGantt::JobGantt(Store& store, QWidget* parent)
+JobGantt::JobGantt(ShownCluster& shown_cluster, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       chart_(new GanttChart(this)),
       words_(new QLabel(this)),
       again_(new QPushButton(tr("Ask again"), this)),
@@ -248,17 +248,17 @@ JobGantt::JobGantt(Store& store, QWidget* parent)
     asked_.clear();
     Ask();
   });
-  for (const auto signal : {&Store::ModeChanged, &Store::LinkChanged}) {
-    connect(&store, signal, this, [this] { Ask(); });
+  for (const auto signal : {&ShownCluster::ModeChanged, &ShownCluster::LinkChanged}) {
+    connect(&shown_cluster, signal, this, [this] { Ask(); });
   }
 }
 
 QString JobGantt::WhyNot() const {
-  if (store_.snapshot()->recorded || !store_.live())
+  if (shown_cluster_.snapshot()->recorded || !shown_cluster_.live())
     return tr(
         "The times of single jobs are not recorded: they can be looked at live. What its "
         "stages have told is on the page Progress.");
-  if (store_.session() == nullptr) return tr("No cluster is connected.");
+  if (shown_cluster_.session() == nullptr) return tr("No cluster is connected.");
   return {};
 }
 
@@ -289,7 +289,7 @@ void JobGantt::Ask() {
   asked_ = place;
   asking_ = true;
   if (spans_.rows.empty()) words_->setText(tr("Asking all nodes…"));
-  store_.Ask<v1::GetJobTraceResponse>(
+  shown_cluster_.Ask<v1::GetJobTraceResponse>(
       this, [uid = job_->uid()](client::Client& client) { return client.Trace(uid); },
       [this, uid = job_->uid()](absl::StatusOr<v1::GetJobTraceResponse> trace) {
         asking_ = false;

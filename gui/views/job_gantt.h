@@ -20,7 +20,7 @@ class GanttChart;
 class JobGantt : public QWidget {
   Q_OBJECT
  public:
-  explicit JobGantt(Store& store, QWidget* parent = nullptr);
+  explicit JobGantt(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   /// Shows the spans of a job; null shows none. It asks the cluster for the spans once the widget
   /// is visible, and again when the job has moved on.
@@ -44,7 +44,7 @@ class JobGantt : public QWidget {
   void Take(absl::StatusOr<v1::GetJobTraceResponse> trace);
   void Fill();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   std::shared_ptr<const v1::Job> job_;
   std::string asked_;  ///< Uid and progress of the job that was asked for last.
   bool asking_ = false;

@@ -21,11 +21,6 @@
 namespace onepiece::gui {
 namespace {
 
-bool IsUncertain(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsCancelled(status);
-}
-
 int RequiredFiles(const v1::Workflow& workflow) {
   return static_cast<int>(std::ranges::count_if(workflow.inputs(), &v1::InputSpec::required));
 }
@@ -46,13 +41,13 @@ QString Refusal(const absl::Status& status) {
 
 }  // namespace
 
-SubmitDialog::SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent)
+SubmitDialog::SubmitDialog(ShownCluster& shown_cluster, SubmitMemory& memory, QWidget* parent)
     : QDialog(parent),
-      store_(store),
-      asked_of_(store.connection()),
+      shown_cluster_(shown_cluster),
+      asked_of_(shown_cluster.connection()),
       memory_(memory),
       request_id_(base::Uid::GenerateRandom().ToString()),
-      cluster_(store.snapshot()->cluster.value),
+      cluster_(shown_cluster.snapshot()->cluster.value),
       app_(new QComboBox(this)),
       area_(new QScrollArea(this)),
       note_(new QLabel(this)),
@@ -82,9 +77,9 @@ SubmitDialog::SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent)
     }
   }
   connect(app_, &QComboBox::currentIndexChanged, this, &SubmitDialog::ChooseApp);
-  connect(&store_, &Store::Changed, this, &SubmitDialog::ShowQueue);
-  for (const auto signal : {&Store::ModeChanged, &Store::LinkChanged}) {
-    connect(&store_, signal, this, &SubmitDialog::Check);
+  connect(&shown_cluster_, &ShownCluster::Changed, this, &SubmitDialog::ShowQueue);
+  for (const auto signal : {&ShownCluster::ModeChanged, &ShownCluster::LinkChanged}) {
+    connect(&shown_cluster_, signal, this, &SubmitDialog::Check);
   }
   if (app_->count() == 0) {
     Say(tr("The cluster has no application. Add one with `onepiece workflow apply FILE`."), true);
@@ -229,10 +224,10 @@ void SubmitDialog::Check() {
   for (const auto& [name, editor] : inputs_) editor->ShowProblem(why(name));
   line_->setText(form_->CommandLine());
   line_->setCursorPosition(0);
-  const bool elsewhere = asked_of_ != store_.connection();
+  const bool elsewhere = asked_of_ != shown_cluster_.connection();
   const QString why_not = elsewhere
                               ? tr("Another cluster is connected: this was for the one before")
-                              : store_.WhyNoChange();
+                              : shown_cluster_.WhyNoChange();
   submit_->setEnabled(!sending_ && problems.empty() && why_not.isEmpty());
   submit_->setToolTip(!why_not.isEmpty()  ? why_not
                       : !problems.empty() ? tr("Something is missing or wrong above")
@@ -247,7 +242,7 @@ void SubmitDialog::Check() {
 
 void SubmitDialog::ShowQueue() {
   if (form_ == nullptr) return;
-  const QString text = QueueNow(*store_.snapshot(), form_->workflow().app_id());
+  const QString text = QueueNow(*shown_cluster_.snapshot(), form_->workflow().app_id());
   if (text != queue_->text()) queue_->setText(text);
 }
 
@@ -259,7 +254,7 @@ void SubmitDialog::Submit() {
   Check();
   // A request whose answer was lost may have made the job. It is not checked again: the same
   // request is sent again.
-  store_.Ask<Outcome>(
+  shown_cluster_.Ask<Outcome>(
       this,
       [form = *form_, id = request_id_,
        check = !uncertain_](client::Client& client) -> absl::StatusOr<Outcome> {
@@ -289,7 +284,7 @@ void SubmitDialog::Answered(const Outcome& outcome) {
     return;
   }
   const absl::Status& status = outcome.job.status();
-  uncertain_ = (outcome.sent || uncertain_) && IsUncertain(status);
+  uncertain_ = (outcome.sent || uncertain_) && session::IsUncertain(status);
   Lock(uncertain_);
   submit_->setText(uncertain_ ? tr("Ask again") : tr("Submit job"));
   QString text;

@@ -33,8 +33,8 @@ class SubmitDialog : public QDialog {
  public:
   /// Begins with the application and values of `memory`, and writes back what is given.
   ///
-  /// Ownership: borrows `store` and `memory`.
-  SubmitDialog(Store& store, SubmitMemory& memory, QWidget* parent = nullptr);
+  /// Ownership: borrows `shown_cluster` and `memory`.
+  SubmitDialog(ShownCluster& shown_cluster, SubmitMemory& memory, QWidget* parent = nullptr);
 
   /// Says something about the values that the dialog begins with.
   void SetNote(const QString& note);
@@ -70,8 +70,8 @@ class SubmitDialog : public QDialog {
   void Lock(bool locked);
   void Say(const QString& text, bool bad);
 
-  Store& store_;
-  const int asked_of_;  ///< The Store::connection() that the dialog is for.
+  ShownCluster& shown_cluster_;
+  const int asked_of_;  ///< The ShownCluster::connection() that the dialog is for.
   SubmitMemory& memory_;
   const std::string request_id_;
   /// The cluster as it was when the dialog was opened.

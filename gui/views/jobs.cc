@@ -23,21 +23,22 @@ constexpr int kMaxHeld = 1000;
 /// From this width on the detail stands beside the list, not below it.
 constexpr int kWide = 1500;
 
-std::int64_t ServersNow(const Store& store, const session::Snapshot& snapshot) {
+std::int64_t ServersNow(const ShownCluster& shown_cluster, const session::Snapshot& snapshot) {
   if (snapshot.recorded) return snapshot.at_ms;
-  return snapshot.at_ms + static_cast<std::int64_t>(std::llround(store.link().clock_skew_s * 1000));
+  return snapshot.at_ms +
+         static_cast<std::int64_t>(std::llround(shown_cluster.link().clock_skew_s * 1000));
 }
 
 }  // namespace
 
-JobsView::JobsView(Store& store, QWidget* parent)
-    : View(QStringLiteral("jobs"), tr("Jobs"), store, parent),
+JobsView::JobsView(ShownCluster& shown_cluster, QWidget* parent)
+    : View(QStringLiteral("jobs"), tr("Jobs"), shown_cluster, parent),
       rows_(std::make_unique<JobRows>()),
       filters_(new JobFilterBar(this)),
       banner_(new QLabel(this)),
       splitter_(new QSplitter(Qt::Vertical, this)),
-      detail_(new JobDetail(store, this)),
-      actions_(new JobActions(store, *rows_, this)) {
+      detail_(new JobDetail(shown_cluster, this)),
+      actions_(new JobActions(shown_cluster, *rows_, this)) {
   banner_->setTextFormat(Qt::PlainText);
   banner_->setWordWrap(true);
   banner_->setObjectName(QStringLiteral("jobs.banner"));
@@ -202,7 +203,7 @@ void JobsView::CopyUids() {
 void JobsView::Submit() {
   auto* dialog = findChild<SubmitDialog*>();
   if (dialog == nullptr) {
-    dialog = new SubmitDialog(store(), memory_, this);
+    dialog = new SubmitDialog(shown_cluster(), memory_, this);
     connect(dialog, &SubmitDialog::Told, this, &JobsView::Told);
     connect(dialog, &SubmitDialog::Submitted, this,
             [this](const QString& uid) { Focus(QStringLiteral("job/") + uid); });
@@ -238,7 +239,7 @@ void JobsView::Clone() {
 }
 
 void JobsView::ShowActions() {
-  const QString why_not = store().WhyNoChange();
+  const QString why_not = shown_cluster().WhyNoChange();
   const bool any = detail_->job() != nullptr || table_->selectionModel()->hasSelection();
   const auto set = [&](QPushButton* button, const QString& why) {
     button->setEnabled(why.isEmpty());
@@ -255,7 +256,7 @@ void JobsView::ShowActions() {
 }
 
 void JobsView::Draw(const session::Snapshot& snapshot) {
-  rows_->Show(snapshot.jobs.value, ServersNow(store(), snapshot));
+  rows_->Show(snapshot.jobs.value, ServersNow(shown_cluster(), snapshot));
   ShowNotes(snapshot);
   ShowDetail();
 }
@@ -300,11 +301,11 @@ void JobsView::ShowDetail() {
     // The answer comes in a moment. Until then the page stays as it is.
     if (!rows_->settled()) return;
   } else {
-    const session::Snapshot& snapshot = *store().snapshot();
+    const session::Snapshot& snapshot = *shown_cluster().snapshot();
     words.state = rows_->StateText(*entry.job, entry.certainty);
     words.tone = rows_->ToneOf(*entry.job, entry.certainty);
     words.wait = WhyItWaits(snapshot, *entry.job, rows_->arrangement().active,
-                            ServersNow(store(), snapshot));
+                            ServersNow(shown_cluster(), snapshot));
     if (!wanted_.isEmpty() && rows_->filter().count() > 0) words.note = tr("Hidden by the filter.");
     detail_->Show(entry.job, words);
     ShowActions();

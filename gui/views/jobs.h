@@ -23,7 +23,7 @@ namespace onepiece::gui {
 class JobsView : public View {
   Q_OBJECT
  public:
-  explicit JobsView(Store& store, QWidget* parent = nullptr);
+  explicit JobsView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   [[nodiscard]] std::vector<Command> Commands() override;
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return rows_.get(); }

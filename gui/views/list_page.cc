@@ -7,8 +7,9 @@
 
 namespace onepiece::gui {
 
-ListPage::ListPage(const QString& id, const QString& title, Store& store, QWidget* parent)
-    : View(id, title, store, parent),
+ListPage::ListPage(const QString& id, const QString& title, ShownCluster& shown_cluster,
+                   QWidget* parent)
+    : View(id, title, shown_cluster, parent),
       head_(new QHBoxLayout),
       headline_(new QLabel(this)),
       note_(new QLabel(this)) {

@@ -24,7 +24,7 @@ class ListPage : public View {
  protected:
   /// The derived class owns the model. It makes the model first, and then calls SetModel() in its
   /// constructor.
-  ListPage(const QString& id, const QString& title, Store& store, QWidget* parent);
+  ListPage(const QString& id, const QString& title, ShownCluster& shown_cluster, QWidget* parent);
   ~ListPage() override;
   void SetModel(QAbstractItemModel* model);
   /// Sets the headline and its note. A bad tone makes the headline stand out.

@@ -20,8 +20,8 @@ std::int64_t NowMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 
 }  // namespace
 
-LogsView::LogsView(Store& store, QWidget* parent)
-    : ListPage(QStringLiteral("logs"), tr("Logs"), store, parent),
+LogsView::LogsView(ShownCluster& shown_cluster, QWidget* parent)
+    : ListPage(QStringLiteral("logs"), tr("Logs"), shown_cluster, parent),
       table_(std::make_unique<KeyedTable<std::shared_ptr<const LogRow>>>(
           LogColumns(),
           [](const std::shared_ptr<const LogRow>& row) { return QString::number(row->number); })),
@@ -119,11 +119,11 @@ void LogsView::ApplyFilter() {
   filter.regex = regex_->isChecked() && !text_.isEmpty();
   bad_expression_ = lines_.SetFilter(filter);
   ShowLines();
-  Draw(*store().snapshot());
+  Draw(*shown_cluster().snapshot());
 }
 
 void LogsView::Begin() {
-  if (tail_ != nullptr || store().session() == nullptr) return;
+  if (tail_ != nullptr || shown_cluster().session() == nullptr) return;
   const auto wanted = static_cast<v1::LogLevel>(level_->currentData().toInt());
   tail_ = std::make_shared<session::LogTail>(std::min(wanted, v1::LOG_INFO), kBacklog,
                                              session::SessionOptions().user_agent);
@@ -140,8 +140,8 @@ void LogsView::End() {
 }
 
 void LogsView::Follow() {
-  if (tail_ == nullptr || store().session() == nullptr) return;
-  std::vector<v1::Node> nodes = store().session()->Nodes();
+  if (tail_ == nullptr || shown_cluster().session() == nullptr) return;
+  std::vector<v1::Node> nodes = shown_cluster().session()->Nodes();
   std::erase_if(nodes, [this](const v1::Node& node) {
     return !chosen_.isEmpty() && !chosen_.contains(QString::fromStdString(node.node_id()));
   });
@@ -162,7 +162,7 @@ void LogsView::Take() {
   if (pause_->isChecked() || tail_ == nullptr) return;
   lines_.Take(tail_->Take(), NowMs());
   ShowLines();
-  if (isVisible()) Draw(*store().snapshot());
+  if (isVisible()) Draw(*shown_cluster().snapshot());
 }
 
 void LogsView::ShowLines() {
@@ -187,8 +187,8 @@ void LogsView::ChooseProcesses() {
   all->setChecked(chosen_.isEmpty());
   menu.addSeparator();
   QList<QAction*> actions;
-  if (store().session() != nullptr) {
-    for (const v1::Node& node : store().session()->Nodes()) {
+  if (shown_cluster().session() != nullptr) {
+    for (const v1::Node& node : shown_cluster().session()->Nodes()) {
       QAction* action = menu.addAction(SafeText(node.node_id(), 60));
       action->setData(QString::fromStdString(node.node_id()));
       action->setCheckable(true);
@@ -205,15 +205,15 @@ void LogsView::ChooseProcesses() {
     chosen_.remove(done->data().toString());
   }
   Follow();
-  Draw(*store().snapshot());
+  Draw(*shown_cluster().snapshot());
 }
 
 void LogsView::Draw(const session::Snapshot& snapshot) {
-  const auto& session = store().session();
-  if (connection_ != store().connection()) {
+  const auto& session = shown_cluster().session();
+  if (connection_ != shown_cluster().connection()) {
     End();
     lines_.Clear();
-    connection_ = store().connection();
+    connection_ = shown_cluster().connection();
     chosen_.clear();
     ShowLines();
   }
@@ -229,7 +229,7 @@ void LogsView::Draw(const session::Snapshot& snapshot) {
   panel()->SetEmptyText(
       tr("Nobody has logged anything of this level yet, or the processes do not answer."));
   QStringList notes;
-  if (!store().live() || snapshot.recorded) {
+  if (!shown_cluster().live() || snapshot.recorded) {
     notes << tr("Logs are not recorded: these are of now, not of the instant that is shown.");
   }
   for (const auto& [id, skew_ms] : lines_.Skews()) {

@@ -19,7 +19,7 @@ namespace onepiece::gui {
 class LogsView : public ListPage {
   Q_OBJECT
  public:
-  explicit LogsView(Store& store, QWidget* parent = nullptr);
+  explicit LogsView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   ~LogsView() override;
   [[nodiscard]] QString Help() const override;
   [[nodiscard]] std::vector<Command> Commands() override;
@@ -47,7 +47,7 @@ class LogsView : public ListPage {
   LogLines lines_;
   std::unique_ptr<KeyedTable<std::shared_ptr<const LogRow>>> table_;
   std::shared_ptr<session::LogTail> tail_;  ///< Null if no process is followed.
-  int connection_ = -1;                     ///< The Store::connection() that the lines are from.
+  int connection_ = -1;  ///< The ShownCluster::connection() that the lines are from.
   std::vector<std::tuple<std::string, std::uint64_t, std::string>> followed_;
   QSet<QString> chosen_;  ///< Node ids. Empty for all.
   QString text_, bad_expression_;

@@ -147,8 +147,8 @@ QString MarkKey(const history::Mark& mark) {
 
 }  // namespace
 
-OverviewView::OverviewView(Store& store, QWidget* parent)
-    : View(QStringLiteral("overview"), tr("Overview"), store, parent),
+OverviewView::OverviewView(ShownCluster& shown_cluster, QWidget* parent)
+    : View(QStringLiteral("overview"), tr("Overview"), shown_cluster, parent),
       changes_(std::make_unique<KeyedTable<history::Mark>>(
           std::vector<KeyedTable<history::Mark>::Column>{
               {tr("What changed"), tr("Marks of the recording, newest first"), ChangeText}},
@@ -217,7 +217,7 @@ void OverviewView::Draw(const session::Snapshot& snapshot) {
 }
 
 void OverviewView::LoadChanges(const session::Snapshot& snapshot) {
-  if (store().recording() == nullptr) {
+  if (shown_cluster().recording() == nullptr) {
     changes_->Update({}, [](const auto&, const auto&) { return true; });
     loaded_at_ms_ = 0;
     return Note(tr("Nothing is being recorded, so what has changed is not known."));
@@ -226,7 +226,7 @@ void OverviewView::LoadChanges(const session::Snapshot& snapshot) {
   loaded_at_ms_ = snapshot.at_ms;
   const history::Interval window = {snapshot.at_ms - OverviewTiles::kWindowMs, snapshot.at_ms};
   using Marks = std::vector<history::Mark>;
-  store().Read<Marks>(
+  shown_cluster().Read<Marks>(
       this, [window](history::Recording& recording) { return recording.Marks(window, 200); },
       [this, at_ms = snapshot.at_ms](absl::StatusOr<Marks> marks) {
         if (at_ms != loaded_at_ms_) return;  // Another instant has been asked for since.

@@ -18,7 +18,7 @@ class TileButton;
 class OverviewView : public View {
   Q_OBJECT
  public:
-  explicit OverviewView(Store& store, QWidget* parent = nullptr);
+  explicit OverviewView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   [[nodiscard]] QString Help() const override;
   /// The list of changes.

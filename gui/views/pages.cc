@@ -2,6 +2,7 @@
 
 #include "gui/views/alerts.h"
 #include "gui/views/audit.h"
+#include "gui/views/databases.h"
 #include "gui/views/gpus.h"
 #include "gui/views/jobs.h"
 #include "gui/views/logs.h"
@@ -9,28 +10,27 @@
 #include "gui/views/pipelines.h"
 #include "gui/views/rebalance.h"
 #include "gui/views/rings.h"
-#include "gui/views/databases.h"
 
 namespace onepiece::gui {
 
-std::vector<std::unique_ptr<View>> MakePages(Store& store) {
-  auto pipelines = std::make_unique<PipelinesView>(store);
-  auto rebalance = std::make_unique<RebalanceView>(store);
+std::vector<std::unique_ptr<View>> MakePages(ShownCluster& shown_cluster) {
+  auto pipelines = std::make_unique<PipelinesView>(shown_cluster);
+  auto rebalance = std::make_unique<RebalanceView>(shown_cluster);
   // The page "Pipelines" shows the draft of the page "Rebalance".
   QObject::connect(rebalance.get(), &RebalanceView::DraftChanged, pipelines.get(),
                    [from = rebalance.get(), to = pipelines.get()] { to->SetDraft(from->draft()); });
   std::vector<std::unique_ptr<View>> pages;
-  pages.push_back(std::make_unique<OverviewView>(store));
+  pages.push_back(std::make_unique<OverviewView>(shown_cluster));
   pages.push_back(std::move(pipelines));
-  pages.push_back(std::make_unique<GpusView>(store));
-  pages.push_back(std::make_unique<RingsView>(store));
-  pages.push_back(std::make_unique<JobsView>(store));
+  pages.push_back(std::make_unique<GpusView>(shown_cluster));
+  pages.push_back(std::make_unique<RingsView>(shown_cluster));
+  pages.push_back(std::make_unique<JobsView>(shown_cluster));
   pages.push_back(std::move(rebalance));
-  pages.push_back(std::make_unique<DatabasesView>(store));
-  pages.push_back(std::make_unique<ReplicasView>(store));
-  pages.push_back(std::make_unique<AlertsView>(store));
-  pages.push_back(std::make_unique<LogsView>(store));
-  pages.push_back(std::make_unique<AuditView>(store));
+  pages.push_back(std::make_unique<DatabasesView>(shown_cluster));
+  pages.push_back(std::make_unique<ReplicasView>(shown_cluster));
+  pages.push_back(std::make_unique<AlertsView>(shown_cluster));
+  pages.push_back(std::make_unique<LogsView>(shown_cluster));
+  pages.push_back(std::make_unique<AuditView>(shown_cluster));
   return pages;
 }
 

@@ -19,8 +19,8 @@ void SetText(QLabel& label, const QString& text) {
 
 }  // namespace
 
-PipelinesView::PipelinesView(Store& store, QWidget* parent)
-    : View(QStringLiteral("pipelines"), tr("Pipelines"), store, parent),
+PipelinesView::PipelinesView(ShownCluster& shown_cluster, QWidget* parent)
+    : View(QStringLiteral("pipelines"), tr("Pipelines"), shown_cluster, parent),
       table_(MakePipelineTable()),
       canvas_(new PipelineCanvas(this)),
       verdict_(new QLabel(this)),
@@ -127,7 +127,7 @@ void PipelinesView::SetFilter(const QString& text) {
 void PipelinesView::SetDraft(const v1::Plan* draft) {
   model_.SetDraft(draft);
   drawn_.reset();
-  if (isVisible()) Draw(*store().snapshot());
+  if (isVisible()) Draw(*shown_cluster().snapshot());
 }
 
 void PipelinesView::focusInEvent(QFocusEvent* event) { canvas_->setFocus(event->reason()); }
@@ -143,13 +143,13 @@ void PipelinesView::JumpToBottleneck() {
 }
 
 void PipelinesView::Draw(const session::Snapshot& snapshot) {
-  const auto& newest = store().snapshot();
+  const auto& newest = shown_cluster().snapshot();
   if (newest.get() == &snapshot && drawn_ == newest) return;
   drawn_ = newest;
   const PipelineGraph& graph = model_.Update(snapshot);
   body_->setCurrentIndex(graph.empty.isEmpty() ? 1 : 0);
   SetText(*empty_, graph.empty);
-  canvas_->Show(graph, snapshot.at_ms, store().live());
+  canvas_->Show(graph, snapshot.at_ms, shown_cluster().live());
   Say();
 }
 

@@ -18,7 +18,7 @@ namespace onepiece::gui {
 class PipelinesView : public View {
   Q_OBJECT
  public:
-  explicit PipelinesView(Store& store, QWidget* parent = nullptr);
+  explicit PipelinesView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   [[nodiscard]] std::vector<Command> Commands() override;
   [[nodiscard]] QAbstractItemModel* ExportModel() override;
   void Focus(const QString& entity) override;

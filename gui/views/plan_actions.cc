@@ -82,17 +82,17 @@ void Sign(Request& request, const QString& reason) {
 
 }  // namespace
 
-PlanActions::PlanActions(Store& store, QWidget* parent)
-    : QObject(parent), store_(store), parent_(parent) {}
+PlanActions::PlanActions(ShownCluster& shown_cluster, QWidget* parent)
+    : QObject(parent), shown_cluster_(shown_cluster), parent_(parent) {}
 
 void PlanActions::Send(const QString& what, const Call& call, bool draft) {
   LeaveIt();
   Q_EMIT Told(tr("%1: asked for").arg(what));
-  const int asked = store_.connection();
-  store_.Ask<v1::Plan>(
+  const int asked = shown_cluster_.connection();
+  shown_cluster_.Ask<v1::Plan>(
       this, call,
       [this, what, call, draft, asked](absl::StatusOr<v1::Plan> plan) {
-        if (asked != store_.connection()) return;  // The answer is from another cluster.
+        if (asked != shown_cluster_.connection()) return;  // The answer is from another cluster.
         if (plan.ok()) {
           const QString id = SafeText(plan->plan_id(), 60);
           Q_EMIT Told(tr("%1: plan %2 is %3").arg(what, id, PlanStateName(plan->state())));
@@ -112,7 +112,7 @@ void PlanActions::Send(const QString& what, const Call& call, bool draft) {
 }
 
 void PlanActions::SendAgain() {
-  if (!store_.WhyNoChange().isEmpty()) return;
+  if (!shown_cluster_.WhyNoChange().isEmpty()) return;
   if (const auto again = again_; again) again();
 }
 
@@ -131,7 +131,7 @@ void PlanActions::ApplyMoves(const QString& what, const QString& text, const QSt
   question.text = text;
   question.targets = targets;
   question.risky = risky;
-  Confirm(parent_, store_, question,
+  Confirm(parent_, shown_cluster_, question,
           [this, what, draft, request = std::move(request)](const QString& reason) mutable {
             Sign(request, reason);
             Send(
@@ -148,7 +148,8 @@ void PlanActions::Apply(const v1::Plan& proposed, int confirm_within_s) {
                ? tr("It goes back by itself unless it is kept within %1 after its moves are done.")
                      .arg(FormatSeconds(confirm_within_s))
                : tr("It stays: nothing takes it back by itself."));
-  if (const QString policy = PolicyText(*store_.snapshot()); !policy.isEmpty()) text << policy;
+  if (const QString policy = PolicyText(*shown_cluster_.snapshot()); !policy.isEmpty())
+    text << policy;
   v1::ApplyPlanRequest request;
   for (const v1::Move& move : proposed.moves()) {
     v1::Move& added = *request.add_moves();
@@ -163,11 +164,11 @@ void PlanActions::Apply(const v1::Plan& proposed, int confirm_within_s) {
 }
 
 bool PlanActions::IsProduction() const {
-  return store_.session() != nullptr && store_.session()->target().production;
+  return shown_cluster_.session() != nullptr && shown_cluster_.session()->target().production;
 }
 
 void PlanActions::Decide(const Question& question, const v1::Plan& plan, Decision decision) {
-  Confirm(parent_, store_, question,
+  Confirm(parent_, shown_cluster_, question,
           [this, what = question.title, id = plan.plan_id(), decision](const QString& reason) {
             v1::DecidePlanRequest request;
             request.set_plan_id(id);
@@ -193,7 +194,8 @@ void PlanActions::Undo(const v1::Plan& plan) {
   const bool done = plan.state() == v1::Plan::DONE;
   Question question;
   const QString id = SafeText(plan.plan_id(), 60);
-  question.title = done ? UndoTitle(plan, store_.viewing_ms()) : tr("Revert plan %1 now").arg(id);
+  question.title =
+      done ? UndoTitle(plan, shown_cluster_.viewing_ms()) : tr("Revert plan %1 now").arg(id);
   question.verb = done ? tr("Bring back %1").arg(MovesCount(plan.moves_size())) : tr("Revert now");
   question.text =
       done ? tr("Starts the inverse of plan %1: its instances go back where they were.").arg(id)
@@ -229,10 +231,10 @@ void PlanActions::Drain(const std::string& node_id) {
   *move.mutable_to() = card->place;
   move.mutable_to()->clear_pool();
   move.mutable_to()->set_removed(true);
-  store_.Ask<v1::Plan>(
+  shown_cluster_.Ask<v1::Plan>(
       this, [request](client::Client& client) { return client.ProposePlan(request); },
-      [this, what, request, asked = store_.connection()](absl::StatusOr<v1::Plan> plan) {
-        if (asked != store_.connection()) return;
+      [this, what, request, asked = shown_cluster_.connection()](absl::StatusOr<v1::Plan> plan) {
+        if (asked != shown_cluster_.connection()) return;
         if (!plan.ok()) return TellFailure(parent_, tr("%1 was refused").arg(what), plan.status());
         const PoolBoard now = Board();
         const Transient transient = TransientOf(*plan, now);
@@ -276,7 +278,7 @@ void PlanActions::Pin(const std::string& node_id, bool pinned) {
 }
 
 void PlanActions::SendHold(const QString& what, const v1::SetHoldRequest& request) {
-  store_.Ask<v1::Hold>(
+  shown_cluster_.Ask<v1::Hold>(
       this, [request](client::Client& client) { return client.SetHold(request); },
       [this, what](absl::StatusOr<v1::Hold> hold) {
         if (!hold.ok()) return TellFailure(parent_, tr("%1 was refused").arg(what), hold.status());
@@ -290,13 +292,14 @@ void PlanActions::Hold(int for_s) {
   question.title = tr("Hold automatic moves for %1").arg(FormatSeconds(for_s));
   question.verb = tr("Hold automatic moves");
   question.text = tr("The policy moves nothing until then. Plans under way go on.");
-  Confirm(parent_, store_, question, [this, what = question.title, for_s](const QString& reason) {
-    v1::SetHoldRequest request;
-    request.set_active(true);
-    request.set_for_s(for_s);
-    Sign(request, reason);
-    SendHold(what, request);
-  });
+  Confirm(parent_, shown_cluster_, question,
+          [this, what = question.title, for_s](const QString& reason) {
+            v1::SetHoldRequest request;
+            request.set_active(true);
+            request.set_for_s(for_s);
+            Sign(request, reason);
+            SendHold(what, request);
+          });
 }
 
 void PlanActions::Release() {
@@ -304,7 +307,7 @@ void PlanActions::Release() {
   question.title = tr("Release automatic moves");
   question.verb = tr("Release automatic moves");
   question.text = tr("The policy may move instances again.");
-  Confirm(parent_, store_, question, [this, what = question.title](const QString& reason) {
+  Confirm(parent_, shown_cluster_, question, [this, what = question.title](const QString& reason) {
     v1::SetHoldRequest request;
     Sign(request, reason);
     SendHold(what, request);
@@ -316,7 +319,7 @@ void PlanActions::SendLimits(const v1::PoolLimits& limits, const QString& reason
   *request.mutable_limits() = limits;
   Sign(request, reason);
   const QString what = tr("Limits of %1").arg(PoolName({limits.workflow_set(), limits.pool()}));
-  store_.Ask<v1::PoolLimits>(
+  shown_cluster_.Ask<v1::PoolLimits>(
       this, [request](client::Client& client) { return client.SetPoolLimits(request); },
       [this, what](absl::StatusOr<v1::PoolLimits> set) {
         if (!set.ok()) return TellFailure(parent_, tr("%1 were refused").arg(what), set.status());
@@ -364,7 +367,7 @@ void PlanActions::AskLimits(const PoolKey& pool) {
     question.verb = tr("Set limits");
     question.text =
         tr("At least %1, at most %2. It moves nothing by itself.").arg(least->text(), most->text());
-    Confirm(parent_, store_, question,
+    Confirm(parent_, shown_cluster_, question,
             [this, limits](const QString& reason) { SendLimits(limits, reason); });
   });
   dialog->open();

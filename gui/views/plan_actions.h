@@ -25,7 +25,7 @@ class PlanActions : public QObject {
   /// type the cluster's name.
   static constexpr double kRiskyShare = 0.25;
 
-  PlanActions(Store& store, QWidget* parent);
+  PlanActions(ShownCluster& shown_cluster, QWidget* parent);
 
   /// Asks about a proposed plan, and starts its moves unless its base revision is out of date.
   /// `confirm_within_s` 0 means that it needs no confirmation afterwards.
@@ -68,9 +68,9 @@ class PlanActions : public QObject {
   void ApplyMoves(const QString& what, const QString& text, const QStringList& targets,
                   v1::ApplyPlanRequest request, bool risky, bool draft);
   [[nodiscard]] bool IsProduction() const;
-  [[nodiscard]] PoolBoard Board() const { return MakePoolBoard(*store_.snapshot()); }
+  [[nodiscard]] PoolBoard Board() const { return MakePoolBoard(*shown_cluster_.snapshot()); }
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   QWidget* parent_;
   QString unanswered_;
   std::function<void()> again_;

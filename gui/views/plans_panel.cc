@@ -15,8 +15,9 @@ void SetText(QLabel* label, const QString& text) {
   if (label->text() != text) label->setText(text);
 }
 
-std::int64_t ServerNowMs(const Store& store) {
-  return store.viewing_ms() + static_cast<std::int64_t>(store.link().clock_skew_s * 1e3);
+std::int64_t ServerNowMs(const ShownCluster& shown_cluster) {
+  return shown_cluster.viewing_ms() +
+         static_cast<std::int64_t>(shown_cluster.link().clock_skew_s * 1e3);
 }
 
 QString Chain(const v1::Plan& plan) {
@@ -70,9 +71,9 @@ const v1::Plan* FindPlan(const session::Snapshot& snapshot, const QString& plan_
   return nullptr;
 }
 
-PlansPanel::PlansPanel(Store& store, QWidget* parent)
+PlansPanel::PlansPanel(ShownCluster& shown_cluster, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       split_(new QSplitter(Qt::Horizontal, this)),
       details_(new QWidget(this)),
       about_(new QLabel(this)),
@@ -103,7 +104,7 @@ PlansPanel::PlansPanel(Store& store, QWidget* parent)
   layout->addWidget(split_);
   connect(plans_, &TablePanel::ClearWanted, this, &PlansPanel::ClearFilterWanted);
   connect(plans_, &TablePanel::Current, this, [this] {
-    const auto snapshot = store_.snapshot();
+    const auto snapshot = shown_cluster_.snapshot();
     ShowDetails(*snapshot, MakePoolBoard(*snapshot));
   });
   connect(keep_, &QPushButton::clicked, this, [this] { Q_EMIT KeepWanted(current()); });
@@ -149,7 +150,7 @@ void PlansPanel::MakeTables() {
 
 void PlansPanel::Show(const session::Snapshot& snapshot, const PoolBoard& board) {
   std::vector<PlanRow> rows;
-  const std::int64_t now_ms = store_.viewing_ms();
+  const std::int64_t now_ms = shown_cluster_.viewing_ms();
   for (const v1::Plan* plan : PlansOf(snapshot)) {
     rows.push_back({.key = SafeText(plan->plan_id(), 80),
                     .state = PlanStateName(plan->state()),
@@ -180,17 +181,17 @@ void PlansPanel::ShowDetails(const session::Snapshot& snapshot, const PoolBoard&
   for (QWidget* each : std::initializer_list<QWidget*>{keep_, undo_, move_table_, effect_})
     each->setVisible(plan != nullptr);
   if (plan == nullptr) return SetText(about_, tr("Choose a plan to see it in full."));
-  const std::int64_t now_ms = store_.viewing_ms();
+  const std::int64_t now_ms = shown_cluster_.viewing_ms();
   QString about = tr("%1 %2, by %3 at %4")
                       .arg(SafeText(plan->plan_id(), 80), PlanStateName(plan->state()),
                            SafeText(plan->actor(), 60), FormatTime(plan->create_unix_ms(), now_ms));
   if (!plan->reason().empty()) about += QStringLiteral(": ") + SafeText(plan->reason(), 300);
   if (const QString chain = Chain(*plan); !chain.isEmpty()) about += u'\n' + chain;
   if (plan->state() == v1::Plan::UNCONFIRMED)
-    about += u'\n' + ConfirmText(*plan, now_ms, store_.link().clock_skew_s);
+    about += u'\n' + ConfirmText(*plan, now_ms, shown_cluster_.link().clock_skew_s);
   SetText(about_, about);
   const bool ended = HasEnded(*plan);
-  const QString why = store_.WhyNoChange();
+  const QString why = shown_cluster_.WhyNoChange();
   keep_->setVisible(!ended && plan->confirm_by_unix_ms() != 0);
   EnableUnless(keep_, why);
   undo_->setText(ended ? UndoTitle(*plan, now_ms) + u'…' : tr("Revert now…"));
@@ -201,7 +202,7 @@ void PlansPanel::ShowDetails(const session::Snapshot& snapshot, const PoolBoard&
   std::vector<MoveRow> moves;
   for (const v1::Move& move : plan->moves()) {
     const double since =
-        static_cast<double>(ServerNowMs(store_) - move.phase_since_unix_ms()) / 1e3;
+        static_cast<double>(ServerNowMs(shown_cluster_) - move.phase_since_unix_ms()) / 1e3;
     moves.push_back({.key = SafeText(move.node_id(), 80),
                      .from = PlaceName(move.from()),
                      .to = PlaceName(move.to()),
@@ -218,11 +219,15 @@ void PlansPanel::ShowDetails(const session::Snapshot& snapshot, const PoolBoard&
   // Measured values are compared with the last plan only: later plans have changed the effect of
   // earlier ones.
   const bool last = PlansOf(snapshot).front()->plan_id() == plan->plan_id();
-  effect_->Show(*plan, last ? snapshot.elasticity.value.get() : nullptr, ServerNowMs(store_));
+  effect_->Show(*plan, last ? snapshot.elasticity.value.get() : nullptr,
+                ServerNowMs(shown_cluster_));
 }
 
-PlanStrips::PlanStrips(Store& store, QWidget* parent)
-    : QWidget(parent), store_(store), layout_(new QVBoxLayout(this)), more_(new QLabel(this)) {
+PlanStrips::PlanStrips(ShownCluster& shown_cluster, QWidget* parent)
+    : QWidget(parent),
+      shown_cluster_(shown_cluster),
+      layout_(new QVBoxLayout(this)),
+      more_(new QLabel(this)) {
   layout_->setContentsMargins(0, 0, 0, 0);
   layout_->setSpacing(4);
   layout_->addWidget(more_);
@@ -266,16 +271,17 @@ PlanStrips::Strip PlanStrips::MakeStrip(const QString& plan_id) {
 }
 
 void PlanStrips::ShowPlan(Strip& strip, const v1::Plan& plan) {
-  const std::int64_t now_ms = store_.viewing_ms();
+  const std::int64_t now_ms = shown_cluster_.viewing_ms();
   QString text = tr("%1 Plan %2 %3, by %4: ")
                      .arg(ToneGlyph(PlanStateTone(plan.state())), SafeText(plan.plan_id(), 60),
                           PlanStateName(plan.state()), SafeText(plan.actor(), 60));
-  text += plan.state() == v1::Plan::UNCONFIRMED
-              ? QStringLiteral("%1; %2").arg(ConfirmText(plan, now_ms, store_.link().clock_skew_s),
-                                             MovesSummary(plan))
-              : ProgressText(plan, ServerNowMs(store_));
+  text +=
+      plan.state() == v1::Plan::UNCONFIRMED
+          ? QStringLiteral("%1; %2").arg(
+                ConfirmText(plan, now_ms, shown_cluster_.link().clock_skew_s), MovesSummary(plan))
+          : ProgressText(plan, ServerNowMs(shown_cluster_));
   SetText(strip.text, text);
-  const QString why = store_.WhyNoChange();
+  const QString why = shown_cluster_.WhyNoChange();
   strip.keep->setVisible(plan.confirm_by_unix_ms() != 0 && plan.state() != v1::Plan::REVERTING);
   strip.undo->setVisible(plan.state() != v1::Plan::REVERTING);
   EnableUnless(strip.keep, why);
@@ -316,7 +322,7 @@ void PlanStrips::Show(const session::Snapshot& snapshot, const QString& unanswer
   for (Strip& strip : strips_) {
     if (strip.plan_id.isEmpty()) {
       SetText(strip.text, ToneGlyph(StatusTone::kWarning) + u' ' + unanswered);
-      EnableUnless(strip.keep, store_.WhyNoChange());
+      EnableUnless(strip.keep, shown_cluster_.WhyNoChange());
     } else {
       ShowPlan(strip, *FindPlan(snapshot, strip.plan_id));
     }

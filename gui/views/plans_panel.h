@@ -30,7 +30,7 @@ const v1::Plan* FindPlan(const session::Snapshot& snapshot, const QString& plan_
 class PlansPanel : public QWidget {
   Q_OBJECT
  public:
-  explicit PlansPanel(Store& store, QWidget* parent = nullptr);
+  explicit PlansPanel(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   void Show(const session::Snapshot& snapshot, const PoolBoard& board);
   bool Select(const QString& plan_id) { return plans_->Select(plan_id); }
@@ -61,7 +61,7 @@ class PlansPanel : public QWidget {
   void MakeTables();
   void ShowDetails(const session::Snapshot& snapshot, const PoolBoard& board);
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   std::unique_ptr<KeyedTable<PlanRow>> rows_;
   std::unique_ptr<KeyedTable<MoveRow>> moves_;
   QSplitter* split_;
@@ -79,7 +79,7 @@ class PlanStrips : public QWidget {
  public:
   static constexpr std::size_t kMost = 3;  ///< The most strips. The rest is only counted.
 
-  explicit PlanStrips(Store& store, QWidget* parent = nullptr);
+  explicit PlanStrips(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   /// Shows the strips. `unanswered` describes a change whose answer was lost; empty for none.
   void Show(const session::Snapshot& snapshot, const QString& unanswered);
 
@@ -100,7 +100,7 @@ class PlanStrips : public QWidget {
   Strip MakeStrip(const QString& plan_id);
   void ShowPlan(Strip& strip, const v1::Plan& plan);
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   QVBoxLayout* layout_;
   std::vector<Strip> strips_;
   QLabel* more_;

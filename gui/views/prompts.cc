@@ -24,12 +24,12 @@ namespace {
 
 class ConfirmDialog : public QDialog {
  public:
-  ConfirmDialog(QWidget* parent, Store& store, const Question& question)
-      : QDialog(parent), store_(store), question_(question) {
+  ConfirmDialog(QWidget* parent, ShownCluster& shown_cluster, const Question& question)
+      : QDialog(parent), shown_cluster_(shown_cluster), question_(question) {
     setWindowTitle(question.title);
     setObjectName(QStringLiteral("confirm"));
     setAttribute(Qt::WA_DeleteOnClose);
-    const auto& session = store.session();
+    const auto& session = shown_cluster.session();
     cluster_ = session != nullptr ? SafeText(session->target().name, 60) : QString();
     const bool production = session != nullptr && session->target().production;
     auto* layout = new QVBoxLayout(this);
@@ -52,8 +52,8 @@ class ConfirmDialog : public QDialog {
     layout->addWidget(buttons);
     connect(buttons, &QDialogButtonBox::accepted, this, &QDialog::accept);
     connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
-    for (const auto signal : {&Store::LinkChanged, &Store::ModeChanged}) {
-      connect(&store, signal, this, [this] { Check(); });
+    for (const auto signal : {&ShownCluster::LinkChanged, &ShownCluster::ModeChanged}) {
+      connect(&shown_cluster, signal, this, [this] { Check(); });
     }
     Check();
     no->setFocus();
@@ -116,8 +116,8 @@ class ConfirmDialog : public QDialog {
 
   void Check() {
     // The question was about another cluster.
-    if (asked_of_ != store_.connection()) return reject();
-    QString why = store_.WhyNoChange();
+    if (asked_of_ != shown_cluster_.connection()) return reject();
+    QString why = shown_cluster_.WhyNoChange();
     if (why.isEmpty() && reason_ != nullptr && reason().isEmpty()) why = tr("A reason is missing.");
     if (why.isEmpty() && name_ != nullptr && name_->text() != cluster_) {
       why = tr("The cluster's name is missing.");
@@ -126,8 +126,8 @@ class ConfirmDialog : public QDialog {
     why_not_->setText(why);
   }
 
-  Store& store_;
-  const int asked_of_ = store_.connection();
+  ShownCluster& shown_cluster_;
+  const int asked_of_ = shown_cluster_.connection();
   Question question_;
   QString cluster_;
   QLineEdit *reason_ = nullptr, *name_ = nullptr;
@@ -153,9 +153,9 @@ QString WhatToDo(const absl::Status& status) {
 
 }  // namespace
 
-void Confirm(QWidget* parent, Store& store, const Question& question,
+void Confirm(QWidget* parent, ShownCluster& shown_cluster, const Question& question,
              std::function<void(const QString& reason)> yes) {
-  auto* dialog = new ConfirmDialog(parent, store, question);
+  auto* dialog = new ConfirmDialog(parent, shown_cluster, question);
   QObject::connect(dialog, &QDialog::accepted, dialog,
                    [dialog, yes = std::move(yes)] { yes(dialog->reason()); });
   dialog->open();

@@ -28,9 +28,9 @@ struct Question {
 
 /// Asks the question. The dialog shows the cluster's name and band. Its focus is on Cancel, Esc
 /// cancels, Enter in the line of the reason does not accept, and there is no "do not ask again".
-/// `yes` gets the reason. If changes become impossible (Store::WhyNoChange), the dialog closes
-/// itself and says why.
-void Confirm(QWidget* parent, Store& store, const Question& question,
+/// `yes` gets the reason. If changes become impossible (ShownCluster::WhyNoChange), the dialog
+/// closes itself and says why.
+void Confirm(QWidget* parent, ShownCluster& shown_cluster, const Question& question,
              std::function<void(const QString& reason)> yes);
 
 /// Says that something failed: what was tried, the server's code, message and reason, and what to

@@ -29,18 +29,18 @@ bool CanBeTakenBack(const v1::Plan& plan) {
 
 }  // namespace
 
-RebalanceView::RebalanceView(Store& store, QWidget* parent)
-    : View(QStringLiteral("rebalance"), tr("Rebalance"), store, parent),
-      actions_(new PlanActions(store, this)),
-      strips_(new PlanStrips(store, this)),
+RebalanceView::RebalanceView(ShownCluster& shown_cluster, QWidget* parent)
+    : View(QStringLiteral("rebalance"), tr("Rebalance"), shown_cluster, parent),
+      actions_(new PlanActions(shown_cluster, this)),
+      strips_(new PlanStrips(shown_cluster, this)),
       policy_(new QLabel(this)),
       hold_(new QPushButton(tr("Hold automatic moves 30 min…"), this)),
       release_(new QPushButton(tr("Release…"), this)),
       split_(new QSplitter(Qt::Vertical, this)),
       columns_(new PoolColumns(this)),
       tabs_(new QTabWidget(this)),
-      panel_(new DraftPanel(store, draft_, this)),
-      plans_(new PlansPanel(store, this)) {
+      panel_(new DraftPanel(shown_cluster, draft_, this)),
+      plans_(new PlansPanel(shown_cluster, this)) {
   MakeLayout();
   ConnectParts();
   clock_.setInterval(500);
@@ -89,7 +89,7 @@ void RebalanceView::ConnectParts() {
   connect(columns_, &PoolColumns::LessWanted, this,
           [this](const PoolKey& pool) { Edited(draft_.Remove(pool)); });
   connect(columns_, &PoolColumns::LimitsWanted, this, [this](const PoolKey& pool) {
-    if (const QString why = store().WhyNoChange(); !why.isEmpty()) return Edited(why);
+    if (const QString why = shown_cluster().WhyNoChange(); !why.isEmpty()) return Edited(why);
     actions_->AskLimits(pool);
   });
   connect(columns_, &PoolColumns::MenuWanted, this, &RebalanceView::AskMenu);
@@ -120,8 +120,8 @@ void RebalanceView::ConnectParts() {
 }
 
 void RebalanceView::Draw(const session::Snapshot& snapshot) {
-  if (connection_ != store().connection()) {  // The draft is not for this cluster.
-    connection_ = store().connection();
+  if (connection_ != shown_cluster().connection()) {  // The draft is not for this cluster.
+    connection_ = shown_cluster().connection();
     draft_ = PlanDraft();
     seen_cluster_ = nullptr;
     panel_->Forget();
@@ -141,7 +141,7 @@ void RebalanceView::Draw(const session::Snapshot& snapshot) {
 
 void RebalanceView::ShowTimes() {
   if (!isVisible()) return;
-  const auto snapshot = store().snapshot();
+  const auto snapshot = shown_cluster().snapshot();
   ShowPolicy(*snapshot);
   strips_->Show(*snapshot, actions_->unanswered());
   if (plans_->isVisible()) plans_->Show(*snapshot, draft_.board());
@@ -167,8 +167,8 @@ void RebalanceView::ShowPolicy(const session::Snapshot& snapshot) {
     lines << line;
     if (held) {
       const v1::Hold& hold = elasticity->hold();
-      const std::int64_t now_ms = store().viewing_ms();
-      const auto skew_ms = static_cast<std::int64_t>(store().link().clock_skew_s * 1e3);
+      const std::int64_t now_ms = shown_cluster().viewing_ms();
+      const auto skew_ms = static_cast<std::int64_t>(shown_cluster().link().clock_skew_s * 1e3);
       lines << tr("Hold: no automatic moves %1, by %2%3")
                    .arg(
                        hold.until_unix_ms() == 0
@@ -186,7 +186,7 @@ void RebalanceView::ShowPolicy(const session::Snapshot& snapshot) {
   }
   const QString text = lines.join(u'\n');
   if (policy_->text() != text) policy_->setText(text);
-  const QString why = store().WhyNoChange();
+  const QString why = shown_cluster().WhyNoChange();
   EnableUnless(hold_, why);
   EnableUnless(release_, why);
   release_->setVisible(held);
@@ -238,7 +238,7 @@ void RebalanceView::AskMenu(const std::string& node_id, const QPoint& at) {
             [this, node_id, key = column.key] { Move(node_id, key); });
   }
   menu->addSeparator();
-  const QString why = store().WhyNoChange();
+  const QString why = shown_cluster().WhyNoChange();
   for (const Command& command : NodeCommands()) {
     QAction* action = menu->addAction(command.title);
     action->setEnabled(why.isEmpty());
@@ -268,7 +268,7 @@ void RebalanceView::RunApply() {
 }
 
 const v1::Plan* RebalanceView::Chosen(bool (*wanted)(const v1::Plan&)) {
-  const auto snapshot = store().snapshot();
+  const auto snapshot = shown_cluster().snapshot();
   const v1::Plan* plan = FindPlan(*snapshot, plans_->current());
   if (plans_->isVisible() && plan != nullptr && wanted(*plan)) return plan;
   for (const v1::Plan* each : PlansOf(*snapshot)) {
@@ -278,7 +278,7 @@ const v1::Plan* RebalanceView::Chosen(bool (*wanted)(const v1::Plan&)) {
 }
 
 void RebalanceView::RunKeep(const QString& plan_id) {
-  const auto snapshot = store().snapshot();
+  const auto snapshot = shown_cluster().snapshot();
   const v1::Plan* plan = plan_id.isEmpty() ? Chosen(WaitsToBeKept) : FindPlan(*snapshot, plan_id);
   if (plan == nullptr) {
     Q_EMIT Told(tr("No plan waits to be kept"));
@@ -288,7 +288,7 @@ void RebalanceView::RunKeep(const QString& plan_id) {
 }
 
 void RebalanceView::RunUndo(const QString& plan_id) {
-  const auto snapshot = store().snapshot();
+  const auto snapshot = shown_cluster().snapshot();
   const v1::Plan* plan = plan_id.isEmpty() ? Chosen(CanBeTakenBack) : FindPlan(*snapshot, plan_id);
   if (plan == nullptr) {
     Q_EMIT Told(tr("No plan can be taken back"));
@@ -379,7 +379,7 @@ void RebalanceView::Focus(const QString& entity) {
   const QString kind = entity.section(u'/', 0, 0), rest = entity.section(u'/', 1);
   if (kind == QStringLiteral("plan")) {
     tabs_->setCurrentWidget(plans_);
-    plans_->Show(*store().snapshot(), draft_.board());
+    plans_->Show(*shown_cluster().snapshot(), draft_.board());
     plans_->Select(rest);
   } else if (kind == QStringLiteral("pool")) {
     pool_ = {rest.section(u'/', 0, 0).toStdString(), rest.section(u'/', 1).toStdString()};

@@ -26,7 +26,7 @@ class RebalanceView : public View {
  public:
   static constexpr int kHoldS = 30 * 60;
 
-  explicit RebalanceView(Store& store, QWidget* parent = nullptr);
+  explicit RebalanceView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   [[nodiscard]] std::vector<Command> Commands() override;
   /// The list of plans.
@@ -70,7 +70,7 @@ class RebalanceView : public View {
 
   PlanDraft draft_;
   std::optional<v1::Plan> drafted_;
-  int connection_ = -1;  ///< The Store::connection() that the draft is for.
+  int connection_ = -1;  ///< The ShownCluster::connection() that the draft is for.
   std::shared_ptr<const v1::Cluster> seen_cluster_;
   std::shared_ptr<const v1::Elasticity> seen_elasticity_;
   PoolKey pool_;  ///< The pool that was focused last.

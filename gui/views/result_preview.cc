@@ -87,9 +87,9 @@ absl::StatusOr<std::string> FetchBounded(client::Client& client, const std::stri
 
 }  // namespace
 
-ResultPreview::ResultPreview(Store& store, QWidget* parent)
+ResultPreview::ResultPreview(ShownCluster& shown_cluster, QWidget* parent)
     : QWidget(parent),
-      store_(store),
+      shown_cluster_(shown_cluster),
       artifacts_(new QComboBox(this)),
       view_(new FrameView(this)),
       words_(new QLabel(this)),
@@ -121,8 +121,8 @@ ResultPreview::ResultPreview(Store& store, QWidget* parent)
       Play(false);
     }
   });
-  connect(&store, &Store::ModeChanged, this, &ResultPreview::ShowState);
-  connect(&store, &Store::LinkChanged, this, &ResultPreview::ShowState);
+  connect(&shown_cluster, &ShownCluster::ModeChanged, this, &ResultPreview::ShowState);
+  connect(&shown_cluster, &ShownCluster::LinkChanged, this, &ResultPreview::ShowState);
   ShowState();
 }
 
@@ -185,9 +185,9 @@ QString ResultPreview::WhyNot() const {
   }
   if (job_->result().fetched()) return tr("The result was fetched: the cluster has given it up.");
   if (artifact() == nullptr) return tr("The job has made no file.");
-  if (store_.snapshot()->recorded || !store_.live())
+  if (shown_cluster_.snapshot()->recorded || !shown_cluster_.live())
     return tr("Results are not recorded: they can be looked at live.");
-  if (store_.session() == nullptr) return tr("No cluster is connected.");
+  if (shown_cluster_.session() == nullptr) return tr("No cluster is connected.");
   return {};
 }
 
@@ -277,7 +277,7 @@ void ResultPreview::Load() {
   Say(tr("Fetching %1…").arg(FormatBytes(static_cast<double>(wanted.size_bytes()))));
   ShowState();
   stop_ = std::make_shared<std::stop_source>();
-  store_.Ask<std::string>(
+  shown_cluster_.Ask<std::string>(
       this,
       [uid = job_->uid(), name = wanted.artifact(), stop = stop_](client::Client& client) {
         return FetchBounded(client, uid, name, stop->get_token());
@@ -413,7 +413,7 @@ void ResultPreview::Save() {
       dialog, &QFileDialog::fileSelected, this,
       [this, uid = job_->uid(), name = wanted.artifact()](const QString& path) {
         Q_EMIT Told(tr("Saving the result to %1…").arg(path));
-        store_.Ask<v1::ResultArtifact>(
+        shown_cluster_.Ask<v1::ResultArtifact>(
             this,
             [uid, name, to = path.toStdString()](client::Client& client) {
               return client.FetchToFile(uid, name, to);

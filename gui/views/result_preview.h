@@ -35,7 +35,7 @@ class ResultPreview : public QWidget {
   /// A fetch that takes longer is given up.
   static constexpr int kFetchSeconds = 60;
 
-  explicit ResultPreview(Store& store, QWidget* parent = nullptr);
+  explicit ResultPreview(ShownCluster& shown_cluster, QWidget* parent = nullptr);
   ~ResultPreview() override;
 
   /// Shows a job's result; null shows none. Another job or another result drops what was loaded.
@@ -78,7 +78,7 @@ class ResultPreview : public QWidget {
   void Say(const QString& text);
   void ShowState();
 
-  Store& store_;
+  ShownCluster& shown_cluster_;
   std::shared_ptr<const v1::Job> job_;
   std::string shown_;  ///< Uid and hash of the result that is loaded or being loaded.
   std::shared_ptr<const std::string> file_;

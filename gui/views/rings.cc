@@ -93,10 +93,10 @@ void SlotStrip::paintEvent(QPaintEvent* /*event*/) {
                    fontMetrics().elidedText(text_, Qt::ElideRight, width()));
 }
 
-RingsView::RingsView(Store& store, QWidget* parent)
-    : View(QStringLiteral("rings"), tr("Rings"), store, parent),
-      feed_(store, {}),
-      history_(store, {.refresh_ms = 10'000, .max_points = 90}),
+RingsView::RingsView(ShownCluster& shown_cluster, QWidget* parent)
+    : View(QStringLiteral("rings"), tr("Rings"), shown_cluster, parent),
+      feed_(shown_cluster, {}),
+      history_(shown_cluster, {.refresh_ms = 10'000, .max_points = 90}),
       headline_(PlainLabel(this)),
       verdict_(PlainLabel(this)),
       history_note_(PlainLabel(this)),
@@ -160,7 +160,7 @@ RingsView::RingsView(Store& store, QWidget* parent)
   connect(&feed_, &SeriesFeed::Changed, this, &RingsView::DrawCharts);
   connect(&history_, &SeriesFeed::Changed, this, &RingsView::DrawHistory);
   connect(tabs_, &QTabWidget::currentChanged, this,
-          [this] { WantHistory(this->store().snapshot()->at_ms); });
+          [this] { WantHistory(this->shown_cluster().snapshot()->at_ms); });
   DrawRing();
 }
 
@@ -178,7 +178,7 @@ QString RingsView::Help() const {
 }
 
 void RingsView::Focus(const QString& entity) {
-  rings_.Show(*store().snapshot());
+  rings_.Show(*shown_cluster().snapshot());
   const QString key =
       entity.startsWith(u"node/") ? QStringLiteral("ring/") + entity.mid(5) : entity;
   to_focus_ = panel_->Select(key) ? QString() : key;

@@ -47,7 +47,7 @@ class RingsView : public View {
   /// The most lines of the history. If there are more rings, it shows the worst and fullest.
   static constexpr std::size_t kHistoryRings = 40;
 
-  explicit RingsView(Store& store, QWidget* parent = nullptr);
+  explicit RingsView(ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   [[nodiscard]] QString Help() const override;
   [[nodiscard]] QAbstractItemModel* ExportModel() override { return panel_->rows(); }

@@ -4,17 +4,17 @@
 
 namespace onepiece::gui {
 
-View::View(QString id, QString title, Store& store, QWidget* parent)
-    : QWidget(parent), id_(std::move(id)), title_(std::move(title)), store_(store) {
+View::View(QString id, QString title, ShownCluster& shown_cluster, QWidget* parent)
+    : QWidget(parent), id_(std::move(id)), title_(std::move(title)), shown_cluster_(shown_cluster) {
   setObjectName(id_);
   setAccessibleName(title_);
   const auto draw = [this] {
-    if (isVisible()) Draw(*store_.snapshot());
+    if (isVisible()) Draw(*shown_cluster_.snapshot());
   };
-  connect(&store_, &Store::Changed, this, draw);
+  connect(&shown_cluster_, &ShownCluster::Changed, this, draw);
   // What may be changed and what is stale depends on the link and the mode.
-  connect(&store_, &Store::LinkChanged, this, draw);
-  connect(&store_, &Store::ModeChanged, this, draw);
+  connect(&shown_cluster_, &ShownCluster::LinkChanged, this, draw);
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this, draw);
 }
 
 void View::Focus(const QString& /*entity*/) {}
@@ -23,7 +23,7 @@ void View::SetFilter(const QString& /*text*/) {}
 
 void View::showEvent(QShowEvent* event) {
   QWidget::showEvent(event);
-  Draw(*store_.snapshot());
+  Draw(*shown_cluster_.snapshot());
 }
 
 }  // namespace onepiece::gui

@@ -21,19 +21,19 @@ struct Command {
   QString cli;
   /// The default, which settings may change. No single key may change the cluster.
   QString shortcut;
-  bool changes_cluster = false;  ///< Disabled while Store::WhyNoChange() has a reason.
+  bool changes_cluster = false;  ///< Disabled while ShownCluster::WhyNoChange() has a reason.
   std::function<void()> run;
 };
 
-/// A page. While it is visible it draws Store::snapshot() whenever that changes, and once when it
-/// is shown.
+/// A page. While it is visible it draws ShownCluster::snapshot() whenever that changes, and once
+/// when it is shown.
 ///
 /// Threading: GUI thread only.
 class View : public QWidget {
   Q_OBJECT
  public:
   /// `id` is the CLI's word for the page ("rings"). Settings, tests and accessible names use it.
-  View(QString id, QString title, Store& store, QWidget* parent = nullptr);
+  View(QString id, QString title, ShownCluster& shown_cluster, QWidget* parent = nullptr);
 
   [[nodiscard]] const QString& id() const { return id_; }
   [[nodiscard]] const QString& title() const { return title_; }
@@ -61,7 +61,7 @@ class View : public QWidget {
   void Badge(const QString& text);
 
  protected:
-  [[nodiscard]] Store& store() { return store_; }
+  [[nodiscard]] ShownCluster& shown_cluster() { return shown_cluster_; }
   /// Draws a snapshot. It must be cheap: it is called ten times a second with 64 GPUs, 200 rings
   /// and 10^5 jobs.
   virtual void Draw(const session::Snapshot& snapshot) = 0;
@@ -69,7 +69,7 @@ class View : public QWidget {
 
  private:
   QString id_, title_;
-  Store& store_;
+  ShownCluster& shown_cluster_;
 };
 
 }  // namespace onepiece::gui

@@ -79,7 +79,7 @@ class Watchdog {
 class Run {
  public:
   explicit Run(const ConsoleLoad& load) : load_(load), scene_(load.scene) {
-    window_->store().Show(scene_.snapshot(), testing::LiveLink());
+    window_->shown_cluster().Show(scene_.snapshot(), testing::LiveLink());
     Prepare();
   }
   ~Run() { next_.wait(); }
@@ -117,7 +117,7 @@ class Run {
       const double cpu_start = ThreadCpuMs();
       const auto start = steady_clock::now();
       const std::int64_t now_ms = snapshot->at_ms;
-      window_->store().Show(std::move(snapshot), testing::LiveLink(now_ms));
+      window_->shown_cluster().Show(std::move(snapshot), testing::LiveLink(now_ms));
       QCoreApplication::processEvents();
       if (tick >= kWarmUpTicks) {
         wall.push_back(Ms(steady_clock::now() - start));
@@ -145,7 +145,7 @@ class Run {
     };
     window_->ShowPage(QStringLiteral("logs"));
     const QAbstractItemModel* lines = window_->page()->ExportModel();
-    window_->store().Follow(
+    window_->shown_cluster().Follow(
         std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     const QDeadlineTimer filled(std::chrono::seconds(60));
     for (; lines->rowCount() < load_.log_lines && !filled.hasExpired();) {
@@ -169,7 +169,7 @@ class Run {
     times.wall = SpreadOf(std::move(wall));
     times.cpu = SpreadOf(std::move(cpu));
     times.stall_ms = stall_ms;
-    window_->store().Follow(nullptr);
+    window_->shown_cluster().Follow(nullptr);
     return times;
   }
 

@@ -25,7 +25,7 @@ struct Spread {
 struct PageTimes {
   QString page;
   int frames = 0;
-  Spread wall;  ///< From Store::Show to the last pixel.
+  Spread wall;  ///< From ShownCluster::Show to the last pixel.
   Spread
       cpu;  ///< Of the GUI thread, for the same: what another program on the machine cannot spoil.
   /// The longest that an event of another thread waited for the event loop.

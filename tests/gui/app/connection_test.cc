@@ -30,7 +30,9 @@ session::Target To(const FakeCluster& cluster, const std::string& name = "grand-
   return {.name = name, .nodemanagers = {cluster.address()}};
 }
 
-bool IsIn(MainWindow& window, session::Link link) { return window.store().link().link == link; }
+bool IsIn(MainWindow& window, session::Link link) {
+  return window.shown_cluster().link().link == link;
+}
 
 QString TextOf(MainWindow& window, const char* label) {
   return window.findChild<QLabel*>(QLatin1String(label))->text();
@@ -46,7 +48,7 @@ QString Said(QWidget& window) {
 }
 
 QString PropertyOf(MainWindow& window, const QString& entity, const QString& name) {
-  for (const auto& [property, value] : PropertiesOf(entity, *window.store().snapshot())) {
+  for (const auto& [property, value] : PropertiesOf(entity, *window.shown_cluster().snapshot())) {
     if (property == name) return value;
   }
   return {};
@@ -86,13 +88,13 @@ class GuiAppConnectionTest : public QObject {
     TestWindow window;
     window->Connect(To(hung));
     QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->cluster.value != nullptr, kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().snapshot()->cluster.value != nullptr, kSoonMs);
     hung.Hang(true);
     QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kStale), kSoonMs);
     // Nothing is blank, nothing can be changed, and the window says both.
-    QCOMPARE(window->store().snapshot()->cluster.value->nodes_size(), 5);
-    window->store().SetMode(ControlMode::kControl);
-    QVERIFY(window->store().WhyNoChange().contains(u"stale"));
+    QCOMPARE(window->shown_cluster().snapshot()->cluster.value->nodes_size(), 5);
+    window->shown_cluster().SetMode(ControlMode::kControl);
+    QVERIFY(window->shown_cluster().WhyNoChange().contains(u"stale"));
     QVERIFY(Said(*window).contains(u"Showing the last data"));
     // The dialog of connections still opens.
     bool opened = false;
@@ -105,10 +107,11 @@ class GuiAppConnectionTest : public QObject {
     QVERIFY(opened);
     window->Connect(To(well, "well"));
     QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->cluster.value != nullptr &&
-                                 window->store().snapshot()->cluster.value->nodes_size() == 4,
-                             kSoonMs);
-    QCOMPARE(window->store().mode(), ControlMode::kObserve);
+    QTRY_VERIFY_WITH_TIMEOUT(
+        window->shown_cluster().snapshot()->cluster.value != nullptr &&
+            window->shown_cluster().snapshot()->cluster.value->nodes_size() == 4,
+        kSoonMs);
+    QCOMPARE(window->shown_cluster().mode(), ControlMode::kObserve);
   }
 
   void HungFromTheStart_IsSaid() {
@@ -117,7 +120,7 @@ class GuiAppConnectionTest : public QObject {
     hung.Hang(true);
     TestWindow window;
     window->Connect(To(hung));
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().link().attempt > 1, kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().link().attempt > 1, kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(Said(*window).contains(u"has not been reached yet"), kSoonMs);
     for (const View* page : window.pages()) QVERIFY(window->ShowPage(page->id()));
   }
@@ -133,7 +136,7 @@ class GuiAppConnectionTest : public QObject {
       TestWindow window(options);
       window->Connect(To(cluster));
       const auto recorded = [&] {
-        const auto& recording = window->store().recording();
+        const auto& recording = window->shown_cluster().recording();
         if (recording == nullptr) return false;
         const auto info = recording->Info();
         return info.ok() && info->ticks > 1;
@@ -143,12 +146,12 @@ class GuiAppConnectionTest : public QObject {
     cluster.Stop();
     TestWindow window(options);
     window->Connect(To(cluster));
-    QTRY_VERIFY_WITH_TIMEOUT(!window->store().live(), kSoonMs);
-    QVERIFY(window->store().snapshot()->recorded);
-    QCOMPARE(window->store().snapshot()->cluster.value->nodes_size(), 6);
+    QTRY_VERIFY_WITH_TIMEOUT(!window->shown_cluster().live(), kSoonMs);
+    QVERIFY(window->shown_cluster().snapshot()->recorded);
+    QCOMPARE(window->shown_cluster().snapshot()->cluster.value->nodes_size(), 6);
     QVERIFY(TextOf(*window, "past").contains(u"Nothing can be changed"));
     cluster.Start();
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().live() && IsIn(*window, session::Link::kLive),
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().live() && IsIn(*window, session::Link::kLive),
                              kSoonMs);
   }
 
@@ -188,15 +191,15 @@ class GuiAppConnectionTest : public QObject {
     TestWindow window;
     window->Connect(To(cluster));
     QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kLive), kSoonMs);
-    window->store().SetMode(ControlMode::kControl);
-    QCOMPARE(window->store().WhyNoChange(), QString());
+    window->shown_cluster().SetMode(ControlMode::kControl);
+    QCOMPARE(window->shown_cluster().WhyNoChange(), QString());
     absl::Status refused;
-    window->store().Ask<v1::Job>(
+    window->shown_cluster().Ask<v1::Job>(
         &*window, [](client::Client& client) { return client.Cancel("a"); },
         [&](const absl::StatusOr<v1::Job>& answer) { refused = answer.status(); },
         QStringLiteral("Cancel a"));
     QTRY_VERIFY_WITH_TIMEOUT(!refused.ok(), kSoonMs);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().WhyNoChange().contains(u"read-only"), kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().WhyNoChange().contains(u"read-only"), kSoonMs);
     window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-1"));
     QTRY_VERIFY_WITH_TIMEOUT(Said(*window).contains(u"No changes: The server is read-only"),
                              kSoonMs);
@@ -210,7 +213,7 @@ class GuiAppConnectionTest : public QObject {
     window->Connect(To(cluster));
     QTRY_VERIFY_WITH_TIMEOUT(IsIn(*window, session::Link::kVersionMismatch), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(Said(*window).contains(u"speaks version 99"), kSoonMs);
-    QVERIFY(!window->store().WhyNoChange().isEmpty());
+    QVERIFY(!window->shown_cluster().WhyNoChange().isEmpty());
   }
 
   void Production_IsMarked() {
@@ -256,7 +259,7 @@ class GuiAppConnectionTest : public QObject {
     // The band counts once a second, so each call must add many.
     const auto flood = [&] {
       link.dropped += 1000;
-      window->store().Show(scene.Step(), link);
+      window->shown_cluster().Show(scene.Step(), link);
       return mark->isVisible();
     };
     QTRY_VERIFY_WITH_TIMEOUT(flood(), kSoonMs);
@@ -269,13 +272,13 @@ class GuiAppConnectionTest : public QObject {
     const QString path = window.folder() + QStringLiteral("/good.onepiece-recording");
     WriteRecording(path);
     window->OpenRecording(path);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kSoonMs);
-    QVERIFY(!window->store().live());
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kSoonMs);
+    QVERIFY(!window->shown_cluster().live());
     QVERIFY(TextOf(*window, "past").contains(u"This is a recording."));
-    QCOMPARE(window->store().WhyNoChange(), QStringLiteral("Recording"));
+    QCOMPARE(window->shown_cluster().WhyNoChange(), QStringLiteral("Recording"));
     // Rule C17 of docs/console.md: nobody knows what became of the jobs that were running.
     bool unknown = false;
-    for (const session::JobEntry& entry : window->store().snapshot()->jobs.value->jobs) {
+    for (const session::JobEntry& entry : window->shown_cluster().snapshot()->jobs.value->jobs) {
       if (entry.job->state() != v1::Job::RUNNING) continue;
       const QString job = QStringLiteral("job/") + QString::fromStdString(entry.job->uid());
       QVERIFY(PropertyOf(*window, job, QStringLiteral("State")).contains(u"unknown at the end"));
@@ -308,8 +311,8 @@ class GuiAppConnectionTest : public QObject {
     QFETCH(QString, kind);
     QFETCH(QString, says);
     TestWindow window;
-    window->store().Show(Scene().snapshot(), LiveLink());
-    const auto before = window->store().snapshot();
+    window->shown_cluster().Show(Scene().snapshot(), LiveLink());
+    const auto before = window->shown_cluster().snapshot();
     const QString path = window.folder() + QStringLiteral("/bad.onepiece-recording");
     if (kind == u"newer" || kind == u"cut") WriteRecording(path);
     if (kind == u"folder") QVERIFY(QDir().mkpath(path));
@@ -332,8 +335,8 @@ class GuiAppConnectionTest : public QObject {
     QVERIFY2(box->text().contains(says, Qt::CaseInsensitive), qPrintable(box->text()));
     QCOMPARE(box->textFormat(), Qt::PlainText);
     // The window still shows what it showed before.
-    QCOMPARE(window->store().snapshot(), before);
-    QVERIFY(window->store().recording() == nullptr);
+    QCOMPARE(window->shown_cluster().snapshot(), before);
+    QVERIFY(window->shown_cluster().recording() == nullptr);
   }
 
   void NoDisplay_IsSaid_data() {

@@ -41,7 +41,7 @@ std::unique_ptr<MainWindow> MakeWindow(const QTemporaryDir& folder) {
   options.settings = SettingsFile::Load(folder.filePath(QStringLiteral("settings.json")));
   options.data_folder = folder.path();
   ApplyTheme(options.settings.values, false, 9);
-  auto window = std::make_unique<MainWindow>(std::move(options), std::make_unique<Store>());
+  auto window = std::make_unique<MainWindow>(std::move(options), std::make_unique<ShownCluster>());
   window->show();
   return window;
 }
@@ -80,15 +80,15 @@ class GuiAppHistoryTest : public QObject {
     auto window = MakeWindow(folder);
     window->OpenRecording(path);
     // The call itself has read nothing.
-    QVERIFY(window->store().recording() == nullptr);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
-    QCOMPARE(window->store().viewing_ms(), kEnd);
+    QVERIFY(window->shown_cluster().recording() == nullptr);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
+    QCOMPARE(window->shown_cluster().viewing_ms(), kEnd);
     QVERIFY(window->windowTitle().startsWith(QStringLiteral("a.onepiece-recording")));
     // The file that was asked for last is shown.
     window->OpenRecording(folder.filePath(QStringLiteral("nothing.onepiece-recording")));
     window->OpenRecording(path);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
-    QVERIFY(window->store().viewing_ms() == kEnd);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
+    QVERIFY(window->shown_cluster().viewing_ms() == kEnd);
   }
 
   void TimeLine_EveryKey() {
@@ -96,12 +96,12 @@ class GuiAppHistoryTest : public QObject {
     const QString path = MakeRecording(folder);
     auto window = MakeWindow(folder);
     window->OpenRecording(path);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
     auto* line = window->findChild<TimeLine*>();
     QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms == kEnd, kDeadlineMs);
     QTRY_VERIFY_WITH_TIMEOUT(line->marks().size() >= 2, kDeadlineMs);
     line->setFocus();
-    const auto at = [&] { return (window->store().viewing_ms() - kStart) / 1000; };
+    const auto at = [&] { return (window->shown_cluster().viewing_ms() - kStart) / 1000; };
     const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
       QTest::keyClick(line, key, modifiers);
     };
@@ -155,7 +155,7 @@ class GuiAppHistoryTest : public QObject {
     QVERIFY(slider != nullptr && slider->valueInterface() != nullptr);
     QAccessibleValueInterface& value = *slider->valueInterface();
     value.setCurrentValue(kStart / 1000.0);  // Nothing is recorded.
-    QCOMPARE(window->store().live(), true);
+    QCOMPARE(window->shown_cluster().live(), true);
     window->OpenRecording(MakeRecording(folder));
     QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms == kEnd, kDeadlineMs);
     QCOMPARE(slider->role(), QAccessible::Slider);
@@ -171,12 +171,12 @@ class GuiAppHistoryTest : public QObject {
              QStringLiteral("at ") + slider->text(QAccessible::Value));
     // Setting the value sets the instant, as the keys do. It never leaves the line.
     value.setCurrentValue(kStart / 1000.0 + 42);
-    QCOMPARE(window->store().viewing_ms(), kStart + 42'000);
+    QCOMPARE(window->shown_cluster().viewing_ms(), kStart + 42'000);
     QCOMPARE(value.currentValue().toDouble(), kStart / 1000.0 + 42);
     value.setCurrentValue(0.0);
-    QCOMPARE(window->store().viewing_ms(), kStart);
+    QCOMPARE(window->shown_cluster().viewing_ms(), kStart);
     value.setCurrentValue(1e18);
-    QCOMPARE(window->store().viewing_ms(), kEnd);
+    QCOMPARE(window->shown_cluster().viewing_ms(), kEnd);
     QCOMPARE(testing::AccessibilityFaults(*window), QStringList());
   }
 
@@ -198,26 +198,27 @@ class GuiAppHistoryTest : public QObject {
         kDeadlineMs);
     line->setFocus();
     QTest::keyClick(line, Qt::Key_Home);
-    QCOMPARE(window->store().viewing_ms(), kStart);
+    QCOMPARE(window->shown_cluster().viewing_ms(), kStart);
   }
 
   void Compare_ListsWhatDiffers() {
     const QTemporaryDir folder;
     auto window = MakeWindow(folder);
     window->OpenRecording(MakeRecording(folder));
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
     window->commands().Run(QStringLiteral("pin"));
-    QVERIFY(window->store().pinned() != nullptr);
-    QVERIFY(window->store().ViewAt(kStart + 10'000).ok());
+    QVERIFY(window->shown_cluster().pinned() != nullptr);
+    QVERIFY(window->shown_cluster().ViewAt(kStart + 10'000).ok());
     const std::size_t differences =
-        history::Compare(*window->store().pinned(), *window->store().snapshot()).size();
+        history::Compare(*window->shown_cluster().pinned(), *window->shown_cluster().snapshot())
+            .size();
     QVERIFY(differences > 0);
     window->commands().Run(QStringLiteral("compare"));
     auto* dialog = window->findChild<CompareDialog*>();
     QTRY_COMPARE_WITH_TIMEOUT(dialog->panel()->rows()->rowCount(), static_cast<int>(differences),
                               kDeadlineMs);
     // The dialog follows the shown instant.
-    QVERIFY(window->store().ViewAt(kEnd).ok());
+    QVERIFY(window->shown_cluster().ViewAt(kEnd).ok());
     QTRY_COMPARE_WITH_TIMEOUT(dialog->panel()->rows()->rowCount(), 0, kDeadlineMs);
   }
 
@@ -225,14 +226,14 @@ class GuiAppHistoryTest : public QObject {
     const QTemporaryDir folder;
     auto window = MakeWindow(folder);
     window->OpenRecording(MakeRecording(folder));
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
     window->commands().Run(QStringLiteral("recording.export"));
     QTRY_VERIFY_WITH_TIMEOUT(Child<QDialog>(*window, "export-range") != nullptr, kDeadlineMs);
     auto* dialog = Child<QDialog>(*window, "export-range");
     const QString path = folder.filePath(QStringLiteral("part.onepiece-recording"));
     Child<QLineEdit>(*dialog, "export-range.path")->setText(path);
     dialog->accept();
-    const auto& operations = window->store().operations().all();
+    const auto& operations = window->shown_cluster().operations().all();
     QCOMPARE(operations.size(), std::size_t{1});
     QTRY_VERIFY_WITH_TIMEOUT(operations[0].ended_ms != 0, kDeadlineMs);
     QVERIFY2(operations[0].outcome.ok(), operations[0].outcome.ToString().c_str());
@@ -250,16 +251,17 @@ class GuiAppHistoryTest : public QObject {
     const QTemporaryDir folder;
     auto window = MakeWindow(folder);
     window->Connect({"fake", {cluster.address()}, false});
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().recording() != nullptr, kDeadlineMs);
-    QVERIFY(window->store().live());
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().link().link == session::Link::kLive, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
+    QVERIFY(window->shown_cluster().live());
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().link().link == session::Link::kLive,
+                             kDeadlineMs);
     auto* line = window->findChild<TimeLine*>();
     QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms > line->interval().from_ms, kDeadlineMs);
     line->setFocus();
     QTest::keyClick(line, Qt::Key_Space);
-    QTRY_VERIFY(!window->store().live());
+    QTRY_VERIFY(!window->shown_cluster().live());
     QTest::keyClick(line, Qt::Key_L);
-    QTRY_VERIFY(window->store().live());
+    QTRY_VERIFY(window->shown_cluster().live());
     window->commands().Run(QStringLiteral("bookmark"));
     auto* dialog = Child<QDialog>(*window, "bookmark");
     QVERIFY(dialog != nullptr);
@@ -272,8 +274,9 @@ class GuiAppHistoryTest : public QObject {
     };
     QTRY_VERIFY_WITH_TIMEOUT(marked(), kDeadlineMs);
     // Alerts can be acknowledged and silenced.
-    QVERIFY(window->store().desk() != nullptr);
-    QTRY_VERIFY_WITH_TIMEOUT(window->store().snapshot()->alerts.value != nullptr, kDeadlineMs);
+    QVERIFY(window->shown_cluster().desk() != nullptr);
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().snapshot()->alerts.value != nullptr,
+                             kDeadlineMs);
   }
 
   void Operations_AreToggled() {
@@ -317,7 +320,7 @@ class GuiAppHistoryTest : public QObject {
     alerts[1].id = "b";
     alerts[0].state = alerts[1].state = session::Alert::State::kFiring;
     snapshot->alerts = {std::make_shared<const session::Alerts>(alerts), snapshot->at_ms, {}};
-    window->store().Show(snapshot, kLiveLink);
+    window->shown_cluster().Show(snapshot, kLiveLink);
     const auto titles = [&] {
       QStringList all;
       const auto* tabs = Child<QTabBar>(*window, "pages");
@@ -327,7 +330,7 @@ class GuiAppHistoryTest : public QObject {
     QVERIFY2(titles().contains(QStringLiteral("Alerts (2)")), qPrintable(titles().join(u' ')));
     auto well = std::make_shared<session::Snapshot>(*snapshot);
     well->alerts.value = std::make_shared<const session::Alerts>();
-    window->store().Show(well, kLiveLink);
+    window->shown_cluster().Show(well, kLiveLink);
     QVERIFY(titles().contains(QStringLiteral("Alerts")));
   }
 };

@@ -28,8 +28,8 @@ class GuiAppPictureTest : public QObject {
   void Pages_LookAsApproved_data() {
     QTest::addColumn<QString>("page");
     QTest::addColumn<int>("theme");
-    Store store;
-    for (const auto& page : MakePages(store)) {
+    ShownCluster shown_cluster;
+    for (const auto& page : MakePages(shown_cluster)) {
       for (const auto& [name, theme] :
            {std::pair("light", Theme::kLight), {"dark", Theme::kDark}}) {
         const QString row = page->id() + u'-' + QLatin1String(name);
@@ -44,10 +44,10 @@ class GuiAppPictureTest : public QObject {
     settings.theme = static_cast<Theme>(theme);
     QApplication::setStyle(new ConsoleStyle);
     ApplyTheme(settings, false, 9);
-    Store store;
+    ShownCluster shown_cluster;
     testing::Scene scene;
-    const auto tick = [&] { store.Show(scene.Step(5), testing::LiveLink()); };
-    const auto pages = MakePages(store);
+    const auto tick = [&] { shown_cluster.Show(scene.Step(5), testing::LiveLink()); };
+    const auto pages = MakePages(shown_cluster);
     const auto view = std::find_if(pages.begin(), pages.end(),
                                    [&](const auto& made) { return made->id() == page; });
     QVERIFY(view != pages.end());

@@ -95,10 +95,10 @@ class Shell {
     options.settings.values.tour_done = true;
     options.data_folder = folder_.path();
     ApplyTheme(options.settings.values, false, 9);
-    window = std::make_unique<MainWindow>(std::move(options), std::make_unique<Store>());
+    window = std::make_unique<MainWindow>(std::move(options), std::make_unique<ShownCluster>());
     window->show();
   }
-  void ShowCluster() { window->store().Show(MakeSnapshot(), Live()); }
+  void ShowCluster() { window->shown_cluster().Show(MakeSnapshot(), Live()); }
   std::unique_ptr<MainWindow> window;
 
  private:
@@ -120,7 +120,7 @@ class GuiAppShellTest : public QObject {
     auto* welcome = shell.window->findChild<QWidget*>(QStringLiteral("welcome"));
     QVERIFY(welcome->isVisible());
     QVERIFY(!shell.window->page()->isVisible());
-    QVERIFY(!shell.window->store().WhyNoChange().isEmpty());
+    QVERIFY(!shell.window->shown_cluster().WhyNoChange().isEmpty());
     shell.ShowCluster();
     QVERIFY(!welcome->isVisible());
     QVERIFY(shell.window->page()->isVisible());
@@ -139,7 +139,7 @@ class GuiAppShellTest : public QObject {
       revision = revision || label->text().contains(QStringLiteral("rev 88123"));
     }
     QVERIFY(revision);
-    shell.window->store().Pause();
+    shell.window->shown_cluster().Pause();
     QVERIFY(shell.window->findChild<QLabel*>(QStringLiteral("past"))->isVisible());
     QVERIFY(text("past").contains(QStringLiteral("Nothing can be changed")));
   }
@@ -164,7 +164,7 @@ class GuiAppShellTest : public QObject {
     cluster->mutable_nodes(1)->mutable_assignment()->mutable_stage()->set_stage("vae");
     cluster->mutable_nodes()->DeleteSubrange(0, 1);
     next->cluster.value = cluster;
-    shell.window->store().Show(next, Live());
+    shell.window->shown_cluster().Show(next, Live());
     QCOMPARE(inspector->entity(), QStringLiteral("node/instance-2"));
     QVERIFY(!tree->Entities().contains(QStringLiteral("node/instance-1")));
     QVERIFY(!tree->Entities().contains(QStringLiteral("group/stage/default/text_encoder")));
@@ -173,10 +173,10 @@ class GuiAppShellTest : public QObject {
   void Mode_UnlocksByShortcutOnly() {
     Shell shell;
     shell.ShowCluster();
-    QCOMPARE(shell.window->store().mode(), ControlMode::kObserve);
+    QCOMPARE(shell.window->shown_cluster().mode(), ControlMode::kObserve);
     shell.window->commands().Action(QStringLiteral("control.toggle"))->trigger();
-    QCOMPARE(shell.window->store().mode(), ControlMode::kControl);
-    QVERIFY(shell.window->store().WhyNoChange().isEmpty());
+    QCOMPARE(shell.window->shown_cluster().mode(), ControlMode::kControl);
+    QVERIFY(shell.window->shown_cluster().WhyNoChange().isEmpty());
   }
 
   void Commands_ThatChangeTheClusterSayWhyNot() {
@@ -194,7 +194,7 @@ class GuiAppShellTest : public QObject {
     QVERIFY(commands.Action(QStringLiteral("node.test"))
                 ->toolTip()
                 .contains(QStringLiteral("Ctrl+Shift+U")));
-    shell.window->store().SetMode(ControlMode::kControl);
+    shell.window->shown_cluster().SetMode(ControlMode::kControl);
     commands.Run(QStringLiteral("node.test"));
     QCOMPARE(ran, 1);
   }

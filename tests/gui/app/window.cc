@@ -18,7 +18,8 @@ TestWindow::TestWindow(const WindowOptions& options)
   made.base_points = 9;
   QApplication::setStyle(new gui::ConsoleStyle);
   gui::ApplyTheme(made.settings.values, false, made.base_points);
-  window_ = std::make_unique<gui::MainWindow>(std::move(made), std::make_unique<gui::Store>());
+  window_ =
+      std::make_unique<gui::MainWindow>(std::move(made), std::make_unique<gui::ShownCluster>());
   window_->resize(options.size);
   window_->show();
   Settle();

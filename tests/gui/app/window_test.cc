@@ -99,7 +99,7 @@ QStringList HostileTexts(QWidget& window) {
 
 std::unique_ptr<TestWindow> Open(const WindowOptions& options, const session::Snapshot& snapshot) {
   auto window = std::make_unique<TestWindow>(options);
-  (*window)->store().Show(std::make_shared<session::Snapshot>(snapshot), LiveLink());
+  (*window)->shown_cluster().Show(std::make_shared<session::Snapshot>(snapshot), LiveLink());
   TestWindow::Settle();
   return window;
 }
@@ -140,8 +140,8 @@ class GuiAppWindowTest : public QObject {
     options.font_percent = percent;
     TestWindow window(options);
     QCOMPARE(AccessibilityFaults(*window), QStringList());  // The first page that people see.
-    window->store().Show(Scene().snapshot(), LiveLink());
-    if (control) window->store().SetMode(ControlMode::kControl);
+    window->shown_cluster().Show(Scene().snapshot(), LiveLink());
+    if (control) window->shown_cluster().SetMode(ControlMode::kControl);
     window->findChild<Inspector*>()->Inspect(QStringLiteral("node/instance-2"));
     ForEachPage(window, [&] { return AccessibilityFaults(*window); });
   }
@@ -163,8 +163,8 @@ class GuiAppWindowTest : public QObject {
     CommandPalette palette(main.PaletteEntries(), nullptr);
     HelpDialog help(QStringLiteral("Overview"), main.page()->Help(), main.commands(), nullptr);
     QList<QDialog*> dialogs = {&settings, &connections, &palette, &help};
-    main.store().SetMode(ControlMode::kControl);
-    Confirm(&main, main.store(),
+    main.shown_cluster().SetMode(ControlMode::kControl);
+    Confirm(&main, main.shown_cluster(),
             {QStringLiteral("Cancel 2 jobs"),
              QStringLiteral("Cancel 2 jobs"),
              QStringLiteral("They end."),
@@ -209,7 +209,7 @@ class GuiAppWindowTest : public QObject {
         QStringLiteral("node/") +
         QString::fromStdString(scene.snapshot()->cluster.value->nodes(2).node_id()));
     ForEachPage(*window, [&] {
-      main.store().Show(scene.Step(3), LiveLink());
+      main.shown_cluster().Show(scene.Step(3), LiveLink());
       TestWindow::Settle();
       return HostileTexts(main);
     });
@@ -290,7 +290,7 @@ class GuiAppWindowTest : public QObject {
       return faults;
     });
     // After a good snapshot nothing stays broken.
-    (*window)->store().Show(Scene().snapshot(), LiveLink());
+    (*window)->shown_cluster().Show(Scene().snapshot(), LiveLink());
     ForEachPage(*window, [&] { return HostileTexts(**window); });
   }
 
@@ -300,7 +300,8 @@ class GuiAppWindowTest : public QObject {
     // All that is known is from an hour ahead.
     session::Snapshot back = *scene.Step();
     back.at_ms -= 3'600'000;
-    (*window)->store().Show(std::make_shared<session::Snapshot>(back), LiveLink(back.at_ms));
+    (*window)->shown_cluster().Show(std::make_shared<session::Snapshot>(back),
+                                    LiveLink(back.at_ms));
     static const QRegularExpression negative(QStringLiteral("(^|[ (])[-−]\\d"));
     ForEachPage(*window, [&] {
       QStringList faults;
@@ -313,15 +314,16 @@ class GuiAppWindowTest : public QObject {
     for (int i = 0; i < 3; ++i) {
       session::Snapshot next = *scene.Step();
       next.at_ms -= 3'600'000;
-      (*window)->store().Show(std::make_shared<session::Snapshot>(next), LiveLink(next.at_ms));
-      QCOMPARE((*window)->store().snapshot()->at_ms, next.at_ms);
+      (*window)->shown_cluster().Show(std::make_shared<session::Snapshot>(next),
+                                      LiveLink(next.at_ms));
+      QCOMPARE((*window)->shown_cluster().snapshot()->at_ms, next.at_ms);
     }
   }
 
   void Questions_NameTheEffect() {
     const auto window = Open({}, *Scene().snapshot());
-    (*window)->store().SetMode(ControlMode::kControl);
-    Confirm(&**window, (*window)->store(),
+    (*window)->shown_cluster().SetMode(ControlMode::kControl);
+    Confirm(&**window, (*window)->shown_cluster(),
             {.title = QStringLiteral("Cancel 14 queued jobs"),
              .verb = QStringLiteral("Cancel 14 jobs"),
              .text = QStringLiteral("They do not come back."),
@@ -345,7 +347,7 @@ class GuiAppWindowTest : public QObject {
     for (int i = 0; i <= static_cast<int>(session::Link::kOffline); ++i) {
       session::LinkStatus status = LiveLink();
       status.link = static_cast<session::Link>(i);
-      (*window)->store().Show(scene.Step(), status);
+      (*window)->shown_cluster().Show(scene.Step(), status);
       QVERIFY(!link->text().isEmpty());
       QVERIFY2(!seen.contains(link->text()), qPrintable(link->text()));
       seen << link->text();

@@ -1,4 +1,4 @@
-// Tests of what all pages stand on: KeyedTable, Store, format, and the numbers of the page
+// Tests of what all pages stand on: KeyedTable, ShownCluster, format, and the numbers of the page
 // "Overview".
 #include <QAbstractItemModelTester>
 #include <QSignalSpy>
@@ -304,26 +304,26 @@ class GuiModelsSharedTest : public QObject {
   }
 
   void Store_ShowsNewSnapshotsWhileLive() {
-    Store store;
-    QVERIFY(store.snapshot() != nullptr);
-    QSignalSpy changed(&store, &Store::Changed);
+    ShownCluster shown_cluster;
+    QVERIFY(shown_cluster.snapshot() != nullptr);
+    QSignalSpy changed(&shown_cluster, &ShownCluster::Changed);
     const auto first = MakeSnapshot(1000);
-    store.Show(first, Linked(session::Link::kLive));
-    store.Show(first, Linked(session::Link::kLive));
+    shown_cluster.Show(first, Linked(session::Link::kLive));
+    shown_cluster.Show(first, Linked(session::Link::kLive));
     QCOMPARE(changed.count(), 1);
-    QCOMPARE(store.snapshot(), std::shared_ptr<const session::Snapshot>(first));
+    QCOMPARE(shown_cluster.snapshot(), std::shared_ptr<const session::Snapshot>(first));
   }
 
   void Store_PauseKeepsTheInstant() {
-    Store store;
-    store.Show(MakeSnapshot(5000), Linked(session::Link::kLive));
-    store.SetMode(ControlMode::kControl);
-    QVERIFY(store.WhyNoChange().isEmpty());
-    store.Pause();
-    store.Show(MakeSnapshot(6000), Linked(session::Link::kLive));
-    QCOMPARE(store.snapshot()->at_ms, 5000);
-    QCOMPARE(store.viewing_ms(), 5000);
-    QVERIFY(store.WhyNoChange().contains(QStringLiteral("past")));
+    ShownCluster shown_cluster;
+    shown_cluster.Show(MakeSnapshot(5000), Linked(session::Link::kLive));
+    shown_cluster.SetMode(ControlMode::kControl);
+    QVERIFY(shown_cluster.WhyNoChange().isEmpty());
+    shown_cluster.Pause();
+    shown_cluster.Show(MakeSnapshot(6000), Linked(session::Link::kLive));
+    QCOMPARE(shown_cluster.snapshot()->at_ms, 5000);
+    QCOMPARE(shown_cluster.viewing_ms(), 5000);
+    QVERIFY(shown_cluster.WhyNoChange().contains(QStringLiteral("past")));
   }
 
   void Store_SaysWhyNothingCanBeChanged_data() {
@@ -352,25 +352,25 @@ class GuiModelsSharedTest : public QObject {
     QFETCH(bool, read_only);
     QFETCH(bool, control);
     QFETCH(QString, why);
-    Store store;
+    ShownCluster shown_cluster;
     session::LinkStatus status = Linked(static_cast<session::Link>(link));
     status.read_only = read_only;
-    store.Show(MakeSnapshot(1), status);
-    if (control) store.SetMode(ControlMode::kControl);
-    QCOMPARE(store.WhyNoChange().isEmpty(), why.isEmpty());
-    QVERIFY2(store.WhyNoChange().contains(why), qPrintable(store.WhyNoChange()));
+    shown_cluster.Show(MakeSnapshot(1), status);
+    if (control) shown_cluster.SetMode(ControlMode::kControl);
+    QCOMPARE(shown_cluster.WhyNoChange().isEmpty(), why.isEmpty());
+    QVERIFY2(shown_cluster.WhyNoChange().contains(why), qPrintable(shown_cluster.WhyNoChange()));
   }
 
   void Store_TellsOfTheConnectionOnlyWhatPeopleSee() {
-    Store store;
-    QSignalSpy told(&store, &Store::LinkChanged);
+    ShownCluster shown_cluster;
+    QSignalSpy told(&shown_cluster, &ShownCluster::LinkChanged);
     session::LinkStatus link = Linked(session::Link::kLive);
-    store.Show(MakeSnapshot(1), link);
+    shown_cluster.Show(MakeSnapshot(1), link);
     link.last_heard_ms = 500;
-    store.Show(MakeSnapshot(2), link);
+    shown_cluster.Show(MakeSnapshot(2), link);
     QCOMPARE(told.count(), 1);
     link.link = session::Link::kStale;
-    store.Show(MakeSnapshot(3), link);
+    shown_cluster.Show(MakeSnapshot(3), link);
     QCOMPARE(told.count(), 2);
   }
 

@@ -227,26 +227,26 @@ class GuiGpusTest : public QObject {
 
   void Page_OddHostileAndEmptyClusters_10ASecond() {
     for (const bool hostile : {false, true}) {
-      Store store;
+      ShownCluster shown_cluster;
       Scene scene(
           {.nodes = 16, .device_nodes = 12, .devices = 4, .odd_devices = true, .hostile = hostile});
-      GpusView view(store);
+      GpusView view(shown_cluster);
       const QAbstractItemModelTester tester(view.ExportModel());
       view.resize(1280, 800);
       view.show();
-      store.Show(scene.snapshot(), LiveLink());
+      shown_cluster.Show(scene.snapshot(), LiveLink());
       auto* map = view.findChild<Heatmap*>();
       const QAbstractItemModelTester cell_tester(map->model());
       QElapsedTimer timer;
       timer.start();
-      for (int i = 0; i < 50; ++i) store.Show(scene.Step(), LiveLink());
+      for (int i = 0; i < 50; ++i) shown_cluster.Show(scene.Step(), LiveLink());
       QVERIFY2(timer.elapsed() < 5000, qPrintable(QString::number(timer.elapsed())));
       QVERIFY(!view.grab().isNull());
       for (const QLabel* label : view.findChildren<QLabel*>()) {
         QVERIFY(!label->text().contains(QChar(0x202e)));
         QVERIFY(!label->text().contains(QChar(0x07)));
       }
-      store.Show(std::make_shared<session::Snapshot>(), LiveLink());
+      shown_cluster.Show(std::make_shared<session::Snapshot>(), LiveLink());
       QVERIFY(!map->isVisible());
     }
   }
@@ -263,11 +263,11 @@ class GuiGpusTest : public QObject {
     load.mutable_devices(1)->clear_temperature_c();
     cluster.SetLoad("instance-1", load, v1::SERVING);
     cluster.SetLoad("instance-2", load, v1::SERVING);
-    Store store;
-    GpusView view(store);
+    ShownCluster shown_cluster;
+    GpusView view(shown_cluster);
     view.resize(1000, 700);
     view.show();
-    store.Follow(
+    shown_cluster.Follow(
         std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     auto* map = view.findChild<Heatmap*>();
     const auto text = [&](const char* key) {
@@ -306,7 +306,7 @@ class GuiGpusTest : public QObject {
     QVERIFY(text("device/instance-1/0").isEmpty());
     view.SetFilter(QString());
     QVERIFY(view.Help().contains(QStringLiteral("coarse")));
-    store.Follow(nullptr);
+    shown_cluster.Follow(nullptr);
   }
 };
 

@@ -95,14 +95,14 @@ class Page {
     session::SessionOptions options;
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
-    store.Follow(std::make_shared<session::Session>(
+    shown_cluster.Follow(std::make_shared<session::Session>(
         session::Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
-    view = std::make_unique<JobsView>(store);
+    view = std::make_unique<JobsView>(shown_cluster);
     QObject::connect(view.get(), &View::Told, [this](const QString& text) { told.append(text); });
     view->resize(1000, 800);
     view->show();
-    QTRY_COMPARE_WITH_TIMEOUT(store.link().link, session::Link::kLive, kSoonMs);
-    store.SetMode(ControlMode::kControl);
+    QTRY_COMPARE_WITH_TIMEOUT(shown_cluster.link().link, session::Link::kLive, kSoonMs);
+    shown_cluster.SetMode(ControlMode::kControl);
   }
   [[nodiscard]] QTableView& table() const {
     return *view->findChild<QTableView*>(QStringLiteral("table.jobs"));
@@ -134,7 +134,7 @@ class Page {
   /// The operations that the dock lists, newest first.
   QStringList Asked() {
     QStringList asked;
-    for (const Operation& operation : store.operations().all()) asked << operation.what;
+    for (const Operation& operation : shown_cluster.operations().all()) asked << operation.what;
     return asked;
   }
   SubmitDialog* Dialog() {
@@ -142,7 +142,7 @@ class Page {
     return view->findChild<SubmitDialog*>();
   }
   FakeCluster cluster;
-  Store store;
+  ShownCluster shown_cluster;
   std::unique_ptr<JobsView> view;
   QStringList told;
 };
@@ -227,7 +227,7 @@ class GuiJobsViewTest : public QObject {
     // There is one operation for all jobs. It says what became of each job that did not end as
     // wished.
     QCOMPARE(page.Asked(), QStringList{QStringLiteral("Cancel 2 jobs")});
-    const Operation& operation = page.store.operations().all().front();
+    const Operation& operation = page.shown_cluster.operations().all().front();
     QVERIFY(operation.ended_ms != 0);
     QVERIFY2(operation.outcome.message().find("job-1: had ended already") != std::string::npos,
              operation.outcome.ToString().c_str());
@@ -251,15 +251,16 @@ class GuiJobsViewTest : public QObject {
     QCOMPARE(page.cluster.calls("DeleteJob"), 1);
     QCOMPARE(page.cluster.job("stays").state(), v1::Job::SUCCEEDED);
     QCOMPARE(page.Asked(), QStringList{QStringLiteral("Delete 1 job")});
-    QVERIFY(page.store.operations().all().front().outcome.ok());
+    QVERIFY(page.shown_cluster.operations().all().front().outcome.ok());
   }
 
   void Submit_IsMadeOfTheSchema() {
     Page page;
     page.Open();
-    QTRY_VERIFY_WITH_TIMEOUT(page.store.snapshot()->cluster.value != nullptr &&
-                                 page.store.snapshot()->cluster.value->workflows_size() == 1,
-                             kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(
+        page.shown_cluster.snapshot()->cluster.value != nullptr &&
+            page.shown_cluster.snapshot()->cluster.value->workflows_size() == 1,
+        kSoonMs);
     SubmitDialog* dialog = page.Dialog();
     auto* go = dialog->findChild<QPushButton*>(QStringLiteral("jobs.submit.go"));
     QVERIFY(!go->isEnabled());  // A prompt is required.
@@ -303,7 +304,7 @@ class GuiJobsViewTest : public QObject {
   void Submit_ALostAnswerMakesNoSecondJob() {
     Page page;
     page.Open();
-    QTRY_VERIFY_WITH_TIMEOUT(page.store.snapshot()->cluster.value != nullptr, kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(page.shown_cluster.snapshot()->cluster.value != nullptr, kSoonMs);
     SubmitDialog* dialog = page.Dialog();
     Editor<QPlainTextEdit>(dialog, "prompt")->setPlainText(QStringLiteral("a cat"));
     page.cluster.LoseSubmitAnswers(1'000'000);
@@ -322,7 +323,7 @@ class GuiJobsViewTest : public QObject {
   void Submit_RefusalsAreSaid() {
     Page page;
     page.Open();
-    QTRY_VERIFY_WITH_TIMEOUT(page.store.snapshot()->cluster.value != nullptr, kSoonMs);
+    QTRY_VERIFY_WITH_TIMEOUT(page.shown_cluster.snapshot()->cluster.value != nullptr, kSoonMs);
     SubmitDialog* dialog = page.Dialog();
     Editor<QPlainTextEdit>(dialog, "prompt")->setPlainText(QStringLiteral("a cat"));
     auto* go = dialog->findChild<QPushButton*>(QStringLiteral("jobs.submit.go"));
@@ -340,7 +341,7 @@ class GuiJobsViewTest : public QObject {
     QTRY_VERIFY_WITH_TIMEOUT(
         said->text().contains(QStringLiteral("It asks to come again in 12.0 s")), kSoonMs);
     // The operator locks the console.
-    page.store.SetMode(ControlMode::kObserve);
+    page.shown_cluster.SetMode(ControlMode::kObserve);
     QVERIFY(!go->isEnabled());
     QVERIFY(go->toolTip().startsWith(QStringLiteral("Observe mode")));
   }
@@ -457,8 +458,8 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Past_NothingCanBeDone() {
-    Store store;
-    JobsView view(store);
+    ShownCluster shown_cluster;
+    JobsView view(shown_cluster);
     view.resize(1000, 800);
     view.show();
     auto snapshot = std::make_shared<session::Snapshot>();
@@ -471,7 +472,7 @@ class GuiJobsViewTest : public QObject {
     snapshot->jobs = {list, snapshot->at_ms, {}};
     session::LinkStatus link;
     link.link = session::Link::kOffline;
-    store.Show(snapshot, link);
+    shown_cluster.Show(snapshot, link);
     auto* table = view.findChild<QTableView*>(QStringLiteral("table.jobs"));
     QTRY_COMPARE(table->model()->rowCount(), 1);
     table->selectRow(0);

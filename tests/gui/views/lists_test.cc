@@ -23,8 +23,8 @@
 #include "cluster/history/recording.h"
 #include "gui/models/alert_rows.h"
 #include "gui/models/audit_rows.h"
-#include "gui/models/operation_rows.h"
 #include "gui/models/database_rows.h"
+#include "gui/models/operation_rows.h"
 #include "gui/views/alerts.h"
 #include "gui/views/audit.h"
 #include "gui/views/databases.h"
@@ -213,10 +213,10 @@ class GuiViewsListsTest : public QObject {
     database.mutable_peers(2)->set_waiting_records(30);
     database.mutable_peers(2)->set_waiting_results(5);
     cluster.SetDatabase(database);
-    Store store;
-    DatabasesView view(store);
+    ShownCluster shown_cluster;
+    DatabasesView view(shown_cluster);
     view.show();
-    store.Follow(
+    shown_cluster.Follow(
         std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     QAbstractItemModel* rows = view.ExportModel();
     const QAbstractItemModelTester tester(rows);
@@ -261,7 +261,7 @@ class GuiViewsListsTest : public QObject {
         !Text(*rows, 0, QStringLiteral("Why not newer")).isEmpty() || !NoteOf(view).isEmpty(),
         20'000);
     QCOMPARE(Text(*rows, 0, QStringLiteral("Records")), QStringLiteral("1234"));
-    store.Follow(nullptr);
+    shown_cluster.Follow(nullptr);
   }
 
   void Replicas_InWords() {
@@ -320,16 +320,16 @@ class GuiViewsListsTest : public QObject {
     seat.set_address(cluster.address());
     seat.set_replica(1);
     cluster.SetReplica(status);
-    Store store;
-    ReplicasView view(store);
+    ShownCluster shown_cluster;
+    ReplicasView view(shown_cluster);
     QSignalSpy told(&view, &View::Told);
     view.show();
-    store.Follow(
+    shown_cluster.Follow(
         std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     QTRY_VERIFY_WITH_TIMEOUT(
         HeadlineOf(view).contains(QStringLiteral("1 of 1 answer; nodemanager-1 leads")), 20'000);
-    QTRY_COMPARE_WITH_TIMEOUT(store.link().link, session::Link::kLive, 20'000);
-    store.SetMode(ControlMode::kControl);
+    QTRY_COMPARE_WITH_TIMEOUT(shown_cluster.link().link, session::Link::kLive, 20'000);
+    shown_cluster.SetMode(ControlMode::kControl);
     for (Command& command : view.Commands()) {
       QVERIFY(command.changes_cluster);
       QVERIFY(command.cli.startsWith(QStringLiteral("onepiece cluster ")));
@@ -343,10 +343,10 @@ class GuiViewsListsTest : public QObject {
     }
     QCOMPARE(cluster.calls("StepDown"), 1);
     QCOMPARE(cluster.calls("TakeSnapshot"), 1);
-    QCOMPARE(store.operations().all().size(), std::size_t{2});
-    QVERIFY(store.operations().all()[0].outcome.ok());
-    QVERIFY(store.operations().all()[1].what.contains(QStringLiteral("nodemanager-1")));
-    store.Follow(nullptr);
+    QCOMPARE(shown_cluster.operations().all().size(), std::size_t{2});
+    QVERIFY(shown_cluster.operations().all()[0].outcome.ok());
+    QVERIFY(shown_cluster.operations().all()[1].what.contains(QStringLiteral("nodemanager-1")));
+    shown_cluster.Follow(nullptr);
   }
 
   void Alerts_StatesAreToldApart() {
@@ -387,15 +387,15 @@ class GuiViewsListsTest : public QObject {
 
   void Alerts_BadgeFollowsWhileHidden() {
     Scene scene;
-    Store store;
-    AlertsView view(store);  // Never shown.
+    ShownCluster shown_cluster;
+    AlertsView view(shown_cluster);  // Never shown.
     QSignalSpy badge(&view, &View::Badge);
-    store.Show(scene.snapshot(), LiveLink());
+    shown_cluster.Show(scene.snapshot(), LiveLink());
     QCOMPARE(badge.count(), 1);
     QCOMPARE(badge.last()[0].toString(), QStringLiteral("2"));
     auto next = Copy(scene);
     next->alerts = Now(session::Alerts{});
-    store.Show(next, LiveLink());
+    shown_cluster.Show(next, LiveLink());
     QCOMPARE(badge.last()[0].toString(), QString());
   }
 
@@ -415,10 +415,10 @@ class GuiViewsListsTest : public QObject {
     QCOMPARE(engine.alerts().size(), std::size_t{1});
     const auto desk = std::make_shared<Desk>(engine);
     snapshot->alerts = Now(desk->alerts());
-    Store store;
-    AlertsView view(store);
+    ShownCluster shown_cluster;
+    AlertsView view(shown_cluster);
     view.show();
-    store.Show(snapshot, LiveLink());
+    shown_cluster.Show(snapshot, LiveLink());
     const auto button = [&](const QString& text) {
       for (auto* one : view.findChildren<QPushButton*>()) {
         if (one->text() == text) return one;
@@ -429,7 +429,7 @@ class GuiViewsListsTest : public QObject {
     // Without a desk, as in a recording, nothing can be acknowledged.
     QVERIFY(!acknowledge->isEnabled());
     QVERIFY(acknowledge->toolTip().contains(QStringLiteral("recording")));
-    store.SetDesk(desk);
+    shown_cluster.SetDesk(desk);
     view.Focus(QStringLiteral("alert/") + QString::fromStdString(engine.alerts()[0].id));
     QTRY_VERIFY(acknowledge->isEnabled());
     acknowledge->click();
@@ -454,17 +454,17 @@ class GuiViewsListsTest : public QObject {
     QTRY_VERIFY(desk->alerts()[0].silenced_until_ms > now_ms);
     QCOMPARE(desk->alerts()[0].silence_reason, std::string("being repaired"));
     // In the past an alert can only be looked at.
-    store.Pause();
+    shown_cluster.Pause();
     QVERIFY(!acknowledge->isEnabled());
   }
 
   void Alerts_EnterOpensWhatItIsAbout() {
     Scene scene;
-    Store store;
-    AlertsView view(store);
+    ShownCluster shown_cluster;
+    AlertsView view(shown_cluster);
     QSignalSpy wanted(&view, &View::Wanted);
     view.show();
-    store.Show(scene.snapshot(), LiveLink());
+    shown_cluster.Show(scene.snapshot(), LiveLink());
     const session::Alert& alert = scene.snapshot()->alerts.value->front();
     view.Focus(QStringLiteral("alert/") + QString::fromStdString(alert.id));
     QTest::keyClick(view.findChild<QTableView*>(), Qt::Key_Return);
@@ -496,8 +496,8 @@ class GuiViewsListsTest : public QObject {
         QVERIFY(recorder->Record(snapshot, history::kLiveLink).ok());
       }
     }
-    Store store;
-    AlertsView view(store);
+    ShownCluster shown_cluster;
+    AlertsView view(shown_cluster);
     QSignalSpy wanted(&view, &View::Wanted);
     view.show();
     QPushButton* began = nullptr;
@@ -505,34 +505,35 @@ class GuiViewsListsTest : public QObject {
       if (one->text() == QStringLiteral("Show when it began")) began = one;
     }
     QVERIFY(began != nullptr);
-    store.Show(std::make_shared<const session::Snapshot>(snapshot), LiveLink(snapshot.at_ms));
+    shown_cluster.Show(std::make_shared<const session::Snapshot>(snapshot),
+                       LiveLink(snapshot.at_ms));
     view.Focus(QStringLiteral("alert/a"));
     // Without a recording there is no past to show.
     QTRY_COMPARE(began->toolTip(), QStringLiteral("Nothing is being recorded."));
     QVERIFY(!began->isEnabled());
-    store.SetRecording(*history::Recording::Open(path));
+    shown_cluster.SetRecording(*history::Recording::Open(path));
     const auto show = [&](const char* entity) {
-      store.GoLive();  // To the end of the recording.
-      QCOMPARE(store.viewing_ms(), snapshot.at_ms);
+      shown_cluster.GoLive();  // To the end of the recording.
+      QCOMPARE(shown_cluster.viewing_ms(), snapshot.at_ms);
       view.Focus(QLatin1String(entity));
       QTRY_VERIFY(began->isEnabled());
       wanted.clear();
       began->click();
     };
     show("alert/a");
-    QCOMPARE(store.viewing_ms(), kStart + 40'000);
-    QCOMPARE(store.snapshot()->at_ms, kStart + 40'000);
+    QCOMPARE(shown_cluster.viewing_ms(), kStart + 40'000);
+    QCOMPARE(shown_cluster.snapshot()->at_ms, kStart + 40'000);
     QCOMPARE(wanted.count(), 1);
     QCOMPARE(wanted[0][1].toString(), QStringLiteral("node/instance-1"));
     // The recording begins less than half a minute before the alert, so the alert's own beginning
     // is shown. An alert of the cluster opens the page of the replicas.
     show("alert/b");
-    QCOMPARE(store.viewing_ms(), kStart + 10'000);
+    QCOMPARE(shown_cluster.viewing_ms(), kStart + 10'000);
     QCOMPARE(wanted[0][0].toString(), QStringLiteral("replicas"));
     QCOMPARE(wanted[0][1].toString(), QString());
     // The alert began before the recording. The page says so, and the shown instant stays.
     show("alert/c");
-    QCOMPARE(store.viewing_ms(), snapshot.at_ms);
+    QCOMPARE(shown_cluster.viewing_ms(), snapshot.at_ms);
     QCOMPARE(wanted.count(), 0);
     auto* failure = view.findChild<QDialog*>(QStringLiteral("failure"));
     QVERIFY(failure != nullptr);
@@ -576,9 +577,9 @@ class GuiViewsListsTest : public QObject {
 
   void Columns_ShowEverythingWhereThereIsRoom() {
     Scene scene;
-    Store store;
-    AuditView view(store);
-    store.Show(scene.snapshot(), LiveLink());
+    ShownCluster shown_cluster;
+    AuditView view(shown_cluster);
+    shown_cluster.Show(scene.snapshot(), LiveLink());
     const auto* table = view.findChild<QTableView*>();
     const QHeaderView* header = table->horizontalHeader();
     const int last = header->count() - 1;
@@ -599,11 +600,11 @@ class GuiViewsListsTest : public QObject {
 
   void Audit_NewestFirstFilteredAndBounded() {
     Scene scene({.audit = 1000});
-    Store store;
-    AuditView view(store);
+    ShownCluster shown_cluster;
+    AuditView view(shown_cluster);
     QSignalSpy wanted(&view, &View::Wanted);
     view.show();
-    store.Show(scene.snapshot(), LiveLink());
+    shown_cluster.Show(scene.snapshot(), LiveLink());
     QAbstractItemModel* rows = view.ExportModel();
     const QAbstractItemModelTester tester(rows);
     QCOMPARE(rows->rowCount(), 1000);
@@ -656,14 +657,14 @@ class GuiViewsListsTest : public QObject {
 
   void Pages_TakeHostileTexts() {
     Scene scene({.audit = 40, .alerts = 40, .hostile = true});
-    Store store;
-    DatabasesView databases(store);
-    ReplicasView replicas(store);
-    AlertsView alerts(store);
-    AuditView audit(store);
+    ShownCluster shown_cluster;
+    DatabasesView databases(shown_cluster);
+    ReplicasView replicas(shown_cluster);
+    AlertsView alerts(shown_cluster);
+    AuditView audit(shown_cluster);
     for (View* view : std::initializer_list<View*>{&databases, &replicas, &alerts, &audit}) {
       view->show();
-      store.Show(scene.snapshot(), LiveLink());
+      shown_cluster.Show(scene.snapshot(), LiveLink());
       const QAbstractItemModel& rows = *view->ExportModel();
       QVERIFY(rows.rowCount() > 0);
       for (int row = 0; row < rows.rowCount(); ++row) {

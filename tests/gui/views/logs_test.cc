@@ -169,12 +169,12 @@ class GuiViewsLogsTest : public QObject {
     cluster.SetUp(1);
     cluster.Log(v1::LOG_INFO, "job 0b5e8a3c-1111-4222-8333-abcdefabcdef began");
     cluster.Log(v1::LOG_DEBUG, "details");
-    Store store;
-    LogsView view(store);
+    ShownCluster shown_cluster;
+    LogsView view(shown_cluster);
     QSignalSpy wanted(&view, &View::Wanted);
-    store.Follow(
+    shown_cluster.Follow(
         std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
-    QTRY_VERIFY_WITH_TIMEOUT(store.snapshot()->cluster.value != nullptr, 20'000);
+    QTRY_VERIFY_WITH_TIMEOUT(shown_cluster.snapshot()->cluster.value != nullptr, 20'000);
     QVERIFY(!view.tails());
     QCOMPARE(cluster.calls("TailLogs"), 0);
     view.show();
@@ -204,10 +204,10 @@ class GuiViewsLogsTest : public QObject {
     cluster.Log(v1::LOG_ERROR, "once");
     QTRY_COMPARE_WITH_TIMEOUT(rows->rowCount(), before + 1, 20'000);
     // In the past the page says that lines are not recorded.
-    store.Pause();
+    shown_cluster.Pause();
     const auto* note = view.findChild<QLabel*>(QStringLiteral("logs.note"));
     QTRY_VERIFY(note->text().contains(QStringLiteral("not recorded")));
-    store.Follow(nullptr);
+    shown_cluster.Follow(nullptr);
     QTRY_VERIFY(!view.tails());
     QCOMPARE(rows->rowCount(), 0);
   }

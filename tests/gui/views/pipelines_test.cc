@@ -40,8 +40,8 @@ void Settle() {
 
 /// A page in its window. The test gives it snapshots.
 struct Page {
-  Store store;
-  PipelinesView view{store};
+  ShownCluster shown_cluster;
+  PipelinesView view{shown_cluster};
 
   explicit Page(QSize size = {1280, 800}) {
     view.resize(size);
@@ -49,7 +49,7 @@ struct Page {
     if (!QTest::qWaitForWindowExposed(&view, kSoonMs)) qFatal("the window does not come");
   }
   void Show(const std::shared_ptr<const session::Snapshot>& snapshot) {
-    store.Show(snapshot, Live());
+    shown_cluster.Show(snapshot, Live());
   }
   PipelineCanvas& canvas() { return view.canvas(); }
   const PipelineGraph& graph() { return view.canvas().graph(); }
@@ -126,7 +126,7 @@ class GuiViewsPipelinesTest : public QObject {
     session::SessionOptions options;
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
-    page.store.Follow(std::make_shared<session::Session>(
+    page.shown_cluster.Follow(std::make_shared<session::Session>(
         session::Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
     QTRY_VERIFY_WITH_TIMEOUT(page.Label("pipelines.verdict").contains(u"93 %"), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(CardOf(page.graph(), "instance-2") != nullptr &&
@@ -162,7 +162,7 @@ class GuiViewsPipelinesTest : public QObject {
     QCOMPARE(look.jobs, QStringLiteral("2/4"));
     QCOMPARE(look.ring, QStringLiteral("37/64"));
     QVERIFY(page.Label("pipelines.verdict").contains(u"diffusion"));
-    page.store.Follow(nullptr);
+    page.shown_cluster.Follow(nullptr);
   }
 
   void Draft_IsShownUntilItIsTakenBack() {

@@ -68,7 +68,7 @@ void Fill(testing::FakeCluster& fake) {
 /// A page that follows a fake cluster, unlocked.
 struct Page {
   testing::FakeCluster fake;
-  Store store;
+  ShownCluster shown_cluster;
   std::unique_ptr<RebalanceView> view;
 
   explicit Page(bool production = false,
@@ -80,17 +80,17 @@ struct Page {
     session::SessionOptions options;
     options.poll_interval = poll_interval;
     options.telemetry_interval = std::chrono::milliseconds(200);
-    store.Follow(std::make_shared<session::Session>(
+    shown_cluster.Follow(std::make_shared<session::Session>(
         session::Target{"test-a", {fake.address()}, production}, options));
-    store.SetMode(ControlMode::kControl);
-    view = std::make_unique<RebalanceView>(store);
+    shown_cluster.SetMode(ControlMode::kControl);
+    view = std::make_unique<RebalanceView>(shown_cluster);
     view->resize(1200, 800);
     view->show();
   }
   [[nodiscard]] bool ready() const {
     return cards("dit/wan/tiny") != nullptr && cards("dit/wan/tiny")->model()->rowCount() > 0 &&
            cards("idle") != nullptr && cards("idle")->model()->rowCount() > 0 &&
-           store.WhyNoChange().isEmpty();
+           shown_cluster.WhyNoChange().isEmpty();
   }
   [[nodiscard]] QListView* cards(const char* pool) const {
     return view->findChild<QListView*>(QStringLiteral("cards.") + QLatin1String(pool));
@@ -290,7 +290,7 @@ class GuiRebalanceViewTest : public QObject {
     // The console does not send it again by itself.
     QCOMPARE(page.fake.plans().applied.size(), std::size_t{1});
     QCOMPARE(page.fake.plans().plans.plans_size(), 1);
-    page.store.session()->Resync();
+    page.shown_cluster.session()->Resync();
     QTRY_VERIFY(page.button("draft.apply")->isEnabled());
     page.Apply(QStringLiteral("still too busy"));
     QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{2});
@@ -319,7 +319,7 @@ class GuiRebalanceViewTest : public QObject {
   void ObserveMode_AsksButDoesNotApply() {
     Page page;
     READY(page);
-    page.store.SetMode(ControlMode::kObserve);
+    page.shown_cluster.SetMode(ControlMode::kObserve);
     page.ComposeAndAsk();
     QVERIFY(!page.button("draft.apply")->isEnabled());
     QVERIFY(page.button("draft.apply")->toolTip().contains(QStringLiteral("Observe mode")));
@@ -328,9 +328,9 @@ class GuiRebalanceViewTest : public QObject {
       if (command.id == QStringLiteral("rebalance.apply")) command.run();
     }
     QVERIFY(page.dialog() == nullptr);
-    page.store.SetMode(ControlMode::kControl);
+    page.shown_cluster.SetMode(ControlMode::kControl);
     QVERIFY(page.button("draft.apply")->isEnabled());
-    page.store.Pause();
+    page.shown_cluster.Pause();
     QVERIFY(!page.button("draft.apply")->isEnabled());
     QVERIFY(!page.button("draft.ask")->isEnabled());
   }
@@ -400,9 +400,9 @@ class GuiRebalanceViewTest : public QObject {
     QTRY_VERIFY(page.dialog() != nullptr);
     testing::FakeCluster other;
     Fill(other);
-    page.store.Follow(
+    page.shown_cluster.Follow(
         std::make_shared<session::Session>(session::Target{"test-b", {other.address()}, false}));
-    page.store.SetMode(ControlMode::kControl);
+    page.shown_cluster.SetMode(ControlMode::kControl);
     QTRY_VERIFY(page.dialog() == nullptr);
     QVERIFY(page.view->draft() == nullptr);
     QVERIFY(!page.button("draft.apply")->isEnabled());
@@ -444,7 +444,7 @@ class GuiRebalanceViewTest : public QObject {
     QTRY_COMPARE(page.cell("Draft", "instance-2", 1),
                  QStringLiteral("encode/wan/tiny → dit/wan/tiny"));
     QVERIFY(page.button("draft.apply")->isEnabled());  // The policy's answer is its dry run.
-    QCOMPARE(page.store.operations().all().front().what,
+    QCOMPARE(page.shown_cluster.operations().all().front().what,
              QStringLiteral("Ask what the policy would move"));
     QTest::keyClick(page.cards("dit/wan/tiny"), Qt::Key_Z, Qt::ControlModifier);
     QTRY_COMPARE(page.cell("Draft", "instance-5", 1), QStringLiteral("idle → encode/wan/tiny"));
@@ -502,7 +502,7 @@ class GuiRebalanceViewTest : public QObject {
     page.Yes(QStringLiteral("it eats the cluster"));
     QTRY_COMPARE(page.fake.plans().elasticity.pools(0).max_instances(), 5);
     // All of these are listed as operations.
-    const auto& operations = page.store.operations().all();
+    const auto& operations = page.shown_cluster.operations().all();
     QTRY_VERIFY(std::ranges::all_of(
         operations, [](const Operation& one) { return one.ended_ms != 0 && one.outcome.ok(); }));
     QStringList asked;
@@ -544,8 +544,8 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void Snapshot_OfAnyKindIsShown() {
-    Store store;
-    RebalanceView view(store);
+    ShownCluster shown_cluster;
+    RebalanceView view(shown_cluster);
     view.resize(900, 700);
     view.show();
     testing::SceneOptions options;
@@ -554,7 +554,7 @@ class GuiRebalanceViewTest : public QObject {
     options.plans = 20;
     const testing::Scene scene(options);
     session::LinkStatus link = testing::LiveLink();
-    store.Show(scene.snapshot(), link);
+    shown_cluster.Show(scene.snapshot(), link);
     view.Focus(QStringLiteral("plan/") +
                QString::fromStdString(scene.snapshot()->plans.value->plans(3).plan_id()));
     for (auto* table : view.findChildren<QTableView*>()) {
@@ -566,13 +566,13 @@ class GuiRebalanceViewTest : public QObject {
     // A part with an error keeps its last value, so the page does not go blank.
     auto old = std::make_shared<session::Snapshot>(*scene.snapshot());
     old->elasticity.error = "NO_LEADER: nobody leads";
-    store.Show(old, link);
+    shown_cluster.Show(old, link);
     bool said = false;
     for (const auto* label : view.findChildren<QLabel*>())
       said = said || label->text().contains(QStringLiteral("NO_LEADER"));
     QVERIFY(said);
     QCOMPARE(view.ExportModel()->rowCount(), int(PlansOf(*old).size()));
-    store.Show(std::make_shared<session::Snapshot>(), link);
+    shown_cluster.Show(std::make_shared<session::Snapshot>(), link);
   }
 };
 

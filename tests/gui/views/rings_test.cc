@@ -247,9 +247,9 @@ class GuiRingsTest : public QObject {
   }
 
   void Page_RingThatLeft_HasNoEmptyLine() {
-    Store store;
+    ShownCluster shown_cluster;
     Scene scene({.nodes = 8, .rings = 8});
-    RingsView view(store);
+    RingsView view(shown_cluster);
     view.show();
     view.findChild<QTabWidget*>()->setCurrentIndex(2);
     const QAbstractItemModel* map =
@@ -260,26 +260,26 @@ class GuiRingsTest : public QObject {
         names << map->headerData(i, Qt::Vertical).toString();
       return names;
     };
-    store.Show(scene.snapshot(), LiveLink());
+    shown_cluster.Show(scene.snapshot(), LiveLink());
     QTRY_VERIFY(lines().contains(u"instance-3"));
     // Another ring comes in its place, so the number of rings stays.
     auto next = std::make_shared<session::Snapshot>(*scene.Step());
     session::Rings rings = *next->rings.value;
     rings[2].node_id = "instance-9";
     next->rings.value = std::make_shared<const session::Rings>(std::move(rings));
-    store.Show(next, LiveLink());
+    shown_cluster.Show(next, LiveLink());
     QTRY_VERIFY(lines().contains(u"instance-9"));
     QVERIFY(!lines().contains(u"instance-3"));
   }
 
   void Page_TwoHundredRings_TenASecond_Hostile() {
     for (const bool hostile : {false, true}) {
-      Store store;
+      ShownCluster shown_cluster;
       Scene scene({.nodes = 198, .device_nodes = 0, .rings = 200, .hostile = hostile});
-      RingsView view(store);
+      RingsView view(shown_cluster);
       view.resize(1280, 800);
       view.show();
-      store.Show(scene.snapshot(), LiveLink());
+      shown_cluster.Show(scene.snapshot(), LiveLink());
       QCOMPARE(view.ExportModel()->rowCount(), 200);
       view.findChild<QTabWidget*>()->setCurrentIndex(2);
       QElapsedTimer timer;
@@ -287,7 +287,7 @@ class GuiRingsTest : public QObject {
       for (int i = 0; i < 20; ++i) {
         const auto snapshot = scene.Step();
         timer.start();
-        store.Show(snapshot, LiveLink());
+        shown_cluster.Show(snapshot, LiveLink());
         QCoreApplication::processEvents();
         spent += timer.elapsed();
       }
@@ -300,7 +300,7 @@ class GuiRingsTest : public QObject {
       view.SetFilter(QStringLiteral("no such ring"));
       QCOMPARE(view.ExportModel()->rowCount(), 0);
       view.SetFilter(QString());
-      store.Show(std::make_shared<session::Snapshot>(), LiveLink());
+      shown_cluster.Show(std::make_shared<session::Snapshot>(), LiveLink());
       QCOMPARE(view.ExportModel()->rowCount(), 0);
     }
   }
@@ -317,11 +317,11 @@ class GuiRingsTest : public QObject {
     producer.set_node_id("proxy-1");
     producer.set_delivered(4711);
     cluster.SetRing(ring.health);
-    Store store;
-    RingsView view(store);
+    ShownCluster shown_cluster;
+    RingsView view(shown_cluster);
     view.resize(1000, 700);
     view.show();
-    store.Follow(
+    shown_cluster.Follow(
         std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
     const QAbstractItemModel& rows = *view.ExportModel();
     const auto used = [&] { return Cell(rows, 0, QStringLiteral("Used"), kSortRole); };
@@ -350,7 +350,7 @@ class GuiRingsTest : public QObject {
     QTest::keyClick(view.findChild<QTableView*>(QStringLiteral("table.Rings")), Qt::Key_Return);
     QCOMPARE(wanted.size(), 1);
     QCOMPARE(wanted[0][1].toString(), QStringLiteral("node/instance-1"));
-    store.Follow(nullptr);
+    shown_cluster.Follow(nullptr);
   }
 };
 

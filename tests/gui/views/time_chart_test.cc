@@ -133,17 +133,17 @@ class GuiTimeChartTest : public QObject {
   }
 
   void Feed_SaysNotRecorded_AndKeepsWhatItSees() {
-    Store store;
-    SeriesFeed feed(store, {});
+    ShownCluster shown_cluster;
+    SeriesFeed feed(shown_cluster, {});
     feed.Want({Utilization(), {"node/instance-2/utilization", "ratio", {}, nullptr}});
     feed.Refresh();  // Nothing is known yet.
     QCOMPARE(feed.now_ms(), std::int64_t{0});
     for (int second = 0; second < 1000; ++second) {
       const std::int64_t at_ms = kNow + second * 1000;
-      store.Show(UtilizationAt(at_ms, second * 0.001), Live());
+      shown_cluster.Show(UtilizationAt(at_ms, second * 0.001), Live());
       feed.Refresh();
       // The feed keeps one value for each second.
-      store.Show(UtilizationAt(at_ms + 100, 7), Live());
+      shown_cluster.Show(UtilizationAt(at_ms + 100, 7), Live());
       feed.Refresh();
     }
     QCOMPARE(feed.now_ms(), kNow + 999'100);
@@ -169,10 +169,10 @@ class GuiTimeChartTest : public QObject {
     recorder->reset();
     auto recording = history::Recording::Open(path);
     QVERIFY(recording.ok());
-    Store store;
-    store.Show(UtilizationAt(kNow + 59'000, 0.6), Live());
-    store.SetRecording(std::shared_ptr<history::Recording>(*std::move(recording)));
-    SeriesFeed feed(store, {.span_ms = 60'000, .max_points = 30});
+    ShownCluster shown_cluster;
+    shown_cluster.Show(UtilizationAt(kNow + 59'000, 0.6), Live());
+    shown_cluster.SetRecording(std::shared_ptr<history::Recording>(*std::move(recording)));
+    SeriesFeed feed(shown_cluster, {.span_ms = 60'000, .max_points = 30});
     feed.Want({Utilization()});
     feed.Refresh();
     QTRY_COMPARE_WITH_TIMEOUT(feed.note(), QString(), 20'000);
