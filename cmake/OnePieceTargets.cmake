@@ -129,37 +129,46 @@ function(onepiece_stage_plugin name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]]): a Qt Test
-# program,
-# registered with ctest. Its first source holds the test class and includes "FILE_STEM.moc" at its end. When the folder
-# sets
-# ONEPIECE_TEST_PRECOMPILED (services, torch or widgets), the test borrows that precompiled header.
+# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]] [ALONE]): a Qt Test
+# class, registered with ctest. Its first source holds the class, says ONEPIECE_TEST(Class) (tests/test_main.h) and includes
+# "FILE_STEM.moc" at its end. The classes of a folder share one program: tests/gui/views makes gui_views_tests. With ALONE
+# the class gets a program of its own, with its own main(). When the folder sets ONEPIECE_TEST_PRECOMPILED (services, torch
+# or widgets) before its first test, its program borrows that precompiled header. A folder whose files repeat each other's
+# local names sets ONEPIECE_TEST_APART, and no unity build joins them.
 function(onepiece_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "WAITS" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "WAITS;ALONE" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 120)
   endif()
-  add_executable(${name} ${A_SOURCES})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  # CMake's AUTOMOC would give moc the include paths. moc 6.4 then fails on <concepts>; without them it still finds a
-  # test's slots.
   list(GET A_SOURCES 0 main_source)
   cmake_path(GET main_source STEM stem)
+  if(A_ALONE)
+    set(program ${name})
+    set(command ${name})
+  else()
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests OUTPUT_VARIABLE folder)
+    string(REPLACE / _ program "${folder}_tests")
+    set(command ${program} ${stem})
+  endif()
+  if(NOT TARGET ${program})
+    onepiece_test_program(${program})
+    if(NOT A_ALONE)
+      target_sources(${program} PRIVATE $<TARGET_OBJECTS:onepiece_test_main>)
+    endif()
+  endif()
+  # CMake's AUTOMOC would give moc the include paths. moc 6.4 then fails on <concepts>; without them it still finds a
+  # test's slots.
   add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/moc
     COMMAND Qt6::moc -i ${CMAKE_CURRENT_SOURCE_DIR}/${main_source} -o ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc
     DEPENDS ${main_source} VERBATIM)
-  target_sources(${name} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/moc)
-  target_link_libraries(${name} PRIVATE ${A_DEPS} Qt6::Test onepiece_flags)
-  target_compile_definitions(${name} PRIVATE
-    ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  # A test's own code runs for moments and would compile for minutes with -O3. The libraries under test keep their flags.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  onepiece_borrow_precompiled(${name} "test_${ONEPIECE_TEST_PRECOMPILED}")
-  add_test(NAME ${name} COMMAND ${name})
+  list(TRANSFORM A_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  target_sources(${program} PRIVATE ${A_SOURCES} ${CMAKE_CURRENT_BINARY_DIR}/moc/${stem}.moc)
+  target_link_libraries(${program} PRIVATE ${A_DEPS})
+  set_property(GLOBAL APPEND PROPERTY ONEPIECE_TEST_SOURCES ${A_SOURCES})
+  add_test(NAME ${name} COMMAND ${command})
   if(A_PROGRAMS)
-    add_dependencies(${name} ${A_PROGRAMS})
+    add_dependencies(${program} ${A_PROGRAMS})
     # A test that starts programs has the machine to itself. One that mostly waits (WAITS) runs beside the tests that
     # start no programs, one such test at a time, and ctest begins it first.
     if(A_WAITS)
@@ -172,8 +181,22 @@ function(onepiece_test name)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT "QT_QPA_PLATFORM=offscreen;ONEPIECE_BIN_DIR=${PROJECT_BINARY_DIR}/bin;${ONEPIECE_SANITIZER_ENVIRONMENT}")
-  list(TRANSFORM A_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  set_property(GLOBAL APPEND PROPERTY ONEPIECE_TEST_SOURCES ${A_SOURCES})
+endfunction()
+
+# onepiece_test_program(NAME): the program in build/PRESET/tests that onepiece_test() fills.
+function(onepiece_test_program program)
+  add_executable(${program})
+  if(ONEPIECE_TEST_APART)
+    set_target_properties(${program} PROPERTIES UNITY_BUILD OFF)
+  endif()
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/moc)
+  target_link_libraries(${program} PRIVATE Qt6::Test onepiece_flags)
+  target_compile_definitions(${program} PRIVATE
+    ONEPIECE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ONEPIECE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  # A test's own code runs for moments and would compile for minutes with -O3. The libraries under test keep their flags.
+  target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
+  onepiece_borrow_precompiled(${program} "test_${ONEPIECE_TEST_PRECOMPILED}")
 endfunction()
 
 # Reports a test file that no onepiece_test() builds: a test that silently left the build would rot.

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/admission/gate.h"
+#include "tests/test_main.h"
 
 namespace onepiece::admission {
 
@@ -137,5 +138,5 @@ class DemandTest : public QObject {
 
 }  // namespace onepiece::admission
 
-QTEST_GUILESS_MAIN(onepiece::admission::DemandTest)
+ONEPIECE_TEST(onepiece::admission::DemandTest)
 #include "demand_test.moc"

@@ -4,6 +4,7 @@
 
 #include "cluster/base/seconds.h"
 #include "tests/admission/gate.h"
+#include "tests/test_main.h"
 
 namespace onepiece::admission {
 
@@ -644,5 +645,5 @@ class RequestMonitorTest : public QObject {
 
 }  // namespace onepiece::admission
 
-QTEST_GUILESS_MAIN(onepiece::admission::RequestMonitorTest)
+ONEPIECE_TEST(onepiece::admission::RequestMonitorTest)
 #include "request_monitor_test.moc"

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/test_main.h"
+
 namespace onepiece::base {
 namespace {
 
@@ -63,5 +65,5 @@ class Crc32cTest : public QObject {
 
 }  // namespace onepiece::base
 
-QTEST_GUILESS_MAIN(onepiece::base::Crc32cTest)
+ONEPIECE_TEST(onepiece::base::Crc32cTest)
 #include "crc32c_test.moc"

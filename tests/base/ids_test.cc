@@ -5,6 +5,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::base {
 
@@ -57,5 +58,5 @@ class IdsTest : public QObject {
 
 }  // namespace onepiece::base
 
-QTEST_GUILESS_MAIN(onepiece::base::IdsTest)
+ONEPIECE_TEST(onepiece::base::IdsTest)
 #include "ids_test.moc"

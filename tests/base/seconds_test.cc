@@ -3,6 +3,8 @@
 #include <QtTest>
 #include <limits>
 
+#include "tests/test_main.h"
+
 namespace onepiece::base {
 
 class SecondsTest : public QObject {
@@ -43,5 +45,5 @@ class SecondsTest : public QObject {
 
 }  // namespace onepiece::base
 
-QTEST_GUILESS_MAIN(onepiece::base::SecondsTest)
+ONEPIECE_TEST(onepiece::base::SecondsTest)
 #include "seconds_test.moc"

@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::base {
 
 class Sha256Test : public QObject {
@@ -39,5 +41,5 @@ class Sha256Test : public QObject {
 
 }  // namespace onepiece::base
 
-QTEST_GUILESS_MAIN(onepiece::base::Sha256Test)
+ONEPIECE_TEST(onepiece::base::Sha256Test)
 #include "sha256_test.moc"

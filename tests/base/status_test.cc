@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::base {
 namespace {
 
@@ -64,5 +66,5 @@ class StatusTest : public QObject {
 
 }  // namespace onepiece::base
 
-QTEST_GUILESS_MAIN(onepiece::base::StatusTest)
+ONEPIECE_TEST(onepiece::base::StatusTest)
 #include "status_test.moc"

@@ -5,6 +5,7 @@
 
 #include "tests/bench/leftovers.h"
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::bench {
 namespace {
@@ -105,5 +106,5 @@ class BenchProgramTest : public QObject {
 
 }  // namespace onepiece::bench
 
-QTEST_GUILESS_MAIN(onepiece::bench::BenchProgramTest)
+ONEPIECE_TEST(onepiece::bench::BenchProgramTest)
 #include "bench_program_test.moc"

@@ -60,12 +60,12 @@ constexpr Setup kStatic = {
     kStays};
 constexpr Setup kElastic = {"elastic", "tiny-wan-t2v", "[{count: 4}]", kMoves};
 
-struct Load {
+struct ClusterLoad {
   const char* name;
   const char* kind;
   double load;  ///< Instances of the fused pipeline that it keeps busy, on average.
 };
-constexpr Load kLoads[] = {
+constexpr ClusterLoad kClusterLoads[] = {
     {"steady", "poisson", 0.5}, {"diurnal", "diurnal", 0.6}, {"bursty", "bursty", 0.35}};
 
 /// An embedded cluster in a folder of its own; ends with this object. Thread-confined.
@@ -239,7 +239,7 @@ absl::StatusOr<double> UnloadedLatency() {
   return MedianOf(latencies);
 }
 
-absl::StatusOr<std::vector<Arrival>> ArrivalsOf(const Load& load, double unloaded_s,
+absl::StatusOr<std::vector<Arrival>> ArrivalsOf(const ClusterLoad& load, double unloaded_s,
                                                 double duration_s) {
   simulator::System system;
   system.apps.push_back({.id = "any"});
@@ -252,8 +252,8 @@ absl::StatusOr<std::vector<Arrival>> ArrivalsOf(const Load& load, double unloade
   return simulator::MakeWorkload(load.kind, system, settings);
 }
 
-BenchResult Row(const Load& load, const char* peer, const Measured& ours, const Measured& theirs,
-                const std::string& workload) {
+BenchResult Row(const ClusterLoad& load, const char* peer, const Measured& ours,
+                const Measured& theirs, const std::string& workload) {
   BenchResult row{.name = absl::StrCat("elastic.cluster.", load.name, ".", peer),
                   .workload = workload,
                   .metric = "instance seconds reserved per job",
@@ -284,7 +284,7 @@ absl::StatusOr<BenchReport> RunClusterElasticBench(
   ONEPIECE_ASSIGN_OR_RETURN(const double unloaded_s, UnloadedLatency());
   const double slo_s = kSloFactor * unloaded_s;
   BenchReport report;
-  for (const Load& load : kLoads) {
+  for (const ClusterLoad& load : kClusterLoads) {
     ONEPIECE_ASSIGN_OR_RETURN(const auto arrivals, ArrivalsOf(load, unloaded_s, seconds));
     const auto measure = [&](const Setup& setup) {
       say(absl::StrCat(load.name, ": ", setup.name));

@@ -31,7 +31,7 @@ namespace {
 constexpr std::uint64_t kRingBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kIncarnation = 1;
 constexpr int kWarmUps = 5;
-constexpr base::Duration kPatience = std::chrono::seconds(20);
+constexpr base::Duration kHopPatience = std::chrono::seconds(20);
 constexpr int kPollMs = 200;
 
 struct Size {
@@ -125,7 +125,7 @@ Peer::~Peer() {
 
 absl::Status Peer::Read(void* into, std::size_t bytes) {
   auto* at = static_cast<char*>(into);
-  const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kPatience);
+  const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kHopPatience);
   while (bytes > 0) {
     pollfd ready{.fd = output_, .events = POLLIN, .revents = 0};
     if (poll(&ready, 1, kPollMs) <= 0) {
@@ -177,7 +177,7 @@ absl::StatusOr<Hop> Measure(node::Outbox& outbox, const v1::Endpoint& receiver, 
   const base::MonotonicTime start = clock.Now();
   ONEPIECE_ASSIGN_OR_RETURN(
       const node::Delivered delivered,
-      outbox.Deliver(message, node::Target::Nodes({receiver}), start + base::Scaled(kPatience)));
+      outbox.Deliver(message, node::Target::Nodes({receiver}), start + base::Scaled(kHopPatience)));
   const std::int64_t acknowledged = Ns(clock.Now());
   ONEPIECE_ASSIGN_OR_RETURN(const Receipt receipt, peer.ReadReceipt());
   if (receipt.bytes != message.artifacts[0].data.size())

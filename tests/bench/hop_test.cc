@@ -4,6 +4,7 @@
 
 #include "tests/bench/leftovers.h"
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::bench {
 namespace {
@@ -57,5 +58,5 @@ class HopTest : public QObject {
 
 }  // namespace onepiece::bench
 
-QTEST_GUILESS_MAIN(onepiece::bench::HopTest)
+ONEPIECE_TEST(onepiece::bench::HopTest)
 #include "hop_test.moc"

@@ -24,7 +24,7 @@ constexpr std::size_t kLargeBytes = 65536;
 constexpr std::uint64_t kLargeMessages = 6;  // At least, of large ones, in a window.
 // The receiver is left alone this long before each message, so that it sleeps.
 constexpr Nanoseconds kPause = std::chrono::milliseconds(1);
-constexpr Nanoseconds kPatience = std::chrono::seconds(15);
+constexpr Nanoseconds kMeasurePatience = std::chrono::seconds(15);
 
 // The first word of a message: the last one of its producer, or any other.
 constexpr std::uint64_t kEndWord = 0x45444e45;
@@ -290,7 +290,7 @@ absl::StatusOr<double> Measure(const Measurement& what) {
       status = children.Start(
           Arguments(what, turns ? Role::kPing : Role::kProducer, i, control.file(), name));
     }
-    if (status.ok()) status = children.Join(what.window + base::Scaled(kPatience));
+    if (status.ok()) status = children.Join(what.window + base::Scaled(kMeasurePatience));
   }
   CleanUp(name);
   if (status.ok() && control->finished.Get() == 0) status = absl::InternalError("no result");

@@ -10,6 +10,8 @@
 #include <map>
 #include <random>
 
+#include "tests/test_main.h"
+
 namespace onepiece::capacity {
 namespace {
 
@@ -365,5 +367,5 @@ class CapacityModelTest : public QObject {
 
 }  // namespace onepiece::capacity
 
-QTEST_GUILESS_MAIN(onepiece::capacity::CapacityModelTest)
+ONEPIECE_TEST(onepiece::capacity::CapacityModelTest)
 #include "capacity_model_test.moc"

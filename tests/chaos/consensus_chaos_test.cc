@@ -18,6 +18,7 @@
 #include "tests/chaos/nemesis.h"
 #include "tests/chaos/watcher.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::chaos {
 namespace {
@@ -234,5 +235,5 @@ class ConsensusChaosTest : public QObject {
 
 }  // namespace onepiece::chaos
 
-QTEST_GUILESS_MAIN(onepiece::chaos::ConsensusChaosTest)
+ONEPIECE_TEST(onepiece::chaos::ConsensusChaosTest)
 #include "consensus_chaos_test.moc"

@@ -17,6 +17,7 @@
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::chaos {
 namespace {
@@ -331,5 +332,5 @@ class DatabaseChaosTest : public QObject {
 
 }  // namespace onepiece::chaos
 
-QTEST_GUILESS_MAIN(onepiece::chaos::DatabaseChaosTest)
+ONEPIECE_TEST(onepiece::chaos::DatabaseChaosTest)
 #include "database_chaos_test.moc"

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
@@ -243,5 +244,5 @@ class CliTest : public QObject {
 
 }  // namespace onepiece::cli
 
-QTEST_GUILESS_MAIN(onepiece::cli::CliTest)
+ONEPIECE_TEST(onepiece::cli::CliTest)
 #include "cli_test.moc"

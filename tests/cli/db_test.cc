@@ -17,6 +17,7 @@
 #include "tests/eventually.h"
 #include "tests/program.h"
 #include "tests/proxy/proxy_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
@@ -357,5 +358,5 @@ class DbTest : public QObject {
 
 }  // namespace onepiece::cli
 
-QTEST_GUILESS_MAIN(onepiece::cli::DbTest)
+ONEPIECE_TEST(onepiece::cli::DbTest)
 #include "db_test.moc"

@@ -8,6 +8,7 @@
 #include "cluster/rpc/server.h"
 #include "cluster/telemetry/telemetry_service.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
@@ -185,5 +186,5 @@ class LogsTest : public QObject {
 
 }  // namespace onepiece::cli
 
-QTEST_GUILESS_MAIN(onepiece::cli::LogsTest)
+ONEPIECE_TEST(onepiece::cli::LogsTest)
 #include "logs_test.moc"

@@ -12,6 +12,7 @@
 #include "onepiece/v1/elasticity.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
@@ -409,5 +410,5 @@ class RebalanceTest : public QObject {
 
 }  // namespace onepiece::cli
 
-QTEST_GUILESS_MAIN(onepiece::cli::RebalanceTest)
+ONEPIECE_TEST(onepiece::cli::RebalanceTest)
 #include "rebalance_test.moc"

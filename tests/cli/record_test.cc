@@ -7,6 +7,7 @@
 #include "cluster/history/recording.h"
 #include "tests/program.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
@@ -152,5 +153,5 @@ class RecordTest : public QObject {
 
 }  // namespace onepiece::cli
 
-QTEST_GUILESS_MAIN(onepiece::cli::RecordTest)
+ONEPIECE_TEST(onepiece::cli::RecordTest)
 #include "record_test.moc"

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
@@ -156,5 +157,5 @@ class VerbsTest : public QObject {
 
 }  // namespace onepiece::cli
 
-QTEST_GUILESS_MAIN(onepiece::cli::VerbsTest)
+ONEPIECE_TEST(onepiece::cli::VerbsTest)
 #include "verbs_test.moc"

@@ -11,6 +11,7 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "tests/client/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::client {
 namespace {
@@ -383,5 +384,5 @@ class ClientTest : public QObject {
 
 }  // namespace onepiece::client
 
-QTEST_GUILESS_MAIN(onepiece::client::ClientTest)
+ONEPIECE_TEST(onepiece::client::ClientTest)
 #include "client_test.moc"

@@ -7,6 +7,7 @@
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "tests/client/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::client {
 namespace {
@@ -296,5 +297,5 @@ class FailoverTest : public QObject {
 
 }  // namespace onepiece::client
 
-QTEST_GUILESS_MAIN(onepiece::client::FailoverTest)
+ONEPIECE_TEST(onepiece::client::FailoverTest)
 #include "failover_test.moc"

@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::client {
 namespace {
 
@@ -164,5 +166,5 @@ class ReplicasTest : public QObject {
 
 }  // namespace onepiece::client
 
-QTEST_GUILESS_MAIN(onepiece::client::ReplicasTest)
+ONEPIECE_TEST(onepiece::client::ReplicasTest)
 #include "replicas_test.moc"

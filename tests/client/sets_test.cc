@@ -9,6 +9,7 @@
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "tests/client/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::client {
 namespace {
@@ -430,5 +431,5 @@ class SetsTest : public QObject {
 
 }  // namespace onepiece::client
 
-QTEST_GUILESS_MAIN(onepiece::client::SetsTest)
+ONEPIECE_TEST(onepiece::client::SetsTest)
 #include "sets_test.moc"

@@ -8,6 +8,7 @@
 
 #include "example.pb.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "tests/test_main.h"
 
 namespace onepiece::config {
 namespace {
@@ -241,5 +242,5 @@ fruits: [FRUIT_APPLE, Pear]
 
 }  // namespace onepiece::config
 
-QTEST_GUILESS_MAIN(onepiece::config::YamlTest)
+ONEPIECE_TEST(onepiece::config::YamlTest)
 #include "yaml_test.moc"

@@ -9,6 +9,7 @@
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
 #include "tests/health.h"
+#include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
 
 namespace onepiece::database {
@@ -369,5 +370,5 @@ class DatabaseNodeTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::DatabaseNodeTest)
+ONEPIECE_TEST(onepiece::database::DatabaseNodeTest)
 #include "database_node_test.moc"

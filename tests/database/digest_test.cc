@@ -5,6 +5,7 @@
 #include <random>
 
 #include "cluster/base/clock.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -122,5 +123,5 @@ class DigestTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_APPLESS_MAIN(onepiece::database::DigestTest)
+ONEPIECE_TEST(onepiece::database::DigestTest)
 #include "digest_test.moc"

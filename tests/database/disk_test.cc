@@ -10,6 +10,7 @@
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -247,5 +248,5 @@ class DiskTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::DiskTest)
+ONEPIECE_TEST(onepiece::database::DiskTest)
 #include "disk_test.moc"

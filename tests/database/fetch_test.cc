@@ -12,6 +12,7 @@
 #include "cluster/telemetry/metrics.h"
 #include "tests/database/job_store_fixture.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -212,5 +213,5 @@ class FetchTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::FetchTest)
+ONEPIECE_TEST(onepiece::database::FetchTest)
 #include "fetch_test.moc"

@@ -6,6 +6,7 @@
 
 #include "cluster/telemetry/metrics.h"
 #include "tests/database/job_store_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -55,5 +56,5 @@ class JobStoreLeakTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::JobStoreLeakTest)
+ONEPIECE_TEST(onepiece::database::JobStoreLeakTest)
 #include "job_store_leak_test.moc"

@@ -9,6 +9,7 @@
 
 #include "cluster/base/mutex.h"
 #include "tests/database/job_store_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 
@@ -523,5 +524,5 @@ class JobStorePressureTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::JobStorePressureTest)
+ONEPIECE_TEST(onepiece::database::JobStorePressureTest)
 #include "job_store_pressure_test.moc"

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/database/job_store_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 
@@ -527,5 +528,5 @@ class JobStoreTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::JobStoreTest)
+ONEPIECE_TEST(onepiece::database::JobStoreTest)
 #include "job_store_test.moc"

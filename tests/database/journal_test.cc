@@ -18,6 +18,7 @@
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "tests/database/kill_anywhere.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -311,5 +312,5 @@ class JournalTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::JournalTest)
+ONEPIECE_TEST(onepiece::database::JournalTest)
 #include "journal_test.moc"

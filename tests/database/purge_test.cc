@@ -4,6 +4,7 @@
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -161,5 +162,5 @@ class PurgeTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::PurgeTest)
+ONEPIECE_TEST(onepiece::database::PurgeTest)
 #include "purge_test.moc"

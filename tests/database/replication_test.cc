@@ -9,6 +9,7 @@
 #include "cluster/database/placement.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -673,5 +674,5 @@ class ReplicationTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::ReplicationTest)
+ONEPIECE_TEST(onepiece::database::ReplicationTest)
 #include "replication_test.moc"

@@ -22,6 +22,7 @@
 #include "cluster/base/status.h"
 #include "cluster/database/spill_file.h"
 #include "tests/database/kill_anywhere.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -449,5 +450,5 @@ class SpillTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::SpillTest)
+ONEPIECE_TEST(onepiece::database::SpillTest)
 #include "spill_test.moc"

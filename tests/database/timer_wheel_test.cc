@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/test_main.h"
+
 namespace onepiece::database {
 namespace {
 
@@ -214,5 +216,5 @@ class TimerWheelTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::TimerWheelTest)
+ONEPIECE_TEST(onepiece::database::TimerWheelTest)
 #include "timer_wheel_test.moc"

@@ -12,6 +12,7 @@
 #include "cluster/base/crc32c.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
@@ -337,5 +338,5 @@ class ValueAccessTest : public QObject {
 
 }  // namespace onepiece::database
 
-QTEST_GUILESS_MAIN(onepiece::database::ValueAccessTest)
+ONEPIECE_TEST(onepiece::database::ValueAccessTest)
 #include "value_access_test.moc"

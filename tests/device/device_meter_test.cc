@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tests/device/fake_nvml.h"
+#include "tests/test_main.h"
 
 namespace onepiece::device {
 namespace {
@@ -124,5 +125,5 @@ class DeviceMeterTest : public QObject {
 
 }  // namespace onepiece::device
 
-QTEST_GUILESS_MAIN(onepiece::device::DeviceMeterTest)
+ONEPIECE_TEST(onepiece::device::DeviceMeterTest)
 #include "device_meter_test.moc"

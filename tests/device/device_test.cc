@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::device {
 namespace {
@@ -61,5 +62,5 @@ class DeviceTest : public QObject {
 
 }  // namespace onepiece::device
 
-QTEST_GUILESS_MAIN(onepiece::device::DeviceTest)
+ONEPIECE_TEST(onepiece::device::DeviceTest)
 #include "device_test.moc"

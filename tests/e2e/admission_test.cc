@@ -6,6 +6,7 @@
 
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -193,5 +194,5 @@ class AdmissionTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::AdmissionTest)
+ONEPIECE_TEST(onepiece::e2e::AdmissionTest)
 #include "admission_test.moc"

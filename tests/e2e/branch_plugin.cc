@@ -33,9 +33,9 @@ class BranchStage final : public sdk::Stage {
         const double seconds,
         sdk::NumberParameter(context.parameters(), "seconds_" + name_, 0, 600, /*fallback=*/0));
     const int steps = 1 + static_cast<int>(seconds / std::chrono::duration<double>(kStep).count());
-    base::Mutex mutex;
-    base::MutexLock lock(mutex);
-    base::CondVar nobody;
+    onepiece::base::Mutex mutex;
+    onepiece::base::MutexLock lock(mutex);
+    onepiece::base::CondVar nobody;
     for (int step = 1; step <= steps; ++step) {
       // The time that a real stage would compute for.
       if (step > 1) nobody.WaitFor(lock, kStep, [] { return false; });

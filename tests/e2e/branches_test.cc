@@ -8,6 +8,7 @@
 
 #include "cluster/local/data_dir.h"
 #include "tests/e2e/cluster_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -216,5 +217,5 @@ class BranchesTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::BranchesTest)
+ONEPIECE_TEST(onepiece::e2e::BranchesTest)
 #include "branches_test.moc"

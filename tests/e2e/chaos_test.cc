@@ -8,6 +8,7 @@
 
 #include "cluster/local/data_dir.h"
 #include "tests/e2e/cluster_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -136,5 +137,5 @@ class ChaosTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::ChaosTest)
+ONEPIECE_TEST(onepiece::e2e::ChaosTest)
 #include "chaos_test.moc"

@@ -8,6 +8,7 @@
 #include "cluster/media/media.h"
 #include "tests/e2e/cluster_fixture.h"
 #include "tests/e2e/judge.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 
@@ -240,5 +241,5 @@ class E2eTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::E2eTest)
+ONEPIECE_TEST(onepiece::e2e::E2eTest)
 #include "e2e_test.moc"

@@ -8,6 +8,7 @@
 
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -226,5 +227,5 @@ class ElasticTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::ElasticTest)
+ONEPIECE_TEST(onepiece::e2e::ElasticTest)
 #include "elastic_test.moc"

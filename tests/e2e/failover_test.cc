@@ -11,6 +11,7 @@
 #include "cluster/client/client.h"
 #include "cluster/local/data_dir.h"
 #include "tests/e2e/cluster_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -281,5 +282,5 @@ class FailoverTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::FailoverTest)
+ONEPIECE_TEST(onepiece::e2e::FailoverTest)
 #include "failover_test.moc"

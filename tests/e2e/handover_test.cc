@@ -3,6 +3,7 @@
 
 #include "cluster/local/data_dir.h"
 #include "tests/e2e/cluster_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -67,5 +68,5 @@ class HandoverTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::HandoverTest)
+ONEPIECE_TEST(onepiece::e2e::HandoverTest)
 #include "handover_test.moc"

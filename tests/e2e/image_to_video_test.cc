@@ -10,6 +10,7 @@
 #include "cluster/media/media.h"
 #include "tests/e2e/cluster_fixture.h"
 #include "tests/e2e/judge.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -150,5 +151,5 @@ class ImageToVideoTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::ImageToVideoTest)
+ONEPIECE_TEST(onepiece::e2e::ImageToVideoTest)
 #include "image_to_video_test.moc"

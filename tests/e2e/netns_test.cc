@@ -13,6 +13,7 @@
 #include "cluster/local/data_dir.h"
 #include "tests/eventually.h"
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -340,5 +341,5 @@ class NetnsTest : public QObject {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::NetnsTest)
+ONEPIECE_TEST(onepiece::e2e::NetnsTest)
 #include "netns_test.moc"

@@ -12,6 +12,7 @@
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/e2e/cluster_fixture.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -158,5 +159,5 @@ class PoolsTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::PoolsTest)
+ONEPIECE_TEST(onepiece::e2e::PoolsTest)
 #include "pools_test.moc"

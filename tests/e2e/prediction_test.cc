@@ -6,6 +6,7 @@
 #include "nodemanager/simulator/simulation.h"
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -218,5 +219,5 @@ class PredictionTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::PredictionTest)
+ONEPIECE_TEST(onepiece::e2e::PredictionTest)
 #include "prediction_test.moc"

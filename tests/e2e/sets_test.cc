@@ -4,6 +4,7 @@
 
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -96,5 +97,5 @@ class SetsTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::SetsTest)
+ONEPIECE_TEST(onepiece::e2e::SetsTest)
 #include "sets_test.moc"

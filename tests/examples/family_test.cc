@@ -12,6 +12,7 @@
 #include "stages/sdk/plugin_loader.h"
 #include "tests/examples/installed_sdk.h"
 #include "tests/tensor/safetensors_bytes.h"
+#include "tests/test_main.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::examples {
@@ -144,5 +145,5 @@ class FamilyTest : public QObject {
 
 }  // namespace onepiece::examples
 
-QTEST_GUILESS_MAIN(onepiece::examples::FamilyTest)
+ONEPIECE_TEST(onepiece::examples::FamilyTest)
 #include "family_test.moc"

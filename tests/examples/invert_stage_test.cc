@@ -4,6 +4,7 @@
 
 #include "stages/sdk/plugin_loader.h"
 #include "stages/sdk/stage.h"
+#include "tests/test_main.h"
 
 namespace onepiece::sdk {
 namespace {
@@ -105,5 +106,5 @@ class InvertStageTest : public QObject {
 
 }  // namespace onepiece::sdk
 
-QTEST_GUILESS_MAIN(onepiece::sdk::InvertStageTest)
+ONEPIECE_TEST(onepiece::sdk::InvertStageTest)
 #include "invert_stage_test.moc"

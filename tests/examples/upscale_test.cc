@@ -7,6 +7,7 @@
 #include "cluster/media/media.h"
 #include "tests/e2e/cluster_fixture.h"
 #include "tests/examples/installed_sdk.h"
+#include "tests/test_main.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -62,5 +63,5 @@ class UpscaleTest : public ClusterFixture {
 
 }  // namespace onepiece::e2e
 
-QTEST_GUILESS_MAIN(onepiece::e2e::UpscaleTest)
+ONEPIECE_TEST(onepiece::e2e::UpscaleTest)
 #include "upscale_test.moc"

@@ -12,6 +12,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/fault.h"
+#include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -464,5 +465,5 @@ class ConformanceTest : public QObject {
 
 }  // namespace onepiece::fabric
 
-QTEST_GUILESS_MAIN(onepiece::fabric::ConformanceTest)
+ONEPIECE_TEST(onepiece::fabric::ConformanceTest)
 #include "conformance_test.moc"

@@ -8,6 +8,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/fabric/process.h"
+#include "tests/test_main.h"
 
 namespace onepiece::fabric {
 
@@ -168,5 +169,5 @@ class FaultTest : public QObject {
 
 }  // namespace onepiece::fabric
 
-QTEST_GUILESS_MAIN(onepiece::fabric::FaultTest)
+ONEPIECE_TEST(onepiece::fabric::FaultTest)
 #include "fault_test.moc"

@@ -14,6 +14,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
+#include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -255,5 +256,5 @@ class ShmTest : public QObject {
 
 }  // namespace onepiece::fabric
 
-QTEST_GUILESS_MAIN(onepiece::fabric::ShmTest)
+ONEPIECE_TEST(onepiece::fabric::ShmTest)
 #include "shm_test.moc"

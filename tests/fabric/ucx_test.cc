@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "tests/fabric/child.h"
+#include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -173,5 +174,5 @@ class UcxTest : public QObject {
 
 }  // namespace onepiece::fabric
 
-QTEST_GUILESS_MAIN(onepiece::fabric::UcxTest)
+ONEPIECE_TEST(onepiece::fabric::UcxTest)
 #include "ucx_test.moc"

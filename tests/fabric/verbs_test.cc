@@ -21,6 +21,7 @@
 #include "cluster/fabric/verbs/verbs_fabric.h"
 #include "tests/eventually.h"
 #include "tests/fabric/child.h"
+#include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -449,5 +450,5 @@ class VerbsTest : public QObject {
 
 }  // namespace onepiece::fabric
 
-QTEST_GUILESS_MAIN(onepiece::fabric::VerbsTest)
+ONEPIECE_TEST(onepiece::fabric::VerbsTest)
 #include "verbs_test.moc"

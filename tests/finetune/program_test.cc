@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cluster/base/clock.h"
+#include "tests/test_main.h"
 
 namespace onepiece {
 namespace {
@@ -115,5 +116,5 @@ class FinetuneProgramTest : public QObject {
 
 }  // namespace onepiece
 
-QTEST_GUILESS_MAIN(onepiece::FinetuneProgramTest)
+ONEPIECE_TEST(onepiece::FinetuneProgramTest)
 #include "program_test.moc"

@@ -11,6 +11,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/finetune/clips.h"
+#include "tests/test_main.h"
 
 namespace onepiece::finetune {
 namespace {
@@ -177,5 +178,5 @@ class TrainerTest : public QObject {
 
 }  // namespace onepiece::finetune
 
-QTEST_GUILESS_MAIN(onepiece::finetune::TrainerTest)
+ONEPIECE_TEST(onepiece::finetune::TrainerTest)
 #include "trainer_test.moc"

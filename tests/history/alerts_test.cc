@@ -17,6 +17,7 @@
 #include "cluster/history/recording.h"
 #include "tests/eventually.h"
 #include "tests/history/snapshots.h"
+#include "tests/test_main.h"
 
 namespace onepiece::history {
 namespace {
@@ -534,5 +535,5 @@ class AlertsTest : public QObject {
 
 }  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::history::AlertsTest)
+ONEPIECE_TEST(onepiece::history::AlertsTest)
 #include "alerts_test.moc"

@@ -4,6 +4,7 @@
 #include <QtTest>
 
 #include "tests/history/snapshots.h"
+#include "tests/test_main.h"
 
 namespace onepiece::history {
 namespace {
@@ -136,5 +137,5 @@ class CompareTest : public QObject {
 
 }  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::history::CompareTest)
+ONEPIECE_TEST(onepiece::history::CompareTest)
 #include "compare_test.moc"

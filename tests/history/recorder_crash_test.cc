@@ -15,6 +15,7 @@
 #include "cluster/history/recording.h"
 #include "tests/eventually.h"
 #include "tests/history/snapshots.h"
+#include "tests/test_main.h"
 
 namespace onepiece::history {
 namespace {
@@ -107,5 +108,5 @@ class RecorderCrashTest : public QObject {
 
 }  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::history::RecorderCrashTest)
+ONEPIECE_TEST(onepiece::history::RecorderCrashTest)
 #include "recorder_crash_test.moc"

@@ -13,6 +13,7 @@
 #include "cluster/history/recorder.h"
 #include "cluster/history/recording.h"
 #include "tests/history/recordings.h"
+#include "tests/test_main.h"
 
 namespace onepiece::history {
 namespace {
@@ -518,5 +519,5 @@ class RecordingFilesTest : public QObject {
 
 }  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::history::RecordingFilesTest)
+ONEPIECE_TEST(onepiece::history::RecordingFilesTest)
 #include "recording_files_test.moc"

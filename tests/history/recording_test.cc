@@ -14,6 +14,7 @@
 #include "cluster/history/pieces.h"
 #include "cluster/history/recorder.h"
 #include "tests/history/recordings.h"
+#include "tests/test_main.h"
 
 namespace onepiece::history {
 namespace {
@@ -451,5 +452,5 @@ class RecordingTest : public QObject {
 
 }  // namespace onepiece::history
 
-QTEST_GUILESS_MAIN(onepiece::history::RecordingTest)
+ONEPIECE_TEST(onepiece::history::RecordingTest)
 #include "recording_test.moc"

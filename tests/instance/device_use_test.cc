@@ -3,6 +3,8 @@
 #include <QtTest>
 #include <vector>
 
+#include "tests/test_main.h"
+
 namespace onepiece::instance {
 
 class DeviceUseTest : public QObject {
@@ -64,5 +66,5 @@ class DeviceUseTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::DeviceUseTest)
+ONEPIECE_TEST(onepiece::instance::DeviceUseTest)
 #include "device_use_test.moc"

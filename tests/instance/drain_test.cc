@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::instance {
 
 class DrainTest : public QObject {
@@ -66,5 +68,5 @@ class DrainTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::DrainTest)
+ONEPIECE_TEST(onepiece::instance::DrainTest)
 #include "drain_test.moc"

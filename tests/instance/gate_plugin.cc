@@ -9,8 +9,8 @@ namespace {
 
 namespace sdk = onepiece::sdk;
 
-base::Mutex mutex;
-base::CondVar changed;
+onepiece::base::Mutex mutex;
+onepiece::base::CondVar changed;
 bool is_open = false;  // Guarded by mutex.
 std::atomic<int> loads = 0;
 
@@ -23,7 +23,7 @@ class GateStage final : public sdk::Stage {
   }
   absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext& context,
                                                  const std::vector<sdk::Artifact>&) override {
-    base::MutexLock lock(mutex);
+    onepiece::base::MutexLock lock(mutex);
     // A step takes a millisecond. Until the job's deadline at the latest.
     for (int step = 1; !changed.WaitFor(lock, std::chrono::milliseconds(1), [] { return is_open; });
          ++step) {
@@ -49,7 +49,7 @@ class GatePlugin final : public sdk::Plugin {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) void gate_open(bool open) {
-  const base::MutexLock lock(mutex);
+  const onepiece::base::MutexLock lock(mutex);
   is_open = open;
   changed.NotifyAll();
 }

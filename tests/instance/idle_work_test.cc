@@ -13,6 +13,7 @@
 
 #include "stages/instance/low_priority_child.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::instance {
 namespace {
@@ -222,5 +223,5 @@ class IdleWorkTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::IdleWorkTest)
+ONEPIECE_TEST(onepiece::instance::IdleWorkTest)
 #include "idle_work_test.moc"

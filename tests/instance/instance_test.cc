@@ -12,6 +12,7 @@
 #include "cluster/rpc/server.h"
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::instance {
 namespace {
@@ -541,5 +542,5 @@ class InstanceTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::InstanceTest)
+ONEPIECE_TEST(onepiece::instance::InstanceTest)
 #include "instance_test.moc"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cluster/base/mutex.h"
+#include "tests/test_main.h"
 
 namespace onepiece::instance {
 namespace {
@@ -144,5 +145,5 @@ class JobReporterTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::JobReporterTest)
+ONEPIECE_TEST(onepiece::instance::JobReporterTest)
 #include "job_reporter_test.moc"

@@ -4,6 +4,7 @@
 #include <QtTest>
 
 #include "tests/database/database_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::instance {
 namespace {
@@ -84,5 +85,5 @@ class ResultDeliveryTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::ResultDeliveryTest)
+ONEPIECE_TEST(onepiece::instance::ResultDeliveryTest)
 #include "result_delivery_test.moc"

@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::instance {
 
 class StageMetricsTest : public QObject {
@@ -51,5 +53,5 @@ class StageMetricsTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::StageMetricsTest)
+ONEPIECE_TEST(onepiece::instance::StageMetricsTest)
 #include "stage_metrics_test.moc"

@@ -3,6 +3,8 @@
 #include <QtTest>
 #include <numeric>
 
+#include "tests/test_main.h"
+
 namespace onepiece::instance {
 namespace {
 
@@ -130,5 +132,5 @@ class WorkCountsTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::WorkCountsTest)
+ONEPIECE_TEST(onepiece::instance::WorkCountsTest)
 #include "work_counts_test.moc"

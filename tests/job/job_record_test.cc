@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cluster/base/canonical_bytes.h"
+#include "tests/test_main.h"
 
 namespace onepiece::job {
 namespace {
@@ -284,5 +285,5 @@ class JobRecordTest : public QObject {
 
 }  // namespace onepiece::job
 
-QTEST_GUILESS_MAIN(onepiece::job::JobRecordTest)
+ONEPIECE_TEST(onepiece::job::JobRecordTest)
 #include "job_record_test.moc"

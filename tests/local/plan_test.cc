@@ -10,6 +10,7 @@
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
 #include "cluster/local/ports.h"
+#include "tests/test_main.h"
 
 namespace onepiece::local {
 
@@ -208,5 +209,5 @@ class PlanTest : public QObject {
 
 }  // namespace onepiece::local
 
-QTEST_GUILESS_MAIN(onepiece::local::PlanTest)
+ONEPIECE_TEST(onepiece::local::PlanTest)
 #include "plan_test.moc"

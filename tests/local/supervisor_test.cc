@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::local {
 namespace {
@@ -342,5 +343,5 @@ class SupervisorTest : public QObject {
 
 }  // namespace onepiece::local
 
-QTEST_GUILESS_MAIN(onepiece::local::SupervisorTest)
+ONEPIECE_TEST(onepiece::local::SupervisorTest)
 #include "supervisor_test.moc"

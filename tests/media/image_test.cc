@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::media {
 namespace {
@@ -149,5 +150,5 @@ class ImageTest : public QObject {
 
 }  // namespace onepiece::media
 
-QTEST_APPLESS_MAIN(onepiece::media::ImageTest)
+ONEPIECE_TEST(onepiece::media::ImageTest)
 #include "image_test.moc"

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/test_main.h"
+
 namespace onepiece::media {
 namespace {
 
@@ -166,5 +168,5 @@ class MediaTest : public QObject {
 
 }  // namespace onepiece::media
 
-QTEST_APPLESS_MAIN(onepiece::media::MediaTest)
+ONEPIECE_TEST(onepiece::media::MediaTest)
 #include "media_test.moc"

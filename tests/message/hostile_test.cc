@@ -9,6 +9,7 @@
 #include "cluster/message/layout.h"
 #include "cluster/message/message.h"
 #include "onepiece/v1/artifact.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::message {
 namespace {
@@ -236,5 +237,5 @@ class HostileTest : public QObject {
 
 }  // namespace onepiece::message
 
-QTEST_GUILESS_MAIN(onepiece::message::HostileTest)
+ONEPIECE_TEST(onepiece::message::HostileTest)
 #include "hostile_test.moc"

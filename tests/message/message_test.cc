@@ -8,6 +8,7 @@
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::message {
 namespace {
@@ -293,5 +294,5 @@ class MessageTest : public QObject {
 
 }  // namespace onepiece::message
 
-QTEST_GUILESS_MAIN(onepiece::message::MessageTest)
+ONEPIECE_TEST(onepiece::message::MessageTest)
 #include "message_test.moc"

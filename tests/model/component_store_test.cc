@@ -12,6 +12,7 @@
 #include "cluster/base/status.h"
 #include "stages/model/content_hash.h"
 #include "stages/model/weights.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -192,5 +193,5 @@ class ComponentStoreTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::ComponentStoreTest)
+ONEPIECE_TEST(onepiece::model::ComponentStoreTest)
 #include "component_store_test.moc"

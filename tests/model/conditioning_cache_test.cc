@@ -5,6 +5,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/model/byte_budget.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -110,5 +111,5 @@ class ConditioningCacheTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::ConditioningCacheTest)
+ONEPIECE_TEST(onepiece::model::ConditioningCacheTest)
 #include "conditioning_cache_test.moc"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -120,5 +121,5 @@ class GenerationSettingsTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_APPLESS_MAIN(onepiece::model::GenerationSettingsTest)
+ONEPIECE_TEST(onepiece::model::GenerationSettingsTest)
 #include "generation_settings_test.moc"

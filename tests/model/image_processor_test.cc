@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
 #include "stages/tensor/torch_convert.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -148,5 +149,5 @@ class ImageProcessorTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::ImageProcessorTest)
+ONEPIECE_TEST(onepiece::model::ImageProcessorTest)
 #include "image_processor_test.moc"

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "stages/model/layers.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -142,5 +143,5 @@ class KernelsTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::KernelsTest)
+ONEPIECE_TEST(onepiece::model::KernelsTest)
 #include "kernels_test.moc"

@@ -11,6 +11,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/tensor/safetensors_writer.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -86,5 +87,5 @@ class LoraTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::LoraTest)
+ONEPIECE_TEST(onepiece::model::LoraTest)
 #include "lora_test.moc"

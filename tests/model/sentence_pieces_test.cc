@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/base/ids.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -251,5 +252,5 @@ class SentencePiecesTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::SentencePiecesTest)
+ONEPIECE_TEST(onepiece::model::SentencePiecesTest)
 #include "sentence_pieces_test.moc"

@@ -7,6 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/model/prompt_cleaning.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -169,5 +170,5 @@ class TokenizerTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::TokenizerTest)
+ONEPIECE_TEST(onepiece::model::TokenizerTest)
 #include "tokenizer_test.moc"

@@ -9,6 +9,7 @@
 #include "cluster/base/status.h"
 #include "stages/model/schedulers.h"
 #include "tests/model/component_copy.h"
+#include "tests/test_main.h"
 
 namespace onepiece::model {
 namespace {
@@ -101,5 +102,5 @@ class WeightsTest : public QObject {
 
 }  // namespace onepiece::model
 
-QTEST_GUILESS_MAIN(onepiece::model::WeightsTest)
+ONEPIECE_TEST(onepiece::model::WeightsTest)
 #include "weights_test.moc"

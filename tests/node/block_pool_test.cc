@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <set>
 
+#include "tests/test_main.h"
+
 namespace onepiece::node {
 
 class BlockPoolTest : public QObject {
@@ -94,5 +96,5 @@ class BlockPoolTest : public QObject {
 
 }  // namespace onepiece::node
 
-QTEST_GUILESS_MAIN(onepiece::node::BlockPoolTest)
+ONEPIECE_TEST(onepiece::node::BlockPoolTest)
 #include "block_pool_test.moc"

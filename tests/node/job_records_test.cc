@@ -11,6 +11,7 @@
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/database.grpc.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::node {
 namespace {
@@ -517,5 +518,5 @@ class JobRecordsTest : public QObject {
 
 }  // namespace onepiece::node
 
-QTEST_GUILESS_MAIN(onepiece::node::JobRecordsTest)
+ONEPIECE_TEST(onepiece::node::JobRecordsTest)
 #include "job_records_test.moc"

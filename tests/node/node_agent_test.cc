@@ -12,6 +12,7 @@
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::node {
 namespace {
@@ -669,5 +670,5 @@ class NodeAgentTest : public QObject {
 
 }  // namespace onepiece::node
 
-QTEST_GUILESS_MAIN(onepiece::node::NodeAgentTest)
+ONEPIECE_TEST(onepiece::node::NodeAgentTest)
 #include "node_agent_test.moc"

@@ -3,6 +3,8 @@
 #include <QtTest>
 #include <map>
 
+#include "tests/test_main.h"
+
 namespace onepiece::node {
 namespace {
 
@@ -155,5 +157,5 @@ class RoutingTest : public QObject {
 
 }  // namespace onepiece::node
 
-QTEST_GUILESS_MAIN(onepiece::node::RoutingTest)
+ONEPIECE_TEST(onepiece::node::RoutingTest)
 #include "routing_test.moc"

@@ -9,6 +9,7 @@
 #include "cluster/base/sha256.h"
 #include "cluster/telemetry/metrics.h"
 #include "tests/proxy/proxy_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::proxy {
 namespace {
@@ -325,5 +326,5 @@ class FetchTest : public QObject {
 
 }  // namespace onepiece::proxy
 
-QTEST_GUILESS_MAIN(onepiece::proxy::FetchTest)
+ONEPIECE_TEST(onepiece::proxy::FetchTest)
 #include "fetch_test.moc"

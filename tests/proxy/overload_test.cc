@@ -6,6 +6,7 @@
 
 #include "cluster/base/mutex.h"
 #include "tests/proxy/proxy_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::proxy {
 namespace {
@@ -310,5 +311,5 @@ class OverloadTest : public QObject {
 
 }  // namespace onepiece::proxy
 
-QTEST_GUILESS_MAIN(onepiece::proxy::OverloadTest)
+ONEPIECE_TEST(onepiece::proxy::OverloadTest)
 #include "overload_test.moc"

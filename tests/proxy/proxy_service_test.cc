@@ -1,6 +1,7 @@
 #include <QtTest>
 
 #include "tests/proxy/proxy_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::proxy {
 
@@ -484,5 +485,5 @@ class ProxyServiceTest : public QObject {
 
 }  // namespace onepiece::proxy
 
-QTEST_GUILESS_MAIN(onepiece::proxy::ProxyServiceTest)
+ONEPIECE_TEST(onepiece::proxy::ProxyServiceTest)
 #include "proxy_service_test.moc"

@@ -9,6 +9,7 @@
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/rpc/server.h"
 #include "onepiece/v1/generation.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::proxy {
 
@@ -54,5 +55,5 @@ class ReadOnlyTest : public QObject {
 
 }  // namespace onepiece::proxy
 
-QTEST_GUILESS_MAIN(onepiece::proxy::ReadOnlyTest)
+ONEPIECE_TEST(onepiece::proxy::ReadOnlyTest)
 #include "read_only_test.moc"

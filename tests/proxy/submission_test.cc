@@ -6,6 +6,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
+#include "tests/test_main.h"
 
 namespace onepiece::proxy {
 namespace {
@@ -173,5 +174,5 @@ class SubmissionTest : public QObject {
 
 }  // namespace onepiece::proxy
 
-QTEST_GUILESS_MAIN(onepiece::proxy::SubmissionTest)
+ONEPIECE_TEST(onepiece::proxy::SubmissionTest)
 #include "submission_test.moc"

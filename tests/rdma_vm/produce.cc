@@ -29,7 +29,7 @@ constexpr auto kForSureLimit = seconds(120);
 constexpr auto kDefiniteLimit = kSendLimit * 3;
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
-long long Milliseconds(base::Duration duration) {
+long long WholeMilliseconds(base::Duration duration) {
   return std::chrono::duration_cast<milliseconds>(duration).count();
 }
 
@@ -188,7 +188,7 @@ int Send(const std::string& uri, const std::string& address) {
     }
   }
   std::printf("acknowledged=%llu longest_ms=%lld\n", static_cast<unsigned long long>(acknowledged),
-              Milliseconds(longest));
+              WholeMilliseconds(longest));
   return 0;
 }
 
@@ -219,9 +219,9 @@ int Stall(const std::string& uri, const std::string& address, std::uint64_t prod
     longest = std::max(longest, sender->end() - from);
     std::printf("acknowledged %llu, then after %lld ms: %s\n",
                 static_cast<unsigned long long>(sender->acknowledged()),
-                Milliseconds(sender->end() - from), sender->last().detail.ToString().c_str());
+                WholeMilliseconds(sender->end() - from), sender->last().detail.ToString().c_str());
   }
-  std::printf("definite=%d longest_ms=%lld\n", definite, Milliseconds(longest));
+  std::printf("definite=%d longest_ms=%lld\n", definite, WholeMilliseconds(longest));
   return definite == kRings && longest < kDefiniteLimit ? 0 : 1;
 }
 

@@ -13,6 +13,7 @@
 
 #include "spdlog/spdlog.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -558,5 +559,5 @@ class FaultEnumerationTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::FaultEnumerationTest)
+ONEPIECE_TEST(onepiece::ring::FaultEnumerationTest)
 #include "fault_enumeration_test.moc"

@@ -8,6 +8,7 @@
 #include "tests/eventually.h"
 #include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -213,5 +214,5 @@ class HealthTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::HealthTest)
+ONEPIECE_TEST(onepiece::ring::HealthTest)
 #include "health_test.moc"

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -229,5 +230,5 @@ class HostileTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::HostileTest)
+ONEPIECE_TEST(onepiece::ring::HostileTest)
 #include "hostile_test.moc"

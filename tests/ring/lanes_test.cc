@@ -8,6 +8,7 @@
 #include "tests/eventually.h"
 #include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -301,5 +302,5 @@ class LanesTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::LanesTest)
+ONEPIECE_TEST(onepiece::ring::LanesTest)
 #include "lanes_test.moc"

@@ -6,6 +6,7 @@
 #include "cluster/base/status.h"
 #include "cluster/ring/grant.h"
 #include "cluster/ring/options.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 
@@ -149,5 +150,5 @@ class LayoutTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::LayoutTest)
+ONEPIECE_TEST(onepiece::ring::LayoutTest)
 #include "layout_test.moc"

@@ -8,6 +8,7 @@
 #include "tests/eventually.h"
 #include "tests/ring/children.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -174,5 +175,5 @@ class ProcessTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::ProcessTest)
+ONEPIECE_TEST(onepiece::ring::ProcessTest)
 #include "process_test.moc"

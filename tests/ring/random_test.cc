@@ -10,6 +10,7 @@
 #include "cluster/ring/recovery.h"
 #include "spdlog/spdlog.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -196,5 +197,5 @@ class RandomTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::RandomTest)
+ONEPIECE_TEST(onepiece::ring::RandomTest)
 #include "random_test.moc"

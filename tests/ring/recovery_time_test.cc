@@ -17,6 +17,7 @@
 #include "tests/ring/children.h"
 #include "tests/ring/paper_ring.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -352,5 +353,5 @@ class RecoveryTimeTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::RecoveryTimeTest)
+ONEPIECE_TEST(onepiece::ring::RecoveryTimeTest)
 #include "recovery_time_test.moc"

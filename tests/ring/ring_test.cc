@@ -6,6 +6,7 @@
 #include "tests/eventually.h"
 #include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 
@@ -312,5 +313,5 @@ class RingTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::RingTest)
+ONEPIECE_TEST(onepiece::ring::RingTest)
 #include "ring_test.moc"

@@ -7,6 +7,7 @@
 
 #include "spdlog/spdlog.h"
 #include "tests/ring/ring_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::ring {
 namespace {
@@ -121,5 +122,5 @@ class ScheduleTest : public QObject {
 
 }  // namespace onepiece::ring
 
-QTEST_GUILESS_MAIN(onepiece::ring::ScheduleTest)
+ONEPIECE_TEST(onepiece::ring::ScheduleTest)
 #include "schedule_test.moc"

@@ -6,6 +6,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/rpc/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::rpc {
 namespace {
@@ -180,5 +181,5 @@ class ReplicasTest : public QObject {
 
 }  // namespace onepiece::rpc
 
-QTEST_GUILESS_MAIN(onepiece::rpc::ReplicasTest)
+ONEPIECE_TEST(onepiece::rpc::ReplicasTest)
 #include "replicas_test.moc"

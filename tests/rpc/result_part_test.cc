@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/test_main.h"
+
 namespace onepiece::rpc {
 namespace {
 
@@ -123,5 +125,5 @@ class ResultPartTest : public QObject {
 
 }  // namespace onepiece::rpc
 
-QTEST_GUILESS_MAIN(onepiece::rpc::ResultPartTest)
+ONEPIECE_TEST(onepiece::rpc::ResultPartTest)
 #include "result_part_test.moc"

@@ -10,6 +10,7 @@
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
 #include "tests/health.h"
+#include "tests/test_main.h"
 
 namespace onepiece::rpc {
 namespace {
@@ -163,5 +164,5 @@ class ServerTest : public QObject {
 
 }  // namespace onepiece::rpc
 
-QTEST_GUILESS_MAIN(onepiece::rpc::ServerTest)
+ONEPIECE_TEST(onepiece::rpc::ServerTest)
 #include "server_test.moc"

@@ -4,6 +4,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::rpc {
 
@@ -86,5 +87,5 @@ class StatusTest : public QObject {
 
 }  // namespace onepiece::rpc
 
-QTEST_GUILESS_MAIN(onepiece::rpc::StatusTest)
+ONEPIECE_TEST(onepiece::rpc::StatusTest)
 #include "status_test.moc"

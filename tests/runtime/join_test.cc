@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::runtime {
 namespace {
@@ -218,5 +219,5 @@ class JoinTest : public QObject {
 
 }  // namespace onepiece::runtime
 
-QTEST_GUILESS_MAIN(onepiece::runtime::JoinTest)
+ONEPIECE_TEST(onepiece::runtime::JoinTest)
 #include "join_test.moc"

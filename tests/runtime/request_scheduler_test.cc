@@ -5,6 +5,8 @@
 #include <map>
 #include <thread>
 
+#include "tests/test_main.h"
+
 namespace onepiece::runtime {
 namespace {
 
@@ -296,5 +298,5 @@ class RequestSchedulerTest : public QObject {
 
 }  // namespace onepiece::runtime
 
-QTEST_GUILESS_MAIN(onepiece::runtime::RequestSchedulerTest)
+ONEPIECE_TEST(onepiece::runtime::RequestSchedulerTest)
 #include "request_scheduler_test.moc"

@@ -10,6 +10,7 @@
 #include "cluster/base/status.h"
 #include "stages/runtime/fused_pipeline.h"
 #include "stages/runtime/result_deliver.h"
+#include "tests/test_main.h"
 
 namespace onepiece::runtime {
 namespace {
@@ -745,5 +746,5 @@ class TaskManagerTest : public QObject {
 
 }  // namespace onepiece::runtime
 
-QTEST_GUILESS_MAIN(onepiece::runtime::TaskManagerTest)
+ONEPIECE_TEST(onepiece::runtime::TaskManagerTest)
 #include "task_manager_test.moc"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::sdk {
 namespace {
@@ -58,5 +59,5 @@ class ParametersTest : public QObject {
 
 }  // namespace onepiece::sdk
 
-QTEST_GUILESS_MAIN(onepiece::sdk::ParametersTest)
+ONEPIECE_TEST(onepiece::sdk::ParametersTest)
 #include "parameters_test.moc"

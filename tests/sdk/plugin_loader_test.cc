@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::sdk {
 namespace {
@@ -148,5 +149,5 @@ class PluginLoaderTest : public QObject {
 
 }  // namespace onepiece::sdk
 
-QTEST_GUILESS_MAIN(onepiece::sdk::PluginLoaderTest)
+ONEPIECE_TEST(onepiece::sdk::PluginLoaderTest)
 #include "plugin_loader_test.moc"

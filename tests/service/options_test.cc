@@ -7,6 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/service/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::service {
 
@@ -176,5 +177,5 @@ class OptionsTest : public QObject {
 
 }  // namespace onepiece::service
 
-QTEST_GUILESS_MAIN(onepiece::service::OptionsTest)
+ONEPIECE_TEST(onepiece::service::OptionsTest)
 #include "options_test.moc"

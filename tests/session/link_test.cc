@@ -7,6 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/session/board.h"
+#include "tests/test_main.h"
 
 namespace onepiece::session {
 namespace {
@@ -230,5 +231,5 @@ class LinkTest : public QObject {
 
 }  // namespace onepiece::session
 
-QTEST_GUILESS_MAIN(onepiece::session::LinkTest)
+ONEPIECE_TEST(onepiece::session::LinkTest)
 #include "link_test.moc"

@@ -10,6 +10,7 @@
 #include "cluster/session/log_tail.h"
 #include "tests/eventually.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::session {
 namespace {
@@ -542,5 +543,5 @@ class SessionTest : public QObject {
 
 }  // namespace onepiece::session
 
-QTEST_GUILESS_MAIN(onepiece::session::SessionTest)
+ONEPIECE_TEST(onepiece::session::SessionTest)
 #include "session_test.moc"

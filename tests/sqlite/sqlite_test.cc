@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::sqlite {
 namespace {
@@ -158,5 +159,5 @@ class SqliteTest : public QObject {
 
 }  // namespace onepiece::sqlite
 
-QTEST_GUILESS_MAIN(onepiece::sqlite::SqliteTest)
+ONEPIECE_TEST(onepiece::sqlite::SqliteTest)
 #include "sqlite_test.moc"

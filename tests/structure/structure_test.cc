@@ -7,6 +7,8 @@
 #include <QSet>
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece {
 namespace {
 
@@ -277,5 +279,5 @@ class StructureTest : public QObject {
 
 }  // namespace onepiece
 
-QTEST_GUILESS_MAIN(onepiece::StructureTest)
+ONEPIECE_TEST(onepiece::StructureTest)
 #include "structure_test.moc"

@@ -10,6 +10,7 @@
 #include "cluster/telemetry/telemetry_service.h"
 #include "spdlog/spdlog.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::telemetry {
 namespace {
@@ -259,5 +260,5 @@ class LogsTest : public QObject {
 
 }  // namespace onepiece::telemetry
 
-QTEST_GUILESS_MAIN(onepiece::telemetry::LogsTest)
+ONEPIECE_TEST(onepiece::telemetry::LogsTest)
 #include "logs_test.moc"

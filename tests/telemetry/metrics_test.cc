@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::telemetry {
 namespace {
@@ -127,5 +128,5 @@ class MetricsTest : public QObject {
 
 }  // namespace onepiece::telemetry
 
-QTEST_GUILESS_MAIN(onepiece::telemetry::MetricsTest)
+ONEPIECE_TEST(onepiece::telemetry::MetricsTest)
 #include "metrics_test.moc"

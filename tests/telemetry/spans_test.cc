@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "nlohmann/json.hpp"
+#include "tests/test_main.h"
 
 namespace onepiece::telemetry {
 namespace {
@@ -120,5 +121,5 @@ class SpansTest : public QObject {
 
 }  // namespace onepiece::telemetry
 
-QTEST_GUILESS_MAIN(onepiece::telemetry::SpansTest)
+ONEPIECE_TEST(onepiece::telemetry::SpansTest)
 #include "spans_test.moc"

@@ -3,6 +3,7 @@
 #include <QtTest>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::tensor {
 
@@ -38,5 +39,5 @@ class DeviceCopyTest : public QObject {
 
 }  // namespace onepiece::tensor
 
-QTEST_GUILESS_MAIN(onepiece::tensor::DeviceCopyTest)
+ONEPIECE_TEST(onepiece::tensor::DeviceCopyTest)
 #include "device_copy_test.moc"

@@ -6,6 +6,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/tensor/safetensors_bytes.h"
+#include "tests/test_main.h"
 
 namespace onepiece::tensor {
 namespace {
@@ -186,5 +187,5 @@ class SafetensorsTest : public QObject {
 
 }  // namespace onepiece::tensor
 
-QTEST_GUILESS_MAIN(onepiece::tensor::SafetensorsTest)
+ONEPIECE_TEST(onepiece::tensor::SafetensorsTest)
 #include "safetensors_test.moc"

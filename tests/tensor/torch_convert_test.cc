@@ -6,6 +6,7 @@
 #include "cluster/base/status.h"
 #include "stages/tensor/compute.h"
 #include "tests/tensor/safetensors_bytes.h"
+#include "tests/test_main.h"
 
 namespace onepiece::tensor {
 
@@ -123,5 +124,5 @@ class TorchConvertTest : public QObject {
 
 }  // namespace onepiece::tensor
 
-QTEST_GUILESS_MAIN(onepiece::tensor::TorchConvertTest)
+ONEPIECE_TEST(onepiece::tensor::TorchConvertTest)
 #include "torch_convert_test.moc"

@@ -10,6 +10,7 @@
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "tests/database/database_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::values {
 namespace {
@@ -218,5 +219,5 @@ class RemoteValuesTest : public QObject {
 
 }  // namespace onepiece::values
 
-QTEST_GUILESS_MAIN(onepiece::values::RemoteValuesTest)
+ONEPIECE_TEST(onepiece::values::RemoteValuesTest)
 #include "remote_values_test.moc"

@@ -11,6 +11,7 @@
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
 
 namespace onepiece::values {
@@ -339,5 +340,5 @@ class SlabsTest : public QObject {
 
 }  // namespace onepiece::values
 
-QTEST_GUILESS_MAIN(onepiece::values::SlabsTest)
+ONEPIECE_TEST(onepiece::values::SlabsTest)
 #include "slabs_test.moc"

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::values {
 namespace {
@@ -165,5 +166,5 @@ class ValueIndexTest : public QObject {
 
 }  // namespace onepiece::values
 
-QTEST_GUILESS_MAIN(onepiece::values::ValueIndexTest)
+ONEPIECE_TEST(onepiece::values::ValueIndexTest)
 #include "value_index_test.moc"

@@ -10,6 +10,7 @@
 #include "cluster/message/message.h"
 #include "stages/runtime/stage_runner.h"
 #include "stages/wan/stages.h"
+#include "tests/test_main.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -149,5 +150,5 @@ class FusedStageTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::FusedStageTest)
+ONEPIECE_TEST(onepiece::wan::FusedStageTest)
 #include "fused_stage_test.moc"

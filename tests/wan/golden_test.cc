@@ -6,6 +6,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/wan/verify_component.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -61,5 +62,5 @@ class GoldenTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::GoldenTest)
+ONEPIECE_TEST(onepiece::wan::GoldenTest)
 #include "golden_test.moc"

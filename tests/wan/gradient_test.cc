@@ -7,6 +7,7 @@
 #include "stages/model/noise.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/transformer_3d.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -96,5 +97,5 @@ class GradientTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::GradientTest)
+ONEPIECE_TEST(onepiece::wan::GradientTest)
 #include "gradient_test.moc"

@@ -9,6 +9,7 @@
 #include "cluster/media/media.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/stages.h"
+#include "tests/test_main.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -194,5 +195,5 @@ class ImageStagesTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::ImageStagesTest)
+ONEPIECE_TEST(onepiece::wan::ImageStagesTest)
 #include "image_stages_test.moc"

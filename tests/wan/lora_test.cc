@@ -18,6 +18,7 @@
 #include "stages/wan/merged_transformers.h"
 #include "stages/wan/stages.h"
 #include "stages/wan/transformer_3d.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -280,5 +281,5 @@ class LoraTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::LoraTest)
+ONEPIECE_TEST(onepiece::wan::LoraTest)
 #include "lora_test.moc"

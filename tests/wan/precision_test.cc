@@ -7,6 +7,7 @@
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -81,5 +82,5 @@ class PrecisionTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::PrecisionTest)
+ONEPIECE_TEST(onepiece::wan::PrecisionTest)
 #include "precision_test.moc"

@@ -6,6 +6,7 @@
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/verify_reference.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -117,5 +118,5 @@ class ReferenceTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_APPLESS_MAIN(onepiece::wan::ReferenceTest)
+ONEPIECE_TEST(onepiece::wan::ReferenceTest)
 #include "reference_test.moc"

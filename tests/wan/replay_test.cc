@@ -10,6 +10,7 @@
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -102,5 +103,5 @@ class ReplayTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::ReplayTest)
+ONEPIECE_TEST(onepiece::wan::ReplayTest)
 #include "replay_test.moc"

@@ -11,6 +11,7 @@
 #include "cluster/message/message.h"
 #include "stages/runtime/stage_runner.h"
 #include "stages/wan/stages.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -201,5 +202,5 @@ class ResumeTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::ResumeTest)
+ONEPIECE_TEST(onepiece::wan::ResumeTest)
 #include "resume_test.moc"

@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "cluster/media/media.h"
 #include "stages/wan/family.h"
+#include "tests/test_main.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -293,5 +294,5 @@ class StagesTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::StagesTest)
+ONEPIECE_TEST(onepiece::wan::StagesTest)
 #include "stages_test.moc"

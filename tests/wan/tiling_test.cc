@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/autoencoder_tiles.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -119,5 +120,5 @@ class TilingTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::TilingTest)
+ONEPIECE_TEST(onepiece::wan::TilingTest)
 #include "tiling_test.moc"

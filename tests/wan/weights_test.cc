@@ -12,6 +12,7 @@
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 #include "tests/model/component_copy.h"
+#include "tests/test_main.h"
 
 namespace onepiece::wan {
 namespace {
@@ -231,5 +232,5 @@ class WeightsTest : public QObject {
 
 }  // namespace onepiece::wan
 
-QTEST_GUILESS_MAIN(onepiece::wan::WeightsTest)
+ONEPIECE_TEST(onepiece::wan::WeightsTest)
 #include "weights_test.moc"

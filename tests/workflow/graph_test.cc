@@ -3,6 +3,8 @@
 #include <QtTest>
 #include <algorithm>
 
+#include "tests/test_main.h"
+
 namespace onepiece::workflow {
 namespace {
 
@@ -67,5 +69,5 @@ class GraphTest : public QObject {
 
 }  // namespace onepiece::workflow
 
-QTEST_GUILESS_MAIN(onepiece::workflow::GraphTest)
+ONEPIECE_TEST(onepiece::workflow::GraphTest)
 #include "graph_test.moc"

@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::workflow {
 namespace {
 
@@ -96,5 +98,5 @@ class InputCheckTest : public QObject {
 
 }  // namespace onepiece::workflow
 
-QTEST_GUILESS_MAIN(onepiece::workflow::InputCheckTest)
+ONEPIECE_TEST(onepiece::workflow::InputCheckTest)
 #include "input_check_test.moc"

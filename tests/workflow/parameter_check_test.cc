@@ -5,6 +5,7 @@
 
 #include "cluster/base/status.h"
 #include "google/protobuf/text_format.h"
+#include "tests/test_main.h"
 
 namespace onepiece::workflow {
 namespace {
@@ -149,5 +150,5 @@ class ParameterCheckTest : public QObject {
 
 }  // namespace onepiece::workflow
 
-QTEST_GUILESS_MAIN(onepiece::workflow::ParameterCheckTest)
+ONEPIECE_TEST(onepiece::workflow::ParameterCheckTest)
 #include "parameter_check_test.moc"

@@ -3,10 +3,12 @@
 #include <QtTest>
 #include <limits>
 
+#include "tests/test_main.h"
+
 namespace onepiece::workflow {
 namespace {
 
-v1::Workflow Schema() {
+v1::Workflow SizedWorkflow() {
   v1::Workflow workflow;
   workflow.add_stages()->set_stage("encode");
   v1::StageSpec& paint = *workflow.add_stages();
@@ -41,7 +43,7 @@ class WorkUnitsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void WorkUnits_IsTheProductOfWhatCostNames() {
-    const v1::Workflow workflow = Schema();
+    const v1::Workflow workflow = SizedWorkflow();
     const auto units = [&](const std::map<std::string, double>& values) {
       return WorkUnits(workflow, workflow.stages(1), Given(values));
     };
@@ -52,7 +54,7 @@ class WorkUnitsTest : public QObject {
   }
 
   void WorkUnits_OfCheckedParametersIsTheSame() {
-    const v1::Workflow workflow = Schema();
+    const v1::Workflow workflow = SizedWorkflow();
     const message::Parameters parameters = {
         {"steps", std::int64_t{10}}, {"width", std::int64_t{32}}, {"scale", 2.0}};
     QCOMPARE(WorkUnits(workflow, workflow.stages(1), parameters), 640.0);
@@ -62,7 +64,7 @@ class WorkUnitsTest : public QObject {
   }
 
   void WorkUnits_KeepsNonsenseWithinBounds() {
-    v1::Workflow workflow = Schema();
+    v1::Workflow workflow = SizedWorkflow();
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const double infinity = std::numeric_limits<double>::infinity();
     const auto units = [&](const std::map<std::string, double>& values) {
@@ -91,5 +93,5 @@ class WorkUnitsTest : public QObject {
 
 }  // namespace onepiece::workflow
 
-QTEST_GUILESS_MAIN(onepiece::workflow::WorkUnitsTest)
+ONEPIECE_TEST(onepiece::workflow::WorkUnitsTest)
 #include "work_units_test.moc"

@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::workflow {
 
 class WorkflowCheckTest : public QObject {
@@ -230,5 +232,5 @@ class WorkflowCheckTest : public QObject {
 
 }  // namespace onepiece::workflow
 
-QTEST_GUILESS_MAIN(onepiece::workflow::WorkflowCheckTest)
+ONEPIECE_TEST(onepiece::workflow::WorkflowCheckTest)
 #include "workflow_check_test.moc"

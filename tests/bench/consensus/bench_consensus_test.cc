@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::bench {
 namespace {
@@ -58,5 +59,5 @@ class BenchConsensusTest : public QObject {
 
 }  // namespace onepiece::bench
 
-QTEST_GUILESS_MAIN(onepiece::bench::BenchConsensusTest)
+ONEPIECE_TEST(onepiece::bench::BenchConsensusTest)
 #include "bench_consensus_test.moc"

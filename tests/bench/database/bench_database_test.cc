@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::bench {
 namespace {
@@ -55,5 +56,5 @@ class BenchDatabaseTest : public QObject {
 
 }  // namespace onepiece::bench
 
-QTEST_GUILESS_MAIN(onepiece::bench::BenchDatabaseTest)
+ONEPIECE_TEST(onepiece::bench::BenchDatabaseTest)
 #include "bench_database_test.moc"

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr base::Duration kLimit = 20s;
+constexpr base::Duration kPeerLimit = 20s;
 constexpr int kMegabytes = 3072;  // For memcached, whose classes of sizes leave much unused.
 
 std::string KeyOf(std::uint32_t key) { return absl::StrCat("value-", key); }
@@ -42,7 +42,7 @@ absl::Status Another() { return absl::DataLossError("another value came back"); 
 /// A server of somebody else's: a process and its port.
 class Peer : public Store {
  public:
-  ~Peer() override { local::KillAndWait(process_, kLimit); }
+  ~Peer() override { local::KillAndWait(process_, kPeerLimit); }
   [[nodiscard]] pid_t pid() const override { return process_.pid; }
 
   absl::Status Spawn(std::vector<std::string> arguments, const std::string& folder) {
@@ -62,7 +62,7 @@ class Peer : public Store {
 
  private:
   [[nodiscard]] absl::Status AwaitPort() const {
-    const base::MonotonicTime deadline = base::SystemClock().Now() + kLimit;
+    const base::MonotonicTime deadline = base::SystemClock().Now() + kPeerLimit;
     while (base::SystemClock().Now() < deadline) {
       const int to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       sockaddr_in address{.sin_family = AF_INET,

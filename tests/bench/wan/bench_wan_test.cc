@@ -5,6 +5,7 @@
 
 #include "tests/bench/leftovers.h"
 #include "tests/program.h"
+#include "tests/test_main.h"
 
 namespace onepiece::bench {
 namespace {
@@ -64,5 +65,5 @@ class BenchWanTest : public QObject {
 
 }  // namespace onepiece::bench
 
-QTEST_GUILESS_MAIN(onepiece::bench::BenchWanTest)
+ONEPIECE_TEST(onepiece::bench::BenchWanTest)
 #include "bench_wan_test.moc"

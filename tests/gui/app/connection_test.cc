@@ -1,5 +1,6 @@
 // Tests of what the window shows when a server hangs, is gone, refuses or is another one, and when
 // files are not good recordings. The cluster breaks as the test tells it.
+#include <QApplication>
 #include <QFile>
 #include <QLabel>
 #include <QMessageBox>
@@ -14,6 +15,7 @@
 #include "tests/gui/app/window.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -366,5 +368,5 @@ class GuiAppConnectionTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiAppConnectionTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiAppConnectionTest)
 #include "connection_test.moc"

@@ -24,6 +24,7 @@
 #include "tests/history/recordings.h"
 #include "tests/history/snapshots.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -337,5 +338,5 @@ class GuiAppHistoryTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiAppHistoryTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiAppHistoryTest)
 #include "history_test.moc"

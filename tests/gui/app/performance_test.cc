@@ -1,8 +1,10 @@
 // The program that measures the console shows all pages. docs/benchmarks.md says how fast it is.
+#include <QApplication>
 #include <QtTest>
 
 #include "tests/bench/console/load.h"
 #include "tests/gui/app/window.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 
@@ -34,5 +36,5 @@ class GuiAppPerformanceTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiAppPerformanceTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiAppPerformanceTest)
 #include "performance_test.moc"

@@ -19,6 +19,7 @@
 #include "gui/app/theme.h"
 #include "gui/models/keyed_table.h"
 #include "gui/views/tone.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -480,5 +481,5 @@ class GuiAppShellTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiAppShellTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiAppShellTest)
 #include "shell_test.moc"

@@ -4,6 +4,7 @@
 
 #include <QAbstractItemView>
 #include <QAccessible>
+#include <QApplication>
 #include <QComboBox>
 #include <QHeaderView>
 #include <QLabel>
@@ -18,6 +19,7 @@
 #include "gui/views/prompts.h"
 #include "tests/gui/app/accessibility.h"
 #include "tests/gui/models/scene.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -358,5 +360,5 @@ class GuiAppWindowTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiAppWindowTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiAppWindowTest)
 #include "window_test.moc"

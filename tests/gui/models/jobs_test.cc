@@ -12,6 +12,7 @@
 #include "gui/models/job_spans.h"
 #include "gui/models/job_wait.h"
 #include "gui/models/keyed_table.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -638,5 +639,5 @@ class GuiModelsJobsTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_GUILESS_MAIN(onepiece::gui::GuiModelsJobsTest)
+ONEPIECE_TEST(onepiece::gui::GuiModelsJobsTest)
 #include "jobs_test.moc"

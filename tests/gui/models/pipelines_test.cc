@@ -7,6 +7,7 @@
 #include "gui/models/pipeline_layout.h"
 #include "gui/models/pipeline_text.h"
 #include "tests/gui/models/pipeline_scenes.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -416,5 +417,5 @@ class GuiModelsPipelinesTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_APPLESS_MAIN(onepiece::gui::GuiModelsPipelinesTest)
+ONEPIECE_TEST(onepiece::gui::GuiModelsPipelinesTest)
 #include "pipelines_test.moc"

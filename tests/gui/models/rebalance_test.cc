@@ -8,6 +8,7 @@
 #include "gui/models/plan_words.h"
 #include "gui/models/pool_board.h"
 #include "tests/gui/models/predictions.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -415,5 +416,5 @@ class GuiRebalanceModelsTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_GUILESS_MAIN(onepiece::gui::GuiRebalanceModelsTest)
+ONEPIECE_TEST(onepiece::gui::GuiRebalanceModelsTest)
 #include "rebalance_test.moc"

@@ -12,6 +12,7 @@
 #include "gui/models/keyed_table.h"
 #include "gui/models/overview_tiles.h"
 #include "gui/models/shown_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -461,5 +462,5 @@ class GuiModelsSharedTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_GUILESS_MAIN(onepiece::gui::GuiModelsSharedTest)
+ONEPIECE_TEST(onepiece::gui::GuiModelsSharedTest)
 #include "shared_test.moc"

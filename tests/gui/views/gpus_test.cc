@@ -13,6 +13,7 @@
 #include "gui/models/shown_cluster.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -312,5 +313,5 @@ class GuiGpusTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiGpusTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiGpusTest)
 #include "gpus_test.moc"

@@ -23,6 +23,7 @@
 #include "gui/views/job_gantt.h"
 #include "gui/views/result_preview.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -499,5 +500,5 @@ class GuiJobsViewTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiJobsViewTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiJobsViewTest)
 #include "jobs_test.moc"

@@ -31,6 +31,7 @@
 #include "tests/gui/models/scene.h"
 #include "tests/history/recordings.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -680,5 +681,5 @@ class GuiViewsListsTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiViewsListsTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiViewsListsTest)
 #include "lists_test.moc"

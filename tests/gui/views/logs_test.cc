@@ -2,6 +2,7 @@
 #include "gui/views/logs.h"
 
 #include <QAbstractItemModelTester>
+#include <QApplication>
 #include <QCheckBox>
 #include <QComboBox>
 #include <QLabel>
@@ -12,6 +13,7 @@
 
 #include "gui/models/log_lines.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -215,5 +217,5 @@ class GuiViewsLogsTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiViewsLogsTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiViewsLogsTest)
 #include "logs_test.moc"

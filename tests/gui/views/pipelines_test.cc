@@ -19,6 +19,7 @@
 #include "tests/gui/models/pipeline_scenes.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -613,5 +614,5 @@ class GuiViewsPipelinesTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiViewsPipelinesTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiViewsPipelinesTest)
 #include "pipelines_test.moc"

@@ -26,6 +26,7 @@
 #include "tests/gui/models/predictions.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -578,5 +579,5 @@ class GuiRebalanceViewTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiRebalanceViewTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiRebalanceViewTest)
 #include "rebalance_test.moc"

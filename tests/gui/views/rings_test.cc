@@ -2,6 +2,7 @@
 #include "gui/views/rings.h"
 
 #include <QAbstractItemModelTester>
+#include <QApplication>
 #include <QElapsedTimer>
 #include <QSignalSpy>
 #include <QTableView>
@@ -13,6 +14,7 @@
 #include "gui/models/shown_cluster.h"
 #include "tests/gui/models/scene.h"
 #include "tests/session/fake_cluster.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -356,5 +358,5 @@ class GuiRingsTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiRingsTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiRingsTest)
 #include "rings_test.moc"

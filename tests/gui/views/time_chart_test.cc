@@ -12,6 +12,7 @@
 #include "gui/models/series_feed.h"
 #include "gui/models/shown_cluster.h"
 #include "gui/views/tone.h"
+#include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
@@ -296,5 +297,5 @@ class GuiTimeChartTest : public QObject {
 
 }  // namespace onepiece::gui
 
-QTEST_MAIN(onepiece::gui::GuiTimeChartTest)
+ONEPIECE_WIDGET_TEST(onepiece::gui::GuiTimeChartTest)
 #include "time_chart_test.moc"

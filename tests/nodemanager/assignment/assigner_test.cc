@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 
@@ -407,5 +408,5 @@ class AssignerTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::AssignerTest)
+ONEPIECE_TEST(onepiece::nodemanager::AssignerTest)
 #include "assigner_test.moc"

@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 
+#include "tests/test_main.h"
+
 namespace onepiece::nodemanager {
 namespace {
 
@@ -542,5 +544,5 @@ class LoadWindowTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::LoadWindowTest)
+ONEPIECE_TEST(onepiece::nodemanager::LoadWindowTest)
 #include "load_window_test.moc"

@@ -4,6 +4,7 @@
 #include <QtTest>
 
 #include "tests/nodemanager/paxos/group.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos {
 namespace {
@@ -174,5 +175,5 @@ class AcceptorTest : public QObject {
 
 }  // namespace onepiece::paxos
 
-QTEST_GUILESS_MAIN(onepiece::paxos::AcceptorTest)
+ONEPIECE_TEST(onepiece::paxos::AcceptorTest)
 #include "acceptor_test.moc"

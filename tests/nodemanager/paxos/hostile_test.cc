@@ -5,6 +5,7 @@
 
 #include "cluster/base/split_mix64.h"
 #include "tests/nodemanager/paxos/group.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos {
 namespace {
@@ -213,5 +214,5 @@ class HostileTest : public QObject {
 
 }  // namespace onepiece::paxos
 
-QTEST_GUILESS_MAIN(onepiece::paxos::HostileTest)
+ONEPIECE_TEST(onepiece::paxos::HostileTest)
 #include "hostile_test.moc"

@@ -3,6 +3,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/paxos/group.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos {
 namespace {
@@ -124,5 +125,5 @@ class LeaseTest : public QObject {
 
 }  // namespace onepiece::paxos
 
-QTEST_GUILESS_MAIN(onepiece::paxos::LeaseTest)
+ONEPIECE_TEST(onepiece::paxos::LeaseTest)
 #include "lease_test.moc"

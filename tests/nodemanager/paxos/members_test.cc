@@ -4,6 +4,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/paxos/group.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos {
 namespace {
@@ -251,5 +252,5 @@ class MembersTest : public QObject {
 
 }  // namespace onepiece::paxos
 
-QTEST_GUILESS_MAIN(onepiece::paxos::MembersTest)
+ONEPIECE_TEST(onepiece::paxos::MembersTest)
 #include "members_test.moc"

@@ -4,6 +4,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/paxos/group.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos {
 namespace {
@@ -348,5 +349,5 @@ class ReplicaTest : public QObject {
 
 }  // namespace onepiece::paxos
 
-QTEST_GUILESS_MAIN(onepiece::paxos::ReplicaTest)
+ONEPIECE_TEST(onepiece::paxos::ReplicaTest)
 #include "replica_test.moc"

@@ -5,6 +5,7 @@
 
 #include "cluster/base/ids.h"
 #include "tests/nodemanager/plans/plan_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -468,5 +469,5 @@ class PlanStepsTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::PlanStepsTest)
+ONEPIECE_TEST(onepiece::nodemanager::PlanStepsTest)
 #include "plan_steps_test.moc"

@@ -8,6 +8,7 @@
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/plans/plans.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -499,5 +500,5 @@ class PlanViewsTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::PlanViewsTest)
+ONEPIECE_TEST(onepiece::nodemanager::PlanViewsTest)
 #include "plan_views_test.moc"

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -748,5 +749,5 @@ void PolicyTest::onePolicyRulesACluster() {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::PolicyTest)
+ONEPIECE_TEST(onepiece::nodemanager::PolicyTest)
 #include "policy_test.moc"

@@ -11,6 +11,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "tests/nodemanager/replication/durable.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -238,5 +239,5 @@ class CodecTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::CodecTest)
+ONEPIECE_TEST(onepiece::nodemanager::CodecTest)
 #include "codec_test.moc"

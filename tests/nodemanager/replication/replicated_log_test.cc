@@ -16,6 +16,7 @@
 #include "nodemanager/service/consensus_service.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -735,5 +736,5 @@ class ReplicatedLogTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::ReplicatedLogTest)
+ONEPIECE_TEST(onepiece::nodemanager::ReplicatedLogTest)
 #include "replicated_log_test.moc"

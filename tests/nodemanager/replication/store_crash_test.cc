@@ -12,6 +12,7 @@
 #include "nodemanager/replication/store.h"
 #include "tests/nodemanager/replication/durable.h"
 #include "tests/nodemanager/replication/recording_vfs.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -250,5 +251,5 @@ class StoreCrashTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::StoreCrashTest)
+ONEPIECE_TEST(onepiece::nodemanager::StoreCrashTest)
 #include "store_crash_test.moc"

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "cluster/base/status.h"
 #include "tests/nodemanager/replication/durable.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -438,5 +439,5 @@ class StoreTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::StoreTest)
+ONEPIECE_TEST(onepiece::nodemanager::StoreTest)
 #include "store_test.moc"

@@ -7,6 +7,7 @@
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/server.h"
 #include "tests/eventually.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -98,5 +99,5 @@ class TransportTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::TransportTest)
+ONEPIECE_TEST(onepiece::nodemanager::TransportTest)
 #include "transport_test.moc"

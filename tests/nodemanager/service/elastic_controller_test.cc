@@ -7,6 +7,7 @@
 
 #include "nodemanager/state/plan_state.h"
 #include "tests/nodemanager/service/elastic_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -327,5 +328,5 @@ class ElasticControllerTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::ElasticControllerTest)
+ONEPIECE_TEST(onepiece::nodemanager::ElasticControllerTest)
 #include "elastic_controller_test.moc"

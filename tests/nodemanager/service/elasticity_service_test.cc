@@ -4,6 +4,7 @@
 
 #include "cluster/rpc/status.h"
 #include "tests/nodemanager/service/elastic_world.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -411,5 +412,5 @@ class ElasticityServiceTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::ElasticityServiceTest)
+ONEPIECE_TEST(onepiece::nodemanager::ElasticityServiceTest)
 #include "elasticity_service_test.moc"

@@ -16,6 +16,7 @@
 #include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -271,5 +272,5 @@ class ProgramTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::ProgramTest)
+ONEPIECE_TEST(onepiece::nodemanager::ProgramTest)
 #include "program_test.moc"

@@ -15,6 +15,7 @@
 #include "onepiece/v1/elasticity.pb.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 
@@ -115,5 +116,5 @@ class ReadOnlyTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::ReadOnlyTest)
+ONEPIECE_TEST(onepiece::nodemanager::ReadOnlyTest)
 #include "read_only_test.moc"

@@ -17,6 +17,7 @@
 #include "nodemanager/service/node_manager_service.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -633,5 +634,5 @@ class ServiceTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::ServiceTest)
+ONEPIECE_TEST(onepiece::nodemanager::ServiceTest)
 #include "service_test.moc"

@@ -4,6 +4,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/test_main.h"
 
 namespace onepiece::simulator {
 namespace {
@@ -88,5 +89,5 @@ class OracleTest : public QObject {
 
 }  // namespace onepiece::simulator
 
-QTEST_GUILESS_MAIN(onepiece::simulator::OracleTest)
+ONEPIECE_TEST(onepiece::simulator::OracleTest)
 #include "oracle_test.moc"

@@ -5,6 +5,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/test_main.h"
 
 namespace onepiece::simulator {
 namespace {
@@ -129,5 +130,5 @@ class PartitionTest : public QObject {
 
 }  // namespace onepiece::simulator
 
-QTEST_GUILESS_MAIN(onepiece::simulator::PartitionTest)
+ONEPIECE_TEST(onepiece::simulator::PartitionTest)
 #include "partition_test.moc"

@@ -7,6 +7,7 @@
 
 #include "cluster/config/yaml.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/test_main.h"
 
 namespace onepiece::simulator {
 namespace {
@@ -259,5 +260,5 @@ class SimulationTest : public QObject {
 
 }  // namespace onepiece::simulator
 
-QTEST_GUILESS_MAIN(onepiece::simulator::SimulationTest)
+ONEPIECE_TEST(onepiece::simulator::SimulationTest)
 #include "simulation_test.moc"

@@ -7,6 +7,7 @@
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/test_main.h"
 
 namespace onepiece::simulator {
 namespace {
@@ -198,5 +199,5 @@ class WorkloadTest : public QObject {
 
 }  // namespace onepiece::simulator
 
-QTEST_GUILESS_MAIN(onepiece::simulator::WorkloadTest)
+ONEPIECE_TEST(onepiece::simulator::WorkloadTest)
 #include "workload_test.moc"

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "nodemanager/state/state_machine.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -605,5 +606,5 @@ class PlanStateTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::PlanStateTest)
+ONEPIECE_TEST(onepiece::nodemanager::PlanStateTest)
 #include "plan_state_test.moc"

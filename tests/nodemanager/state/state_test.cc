@@ -9,6 +9,7 @@
 #include "cluster/base/ids.h"
 #include "nodemanager/state/state_machine.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -333,5 +334,5 @@ class StateTest : public QObject {
 
 }  // namespace onepiece::nodemanager
 
-QTEST_GUILESS_MAIN(onepiece::nodemanager::StateTest)
+ONEPIECE_TEST(onepiece::nodemanager::StateTest)
 #include "state_test.moc"

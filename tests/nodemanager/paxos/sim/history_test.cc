@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/test_main.h"
+
 Q_DECLARE_METATYPE(std::vector<onepiece::paxos::sim::Operation>)
 
 namespace onepiece::paxos::sim {
@@ -189,5 +191,5 @@ class HistoryTest : public QObject {
 
 }  // namespace onepiece::paxos::sim
 
-QTEST_GUILESS_MAIN(onepiece::paxos::sim::HistoryTest)
+ONEPIECE_TEST(onepiece::paxos::sim::HistoryTest)
 #include "history_test.moc"

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/nodemanager/paxos/sim/report.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos::sim {
 namespace {
@@ -39,5 +40,5 @@ class MutantsTest : public QObject {
 
 }  // namespace onepiece::paxos::sim
 
-QTEST_GUILESS_MAIN(onepiece::paxos::sim::MutantsTest)
+ONEPIECE_TEST(onepiece::paxos::sim::MutantsTest)
 #include "mutants_test.moc"

@@ -5,40 +5,41 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-std::string Text(Ballot ballot) {
+std::string BallotText(Ballot ballot) {
   return absl::StrCat(ballot.round, "/", absl::Hex(ballot.replica >> 48));
 }
 
 struct Words {
   std::string operator()(const PreVote& m) const {
-    return absl::StrCat("PreVote ", Text(m.ballot), " chosen ", m.chosen);
+    return absl::StrCat("PreVote ", BallotText(m.ballot), " chosen ", m.chosen);
   }
   std::string operator()(const PreVoteReply& m) const {
-    return absl::StrCat("PreVoteReply ", Text(m.ballot), m.granted ? " granted" : " refused");
+    return absl::StrCat("PreVoteReply ", BallotText(m.ballot), m.granted ? " granted" : " refused");
   }
   std::string operator()(const Prepare& m) const {
-    return absl::StrCat("Prepare ", Text(m.ballot), " chosen ", m.chosen);
+    return absl::StrCat("Prepare ", BallotText(m.ballot), " chosen ", m.chosen);
   }
   std::string operator()(const Promise& m) const {
-    return absl::StrCat("Promise ", Text(m.ballot), m.granted ? " granted" : " refused",
-                        ", promised ", Text(m.promised), ", ", m.accepted.size(), " accepted");
+    return absl::StrCat("Promise ", BallotText(m.ballot), m.granted ? " granted" : " refused",
+                        ", promised ", BallotText(m.promised), ", ", m.accepted.size(),
+                        " accepted");
   }
   std::string operator()(const Accept& m) const {
-    return absl::StrCat("Accept ", Text(m.ballot), " ", m.entries.size(), " from ", m.first,
+    return absl::StrCat("Accept ", BallotText(m.ballot), " ", m.entries.size(), " from ", m.first,
                         " chosen ", m.chosen);
   }
   std::string operator()(const Accepted& m) const {
-    return absl::StrCat("Accepted ", Text(m.ballot), m.granted ? " granted" : " refused", " match ",
-                        m.match);
+    return absl::StrCat("Accepted ", BallotText(m.ballot), m.granted ? " granted" : " refused",
+                        " match ", m.match);
   }
   std::string operator()(const InstallSnapshot& m) const {
-    return absl::StrCat("InstallSnapshot ", Text(m.ballot), " to ", m.snapshot->index);
+    return absl::StrCat("InstallSnapshot ", BallotText(m.ballot), " to ", m.snapshot->index);
   }
   std::string operator()(const Join& m) const {
     return absl::StrCat("Join ", m.name, " match ", m.match);
   }
   std::string operator()(const TakeOver& m) const {
-    return absl::StrCat("TakeOver ", Text(m.released));
+    return absl::StrCat("TakeOver ", BallotText(m.released));
   }
 };
 

@@ -7,6 +7,7 @@
 #include "tests/nodemanager/paxos/sim/invariants.h"
 #include "tests/nodemanager/paxos/sim/plan.h"
 #include "tests/nodemanager/paxos/sim/toy_state.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos::sim {
 namespace {
@@ -263,5 +264,5 @@ class PartsTest : public QObject {
 
 }  // namespace onepiece::paxos::sim
 
-QTEST_GUILESS_MAIN(onepiece::paxos::sim::PartsTest)
+ONEPIECE_TEST(onepiece::paxos::sim::PartsTest)
 #include "parts_test.moc"

@@ -7,6 +7,7 @@
 
 #include "cluster/base/ids.h"
 #include "tests/nodemanager/paxos/sim/report.h"
+#include "tests/test_main.h"
 
 namespace onepiece::paxos::sim {
 namespace {
@@ -93,5 +94,5 @@ class SimulationTest : public QObject {
 
 }  // namespace onepiece::paxos::sim
 
-QTEST_GUILESS_MAIN(onepiece::paxos::sim::SimulationTest)
+ONEPIECE_TEST(onepiece::paxos::sim::SimulationTest)
 #include "simulation_test.moc"

@@ -1,0 +1,45 @@
+#include "tests/test_main.h"
+
+#include <cstdio>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace onepiece::testing {
+namespace {
+
+using TestClasses = std::map<std::string, RunTestClass, std::less<>>;
+
+TestClasses& Known() {
+  static TestClasses classes;  // Made at first use: classes of all files are added before main().
+  return classes;
+}
+
+std::string Stem(std::string_view path) {
+  if (const auto slash = path.rfind('/'); slash != path.npos) path.remove_prefix(slash + 1);
+  return std::string(path.substr(0, path.rfind('.')));
+}
+
+}  // namespace
+
+TestClass::TestClass(const char* file, RunTestClass run) { Known().emplace(Stem(file), run); }
+
+}  // namespace onepiece::testing
+
+// PROGRAM: runs every class. PROGRAM CLASS [Qt Test's arguments]: runs one.
+int main(int argc, char** argv) {
+  using onepiece::testing::Known;
+  if (argc > 1) {
+    const auto found = Known().find(argv[1]);
+    if (found != Known().end()) {
+      argv[1] = argv[0];
+      return found->second(argc - 1, argv + 1);
+    }
+    std::fprintf(stderr, "usage: %s [CLASS [arguments of Qt Test]]\nclasses:\n", argv[0]);
+    for (const auto& [name, run] : Known()) std::fprintf(stderr, "  %s\n", name.c_str());
+    return 2;
+  }
+  int failed = 0;
+  for (const auto& [name, run] : Known()) failed += run(argc, argv);
+  return failed;
+}
