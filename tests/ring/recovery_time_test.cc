@@ -1,8 +1,8 @@
 // How long the ring is held up when a producer is killed or stopped at each step of its send: the
 // time from the signal to the end of the next send of another process. Real processes on shared
-// memory; the victim's own fabric raises the signal in front of an operation. The paper's protocol
-// (paper_ring.h) beside it. Nothing here asserts a time: what is asserted is that nothing is lost,
-// duplicated or altered.
+// memory; the victim's own fabric raises the signal in front of an operation. The protocol of
+// paper_ring.h runs beside it. The test asserts no time: it asserts that nothing is lost, duplicated
+// or altered.
 #include <QtTest>
 #include <algorithm>
 #include <array>
@@ -143,7 +143,7 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
   }
 }
 
-/// What the paper's ring did to messages that their senders believe sent.
+/// What the ring of paper_ring.h did to messages that their senders believe sent.
 struct PaperTally {
   std::uint64_t sent = 0;
   std::uint64_t lost = 0;
@@ -321,7 +321,7 @@ class RecoveryTimeTest : public QObject {
     Strike(SIGKILL, LongRun() ? 10'000 : 500, options, "SIGKILL");
   }
 
-  // The same in the paper's mode: each operation of a send stalls once, past one time-out.
+  // The same with the ring of paper_ring.h: each operation of a send stalls once, past one timeout.
   void ThePapersRingLosesDuplicatesAndAlters() {
     PaperTally sum;
     std::uint64_t stalls = 0;
