@@ -1,6 +1,6 @@
 # find_package(OnePieceStageSdk) defines the target OnePiece::StageSdk, and onepiece_stage_plugin() to build a plug-in
-# with it.
-# With COMPONENTS Model it also finds LibTorch and defines the target OnePiece::Model, what every model family needs.
+# with it. With COMPONENTS Model it also finds LibTorch and defines the target OnePiece::Model, what every model
+# family needs.
 include(CMakeFindDependencyMacro)
 find_dependency(absl)
 find_dependency(spdlog)
