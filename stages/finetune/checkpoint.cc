@@ -41,7 +41,7 @@ absl::Status Sync(const std::string& path) {
   return done ? absl::OkStatus() : CannotWrite(path, std::strerror(error));
 }
 
-/// Folders of checkpoints, the oldest first.
+/// Returns the folders of checkpoints, the oldest first.
 std::vector<fs::path> Folders(const std::string& dir) {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -117,7 +117,8 @@ absl::Status CheckpointFolder::Write(const Checkpoint& checkpoint, const Tensors
   for (const std::string& written : {transformer, folder}) {
     ONEPIECE_RETURN_IF_ERROR(Sync(written));
   }
-  // From here on it is the newest, whatever happens.
+  // The rename makes the checkpoint visible. All files in it are durable before, so a crash leaves
+  // either the whole checkpoint or none.
   fs::rename(folder, target, error);
   if (error) return CannotWrite(target.string(), error.message());
   ONEPIECE_RETURN_IF_ERROR(Sync(dir_));

@@ -1,9 +1,11 @@
-// Checkpoints of a training run: a folder for each, complete or not there.
+// Checkpoints of a training run. Each has a folder, which is complete or absent.
 //
-//   DIR/step-00000200/transformer/   a component folder (docs/wan.md): serve it in the model's
-//   place DIR/step-00000200/optimizer.safetensors   AdamW's moments; metadata: step and seed
+//   DIR/step-00000200/transformer/            a component folder (docs/wan.md), to be served in
+//                                             place of the model's
+//   DIR/step-00000200/optimizer.safetensors   AdamW's moments; metadata: step and seed
 //
-// A step's random numbers come from seed and step alone, so there is no generator to save.
+// A step's random numbers follow from the seed and the step alone, so there is no generator to
+// save.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -25,20 +27,25 @@ struct Checkpoint {
   Tensors mean, square;  ///< AdamW's moments, by weight.
 };
 
-/// The folder that checkpoints of one run live in, held by one process at a time. Thread-confined.
+/// The folder that checkpoints of one run live in. One process at a time holds it.
+///
+/// Threading: thread-confined.
 class CheckpointFolder {
  public:
-  /// Makes `dir` and takes its lock; what a killed run left half-written goes. Errors:
-  /// FAILED_PRECONDITION CHECKPOINTS_IN_USE, CANNOT_WRITE.
+  /// Makes `dir`, takes its lock and removes what a killed run left half-written.
+  ///
+  /// Errors: FAILED_PRECONDITION CHECKPOINTS_IN_USE, CANNOT_WRITE.
   static absl::StatusOr<CheckpointFolder> Open(const std::string& dir);
   ~CheckpointFolder();
   CheckpointFolder(CheckpointFolder&& other) noexcept;
   CheckpointFolder& operator=(CheckpointFolder&&) = delete;
 
-  /// Folder of the newest checkpoint; empty when there is none.
+  /// Returns the folder of the newest checkpoint, or an empty string if there is none.
   [[nodiscard]] std::string Latest() const;
-  /// Writes a checkpoint beside those that are there, makes it visible at once and drops older
-  /// ones. `config` is the transformer's config.json. Errors: FAILED_PRECONDITION CANNOT_WRITE.
+  /// Writes a checkpoint beside the others, makes it visible in one step and removes older ones.
+  /// `config` is the transformer's config.json.
+  ///
+  /// Errors: FAILED_PRECONDITION CANNOT_WRITE.
   absl::Status Write(const Checkpoint& checkpoint, const Tensors& weights,
                      const std::string& config) const;
 
@@ -48,9 +55,11 @@ class CheckpointFolder {
   int lock_ = -1;
 };
 
-/// Of a checkpoint's folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_SAFETENSORS, BAD_CHECKPOINT.
+/// Reads a checkpoint's folder.
+///
+/// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_SAFETENSORS, BAD_CHECKPOINT.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& folder);
-/// Its component folder.
+/// Returns the component folder of a checkpoint's folder.
 std::string TransformerFolder(const std::string& folder);
 
 }  // namespace onepiece::finetune

@@ -30,7 +30,7 @@ constexpr std::array<Path, 4> kPaths = {{{"diagonally down", 0.7, 0.7},
 constexpr std::array<const char*, 2> kShapes = {"circle", "square"};
 static_assert(kColours.size() * kPaths.size() * kShapes.size() == kClips);
 
-/// Share of every pixel that the shape around (x, y) covers, [side, side].
+/// Returns the share of every pixel that the shape around (x, y) covers, [side, side].
 at::Tensor Coverage(bool square, double x, double y) {
   const at::Tensor grid = at::arange(kSide, at::kFloat);
   const at::Tensor across = (grid - x).abs().unsqueeze(0).expand({kSide, kSide});
@@ -54,7 +54,7 @@ Clip MakeClip(std::int64_t index) {
   clip.video = at::zeros({1, 3, kFrames, kSide, kSide}, at::kFloat);
   const double middle = (kSide - 1) / 2.0;
   for (std::int64_t frame = 0; frame < kFrames; ++frame) {
-    // Through the middle of the picture at half the time.
+    // The shape passes the middle of the picture at half the time.
     const double way = kPixelsPerFrame * (static_cast<double>(frame) - (kFrames - 1) / 2.0);
     const at::Tensor shape = Coverage(square, middle + way * path.x, middle + way * path.y);
     for (std::int64_t channel = 0; channel < 3; ++channel) {

@@ -1,4 +1,4 @@
-// What the fine-tuning shows the model: clips that are made in code, no data from outside.
+// The clips that fine-tuning shows to the model. Code makes them; no data comes from outside.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,10 +13,11 @@ struct Clip {
   at::Tensor video;     ///< F32 [1, 3, 9, 64, 64] in [-1, 1].
 };
 
-/// Circles and squares in colours and on paths that tiny-wan has not seen: every combination once.
+/// The clips are circles and squares in colours and on paths that tiny-wan has not seen. Every
+/// combination occurs once.
 inline constexpr std::int64_t kClips = 32;
 
-/// REQUIRES: 0 <= index < kClips. The same index is the same clip.
+/// REQUIRES: 0 <= index < kClips. The same index gives the same clip.
 Clip MakeClip(std::int64_t index);
 
 }  // namespace onepiece::finetune

@@ -1,5 +1,5 @@
-// onepiece-finetune: trains a model at low priority; made to be stopped at any moment
-// (docs/elasticity.md).
+// onepiece-finetune trains a model at low priority. It may be stopped at any moment
+// (docs/elasticity.md, "Idle work").
 #include <csignal>
 #include <ctime>
 #include <iostream>
@@ -15,13 +15,14 @@ namespace {
 
 using namespace onepiece;
 
-// After SIGTERM; a checkpoint that takes longer is not waited for. What is on the disk stays whole.
+// The time for a checkpoint after SIGTERM. The process does not wait for one that takes longer; the
+// checkpoints on the disk stay whole.
 constexpr long kStopLimitNs = 200'000'000;
 
 volatile std::sig_atomic_t stop_requested = 0;
 timer_t stop_timer;
 
-/// Ends at the next clip, or by SIGALRM when the limit passes.
+/// Ends the run at the next clip, or by SIGALRM when the limit passes.
 void RequestStop(int) {
   stop_requested = 1;
   itimerspec limit{};

@@ -22,10 +22,11 @@ namespace {
 
 constexpr double kLearningRate = 1e-4, kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8,
                  kWeightDecay = 0.01, kMaxGradient = 1.0;
-constexpr double kNoTextShare = 0.1;  // Guidance needs a model that knows no text, too.
+constexpr double kNoTextShare = 0.1;  // Guidance also needs predictions without text.
 constexpr double kTimesteps = 1000;
 
-/// Of one step alone, so that a run that goes on draws what it would have drawn.
+/// Makes the generator of one step alone, so that a resumed run draws the same numbers as an
+/// uninterrupted one.
 at::Generator GeneratorOf(std::int64_t seed, std::int64_t step) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
   const auto mixed = (static_cast<std::uint64_t>(seed) * kOdd + static_cast<std::uint64_t>(step));
@@ -103,7 +104,7 @@ absl::Status Trainer::Load() {
 absl::StatusOr<at::Tensor> Trainer::EmbedText(const std::string& text) const {
   ONEPIECE_ASSIGN_OR_RETURN(const auto ids, wan::PromptIds(*tokenizer_, text));
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embeds, wan::EncodeIds(*encoder_, ids, at::kCPU));
-  // A tensor made in inference mode is none that autograd may keep; padding makes a new one.
+  // Autograd may not keep a tensor that was made in inference mode. Padding makes a new one.
   return at::constant_pad_nd(embeds, {0, 0, 0, wan::kMaxSequenceLength - embeds.size(1)}).clone();
 }
 

@@ -11,8 +11,8 @@ namespace onepiece::tensor {
 
 void SetComputeThreads(int threads) {
   at::set_num_threads(threads);
-  // LibTorch does not tell an OpenBLAS with threads of its own; other BLAS libraries follow
-  // OpenMP's count.
+  // LibTorch does not set the count of an OpenBLAS that has threads of its own. Other BLAS
+  // libraries follow OpenMP's count.
   using SetThreads = void (*)(int);
   static const auto set =
       reinterpret_cast<SetThreads>(::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));

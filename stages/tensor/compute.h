@@ -1,4 +1,4 @@
-// How every computation with LibTorch is run: threads set, no autograd, exceptions turned into a
+// Runs computations with LibTorch: sets threads, switches autograd off, turns exceptions into a
 // status.
 #pragma once
 
@@ -14,19 +14,23 @@
 namespace onepiece::tensor {
 
 /// Sets the threads of LibTorch and of the BLAS below it (OpenBLAS keeps its own count). Sums
-/// differ with the count. LibTorch's part holds for the calling thread only: call it on the thread
-/// that computes.
+/// differ with the count.
+///
+/// Threading: LibTorch's part holds for the calling thread only. Call it on the thread that
+/// computes.
 void SetComputeThreads(int threads);
 
-/// The device of LoadOptions: "cpu" or "cuda:N". Errors: INVALID_ARGUMENT UNKNOWN_DEVICE.
+/// Parses the device of LoadOptions: "cpu" or "cuda:N".
+///
+/// Errors: INVALID_ARGUMENT UNKNOWN_DEVICE.
 absl::StatusOr<at::Device> ParseDevice(const std::string& device);
 
-/// Status of an exception out of LibTorch: RESOURCE_EXHAUSTED when memory ran out, else INTERNAL
-/// COMPUTE_FAILED.
+/// Returns the status of an exception from LibTorch: RESOURCE_EXHAUSTED if memory ran out, else
+/// INTERNAL COMPUTE_FAILED.
 absl::Status FromException(const std::exception& error);
 
-/// Runs `compute` in inference mode. `compute` returns a StatusOr; what LibTorch throws becomes its
-/// status.
+/// Runs `compute` in inference mode. `compute` returns a StatusOr. An exception from LibTorch
+/// becomes its status.
 template <typename Compute>
 auto Guarded(Compute&& compute) -> decltype(compute()) {
   try {

@@ -10,7 +10,7 @@ namespace onepiece::tensor {
 absl::StatusOr<at::Tensor> ToDevice(const at::Tensor& host, at::Device device) {
   if (host.device() == device) return host;
   return Guarded([&]() -> absl::StatusOr<at::Tensor> {
-    // From one device to another there is no host memory to stream out of.
+    // A copy from one device to another has no host memory to stream from.
     if (!host.is_cpu()) return host.to(device);
     const c10::impl::VirtualGuardImpl streams(device.type());
     const c10::Stream current = streams.getStream(device);
@@ -20,8 +20,8 @@ absl::StatusOr<at::Tensor> ToDevice(const at::Tensor& host, at::Device device) {
       // A blocking copy waits for its own stream only.
       copy = host.to(device);
     }
-    // The memory belongs to the side stream: without this it could be given to the next copy while
-    // kernels of the current stream still read it.
+    // The memory belongs to the side stream. Without this call the allocator could give it to the
+    // next copy while kernels of the current stream still read it.
     copy.record_stream(current);
     return copy;
   });

@@ -1,4 +1,4 @@
-// The way of a stage's inputs to its device.
+// Brings a stage's inputs to its device.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,10 +7,13 @@
 
 namespace onepiece::tensor {
 
-/// `host` on `device`: itself on the CPU, else a copy, made on a stream of its own, so that it
-/// waits for no kernel that is queued on the current one. Returns when the copy is done: `host` may
-/// go then, and whatever is queued on the current stream afterwards sees the copy. Errors: those of
-/// FromException.
+/// Returns `host` on `device`: `host` itself on the CPU, else a copy. The copy is made on a stream
+/// of its own, so that it does not wait for kernels queued on the current stream.
+///
+/// Blocking: returns when the copy is done. The caller may then free `host`, and kernels queued on
+/// the current stream afterwards see the copy.
+///
+/// Errors: those of FromException.
 absl::StatusOr<at::Tensor> ToDevice(const at::Tensor& host, at::Device device);
 
 }  // namespace onepiece::tensor

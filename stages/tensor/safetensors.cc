@@ -57,8 +57,8 @@ absl::Status Bad(std::string_view label, std::string_view what, std::string_view
                          std::move(metadata));
 }
 
-/// Receives the header's JSON as events, so that duplicate keys are seen and nothing deeper than
-/// {"name": {"shape": [..]}} is ever built.
+/// Receives the header's JSON as events. So it sees duplicate keys and builds nothing deeper than
+/// {"name": {"shape": [..]}}.
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderHandler(SafetensorsIndex& index) : index_(index) {}
@@ -183,11 +183,11 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
-  /// Checks what can be checked of one tensor by itself, and keeps it.
+  /// Checks what can be checked of one tensor alone, and keeps the tensor.
   bool Finish() {
     if (offsets_[1] < offsets_[0]) return Fail("data_offsets run backwards");
     std::int64_t bytes = ElementTypeBytes(entry_.type);
-    // A zero extent makes the product zero, but must not hide that the others overflow.
+    // A zero extent makes the product zero. It must not hide an overflow of the other extents.
     bool empty = false;
     for (const std::int64_t extent : entry_.shape) {
       empty = empty || extent == 0;
@@ -309,7 +309,8 @@ std::span<const std::byte> SafetensorsFile::Data(const TensorEntry& entry) const
 }
 
 void SafetensorsFile::Forget(const TensorEntry& entry) const {
-  // Whole pages, those at the ends too: what else lies on them is read again when it is needed.
+  // Drops whole pages, also those at the ends. Other data on these pages is read again when it is
+  // needed.
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t begin = (index_.data_offset + entry.offset) / page * page;
   const std::uint64_t end = index_.data_offset + entry.offset + entry.bytes;

@@ -1,8 +1,8 @@
-// Reader of safetensors files: maps them into memory and checks the whole header before anything is
-// used.
+// Reads safetensors files: maps them into memory and checks the whole header before it uses
+// anything.
 //
-// Knows no LibTorch, so that the parser can be fuzzed alone. stages/tensor/torch_convert.h makes
-// tensors of it.
+// The parser does not use LibTorch, so that it can be fuzzed alone. stages/tensor/torch_convert.h
+// makes tensors of it.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,9 @@ enum class ElementType {
   kF64
 };
 
-/// As the file spells it: "F32", "BF16", …
+/// Returns the type's name as the file spells it: "F32", "BF16", …
 std::string_view ElementTypeName(ElementType type);
-/// Bytes of one element.
+/// Returns the bytes of one element.
 std::int64_t ElementTypeBytes(ElementType type);
 
 struct TensorEntry {
@@ -50,33 +50,38 @@ struct TensorEntry {
   std::uint64_t bytes = 0;   ///< == product(shape) × ElementTypeBytes(type).
 };
 
-/// What a header says. Invariant after ParseSafetensors: the entries, in this order, fill the data
-/// exactly.
+/// The content of a header.
+///
+/// Invariants: after ParseSafetensors the entries, in this order, fill the data exactly.
 struct SafetensorsIndex {
   std::vector<TensorEntry> tensors;
   std::map<std::string, std::string> metadata;
   std::uint64_t data_offset = 0;  ///< Where the data begins in the file.
 
-  /// nullptr when there is none of that name.
+  /// Returns nullptr if no tensor has that name.
   [[nodiscard]] const TensorEntry* Find(std::string_view name) const;
 };
 
-/// Largest header that is read, and the most dimensions of a tensor.
+/// The largest header that the parser reads, and the most dimensions of a tensor.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxDimensions = 16;
 
 /// Checks and reads the header of a whole file held in memory. `label` names the file in errors.
-/// Errors: INVALID_ARGUMENT BAD_SAFETENSORS, with metadata "file" and, where one is at fault,
+///
+/// Errors: INVALID_ARGUMENT BAD_SAFETENSORS, with metadata "file" and, if one tensor is at fault,
 /// "tensor".
 absl::StatusOr<SafetensorsIndex> ParseSafetensors(std::span<const std::byte> file,
                                                   std::string_view label);
 
-/// A mapped file. Immutable and thread-safe; the bytes live as long as this object.
-/// The file must not be truncated while it is mapped: the process would get SIGBUS.
+/// A mapped file. The bytes live as long as this object. Nobody may truncate the file while it is
+/// mapped: the process would get SIGBUS.
+///
+/// Threading: immutable; may be used from any thread.
 class SafetensorsFile {
  public:
-  /// Maps and checks `path`. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT
-  /// BAD_SAFETENSORS.
+  /// Maps and checks `path`.
+  ///
+  /// Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT BAD_SAFETENSORS.
   static absl::StatusOr<std::shared_ptr<const SafetensorsFile>> Open(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -86,7 +91,7 @@ class SafetensorsFile {
   [[nodiscard]] const SafetensorsIndex& index() const { return index_; }
   /// REQUIRES: `entry` is one of index().tensors.
   [[nodiscard]] std::span<const std::byte> Data(const TensorEntry& entry) const;
-  /// Gives back the memory that reading the entry took; reading it again reads the file again.
+  /// Gives back the memory that reading the entry took. The next read takes it from the file again.
   void Forget(const TensorEntry& entry) const;
 
  private:

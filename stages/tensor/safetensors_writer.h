@@ -1,4 +1,4 @@
-// Writer of safetensors files.
+// Writes safetensors files.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,9 +10,10 @@
 
 namespace onepiece::tensor {
 
-/// Writes F32 tensors, whole and onto the disk (fsync), over a file that may be there: give it the
-/// atomicity it needs by the folder or the name. Errors: INVALID_ARGUMENT BAD_TENSOR (not F32);
-/// FAILED_PRECONDITION CANNOT_WRITE.
+/// Writes F32 tensors and makes them durable (fsync). Overwrites an existing file, and not
+/// atomically: a caller that needs atomicity renames the file or its folder.
+///
+/// Errors: INVALID_ARGUMENT BAD_TENSOR (not F32); FAILED_PRECONDITION CANNOT_WRITE.
 absl::Status WriteSafetensors(const std::string& path,
                               const std::map<std::string, at::Tensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {});

@@ -53,11 +53,12 @@ constexpr ArtifactType kArtifactTypes[] = {
     {message::DType::kBF16, at::kBFloat16}, {message::DType::kF32, at::kFloat},
     {message::DType::kBytes, at::kByte}};
 
-/// A tensor over bytes that `owner` keeps alive; a copy when they are misaligned for their type.
+/// Returns a tensor over bytes that `owner` keeps alive, or a copy if they are misaligned for their
+/// type.
 at::Tensor Wrap(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                 at::IntArrayRef shape, at::ScalarType type) {
   if (bytes.empty()) return at::empty(shape, type);
-  // LibTorch has no const tensors: the cast stands on the rule that these are only read.
+  // LibTorch has no const tensors. The cast relies on the rule that callers only read these.
   void* data = const_cast<std::byte*>(bytes.data());
   if (reinterpret_cast<std::uintptr_t>(data) % at::elementSize(type) == 0) {
     return at::from_blob(

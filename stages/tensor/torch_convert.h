@@ -1,5 +1,5 @@
-// Between safetensors, artifacts and at::Tensor, in place wherever the element type and alignment
-// allow.
+// Converts between safetensors, artifacts and at::Tensor, in place where the element type and
+// alignment allow.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,24 +13,34 @@
 
 namespace onepiece::tensor {
 
-/// Tensor over the mapped bytes, which it keeps alive; a copy only when they are misaligned for
-/// their type. Read-only: never write through it. Errors: INVALID_ARGUMENT BAD_SAFETENSORS for
-/// element types that LibTorch lacks.
+/// Returns a tensor over the mapped bytes, or a copy if they are misaligned for their type. Never
+/// write through it.
+///
+/// Ownership: the tensor keeps the bytes alive.
+///
+/// Errors: INVALID_ARGUMENT BAD_SAFETENSORS for element types that LibTorch lacks.
 absl::StatusOr<at::Tensor> ViewTensor(std::shared_ptr<const SafetensorsFile> file,
                                       const TensorEntry& entry);
 
-/// ViewTensor converted to `type` on `device`; still a view when nothing has to change.
+/// Returns ViewTensor converted to `type` on `device`. It is still a view if nothing has to change.
 absl::StatusOr<at::Tensor> LoadTensor(std::shared_ptr<const SafetensorsFile> file,
                                       const TensorEntry& entry, at::ScalarType type,
                                       at::Device device);
 
-/// Tensor over the artifact's bytes, which it keeps alive. Read-only. kBytes artifacts become a U8
-/// vector. Errors: INVALID_ARGUMENT BAD_ARTIFACT when shape and size disagree.
+/// Returns a tensor over the artifact's bytes. Never write through it. kBytes artifacts become a U8
+/// vector.
+///
+/// Ownership: the tensor keeps the bytes alive.
+///
+/// Errors: INVALID_ARGUMENT BAD_ARTIFACT if shape and size disagree.
 absl::StatusOr<at::Tensor> ToTensor(const message::Artifact& artifact);
 
-/// Artifact over the tensor's memory, which it keeps alive; a copy only from a device or a
-/// non-contiguous tensor. The tensor must not be written afterwards. Errors: INVALID_ARGUMENT
-/// BAD_ARTIFACT for other element types.
+/// Returns an artifact over the tensor's memory. It copies a tensor on a device and one that is not
+/// contiguous. Nobody may write to the tensor afterwards.
+///
+/// Ownership: the artifact keeps the memory alive.
+///
+/// Errors: INVALID_ARGUMENT BAD_ARTIFACT for other element types.
 absl::StatusOr<message::Artifact> ToArtifact(std::string name, const at::Tensor& tensor);
 
 }  // namespace onepiece::tensor

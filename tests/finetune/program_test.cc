@@ -1,4 +1,4 @@
-// onepiece-finetune as idle work runs it: told to end, and killed at any moment.
+// Tests onepiece-finetune as idle work runs it: it is told to end, and killed at any moment.
 #include "tests/program.h"
 
 #include <QtTest>
@@ -33,7 +33,8 @@ class FinetuneProgramTest : public QObject {
     std::map<int, double> expected, losses;
     QVERIFY(Read(QByteArray::fromStdString(whole.out), expected));
     QCOMPARE(expected.size(), std::size_t{kSteps});
-    // Each kill comes later after the first line: into steps and writes, until some are through.
+    // Each kill comes later after the first line, in the middle of steps and writes, until some
+    // runs get through.
     int kills = 0;
     bool done = false;
     for (; !done && kills < 40; ++kills) {
@@ -99,7 +100,7 @@ class FinetuneProgramTest : public QObject {
             "1",
             "--json"};
   }
-  /// Steps and losses of JSON lines; one that is there must be the same.
+  /// Collects steps and losses of JSON lines. A step that is known already must have the same loss.
   static bool Read(const QByteArray& out, std::map<int, double>& losses) {
     for (const QByteArray& line : out.split('\n')) {
       if (line.isEmpty()) continue;

@@ -1,4 +1,4 @@
-// Training is real (the loss falls), repeats bit for bit, and goes on where a checkpoint left it.
+// Tests that training is real (the loss falls), repeats bit for bit, and resumes at a checkpoint.
 #include "stages/finetune/trainer.h"
 
 #include <QtTest>
@@ -56,7 +56,7 @@ class TrainerTest : public QObject {
       captions.insert(clip.caption);
       QVERIFY((clip.video.sizes().vec() == std::vector<std::int64_t>{1, 3, 9, 64, 64}));
       QVERIFY(clip.video.min().item<float>() >= -1 && clip.video.max().item<float>() <= 1);
-      QVERIFY(clip.video.max().item<float>() > 0);  // Something is there,
+      QVERIFY(clip.video.max().item<float>() > 0);  // The clip shows something,
       QVERIFY((clip.video.select(2, 0) - clip.video.select(2, 8)).abs().max().item<float>() > 0.5);
     }
     QCOMPARE(static_cast<std::int64_t>(captions.size()), kClips);
@@ -68,7 +68,7 @@ class TrainerTest : public QObject {
     const QTemporaryDir dir, checkpoints;
     const auto folder = CheckpointFolder::Open(checkpoints.path().toStdString());
     QVERIFY(trainer->Save(*folder).ok());
-    // The model with the trained weights, to be measured on the same draws as the one without.
+    // The model with the trained weights is measured on the same draws as the model without them.
     const fs::path trained = dir.path().toStdString();
     for (const char* part : {"scheduler", "text_encoder", "tokenizer", "vae"})
       fs::create_directory_symlink(fs::path(kModel) / part, trained / part);
@@ -161,7 +161,7 @@ class TrainerTest : public QObject {
       QVERIFY(at::equal(read->mean.at("w"), weights.at("w")));
       QCOMPARE(Reason(CheckpointFolder::Open(path).status()), std::string("CHECKPOINTS_IN_USE"));
     }
-    // What a kill in the middle of a write leaves.
+    // A kill in the middle of a write leaves this.
     fs::create_directories(path + "/unfinished/transformer");
     const auto folder = CheckpointFolder::Open(path);
     QVERIFY(folder.ok());

@@ -17,7 +17,7 @@ class DeviceCopyTest : public QObject {
     QVERIFY(same->is_same(host));
   }
 
-  // The first half runs where LibTorch sees a GPU, the second elsewhere.
+  // The first half runs if LibTorch sees a GPU, the second half otherwise.
   void ToDevice_CopiesOrSaysWhyNot() {
     const at::Tensor host = at::arange(1 << 20, at::TensorOptions(at::kFloat)).view({1 << 10, -1});
     const at::Device device(at::kCUDA, 0);

@@ -8,7 +8,7 @@
 
 namespace onepiece::tensor {
 
-/// Length, header and data as a file holds them.
+/// Returns length, header and data as a file holds them.
 inline std::string SafetensorsBytes(const std::string& header, const std::string& data) {
   std::string file;
   for (int shift = 0; shift < 64; shift += 8) {

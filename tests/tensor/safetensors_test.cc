@@ -142,7 +142,7 @@ class SafetensorsTest : public QObject {
     QVERIFY(ParseSafetensors(AsBytes(good), "f").ok());
   }
 
-  /// Whatever the damage, an accepted header describes exactly the bytes that are there.
+  /// Checks that an accepted header describes exactly the file's bytes, whatever the damage was.
   void Parse_KeepsItsInvariantOnDamagedFiles() {
     const std::string good = SafetensorsBytes(kGoodHeader, std::string(12, 'x'));
     const auto seed = qEnvironmentVariableIsSet("ONEPIECE_SEED")

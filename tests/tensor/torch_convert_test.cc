@@ -70,8 +70,8 @@ class TorchConvertTest : public QObject {
   void ViewTensor_ViewsTheMappingAndCopiesOnlyWhatIsMisaligned() {
     const QTemporaryDir dir;
     const std::string path = dir.filePath("m.safetensors").toStdString();
-    // The data of "b" begin 4 bytes past those of "a": aligned for F32 or not as the header's
-    // length says.
+    // The data of "b" begin 4 bytes after those of "a". The header's length decides whether they
+    // are aligned for F32.
     for (int pad = 0; pad < 4; ++pad) {
       const std::string header =
           R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[],"data_offsets":[4,8]}})";
