@@ -1,4 +1,4 @@
-// How much a process-wide cache may hold: an environment variable that an operator may set.
+// The budget of a process-wide cache, which an operator may set by an environment variable.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,14 @@
 
 namespace onepiece::model {
 
-/// The number of bytes that `text`, the value of `variable`, says in digits; nullptr: `fallback`.
-/// Errors: INVALID_ARGUMENT BAD_SETTING naming the variable.
+/// Returns the number of bytes that `text`, the value of `variable`, spells in digits. If `text` is
+/// nullptr, returns `fallback`.
+///
+/// Errors: INVALID_ARGUMENT BAD_SETTING, which names the variable.
 absl::StatusOr<std::int64_t> ParseByteBudget(std::string_view variable, const char* text,
                                              std::int64_t fallback);
 
-/// ParseByteBudget of the environment's value.
+/// Returns ParseByteBudget of the environment's value.
 absl::StatusOr<std::int64_t> ByteBudget(const char* variable, std::int64_t fallback);
 
 }  // namespace onepiece::model

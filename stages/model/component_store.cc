@@ -15,7 +15,7 @@ ComponentStore& ComponentStore::OfProcess() {
 
 std::shared_ptr<ComponentStore::Entry> ComponentStore::EntryOf(const Key& key) {
   const base::MutexLock lock(mutex_);
-  // An entry that somebody else holds is being loaded.
+  // If another caller holds the entry, it is being loaded.
   std::erase_if(entries_, [&](const auto& item) {
     return item.second.use_count() == 1 && item.second->value.expired() && item.first != key;
   });
@@ -35,7 +35,7 @@ absl::StatusOr<Component<void>> ComponentStore::Find(
     if (auto value = entry->value.lock()) return Component<void>{std::move(value), hash};
   }
   ONEPIECE_ASSIGN_OR_RETURN(Loaded loaded, load());
-  // Costs no reading when the files are still those that were hashed.
+  // Reads nothing if the files are still those that were hashed.
   ONEPIECE_ASSIGN_OR_RETURN(const std::string hash_after, ComponentHash(dir));
   if (hash_after != hash) {
     return base::MakeError(absl::StatusCode::kAborted, "MODEL_CHANGED",

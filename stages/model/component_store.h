@@ -1,5 +1,5 @@
-// Weights once per process: the stages of one process that load the same component share it,
-// whichever folders they find it in.
+// Keeps weights once per process: stages of one process that load the same component share it,
+// whichever folders they load it from.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,29 +17,35 @@
 
 namespace onepiece::model {
 
-/// A loaded component and the hash of the files that it was made of (ComponentHash).
+/// A loaded component and the hash of its files (ComponentHash).
 template <typename T>
 struct Component {
   std::shared_ptr<const T> value;
   std::string hash;
 };
 
-/// Components are known by class, content hash, device and precision. The store keeps none alive:
-/// the last stage that gives one up frees it. Thread-safe.
+/// Identifies components by class, content hash, device and precision.
+///
+/// Ownership: the store keeps no component alive. The last stage that gives one up frees it.
+///
+/// Threading: may be used from any thread.
 class ComponentStore {
  public:
   struct Stats {
     std::int64_t components = 0;    ///< Alive.
-    std::int64_t weight_bytes = 0;  ///< Of those, each counted once.
-    std::int64_t shared_bytes = 0;  ///< What its users would hold on top if nothing were shared.
+    std::int64_t weight_bytes = 0;  ///< Of the live components, each counted once.
+    std::int64_t shared_bytes = 0;  ///< What the users would hold in addition without sharing.
   };
 
-  /// The store of this process; never destroyed.
+  /// Returns the store of this process, which is never destroyed.
   static ComponentStore& OfProcess();
 
-  /// T::Load(dir, device[, products]), unless the same content is loaded or being loaded already:
-  /// then that one. Blocks while it is loaded. T is immutable after Load and tells weight_bytes().
-  /// Errors: those of T::Load and ComponentHash; ABORTED MODEL_CHANGED when the files were replaced
+  /// Returns the component of that content. If nobody has loaded it or is loading it, calls
+  /// T::Load(dir, device[, products]). T must be immutable after Load and have weight_bytes().
+  ///
+  /// Blocking: waits while another thread loads the component.
+  ///
+  /// Errors: those of T::Load and ComponentHash; ABORTED MODEL_CHANGED if the files were replaced
   /// meanwhile.
   template <typename T>
   absl::StatusOr<Component<T>> Get(const std::string& dir, at::Device device,
@@ -72,13 +78,13 @@ class ComponentStore {
     std::int64_t bytes = 0;
   };
   struct Entry {
-    base::Mutex loading;  // Held by the one who loads.
+    base::Mutex loading;  // Held by the thread that loads.
     // Guarded by the store's mutex_.
     std::weak_ptr<const void> value;
     std::int64_t bytes = 0;
   };
 
-  // `key` lacks the hash.
+  // The store adds the hash to `key`.
   absl::StatusOr<Component<void>> Find(Key key, const std::string& dir,
                                        const std::function<absl::StatusOr<Loaded>()>& load);
   std::shared_ptr<Entry> EntryOf(const Key& key);

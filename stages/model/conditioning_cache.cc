@@ -10,10 +10,10 @@
 namespace onepiece::model {
 namespace {
 
-// What an entry takes besides its tensors' bytes, about.
+// The approximate overhead of an entry, besides its tensors' bytes.
 constexpr std::int64_t kEntryBytes = 512;
 
-// Its own memory: what was given may be a small part of something large.
+// Copies into memory of its own, because the given bytes may be a small part of a large buffer.
 message::Artifact CopyOf(const message::Artifact& artifact) {
   message::Artifact copy = artifact;
   const std::size_t size = artifact.data.size();
@@ -51,7 +51,7 @@ void ConditioningCache::Put(std::string_view key, const std::vector<message::Art
   if (entry.bytes > budget_) return;
   for (const auto& artifact : artifacts) entry.artifacts.push_back(CopyOf(artifact));
   const base::MutexLock lock(mutex_);
-  if (by_key_.contains(key)) return;  // Another worker computed the same.
+  if (by_key_.contains(key)) return;  // Another worker has computed the same entry.
   while (bytes_ + entry.bytes > budget_) {
     bytes_ -= entries_.back().bytes;
     by_key_.erase(entries_.back().key);

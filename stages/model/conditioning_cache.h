@@ -1,5 +1,5 @@
-// What prompts and images were turned into, kept for the next job that brings the same: negative
-// prompts nearly always, prompts and images when somebody varies the seed.
+// Keeps encoded prompts and images for the next job that brings the same ones: nearly all jobs
+// share negative prompts, and jobs that vary the seed share prompts and images.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,11 @@
 
 namespace onepiece::model {
 
-/// Artifacts by a hash of all that they depend on (HashOfParts: what is computed, the component's
-/// content, device, precision, threads, the input), so that what is found is bit for bit what would
-/// be computed. The least recently used go when the budget is reached. Thread-safe.
+/// Maps a hash to artifacts. The hash covers all that they depend on (HashOfParts: the computation,
+/// the component's content, device, precision, threads, the input), so that a hit is bit for bit
+/// what a computation would give. Evicts the least recently used entries beyond the budget.
+///
+/// Threading: may be used from any thread.
 class ConditioningCache {
  public:
   static constexpr std::int64_t kDefaultBudget = std::int64_t{256} << 20;
@@ -29,17 +31,21 @@ class ConditioningCache {
     std::int64_t entries = 0, bytes = 0, budget = 0;
   };
 
-  /// The cache of this process; never destroyed. Its budget in bytes is kBudgetVariable or
-  /// kDefaultBudget; 0 keeps nothing. Errors: INVALID_ARGUMENT BAD_SETTING.
+  /// Returns the cache of this process, which is never destroyed. Its budget in bytes is
+  /// kBudgetVariable or kDefaultBudget; 0 keeps nothing.
+  ///
+  /// Errors: INVALID_ARGUMENT BAD_SETTING.
   static absl::StatusOr<ConditioningCache*> OfProcess();
 
   explicit ConditioningCache(std::int64_t budget) : budget_(budget) {}
 
   /// Shares the bytes.
   std::optional<std::vector<message::Artifact>> Find(std::string_view key);
-  /// Keeps a copy, unless it is larger than the whole budget.
+  /// Keeps a copy, unless the copy would be larger than the whole budget.
   void Put(std::string_view key, const std::vector<message::Artifact>& artifacts);
-  /// What is kept, or else what `compute` makes, which is kept then. Errors: those of `compute`.
+  /// Returns the kept entry. If there is none, computes it and keeps it.
+  ///
+  /// Errors: those of `compute`.
   absl::StatusOr<std::vector<message::Artifact>> GetOr(
       std::string_view key,
       const std::function<absl::StatusOr<std::vector<message::Artifact>>()>& compute);

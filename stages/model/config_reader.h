@@ -1,4 +1,4 @@
-// Typed reading of a config.json with errors that name the field.
+// Reads the fields of a config.json by type. Errors name the field.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace onepiece::model {
 
-/// Bounds that keep a hostile config.json from asking for more than any model has.
+/// Bounds that keep a hostile config.json from asking for more than any model needs.
 inline constexpr std::int64_t kMaxExtent = 1 << 20;
 inline constexpr std::int64_t kMaxLayers = 512;
 
-/// Reads fields one after the other; the first error is kept, and later reads return the lower
-/// bound or nothing.
+/// Reads fields one after the other. Keeps the first error; later reads return the lower bound or
+/// nothing.
 class ConfigReader {
  public:
   explicit ConfigReader(const nlohmann::json& config) : config_(config) {}
 
-  /// A needed integer in [low, high].
+  /// Reads a required integer in [low, high].
   std::int64_t Int(const std::string& field, std::int64_t low, std::int64_t high);
-  /// The same, `fallback` where the field is absent or null.
+  /// Reads an integer in [low, high], or returns `fallback` if the field is absent or null.
   std::int64_t IntOr(const std::string& field, std::int64_t low, std::int64_t high,
                      std::int64_t fallback);
   double PositiveOr(const std::string& field, double fallback);
@@ -32,12 +32,12 @@ class ConfigReader {
                                  std::int64_t high);
   std::vector<bool> Bools(const std::string& field, std::size_t most);
   std::vector<double> Numbers(const std::string& field, std::size_t most);
-  /// Absent and null are the same to diffusers.
+  /// Diffusers treats an absent field and null alike.
   [[nodiscard]] bool Has(const std::string& field) const;
 
-  /// Notes that the value of `field` is a variant that this build does not compute.
+  /// Records the error that the value of `field` is a variant that this build does not compute.
   void Unimplemented(const std::string& field, const std::string& what);
-  /// Notes that the value of `field` cannot be right.
+  /// Records the error that the value of `field` cannot be right.
   void Bad(const std::string& field, const std::string& what);
   [[nodiscard]] const absl::Status& status() const { return status_; }
 

@@ -63,7 +63,7 @@ FileIdentity IdentityOf(const struct stat& status) {
   return {status.st_dev, status.st_ino, status.st_size, ns(status.st_mtim), ns(status.st_ctim)};
 }
 
-// What this process has read. Thread-safe.
+// The hashes of files that this process has read. May be used from any thread.
 class Memory {
  public:
   std::optional<std::string> Find(const FileIdentity& identity) {

@@ -1,4 +1,4 @@
-// SHA-256: of bytes, of files, of what identifies a component or a computation.
+// SHA-256 of bytes, of files, and of what identifies a component or a computation.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,25 @@
 
 namespace onepiece::model {
 
-/// 64 hexadecimal digits.
+/// Returns 64 hexadecimal digits.
 std::string Sha256Hex(std::span<const std::byte> bytes);
 
-/// Sha256Hex over `parts`, with their lengths: different parts never give the same text.
+/// Returns Sha256Hex over `parts` and their lengths, so that different parts never give the same
+/// input.
 std::string HashOfParts(std::initializer_list<std::string_view> parts);
 
-/// One hash of what these files hold, in this order; their names do not count. Files are read on
-/// several threads, and only when they are not the ones (device, inode, size, time of change) that
-/// this process has read before. Thread-safe. Errors: NOT_FOUND MODEL_NOT_FOUND.
+/// Returns one hash of the contents of these files, in this order. Their names do not count. Reads
+/// the files on several threads, and skips files that this process has read before and that have
+/// not changed (device, inode, size, time of change).
+///
+/// Threading: may be called from any thread.
+///
+/// Errors: NOT_FOUND MODEL_NOT_FOUND.
 absl::StatusOr<std::string> HashOfFiles(const std::vector<std::string>& paths);
 
-/// HashOfFiles of config.json and every weight file of a component folder. Errors: as
-/// ComponentFiles::Open.
+/// Returns HashOfFiles of config.json and every weight file of a component folder.
+///
+/// Errors: those of ComponentFiles::Open.
 absl::StatusOr<std::string> ComponentHash(const std::string& dir);
 
 }  // namespace onepiece::model

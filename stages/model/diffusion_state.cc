@@ -14,7 +14,7 @@ namespace {
 constexpr int kVersion = 1;
 constexpr char kInfo[] = "state", kLatents[] = "state.latents", kRng[] = "state.rng";
 
-/// The scheduler's tensors by their artifacts' names.
+/// Returns the scheduler's tensors by their artifacts' names.
 template <typename State>
 auto Tensors(State& scheduler) {
   return std::array{std::pair{"state.newest", &scheduler.newest},
@@ -24,7 +24,7 @@ auto Tensors(State& scheduler) {
 
 absl::Status Add(const std::string& name, const at::Tensor& tensor,
                  std::vector<sdk::Artifact>& artifacts) {
-  // A copy: whoever saved the state may go on computing with the original.
+  // Copies, because the run that saved the state may go on computing with the original.
   const at::Tensor copy =
       tensor.to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true).contiguous();
   ONEPIECE_ASSIGN_OR_RETURN(sdk::Artifact artifact, tensor::ToArtifact(name, copy));

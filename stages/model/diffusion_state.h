@@ -1,8 +1,8 @@
-// The diffusion stage between two steps, as artifacts: what another instance needs to go on bit for
-// bit.
+// The state of the diffusion stage between two steps, as artifacts: all that another instance needs
+// to resume bit for bit.
 //
-// Artifacts: `state` (application/json: version, step, and the settings that it belongs to), and
-// the tensors state.latents, state.rng and those of SchedulerState that are defined.
+// The artifacts are `state` (application/json: version, step, and the settings of the job) and the
+// tensors state.latents, state.rng and those of SchedulerState that are defined.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,19 +19,22 @@
 namespace onepiece::model {
 
 struct DiffusionState {
-  std::string settings;  ///< Describes the job and model; a state fits only where this is the same.
+  std::string settings;  ///< Describes job and model. A state fits only a job with equal settings.
   at::Tensor latents;    ///< F32, after scheduler.steps_done steps.
   at::Tensor rng;        ///< U8, the generator's state (at::Generator::get_state).
   SchedulerState scheduler;
 };
 
-/// Copies the tensors to the CPU. Errors: those of tensor::ToArtifact.
+/// Copies the tensors to the CPU.
+///
+/// Errors: those of tensor::ToArtifact.
 absl::StatusOr<std::vector<sdk::Artifact>> SaveState(const DiffusionState& state);
 
-/// The state among the inputs of a stage, on `device`; nullopt when there is none. `settings` makes
-/// DiffusionState::settings, and is asked only where there is a state. Errors: INVALID_ARGUMENT
-/// BAD_ARTIFACT (malformed, or tensors of another shape than `shape`), BAD_STATE (it belongs to
-/// other settings).
+/// Returns the state among the inputs of a stage, on `device`, or nullopt if there is none. Calls
+/// `settings`, which makes DiffusionState::settings, only if there is a state.
+///
+/// Errors: INVALID_ARGUMENT BAD_ARTIFACT (malformed, or tensors of another shape than `shape`),
+/// BAD_STATE (it belongs to other settings).
 absl::StatusOr<std::optional<DiffusionState>> LoadState(
     const std::vector<sdk::Artifact>& inputs, const std::function<std::string()>& settings,
     at::IntArrayRef shape, at::Device device);

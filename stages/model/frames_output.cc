@@ -10,7 +10,7 @@
 namespace onepiece::model {
 namespace {
 
-/// A bundle holds 256 artifacts; one is the checksum.
+/// A bundle holds at most 256 artifacts, and one is the checksum.
 constexpr std::int64_t kMaxPngFrames = 255;
 
 absl::StatusOr<std::vector<sdk::Artifact>> PngArtifacts(const media::FramesView& frames) {

@@ -1,4 +1,4 @@
-// Frames as what a client fetches: mp4 or png artifacts.
+// Turns frames into what a client fetches: mp4 or png artifacts.
 #pragma once
 
 #include <string>
@@ -12,14 +12,17 @@
 
 namespace onepiece::model {
 
-/// `video` (video/mp4), or frame_0000, frame_0001, … (image/png), as `format` says; then
-/// frames_sha256. `parameter` names the format in errors. Errors: INVALID_ARGUMENT BAD_PARAMETER
-/// (another format, too many frames for png), those of cluster/media.
+/// Returns `video` (video/mp4) or frame_0000, frame_0001, … (image/png), as `format` says, and
+/// frames_sha256. `parameter` names the format in errors.
+///
+/// Errors: INVALID_ARGUMENT BAD_PARAMETER (another format, too many frames for png), those of
+/// cluster/media.
 absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView& frames,
                                                         std::string_view parameter,
                                                         const std::string& format, int fps);
 
-/// frames_sha256 (text/plain): the hex SHA-256 of the U8 frames [frames, height, width, 3].
+/// Returns the artifact frames_sha256 (text/plain): the hex SHA-256 of the U8 frames [frames,
+/// height, width, 3].
 sdk::Artifact FramesChecksum(const media::FramesView& frames);
 
 }  // namespace onepiece::model

@@ -1,4 +1,4 @@
-// What a job asks for, checked. Without LibTorch.
+// Reads and checks the settings of a job. Without LibTorch.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace onepiece::model {
 
-/// How the models of a family cut a video into latent positions and tokens, and how large a video
-/// they take.
+/// The way in which the models of a family cut a video into latent positions and tokens, and the
+/// largest video that they take.
 struct LatentGeometry {
   std::int64_t spatial_compression = 1;   ///< Pixels of a latent position, along each side.
   std::int64_t temporal_compression = 1;  ///< Frames of a latent frame; the first has one.
@@ -37,11 +37,14 @@ struct GenerationSettings : VideoSize {
 };
 
 /// Reads width, height and num_frames.
-/// Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and the parameter's name.
+///
+/// Errors: INVALID_ARGUMENT BAD_PARAMETER, which names the parameter.
 absl::StatusOr<VideoSize> ReadVideoSize(const sdk::Parameters& parameters,
                                         const LatentGeometry& geometry);
 
-/// Reads seed, steps and guidance_scale too. Errors: those of ReadVideoSize.
+/// Reads width, height, num_frames, seed, steps and guidance_scale.
+///
+/// Errors: those of ReadVideoSize.
 absl::StatusOr<GenerationSettings> ReadSettings(const sdk::Parameters& parameters,
                                                 const LatentGeometry& geometry);
 

@@ -10,13 +10,15 @@ struct HtmlEntity {
   std::string_view name;           ///< Without '&' and ';'.
   char32_t first = 0;              ///< The character it stands for ...
   char32_t second = 0;             ///< ... and the one after it; 0 for most.
-  bool without_semicolon = false;  ///< HTML takes it without ';' too.
+  bool without_semicolon = false;  ///< HTML also takes it without ';'.
 };
 
-/// Longest name, and longest of those that do without a semicolon, in bytes.
+/// Length in bytes of the longest name, and of the longest name that needs no semicolon.
 inline constexpr std::size_t kLongestHtmlEntity = 31, kLongestBareHtmlEntity = 6;
 
-/// The entity of that name (case matters), or nullptr. Thread-safe.
+/// Returns the entity of that name (case matters), or nullptr.
+///
+/// Threading: may be called from any thread.
 const HtmlEntity* FindHtmlEntity(std::string_view name);
 
 }  // namespace onepiece::model

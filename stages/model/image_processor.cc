@@ -57,13 +57,13 @@ std::array<float, 3> ReadChannels(ConfigReader& reader, const std::string& field
           static_cast<float>(numbers[2])};
 }
 
-/// The middle of the image; where that is larger than the image, what lies outside is black.
+/// Returns the middle of the image. Parts outside of the image are black.
 media::Image CentreCrop(const media::Image& image, std::int64_t width, std::int64_t height) {
   media::Image result{width, height,
                       std::vector<std::byte>(static_cast<std::size_t>(width * height * 3))};
   const auto offset = [](std::int64_t from, std::int64_t to) {
     const std::int64_t spare = from - to;
-    return spare >= 0 ? spare / 2 : -((1 - spare) / 2);  // Rounded down.
+    return spare >= 0 ? spare / 2 : -((1 - spare) / 2);  // Rounds down.
   };
   const std::int64_t left = offset(image.width, width), top = offset(image.height, height);
   const std::int64_t columns = std::min(width, image.width), rows = std::min(height, image.height);

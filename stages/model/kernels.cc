@@ -11,13 +11,14 @@
 namespace onepiece::model {
 namespace {
 
-constexpr std::int64_t kGrain = 16'384;  // Values that are worth a thread.
+constexpr std::int64_t kGrain = 16'384;  // The fewest values that are worth a thread.
 
 bool OnCpu(const at::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(-1) == 1 && !Recorded(x);
 }
 
-/// Sixteen partial sums: what the compiler can add side by side, in an order of our own.
+/// Adds in sixteen partial sums, which the compiler can vectorise without changing the order of
+/// additions.
 float SumOfSquares(const float* x, std::int64_t count) {
   std::array<float, 16> sums{};
   std::int64_t i = 0;
@@ -52,7 +53,7 @@ void RotateRow(float* x, const float* cos, const float* sin, std::int64_t count,
   }
 }
 
-/// One frame's pixels [begin, begin + count) of all channels.
+/// Normalises one frame's pixels [begin, begin + count) over all channels.
 void NormPixels(const float* x, std::int64_t x_step, float* out, std::int64_t out_step,
                 const float* gain, std::int64_t channels, std::int64_t count) {
   constexpr std::int64_t kBlock = 256;
@@ -148,7 +149,7 @@ void ChannelNorm(const at::Tensor& x, const at::Tensor& gamma, at::Tensor& out) 
   const std::int64_t channels = x.size(1), frames = x.size(2), pixels = x.size(3) * x.size(4);
   const float *from = x.data_ptr<float>(), *gains = gain.data_ptr<float>();
   float* to = out.data_ptr<float>();
-  // Strips of a frame: what one thread takes at once.
+  // One thread takes a strip of a frame at a time.
   const std::int64_t strip = 1024, strips = (pixels + strip - 1) / strip;
   at::parallel_for(
       0, x.size(0) * frames * strips,

@@ -10,15 +10,15 @@ namespace onepiece::model {
 namespace {
 
 #ifndef ONEPIECE_HAVE_SDPA
-// Scores of one slice: 8 MB of F32, what a processor's caches hold. Also fixes the order of sums,
-// so it does not depend on the machine.
+// The scores of one slice: 8 MB of F32, which a processor's caches hold. The number also fixes the
+// order of sums, so it may not depend on the machine.
 constexpr std::int64_t kScoresPerSlice = 2 << 20;
-constexpr std::int64_t kFewestQueries = 64;  // Of a slice: products of fewer rows are slow.
+constexpr std::int64_t kFewestQueries = 64;  // In a slice. Products of fewer rows are slow.
 
-/// Of one slice; q, k, v are [batch · heads, tokens, dim].
+/// Computes one slice. q, k, v are [batch · heads, tokens, dim].
 at::Tensor AttendSlice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                        const at::Tensor& bias) {
-  // Softmax is always in F32.
+  // Softmax is always computed in F32.
   at::Tensor scores = at::bmm(q * scale, k.transpose(1, 2)).to(at::kFloat);
   if (bias.defined()) {
     scores.view({-1, bias.size(1), q.size(1), k.size(1)}).add_(bias);
@@ -35,7 +35,7 @@ at::Tensor AttendSlice(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 
 at::Tensor Laid(const at::Tensor& weight, const std::vector<std::int64_t>& stride,
                 const std::vector<std::int64_t>& padding) {
-  const c10::InferenceMode guard;  // Such layouts know no gradients.
+  const c10::InferenceMode guard;  // Such layouts have no gradients.
   const std::vector<std::int64_t> dilation(stride.size(), 1);
   const at::Tensor opaque = weight.contiguous().to_mkldnn();
   if (stride.size() == 3) {
@@ -51,7 +51,7 @@ bool Recorded(const at::Tensor& x) { return at::GradMode::is_enabled() && x.requ
 at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                      const at::Tensor& bias) {
 #ifdef ONEPIECE_HAVE_SDPA
-  // A bias of the smallest F32 would become -inf in BF16, and a row of them NaN.
+  // A bias of the smallest F32 would become -inf in BF16, and a whole row of such values NaN.
   constexpr double kSmallest = -1e30;
   const auto mask = bias.defined()
                         ? c10::optional<at::Tensor>(bias.clamp_min(kSmallest).to(q.scalar_type()))
@@ -64,7 +64,7 @@ at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const std::int64_t group = std::clamp<std::int64_t>(kScoresPerSlice / (rows * keys), 1, heads);
   const auto part = [](const at::Tensor& x, std::int64_t dim, std::int64_t begin,
                        std::int64_t count) {
-    // An extent of one holds for all.
+    // An extent of one applies to all heads.
     return x.defined() && x.size(dim) > 1 ? x.narrow(dim, begin, count) : x;
   };
   at::Tensor result = at::empty({batch, queries, heads, v.size(3)}, q.options());

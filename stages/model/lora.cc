@@ -63,7 +63,7 @@ std::string ShapeOf(const at::Tensor& b, const at::Tensor& a) {
   return absl::StrCat("[", b.size(0), ", ", a.size(1), "]");
 }
 
-/// The first problems in one message.
+/// Returns the first problems in one message.
 absl::Status BadLora(const std::string& path, const std::string& what,
                      const std::vector<std::string>& problems) {
   std::string text = path + ": " + what;
@@ -85,7 +85,7 @@ bool IsName(std::string_view text) {
 
 }  // namespace
 
-/// Reads a file into an adapter and collects what is wrong with it.
+/// Reads a file into an adapter and collects its problems.
 class LoraAdapter::Reader {
  public:
   Reader(std::shared_ptr<const tensor::SafetensorsFile> file, LoraAdapter& adapter)
@@ -128,7 +128,7 @@ class LoraAdapter::Reader {
     return absl::OkStatus();
   }
 
-  /// lora_alpha and alpha_pattern, as PEFT's configuration has them.
+  /// Reads lora_alpha and alpha_pattern of PEFT's configuration.
   void ReadMetadata() {
     const auto found = file_->index().metadata.find(kMetadata);
     if (found == file_->index().metadata.end()) return;
@@ -155,7 +155,7 @@ class LoraAdapter::Reader {
                        target.a.defined() ? "its up (B) half" : "its down (A) half"));
       return;
     }
-    if (target.a.dim() != 2 || target.b.dim() != 2) return;  // Said already.
+    if (target.a.dim() != 2 || target.b.dim() != 2) return;  // Reported already.
     const std::int64_t rank = target.a.size(0);
     if (rank < 1 || target.b.size(1) != rank) {
       problems_.push_back(absl::StrCat("the halves of module ", Quoted(module), " have ranks ",
@@ -164,7 +164,7 @@ class LoraAdapter::Reader {
     }
     if (target.has_alpha) return;
     target.alpha = default_alpha_.value_or(static_cast<double>(rank));
-    // A pattern of PEFT's is the end of a module's name.
+    // PEFT's patterns match the end of a module's name.
     for (const auto& [pattern, alpha] : alphas_.items()) {
       const std::string end(WithoutPrefix(pattern));
       const bool fits = module == end || module.ends_with(absl::StrCat(".", end));
@@ -258,7 +258,7 @@ WeightChange MergeLoras(std::vector<ScaledLora> loras) {
       if (!lora.adapter->Changes(name)) continue;
       changed = changed.to(at::kFloat) + lora.adapter->Delta(name, weight.device()) * lora.scale;
     }
-    // Rounded once, however many adapters there are.
+    // Rounds once, however many adapters there are.
     return changed.to(weight.scalar_type());
   };
 }

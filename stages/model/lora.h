@@ -16,24 +16,32 @@
 
 namespace onepiece::model {
 
-/// One adapter file. Immutable; thread-safe.
+/// One adapter file.
 ///
 /// A key is a module of the transformer ("blocks.0.attn1.to_q", with or without "transformer." or
 /// "base_model.model." before it) and lora_A.weight | lora_A.default.weight | lora_down.weight
 /// [rank, in], lora_B… | lora_up.weight [out, rank], or alpha (one number). A module's alpha is
-/// that tensor, else what the metadata lora_adapter_metadata says, else its rank.
+/// that tensor, else the value in the metadata lora_adapter_metadata, else its rank.
+///
+/// Threading: immutable; may be used from any thread.
 class LoraAdapter {
  public:
-  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_SAFETENSORS, or BAD_LORA naming keys that are unknown,
-  /// lack their other half, do not fit together or hold values that are not finite.
+  /// Reads an adapter file.
+  ///
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_SAFETENSORS, or BAD_LORA, which names keys that are
+  /// unknown, lack their other half, do not fit together or hold values that are not finite.
   static absl::StatusOr<std::shared_ptr<const LoraAdapter>> Open(const std::string& path);
 
-  /// Whether every target is one of `tensors` and of its shape. Errors: INVALID_ARGUMENT BAD_LORA
-  /// naming those that are not: the adapter is another model's.
+  /// Checks that every target is one of `tensors` and has its shape.
+  ///
+  /// Errors: INVALID_ARGUMENT BAD_LORA, which names the targets that do not fit: the adapter
+  /// belongs to another model.
   [[nodiscard]] absl::Status CheckFit(const std::vector<TensorSpec>& tensors) const;
 
   [[nodiscard]] bool Changes(std::string_view weight) const;
-  /// alpha / rank · B A, F32 [out, in] on `device`. REQUIRES: Changes(weight).
+  /// Returns alpha / rank · B A, F32 [out, in] on `device`.
+  ///
+  /// REQUIRES: Changes(weight).
   [[nodiscard]] at::Tensor Delta(std::string_view weight, at::Device device) const;
 
  private:
@@ -48,7 +56,7 @@ class LoraAdapter {
   std::map<std::string, Target, std::less<>> targets_;  // By the name of the weight.
 };
 
-/// An adapter as a job asks for it.
+/// An adapter that a job asks for.
 struct LoraChoice {
   std::string name;
   double scale = 1;
@@ -59,7 +67,9 @@ inline constexpr std::size_t kMaxLoras = 8;
 inline constexpr double kMaxLoraScale = 10;
 
 /// Reads "NAME[:SCALE],…": names of letters, digits, '.', '_' and '-' (no path), each once, at most
-/// kMaxLoras; scales within ±kMaxLoraScale. Empty: none. Errors: INVALID_ARGUMENT BAD_PARAMETER.
+/// kMaxLoras; scales within ±kMaxLoraScale. An empty text means no adapters.
+///
+/// Errors: INVALID_ARGUMENT BAD_PARAMETER.
 absl::StatusOr<std::vector<LoraChoice>> ParseLoras(std::string_view parameter,
                                                    std::string_view text);
 

@@ -1,5 +1,5 @@
-// `onepiece-model`, which `onepiece generate|verify|inspect` runs: models without a cluster. It
-// does not link LibTorch; the stage plug-ins that it loads do.
+// `onepiece-model` works with models without a cluster. `onepiece generate|verify|inspect` runs it.
+// It does not link LibTorch; the stage plug-ins that it loads do.
 #include "stages/model/verbs.h"
 
 int main(int argc, char** argv) {

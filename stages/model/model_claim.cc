@@ -21,7 +21,7 @@ ModelClaim ClaimComponent(const nlohmann::json& config, const FamilyClasses& fam
                                                              : ModelClaim::kNotMine;
 }
 
-/// model_index.json has [library, class] pairs by folder name.
+/// In model_index.json each folder name has a pair [library, class].
 ModelClaim ClaimModel(const nlohmann::json& index, const FamilyClasses& family) {
   bool others = false, shared = false;
   for (const auto& [name, value] : index.items()) {

@@ -7,9 +7,8 @@
 
 namespace onepiece::model {
 
-/// The noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws, F32 on
-/// the CPU.
-/// `generator` (MakeGenerator) has moved on afterwards.
+/// Returns the noise that torch.randn(shape, generator=torch.Generator().manual_seed(seed)) draws,
+/// F32 on the CPU. Advances `generator` (MakeGenerator).
 at::Tensor InitialLatents(const at::Generator& generator, at::IntArrayRef shape);
 at::Generator MakeGenerator(std::int64_t seed);
 

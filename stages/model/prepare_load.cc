@@ -18,8 +18,8 @@ absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options) {
                            std::to_string(options.threads) + " threads cannot compute");
   }
   tensor::SetComputeThreads(options.threads);
-  // By default a GPU's convolutions round F32 to TF32: three decimal digits. Products do so where
-  // the environment says it.
+  // By default a GPU's convolutions round F32 to TF32, which has three decimal digits. Matrix
+  // products do so if the environment says it.
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setAllowTF32CuBLAS(false);
   ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, tensor::ParseDevice(options.device));

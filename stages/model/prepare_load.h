@@ -1,4 +1,4 @@
-// How a stage's Load begins.
+// The beginning of every stage's Load.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,8 +8,10 @@
 
 namespace onepiece::model {
 
-/// Sets the threads and returns the device. Errors: INVALID_ARGUMENT (no model folder, threads,
-/// device, precision); FAILED_PRECONDITION NO_CUDA (a GPU is asked for and LibTorch has none).
+/// Sets the threads and returns the device.
+///
+/// Errors: INVALID_ARGUMENT (no model folder, threads, device, precision); FAILED_PRECONDITION
+/// NO_CUDA (the options ask for a GPU and LibTorch has none).
 absl::StatusOr<at::Device> PrepareLoad(const sdk::LoadOptions& options);
 
 }  // namespace onepiece::model

@@ -1,4 +1,4 @@
-// The numbers of a process that every stage of it exports.
+// The metrics of a process, which each of its stages exports.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace onepiece::model {
 
-/// What the stages of this process share: weights (ComponentStore) and the conditioning cache.
+/// Returns the metrics of what the stages of this process share: weights (ComponentStore) and the
+/// conditioning cache.
 std::vector<sdk::StageMetric> ProcessMetrics();
 
-/// A number of the whole process (StageMetric::of_process).
+/// Makes a metric of the whole process (StageMetric::of_process).
 sdk::StageMetric ProcessGauge(std::string name, std::string help, std::int64_t value);
 /// REQUIRES: `name` ends in _total.
 sdk::StageMetric ProcessCounter(std::string name, std::string help, std::int64_t value);

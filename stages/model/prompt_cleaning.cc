@@ -27,7 +27,7 @@ void AppendUtf8(std::string& text, char32_t character) {
   text.append(bytes.data(), length);
 }
 
-/// Offset of the first byte that is not UTF-8, or -1.
+/// Returns the offset of the first byte that is not UTF-8, or -1.
 std::int32_t FindInvalidUtf8(std::string_view text) {
   const auto length = static_cast<std::int32_t>(text.size());
   for (std::int32_t i = 0; i < length;) {
@@ -39,9 +39,10 @@ std::int32_t FindInvalidUtf8(std::string_view text) {
   return -1;
 }
 
-/// What numeric reference `number` stands for, in HTML5's rules; 0 when for nothing.
+/// Returns the character that numeric reference `number` stands for by HTML5's rules, or 0 if there
+/// is none.
 char32_t NumericReference(std::uint32_t number) {
-  // 0x80 to 0x9F mean Windows-1252, where that has a character.
+  // 0x80 to 0x9F mean Windows-1252 if that has a character there.
   static constexpr std::array<char16_t, 32> kWindows1252 = {
       0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
       0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
@@ -60,8 +61,8 @@ bool IsAlphanumeric(char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/// Resolves the numeric reference that `text` ("&#...") starts with into `out`; returns its length,
-/// 0 when it is none.
+/// Resolves the numeric reference at the start of `text` ("&#...") into `out`. Returns its length,
+/// or 0 if there is no valid reference.
 std::size_t ResolveNumber(std::string_view text, std::string& out) {
   const bool hex = text.size() > 2 && (text[2] == 'x' || text[2] == 'X');
   std::size_t end = hex ? 3 : 2;
@@ -80,7 +81,7 @@ std::size_t ResolveNumber(std::string_view text, std::string& out) {
   return end;
 }
 
-/// The same for a named reference ("&eacute;", "&eacute").
+/// Resolves a named reference ("&eacute;", "&eacute") in the same way.
 std::size_t ResolveName(std::string_view text, std::string& out) {
   std::size_t end = 1;
   while (end < text.size() && end <= kLongestHtmlEntity && IsAlphanumeric(text[end])) ++end;
@@ -90,7 +91,7 @@ std::size_t ResolveName(std::string_view text, std::string& out) {
   if (end < text.size() && text[end] == ';' && (entity = FindHtmlEntity(name)) != nullptr) {
     used = end + 1;
   } else {
-    // The longest prefix that does without a semicolon: "&notit;" is "¬it;".
+    // Finds the longest prefix that needs no semicolon: "&notit;" is "¬it;".
     for (std::size_t length = std::min(name.size(), kLongestBareHtmlEntity); length >= 2;
          --length) {
       entity = FindHtmlEntity(name.substr(0, length));
@@ -106,8 +107,8 @@ std::size_t ResolveName(std::string_view text, std::string& out) {
   return used;
 }
 
-/// White space of Unicode together with the four ASCII separators, as the reference's regular
-/// expression has it.
+/// Returns whether the reference's regular expression takes the character for white space:
+/// Unicode's white space and the four ASCII separators.
 bool IsSpace(UChar32 character) {
   return u_isUWhiteSpace(character) || (character >= 0x1C && character <= 0x1F);
 }

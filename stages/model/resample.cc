@@ -14,10 +14,10 @@
 namespace onepiece::model {
 namespace {
 
-constexpr int kFractionBits = 22;  // 32 less 8 of a value and 2 for sums beyond its range.
+constexpr int kFractionBits = 22;  // 32 bits less 8 of a value and 2 for sums beyond its range.
 constexpr std::int64_t kChannels = 3;
 
-/// The source positions that make up one position of the result.
+/// The source positions that contribute to one position of the result.
 struct Window {
   std::int64_t first = 0;
   std::vector<std::int32_t> weights;  // Fixed point.

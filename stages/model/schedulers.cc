@@ -11,10 +11,10 @@
 namespace onepiece::model {
 namespace {
 
-constexpr double kSigmaGap = 1e-6;  // How far the first sigma of UniPC stays below 1.
+constexpr double kSigmaGap = 1e-6;  // The distance of UniPC's first sigma from 1.
 
-/// Half the logarithm of the signal-to-noise ratio of a flow: log(alpha / sigma), infinite at sigma
-/// = 0.
+/// Returns half the logarithm of the signal-to-noise ratio of a flow: log(alpha / sigma), infinite
+/// at sigma = 0.
 double Lambda(double sigma) { return std::log(1.0 - sigma) - std::log(sigma); }
 
 absl::Status BadState(const std::string& why) {
@@ -23,18 +23,19 @@ absl::Status BadState(const std::string& why) {
 
 double Shifted(double sigma, double shift) { return shift * sigma / (1.0 + (shift - 1.0) * sigma); }
 
-/// UniPC in its B2(h) form on predictions of the clean sample: corrects each sample with the
+/// UniPC in its B2(h) form on predictions of the clean sample. It corrects each sample with the
 /// prediction made at it, then takes the next step. https://arxiv.org/abs/2302.04867
 class UniPC final : public Scheduler {
  public:
   UniPC(const SchedulerConfig& config, int steps) : solver_order_(config.solver_order) {
-    // Equal steps of the unshifted sigma from 1 to 1 / N, the last one replaced by the exact 0.
+    // The unshifted sigma falls in equal steps from 1 to 1 / N. The last one is replaced by the
+    // exact 0.
     const double train = config.num_train_timesteps;
     for (int i = 0; i < steps; ++i) {
       double sigma = Shifted(1.0 + (1.0 / train - 1.0) * i / steps, config.shift);
-      // At 1 the signal-to-noise ratio is zero and its logarithm infinite.
+      // At sigma = 1 the signal-to-noise ratio is zero and its logarithm infinite.
       sigma = std::min(sigma, 1.0 - kSigmaGap);
-      // The reference keeps sigmas in F32 and timesteps as integers; both roundings are felt in the
+      // The reference keeps sigmas in F32 and timesteps as integers. Both roundings change the
       // samples.
       sigmas_.push_back(static_cast<float>(sigma));
       timesteps_.push_back(std::trunc(sigma * train));
@@ -49,8 +50,8 @@ class UniPC final : public Scheduler {
     const at::Tensor corrected = i > 0 ? Correct(clean, i) : sample;
     older_ = newest_;
     newest_ = clean;
-    // Low orders at both ends: there is no history at first, and the last step goes to infinite
-    // lambda.
+    // The order is low at both ends: there is no history at first, and the last step goes to
+    // infinite lambda.
     order_ = OrderOf(i);
     last_sample_ = corrected;
     return Predict(i);
@@ -82,7 +83,7 @@ class UniPC final : public Scheduler {
     return std::min({solver_order_, static_cast<int>(timesteps_.size()) - i, i + 1});
   }
 
-  /// What both halves of a step from sigma `from` to sigma `to` have in common.
+  /// Computes what both halves of a step from sigma `from` to sigma `to` need.
   struct Coefficients {
     double ratio, alpha, phi, b1, b2;
   };
@@ -106,7 +107,7 @@ class UniPC final : public Scheduler {
     return next;
   }
 
-  /// The sample at step `i` once more, now with the clean prediction made at it.
+  /// Returns the sample at step `i` again, corrected with the clean prediction made at it.
   [[nodiscard]] at::Tensor Correct(const at::Tensor& clean, int i) const {
     const double from = sigmas_[static_cast<std::size_t>(i) - 1],
                  to = sigmas_[static_cast<std::size_t>(i)];
@@ -125,15 +126,15 @@ class UniPC final : public Scheduler {
 
   const int solver_order_;
   int next_ = 0;
-  int order_ = 1;  // Of the last prediction; its correction has the same.
+  int order_ = 1;  // The order of the last prediction, and of its correction.
   at::Tensor newest_, older_, last_sample_;
 };
 
 class FlowMatchEuler final : public Scheduler {
  public:
   FlowMatchEuler(const SchedulerConfig& config, int steps) {
-    // Equal steps between the extremes of the training schedule, which are shifted already; then
-    // shifted again.
+    // The sigmas fall in equal steps between the extremes of the training schedule, which are
+    // shifted already, and are then shifted again.
     const double train = config.num_train_timesteps;
     const double low = Shifted(1.0 / train, config.shift);
     for (int i = 0; i < steps; ++i) {

@@ -28,8 +28,8 @@ absl::Status Unsupported(std::string_view what) {
 /// One field of a serialised protobuf message.
 struct Field {
   std::uint32_t number = 0;
-  std::uint64_t value = 0;  ///< Of varint and fixed fields.
-  std::string_view bytes;   ///< Of length-delimited fields.
+  std::uint64_t value = 0;  ///< The value of varint and fixed fields.
+  std::string_view bytes;   ///< The bytes of length-delimited fields.
 };
 
 /// Walks the fields of a serialised protobuf message.
@@ -37,7 +37,8 @@ class FieldReader {
  public:
   explicit FieldReader(std::string_view bytes) : rest_(bytes) {}
 
-  /// The next field; nullopt at the end and on malformed bytes, which malformed() tells apart.
+  /// Returns the next field, or nullopt at the end and on malformed bytes. malformed() tells these
+  /// two apart.
   std::optional<Field> Next() {
     if (rest_.empty() || malformed_) return std::nullopt;
     const std::uint64_t tag = Varint();
@@ -74,7 +75,7 @@ class FieldReader {
   std::uint64_t Fixed(std::size_t count) {
     std::uint64_t value = 0;
     const std::string_view bytes = Take(count);
-    std::memcpy(&value, bytes.data(), bytes.size());  // Little-endian, as all our hosts.
+    std::memcpy(&value, bytes.data(), bytes.size());  // Little-endian, like all our hosts.
     return value;
   }
   std::uint64_t Varint() {
@@ -93,12 +94,12 @@ class FieldReader {
   bool malformed_ = false;
 };
 
-/// Bytes of the character that begins with `lead`, by the lead byte alone.
+/// Returns the length of the character that begins with `lead`, by the lead byte alone.
 std::size_t CharacterBytes(char lead) {
   return "\1\1\1\1\1\1\1\1\1\1\1\1\2\2\3\4"[static_cast<unsigned char>(lead) >> 4];
 }
 
-/// Bytes of the valid UTF-8 character that `text` starts with; 0 when there is none.
+/// Returns the length of the valid UTF-8 character at the start of `text`, or 0 if there is none.
 std::size_t ValidCharacterBytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto follows = [&](std::size_t count) {
@@ -123,7 +124,7 @@ std::size_t ValidCharacterBytes(std::string_view text) {
   return 0;
 }
 
-/// Those texts of a sorted list that begin with the bytes fed so far.
+/// The texts of a sorted list that begin with the bytes fed so far.
 class PrefixWalk {
  public:
   using Entry = std::pair<std::string, int>;
@@ -131,7 +132,7 @@ class PrefixWalk {
   explicit PrefixWalk(const std::vector<Entry>& texts)
       : begin_(texts.data()), end_(texts.data() + texts.size()) {}
 
-  /// False when no text goes on with `next`.
+  /// Returns false if no text continues with `next`.
   bool Feed(char next) {
     const auto key = static_cast<unsigned char>(next);
     const std::size_t depth = depth_++;
@@ -143,7 +144,9 @@ class PrefixWalk {
     });
     return begin_ != end_;
   }
-  /// The id of the text that has just been fed to its end, or -1. REQUIRES: Feed returned true.
+  /// Returns the id of the text that has just been fed to its end, or -1.
+  ///
+  /// REQUIRES: Feed returned true.
   [[nodiscard]] int id() const { return begin_->first.size() == depth_ ? begin_->second : -1; }
 
  private:
@@ -243,7 +246,7 @@ absl::Status SentencePieces::ReadCharacterMap(std::string_view bytes) {
   map_.resize(trie_bytes / 4);
   std::memcpy(map_.data(), bytes.data(), trie_bytes);
   map_texts_ = bytes.substr(trie_bytes);
-  map_texts_ += '\0';  // Ends the last text in any case.
+  map_texts_ += '\0';  // Ends the last text even if the file does not.
   return absl::OkStatus();
 }
 
@@ -284,7 +287,7 @@ absl::Status SentencePieces::Index() {
   return absl::OkStatus();
 }
 
-/// What the start of `text` becomes, and how many of its bytes that took.
+/// The normalised form of the start of `text`, and how many of its bytes it replaces.
 std::pair<std::string_view, std::size_t> SentencePieces::NormalizePrefix(
     std::string_view text) const {
   if (const std::size_t length = LongestMatch(user_defined_, text); length > 0) {
@@ -339,8 +342,8 @@ std::string SentencePieces::Normalize(std::string_view text) const {
   return out;
 }
 
-/// The most likely way to cut normalised text into pieces (Viterbi), with unknown characters one by
-/// one. Scores are floats summed in the library's order: ties must fall the same way.
+/// Returns the most likely way to cut normalised text into pieces (Viterbi). Unknown characters are
+/// cut one by one. Scores are floats, summed in the library's order so that ties fall the same way.
 std::vector<std::pair<std::string_view, int>> SentencePieces::BestPath(
     std::string_view text) const {
   struct Best {

@@ -1,4 +1,4 @@
-// Reader of sentencepiece's unigram models: text → ids, as the sentencepiece library does it.
+// Reads sentencepiece's unigram models and turns text into ids as the sentencepiece library does.
 //
 // Debian's libsentencepiece exports a private copy of an old protobuf, which breaks every process
 // that holds the real one (docs/decisions/0004-own-sentencepiece-reader.md). Private to
@@ -18,7 +18,9 @@
 
 namespace onepiece::model {
 
-/// A unigram model. Immutable; const methods are thread-safe.
+/// A unigram model.
+///
+/// Threading: immutable; const methods may be called from any thread.
 class SentencePieces {
  public:
   enum class Type : std::uint8_t {
@@ -30,11 +32,14 @@ class SentencePieces {
     kByte = 6
   };
 
-  /// Reads a serialised ModelProto. Errors: INVALID_ARGUMENT BAD_TOKENIZER (malformed),
-  /// UNIMPLEMENTED BAD_TOKENIZER (no unigram model, or options that T5 models do not use).
+  /// Reads a serialised ModelProto.
+  ///
+  /// Errors: INVALID_ARGUMENT BAD_TOKENIZER (malformed), UNIMPLEMENTED BAD_TOKENIZER (not a unigram
+  /// model, or options that T5 models do not use).
   static absl::StatusOr<SentencePieces> Parse(std::string_view model);
 
-  /// Ids of `text`, which should be UTF-8; other bytes become U+FFFD. Time is linear in its length.
+  /// Returns the ids of `text`, which should be UTF-8. Other bytes become U+FFFD. The time is
+  /// linear in the length.
   [[nodiscard]] std::vector<int> Encode(std::string_view text) const;
 
   [[nodiscard]] int size() const { return static_cast<int>(pieces_.size()); }
@@ -47,7 +52,7 @@ class SentencePieces {
     float score = 0;
     Type type = Type::kNormal;
   };
-  /// Texts in byte order with their ids; walked one byte at a time.
+  /// Texts in byte order with their ids. Callers walk them one byte at a time.
   using SortedTexts = std::vector<std::pair<std::string, int>>;
 
   SentencePieces() = default;
@@ -62,10 +67,10 @@ class SentencePieces {
       std::string_view text) const;
   [[nodiscard]] std::vector<std::pair<std::string_view, int>> BestPath(std::string_view text) const;
 
-  std::vector<Piece> pieces_;       // By id.
-  SortedTexts texts_;               // Pieces that text may match.
-  SortedTexts user_defined_;        // Those that normalisation leaves alone.
-  std::vector<int> byte_ids_;       // Of the pieces <0x00> to <0xFF>; empty without byte fallback.
+  std::vector<Piece> pieces_;       // Indexed by id.
+  SortedTexts texts_;               // The pieces that text may match.
+  SortedTexts user_defined_;        // The pieces that normalisation leaves alone.
+  std::vector<int> byte_ids_;       // The pieces <0x00> to <0xFF>. Empty without byte fallback.
   std::vector<std::uint32_t> map_;  // Character map: a double-array trie over UTF-8 ...
   std::string map_texts_;           // ... whose values are offsets of NUL-ended texts here.
   int unknown_id_ = -1;

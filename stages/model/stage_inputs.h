@@ -1,4 +1,4 @@
-// What a stage reads of the artifacts that a job brings, checked.
+// Reads and checks the artifacts that a job brings to a stage.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,20 +15,23 @@
 
 namespace onepiece::model {
 
-/// The F32 tensor of that name with `dimensions` dimensions, none empty, all values finite.
+/// Returns the F32 tensor of that name. It has `dimensions` dimensions, none of them empty, and all
+/// values are finite.
+///
 /// Errors: INVALID_ARGUMENT BAD_ARTIFACT.
 absl::StatusOr<at::Tensor> InputTensor(const std::vector<sdk::Artifact>& inputs,
                                        std::string_view name, std::int64_t dimensions);
 
-/// The pictures `image` and `last_image`, as far as a job brings them; a last one without a first
-/// is refused. Errors: INVALID_ARGUMENT BAD_ARTIFACT (not of a media type image/...), those of
-/// media::DecodeImage naming the artifact.
+/// Returns the pictures `image` and `last_image`, as far as the job brings them.
+///
+/// Errors: INVALID_ARGUMENT BAD_ARTIFACT (a last image without a first one, not of a media type
+/// image/...), and those of media::DecodeImage, which name the artifact.
 absl::StatusOr<std::vector<media::Image>> InputImages(const std::vector<sdk::Artifact>& inputs);
 
-/// Identifies the files `image` and `last_image`, whatever is there.
+/// Returns a text that identifies the files `image` and `last_image`, as far as they exist.
 std::string HashOfImages(const std::vector<sdk::Artifact>& inputs);
 
-/// INVALID_ARGUMENT BAD_ARTIFACT "artifact NAME: what".
+/// Returns INVALID_ARGUMENT BAD_ARTIFACT "artifact NAME: what".
 absl::Status BadArtifact(std::string_view name, std::string_view what);
 
 }  // namespace onepiece::model

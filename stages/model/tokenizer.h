@@ -14,20 +14,25 @@ namespace onepiece::model {
 class SentencePieces;
 
 /// A sentencepiece model with T5's conventions: pad 0, eos 1, unk 2, "</s>" appended. Special
-/// tokens spelled out in a prompt are plain text here. Movable; const methods are thread-safe.
+/// tokens spelled out in a prompt are plain text here.
+///
+/// Threading: const methods may be called from any thread.
 class Tokenizer {
  public:
-  /// Reads `directory`/spiece.model. Errors: NOT_FOUND, INVALID_ARGUMENT (no sentencepiece model,
-  /// or one with other special ids).
+  /// Reads `directory`/spiece.model.
+  ///
+  /// Errors: NOT_FOUND, INVALID_ARGUMENT (no sentencepiece model, or one with other special ids).
   static absl::StatusOr<Tokenizer> Load(const std::string& directory);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// The ids of `text` (which a pipeline may have cleaned: CleanPrompt), cut to `max_length` with
-  /// the eos that ends them. REQUIRES: max_length >= 1.
+  /// Returns the ids of `text` (cleaned by CleanPrompt where the model wants that), cut to
+  /// `max_length` including the eos that ends them.
+  ///
+  /// REQUIRES: max_length >= 1.
   [[nodiscard]] std::vector<std::int64_t> Encode(std::string_view text, int max_length) const;
-  /// Number of ids.
+  /// Returns the number of ids.
   [[nodiscard]] int size() const;
 
  private:

@@ -1,4 +1,4 @@
-// The verbs of `onepiece-model`: what can be done with a model without a cluster.
+// The verbs of `onepiece-model`, which work with a model without a cluster.
 #pragma once
 
 #include <CLI/CLI.hpp>

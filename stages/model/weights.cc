@@ -57,7 +57,7 @@ absl::StatusOr<FolderListing> ListFolder(const std::string& dir) {
   return listing;
 }
 
-/// Tensor name → file name, as the index of a sharded model says.
+/// Reads the index of a sharded model: tensor name → file name.
 absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::string& path) {
   ONEPIECE_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonObject(path, kMaxIndexBytes));
   const auto weight_map = index.find("weight_map");
@@ -65,7 +65,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::stri
     return BadConfig(path, "there is no weight_map");
   std::map<std::string, std::string> result;
   for (const auto& [name, file] : weight_map->items()) {
-    // A shard lies beside its index: a path would let the file reach elsewhere.
+    // A shard lies beside its index. A path would let a hostile index reach other folders.
     if (!file.is_string() ||
         fs::path(file.get<std::string>()).filename() != file.get<std::string>() ||
         !file.get<std::string>().ends_with(".safetensors")) {
@@ -168,7 +168,8 @@ at::Tensor WeightBinder::GetAs(const std::string& name, std::vector<std::int64_t
     status_ = loaded.status();
     return {};
   }
-  // The sum reads the weights once, at the speed of memory; it can overflow on finite ones.
+  // The sum reads the weights once, at the speed of memory. It may overflow although all weights
+  // are finite.
   if (!std::isfinite(loaded->sum().item<float>()) && !at::isfinite(*loaded).all().item<bool>()) {
     status_ =
         BadWeights(files_->dir() + ": tensor \"" + name + "\" holds values that are not finite");
@@ -176,7 +177,7 @@ at::Tensor WeightBinder::GetAs(const std::string& name, std::vector<std::int64_t
   }
   if (change_) *loaded = change_(name, *loaded);
   bytes_ += static_cast<std::int64_t>(loaded->nbytes());
-  // A copy: the file's pages would stand in memory beside it.
+  // The tensor is a copy, so the file's pages would take memory in addition.
   const auto data = found->second.file->Data(*found->second.entry);
   if (loaded->data_ptr() != static_cast<const void*>(data.data()))
     found->second.file->Forget(*found->second.entry);

@@ -26,8 +26,10 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;
 };
 
-/// The files of one component, headers checked, weights not read. Immutable; copies share the
+/// The files of one component. Headers are checked, weights are not read. Copies share the
 /// mappings.
+///
+/// Threading: immutable.
 class ComponentFiles {
  public:
   struct Location {
@@ -36,19 +38,19 @@ class ComponentFiles {
   };
 
   /// Reads config.json and maps the weights: the shards that *.safetensors.index.json lists, or
-  /// else the one
-  /// *.safetensors of the folder (io.safetensors aside).
+  /// else the only *.safetensors of the folder (io.safetensors does not count).
+  ///
   /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS or BAD_SAFETENSORS.
   static absl::StatusOr<ComponentFiles> Open(const std::string& dir);
 
-  /// For a model that holds copies of the weights: gives back the memory that reading took.
+  /// Gives back the memory that reading took. For models that hold copies of the weights.
   void Forget() const;
 
   [[nodiscard]] const std::string& dir() const { return dir_; }
-  /// All that was read: config.json, the index where there is one, the weights by name.
+  /// Returns all files that were read: config.json, the index if there is one, the weights by name.
   [[nodiscard]] const std::vector<std::string>& paths() const { return paths_; }
   [[nodiscard]] const nlohmann::json& config() const { return *config_; }
-  /// ClassName of config.json.
+  /// Returns ClassName of config.json.
   [[nodiscard]] const std::string& class_name() const { return class_name_; }
   [[nodiscard]] const std::map<std::string, Location, std::less<>>& tensors() const {
     return tensors_;
@@ -61,37 +63,37 @@ class ComponentFiles {
   std::map<std::string, Location, std::less<>> tensors_;
 };
 
-/// Makes another weight of one that was loaded, or returns it as it is. Never writes into it.
+/// Returns another weight for one that was loaded, or the same one. Never writes into its argument.
 using WeightChange = std::function<at::Tensor(const std::string& name, const at::Tensor& weight)>;
 
 /// Hands a model its weights by name. A model binds twice with the same code: first with a
-/// recorder, which collects what the configuration calls for, then with the files, once these are
-/// known to fit.
+/// recorder, which collects the tensors that the configuration calls for, then with the files,
+/// after a check that they fit.
 class WeightBinder {
  public:
-  /// A recorder: Get returns undefined tensors.
+  /// Makes a recorder. Its Get returns undefined tensors.
   WeightBinder() = default;
-  /// Loads tensors on `device`: views of the mapped file where it holds the type that is asked for.
-  /// `products` is the element type of what GetFactor hands out: kFloat or kBFloat16.
-  /// `change`, when there is one, is asked for each weight.
+  /// Loads tensors on `device`. They are views of the mapped file if it holds the requested type.
+  /// `products` is the element type of the tensors of GetFactor: kFloat or kBFloat16. `change`, if
+  /// given, is called for each weight.
   WeightBinder(const ComponentFiles& files, at::Device device, at::ScalarType products = at::kFloat,
                WeightChange change = {})
       : files_(&files), device_(device), products_(products), change_(std::move(change)) {}
 
-  /// Both read every value once, to refuse those that are not finite. F32: what is to be exact
-  /// whatever the precision of products.
+  /// Returns a weight in F32, which stays exact whatever the precision of products. Get and
+  /// GetFactor read every value once, to refuse values that are not finite.
   at::Tensor Get(const std::string& name, std::vector<std::int64_t> shape) {
     return GetAs(name, std::move(shape), at::kFloat);
   }
-  /// A weight of a product, in the precision of products.
+  /// Returns a weight of a matrix product, in the precision of products.
   at::Tensor GetFactor(const std::string& name, std::vector<std::int64_t> shape) {
     return GetAs(name, std::move(shape), products_);
   }
 
   [[nodiscard]] const std::vector<TensorSpec>& specs() const { return specs_; }
-  /// Bytes of the weights handed out.
+  /// Returns the bytes of the weights handed out.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
-  /// The first error of Get.
+  /// Returns the first error of Get.
   [[nodiscard]] const absl::Status& status() const { return status_; }
 
  private:
@@ -106,20 +108,27 @@ class WeightBinder {
   absl::Status status_;
 };
 
-/// The element type of LoadOptions::precision. Errors: INVALID_ARGUMENT BAD_PRECISION when there is
-/// no such precision, or the device cannot compute in it.
+/// Returns the element type of LoadOptions::precision.
+///
+/// Errors: INVALID_ARGUMENT BAD_PRECISION if there is no such precision, or the device cannot
+/// compute in it.
 absl::StatusOr<at::ScalarType> ParsePrecision(std::string_view precision, at::Device device);
 
-/// Whether the files hold exactly these tensors in these shapes; names in `ignored` may be there
-/// too. Errors: INVALID_ARGUMENT BAD_WEIGHTS naming the tensors that are missing, unknown or of
+/// Checks that the files hold exactly these tensors in these shapes. They may also hold the names
+/// in `ignored`.
+///
+/// Errors: INVALID_ARGUMENT BAD_WEIGHTS, which names the tensors that are missing, unknown or of
 /// another shape.
 absl::Status CheckFit(const ComponentFiles& files, const std::vector<TensorSpec>& specs,
                       const std::vector<std::string>& ignored = {});
 
-/// The _class_name of a config.json, or else the first of its architectures, or empty.
+/// Returns the _class_name of a config.json, or else the first of its architectures, or an empty
+/// string.
 std::string ClassName(const nlohmann::json& config);
 
-/// Reads a JSON object of at most `max_bytes`. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG.
+/// Reads a JSON object of at most `max_bytes`.
+///
+/// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG.
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path,
                                               std::int64_t max_bytes = 1 << 20);
 

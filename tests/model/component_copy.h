@@ -1,4 +1,4 @@
-// Component folders for tests that damage them.
+// Makes component folders that tests may damage.
 #pragma once
 
 #include <QTemporaryDir>
@@ -18,7 +18,7 @@ inline nlohmann::json ReadJson(const std::string& path) {
   return nlohmann::json::parse(std::ifstream(path));
 }
 
-/// A copy of a component that a test may damage.
+/// A copy of a component, which a test may damage.
 class ComponentCopy {
  public:
   explicit ComponentCopy(const std::string& folder) {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 std::string Models() { return std::string(ONEPIECE_SOURCE_DIR) + "/resources/models"; }
 std::string Encoder(const std::string& model) { return Models() + "/" + model + "/text_encoder"; }
 
-/// All weights of a component.
+/// Returns all weights of a component.
 class Held {
  public:
   static absl::StatusOr<Held> Load(const std::string& dir, at::Device device,
@@ -43,7 +43,7 @@ class Held {
   std::int64_t bytes_ = 0;
 };
 
-/// Counts how often it is loaded; loading ends when the test says so.
+/// A component that counts how often it is loaded. Loading ends when the test says so.
 struct Slow {
   static inline std::atomic<int> loads = 0;
   static inline std::promise<void> open;
@@ -91,7 +91,8 @@ class ComponentStoreTest : public QObject {
     QVERIFY2(original.ok() && same.ok(), same.status().ToString().c_str());
     QCOMPARE(original->value.get(), same->value.get());
     {
-      // The lowest bit of the last weight; another file, as who replaces a model does it.
+      // Changes the lowest bit of the last weight. Writes another file, as somebody who replaces a
+      // model does.
       const std::string path = copy + "/model.safetensors";
       fs::copy_file(path, copy + "/new");
       std::fstream file(copy + "/new", std::ios::in | std::ios::out | std::ios::binary);

@@ -24,7 +24,7 @@ class ConditioningCacheTest : public QObject {
     QVERIFY(!cache.Find("a"));
     std::string memory(1000, 'a');
     {
-      // Of memory that somebody else writes to afterwards.
+      // Somebody else writes to this memory afterwards.
       message::Artifact artifact = Bytes(0)[0];
       artifact.shape = {1000};
       artifact.data = message::Buffer(nullptr, std::as_bytes(std::span(memory)));
@@ -48,14 +48,14 @@ class ConditioningCacheTest : public QObject {
     QVERIFY(cache.Find("a"));
     const auto held = cache.Find("b");
     QVERIFY(cache.Find("a"));
-    cache.Put("c", Bytes(3000));  // Three do not fit with what they take besides.
+    cache.Put("c", Bytes(3000));  // Three do not fit with their overhead.
     QVERIFY(!cache.Find("b"));
     QVERIFY(cache.Find("a"));
     QVERIFY(cache.Find("c"));
     QCOMPARE(cache.stats().evictions, 1);
     QCOMPARE(cache.stats().entries, 2);
     QVERIFY(cache.stats().bytes <= 10'000);
-    QCOMPARE(held->at(0).data.size(), std::size_t{3000});  // Whoever has it keeps it.
+    QCOMPARE(held->at(0).data.size(), std::size_t{3000});  // The holder keeps it.
   }
 
   void Put_StaysInItsBudgetWhateverComes() {
@@ -66,7 +66,7 @@ class ConditioningCacheTest : public QObject {
     }
     cache.Put("huge", Bytes(50'000));
     QVERIFY(!cache.Find("huge"));
-    QVERIFY(cache.stats().entries > 1);  // And took nobody's place.
+    QVERIFY(cache.stats().entries > 1);  // It evicted no other entry.
     ConditioningCache none(0);
     none.Put("a", Bytes(0));
     QVERIFY(!none.Find("a"));

@@ -1,4 +1,4 @@
-// Image preprocessing against Pillow and numpy: tests/model/goldens/images/record.py made the
+// Compares image preprocessing with Pillow and numpy. tests/model/goldens/images/record.py made the
 // arrays.
 #include "stages/model/image_processor.h"
 
@@ -91,7 +91,7 @@ class ImageProcessorTest : public QObject {
       const auto status = Resample(image, width, height, ResampleFilter::kBicubic).status();
       QCOMPARE(base::GetReason(status).reason, std::string("IMAGE_TOO_LARGE"));
     }
-    // The shortest edge of a line of pixels makes the other one enormous.
+    // Resizing the short edge of a line of pixels makes the other edge enormous.
     const ImageProcessor processor(*ImageProcessor::ParseConfig(nlohmann::json::object()));
     QCOMPARE(base::GetReason(processor.Process(Grey(2000, 1)).status()).reason,
              std::string("IMAGE_TOO_LARGE"));

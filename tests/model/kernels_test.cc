@@ -1,4 +1,4 @@
-// The operations that stand in for several of LibTorch's, beside those written out.
+// Compares our kernels with the same computations written out in LibTorch's operations.
 #include "stages/model/kernels.h"
 
 #include <ATen/Parallel.h>
@@ -38,7 +38,7 @@ class KernelsTest : public QObject {
     const c10::InferenceMode guard;
     const at::Tensor x = at::randn({2, 3, width}), weight = at::randn({width});
     QVERIFY(Error(RmsNorm(x, weight, 1e-6), NormedRows(x, weight)) < 1e-6);
-    // What is not laid out row by row takes the other path.
+    // A tensor that is not laid out row by row takes the other path.
     const at::Tensor turned = at::randn({2, width, 3}).transpose(1, 2);
     QVERIFY(Error(RmsNorm(turned, weight, 1e-6), NormedRows(turned, weight)) < 1e-6);
   }

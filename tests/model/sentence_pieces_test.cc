@@ -49,7 +49,7 @@ std::string PieceField(std::string_view text, float score, Type type) {
                            VarintField(3, static_cast<std::uint64_t>(type)));
 }
 
-/// What a model's normalizer_spec says, as raw bytes: the rest of the file after its pieces.
+/// Returns a model's normalizer_spec as raw bytes: the rest of the file after its pieces.
 std::string NormalizerOf(std::string_view model) {
   std::size_t i = 0;
   const auto varint = [&] {
@@ -82,7 +82,7 @@ class RandomTexts {
     for (int count = Below(12); count > 0; --count) {
       switch (Below(8)) {
         case 0:
-          text += static_cast<char>(1 + Below(255));  // Perhaps no UTF-8.
+          text += static_cast<char>(1 + Below(255));  // May be invalid UTF-8.
           break;
         case 1:
           text += QString::fromUcs4(std::u32string(1, Character()).data(), 1).toStdString();
@@ -105,7 +105,7 @@ class RandomTexts {
   std::mt19937_64 random_;
 };
 
-/// Ids of every text by the sentencepiece library; empty when it failed.
+/// Returns the ids of every text by the sentencepiece library, or nothing if it failed.
 std::vector<std::vector<int>> AskLibrary(const QString& model,
                                          const std::vector<std::string>& texts) {
   QProcess oracle;
@@ -160,7 +160,7 @@ class SentencePiecesTest : public QObject {
     CompareWithLibrary(kModel, random, 20'000);
   }
 
-  // Every type of piece, byte fallback and the normaliser's options, in random small models.
+  // Random small models have every type of piece, byte fallback and the normaliser's options.
   void Encode_AgreesWithTheLibraryOnRandomModels() {
     const std::uint64_t seed = Seed();
     qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
@@ -189,7 +189,7 @@ class SentencePiecesTest : public QObject {
         ++refused;
         continue;
       }
-      // Cut between two fields.
+      // The cut is between two fields.
       for (const int id : pieces->Encode("a red circle")) QVERIFY(id >= 0 && id < pieces->size());
     }
     QVERIFY(refused > 50);

@@ -1,5 +1,6 @@
-// The sentencepiece library as a program of its own: it cannot share a process with protobuf.
-// Usage: sentencepiece_oracle MODEL < texts, each ended by NUL. Prints the ids of each on a line.
+// Runs the sentencepiece library in a program of its own, because it cannot share a process with
+// protobuf. Usage: sentencepiece_oracle MODEL < texts, each ended by NUL. Prints the ids of each on
+// a line.
 #include <sentencepiece_processor.h>
 
 #include <iostream>

@@ -22,7 +22,7 @@ using Ids = std::vector<std::int64_t>;
 class TokenizerTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  // Expected texts are those of Python's html.unescape.
+  // The expected texts are those of Python's html.unescape.
   void UnescapeHtml_FollowsHtml5_data() {
     QTest::addColumn<QString>("text");
     QTest::addColumn<QString>("expected");

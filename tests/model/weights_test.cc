@@ -1,4 +1,4 @@
-// Component folders and scheduler settings as they are read, whatever the model.
+// Tests the reading of component folders and scheduler settings, whatever the model.
 #include "stages/model/weights.h"
 
 #include <QTemporaryDir>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::string Model() { return std::string(ONEPIECE_SOURCE_DIR) + "/resources/models/tiny-wan-t2v"; }
 
-/// Whether every weight of the component can be had.
+/// Returns whether every weight of the component can be loaded.
 absl::Status LoadAll(const std::string& dir) {
   ONEPIECE_ASSIGN_OR_RETURN(const ComponentFiles files, ComponentFiles::Open(dir));
   WeightBinder weights(files, at::kCPU);
