@@ -13,7 +13,7 @@ namespace onepiece::wan {
 
 namespace {
 
-/// Chunks that are done, of all.
+/// Counts the chunks that are done.
 struct Counter {
   const ChunkProgress& progress;
   std::int64_t total = 0, done = 0;
@@ -43,7 +43,7 @@ struct WanVae::Impl {
     weight_bytes = weights.bytes();
   }
 
-  /// Before clamping.
+  /// Returns the frames before clamping.
   absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, Counter& counter) const {
     const at::Tensor x = post_quant.Apply(z);
     const std::int64_t total = x.size(2), pixels = config.spatial_scale();
@@ -62,13 +62,13 @@ struct WanVae::Impl {
     return video;
   }
 
-  /// Means and logarithms of variances, one behind the other in the channels.
+  /// Returns means and then logarithms of variances, along the channels.
   absl::StatusOr<at::Tensor> Encode(const at::Tensor& video, Counter& counter) const {
     const std::int64_t group = config.temporal_scale(), total = 1 + (video.size(2) - 1) / group;
     vae::FeatureCache cache;
     std::vector<at::Tensor> chunks;
     for (std::int64_t i = 0; i < total; ++i) {
-      // The first frame stands alone, so that an image is a video of one frame.
+      // The first frame is a chunk of its own, so that an image is a video of one frame.
       cache.Rewind();
       chunks.push_back(encoder.Apply(
           i == 0 ? video.narrow(2, 0, 1) : video.narrow(2, 1 + group * (i - 1), group), cache));
@@ -141,7 +141,7 @@ absl::StatusOr<VaeConfig> WanVae::ParseConfig(const nlohmann::json& json) {
   for (const double deviation : config.latents_std) {
     if (!(deviation > 0)) reader.Bad("latents_std", "must be above 0");
   }
-  // Every level but the innermost halves the channels as it doubles the size.
+  // Every level but the innermost halves the channels and doubles the size.
   for (std::size_t i = 1; i < config.dim_mult.size(); ++i) {
     if (config.decoder_base_dim * config.dim_mult[i] % 2 != 0)
       reader.Bad("dim_mult", "an odd number of channels");
@@ -169,7 +169,7 @@ absl::StatusOr<WanVae> WanVae::Load(const std::string& dir, at::Device device) {
   model::WeightBinder weights(files, device);
   impl->Bind(weights);
   if (!weights.status().ok()) return weights.status();
-  files.Forget();  // Convolutions hold the weights in a layout of their own.
+  files.Forget();  // The convolutions hold copies of the weights in a layout of their own.
   const auto column = [&](const std::vector<double>& values) {
     return at::tensor(values, at::TensorOptions(at::kDouble))
         .to(device, at::kFloat)

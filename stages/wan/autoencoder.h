@@ -1,4 +1,4 @@
-// Wan's causal 3D video autoencoder (diffusers' AutoencoderKLWan), worked off chunk by chunk with
+// Wan's causal 3D video autoencoder (diffusers' AutoencoderKLWan). It works chunk by chunk, with
 // feature caches.
 #pragma once
 
@@ -27,31 +27,39 @@ struct VaeConfig {
   [[nodiscard]] std::int64_t spatial_scale() const;
 };
 
-/// Called when chunk `done` of `total` is finished; an error stops the work and is returned.
+/// Called when chunk `done` of `total` is finished. An error stops the work, and the caller gets
+/// it.
 using ChunkProgress = std::function<absl::Status(int done, int total)>;
 
-/// Immutable after Load; the other methods may be called from many threads. Computes in F32.
+/// Computes in F32.
+///
+/// Threading: immutable after Load; the other methods may be called from any thread.
 class WanVae {
  public:
   struct Posterior {
     at::Tensor mean, logvar;  ///< F32 [batch, z_dim, frames, height, width]; logvar in [-30, 20].
   };
 
-  /// Large frames in overlapping tiles, so that memory grows with the tile. Sides of a tile and the
-  /// distance from one to the next, in pixels: multiples of spatial_scale(), stride <= side. The
-  /// values are the reference's; frames of one tile come out as without.
+  /// Large frames are cut into overlapping tiles, so that memory grows with the tile and not with
+  /// the frame. A frame that fits into one tile gives the same result as without tiles. The default
+  /// values are the reference's.
+  ///
+  /// Units: a tile's side and the stride from one tile to the next are pixels and multiples of
+  /// spatial_scale(); stride <= side.
   struct Tiling {
     std::int64_t side = 256, stride = 192;
   };
 
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
-  /// BAD_SAFETENSORS; UNIMPLEMENTED for residual and patched variants; RESOURCE_EXHAUSTED.
+  /// Reads a component folder.
+  ///
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS; UNIMPLEMENTED
+  /// for residual and patched variants; RESOURCE_EXHAUSTED.
   static absl::StatusOr<WanVae> Load(const std::string& dir, at::Device device = at::kCPU);
   ~WanVae();
   WanVae(WanVae&&) noexcept;
   WanVae& operator=(WanVae&&) noexcept;
 
-  /// Latents as the diffusion makes them → latents as Decode takes them: latents × std + mean.
+  /// Turns latents of the diffusion into latents that Decode takes: latents × std + mean.
   [[nodiscard]] at::Tensor Denormalise(const at::Tensor& latents) const;
 
   /// The inverse of Denormalise.
@@ -59,14 +67,15 @@ class WanVae {
 
   /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h,
   /// 8 w] in [-1, 1] for the published scales. One chunk is one frame of latents of one tile.
-  /// Errors: INVALID_ARGUMENT (shape, tiling), what `progress` returned, RESOURCE_EXHAUSTED,
+  ///
+  /// Errors: INVALID_ARGUMENT (shape, tiling), the error of `progress`, RESOURCE_EXHAUSTED,
   /// INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Decode(
       const at::Tensor& z, const ChunkProgress& progress = {},
       const std::optional<Tiling>& tiling = std::nullopt) const;
 
-  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]; what is left over of four frames or
-  /// eight pixels falls away. Returns the posterior before normalisation.
+  /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Frames beyond a multiple of four and
+  /// pixels beyond a multiple of eight are dropped. Returns the posterior before normalisation.
   [[nodiscard]] absl::StatusOr<Posterior> Encode(
       const at::Tensor& video, const ChunkProgress& progress = {},
       const std::optional<Tiling>& tiling = std::nullopt) const;
@@ -74,7 +83,7 @@ class WanVae {
   [[nodiscard]] const VaeConfig& config() const;
   [[nodiscard]] std::int64_t weight_bytes() const;
 
-  /// For tools: the configuration in a config.json, and the tensors that it calls for.
+  /// For tools. Parses the configuration in a config.json, and lists the tensors that it calls for.
   static absl::StatusOr<VaeConfig> ParseConfig(const nlohmann::json& config);
   static std::vector<model::TensorSpec> Tensors(const VaeConfig& config);
 

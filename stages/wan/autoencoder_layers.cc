@@ -27,7 +27,7 @@ std::vector<std::int64_t> Channels(std::int64_t base, const std::vector<std::int
   return channels;
 }
 
-/// A convolution of every frame by itself.
+/// A convolution of each frame alone.
 model::Convolution BindFrameConv(model::WeightBinder& weights, const std::string& name,
                                  const std::vector<std::int64_t>& shape, std::int64_t stride = 1,
                                  std::optional<std::int64_t> padding = std::nullopt) {
@@ -141,11 +141,11 @@ at::Tensor Upsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
   at::Tensor frames;
   if (time_ == Time::kResample) {
     FeatureCache::Slot& slot = cache.Next();
-    // The first chunk is one frame and stays one; it is not remembered either: zeros stand before
-    // the second.
+    // The first chunk is one frame and stays one. It is not remembered either: the second chunk
+    // sees zeros before it.
     if (slot.chunks++ > 0) {
       const at::Tensor doubled = time_conv_.Apply(x, slot);
-      // Two frames of every one: [batch, frames, 2, channels, h, w].
+      // Each frame gives two: [batch, frames, 2, channels, h, w].
       frames = doubled.unflatten(1, {2, x.size(1)}).permute({0, 3, 1, 2, 4, 5}).flatten(0, 2);
     }
   }

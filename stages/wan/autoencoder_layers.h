@@ -1,5 +1,5 @@
-// The layers of Wan's autoencoder: causal convolutions over time that remember the end of the last
-// chunk. Private to stages/wan.
+// The layers of Wan's autoencoder. Its convolutions over time are causal and remember the end of
+// the last chunk. Private to stages/wan.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,17 +15,17 @@
 
 namespace onepiece::wan::vae {
 
-/// What the causal convolutions of one run remember between chunks, in the order in which they are
-/// passed.
+/// The memory of the causal convolutions of one run between chunks, in the order in which data
+/// passes them.
 class FeatureCache {
  public:
   struct Slot {
-    at::Tensor frames;  ///< The last two frames that went by; undefined before the first.
-    int chunks = 0;     ///< Chunks that went by.
+    at::Tensor frames;  ///< The last two frames. Undefined before the first.
+    int chunks = 0;     ///< Chunks so far.
   };
-  /// To be called before every chunk.
+  /// Callers call this before every chunk.
   void Rewind() { next_ = 0; }
-  /// The slot of the next convolution. Valid until the next call.
+  /// Returns the slot of the next convolution, valid until the next call.
   Slot& Next();
 
  private:
@@ -33,31 +33,34 @@ class FeatureCache {
   std::size_t next_ = 0;
 };
 
-/// A 3D convolution padded in time on the left only, so that no frame sees a later one. Its kernel
-/// spans one frame, or three.
+/// A 3D convolution that is padded in time on the left only, so that no frame sees a later one. Its
+/// kernel spans one frame or three.
 class CausalConv {
  public:
   void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t in,
             std::int64_t out, std::array<std::int64_t, 3> kernel);
   /// REQUIRES: a kernel of one frame.
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const { return conv_.Apply(x); }
-  /// With memory: zeros stand before the first frame ever. REQUIRES: a kernel of three frames.
+  /// Applies the convolution with memory. Zeros precede the first frame of the run.
+  ///
+  /// REQUIRES: a kernel of three frames.
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache::Slot& memory) const;
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const {
     return Apply(x, cache.Next());
   }
-  /// Apply(silu(norm(x))), `gamma` being the norm's.
+  /// Returns Apply(silu(norm(x))). `gamma` is the norm's.
   [[nodiscard]] at::Tensor ApplyNormed(const at::Tensor& x, const at::Tensor& gamma,
                                        FeatureCache& cache) const;
 
  private:
-  /// `fill` writes the new frames into the tensor that it is given.
+  /// `fill` writes the new frames into its argument.
   template <typename Fill>
   [[nodiscard]] at::Tensor Run(at::IntArrayRef shape, const at::TensorOptions& options,
                                FeatureCache::Slot& memory, const Fill& fill) const;
 
   model::Convolution conv_;
-  model::Convolution single_;  ///< The kernel's last frame: all that a first frame of a run meets.
+  model::Convolution
+      single_;  ///< The kernel's last frame, which is all that the first frame of a run meets.
 };
 
 class ResidualBlock {
@@ -72,7 +75,7 @@ class ResidualBlock {
   CausalConv conv1_, conv2_, shortcut_;
 };
 
-/// Two residual blocks around attention among the pixels of each frame.
+/// Two residual blocks, and between them attention among the pixels of each frame.
 class MiddleBlock {
  public:
   void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim);
@@ -88,8 +91,8 @@ class MiddleBlock {
 
 enum class Time { kKeep, kResample };
 
-/// Doubles height and width, and the frames when asked (but not those of the first chunk); halves
-/// the channels.
+/// Doubles height and width, and halves the channels. On request also doubles the frames, except
+/// those of the first chunk.
 class Upsample {
  public:
   void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim, Time time);
@@ -101,7 +104,7 @@ class Upsample {
   CausalConv time_conv_;
 };
 
-/// Halves height and width, and the frames when asked (but not those of the first chunk).
+/// Halves height and width. On request also halves the frames, except those of the first chunk.
 class Downsample {
  public:
   void Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim, Time time);

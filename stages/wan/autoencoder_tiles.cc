@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kHeight = 3, kWidth = 4;
 
-/// Fades from the end of `before` into the beginning of `tile`, which lies behind it along `axis`.
+/// Fades from the end of `before` into the beginning of `tile`, which follows it along `axis`.
 void Blend(const at::Tensor& before, at::Tensor& tile, std::int64_t axis, std::int64_t extent) {
   extent = std::min({extent, before.size(axis), tile.size(axis)});
   if (extent <= 0) return;

@@ -11,7 +11,7 @@ namespace onepiece::wan {
 
 absl::StatusOr<ClipVisionConfig> ClipVision::ParseConfig(const nlohmann::json& json) {
   model::ConfigReader reader(json);
-  ClipVisionConfig config;  // Absent fields have the values that transformers gives them.
+  ClipVisionConfig config;  // Absent fields have the defaults of transformers.
   config.hidden = reader.IntOr("hidden_size", 1, model::kMaxExtent, 768);
   config.ffn = reader.IntOr("intermediate_size", 1, model::kMaxExtent, 3072);
   config.num_layers = reader.IntOr("num_hidden_layers", 1, model::kMaxLayers, 12);

@@ -1,4 +1,5 @@
-// CLIP's vision transformer (transformers' CLIPVisionModel), as image-to-video conditions on it.
+// CLIP's vision transformer (transformers' CLIPVisionModel). Image-to-video is conditioned on its
+// output.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,31 +16,36 @@ namespace onepiece::wan {
 struct ClipVisionConfig {
   std::int64_t hidden = 0, ffn = 0, num_layers = 0, num_heads = 0;
   std::int64_t image_size = 0, patch_size = 0, channels = 0;
-  bool quick_gelu = false;  ///< x sigmoid(1.702 x) in place of the exact gelu.
+  bool quick_gelu = false;  ///< x sigmoid(1.702 x) instead of the exact gelu.
   double epsilon = 1e-5;
-  /// One for each whole patch, and the class token.
+  /// Returns the number of whole patches, plus one for the class token.
   [[nodiscard]] std::int64_t tokens() const {
     return (image_size / patch_size) * (image_size / patch_size) + 1;
   }
 };
 
-/// Immutable after Load; Forward may be called from many threads. Computes in F32.
+/// Computes in F32.
+///
+/// Threading: immutable after Load; Forward may be called from any thread.
 class ClipVision {
  public:
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
-  /// BAD_SAFETENSORS; UNIMPLEMENTED for variants (naming the config field); RESOURCE_EXHAUSTED.
+  /// Reads a component folder.
+  ///
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS; UNIMPLEMENTED
+  /// for variants, which names the config field; RESOURCE_EXHAUSTED.
   static absl::StatusOr<ClipVision> Load(const std::string& dir, at::Device device = at::kCPU);
 
   /// `pixels` is F32 [batch, channels, image_size, image_size], normalised (ImageProcessor).
-  /// Returns hidden_states[-2], F32 [batch, tokens, hidden]: what the last layer would get.
+  /// Returns hidden_states[-2], F32 [batch, tokens, hidden]: the input of the last layer.
+  ///
   /// Errors: INVALID_ARGUMENT (shape), RESOURCE_EXHAUSTED, INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& pixels) const;
 
   [[nodiscard]] const ClipVisionConfig& config() const { return config_; }
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
 
-  /// For tools: the configuration in a config.json, the tensors that it calls for, and the buffers
-  /// that some files hold beside them.
+  /// For tools. Parses the configuration in a config.json, and lists the tensors that it calls for
+  /// and the buffers that some files hold in addition.
   static absl::StatusOr<ClipVisionConfig> ParseConfig(const nlohmann::json& config);
   static std::vector<model::TensorSpec> Tensors(const ClipVisionConfig& config);
   static const std::vector<std::string>& IgnoredTensors();
@@ -61,7 +67,7 @@ class ClipVision {
   at::Device device_ = at::kCPU;
   at::Tensor class_embedding_, patch_, positions_;
   Affine pre_norm_;
-  std::vector<Layer> layers_;  // Without the last: nothing looks at what it makes.
+  std::vector<Layer> layers_;  // Without the last layer, whose output nobody uses.
 };
 
 }  // namespace onepiece::wan

@@ -1,4 +1,4 @@
-// Facts of the Wan2.1 family.
+// Facts about the Wan2.1 family.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace onepiece::wan {
 
-/// 81 frames of 1280x720 are 75600 tokens.
+/// A video of 81 frames of 1280x720 has 75600 tokens.
 inline constexpr model::LatentGeometry kGeometry = {.spatial_compression = 8,
                                                     .temporal_compression = 4,
                                                     .side_multiple = 16,
@@ -15,11 +15,11 @@ inline constexpr model::LatentGeometry kGeometry = {.spatial_compression = 8,
                                                     .max_frames = 257,
                                                     .max_tokens = 100'000};
 
-/// Component classes; those of the encoders are other families', too.
+/// The component classes. Other families use those of the encoders too.
 inline constexpr std::string_view kOwnClasses[] = {"WanTransformer3DModel", "AutoencoderKLWan"};
 inline constexpr std::string_view kSharedClasses[] = {"UMT5EncoderModel", "CLIPVisionModel"};
 
-/// Length that the Wan pipelines pad text embeddings to, in tokens.
+/// The length in tokens to which the Wan pipelines pad text embeddings.
 inline constexpr int kMaxSequenceLength = 512;
 
 }  // namespace onepiece::wan

@@ -20,14 +20,14 @@ namespace {
 constexpr std::int64_t kFloatBytes = 4;
 constexpr std::int64_t kTextTokens = 512;
 constexpr std::int64_t kAttentionSliceBytes =
-    64 << 20;  // As stages/model/layers.cc slices the scores.
+    64 << 20;  // The slices of scores in stages/model/layers.cc.
 
-/// The job that activations are estimated for.
+/// The job for which activations are estimated.
 struct JobSize {
   std::int64_t frames = 81, height = 480, width = 832;  // What Wan2.1 is published for.
 };
 
-/// Toy models say so by the reach of their position embedding.
+/// The reach of the position embedding tells toy models from published ones.
 JobSize DefaultJob(const std::optional<TransformerConfig>& transformer) {
   if (transformer && transformer->rope_max_seq_len < 1024) return {9, 64, 64};
   return {};
@@ -135,8 +135,8 @@ std::int64_t TransformerActivations(const TransformerConfig& c, const JobSize& j
 
 std::int64_t DecoderActivations(const VaeConfig& c, const JobSize& job) {
   const std::int64_t pixels = job.height * job.width;
-  // The outermost level: its input has half the channels of the next, and every convolution keeps
-  // two frames.
+  // Counts the outermost level. Its input has half the channels of the next level, and every
+  // convolution keeps two frames.
   const std::int64_t channels = c.decoder_base_dim * std::max(c.dim_mult[0], c.dim_mult[1] / 2);
   const std::int64_t working = 5 * channels * c.temporal_scale() * pixels;
   const std::int64_t kept =
@@ -146,7 +146,7 @@ std::int64_t DecoderActivations(const VaeConfig& c, const JobSize& job) {
 
 std::int64_t VaeEncoderActivations(const VaeConfig& c, const JobSize& job) {
   const std::int64_t pixels = job.height * job.width;
-  // As the decoder, the other way round; the video is there whole, as zeros after its images.
+  // Like the decoder in reverse order. The whole video is in memory, as zeros after its images.
   const std::int64_t working = 5 * c.base_dim * c.temporal_scale() * pixels;
   const std::int64_t kept = 2 * 2 * c.num_res_blocks * c.base_dim * pixels * 2;
   return kFloatBytes * (working + kept + 3 * job.frames * pixels);
@@ -158,8 +158,8 @@ std::int64_t Parameters(const sdk::ComponentReport& report) {
   return parameters;
 }
 
-/// Adds to the stage of that name: components of one stage hold their weights together, and work
-/// one after the other.
+/// Adds to the stage of that name. The components of one stage hold their weights at the same time
+/// and compute one after the other.
 void AddMemory(std::vector<sdk::StageMemory>& stages, const std::string& stage,
                std::int64_t weight_bytes, std::int64_t activation_bytes) {
   for (sdk::StageMemory& memory : stages) {
@@ -180,7 +180,7 @@ std::vector<sdk::StageMemory> EstimateStages(const std::vector<Component>& compo
   const JobSize job = DefaultJob(transformer);
   std::vector<sdk::StageMemory> stages;
   for (const Component& component : components) {
-    // Computed in F32 whatever is stored.
+    // Computed in F32, whatever type is stored.
     const std::int64_t weights = Parameters(component.report) * kFloatBytes;
     std::int64_t activations = 0;
     if (component.encoder) activations = EncoderActivations(*component.encoder);
@@ -194,8 +194,8 @@ std::vector<sdk::StageMemory> EstimateStages(const std::vector<Component>& compo
   return stages;
 }
 
-/// The components of a model_index.json: [library, class] pairs by folder name; null ones are left
-/// out of the model.
+/// Returns the components of a model_index.json: [library, class] pairs by folder name. A pair of
+/// null means that the model lacks the component.
 absl::StatusOr<std::vector<Component>> InspectFolders(const std::string& dir,
                                                       const nlohmann::json& index,
                                                       std::vector<std::string>& problems) {
@@ -221,7 +221,8 @@ absl::StatusOr<std::vector<Component>> InspectFolders(const std::string& dir,
   return components;
 }
 
-/// What this build asks of a checkpoint with the published config, held against what is published.
+/// Compares the tensors that this build asks for, given the published config, with the published
+/// ones.
 absl::StatusOr<sdk::InspectReport> InspectPublished(const std::string& path) {
   ONEPIECE_ASSIGN_OR_RETURN(const PublishedComponent published, PublishedComponent::Read(path));
   ONEPIECE_ASSIGN_OR_RETURN(const std::vector<model::TensorSpec> asked, TensorsOf(published));
@@ -234,7 +235,7 @@ absl::StatusOr<sdk::InspectReport> InspectPublished(const std::string& path) {
   return report;
 }
 
-/// Holds the component of the published one's class against it.
+/// Compares the component of the published one's class with it.
 absl::Status CompareWithPublished(const std::vector<Component>& components, const std::string& path,
                                   sdk::InspectReport& report) {
   ONEPIECE_ASSIGN_OR_RETURN(const PublishedComponent published, PublishedComponent::Read(path));

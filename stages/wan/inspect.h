@@ -1,4 +1,4 @@
-// What a model folder or one component folder holds, from headers alone.
+// Reports what a model folder or a component folder holds, from headers alone.
 #pragma once
 
 #include <string>
@@ -8,9 +8,11 @@
 
 namespace onepiece::wan {
 
-/// `dir` is a diffusers model folder (model_index.json) or one component. Weights that do not fit
-/// their config.json are listed in `problems`. `expect` as sdk::ModelTools::Inspect has it; one of
-/// the two may be empty. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_SAFETENSORS.
+/// `dir` is a diffusers model folder (model_index.json) or one component. `problems` lists weights
+/// that do not fit their config.json. `expect` is that of sdk::ModelTools::Inspect. One of the two
+/// arguments may be empty.
+///
+/// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_SAFETENSORS.
 absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir,
                                                 const std::string& expect = "");
 

@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<const WanTransformer>> MergedTransformers::Get(
   const base::MutexLock merging(merging_);
   {
     const base::MutexLock lock(mutex_);
-    if (auto found = Find(key)) return found;  // Another worker merged it meanwhile.
+    if (auto found = Find(key)) return found;  // Another worker has merged it meanwhile.
     ++stats_.misses;
     MakeRoom(bytes);
   }

@@ -1,9 +1,9 @@
-// Transformers with LoRA adapters merged into their weights, kept for the next job that asks for
+// Keeps transformers with LoRA adapters merged into their weights, for the next job that asks for
 // the same adapters.
 //
-// Merging once and computing as if there were no adapter beats adding the low-rank products in
-// every step as soon as a job has a few steps (docs/benchmarks.md); its price is a copy of the
-// changed weights for every combination in use.
+// Merging once is faster than adding the low-rank products in every step, as soon as a job has a
+// few steps (docs/benchmarks.md, "LoRA: merge or add"). It costs a copy of the changed weights for
+// every combination in use.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,25 @@ class MergedTransformers {
   };
   using Merge = std::function<absl::StatusOr<WanTransformer>()>;
 
-  /// The cache of this process; never destroyed. Its budget in bytes is kBudgetVariable or
-  /// kDefaultBudget. Errors: INVALID_ARGUMENT BAD_SETTING.
+  /// Returns the cache of this process, which is never destroyed. Its budget in bytes is
+  /// kBudgetVariable or kDefaultBudget.
+  ///
+  /// Errors: INVALID_ARGUMENT BAD_SETTING.
   static absl::StatusOr<MergedTransformers*> OfProcess();
 
   explicit MergedTransformers(std::int64_t budget) : budget_(budget) {}
 
-  /// The transformer of that key, merged now unless it is kept. `key` says all that it depends on:
-  /// base weights, adapters, scales, device, precision, threads; `bytes` is about its size: the
-  /// least recently used go before it is made, until it fits into the budget. The last one made is
-  /// kept whatever its size; whoever computes with one keeps it alive. One merge runs at a time, so
-  /// that no two callers hold a copy of the same. Blocks while it is merged. Errors: those of
-  /// `merge`.
+  /// Returns the transformer of that key and merges it if it is not kept. `key` covers all that it
+  /// depends on: base weights, adapters, scales, device, precision, threads. `bytes` is its
+  /// approximate size: the cache evicts the least recently used ones before the merge, until it
+  /// fits into the budget. The cache keeps the newest one whatever its size. One merge runs at a
+  /// time, so that no two callers hold copies of the same weights.
+  ///
+  /// Ownership: a caller that computes with a transformer keeps it alive.
+  ///
+  /// Blocking: waits for the merge.
+  ///
+  /// Errors: those of `merge`.
   absl::StatusOr<std::shared_ptr<const WanTransformer>> Get(const std::string& key,
                                                             std::int64_t bytes, const Merge& merge);
   [[nodiscard]] Stats stats() const;
@@ -50,9 +57,9 @@ class MergedTransformers {
     std::string key;
     std::shared_ptr<const WanTransformer> transformer;
   };
-  // The entry, moved to the front. Under mutex_.
+  // Returns the entry, moved to the front. The caller holds mutex_.
   std::shared_ptr<const WanTransformer> Find(const std::string& key);
-  // Drops the least recently used until so many bytes fit. Under mutex_.
+  // Evicts the least recently used entries until so many bytes fit. The caller holds mutex_.
   void MakeRoom(std::int64_t bytes);
 
   const std::int64_t budget_;

@@ -24,7 +24,7 @@ namespace wan = onepiece::wan;
 class WanModelTools final : public sdk::ModelTools {
  public:
   sdk::ModelClaim Claim(const std::string& dir, const std::string& expect) const override {
-    // What Verify takes for a scheduler's recording.
+    // Verify takes a folder with io.safetensors alone for a scheduler's recording.
     std::error_code error;
     if (!dir.empty() && !fs::exists(dir + "/config.json", error) &&
         fs::exists(dir + "/io.safetensors", error)) {

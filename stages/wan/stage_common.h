@@ -1,4 +1,4 @@
-// What the Wan stages have in common. Private to stages/wan.
+// Functions that the Wan stages share. Private to stages/wan.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,12 @@
 
 namespace onepiece::wan {
 
-/// The parameter vae_tiling (default false): whether frames are worked off in tiles. Errors:
-/// INVALID_ARGUMENT BAD_PARAMETER.
+/// Reads the parameter vae_tiling (default false): whether frames are computed in tiles.
+///
+/// Errors: INVALID_ARGUMENT BAD_PARAMETER.
 absl::StatusOr<std::optional<WanVae::Tiling>> ReadTiling(const sdk::Parameters& parameters);
 
-/// ProcessMetrics, and those of the adapters that are merged (MergedTransformers).
+/// Returns ProcessMetrics and the metrics of merged adapters (MergedTransformers).
 std::vector<sdk::StageMetric> WanMetrics();
 
 }  // namespace onepiece::wan

@@ -72,7 +72,7 @@ class DiffusionStage final : public sdk::Stage {
       const auto shape = settings.LatentShape(kGeometry, config().out_channels);
       at::Generator generator = model::MakeGenerator(settings.seed);
       ONEPIECE_ASSIGN_OR_RETURN(const Weights weights, Weigh(context.parameters()));
-      // Reads all of the conditioning: only for who saves a state or brings one.
+      // Reads all of the conditioning, so it is called only if a state is saved or brought.
       const auto described = [&] { return Describe(settings, weights, inputs); };
       ONEPIECE_ASSIGN_OR_RETURN(auto saved,
                                 model::LoadState(inputs, described, shape, loaded_->device));
@@ -110,7 +110,7 @@ class DiffusionStage final : public sdk::Stage {
     int threads;
   };
 
-  /// The model's weights, changed by the adapters that the job names.
+  /// Returns the model's weights, changed by the adapters that the job names.
   absl::StatusOr<Weights> Weigh(const sdk::Parameters& parameters) const {
     ONEPIECE_ASSIGN_OR_RETURN(const std::string text,
                               sdk::StringParameter(parameters, "loras", ""));
@@ -128,7 +128,7 @@ class DiffusionStage final : public sdk::Stage {
     return Weights{std::move(transformer), hash};
   }
 
-  /// Identifies weights with adapters merged into them.
+  /// Returns a text that identifies weights with adapters merged into them.
   [[nodiscard]] absl::StatusOr<std::string> MergedHash(
       std::string hash, const std::vector<model::LoraChoice>& choices) const {
     for (const model::LoraChoice& choice : choices) {
@@ -171,7 +171,8 @@ class DiffusionStage final : public sdk::Stage {
     return loaded_->transformer.value->config();
   }
 
-  /// What a saved state must agree in to be gone on with.
+  /// Returns the settings in which a saved state must agree with the job, so that the job can
+  /// resume from it.
   [[nodiscard]] std::string Describe(const model::GenerationSettings& settings,
                                      const Weights& weights,
                                      const std::vector<sdk::Artifact>& inputs) const {
@@ -215,7 +216,7 @@ class DiffusionStage final : public sdk::Stage {
     return tensor::ToDevice(embeds, loaded_->device);
   }
 
-  /// What vae_encode made of the images; undefined for a text-to-video model.
+  /// Returns the output of vae_encode, undefined for a text-to-video model.
   absl::StatusOr<at::Tensor> Condition(const std::vector<sdk::Artifact>& inputs,
                                        const model::VideoSize& size) const {
     const bool given = message::FindArtifact(inputs, "condition") != nullptr;
@@ -235,7 +236,7 @@ class DiffusionStage final : public sdk::Stage {
     return tensor::ToDevice(condition, loaded_->device);
   }
 
-  /// What the image encoder made of the images; undefined where the model takes none.
+  /// Returns the output of the image encoder, undefined if the model takes none.
   absl::StatusOr<at::Tensor> ImageEmbeds(const std::vector<sdk::Artifact>& inputs) const {
     if (config().image_dim == 0) return at::Tensor();
     if (message::FindArtifact(inputs, "image_embeds") == nullptr)

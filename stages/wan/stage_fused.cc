@@ -1,4 +1,5 @@
-// The stages of a whole workflow as one: each gets what those before it made, in this process.
+// Runs the stages of a whole workflow as one stage. Each part gets the outputs of the parts before
+// it, in this process.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,8 +14,8 @@ namespace {
 
 using Artifacts = std::vector<sdk::Artifact>;
 
-/// Progress of one part as progress of the whole: a step for each step of the diffusion, and one
-/// for each other part.
+/// Reports the progress of one part as progress of the whole: one step for each step of the
+/// diffusion, and one for each other part.
 class PartContext final : public sdk::StageContext {
  public:
   PartContext(sdk::StageContext& whole, int done_before, int own, int total)
@@ -91,7 +92,7 @@ class FusedStage final : public sdk::Stage {
     for (const auto& part : parts_) part->Unload();
   }
   std::vector<sdk::StageMetric> Metrics() const override {
-    return parts_.front()->Metrics();  // Of the process: all parts tell the same.
+    return parts_.front()->Metrics();  // The metrics are the process's, so all parts have the same.
   }
 
  private:

@@ -14,7 +14,7 @@ class MediaEncodeStage final : public sdk::Stage {
     return {.name = "media_encode",
             .description = "frames to video (mp4), or to frame_0000, frame_0001, ... (png)",
             .inputs = {"frames"},
-            .outputs = {"frames_sha256"},  // And what `media` asks for.
+            .outputs = {"frames_sha256"},  // And the files that `media` asks for.
             .parameters = {"media", "fps"}};
   }
 

@@ -29,13 +29,13 @@ using Artifacts = std::vector<sdk::Artifact>;
 class TextEncodeStage final : public sdk::Stage {
  public:
   sdk::StageInfo Info() const override {
-    return {
-        .name = "text_encode",
-        .description = "prompts to UMT5 embeddings, images to CLIP embeddings",
-        .inputs = {},
-        .optional_inputs = {"image", "last_image"},
-        .outputs = {"prompt_embeds", "negative_prompt_embeds"},  // And image_embeds of an image.
-        .parameters = {"prompt", "negative_prompt"}};
+    return {.name = "text_encode",
+            .description = "prompts to UMT5 embeddings, images to CLIP embeddings",
+            .inputs = {},
+            .optional_inputs = {"image", "last_image"},
+            .outputs = {"prompt_embeds",
+                        "negative_prompt_embeds"},  // And image_embeds, if there is an image.
+            .parameters = {"prompt", "negative_prompt"}};
   }
 
   absl::Status Load(const sdk::LoadOptions& options) override {
@@ -68,7 +68,7 @@ class TextEncodeStage final : public sdk::Stage {
                                 sdk::StringParameter(context.parameters(), "prompt"));
       ONEPIECE_ASSIGN_OR_RETURN(const std::string negative,
                                 sdk::StringParameter(context.parameters(), "negative_prompt", ""));
-      // A model without an image encoder has no use for images.
+      // A model without an image encoder does not use images.
       const bool sees = loaded_->images && (message::FindArtifact(inputs, "image") != nullptr ||
                                             message::FindArtifact(inputs, "last_image") != nullptr);
       const int steps = sees ? 3 : 2;
@@ -91,12 +91,12 @@ class TextEncodeStage final : public sdk::Stage {
   struct ImageParts {
     model::ImageProcessor processor;
     model::Component<ClipVision> encoder;
-    std::string hash;  // Of both.
+    std::string hash;  // The hash of both.
   };
   struct Loaded {
     model::Tokenizer tokenizer;
     model::Component<UMT5Encoder> encoder;
-    std::optional<ImageParts> images;  // Where the model folder has an image_encoder.
+    std::optional<ImageParts> images;  // Only if the model folder has an image_encoder.
     model::ConditioningCache* cache;
     at::Device device;
     sdk::LoadOptions options;
@@ -123,7 +123,7 @@ class TextEncodeStage final : public sdk::Stage {
                                std::to_string(options.threads), input});
   }
 
-  /// image_embeds of the job's images.
+  /// Returns image_embeds of the job's images.
   absl::StatusOr<sdk::Artifact> Look(const std::vector<sdk::Artifact>& inputs) const {
     const ImageParts& parts = *loaded_->images;
     ONEPIECE_ASSIGN_OR_RETURN(
@@ -144,7 +144,7 @@ class TextEncodeStage final : public sdk::Stage {
 
   absl::StatusOr<sdk::Artifact> Embed(const sdk::StageContext& context,
                                       const std::string& parameter, const std::string& text) const {
-    // One token more than the model takes, to see whether there are more.
+    // Asks for one token more than the model takes, to see whether the prompt was cut.
     auto ids = PromptIds(loaded_->tokenizer, text, kMaxSequenceLength + 1);
     if (!ids.ok()) return base::Annotate(ids.status(), parameter);
     if (ids->size() > kMaxSequenceLength) {

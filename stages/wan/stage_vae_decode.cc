@@ -26,7 +26,7 @@ class VaeDecodeStage final : public sdk::Stage {
             .description =
                 "latents to video (mp4), to frame_0000, frame_0001, ... (png), or to frames (raw)",
             .inputs = {"latents"},
-            .outputs = {"frames_sha256"},  // And what `format` asks for.
+            .outputs = {"frames_sha256"},  // And the files that `format` asks for.
             .parameters = {"format", "fps", "vae_tiling"}};
   }
 

@@ -13,10 +13,11 @@
 namespace onepiece::wan {
 namespace {
 
-constexpr double kTheta = 10000.0;  // Base of both the rotary and the timestep frequencies.
-// The reference takes all but the last 512 tokens of image and text for the image.
+constexpr double kTheta = 10000.0;  // The base of the rotary and of the timestep frequencies.
+// The reference counts all but the last 512 tokens of image and text as the image's.
 constexpr std::int64_t kTextTokens = 512;
-constexpr double kImageEpsilon = 1e-5;  // Of the image embedder's norms, whatever config.json says.
+constexpr double kImageEpsilon =
+    1e-5;  // The image embedder's norms use this, whatever config.json says.
 
 absl::Status BadShape(const std::string& message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SHAPE", message);
@@ -27,7 +28,7 @@ at::Tensor LayerNorm(const at::Tensor& x, double epsilon, const at::Tensor& weig
   return at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
 }
 
-/// `compute` in inference mode, unless `weight` is to get a gradient: then as the caller has it.
+/// Runs `compute` in inference mode. If `weight` requires a gradient, runs it in the caller's mode.
 template <typename Compute>
 auto Computed(const at::Tensor& weight, Compute&& compute) -> decltype(compute()) {
   if (!model::Recorded(weight)) return tensor::Guarded(compute);
@@ -38,7 +39,7 @@ auto Computed(const at::Tensor& weight, Compute&& compute) -> decltype(compute()
   }
 }
 
-/// to += x · scale: in place, which autograd does not bear where it has kept `to`.
+/// Adds x · scale to `to`, in place unless autograd records x: it may have kept `to`.
 void AddScaled(at::Tensor& to, const at::Tensor& x, const at::Tensor& scale) {
   if (model::Recorded(x)) {
     to = at::addcmul(to, x, scale);
@@ -59,7 +60,7 @@ at::Tensor Gelu(at::Tensor x) {
   return model::Recorded(x) ? at::gelu(x, "tanh") : at::gelu_(x, "tanh");
 }
 
-/// Angles of `count` positions for `pairs` pairs, F64 [count, pairs].
+/// Returns the angles of `count` positions for `pairs` pairs, F64 [count, pairs].
 at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
   const at::TensorOptions options(at::kDouble);
   const at::Tensor exponents = at::arange(pairs, options) * (2.0 / static_cast<double>(2 * pairs));
@@ -69,7 +70,7 @@ at::Tensor Angles(std::int64_t count, std::int64_t pairs) {
 void ReadImage(model::ConfigReader& reader, TransformerConfig& config) {
   config.image_dim = reader.IntOr("image_dim", 1, model::kMaxExtent, 0);
   config.image_pos_len = reader.IntOr("pos_embed_seq_len", 2, model::kMaxExtent, 0);
-  // The image embedder ends in the width that these projections start from.
+  // The image embedder's output width is the input width of these projections.
   const std::int64_t added = reader.IntOr("added_kv_proj_dim", 1, model::kMaxExtent, 0);
   if (added != (config.image_dim > 0 ? config.dim() : 0)) {
     reader.Bad("added_kv_proj_dim",
@@ -255,8 +256,8 @@ absl::StatusOr<WanTransformer::Context> WanTransformer::Prepare(const at::Tensor
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor embedded, EmbedImage(image));
       if (embedded.size(0) != text_tokens.size(0))
         return BadShape("text and image embeddings are of different batches");
-      // Where the text is not of 512 tokens the reference's split falls elsewhere than between
-      // image and text: it is a slice at total - 512, which counts from the end when negative.
+      // If the text does not have 512 tokens, the reference does not split between image and text:
+      // it slices at total - 512, which counts from the end when negative.
       const at::Tensor all = at::cat({embedded, text_tokens}, 1);
       const std::int64_t total = all.size(1), cut = total - kTextTokens;
       const std::int64_t split = cut >= 0 ? cut : std::max<std::int64_t>(total + cut, 0);
@@ -305,8 +306,8 @@ absl::Status WanTransformer::CheckInput(const at::Tensor& hidden, const Context&
 
 model::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t height,
                                          std::int64_t width) const {
-  // Of the pairs of a head, a third (rounded down) each turn with row and column, the rest with the
-  // frame.
+  // A third of a head's pairs (rounded down) rotates with the row, a third with the column, and the
+  // rest with the frame.
   const std::int64_t spatial = config_.head_dim / 6, temporal = config_.head_dim / 2 - 2 * spatial;
   const auto spread = [&](const at::Tensor& angles, std::int64_t axis) {
     std::vector<std::int64_t> shape = {1, 1, 1, angles.size(1)};
@@ -323,7 +324,7 @@ model::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t heigh
 
 at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
   const std::int64_t half = config_.freq_dim / 2;
-  // In the reference's order: each operation rounds.
+  // The order of operations is the reference's, because each one rounds.
   const at::Tensor exponents = at::arange(half, at::TensorOptions(at::kFloat)) * -std::log(kTheta) /
                                static_cast<double>(half);
   const at::Tensor angles = at::exp(exponents) * static_cast<float>(timestep);
@@ -361,8 +362,8 @@ at::Tensor WanTransformer::SelfAttention(const Block& block, const at::Tensor& h
 void WanTransformer::RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
                               const model::Rotary& rotary, const Context& context,
                               std::size_t layer) const {
-  // Shift, scale, gate of attention, then of the FFN. As a norm's own gain and shift, modulation
-  // costs no pass of its own.
+  // The order is shift, scale and gate of attention, then those of the FFN. Modulation is passed as
+  // the norm's gain and shift, so it costs no pass of its own.
   const at::Tensor modulation = (block.modulation + time).view({6, config_.dim()});
   const auto modulated = [&](std::int64_t first) {
     return LayerNorm(hidden, config_.epsilon, 1 + modulation[first + 1], modulation[first]);

@@ -18,53 +18,58 @@ struct TransformerConfig {
   std::int64_t patch_t = 1, patch_h = 2, patch_w = 2;
   std::int64_t num_heads = 0, head_dim = 0, in_channels = 0, out_channels = 0;
   std::int64_t text_dim = 0, freq_dim = 0, ffn_dim = 0, num_layers = 0, rope_max_seq_len = 0;
-  std::int64_t image_dim = 0;      ///< Width of the image embeddings; 0 for text to video.
+  std::int64_t image_dim = 0;      ///< Width of the image embeddings. 0 for text to video.
   std::int64_t image_pos_len = 0;  ///< Image tokens that have learned positions; 0 for none.
   bool cross_attn_norm = true;
   double epsilon = 1e-6;
-  /// Images whose embeddings Prepare takes for one video: two when positions tell them apart.
+  /// Returns how many images Prepare takes for one video: two if positions tell them apart.
   [[nodiscard]] std::int64_t images() const {
     return image_dim == 0 ? 0 : image_pos_len > 0 ? 2 : 1;
   }
   [[nodiscard]] std::int64_t dim() const { return num_heads * head_dim; }
 };
 
-/// Immutable after Load; the other methods may be called from many threads. Products are
-/// computed in the precision of Load, everything else in F32.
+/// Computes matrix products in the precision of Load and everything else in F32.
 ///
-/// Made for inference; to train it, let the WeightChange of Load make weights that require
-/// gradients. Prepare and Forward then record for autograd (outside of inference mode), and whoever
-/// changes the weights in place has the model to himself.
+/// Threading: immutable after Load; the other methods may be called from any thread.
+///
+/// The class is made for inference. To train a model, let the WeightChange of Load return weights
+/// that require gradients. Prepare and Forward then record for autograd (outside of inference
+/// mode). While a caller changes the weights in place, nobody else may use the model.
 class WanTransformer {
  public:
   /// Keys and values of every layer: [batch, heads, tokens, head_dim] each.
   struct KeyValues {
     std::vector<at::Tensor> keys, values;
   };
-  /// What cross-attention looks at, the same in every step. Made by Prepare; copies share the
-  /// tensors.
+  /// The keys and values of cross-attention, which are the same in every step. Prepare makes them.
+  /// Copies share the tensors.
   struct Context {
-    KeyValues text, image;  ///< No image in a text-to-video model.
+    KeyValues text, image;  ///< A text-to-video model has no image.
   };
 
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
-  /// BAD_SAFETENSORS; UNIMPLEMENTED for other variants; RESOURCE_EXHAUSTED. `change`: see
-  /// WeightBinder.
+  /// Reads a component folder. `change`: see WeightBinder.
+  ///
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS; UNIMPLEMENTED
+  /// for other variants; RESOURCE_EXHAUSTED.
   static absl::StatusOr<WanTransformer> Load(const std::string& dir, at::Device device = at::kCPU,
                                              at::ScalarType products = at::kFloat,
                                              const model::WeightChange& change = {});
 
   /// `text` is F32 [batch, tokens, text_dim]; the pipelines pad it with zeros to 512 tokens.
-  /// `image` is F32 [batch * config().images(), tokens, image_dim]: what the image encoder makes,
-  /// the first image of a video before its last one; undefined for text to video. Do it once a
-  /// text: it costs more than a step of a small model. Errors: INVALID_ARGUMENT BAD_SHAPE (also a
-  /// missing or needless image), RESOURCE_EXHAUSTED, INTERNAL.
+  /// `image` is F32 [batch * config().images(), tokens, image_dim]: the image encoder's output, the
+  /// first image of a video before its last one; undefined for text to video. Call this once for a
+  /// text: it costs more than a step of a small model.
+  ///
+  /// Errors: INVALID_ARGUMENT BAD_SHAPE (also a missing or needless image), RESOURCE_EXHAUSTED,
+  /// INTERNAL.
   [[nodiscard]] absl::StatusOr<Context> Prepare(const at::Tensor& text,
                                                 const at::Tensor& image = {}) const;
 
   /// Predicts the flow of `hidden`, F32 [batch, in_channels, frames, height, width] of latents (and
   /// for image to video of their condition, generation.h), at `timestep` (0 to 1000). Returns F32
-  /// [batch, out_channels, frames, height, width], where what is left over of a patch falls away.
+  /// [batch, out_channels, frames, height, width], without the rest that does not fill a patch.
+  ///
   /// Errors: INVALID_ARGUMENT (smaller than a patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED,
   /// INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& hidden, double timestep,
@@ -73,14 +78,14 @@ class WanTransformer {
   [[nodiscard]] const TransformerConfig& config() const { return config_; }
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
 
-  /// For tools: the configuration in a config.json, and the tensors that it calls for.
+  /// For tools. Parses the configuration in a config.json, and lists the tensors that it calls for.
   static absl::StatusOr<TransformerConfig> ParseConfig(const nlohmann::json& config);
   static std::vector<model::TensorSpec> Tensors(const TransformerConfig& config);
 
  private:
   struct Linear {
     at::Tensor weight, bias;
-    /// In the precision of the weight, which the result has too.
+    /// Computes in the precision of the weight. The result has the same precision.
     [[nodiscard]] at::Tensor Apply(const at::Tensor& x) const {
       return at::linear(x.to(weight.scalar_type()), weight, bias);
     }
@@ -122,7 +127,7 @@ class WanTransformer {
                                          std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
-  /// One layer; works on `hidden` in place.
+  /// Computes one layer. Changes `hidden` in place.
   void RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
                 const model::Rotary& rotary, const Context& context, std::size_t layer) const;
   [[nodiscard]] at::Tensor SelfAttention(const Block& block, const at::Tensor& hidden,

@@ -12,9 +12,9 @@
 namespace onepiece::wan {
 namespace {
 
-/// Bucket of every (query, key) distance, [tokens, tokens]: near distances have one each, far ones
-/// share them in logarithmic steps; keys after the query use the upper half. F32 on purpose: the
-/// reference rounds so.
+/// Returns the bucket of every (query, key) distance, [tokens, tokens]. Near distances have a
+/// bucket each, and far ones share buckets in logarithmic steps. Keys after the query use the upper
+/// half. Computes in F32, because the reference rounds so.
 at::Tensor PositionBuckets(std::int64_t tokens, const UMT5Config& config, at::Device device) {
   const std::int64_t half = config.num_buckets / 2;
   const std::int64_t exact = half / 2;
@@ -96,7 +96,7 @@ absl::StatusOr<UMT5Encoder> UMT5Encoder::Load(const std::string& dir, at::Device
   ONEPIECE_ASSIGN_OR_RETURN(const model::ComponentFiles files, model::ComponentFiles::Open(dir));
   auto config = ParseConfig(files.config());
   if (!config.ok()) return base::Annotate(config.status(), dir + "/config.json");
-  // The embedding is stored once or, tied, under a second name.
+  // A file may hold the tied embedding a second time, under this name.
   ONEPIECE_RETURN_IF_ERROR(
       model::CheckFit(files, Tensors(*config), {"encoder.embed_tokens.weight"}));
   UMT5Encoder encoder;
@@ -116,7 +116,7 @@ at::Tensor UMT5Encoder::Attention(const Layer& layer, const at::Tensor& hidden,
   };
   const at::Tensor position =
       at::embedding(layer.position_bias, buckets).permute({2, 0, 1}).unsqueeze(0);
-  // T5 does not scale its scores: the initialisation of its weights stands in for that.
+  // T5 does not scale its scores. The initialisation of its weights makes up for that.
   const at::Tensor attended =
       model::Attention(heads(layer.q), heads(layer.k), heads(layer.v), 1.0, position + mask);
   return at::linear(attended.transpose(1, 2).flatten(2), layer.o);

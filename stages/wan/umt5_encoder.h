@@ -19,26 +19,31 @@ struct UMT5Config {
   double epsilon = 1e-6;
 };
 
-/// Immutable after Load; Forward may be called from many threads. Products are computed in the
-/// precision of Load, everything else in F32, whatever the file holds.
+/// Computes matrix products in the precision of Load and everything else in F32, whatever the file
+/// holds.
+///
+/// Threading: immutable after Load; Forward may be called from any thread.
 class UMT5Encoder {
  public:
-  /// Reads a component folder. Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS,
-  /// BAD_SAFETENSORS; UNIMPLEMENTED for variants (naming the config field); RESOURCE_EXHAUSTED.
+  /// Reads a component folder.
+  ///
+  /// Errors: NOT_FOUND; INVALID_ARGUMENT BAD_CONFIG, BAD_WEIGHTS, BAD_SAFETENSORS; UNIMPLEMENTED
+  /// for variants, which names the config field; RESOURCE_EXHAUSTED.
   static absl::StatusOr<UMT5Encoder> Load(const std::string& dir, at::Device device = at::kCPU,
                                           at::ScalarType products = at::kFloat);
 
   /// `ids` and `mask` are I64 [batch, tokens], mask 1 for tokens that count. Returns F32 [batch,
-  /// tokens, d_model]. Rows of padded positions hold values of no meaning: Wan's pipeline replaces
-  /// them by zeros. Errors: INVALID_ARGUMENT (shape, id out of range), RESOURCE_EXHAUSTED,
-  /// INTERNAL.
+  /// tokens, d_model]. Rows of padded positions hold meaningless values, which Wan's pipeline
+  /// replaces by zeros.
+  ///
+  /// Errors: INVALID_ARGUMENT (shape, id out of range), RESOURCE_EXHAUSTED, INTERNAL.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& ids,
                                                    const at::Tensor& mask) const;
 
   [[nodiscard]] const UMT5Config& config() const { return config_; }
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
 
-  /// For tools: the configuration in a config.json, and the tensors that it calls for.
+  /// For tools. Parses the configuration in a config.json, and lists the tensors that it calls for.
   static absl::StatusOr<UMT5Config> ParseConfig(const nlohmann::json& config);
   static std::vector<model::TensorSpec> Tensors(const UMT5Config& config);
 

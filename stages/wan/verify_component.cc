@@ -26,7 +26,7 @@ absl::Status BadGolden(const std::string& what) {
                          "io.safetensors: " + what);
 }
 
-/// The recorded tensors, and what was compared with them.
+/// The recorded tensors, and the results of the comparison.
 class Comparison {
  public:
   Comparison(Tensors recorded, std::vector<std::string> order, double tolerance, at::Device device)
@@ -38,7 +38,7 @@ class Comparison {
   [[nodiscard]] at::Device device() const { return device_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return order_; }
 
-  /// A recorded input on device(), in F32 unless it holds integers.
+  /// Returns a recorded input on device(), in F32 unless it holds integers.
   absl::StatusOr<at::Tensor> Input(const std::string& name) {
     const auto found = recorded_.find(name);
     if (found == recorded_.end()) return BadGolden("there is no input \"" + name + "\"");
@@ -47,8 +47,8 @@ class Comparison {
     return tensor::ToDevice(found->second.to(integers ? at::kLong : at::kFloat), device_);
   }
 
-  /// Compares a computed output where `where`, when given, is not 0. Outputs that are not recorded
-  /// are let be.
+  /// Compares a computed output. If `where` is given, compares only positions where it is not 0.
+  /// Skips outputs that are not recorded.
   absl::Status Compare(const std::string& name, const at::Tensor& computed,
                        const at::Tensor& where = {}) {
     const auto found = recorded_.find(name);
@@ -86,7 +86,7 @@ class Comparison {
 
  private:
   const Tensors recorded_;
-  const std::vector<std::string> order_;  // As in the file.
+  const std::vector<std::string> order_;  // The order of the file.
   const double tolerance_;
   const at::Device device_;
   std::set<std::string> inputs_;
@@ -120,7 +120,7 @@ absl::Status VerifyTransformer(const std::string& dir, Comparison& comparison) {
   if (model.config().image_dim > 0) {
     ONEPIECE_ASSIGN_OR_RETURN(image, comparison.Input("encoder_hidden_states_image"));
   }
-  // One by one: each of a batch may have a timestep of its own.
+  // Computes one by one, because each item of a batch may have a timestep of its own.
   std::vector<at::Tensor> samples;
   for (std::int64_t i = 0; i < batch; ++i) {
     const std::int64_t images = image.defined() ? image.size(0) / batch : 0;
@@ -170,7 +170,9 @@ absl::Status VerifyVae(const std::string& dir, Comparison& comparison) {
   return absl::OkStatus();
 }
 
-/// Reads "unipc.12.5.0", KIND.STEPS.SHIFT. Errors: INVALID_ARGUMENT BAD_GOLDEN.
+/// Reads "unipc.12.5.0", KIND.STEPS.SHIFT.
+///
+/// Errors: INVALID_ARGUMENT BAD_GOLDEN.
 absl::StatusOr<std::pair<model::SchedulerConfig, int>> ParseRun(const std::string& run) {
   model::SchedulerConfig config;
   int steps = 0;
@@ -200,7 +202,7 @@ absl::Status VerifyRun(const std::string& run, const at::Tensor& matrix, Compari
   ONEPIECE_ASSIGN_OR_RETURN(at::Tensor sample, comparison.Input(run + ".x0"));
   std::vector<at::Tensor> trajectory;
   for (int i = 0; i < setting.second; ++i) {
-    // The recorded stand-in for a model: v = tanh(A x over channels) (1 + t / 1000).
+    // The recordings use this stand-in for a model: v = tanh(A x over channels) (1 + t / 1000).
     const double t = scheduler->timesteps()[static_cast<std::size_t>(i)];
     const at::Tensor prediction =
         at::einsum("ij,bj...->bi...", {matrix, sample}).tanh() * (1.0 + t / 1000.0);

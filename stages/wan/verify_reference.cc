@@ -42,7 +42,7 @@ absl::Status BadReference(std::string_view message) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_REFERENCE", message);
 }
 
-/// The recorded settings. Reads as if they were a job's parameters, so that they meet the same
+/// Reads the recorded settings as if they were a job's parameters, so that they pass the same
 /// checks.
 class Recording {
  public:
@@ -139,7 +139,8 @@ absl::Status ReplayText(const Source& model, const Recording& recording, TensorM
   return absl::OkStatus();
 }
 
-/// The recorded images: none, `image`, or `image` and `last_image`, U8 [height, width, 3] each.
+/// Returns the recorded images: none, `image`, or `image` and `last_image`, U8 [height, width, 3]
+/// each.
 absl::StatusOr<std::vector<media::Image>> ReadImages(const Recording& recording) {
   std::vector<media::Image> images;
   for (const std::string_view name : kImages) {
@@ -239,7 +240,7 @@ sdk::OutputError Compare(const std::string& name, const at::Tensor& made,
   const bool ids = name == "input_ids" || name == "negative_input_ids";
   output.metric = ids ? "mismatches" : name == "video" ? "mean_abs_255" : "relative_error";
   output.tolerance = ids ? 0 : name == "video" ? kPixelTolerance : kRelativeTolerance;
-  if (made.sizes() != recorded.sizes()) return output;  // Infinitely far off.
+  if (made.sizes() != recorded.sizes()) return output;  // Counts as an infinite error.
   const at::Tensor difference = made.to(at::kCPU, at::kDouble) - recorded.to(at::kDouble);
   if (ids) {
     output.error = static_cast<double>(at::count_nonzero(difference).item<std::int64_t>());
@@ -261,7 +262,7 @@ absl::StatusOr<sdk::VerifyReport> Replay(const Source& model, const std::string&
   sdk::VerifyReport report{.component = "reference"};
   for (const tensor::TensorEntry& entry : recording.index().tensors) {
     if (entry.name == kInitialNoise || std::ranges::find(kImages, entry.name) != std::end(kImages))
-      continue;  // An input.
+      continue;  // This one is an input.
     ++report.total;
     const auto found = made.find(entry.name);
     if (found == made.end() || !found->second.defined()) {

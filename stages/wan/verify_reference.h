@@ -11,9 +11,11 @@ namespace onepiece::wan {
 /// Runs the prompts and settings in the metadata of `reference` (safetensors) on the model in
 /// `model_dir`, from the initial noise stored there, and compares every recorded output: ids
 /// exactly, floats by relative error (1e-3), video by the mean difference of its 8-bit values (2).
-/// Outputs of parts that this build lacks are `skipped`. Sets the compute threads of the calling
-/// thread. Errors: those of loading and computing; INVALID_ARGUMENT BAD_REFERENCE (metadata or
-/// noise missing or unfit); UNIMPLEMENTED for image-to-video recordings.
+/// `skipped` counts outputs of parts that this build lacks. Sets the compute threads of the calling
+/// thread.
+///
+/// Errors: those of loading and computing; INVALID_ARGUMENT BAD_REFERENCE (metadata or noise are
+/// missing or do not fit); UNIMPLEMENTED for image-to-video recordings.
 absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
                                                   const std::string& reference, int threads,
                                                   const std::string& device = "cpu");

@@ -1,5 +1,5 @@
-// A whole workflow as one stage: what the stages one by one make, and how it is watched, stopped
-// and gone on with.
+// Tests a whole workflow as one stage: it makes what the single stages make, and it can be watched,
+// stopped and resumed.
 #include <QtTest>
 #include <algorithm>
 #include <string>
@@ -45,7 +45,7 @@ std::unique_ptr<sdk::Stage> Fused(bool image) {
   return Loaded(image ? MakeImageToVideoStage() : MakeTextToVideoStage(), image);
 }
 
-/// The job through the stages of the workflow, each in an object of its own.
+/// Runs the job through the stages of the workflow, each in an object of its own.
 absl::StatusOr<Artifacts> RunOneByOne(bool image) {
   message::Message job = Job(image);
   const auto text = Loaded(MakeTextEncodeStage(), image);
@@ -100,7 +100,7 @@ class FusedStageTest : public QObject {
                                            total = steps;
                                          }};
     QVERIFY(runtime::RunStage(*fused, Job(false), options).ok());
-    QCOMPARE(total, 6);  // Text, four of the diffusion, frames.
+    QCOMPARE(total, 6);  // Text, four steps of the diffusion, frames.
     QVERIFY(std::ranges::is_sorted(seen));
     QCOMPARE(seen.front(), 1);
     QCOMPARE(seen.back(), 6);

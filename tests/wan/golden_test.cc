@@ -1,4 +1,4 @@
-// Every component against the reference implementation's recorded numbers.
+// Compares every component with the reference implementation's recorded numbers.
 #include <ATen/ATen.h>
 
 #include <QtTest>
@@ -48,7 +48,7 @@ class GoldenTest : public QObject {
   }
 
   void VerifyComponent_OnAGpuToo_data() { VerifyComponent_ReproducesTheReference_data(); }
-  // Where LibTorch sees no GPU it says so.
+  // If LibTorch sees no GPU, the error says so.
   void VerifyComponent_OnAGpuToo() {
     const auto report = VerifyComponent(Golden(QTest::currentDataTag()), kTolerance, 1, "cuda:0");
     if (!at::hasCUDA()) {

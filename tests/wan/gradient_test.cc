@@ -1,4 +1,5 @@
-// The transformer under autograd: the same numbers as in inference, and gradients that are slopes.
+// Tests the transformer under autograd: it gives the same numbers as in inference, and its
+// gradients are slopes.
 #include <QtTest>
 #include <cmath>
 #include <map>
@@ -71,8 +72,8 @@ class GradientTest : public QObject {
       QVERIFY2(weight.grad().defined(), name.c_str());
       const double length = weight.grad().norm().item<double>();
       QVERIFY2(std::isfinite(length), name.c_str());
-      if (length < 1e-4) continue;  // Too flat for differences of F32.
-      // Along the gradient the loss changes by its length.
+      if (length < 1e-4) continue;  // The slope is too flat for differences in F32.
+      // Along the gradient the loss changes by the gradient's length.
       const at::NoGradGuard guard;
       const at::Tensor kept = weight.clone();
       const double step = 3e-4 / length;

@@ -1,4 +1,4 @@
-// Image to video through the four stages, artifacts handed on as the runtime does it.
+// Runs image to video through the four stages and hands artifacts on as the runtime does.
 #include <QtTest>
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@ const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
 
 sdk::Parameters Job(const char* prompt) { return ClipOf(prompt, 5, "png"); }
 
-/// The first frame of a recorded clip, U8 [64, 64, 3].
+/// Returns the first frame of a recorded clip, U8 [64, 64, 3].
 at::Tensor RecordedImage(const std::string& reference) {
   const auto file =
       *tensor::SafetensorsFile::Open(kModels + "/reference/" + reference + ".safetensors");
@@ -40,7 +40,7 @@ double Psnr(const at::Tensor& a, const at::Tensor& b) {
   return 10 * std::log10(255.0 * 255.0 / error);
 }
 
-/// Horizontal centre of what is redder than green and blue.
+/// Returns the horizontal centre of the pixels that are redder than green and blue.
 double RedCentre(const at::Tensor& frame) {
   const at::Tensor values = frame.to(at::kDouble);
   const at::Tensor red =
@@ -171,7 +171,7 @@ class ImageStagesTest : public QObject {
   }
 
  private:
-  /// What the diffusion stage joins: the outputs of text_encode and of vae_encode.
+  /// Returns the inputs of the diffusion stage: the outputs of text_encode and of vae_encode.
   Artifacts Conditioning(TestContext& context, const Artifacts& images) {
     auto joined = text_->Run(context, images), condition = encode_->Run(context, images);
     if (!joined.ok() || !condition.ok()) {

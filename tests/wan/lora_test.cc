@@ -65,7 +65,7 @@ Tensors ReadSafetensors(const std::string& path) {
   return tensors;
 }
 
-/// Halves of an adapter for the modules, in PEFT's naming.
+/// Returns halves of an adapter for the modules, in PEFT's naming.
 Tensors Halves(const std::vector<std::string>& modules, std::uint64_t seed) {
   Tensors tensors;
   for (const auto& module : modules) {
@@ -96,7 +96,7 @@ class LoraTest : public QObject {
     folder_ = std::make_unique<QTemporaryDir>();
   }
 
-  /// Merged by the product against weights that the test merged itself.
+  /// Compares the product's merged weights with weights that the test merged itself.
   void Merge_IsWhatMergedWeightsCompute_data() {
     QTest::addColumn<QString>("naming");
     for (const char* naming :
@@ -114,7 +114,7 @@ class LoraTest : public QObject {
     if (naming == "peft" || naming == "metadata") {
       adapter = {{"transformer." + module + ".lora_A.weight", a},
                  {"transformer." + module + ".lora_B.weight", b}};
-      if (naming == "peft") alpha = kRank;  // Nobody says otherwise.
+      if (naming == "peft") alpha = kRank;  // The file does not say otherwise.
       metadata["lora_adapter_metadata"] =
           naming == "peft" ? "{}" : "{\"transformer.r\": 4, \"transformer.lora_alpha\": 2}";
     } else if (naming == "peft default" || naming == "base_model") {
@@ -257,7 +257,7 @@ class LoraTest : public QObject {
     const auto failed = cache.Get(
         "b", 0, []() -> absl::StatusOr<WanTransformer> { return absl::InternalError("no"); });
     QCOMPARE(failed.status().code(), absl::StatusCode::kInternal);
-    QCOMPARE(cache.stats().entries, std::int64_t{0});  // Room was made for it.
+    QCOMPARE(cache.stats().entries, std::int64_t{0});  // The cache made room for it.
   }
 
  private:

@@ -138,7 +138,7 @@ class WanPluginTest : public QObject {
       });
     };
     QVERIFY(says("\"blocks.39.attn2.add_k_proj.weight\" is missing"));
-    QVERIFY(says("\"proj_out.bias\"") == false);  // The same in both.
+    QVERIFY(says("\"proj_out.bias\"") == false);  // Both have the same shape.
     QVERIFY(
         says("\"patch_embedding.weight\" has shape [128,16,1,2,2], published is "
              "[5120,36,1,2,2]"));

@@ -1,4 +1,5 @@
-// Products in BF16: near F32, results still F32, weights half as large.
+// Tests products in BF16: results are near those of F32 and still F32, and weights are half as
+// large.
 #include <c10/core/InferenceMode.h>
 
 #include <QtTest>
@@ -12,9 +13,9 @@
 namespace onepiece::wan {
 namespace {
 
-// BF16 keeps 8 bits: 0.4 % a rounding, and several of them add up.
+// BF16 keeps 8 bits. Each rounding costs up to 0.4 %, and several add up.
 constexpr double kTolerance = 0.03;
-// T5 does not scale its scores: their rounding goes through the exponential unchecked.
+// T5 does not scale its scores, so the exponential magnifies their rounding.
 constexpr double kEncoderTolerance = 0.15;
 
 std::string Golden(const std::string& name) {
@@ -36,7 +37,7 @@ class PrecisionTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Transformer_BF16_data() {
-    QTest::addColumn<QString>("image");  // Name of the image embeddings' recording.
+    QTest::addColumn<QString>("image");  // The name of the image embeddings' recording.
     QTest::newRow("transformer_t2v") << QString();
     QTest::newRow("transformer_i2v") << "encoder_hidden_states_image";
   }
@@ -47,7 +48,7 @@ class PrecisionTest : public QObject {
     const auto exact = WanTransformer::Load(Golden(golden));
     const auto half = WanTransformer::Load(Golden(golden), at::kCPU, at::kBFloat16);
     QVERIFY2(half.ok(), base::Message(half.status()).c_str());
-    // The recorded files are small: norms and embedders in F32 weigh much in them.
+    // The recorded files are small, so norms and embedders in F32 are a large part of them.
     QVERIFY(half->weight_bytes() < 0.8 * static_cast<double>(exact->weight_bytes()));
     const auto context =
         half->Prepare(Recorded(golden, "encoder_hidden_states"),
@@ -61,7 +62,7 @@ class PrecisionTest : public QObject {
     const double error = Error(*sample, Recorded(golden, "sample"));
     qInfo("relative error %.2e", error);
     QVERIFY2(error < kTolerance, std::to_string(error).c_str());
-    QVERIFY(error > 1e-5);  // Else it did not compute in BF16.
+    QVERIFY(error > 1e-5);  // Otherwise it did not compute in BF16.
   }
 
   void Encoder_BF16() {

@@ -82,7 +82,7 @@ class ReferenceTest : public QObject {
     const at::Tensor both = *EncodeCondition(vae, first, last, 9);
     expected[3][2] = 1;  // The last of the last four frames.
     QVERIFY(at::equal(mask(both), expected));
-    // Frames before the last image do not see it: the encoder is causal.
+    // Frames before the last image do not see it, because the encoder is causal.
     QVERIFY(at::equal(both.narrow(2, 0, 2).narrow(1, 4, 16), one.narrow(2, 0, 2).narrow(1, 4, 16)));
     QVERIFY(!at::equal(both.select(2, 2), one.select(2, 2)));
     const at::Tensor still = *EncodeCondition(vae, first, {}, 1);

@@ -1,5 +1,5 @@
-// The embedded model against recorded generations, from stored text embeddings and noise to the
-// frames; and the promise that a job's numbers depend on nothing but its inputs.
+// Compares the embedded model with recorded generations, from stored text embeddings and noise to
+// the frames. Tests the promise that a job's numbers depend on its inputs alone.
 #include <QElapsedTimer>
 #include <QtTest>
 
@@ -23,7 +23,7 @@ double RelativeError(const at::Tensor& computed, const at::Tensor& reference) {
          expected.norm().item<double>();
 }
 
-/// Zeros up to the 512 tokens that the model was trained with.
+/// Appends zeros up to the 512 tokens that the model was trained with.
 at::Tensor Padded(const at::Tensor& embeddings) {
   return at::constant_pad_nd(embeddings, {0, 0, 0, 512 - embeddings.size(1)});
 }
@@ -97,7 +97,7 @@ class ReplayTest : public QObject {
     const at::Tensor many = *vae.Decode(z);
     QCOMPARE(many.sizes().vec(), (std::vector<std::int64_t>{1, 3, 9, 32, 48}));
     QVERIFY(at::equal(*vae.Decode(z.narrow(2, 0, 1)),
-                      many.narrow(2, 0, 1)));  // Nothing looks ahead in time.
+                      many.narrow(2, 0, 1)));  // No frame sees a later one.
   }
 };
 

@@ -1,4 +1,5 @@
-// The diffusion stage stopped after a step and gone on with elsewhere: the same bits as in one go.
+// Tests that a diffusion stage that is stopped after a step and resumed elsewhere gives the same
+// bits as an uninterrupted one.
 #include <QtTest>
 #include <cstring>
 #include <filesystem>
@@ -39,7 +40,7 @@ message::Message Job() {
   return job;
 }
 
-/// What a message of these artifacts holds on the other side of a fabric.
+/// Returns these artifacts as a receiver gets them in a message.
 Artifacts Carried(const message::Message& job, const Artifacts& artifacts) {
   message::Message sent = job;
   sent.artifacts = artifacts;
@@ -57,10 +58,10 @@ Artifacts Carried(const message::Message& job, const Artifacts& artifacts) {
 struct Ran {
   absl::StatusOr<Artifacts> outputs;
   Artifacts saved;
-  int steps = 0;  ///< Computed here.
+  int steps = 0;  ///< Steps computed here.
 };
 
-/// Loads the stage, as another process would, and runs it; hands over after step `stop_after`.
+/// Loads the stage as another process would, and runs it. Hands over after step `stop_after`.
 Ran RunDiffusion(const std::string& model, const message::Message& job, int stop_after = 0) {
   Ran ran{.outputs = Artifacts()};
   const auto stage = MakeDiffusionStage();
@@ -180,7 +181,7 @@ class ResumeTest : public QObject {
     job.artifacts = embeds_;
     const Ran part = RunDiffusion(kModel, job, 2);
     for (const bool missing : {false, true}) {
-      if (missing && artifact == "state") continue;  // Then it is a job from the start.
+      if (missing && artifact == "state") continue;  // Without a state it is a job from the start.
       message::Message damaged = job;
       for (sdk::Artifact saved : part.saved) {
         if (saved.name == artifact.toStdString()) {

@@ -1,4 +1,4 @@
-// What a stage of a test is run with: its parameters, every step that it reports, a cancellation.
+// The context of a stage in a test: parameters, every step that the stage reports, a cancellation.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ class TestContext final : public sdk::StageContext {
   sdk::Parameters parameters_;
 };
 
-/// Twenty steps of a clip as the shipped models were trained on.
+/// Settings: twenty steps of a clip like those that the shipped models were trained on.
 inline sdk::Parameters ClipOf(const char* prompt, std::int64_t seed, const char* format) {
   return {{"prompt", std::string(prompt)},
           {"negative_prompt", std::string()},

@@ -25,7 +25,7 @@ std::string Sha(const Artifacts& artifacts) {
   return sha == nullptr ? "" : std::string(sha->data.text());
 }
 
-/// Horizontal centre of what is redder than green and blue.
+/// Returns the horizontal centre of the pixels that are redder than green and blue.
 double RedCentre(const media::Frames& frames, std::int64_t t) {
   double sum = 0, weight = 0;
   for (std::int64_t i = 0; i < frames.height * frames.width; ++i) {
@@ -85,7 +85,7 @@ class StagesTest : public QObject {
   }
 
   void Run_TextThatWasEncodedIsNotEncodedAgain() {
-    // Number of hits; the embeddings go to `out`.
+    // Returns the number of hits. Writes the embeddings to `out`.
     const auto run = [](sdk::Stage& stage, const char* prompt, Artifacts& out) {
       const auto hits = [&] {
         for (const auto& metric : stage.Metrics()) {
@@ -108,7 +108,7 @@ class StagesTest : public QObject {
       QVERIFY(again[i].data.text() == first[i].data.text());  // Bit for bit.
     }
     QVERIFY(other[0].data.text() != first[0].data.text());
-    // Sums differ with the number of threads: what one gave is not what two would.
+    // Sums differ with the number of threads, so the results of one thread are not those of two.
     const auto parallel = MakeTextEncodeStage();
     QVERIFY(parallel->Load({.model_dir = kModel, .threads = 2}).ok());
     QCOMPARE(run(*parallel, "a yellow star moving down", two_threads), 0);
@@ -274,7 +274,7 @@ class StagesTest : public QObject {
   }
 
  private:
-  /// The three stages one after the other; fails the test when one does.
+  /// Runs the three stages one after the other. Fails the test if a stage fails.
   Artifacts RunAll(TestContext& context) {
     Artifacts artifacts;
     for (auto* stage : {&text_, &diffusion_, &vae_}) {

@@ -1,5 +1,5 @@
-// The autoencoder in tiles: smooth content shows no seams, small frames come out as without, and
-// memory grows with the tile and not with the frame.
+// Tests the autoencoder in tiles: smooth content shows no seams, small frames are the same as
+// without tiles, and memory grows with the tile and not with the frame.
 #include <c10/core/InferenceMode.h>
 
 #include <QtTest>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr WanVae::Tiling kTiling{128, 96};
 
-/// Peak memory of this process since the last call, in bytes.
+/// Returns the peak memory of this process since the last call, in bytes.
 std::int64_t TakePeak() {
   std::int64_t kib = 0;
   std::ifstream status("/proc/self/status");
@@ -26,7 +26,7 @@ std::int64_t TakePeak() {
   return kib * 1024;
 }
 
-/// [1, channels, frames, side, side]: a slow wave, another in every channel.
+/// Returns [1, channels, frames, side, side] with a slow wave, a different one in every channel.
 at::Tensor Smooth(std::int64_t channels, std::int64_t frames, std::int64_t side) {
   const at::Tensor along = at::arange(side, at::kFloat) / static_cast<double>(side);
   const at::Tensor phase = at::arange(channels, at::kFloat).view({channels, 1, 1, 1});
@@ -47,7 +47,7 @@ class TilingTest : public QObject {
     vae_ = std::make_unique<WanVae>(*std::move(loaded));
   }
 
-  /// Where a result depends on its own place alone, tiles make no difference.
+  /// If a result depends on its own place alone, tiles make no difference.
   void RunTiled_OfALocalOperation_IsExact() {
     const c10::InferenceMode guard;
     const at::Tensor z = at::randn({2, 3, 2, 37, 50});
@@ -67,7 +67,7 @@ class TilingTest : public QObject {
       last = done;
       return absl::OkStatus();
     };
-    const auto tiled = vae_->Decode(Smooth(16, 2, 40), count, kTiling);  // Four tiles a side.
+    const auto tiled = vae_->Decode(Smooth(16, 2, 40), count, kTiling);  // Four tiles on each side.
     QVERIFY(tiled.ok());
     QCOMPARE(chunks, 2 * 16);
     QCOMPARE(last, chunks);

@@ -1,5 +1,5 @@
-// Component folders that are wrong, and what the configurations of the published checkpoints call
-// for.
+// Tests wrong component folders, and the tensors that the configurations of the published
+// checkpoints call for.
 #include <QtTest>
 #include <filesystem>
 #include <fstream>
@@ -215,7 +215,7 @@ class WeightsTest : public QObject {
       for (const auto& group : component.weights) bytes += group.bytes;
     }
     QVERIFY2(bytes > 7'000'000 && bytes < 7'487'020,
-             std::to_string(bytes).c_str());  // Files less their headers.
+             std::to_string(bytes).c_str());  // The files without their headers.
     for (const auto& stage : report->stages)
       QVERIFY2(stage.weight_bytes > 0 && stage.activation_bytes > 0, stage.stage.c_str());
   }
