@@ -30,13 +30,10 @@ function(onepiece_add_folders)
   endforeach()
 endfunction()
 
-# Precompiled headers: the large headers take most of a file's compile time. They are compiled once for each set of flags:
-# gRPC and our
-# messages for libraries, and the same with Qt Test for tests; LibTorch for libraries and for tests; Qt's widgets for
-# tests. A folder
-# borrows one when it sets ONEPIECE_PRECOMPILED (for its libraries) or ONEPIECE_TEST_PRECOMPILED (for its tests). A build
-# with this
-# option OFF shows which files include too little.
+# Precompiled headers: the large headers take most of a file's compile time. They are compiled once for each set of
+# flags: gRPC and our messages for libraries, and the same with Qt Test for tests; LibTorch for libraries and for tests;
+# Qt's widgets for tests. A folder borrows one when it sets ONEPIECE_PRECOMPILED (for its libraries) or
+# ONEPIECE_TEST_PRECOMPILED (for its tests). A build with this option OFF shows which files include too little.
 option(ONEPIECE_PRECOMPILE "Precompile large headers" ON)
 
 # onepiece_precompiled(KIND [PROGRAM] HEADERS .. DEPS .. OPTIONS ..): makes the target onepiece_precompiled_KIND, which
@@ -88,8 +85,7 @@ function(onepiece_library name)
 endfunction()
 
 # onepiece_qt_library(NAME SOURCES .. HEADERS .. MOC headers with Q_OBJECT .. DEPS .. [PRECOMPILE ..]): an
-# onepiece_library
-# of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
+# onepiece_library of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
 function(onepiece_qt_library name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;MOC;DEPS;PRIVATE_DEPS;PRECOMPILE")
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
@@ -129,12 +125,12 @@ function(onepiece_stage_plugin name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]] [ALONE]): a Qt Test
-# class, registered with ctest. Its first source holds the class, says ONEPIECE_TEST(Class) (tests/test_main.h) and includes
-# "FILE_STEM.moc" at its end. The classes of a folder share one program: tests/gui/views makes gui_views_tests. With ALONE
-# the class gets a program of its own, with its own main(). When the folder sets ONEPIECE_TEST_PRECOMPILED (services, torch
-# or widgets) before its first test, its program borrows that precompiled header. A folder whose files repeat each other's
-# local names sets ONEPIECE_TEST_APART, and no unity build joins them.
+# onepiece_test(NAME SOURCES .. DEPS .. LABELS .. [TIMEOUT seconds] [PROGRAMS targets it runs [WAITS]] [ALONE]): a Qt
+# Test class, registered with ctest. Its first source holds the class, says ONEPIECE_TEST(Class) (tests/test_main.h) and
+# includes "FILE_STEM.moc" at its end. The classes of a folder share one program: tests/gui/views makes gui_views_tests.
+# With ALONE the class gets a program of its own, with its own main(). When the folder sets ONEPIECE_TEST_PRECOMPILED
+# (services, torch or widgets) before its first test, its program borrows that precompiled header. A folder whose files
+# repeat each other's local names sets ONEPIECE_TEST_APART, and no unity build joins them.
 function(onepiece_test name)
   cmake_parse_arguments(PARSE_ARGV 1 A "WAITS;ALONE" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
   if(NOT A_TIMEOUT)
