@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -70,7 +71,8 @@ void Peer::Send(paxos::Message message) {
 
 std::vector<paxos::Message> Peer::Take(const std::stop_token& stop) {
   base::MutexLock lock(mutex_);
-  changed_.Wait(lock, stop, [&] { return !queue_.empty(); });
+  changed_.Wait(lock, stop,
+                [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty(); });
   queued_bytes_ = 0;
   return std::exchange(queue_, {});
 }
@@ -79,7 +81,10 @@ void Peer::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       base::MutexLock lock(mutex_);
-      if (!changed_.Wait(lock, stop, [&] { return !queue_.empty(); })) return;
+      if (!changed_.Wait(lock, stop, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            return !queue_.empty();
+          }))
+        return;
     }
     const absl::Status why = Speak(stop);
     if (stop.stop_requested()) return;

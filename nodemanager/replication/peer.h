@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/message.h"
@@ -44,11 +45,13 @@ class Peer {
   const std::string address_;
   const v1::ReplicaHello hello_;
   const std::unique_ptr<v1::ReplicaService::Stub> stub_;
-  base::Mutex mutex_;  // Guards the queue.
-  base::CondVar changed_;
-  std::vector<paxos::Message> queue_;
-  std::size_t queued_bytes_ = 0;
   std::string told_;  // Thread's own: the last failure in the log, so that each is told once.
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::vector<paxos::Message> queue_ ABSL_GUARDED_BY(mutex_);
+  std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+
   std::jthread thread_;
 };
 

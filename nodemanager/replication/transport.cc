@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
@@ -54,7 +55,7 @@ void Transport::SetPeers(const paxos::Members& members, const std::vector<std::s
     addresses_.erase(self_.address);
     addresses_.erase("");
   }
-  EndPeers([&](const PeerKey& peer) {
+  EndPeers([&](const PeerKey& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return peer.first == 0 && (members_.Votes(self_.replica) || !addresses_.contains(peer.second));
   });
   EndOutdatedPeers();
@@ -76,7 +77,7 @@ std::string Transport::FoundAt(paxos::ReplicaId replica) const {
 // Ends the connections to which nothing will be sent any more, because their replica has gone or is
 // elsewhere.
 void Transport::EndOutdatedPeers() {
-  EndPeers([&](const PeerKey& peer) {
+  EndPeers([&](const PeerKey& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (peer.first == 0) return false;
     const std::string* address = AddressOf(peer.first);
     return address == nullptr || *address != peer.second;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -72,28 +73,33 @@ class Transport : public v1::ReplicaService::Service {
   using PeerKey = std::pair<paxos::ReplicaId, std::string>;
 
   absl::Status Admit(const v1::ReplicaHello& hello);
-  [[nodiscard]] absl::Status CheckGroup(const v1::ReplicaHello& hello) const;
+  [[nodiscard]] absl::Status CheckGroup(const v1::ReplicaHello& hello) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dismiss(const v1::ReplicaHello& hello);
   absl::Status Listen(const v1::ReplicaHello& hello,
                       grpc::ServerReader<v1::ReplicaEnvelope>& reader);
-  [[nodiscard]] const std::string* AddressOf(paxos::ReplicaId replica) const;
+  [[nodiscard]] const std::string* AddressOf(paxos::ReplicaId replica) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndOutdatedPeers();
-  Peer* FindPeer(paxos::ReplicaId replica, const std::string& address);
+  Peer* FindPeer(paxos::ReplicaId replica, const std::string& address)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls `ends` under mutex_.
   void EndPeers(const std::function<bool(const PeerKey&)>& ends);
 
   const Hooks hooks_;
   const std::uint64_t boot_;
-  mutable base::Mutex mutex_;  // Guards all below.
-  bool started_ = false, stopped_ = false;
-  Self self_;
-  paxos::Members members_;
-  std::set<std::string> addresses_;  // For messages to replica 0.
+  mutable base::Mutex mutex_;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  Self self_ ABSL_GUARDED_BY(mutex_);
+  paxos::Members members_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> addresses_ ABSL_GUARDED_BY(mutex_);  // For messages to replica 0.
   // Where replicas say they are: of members it goes before their seat's address, and others have
   // no seat. At most kMaxSpeakers, as speakers_.
-  std::map<paxos::ReplicaId, std::string> found_;
-  std::map<paxos::ReplicaId, Speaker> speakers_;
-  std::map<PeerKey, std::unique_ptr<Peer>> peers_;
-  std::set<grpc::ServerContext*> streams_;
+  std::map<paxos::ReplicaId, std::string> found_ ABSL_GUARDED_BY(mutex_);
+  std::map<paxos::ReplicaId, Speaker> speakers_ ABSL_GUARDED_BY(mutex_);
+  std::map<PeerKey, std::unique_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
+  std::set<grpc::ServerContext*> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::nodemanager

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -144,17 +145,23 @@ class Controller {
   Log& log_;
   base::Clock& clock_;
   const Options options_;
-  std::atomic<std::uint64_t> serving_term_{0};  // For which TakeOver() has ended.
-  base::Mutex take_over_mutex_;                 // Held by TakeOver().
-  int failed_take_overs_ = 0;                   // In this leadership. The worker's alone.
-
-  base::Mutex assign_mutex_;                     // One plan at a time.
-  std::atomic<std::uint64_t> assign_wanted_{0};  // Changes that a plan must follow,
-  std::uint64_t assign_done_ = 0;                // and has. Guarded by assign_mutex_.
   ElasticController elastic_;
   NodeReports reports_;
+  std::atomic<std::uint64_t> serving_term_{0};  // The term for which TakeOver() has ended.
+  int failed_take_overs_ = 0;                   // In this leadership. The worker's alone.
 
-  mutable base::Mutex wait_mutex_;
+  // Held for a whole TakeOver(), so that two of them never run at once.
+  base::Mutex take_over_mutex_;
+
+  // Held while assignments are planned and proposed, so that there is one plan at a time.
+  base::Mutex assign_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
+  // The number of the newest change that a plan made after that change has followed.
+  std::uint64_t assign_done_ ABSL_GUARDED_BY(assign_mutex_) = 0;
+  std::atomic<std::uint64_t> assign_wanted_{0};  // Counts the changes that a plan must follow.
+
+  // Guards nothing: the waiters' conditions are atomic. It keeps a notification from falling
+  // between a waiter's look and its sleep.
+  mutable base::Mutex wait_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
   mutable base::CondVar changed_;
   std::atomic<std::uint64_t> version_{1};
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().

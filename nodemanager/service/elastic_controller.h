@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/plans/plans.h"
@@ -61,8 +62,8 @@ class ElasticController {
   const v1::ElasticityConfig config_;
   const std::unique_ptr<Policy> policy_;
   mutable base::Mutex mutex_;
-  base::MonotonicTime next_look_{};  // Of the policy. Guarded by mutex_.
-  std::string detail_;               // Why the policy moved nothing, last time. Guarded by mutex_.
+  base::MonotonicTime next_look_ ABSL_GUARDED_BY(mutex_){};  // When the policy decides next.
+  std::string detail_ ABSL_GUARDED_BY(mutex_);  // Why the policy moved nothing, last time.
 };
 
 }  // namespace onepiece::nodemanager

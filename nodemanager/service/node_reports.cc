@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/mutex.h"
@@ -101,7 +102,7 @@ void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const 
   const base::MutexLock lock(mutex_);
   read({.window = &window_,
         .routing_epoch =
-            [this](const std::string& node_id) {
+            [this](const std::string& node_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
               const auto known = reports_.find(node_id);
               return known == reports_.end() ? std::uint64_t{0} : known->second.routing_epoch;
             },

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/load/load_window.h"
@@ -62,11 +63,10 @@ class NodeReports {
   base::Clock& clock_;
   const base::Duration dead_after_, window_length_;
   mutable base::Mutex mutex_;
-  // Guarded by mutex_.
-  std::map<std::string, LastReport> reports_;  // Live nodes only.
-  LoadWindow window_;
-  base::MonotonicTime leading_since_{};  // The last Clear().
-  std::optional<base::MonotonicTime> last_check_;
+  std::map<std::string, LastReport> reports_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
+  LoadWindow window_ ABSL_GUARDED_BY(mutex_);
+  base::MonotonicTime leading_since_ ABSL_GUARDED_BY(mutex_){};  // The last Clear().
+  std::optional<base::MonotonicTime> last_check_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::nodemanager

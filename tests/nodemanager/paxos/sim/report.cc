@@ -8,7 +8,10 @@
 #include <chrono>
 #include <csignal>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/mutex.h"
@@ -24,6 +27,14 @@ std::uint64_t Median(std::vector<std::uint64_t> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+// What the threads of RunSeeds() have found.
+struct Results {
+  base::Mutex mutex;
+  Report report ABSL_GUARDED_BY(mutex);
+  std::vector<std::uint64_t> delivered ABSL_GUARDED_BY(mutex);
+  std::vector<std::uint64_t> leader_changes ABSL_GUARDED_BY(mutex);
+};
 
 bool IsStuck(const Violation& violation) {
   return violation.found() && (violation.invariant == Invariants::kProgress ||
@@ -127,37 +138,36 @@ Outcome RunSeed(std::uint64_t seed, const NamedMutant& mutant, std::ostream* sto
 
 Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const NamedMutant& mutant) {
   const auto started = std::chrono::steady_clock::now();
-  Report report;
-  std::vector<std::uint64_t> delivered;
-  std::vector<std::uint64_t> leader_changes;
+  Results results;
   std::atomic<std::uint64_t> next = 0;
   std::atomic<std::uint64_t> end = count;  // Histories from here on need not run.
-  base::Mutex mutex;
   const auto work = [&] {
     for (std::uint64_t i = next++; i < end; i = next++) {
       const Outcome outcome = RunSeed(from + i, mutant, nullptr);
-      const base::MutexLock lock(mutex);
+      const base::MutexLock lock(results.mutex);
       if (IsStuck(outcome.violation)) {
-        report.stuck.push_back({from + i, outcome.violation, outcome.at});
+        results.report.stuck.push_back({from + i, outcome.violation, outcome.at});
       } else if (outcome.violation.found()) {
         if (i < end) {
           end = i;
-          report.failure = Failure{from + i, outcome.violation, outcome.at};
+          results.report.failure = Failure{from + i, outcome.violation, outcome.at};
         }
         continue;
       }
-      ++report.seeds;
-      report.sum.Add(outcome.tally);
-      delivered.push_back(outcome.tally.delivered);
-      leader_changes.push_back(outcome.tally.leader_changes);
+      ++results.report.seeds;
+      results.report.sum.Add(outcome.tally);
+      results.delivered.push_back(outcome.tally.delivered);
+      results.leader_changes.push_back(outcome.tally.leader_changes);
     }
   };
   {
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < std::max(1U, jobs); ++i) threads.emplace_back(work);
   }
-  report.median_delivered = Median(std::move(delivered));
-  report.median_leader_changes = Median(std::move(leader_changes));
+  const base::MutexLock lock(results.mutex);
+  Report report = std::move(results.report);
+  report.median_delivered = Median(std::move(results.delivered));
+  report.median_leader_changes = Median(std::move(results.leader_changes));
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return report;
