@@ -88,13 +88,13 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
   return absl::OkStatus();
 }
 
-ReplicatedLog::Options LogOptions(const v1::NodeManagerConfig& config,
-                                  const std::vector<paxos::Seat>& seats) {
-  ReplicatedLog::Options options{.data_dir = config.node().data_dir(),
-                                 .cluster_id = config.cluster_id(),
-                                 .name = config.node().node_id(),
-                                 .seats = seats,
-                                 .bootstrap = config.bootstrap()};
+ReplicatedLogOptions LogOptions(const v1::NodeManagerConfig& config,
+                                const std::vector<paxos::Seat>& seats) {
+  ReplicatedLogOptions options{.data_dir = config.node().data_dir(),
+                               .cluster_id = config.cluster_id(),
+                               .name = config.node().node_id(),
+                               .seats = seats,
+                               .bootstrap = config.bootstrap()};
   options.paxos.version = kCommandVersion;
   for (base::Duration* duration :
        {&options.paxos.heartbeat, &options.paxos.election_min, &options.paxos.election_max,

@@ -32,7 +32,7 @@ std::string ReasonOf(const absl::Status& status) { return base::GetReason(status
 // One replica with its server. It can be ended, and started again on the same folder and address.
 class Node {
  public:
-  explicit Node(ReplicatedLog::Options options) : options_(std::move(options)) {
+  explicit Node(ReplicatedLogOptions options) : options_(std::move(options)) {
     for (base::Duration* duration :
          {&options_.paxos.heartbeat, &options_.paxos.election_min, &options_.paxos.election_max,
           &options_.paxos.lease, &options_.propose_timeout}) {
@@ -68,7 +68,7 @@ class Node {
   void Wipe() const { QDir(QString::fromStdString(options_.data_dir)).removeRecursively(); }
 
   ReplicatedLog& log() { return *log_; }
-  ReplicatedLog::Options& options() { return options_; }
+  ReplicatedLogOptions& options() { return options_; }
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] paxos::Seat seat() const { return {.name = options_.name, .address = address_}; }
   [[nodiscard]] bool Leads() const { return log_ != nullptr && log_->Term().ok(); }
@@ -93,7 +93,7 @@ class Node {
 
  private:
   static inline int requests_ = 0;
-  ReplicatedLog::Options options_;
+  ReplicatedLogOptions options_;
   std::string address_ = "127.0.0.1:0";
   std::unique_ptr<ReplicatedLog> log_;
   std::unique_ptr<ConsensusService> consensus_;
@@ -134,8 +134,8 @@ class Caller {
 class ReplicatedLogTest : public QObject {
   Q_OBJECT
  private:
-  ReplicatedLog::Options OptionsOf(const std::string& name) const {
-    ReplicatedLog::Options options{
+  ReplicatedLogOptions OptionsOf(const std::string& name) const {
+    ReplicatedLogOptions options{
         .data_dir = dir_->filePath(QString::fromStdString(name)).toStdString(), .name = name};
     options.paxos.version = kCommandVersion;
     return options;

@@ -107,7 +107,7 @@ class ElasticWorld {
 
  private:
   void Open() {
-    ReplicatedLog::Options options{.data_dir = dir_.path().toStdString(), .name = "nm"};
+    ReplicatedLogOptions options{.data_dir = dir_.path().toStdString(), .name = "nm"};
     options.paxos.version = kCommandVersion;
     log_ = std::move(ReplicatedLog::Open(options)).value();
     controller_ = std::make_unique<Controller>(

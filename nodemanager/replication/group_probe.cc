@@ -1,0 +1,52 @@
+#include "nodemanager/replication/group_probe.h"
+
+#include <chrono>
+#include <future>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/rpc/channel.h"
+#include "onepiece/v1/consensus.grpc.pb.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr auto kProbeTimeout = std::chrono::seconds(1);
+
+}  // namespace
+
+GroupProbe ProbeGroup(const ReplicatedLogOptions& options) {
+  std::vector<std::pair<const paxos::Seat*, std::future<absl::StatusOr<v1::ReplicaStatus>>>> asked;
+  for (const paxos::Seat& seat : options.seats) {
+    if (seat.name == options.name) continue;
+    asked.emplace_back(&seat, std::async(std::launch::async, [&seat] {
+      const auto stub = v1::ConsensusService::NewStub(rpc::MakeChannel(seat.address));
+      return rpc::Call(*stub, &v1::ConsensusService::Stub::GetReplica, {}, kProbeTimeout);
+    }));
+  }
+  GroupProbe probe;
+  const auto wait_for = [&](const paxos::Seat& seat, const std::string& why) {
+    absl::StrAppend(&probe.waits_for, probe.waits_for.empty() ? "" : ", ", seat.name, " at ",
+                    seat.address, " ", why);
+  };
+  for (auto& [seat, answer] : asked) {
+    const absl::StatusOr<v1::ReplicaStatus> status = answer.get();
+    if (!status.ok()) {
+      wait_for(*seat, "does not answer");
+    } else if (status->name() != seat->name) {
+      wait_for(*seat, absl::StrCat("is ", status->name(), ": correct `replicas`"));
+    } else if (!options.cluster_id.empty() && !status->cluster_id().empty() &&
+               status->cluster_id() != options.cluster_id) {
+      wait_for(*seat, absl::StrCat("belongs to cluster '", status->cluster_id(), "', not '",
+                                   options.cluster_id, "'"));
+    } else if (status->group() != 0) {
+      probe.have_group = true;
+    } else if (status->bootstraps() && status->name() < options.name) {
+      wait_for(*seat, "was told to begin it, too, and comes first");
+    }
+  }
+  return probe;
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,29 @@
+// How a replica of the NodeManager runs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cluster/base/clock.h"
+#include "nodemanager/paxos/replica.h"
+
+namespace onepiece::nodemanager {
+
+struct ReplicatedLogOptions {
+  std::string data_dir;
+  /// The name of a new cluster. An existing group must have the same one. Empty allows any.
+  std::string cluster_id;
+  std::string name;  ///< The name of this replica's seat.
+  /// The seats of a new group, and where a replica sends its Join. With none this replica is
+  /// alone.
+  std::vector<paxos::Seat> seats;
+  /// If true, an empty folder begins a new group when none of `seats` has one.
+  bool bootstrap = false;
+  paxos::Options paxos;  ///< The log fills in name, address and seed.
+  base::Duration propose_timeout = std::chrono::seconds(2);
+  std::uint64_t snapshot_every = 1024;  ///< In slots.
+};
+
+}  // namespace onepiece::nodemanager

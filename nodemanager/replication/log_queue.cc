@@ -1,0 +1,67 @@
+#include "nodemanager/replication/log_queue.h"
+
+#include <utility>
+
+#include "cluster/base/status.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr std::size_t kMaxQueuedMessages = 16384, kMaxQueuedRequests = 4096;
+
+}  // namespace
+
+void LogQueue::Open() {
+  const base::MutexLock lock(mutex_);
+  open_ = !ended_;
+}
+
+void LogQueue::Close() {
+  const base::MutexLock lock(mutex_);
+  open_ = false;
+  ended_ = true;
+}
+
+void LogQueue::PushMessage(paxos::Message message) {
+  const base::MutexLock lock(mutex_);
+  if (!open_ || inputs_.messages.size() >= kMaxQueuedMessages) return;
+  inputs_.messages.push_back(std::move(message));
+  pushed_.NotifyOne();
+}
+
+void LogQueue::PushInvitation(const std::string& cluster_id, std::uint64_t group) {
+  const base::MutexLock lock(mutex_);
+  inputs_.cluster_id = cluster_id;
+  inputs_.group = group;
+  pushed_.NotifyOne();
+}
+
+absl::Status LogQueue::PushRequest(std::shared_ptr<LogRequest> request) {
+  const base::MutexLock lock(mutex_);
+  if (!open_) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
+                           "this NodeManager is starting or ending");
+  }
+  if (inputs_.requests.size() >= kMaxQueuedRequests) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                           "too many commands are waiting");
+  }
+  inputs_.requests.push_back(std::move(request));
+  pushed_.NotifyOne();
+  return absl::OkStatus();
+}
+
+LogInputs LogQueue::Take() {
+  const base::MutexLock lock(mutex_);
+  return std::exchange(inputs_, {});
+}
+
+LogInputs LogQueue::WaitAndTake(const std::stop_token& stop, base::Duration limit) {
+  base::MutexLock lock(mutex_);
+  pushed_.WaitFor(lock, stop, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !inputs_.messages.empty() || !inputs_.requests.empty() || inputs_.group != 0;
+  });
+  return std::exchange(inputs_, {});
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,71 @@
+// What the thread of a replicated log has to do next. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
+#include "nodemanager/paxos/replica.h"
+#include "onepiece/v1/node_manager_state.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// Something that a caller asks of the replica. The log's thread does it.
+struct LogRequest {
+  /// Begins the request on the log's thread. Returns the slot whose entry answers the request. 0
+  /// means that it is answered when all that it did is durable.
+  std::function<absl::StatusOr<paxos::Slot>(paxos::Replica&, paxos::Time, paxos::Outputs&)> begin;
+  std::shared_ptr<const std::string> payload;  ///< The command's bytes, or null.
+  bool appends = false;                        ///< It waits while the log has no room.
+  std::atomic<bool> abandoned{false};          ///< True when nobody waits for the answer any more.
+  std::promise<absl::StatusOr<v1::CommandResult>> answer;
+};
+
+/// What came in between two steps of the log's thread.
+struct LogInputs {
+  std::vector<paxos::Message> messages;
+  std::vector<std::shared_ptr<LogRequest>> requests;
+  /// The group that has asked a new replica to join, or 0.
+  std::string cluster_id;
+  std::uint64_t group = 0;
+};
+
+/// The bounded queue from the network and from callers to the log's thread. It is closed at first.
+///
+/// Threading: thread-safe. One thread takes.
+class LogQueue {
+ public:
+  /// Lets messages and requests in, unless Close() was called.
+  void Open();
+  /// Refuses messages and requests for good. What is in the queue stays there.
+  void Close();
+  /// Drops the message while the queue is closed or full. Consensus sends again.
+  void PushMessage(paxos::Message message);
+  /// An invitation is taken at any time, and replaces an earlier one.
+  void PushInvitation(const std::string& cluster_id, std::uint64_t group);
+  /// Errors: UNAVAILABLE (NOT_LEADER) while the queue is closed, RESOURCE_EXHAUSTED (LOG_BUSY).
+  absl::Status PushRequest(std::shared_ptr<LogRequest> request);
+  /// Takes all that is there. Never blocks.
+  LogInputs Take();
+  /// Waits until something is there, `limit` has passed or `stop` is requested, and then takes all.
+  LogInputs WaitAndTake(const std::stop_token& stop, base::Duration limit);
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar pushed_;
+  LogInputs inputs_ ABSL_GUARDED_BY(mutex_);
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // Close() was called.
+};
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,621 @@
+#include "nodemanager/replication/replica_driver.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/check.h"
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "nodemanager/replication/boot_clock.h"
+#include "nodemanager/replication/codec.h"
+#include "nodemanager/replication/group_probe.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr auto kAskAgain = std::chrono::milliseconds(100);
+constexpr base::Duration kBackoffMin = std::chrono::milliseconds(100);
+constexpr base::Duration kBackoffMax = std::chrono::seconds(2);
+// How many slots ListLog() can show.
+constexpr std::size_t kTailSlots = 1000;
+// A replica that applies nothing cannot shorten its log. It stores at most this many slots, and
+// then lags until the leader has shortened its own log and sends its snapshot.
+constexpr paxos::Slot kMaxHaltedSlots = 1 << 16;
+// At most this many requests wait for room in the log.
+constexpr std::size_t kMaxDeferred = 4096;
+
+absl::Status Lost(std::string_view why) {
+  return base::MakeError(absl::StatusCode::kUnavailable, "OUTCOME_UNKNOWN",
+                         absl::StrCat("the command may still be applied (", std::string(why),
+                                      "): ask again with the same request_id"));
+}
+
+absl::Status LogBusy() {
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                         "too many commands wait to be chosen: try again later");
+}
+
+void Pause(const std::stop_token& stop, base::Duration pause) {
+  base::Mutex mutex;
+  base::CondVar never;
+  base::MutexLock lock(mutex);
+  never.WaitFor(lock, stop, pause, [] { return false; });
+}
+
+}  // namespace
+
+ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue)
+    : options_(std::move(options)),
+      queue_(queue),
+      transport_(
+          {.receive = [this](paxos::Message message) { queue_.PushMessage(std::move(message)); },
+           .invited = [this](const std::string& cluster_id,
+                             std::uint64_t group) { queue_.PushInvitation(cluster_id, group); }}) {}
+
+absl::Status ReplicaDriver::Open() {
+  ONEPIECE_ASSIGN_OR_RETURN(store_, Store::Open(options_.data_dir));
+  if (!store_->identity()) return absl::OkStatus();
+  const base::MutexLock lock(replica_mutex_);
+  identity_ = *store_->identity();
+  ONEPIECE_RETURN_IF_ERROR(CheckIdentity());
+  state_ = store_->TakeState();
+  const paxos::Snapshot& snapshot = state_->snapshot;
+  if (snapshot.index == 0 || snapshot.state == nullptr || snapshot.state->empty())
+    return absl::OkStatus();
+  const base::MutexLock machine_lock(machine_mutex_);
+  const absl::Status status = machine_.Restore(*snapshot.state);
+  if (base::GetReason(status).reason == "NEWER_VERSION") {
+    SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index));
+    return absl::OkStatus();
+  }
+  if (!status.ok()) return base::Annotate(status, options_.data_dir);
+  applied_ = snapshot.index;
+  return absl::OkStatus();
+}
+
+absl::Status ReplicaDriver::CheckIdentity() const {
+  if (identity_.name != options_.name) {
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "OTHER_REPLICA",
+        absl::StrCat("the data folder ", options_.data_dir, " belongs to NodeManager '",
+                     identity_.name, "', not '", options_.name,
+                     "': start with that node id, or with another data folder"));
+  }
+  if (!options_.cluster_id.empty() && !identity_.cluster_id.empty() &&
+      options_.cluster_id != identity_.cluster_id) {
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
+        absl::StrCat("the data folder ", options_.data_dir, " belongs to cluster '",
+                     identity_.cluster_id, "', not '", options_.cluster_id, "'"));
+  }
+  return absl::OkStatus();
+}
+
+// Waits until every other seat has answered. An empty folder does not mean that there is no group,
+// because the group's data may have been moved away. Silence does not mean it either.
+bool ReplicaDriver::AwaitOthers(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const GroupProbe others = ProbeGroup(options_);
+    if (others.have_group) {
+      spdlog::warn("op=join detail=\"bootstrap was asked for, but the others have a group\"");
+    }
+    if (others.have_group || others.waits_for.empty()) {
+      const absl::Status status = MakeReplica(!others.have_group);
+      if (status.ok()) return true;
+      const base::MutexLock lock(replica_mutex_);
+      health_ = v1::ReplicaStatus::DISK_FAILED;
+      health_detail_ = absl::StrCat(base::Message(status), "; then restart this NodeManager");
+      spdlog::error("op=disk_failed error=\"{}\"", health_detail_);
+      return false;
+    }
+    {
+      const base::MutexLock lock(replica_mutex_);
+      std::string detail = absl::StrCat(
+          "it begins a group when all others have said that they have none: ", others.waits_for);
+      if (detail != health_detail_) spdlog::warn("op=wait_to_begin detail=\"{}\"", detail);
+      health_ = v1::ReplicaStatus::WAITING;
+      health_detail_ = std::move(detail);
+    }
+    Pause(stop, kAskAgain);
+  }
+  return false;
+}
+
+absl::StatusOr<paxos::DurableState> ReplicaDriver::MakeNewReplica(bool begins) {
+  paxos::DurableState state;
+  state.replica = base::RandomU64();
+  ReplicaIdentity identity = {
+      .cluster_id = options_.cluster_id, .name = options_.name, .replica = state.replica};
+  if (begins) {
+    paxos::Members seats{options_.seats};
+    if (seats.seats.size() <= 1)
+      seats.seats = {{.name = options_.name, .address = replica_options_.address}};
+    for (paxos::Seat& seat : seats.seats) {
+      if (seat.name == options_.name) seat.address = replica_options_.address;
+    }
+    if (identity.cluster_id.empty())
+      identity.cluster_id = base::Uid::GenerateRandom().ToString().substr(0, 8);
+    identity.group = std::max<std::uint64_t>(1, base::RandomU64());
+    state = paxos::Replica::Bootstrap(state.replica, seats, options_.name);
+    spdlog::info("op=bootstrap cluster={} group={} replica={} seats={}", identity.cluster_id,
+                 identity.group, state.replica, seats.seats.size());
+  } else {
+    spdlog::info("op=join replica={} seats={}", state.replica, options_.seats.size());
+  }
+  ONEPIECE_RETURN_IF_ERROR(store_->Create(identity, state));
+  const base::MutexLock lock(replica_mutex_);  // Status() may be asked already.
+  identity_ = identity;
+  health_ = v1::ReplicaStatus::OK;
+  health_detail_.clear();
+  return state;
+}
+
+absl::Status ReplicaDriver::Start(const std::string& address) {
+  ONEPIECE_CHECK(!thread_.joinable());
+  {
+    const base::MutexLock lock(replica_mutex_);
+    address_ = address;
+  }
+  replica_options_ = options_.paxos;
+  replica_options_.name = options_.name;
+  replica_options_.address = address;
+  replica_options_.seed = base::RandomU64();
+  // Asking the others may take long, so the thread does it and Start() returns.
+  const bool alone = options_.seats.size() <= 1;
+  const bool asks = !state_ && !alone && options_.bootstrap;
+  if (!asks) ONEPIECE_RETURN_IF_ERROR(MakeReplica(alone));
+  thread_ = std::jthread([this, asks](const std::stop_token& stop) {
+    if (!asks || AwaitOthers(stop)) Run(stop);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ReplicaDriver::MakeReplica(bool begins) {
+  if (!state_) {
+    ONEPIECE_ASSIGN_OR_RETURN(state_, MakeNewReplica(begins));
+  }
+  Transport::Self self;
+  {
+    const base::MutexLock lock(replica_mutex_);
+    id_ = identity_.replica;
+    self = {.cluster_id = identity_.cluster_id,
+            .name = options_.name,
+            .address = address_,
+            .replica = id_,
+            .group = identity_.group};
+  }
+  transport_.Start(self);
+  transport_.SetPeers({}, OtherAddresses());
+  {
+    const base::MutexLock lock(replica_mutex_);
+    KeepTail(state_->log);
+    replica_ = std::make_unique<paxos::Replica>(replica_options_, *std::move(state_), BootNow());
+    if (halted_) replica_->RefuseToLead(BootNow(), out_);
+    state_.reset();
+  }
+  queue_.Open();
+  return absl::OkStatus();
+}
+
+// The queue is closed first, so that the thread answers every request that was let in.
+void ReplicaDriver::Stop() {
+  queue_.Close();
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  transport_.Stop();
+}
+
+ReplicaView ReplicaDriver::View() const {
+  return {.replica = replica_.get(),
+          .identity = identity_,
+          .address = address_,
+          .health = health_,
+          .health_detail = health_detail_,
+          .term = term_,
+          .tail = tail_};
+}
+
+void ReplicaDriver::See(absl::FunctionRef<void(const ReplicaView&)> see) const {
+  const base::MutexLock lock(replica_mutex_);
+  see(View());
+}
+
+void ReplicaDriver::ReadMachine(
+    absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const {
+  const base::MutexLock lock(machine_mutex_);
+  read(machine_, applied_);
+}
+
+paxos::Slot ReplicaDriver::applied() const {
+  const base::MutexLock lock(machine_mutex_);
+  return applied_;
+}
+
+absl::Status ReplicaDriver::NotLeader() const {
+  const base::MutexLock lock(replica_mutex_);
+  return NotLeader(View());
+}
+
+absl::Status ReplicaDriver::NotLeader(const ReplicaView& view) const {
+  const paxos::Seat* leader =
+      view.replica != nullptr ? view.replica->members().Find(view.replica->leader()) : nullptr;
+  if (leader == nullptr || leader->replica == view.identity.replica) {
+    return base::MakeError(
+        absl::StatusCode::kUnavailable, "NOT_LEADER",
+        absl::StrCat("NodeManager ", options_.name, " does not lead, and knows no leader",
+                     view.health_detail.empty() ? "" : ": ", view.health_detail));
+  }
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
+                         absl::StrCat("NodeManager ", options_.name, " does not lead, ",
+                                      leader->name, " at ", AddressOf(view, *leader), " does"),
+                         {{"leader", AddressOf(view, *leader)}});
+}
+
+std::string ReplicaDriver::AddressOf(const ReplicaView& view, const paxos::Seat& seat) const {
+  // After a restart a seat still has the address of the earlier start, until its replica has told
+  // the leader.
+  if (seat.replica == view.identity.replica) return view.address;
+  const std::string found = transport_.FoundAt(seat.replica);
+  return found.empty() ? seat.address : found;
+}
+
+std::vector<std::string> ReplicaDriver::OtherAddresses() const {
+  std::vector<std::string> addresses;
+  for (const paxos::Seat& seat : options_.seats) {
+    if (seat.name != options_.name) addresses.push_back(seat.address);
+  }
+  return addresses;
+}
+
+absl::Status ReplicaDriver::TakeSnapshot(paxos::Replica& replica, paxos::Outputs& out) {
+  if (halted_)
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION", newer_);
+  if (replica.snapshot() == nullptr || replica.snapshot()->index < applied_)
+    replica.TakeSnapshot(applied_, SerializeState(), out);
+  return absl::OkStatus();
+}
+
+void ReplicaDriver::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    if (store_ == nullptr) {
+      Recover(stop);
+      continue;
+    }
+    Step(WaitForInputs(stop));
+    CarryOut();
+  }
+  FailWaiting(Lost("this NodeManager ends"));
+  for (const auto& request : queue_.Take().requests) request->answer.set_value(NotLeader());
+  closing_ = true;
+  {
+    const base::MutexLock lock(replica_mutex_);
+    term_ = 0;
+  }
+  PublishRole();
+}
+
+// Messages to itself, and Outputs that came outside of Step() (a snapshot, a refusal to lead), must
+// not wait for the next message.
+LogInputs ReplicaDriver::WaitForInputs(const std::stop_token& stop) {
+  const bool at_once = !to_self_.empty() || !out_.early.empty() || !out_.late.empty() ||
+                       out_.writes.urgent() || out_.lost_leadership;
+  if (at_once) return queue_.Take();
+  const paxos::Time deadline = [this] {
+    const base::MutexLock lock(replica_mutex_);
+    return replica_->next_deadline();
+  }();
+  return queue_.WaitAndTake(stop, deadline - BootNow());
+}
+
+void ReplicaDriver::Step(LogInputs inputs) {
+  if (inputs.group != 0) JoinGroup(inputs.cluster_id, inputs.group);
+  if (store_ == nullptr) {
+    for (const auto& request : inputs.requests) request->answer.set_value(NotLeader());
+    return;
+  }
+  const base::MutexLock lock(replica_mutex_);
+  const paxos::Time now = BootNow();
+  for (const paxos::Message& message : std::exchange(to_self_, {}))
+    replica_->Receive(now, message, out_);
+  for (const paxos::Message& message : inputs.messages) {
+    if (!MustIgnore(message)) replica_->Receive(now, message, out_);
+  }
+  std::vector<std::shared_ptr<LogRequest>> requests = std::exchange(deferred_, {});
+  requests.insert(requests.end(), inputs.requests.begin(), inputs.requests.end());
+  for (std::shared_ptr<LogRequest>& request : requests) Begin(std::move(request), now);
+  if (now >= replica_->next_deadline()) replica_->Tick(now, out_);
+  // The term ends here, before the entries of this step are applied. So no reader under this term
+  // sees what another leader has done.
+  if (out_.lost_leadership || !replica_->IsReady()) term_ = 0;
+  KeepTail(out_.writes.accepted);
+  if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
+    leader_ = leader;
+    if (leader != 0) ++leader_changes_;
+  }
+}
+
+void ReplicaDriver::Begin(std::shared_ptr<LogRequest> request, paxos::Time now) {
+  if (request->abandoned) return;
+  // Once a request found no room, the log counts as full for those after it. So appends keep their
+  // order.
+  const bool full = request->appends && !deferred_.empty();
+  const absl::StatusOr<paxos::Slot> slot = full ? LogBusy() : request->begin(*replica_, now, out_);
+  // A request that finds no room waits and does not fail, because room comes as soon as followers
+  // answer.
+  if (!slot.ok() && request->appends && base::GetReason(slot.status()).reason == "LOG_BUSY" &&
+      deferred_.size() < kMaxDeferred) {
+    // Only a message can make room, and the step that takes it tries the request again.
+    deferred_.push_back(std::move(request));
+  } else if (!slot.ok()) {
+    request->answer.set_value(
+        base::GetReason(slot.status()).reason == "NOT_LEADER" ? NotLeader(View()) : slot.status());
+  } else if (*slot == 0) {
+    begun_.push_back(std::move(request));
+  } else {
+    waiting_.emplace(*slot, std::move(request));
+  }
+}
+
+bool ReplicaDriver::MustIgnore(const paxos::Message& message) const {
+  const auto* accept = std::get_if<paxos::Accept>(&message.body);
+  return halted_ && accept != nullptr && !accept->entries.empty() &&
+         replica_->last_slot() >= replica_->first_slot() + kMaxHaltedSlots;
+}
+
+// Drops snapshots that the receiver would refuse. A refusal would break the stream, and with it the
+// messages behind. That replica must wait until the state is smaller.
+void ReplicaDriver::DropTooLarge(std::vector<paxos::Message>& messages) {
+  std::erase_if(messages, [](const paxos::Message& message) {
+    const auto* install = std::get_if<paxos::InstallSnapshot>(&message.body);
+    if (install == nullptr || install->snapshot == nullptr || install->snapshot->state == nullptr ||
+        install->snapshot->state->size() <= kMaxSnapshotBytes)
+      return false;
+    spdlog::error(
+        "op=snapshot error=\"the state has {} bytes, more than can be sent: delete "
+        "workflows\"",
+        install->snapshot->state->size());
+    return true;
+  });
+}
+
+void ReplicaDriver::KeepTail(const std::vector<paxos::AcceptedEntry>& accepted) {
+  for (const paxos::AcceptedEntry& entry : accepted) tail_[entry.slot] = entry;
+  while (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
+}
+
+void ReplicaDriver::JoinGroup(const std::string& cluster_id, std::uint64_t group) {
+  {
+    const base::MutexLock lock(replica_mutex_);
+    if (identity_.group != 0) return;
+  }
+  if (const absl::Status status = store_->SetGroup(cluster_id, group); !status.ok())
+    return FailDisk(status);
+  {
+    const base::MutexLock lock(replica_mutex_);
+    identity_.cluster_id = cluster_id;
+    identity_.group = group;
+  }
+  transport_.SetGroup(cluster_id, group);
+  spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group, id_);
+}
+
+absl::Status ReplicaDriver::CommitWrites() {
+  const paxos::Writes writes = std::exchange(out_.writes, {});
+  ONEPIECE_RETURN_IF_ERROR(store_->Commit(writes));
+  if (writes.urgent()) backoff_ = kBackoffMin;
+  return absl::OkStatus();
+}
+
+// Does what paxos::Outputs asks of its caller, in that order.
+void ReplicaDriver::CarryOut() {
+  if (store_ == nullptr) return;
+  DropTooLarge(out_.early);
+  transport_.Send(std::exchange(out_.early, {}));
+  if (const absl::Status status = CommitWrites(); !status.ok()) return FailDisk(status);
+  std::vector<paxos::Message> to_others;
+  for (paxos::Message& message : out_.late) {
+    (message.to == id_ ? to_self_ : to_others).push_back(std::move(message));
+  }
+  out_.late.clear();
+  transport_.Send(std::move(to_others));
+  for (const auto& request : std::exchange(begun_, {}))
+    request->answer.set_value(v1::CommandResult());
+  Apply();
+  if (std::exchange(out_.lost_leadership, false)) FailWaiting(Lost("the leadership was lost"));
+  UpdatePeers();
+  PublishRole();
+  TakeDueSnapshot();
+}
+
+void ReplicaDriver::UpdatePeers() {
+  {
+    const base::MutexLock lock(replica_mutex_);
+    if (replica_->members() == members_) return;
+    members_ = replica_->members();
+  }
+  transport_.SetPeers(members_, OtherAddresses());
+}
+
+void ReplicaDriver::TakeDueSnapshot() {
+  if (halted_) return;
+  {
+    const base::MutexLock lock(replica_mutex_);
+    const auto& snapshot = replica_->snapshot();
+    if (applied_ < (snapshot ? snapshot->index : 0) + options_.snapshot_every) return;
+  }
+  // The state is serialised before the replica is locked, so that callers need not wait for that.
+  std::shared_ptr<const std::string> state = SerializeState();
+  const base::MutexLock lock(replica_mutex_);
+  replica_->TakeSnapshot(applied_, std::move(state), out_);
+}
+
+void ReplicaDriver::Apply() {
+  if (out_.restore == nullptr && out_.chosen.empty()) return;
+  std::vector<std::pair<std::shared_ptr<LogRequest>, v1::CommandResult>> answers;
+  std::string newer;  // Describes what cannot be applied.
+  {
+    const base::MutexLock lock(machine_mutex_);
+    if (out_.restore != nullptr && out_.restore->index > applied_) newer = Restore(*out_.restore);
+    for (const paxos::ChosenEntry& chosen : out_.chosen) {
+      // After a disk failure the replica was made anew, and hands out slots that are applied
+      // already.
+      if (chosen.slot <= applied_) continue;
+      if (halted_ || !newer.empty()) break;
+      v1::CommandResult result;
+      if (!ApplyEntry(chosen.entry, result)) {
+        newer = absl::StrCat("slot ", chosen.slot, " (version ", chosen.entry.version, ")");
+        break;
+      }
+      applied_ = chosen.slot;
+      const auto [begin, end] = waiting_.equal_range(chosen.slot);
+      for (auto it = begin; it != end;) {
+        // After a lost leadership the slot may hold another leader's entry. A command of ours is
+        // recognised by its payload, which is the same object. A no-op is like any other, so it is
+        // not trusted then.
+        const bool ours = it->second->payload == chosen.entry.payload &&
+                          (it->second->payload != nullptr || !out_.lost_leadership);
+        if (ours) answers.emplace_back(it->second, result);
+        it = ours ? waiting_.erase(it) : std::next(it);
+      }
+    }
+  }
+  out_.restore.reset();
+  out_.chosen.clear();
+  for (const auto& [request, result] : answers) request->answer.set_value(result);
+  if (!newer.empty()) Halt(newer);
+}
+
+std::string ReplicaDriver::Restore(const paxos::Snapshot& snapshot) {
+  if (!machine_.Restore(*snapshot.state).ok())
+    return absl::StrCat("the snapshot of slot ", snapshot.index);
+  applied_ = snapshot.index;
+  return "";
+}
+
+bool ReplicaDriver::ReadCommand(const std::string& payload, v1::Command& command) {
+  return command.ParseFromString(payload) && command.change_case() != v1::Command::CHANGE_NOT_SET;
+}
+
+bool ReplicaDriver::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result) {
+  if (entry.version > options_.paxos.version) return false;
+  if (entry.kind != paxos::Entry::Kind::kCommand) return true;
+  v1::Command command;
+  if (!ReadCommand(*entry.payload, command)) return false;
+  result = machine_.Apply(machine_.applied_index() + 1, command, entry.version);
+  return true;
+}
+
+void ReplicaDriver::Halt(const std::string& what) {
+  if (halted_) return;
+  const base::MutexLock lock(replica_mutex_);
+  SetNewerVersion(what);
+  replica_->RefuseToLead(BootNow(), out_);
+}
+
+void ReplicaDriver::SetNewerVersion(const std::string& what) {
+  halted_ = true;
+  newer_ = absl::StrCat(what, " is newer than this program, which applies version ",
+                        options_.paxos.version, ": update it");
+  health_ = v1::ReplicaStatus::NEWER_VERSION;
+  health_detail_ = newer_;
+  spdlog::error("op=newer_version error=\"{}\"", health_detail_);
+}
+
+// A replica must not be stepped again after a write that failed, because nobody knows what is
+// durable. Recover() makes a new one from the disk.
+void ReplicaDriver::FailDisk(const absl::Status& why) {
+  ++disk_failures_;
+  {
+    const base::MutexLock lock(replica_mutex_);
+    if (health_detail_ != base::Message(why))
+      spdlog::error("op=disk_failed error=\"{}\"", base::Message(why));
+    health_ = v1::ReplicaStatus::DISK_FAILED;
+    health_detail_ = base::Message(why);
+    term_ = 0;
+    replica_.reset();
+  }
+  store_.reset();
+  out_ = {};
+  to_self_.clear();
+  FailWaiting(Lost("the disk failed"));
+  PublishRole();
+}
+
+void ReplicaDriver::Recover(const std::stop_token& stop) {
+  Pause(stop, backoff_);
+  backoff_ = std::clamp(backoff_ * 2, kBackoffMin, kBackoffMax);
+  for (const auto& request : queue_.Take().requests) request->answer.set_value(NotLeader());
+  if (stop.stop_requested()) return;
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options_.data_dir);
+  if (store.ok() && (!(*store)->identity() || (*store)->identity()->replica != id_)) {
+    store =
+        base::MakeError(absl::StatusCode::kDataLoss, "OTHER_REPLICA",
+                        absl::StrCat(options_.data_dir,
+                                     " is empty, or another's, now: ", "restart this NodeManager"));
+  }
+  const base::MutexLock lock(replica_mutex_);
+  if (!store.ok()) {
+    health_detail_ = base::Message(store.status());
+    return;
+  }
+  store_ = *std::move(store);
+  // The disk failed while JoinGroup() wrote, and the write is durable after all.
+  if (store_->identity()->group != identity_.group) {
+    identity_ = *store_->identity();
+    transport_.SetGroup(identity_.cluster_id, identity_.group);
+  }
+  paxos::DurableState state = store_->TakeState();
+  std::string newer;
+  {
+    const base::MutexLock machine_lock(machine_mutex_);
+    if (state.snapshot.index > applied_) newer = Restore(state.snapshot);
+  }
+  if (!newer.empty() && !halted_) SetNewerVersion(newer);
+  KeepTail(state.log);
+  replica_ = std::make_unique<paxos::Replica>(replica_options_, std::move(state), BootNow());
+  if (halted_) replica_->RefuseToLead(BootNow(), out_);
+  health_ = halted_ ? v1::ReplicaStatus::NEWER_VERSION : v1::ReplicaStatus::OK;
+  health_detail_ = newer_;
+  spdlog::info("op=disk_opened applied={}", applied_.load());
+}
+
+// Requests that wait for a slot or for the disk may still take effect, so they get `why`. Deferred
+// ones never entered the log.
+void ReplicaDriver::FailWaiting(const absl::Status& why) {
+  for (const auto& [slot, request] : std::exchange(waiting_, {})) request->answer.set_value(why);
+  for (const auto& request : std::exchange(begun_, {})) request->answer.set_value(why);
+  for (const auto& request : std::exchange(deferred_, {})) request->answer.set_value(NotLeader());
+}
+
+void ReplicaDriver::PublishRole() {
+  std::uint64_t term = 0;
+  std::uint64_t round = 0;
+  {
+    const base::MutexLock lock(replica_mutex_);
+    if (term_ == 0 && replica_ != nullptr && replica_->IsReady() && !closing_) term_ = ++terms_;
+    term = term_;
+    if (replica_ != nullptr) round = replica_->promised().round;
+  }
+  if (term == told_term_) return;
+  // A leadership that was lost and won again within one round is told as an end and a beginning.
+  if (told_term_ != 0) {
+    spdlog::info("op=follow");
+    if (on_role_) on_role_(false);
+  }
+  told_term_ = term;
+  if (term == 0) return;
+  spdlog::info("op=lead round={} applied={}", round, applied_.load());
+  if (on_role_) on_role_(true);
+}
+
+std::shared_ptr<const std::string> ReplicaDriver::SerializeState() const {
+  const base::MutexLock lock(machine_mutex_);
+  return std::make_shared<const std::string>(machine_.Serialize());
+}
+
+}  // namespace onepiece::nodemanager

@@ -1,0 +1,188 @@
+// The thread of a ReplicatedLog: it drives a paxos::Replica, its disk, its network and the state
+// machine. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
+#include "nodemanager/paxos/replica.h"
+#include "nodemanager/replication/log_options.h"
+#include "nodemanager/replication/log_queue.h"
+#include "nodemanager/replication/store.h"
+#include "nodemanager/replication/transport.h"
+#include "nodemanager/state/state_machine.h"
+#include "onepiece/v1/consensus.pb.h"
+
+namespace onepiece::nodemanager {
+
+/// The replica between two steps, as callers see it. It is valid during the call that hands it out.
+struct ReplicaView {
+  const paxos::Replica* replica;  ///< Null before the replica is made, and while the disk fails.
+  const ReplicaIdentity& identity;
+  const std::string& address;  ///< Empty before Start().
+  v1::ReplicaStatus::Health health;
+  const std::string& health_detail;
+  std::uint64_t term;  ///< The number of the present leadership, or 0.
+  const std::map<paxos::Slot, paxos::AcceptedEntry>& tail;  ///< The newest slots.
+};
+
+/// Takes what is in a LogQueue, steps the replica, and does what its Outputs ask for: early
+/// messages, the disk, late messages, the state machine, the answers.
+///
+/// Ownership: borrows the queue, which must outlive it. Owns store, replica, state machine,
+/// transport and thread.
+/// Threading: See(), ReadMachine(), applied(), NotLeader() and AddressOf() are thread-safe. Open(),
+/// OnRole(), Start() and Stop() belong to the log's owner. TakeSnapshot() belongs to the driver's
+/// thread.
+/// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
+/// can be opened again, and then goes on from what is durable.
+class ReplicaDriver {
+ public:
+  /// See ReplicatedLog::OnRole().
+  using RoleCallback = std::function<void(bool leads)>;
+
+  ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue);
+  ~ReplicaDriver() { Stop(); }
+  ReplicaDriver(const ReplicaDriver&) = delete;
+  ReplicaDriver& operator=(const ReplicaDriver&) = delete;
+
+  /// Opens the store and restores the state that it holds. Call it once, before all others.
+  /// Errors: those of ReplicatedLog::Open().
+  absl::Status Open();
+  void OnRole(RoleCallback callback) { on_role_ = std::move(callback); }
+  /// Makes the replica, opens the queue and begins to run. While the other seats of a new group
+  /// must be asked first, the thread does all that.
+  absl::Status Start(const std::string& address);
+  /// Closes the queue and ends the thread, which answers what waits. Idempotent.
+  void Stop();
+
+  v1::ReplicaService::Service& service() { return transport_; }
+  [[nodiscard]] const ReplicatedLogOptions& options() const { return options_; }
+
+  /// Calls `see` with the replica between two steps. `see` must be short, because the thread waits
+  /// for it. It may call every thread-safe function of this class but See().
+  void See(absl::FunctionRef<void(const ReplicaView&)> see) const;
+  /// Calls `read` with the state machine after slot `applied`.
+  void ReadMachine(absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const;
+  /// Waits for who reads the state machine, so that the slot is never ahead of what readers see.
+  [[nodiscard]] paxos::Slot applied() const;
+  /// UNAVAILABLE (NOT_LEADER), with the metadata "leader" when it is known.
+  [[nodiscard]] absl::Status NotLeader(const ReplicaView& view) const;
+  /// Where the replica in `seat` is now.
+  [[nodiscard]] std::string AddressOf(const ReplicaView& view, const paxos::Seat& seat) const;
+  /// The configured addresses of the other seats.
+  [[nodiscard]] std::vector<std::string> OtherAddresses() const;
+  [[nodiscard]] std::uint64_t leader_changes() const { return leader_changes_.load(); }
+  [[nodiscard]] std::uint64_t disk_failures() const { return disk_failures_.load(); }
+
+  /// Takes a snapshot of what is applied, unless the last one holds that already. For
+  /// LogRequest::begin.
+  /// Errors: FAILED_PRECONDITION (NEWER_VERSION).
+  absl::Status TakeSnapshot(paxos::Replica& replica, paxos::Outputs& out);
+
+  /// Returns false when no program up to this version can apply the command.
+  static bool ReadCommand(const std::string& payload, v1::Command& command);
+
+ private:
+  [[nodiscard]] absl::Status CheckIdentity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  [[nodiscard]] ReplicaView View() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  [[nodiscard]] absl::Status NotLeader() const;
+
+  // On the driver's thread, or on the thread of Start() before the driver's begins:
+  bool AwaitOthers(const std::stop_token& stop);
+  absl::StatusOr<paxos::DurableState> MakeNewReplica(bool begins);
+  absl::Status MakeReplica(bool begins);
+
+  // On the driver's thread:
+  void Run(const std::stop_token& stop);
+  void Recover(const std::stop_token& stop);
+  LogInputs WaitForInputs(const std::stop_token& stop);
+  void JoinGroup(const std::string& cluster_id, std::uint64_t group);
+  void Step(LogInputs inputs);
+  void Begin(std::shared_ptr<LogRequest> request, paxos::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void CarryOut();
+  absl::Status CommitWrites();
+  void KeepTail(const std::vector<paxos::AcceptedEntry>& accepted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void Apply();
+  // Returns false when this program cannot apply the entry, because its version is newer.
+  bool ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
+  // Returns a description of the snapshot when this program cannot restore it, else nothing.
+  std::string Restore(const paxos::Snapshot& snapshot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
+  void Halt(const std::string& what);
+  void SetNewerVersion(const std::string& what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  [[nodiscard]] bool MustIgnore(const paxos::Message& message) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  static void DropTooLarge(std::vector<paxos::Message>& messages);
+  void FailDisk(const absl::Status& why);
+  void FailWaiting(const absl::Status& why);
+  void UpdatePeers();
+  void PublishRole();
+  void TakeDueSnapshot();
+  [[nodiscard]] std::shared_ptr<const std::string> SerializeState() const;
+
+  const ReplicatedLogOptions options_;
+  LogQueue& queue_;
+  Transport transport_;
+  RoleCallback on_role_;
+
+  // Held while the replica steps, never while the disk or the network works.
+  mutable base::Mutex replica_mutex_;
+  // Null while the disk fails.
+  std::unique_ptr<paxos::Replica> replica_ ABSL_GUARDED_BY(replica_mutex_);
+  ReplicaIdentity identity_ ABSL_GUARDED_BY(replica_mutex_);
+  std::string address_ ABSL_GUARDED_BY(replica_mutex_);
+  v1::ReplicaStatus::Health health_ ABSL_GUARDED_BY(replica_mutex_) = v1::ReplicaStatus::OK;
+  std::string health_detail_ ABSL_GUARDED_BY(replica_mutex_);
+  // Of the present leadership. 0: does not lead.
+  std::uint64_t term_ ABSL_GUARDED_BY(replica_mutex_) = 0;
+  // Newest slots, for people.
+  std::map<paxos::Slot, paxos::AcceptedEntry> tail_ ABSL_GUARDED_BY(replica_mutex_);
+
+  mutable base::Mutex machine_mutex_ ABSL_ACQUIRED_AFTER(replica_mutex_);
+  StateMachine machine_ ABSL_GUARDED_BY(machine_mutex_);
+  // Last slot that is part of machine_. It changes under machine_mutex_. It is atomic, so that the
+  // thread, which alone changes it, need not wait for who reads the machine.
+  std::atomic<paxos::Slot> applied_{0};
+
+  // The driver's thread alone.
+  paxos::Options replica_options_;
+  paxos::ReplicaId id_ = 0;  // That of identity_, which never changes once the replica is made.
+  std::unique_ptr<Store> store_;              // Null while the disk fails, as replica_.
+  std::optional<paxos::DurableState> state_;  // What Open() found. MakeReplica() takes it.
+  paxos::Outputs out_;
+  std::vector<paxos::Message> to_self_;
+  std::multimap<paxos::Slot, std::shared_ptr<LogRequest>> waiting_;
+  std::vector<std::shared_ptr<LogRequest>> deferred_;  // Requests that found no room in the log.
+  std::vector<std::shared_ptr<LogRequest>> begun_;     // To answer when out_ is durable.
+  paxos::Members members_;                             // The members that the transport knows.
+  paxos::ReplicaId leader_ = 0;                        // The leader after the last step.
+  bool halted_ = false;                                // True after an entry of a newer version.
+  std::string newer_;                                  // Describes that entry.
+  base::Duration backoff_{};
+  // How many terms have begun, and the last term of which on_role_ was told.
+  std::uint64_t terms_ = 0, told_term_ = 0;
+  bool closing_ = false;
+
+  std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0};
+  std::jthread thread_;
+};
+
+}  // namespace onepiece::nodemanager
