@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cluster/base/mutex.h"
@@ -162,10 +163,9 @@ class Collector {
 
  private:
   base::Mutex mutex_;
-  // Guarded by mutex_.
-  std::vector<Line> lines_;
-  std::map<std::string, std::uint64_t> dropped_;
-  std::map<std::string, absl::Status> errors_;
+  std::vector<Line> lines_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::uint64_t> dropped_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Status> errors_ ABSL_GUARDED_BY(mutex_);
 };
 
 int PrintBacklog(const Context& context, const v1::Cluster& cluster,
@@ -208,7 +208,7 @@ class LineWriter {
 
  private:
   const Context& context_;
-  base::Mutex mutex_;
+  base::Mutex mutex_;  // Held while a line is written to the terminal.
 };
 
 /// Follows one node over its restarts.

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -75,21 +76,21 @@ class RecordLoop {
  private:
   void Run(const std::stop_token& stop);
   void Tick();
-  void ShowAlerts(std::int64_t now_ms);
-  void RestoreAlerts(const std::string& path);
+  void ShowAlerts(std::int64_t now_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(work_mutex_);
+  void RestoreAlerts(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(work_mutex_);
   [[nodiscard]] std::int64_t NowMs() const;
 
   const Source source_;
   base::Clock& clock_;
 
-  base::Mutex work_mutex_;  // Taken before state_mutex_.
+  base::Mutex work_mutex_;
   base::CondVar nobody_;
-  AlertEngine engine_;                     // Guarded by work_mutex_.
-  session::Part<session::Alerts> alerts_;  // Guarded by work_mutex_.
-  std::unique_ptr<Recorder> recorder_;     // Guarded by work_mutex_.
+  AlertEngine engine_ ABSL_GUARDED_BY(work_mutex_);
+  session::Part<session::Alerts> alerts_ ABSL_GUARDED_BY(work_mutex_);
+  std::unique_ptr<Recorder> recorder_ ABSL_GUARDED_BY(work_mutex_) ABSL_PT_GUARDED_BY(work_mutex_);
 
-  mutable base::Mutex state_mutex_;
-  RecordState state_;  // Guarded by state_mutex_.
+  mutable base::Mutex state_mutex_ ABSL_ACQUIRED_AFTER(work_mutex_);
+  RecordState state_ ABSL_GUARDED_BY(state_mutex_);
 
   std::jthread thread_;  // Last: goes first.
 };

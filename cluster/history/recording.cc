@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/base/mutex.h"
@@ -619,7 +620,10 @@ absl::Status Recording::Impl::Export(Interval interval, const std::string& path,
 
 absl::StatusOr<std::unique_ptr<Recording>> Recording::Open(const std::string& path) {
   std::unique_ptr<Recording> recording(new Recording(path));
-  ONEPIECE_RETURN_IF_ERROR(recording->instants_->Load(path));
+  {
+    const base::MutexLock lock(recording->instants_mutex_);
+    ONEPIECE_RETURN_IF_ERROR(recording->instants_->Load(path));
+  }
   return recording;
 }
 

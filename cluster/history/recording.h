@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "cluster/session/snapshot.h"
@@ -105,10 +106,13 @@ class Recording {
   auto OfRange(const Read& read) -> decltype(read(std::declval<Impl&>()));
 
   const std::string path_;
+
   base::Mutex instants_mutex_;
-  std::unique_ptr<Impl> instants_;  // Guarded by instants_mutex_.
+  const std::unique_ptr<Impl> instants_ ABSL_PT_GUARDED_BY(instants_mutex_);
+
   base::Mutex ranges_mutex_;
-  std::unique_ptr<Impl> ranges_;  // Guarded by ranges_mutex_; null: not asked for yet.
+  // Null until somebody asks for a range.
+  std::unique_ptr<Impl> ranges_ ABSL_GUARDED_BY(ranges_mutex_) ABSL_PT_GUARDED_BY(ranges_mutex_);
 };
 
 }  // namespace onepiece::history

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/check.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
@@ -60,7 +61,7 @@ void Replicas::Learn(const std::vector<std::string>& addresses) {
   const base::MutexLock lock(mutex_);
   learned_ = std::move(learned);
   const std::vector<std::string> known = AddressesLocked();
-  std::erase_if(channels_, [&](const auto& entry) {
+  std::erase_if(channels_, [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return entry.first != leader_ && !Contains(known, entry.first);
   });
 }
@@ -99,7 +100,7 @@ Replica Replicas::Open(const std::string& address, bool alive) {
   const std::vector<std::string> known = AddressesLocked();
   // Hints may name ever new addresses, so channels that nobody needs are dropped here.
   if (channels_.size() > known.size() + 1) {
-    std::erase_if(channels_, [&](const auto& entry) {
+    std::erase_if(channels_, [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return entry.first != leader_ && !Contains(known, entry.first);
     });
   }

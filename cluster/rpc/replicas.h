@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -79,18 +80,19 @@ class Replicas {
   friend class LeaderSearch;
   Replica Open(const std::string& address, bool alive);
   void SetLeader(const std::string& address, bool answers);
-  std::vector<std::string> AddressesLocked(bool configured_too = true) const;
+  std::vector<std::string> AddressesLocked(bool configured_too = true) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::string> Asked(bool configured_too) const;
 
   const std::string user_agent_;
-  mutable base::Mutex mutex_;
-  // Guarded by mutex_.
   const std::vector<std::string> configured_;
-  std::vector<std::string> learned_;
-  std::string leader_;
-  bool leader_answers_ = false;
-  std::uint64_t found_ = 0;
-  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+
+  mutable base::Mutex mutex_;
+  std::vector<std::string> learned_ ABSL_GUARDED_BY(mutex_);
+  std::string leader_ ABSL_GUARDED_BY(mutex_);
+  bool leader_answers_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t found_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// One caller's search for the leader. A round asks every learned replica once. It asks the

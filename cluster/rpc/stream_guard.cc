@@ -10,8 +10,7 @@ StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContext& context)
     : guard_(guard), context_(context) {
   const base::MutexLock lock(guard_.mutex_);
   if (guard_.streams_.size() >= guard_.options_.max_streams) return;
-  moved_ = guard_.clock_.Now();
-  guard_.streams_.insert(this);
+  guard_.streams_[this] = guard_.clock_.Now();
   admitted_ = true;
 }
 
@@ -22,7 +21,8 @@ StreamGuard::Stream::~Stream() {
 
 void StreamGuard::Stream::Moved() {
   const base::MutexLock lock(guard_.mutex_);
-  moved_ = guard_.clock_.Now();
+  if (const auto self = guard_.streams_.find(this); self != guard_.streams_.end())
+    self->second = guard_.clock_.Now();
 }
 
 StreamGuard::StreamGuard(StreamGuardOptions options, base::Clock& clock)
@@ -40,8 +40,8 @@ void StreamGuard::CancelStalled(const std::stop_token& stop) {
   base::MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
     const base::MonotonicTime now = clock_.Now();
-    for (Stream* stream : streams_) {
-      if (now - stream->moved_ >= limit) stream->context_.TryCancel();
+    for (const auto& [stream, moved] : streams_) {
+      if (now - moved >= limit) stream->context_.TryCancel();
     }
     // Only `stop` ends this wait early. A stall is noticed at most an eighth of the limit late.
     (void)clock_.WaitUntil(ended_, lock, stop, now + limit / 8, [] { return false; });

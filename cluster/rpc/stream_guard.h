@@ -2,10 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
-#include <set>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "grpcpp/server_context.h"
@@ -47,7 +48,6 @@ class StreamGuard {
     StreamGuard& guard_;
     grpc::ServerContext& context_;
     bool admitted_ = false;
-    base::MonotonicTime moved_{};  // Guarded by guard_.mutex_.
   };
   [[nodiscard]] std::size_t streams() const;
 
@@ -58,7 +58,8 @@ class StreamGuard {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar ended_;
-  std::set<Stream*> streams_;
+  // The admitted streams, and when each moved last.
+  std::map<Stream*, base::MonotonicTime> streams_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;  // Last: ends before what it uses.
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 
 namespace onepiece::session {
@@ -114,7 +115,8 @@ void Board::OtherCluster() {
 bool Board::Sleep(base::Duration time, const std::stop_token& stop, std::uint64_t& seen) {
   base::MutexLock lock(mutex_);
   base::Clock& clock = base::SystemClock();
-  clock.WaitUntil(woken_, lock, stop, clock.Now() + time, [&] { return wakes_ != seen; });
+  clock.WaitUntil(woken_, lock, stop, clock.Now() + time,
+                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wakes_ != seen; });
   seen = wakes_;
   return !stop.stop_requested();
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/session/link.h"
@@ -89,21 +90,22 @@ class Board {
 
  private:
   /// Returns the time, after telling link_ if the clock was set.
-  /// REQUIRES: the caller holds mutex_.
-  std::int64_t LinkNowMs();
+  std::int64_t LinkNowMs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<BoardTime()> now_;
   mutable base::Mutex mutex_;
   base::CondVar woken_;
-  // Guarded by mutex_.
-  Snapshot newest_;
-  std::shared_ptr<const Snapshot> latest_;  // Null when newest_ is newer.
-  std::shared_ptr<const Snapshot> taken_;   // The last answer of Latest().
-  std::uint64_t dropped_ = 0;
-  LinkState link_;
-  std::int64_t clock_offset_ms_ = 0;  // The wall clock minus the clock that nobody sets.
-  Turns turns_;
-  std::uint64_t wakes_ = 0;
+  Snapshot newest_ ABSL_GUARDED_BY(mutex_);
+  // Null when newest_ is newer.
+  std::shared_ptr<const Snapshot> latest_ ABSL_GUARDED_BY(mutex_);
+  // The last answer of Latest().
+  std::shared_ptr<const Snapshot> taken_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+  LinkState link_ ABSL_GUARDED_BY(mutex_);
+  // The wall clock minus the clock that nobody sets.
+  std::int64_t clock_offset_ms_ ABSL_GUARDED_BY(mutex_) = 0;
+  Turns turns_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t wakes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace onepiece::session

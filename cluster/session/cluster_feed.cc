@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -21,7 +22,8 @@ using Stub = v1::NodeManagerService::Stub;
 using base::Duration;
 using base::MonotonicTime;
 
-constexpr std::chrono::milliseconds kMinPublishInterval(100);  // Publishes at most ten times a second.
+constexpr std::chrono::milliseconds kMinPublishInterval(
+    100);  // Publishes at most ten times a second.
 constexpr std::chrono::seconds kFirstAnswer(5);
 // Even old servers send something every 5 s.
 constexpr std::chrono::seconds kSilence(10);
@@ -156,7 +158,7 @@ class ClusterFeed {
       const absl::Status status = Follow(replica, stop);
       if (stop.stop_requested()) return;
       if (resync_) continue;
-      if (heard_) pause = feeds_.options.first_backoff;
+      if (heard()) pause = feeds_.options.first_backoff;
       // The next replica, or the one that a follower names, is asked immediately.
       if (rpc::IsAboutTheReplica(status) && search_.Failed(status) == Duration::zero()) continue;
       feeds_.board.Lost(status, pause);
@@ -171,21 +173,29 @@ class ClusterFeed {
   absl::Status Follow(const rpc::Replica& replica, const std::stop_token& stop) {
     grpc::ClientContext context;
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-    heard_ = telemetry_ = ended_ = false;
-    opened_ = last_heard_ = Now();
-    next_compare_ = opened_ + kNoTelemetry;
-    // Somebody may have asked for a resync during the pause.
-    const Turns turns = feeds_.board.turns();
-    if (turns.resyncs != turns_.resyncs) picture_.Forget();
-    turns_ = turns;
-    resync_ = false;
-    end_ = absl::OkStatus();
+    {
+      const base::MutexLock lock(mutex_);
+      heard_ = telemetry_ = ended_ = false;
+      opened_ = last_heard_ = Now();
+      next_compare_ = opened_ + kNoTelemetry;
+      // Somebody may have asked for a resync during the pause.
+      const Turns turns = feeds_.board.turns();
+      if (turns.resyncs != turns_.resyncs) picture_.Forget();
+      turns_ = turns;
+      resync_ = false;
+      end_ = absl::OkStatus();
+    }
     std::jthread reader([&] { Read(replica, context); });
     const absl::Status why = Watch(replica, stop);
     context.TryCancel();
     reader.join();
     Publish();
+    const base::MutexLock lock(mutex_);
     return why.ok() ? end_ : why;
+  }
+  bool heard() {
+    const base::MutexLock lock(mutex_);
+    return heard_;
   }
 
   void Read(const rpc::Replica& replica, grpc::ClientContext& context) {
@@ -211,8 +221,7 @@ class ClusterFeed {
     condition_.NotifyAll();
   }
 
-  // REQUIRES: mutex_.
-  absl::Status Note(v1::ClusterEvent& event) {
+  absl::Status Note(v1::ClusterEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     telemetry_ |= event.has_telemetry();
     ONEPIECE_ASSIGN_OR_RETURN(const bool fresh, picture_.Apply(event));
     other_cluster_ |= event.has_snapshot() && picture_.other_cluster();
@@ -220,8 +229,7 @@ class ClusterFeed {
     TellHeard(event.server_unix_ms());
     return absl::OkStatus();
   }
-  // REQUIRES: mutex_.
-  void TellHeard(std::int64_t server_ms) {
+  void TellHeard(std::int64_t server_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!heard_) {
       search_.Answered();
       LearnReplicas();
@@ -230,7 +238,7 @@ class ClusterFeed {
     last_heard_ = Now();
     feeds_.board.Heard(server_ms, picture_.cluster().api_version());
   }
-  void LearnReplicas() {
+  void LearnReplicas() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> addresses;
     for (const v1::Node& node : picture_.cluster().nodes()) {
       if (node.role() == v1::NODE_MANAGER) addresses.push_back(node.address());
@@ -244,7 +252,8 @@ class ClusterFeed {
     base::MutexLock lock(mutex_);
     while (!ended_ && !stop.stop_requested()) {
       base::SystemClock().WaitUntil(condition_, lock, stop, last_publish_ + kMinPublishInterval,
-                                    [this] { return ended_; });
+                                    [this]()
+                                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; });
       if (ended_) break;
       const Turns turns = feeds_.board.turns();
       resync_ = turns.resyncs != turns_.resyncs;
@@ -254,9 +263,10 @@ class ClusterFeed {
         return Unavailable("NO_ANSWER", replica.address + " does not answer");
       if (now - last_heard_ > kSilence)
         return Unavailable("SILENT", replica.address + " has said nothing for 10 s");
+      const bool compares = heard_ && now >= next_compare_;
       lock.Unlock();
       Publish();
-      if (heard_ && now >= next_compare_) Compare(replica, stop);
+      if (compares) Compare(replica, stop);
       lock.Lock();
     }
     return absl::OkStatus();
@@ -300,13 +310,18 @@ class ClusterFeed {
 
   base::Mutex mutex_;
   base::CondVar condition_;
-  // Guarded by mutex_ while a stream is under way.
-  Picture picture_;
-  bool heard_ = false, telemetry_ = false, ended_ = false;
-  bool as_of_moved_ = false, other_cluster_ = false;
-  std::uint64_t updates_ = 0;  // Updates that are not published yet.
-  MonotonicTime opened_, last_heard_, next_compare_, last_publish_;
-  absl::Status end_;
+  Picture picture_ ABSL_GUARDED_BY(mutex_);
+  bool heard_ ABSL_GUARDED_BY(mutex_) = false;
+  bool telemetry_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool as_of_moved_ ABSL_GUARDED_BY(mutex_) = false;
+  bool other_cluster_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;  // Updates that are not published yet.
+  MonotonicTime opened_ ABSL_GUARDED_BY(mutex_);
+  MonotonicTime last_heard_ ABSL_GUARDED_BY(mutex_);
+  MonotonicTime next_compare_ ABSL_GUARDED_BY(mutex_);
+  MonotonicTime last_publish_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

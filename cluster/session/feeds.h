@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
@@ -38,7 +39,7 @@ class Channels {
 
   const std::string user_agent_;
   base::Mutex mutex_;
-  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;  // Guarded by mutex_.
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// What every feed needs. It outlives the feeds.

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/session/board.h"
 
@@ -60,19 +61,19 @@ class JobTable {
     std::string error;
     std::int64_t as_of_ms = 0;
   };
-  void Trim();
+  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::size_t max_jobs_;
   base::Mutex mutex_;
-  // Guarded by mutex_.
-  std::map<Key, Row> rows_;
+  std::map<Key, Row> rows_ ABSL_GUARDED_BY(mutex_);
   // Its keys are views of the uids in rows_.
-  std::unordered_map<std::string_view, std::map<Key, Row>::iterator> by_uid_;
-  std::map<std::string, SetNews> sets_;
-  std::uint64_t mark_ = 1;
-  bool trimmed_ = false;
-  bool changed_ = true;
-  std::shared_ptr<const JobList> list_;
+  std::unordered_map<std::string_view, std::map<Key, Row>::iterator> by_uid_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, SetNews> sets_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t mark_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool trimmed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool changed_ ABSL_GUARDED_BY(mutex_) = true;
+  std::shared_ptr<const JobList> list_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::session

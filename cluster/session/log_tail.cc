@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
@@ -150,16 +151,17 @@ class LogTail::Impl {
   const v1::LogLevel min_level_;
   const int backlog_;
   const std::string user_agent_;
-  base::Mutex mutex_;
-  base::CondVar condition_;  // Only waited on: pauses end by time or stop.
-  // Guarded by mutex_.
-  std::deque<LogEntry> waiting_;
-  std::uint64_t dropped_ = 0;
-  std::map<std::string, std::string> unreachable_;  // The errors, by node id.
-
   base::Mutex threads_mutex_;
-  std::map<Process, std::jthread>
-      threads_;  // Guarded by threads_mutex_. Last: they use the others.
+
+  base::Mutex mutex_ ABSL_ACQUIRED_AFTER(threads_mutex_);
+  base::CondVar condition_;  // Only waited on: pauses end by time or stop.
+  std::deque<LogEntry> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The errors, by node id.
+  std::map<std::string, std::string> unreachable_ ABSL_GUARDED_BY(mutex_);
+
+  // Last: they use the others.
+  std::map<Process, std::jthread> threads_ ABSL_GUARDED_BY(threads_mutex_);
 };
 
 LogTail::LogTail(v1::LogLevel min_level, int backlog, std::string user_agent)

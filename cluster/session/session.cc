@@ -4,6 +4,7 @@
 #include <deque>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/session/feeds.h"
@@ -60,7 +61,8 @@ class Session::Impl {
     base::MutexLock lock(mutex_);
     // Actions that still wait when the session ends are run too, so that everybody who asked gets
     // an answer. The client's calls then end immediately with CANCELLED.
-    while (condition_.Wait(lock, stop, [this] { return !waiting_.empty(); })) {
+    while (condition_.Wait(
+        lock, stop, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !waiting_.empty(); })) {
       const Action action = std::move(waiting_.front());
       waiting_.pop_front();
       lock.Unlock();
@@ -78,7 +80,7 @@ class Session::Impl {
   Feeds feeds_{target_, options_, board_, channels_, reads_};
   base::Mutex mutex_;
   base::CondVar condition_;
-  std::deque<Action> waiting_;         // Guarded by mutex_.
+  std::deque<Action> waiting_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> threads_;  // Last: they use the others.
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/utf8.h"
 
@@ -84,7 +85,9 @@ void LogRing::WaitForNews(const Cursor& cursor, const std::stop_token& stop,
                           base::MonotonicTime deadline) const {
   base::MutexLock lock(mutex_);
   base::SystemClock().WaitUntil(came_, lock, stop, deadline,
-                                [&] { return counts_[Index(cursor.min_level)] > cursor.passed; });
+                                [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                  return counts_[Index(cursor.min_level)] > cursor.passed;
+                                });
 }
 
 }  // namespace onepiece::telemetry

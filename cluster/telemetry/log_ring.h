@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "onepiece/v1/telemetry.pb.h"
@@ -63,10 +64,9 @@ class LogRing final : public spdlog::sinks::sink {
   const std::size_t capacity_;
   mutable base::Mutex mutex_;
   mutable base::CondVar came_;
-  // Guarded by mutex_.
-  std::deque<Entry> entries_;
-  std::uint64_t number_ = 0;
-  Counts counts_{};
+  std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
+  Counts counts_ ABSL_GUARDED_BY(mutex_){};
 };
 
 }  // namespace onepiece::telemetry

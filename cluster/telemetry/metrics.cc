@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/check.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -95,7 +96,7 @@ class Metrics::Scrape final : public prometheus::Collectable {
  private:
   const prometheus::Registry& registry_;
   mutable base::Mutex mutex_;
-  std::vector<std::function<void()>> updates_;  // Guarded by mutex_.
+  std::vector<std::function<void()>> updates_ ABSL_GUARDED_BY(mutex_);
 };
 
 prometheus::Histogram::BucketBoundaries DurationBuckets() {
@@ -125,11 +126,9 @@ Metrics::Metrics(std::string_view role, std::string_view node)
 Metrics::~Metrics() { Stop(); }
 
 template <typename Metric, typename Build, typename Add>
-Metric& Metrics::Find(std::map<std::string, Family<Metric>, std::less<>>& families,
-                      std::string_view name, const Labels& labels, const Build& build,
-                      const Add& add) {
+Metric& Metrics::Find(Families<Metric>& families, std::string_view name, const Labels& labels,
+                      const Build& build, const Add& add) {
   ONEPIECE_CHECK(IsName(name));
-  const base::MutexLock lock(mutex_);
   auto found = families.find(name);
   if (found == families.end()) {
     const auto used = [&](const auto& others) {
@@ -151,6 +150,7 @@ Metric& Metrics::Find(std::map<std::string, Family<Metric>, std::less<>>& famili
 prometheus::Counter& Metrics::Counter(std::string_view name, std::string_view help,
                                       const Labels& labels) {
   ONEPIECE_CHECK(name.ends_with("_total"));
+  const base::MutexLock lock(mutex_);
   return Find(
       counters_, name, labels,
       [&]() -> auto& {
@@ -165,6 +165,7 @@ prometheus::Counter& Metrics::Counter(std::string_view name, std::string_view he
 prometheus::Gauge& Metrics::Gauge(std::string_view name, std::string_view help,
                                   const Labels& labels) {
   ONEPIECE_CHECK(!name.ends_with("_total"));
+  const base::MutexLock lock(mutex_);
   return Find(
       gauges_, name, labels,
       [&]() -> auto& {
@@ -180,6 +181,7 @@ prometheus::Histogram& Metrics::Histogram(std::string_view name, std::string_vie
                                           const prometheus::Histogram::BucketBoundaries& buckets,
                                           const Labels& labels) {
   ONEPIECE_CHECK(!name.ends_with("_total"));
+  const base::MutexLock lock(mutex_);
   return Find(
       histograms_, name, labels,
       [&]() -> auto& {

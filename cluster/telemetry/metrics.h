@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "prometheus/counter.h"
@@ -68,15 +69,19 @@ class Metrics {
     prometheus::Family<Metric>* family;
     std::map<Labels, Metric*> metrics;
   };
+  template <typename Metric>
+  using Families = std::map<std::string, Family<Metric>, std::less<>>;
+  // `families` is one of the three maps.
   template <typename Metric, typename Build, typename Add>
-  Metric& Find(std::map<std::string, Family<Metric>, std::less<>>& families, std::string_view name,
-               const Labels& labels, const Build& build, const Add& add);
+  Metric& Find(Families<Metric>& families, std::string_view name, const Labels& labels,
+               const Build& build, const Add& add) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   prometheus::Registry registry_;
-  base::Mutex mutex_;  // Guards the three maps.
-  std::map<std::string, Family<prometheus::Counter>, std::less<>> counters_;
-  std::map<std::string, Family<prometheus::Gauge>, std::less<>> gauges_;
-  std::map<std::string, Family<prometheus::Histogram>, std::less<>> histograms_;
+  base::Mutex mutex_;
+  Families<prometheus::Counter> counters_ ABSL_GUARDED_BY(mutex_);
+  Families<prometheus::Gauge> gauges_ ABSL_GUARDED_BY(mutex_);
+  Families<prometheus::Histogram> histograms_ ABSL_GUARDED_BY(mutex_);
+
   std::shared_ptr<Scrape> scrape_;
   std::unique_ptr<prometheus::Exposer> exposer_;
   std::string listening_;  // The host:port of exposer_.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
@@ -40,7 +41,8 @@ class Spans {
   base::Clock& clock_;
   const std::size_t capacity_;
   mutable base::Mutex mutex_;
-  std::deque<std::pair<base::Uid, v1::Span>> spans_;  // Guarded by mutex_; oldest record first.
+  // Oldest record first.
+  std::deque<std::pair<base::Uid, v1::Span>> spans_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// Records the time from its construction to its destruction.

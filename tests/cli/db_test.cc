@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "google/protobuf/util/time_util.h"
@@ -55,7 +56,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 
  private:
   base::Mutex mutex_;
-  v1::Cluster cluster_;  // Guarded by mutex_.
+  v1::Cluster cluster_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::string ReadBytes(const std::string& path) {

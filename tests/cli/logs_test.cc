@@ -4,6 +4,7 @@
 #include <QtTest>
 #include <nlohmann/json.hpp>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/rpc/server.h"
 #include "cluster/telemetry/telemetry_service.h"
@@ -63,7 +64,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 
  private:
   base::Mutex mutex_;
-  v1::Cluster cluster_;  // Guarded by mutex_.
+  v1::Cluster cluster_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct Outcome {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/cli/plan_output.h"
 #include "cluster/rpc/status.h"
@@ -24,7 +25,7 @@ grpc::Status Refusal(absl::StatusCode code, const std::string& reason) {
   return rpc::ToGrpc(base::MakeError(code, reason, "refused: " + reason));
 }
 
-/// Keeps the requests. Every GetPlan moves the plan to the next of `states`.
+/// Keeps the requests. Every GetPlan moves the plan to the next of `states_`.
 class FakeElasticity final : public v1::ElasticityService::Service,
                              public v1::NodeManagerService::Service {
  public:
@@ -46,8 +47,8 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   }
   grpc::Status ApplyPlan(grpc::ServerContext*, const v1::ApplyPlanRequest* request,
                          v1::Plan* response) override {
-    const base::MutexLock lock(mutex);
-    applied.push_back(*request);
+    const base::MutexLock lock(mutex_);
+    applied_.push_back(*request);
     if (!answer.ok()) return answer;
     response->set_plan_id("plan-1");
     response->set_state(v1::Plan::RUNNING);
@@ -56,11 +57,11 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   }
   grpc::Status GetPlan(grpc::ServerContext*, const v1::GetPlanRequest* request,
                        v1::Plan* response) override {
-    const base::MutexLock lock(mutex);
-    if (states.empty()) return Refusal(absl::StatusCode::kNotFound, "PLAN_UNKNOWN");
+    const base::MutexLock lock(mutex_);
+    if (states_.empty()) return Refusal(absl::StatusCode::kNotFound, "PLAN_UNKNOWN");
     response->set_plan_id(request->plan_id());
-    response->set_state(states.front());
-    if (states.size() > 1) states.pop_front();
+    response->set_state(states_.front());
+    if (states_.size() > 1) states_.pop_front();
     return grpc::Status::OK;
   }
   grpc::Status ListPlans(grpc::ServerContext*, const v1::ListPlansRequest*,
@@ -70,8 +71,8 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   }
   grpc::Status UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,
                         v1::Plan* response) override {
-    const base::MutexLock lock(mutex);
-    undone.push_back(*request);
+    const base::MutexLock lock(mutex_);
+    undone_.push_back(*request);
     response->set_plan_id("plan-2");
     response->set_state(v1::Plan::RUNNING);
     response->set_undo_of(request->plan_id());
@@ -96,11 +97,25 @@ class FakeElasticity final : public v1::ElasticityService::Service,
   v1::Plan plan;
   v1::ListPlansResponse plans;
   grpc::Status answer;
-  base::Mutex mutex;
-  // Guarded by mutex.
-  std::deque<v1::Plan::State> states;
-  std::vector<v1::ApplyPlanRequest> applied;
-  std::vector<v1::DecidePlanRequest> undone;
+
+  void SetStates(std::deque<v1::Plan::State> states) {
+    const base::MutexLock lock(mutex_);
+    states_ = std::move(states);
+  }
+  std::vector<v1::ApplyPlanRequest> applied() {
+    const base::MutexLock lock(mutex_);
+    return applied_;
+  }
+  std::vector<v1::DecidePlanRequest> undone() {
+    const base::MutexLock lock(mutex_);
+    return undone_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::deque<v1::Plan::State> states_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ApplyPlanRequest> applied_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::DecidePlanRequest> undone_ ABSL_GUARDED_BY(mutex_);
 };
 
 v1::Node Instance(const std::string& id, const std::string& stage) {
@@ -188,7 +203,7 @@ class RebalanceTest : public QObject {
     const Outcome outcome = Run({"rebalance", "apply", move});
     QCOMPARE(outcome.exit_code, 2);
     QVERIFY(outcome.out.empty());
-    QVERIFY(fake_->applied.empty());
+    QVERIFY(fake_->applied().empty());
   }
 
   void Plan_ShowsMovesAndEffectWithBands() {
@@ -240,7 +255,7 @@ class RebalanceTest : public QObject {
              "operator:ann", "--confirm-within", "60", "--base-revision", "9", "--json"});
     QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
     QCOMPARE(outcome.Document()["plan_id"], json("plan-1"));
-    const v1::ApplyPlanRequest& request = fake_->applied.at(0);
+    const v1::ApplyPlanRequest request = fake_->applied().at(0);
     QCOMPARE(request.actor(), std::string("operator:ann"));
     QCOMPARE(request.reason(), std::string("night"));
     QCOMPARE(request.confirm_within_s(), 60);
@@ -271,7 +286,7 @@ class RebalanceTest : public QObject {
   void UnknownNode_Is3_AndAProxyIsNoInstance() {
     QCOMPARE(Run({"rebalance", "apply", "nobody=idle"}).exit_code, 3);
     QCOMPARE(Run({"drain", "proxy"}).exit_code, 2);
-    QVERIFY(fake_->applied.empty());
+    QVERIFY(fake_->applied().empty());
   }
 
   void Wait_EndsWithThePlan_data() {
@@ -285,7 +300,7 @@ class RebalanceTest : public QObject {
   void Wait_EndsWithThePlan() {
     QFETCH(int, end);
     QFETCH(int, exit_code);
-    fake_->states = {v1::Plan::RUNNING, v1::Plan::RUNNING, static_cast<v1::Plan::State>(end)};
+    fake_->SetStates({v1::Plan::RUNNING, v1::Plan::RUNNING, static_cast<v1::Plan::State>(end)});
     const Outcome outcome = Run({"rebalance", "apply", "one=decode", "--wait", "--json"});
     QCOMPARE(outcome.exit_code, exit_code);
     QCOMPARE(outcome.Document()["state"],
@@ -293,11 +308,11 @@ class RebalanceTest : public QObject {
   }
 
   void Drain_TakesTheInstanceOut_AndSaysWhenItIsSafe() {
-    fake_->states = {v1::Plan::DONE};
+    fake_->SetStates({v1::Plan::DONE});
     const Outcome outcome = Run({"drain", "one", "--wait"});
     QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
     QVERIFY(outcome.Says("safe to remove") && outcome.Says("onepiece drain one --cancel"));
-    const v1::Placement& to = fake_->applied.at(0).moves(0).to();
+    const v1::Placement to = fake_->applied().at(0).moves(0).to();
     QVERIFY(to.removed() && to.pool().empty() && !to.pinned());
   }
 
@@ -317,23 +332,23 @@ class RebalanceTest : public QObject {
     add("it", "one", true, "");
     add("older", "one", true, "");
     QCOMPARE(Run({"drain", "one", "--cancel"}).exit_code, 0);
-    QCOMPARE(fake_->undone.at(0).plan_id(), std::string("it"));
+    QCOMPARE(fake_->undone().at(0).plan_id(), std::string("it"));
     fake_->plans.Clear();
     QCOMPARE(Run({"drain", "one", "--cancel"}).exit_code, 3);
   }
 
   void Pin_ChangesNothingButThePin() {
-    fake_->states = {v1::Plan::DONE};
+    fake_->SetStates({v1::Plan::DONE});
     QCOMPARE(Run({"pin", "one"}).exit_code, 0);
-    const v1::Placement& pinned = fake_->applied.at(0).moves(0).to();
+    const v1::Placement pinned = fake_->applied().at(0).moves(0).to();
     QCOMPARE(pinned.pool(), std::string("encode/wan/tiny"));  // The instance is there now.
     QVERIFY(pinned.pinned());
     QCOMPARE(Run({"unpin", "two"}).exit_code, 0);
-    const v1::Placement& unpinned = fake_->applied.at(1).moves(0).to();
+    const v1::Placement unpinned = fake_->applied().at(1).moves(0).to();
     QCOMPARE(unpinned.pool(), std::string("decode/wan/tiny"));
     QVERIFY(!unpinned.pinned());
     QCOMPARE(Run({"pin", "two"}).exit_code, 0);  // It is pinned already, so no plan is made.
-    QCOMPARE(fake_->applied.size(), std::size_t{2});
+    QCOMPARE(fake_->applied().size(), std::size_t{2});
   }
 
   void Status_TellsUnmeasuredFromIdle() {

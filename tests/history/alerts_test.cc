@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -86,7 +87,7 @@ session::Snapshot Busy(int tick, double utilization) {
 struct DeadCluster {
   base::ManualClock clock{base::FromUnixMs(kStart)};
   base::Mutex mutex;
-  session::Part<session::Alerts> shown;  // Guarded by mutex.
+  session::Part<session::Alerts> shown ABSL_GUARDED_BY(mutex);
   std::atomic<int> looks{0};
   const RecordLoop::Source source = {
       [this] {

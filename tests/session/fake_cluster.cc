@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "cluster/base/check.h"
@@ -46,11 +47,8 @@ JobKey KeyOf(const v1::Job& job) {
 
 std::string UidOf(const std::string& name) { return name.substr(name.find('/') + 1); }
 
-/// The state that all services share.
+/// What the services answer.
 struct State {
-  base::Mutex mutex;
-  base::CondVar changed;
-  // Guarded by mutex.
   v1::Cluster cluster;
   std::vector<v1::ClusterEvent> changes;  // Changes of `cluster`, by revision.
   std::uint64_t telling = 0;              // Grows when every watcher must begin anew.
@@ -73,58 +71,68 @@ struct State {
   base::Duration delay{}, skew{};
   Status refusal;
 
-  void Changed() { changed.NotifyAll(); }
   [[nodiscard]] std::int64_t NowMs() const {
     return base::ToUnixMs(base::SystemClock().WallNow() + skew);
   }
+};
+
+/// The state that all services share.
+struct SharedState {
+  base::Mutex mutex;
+  base::CondVar changed;
+  State state ABSL_GUARDED_BY(mutex);
+
+  void Changed() { changed.NotifyAll(); }
   /// Waits until `ready` or the end of the call. Returns false when the call is over.
   /// REQUIRES: `lock` holds mutex.
   template <typename Ready>
   bool Wait(base::MutexLock& lock, ServerContext& context, base::MonotonicTime until,
-            const Ready& ready) {
+            const Ready& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     base::Clock& clock = base::SystemClock();
-    while (!stopping && !context.IsCancelled()) {
-      if (!hang && (ready() || clock.Now() >= until)) return true;
+    while (!state.stopping && !context.IsCancelled()) {
+      if (!state.hang && (ready() || clock.Now() >= until)) return true;
       clock.WaitUntil(changed, lock, {}, clock.Now() + kPoll, [] { return false; });
     }
     return false;
   }
   /// Begins a call: it counts the call and applies the faults, which come before any answer.
-  Status Admit(base::MutexLock& lock, ServerContext& context, const std::string& method,
-               bool changes_something = false) {
-    ++calls[method];
+  Status BeginCall(base::MutexLock& lock, ServerContext& context, const std::string& method,
+                   bool changes_something = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    ++state.calls[method];
     const auto agent = context.client_metadata().find("user-agent");
     if (agent != context.client_metadata().end()) {
-      user_agents[method].assign(agent->second.data(), agent->second.size());
+      state.user_agents[method].assign(agent->second.data(), agent->second.size());
     }
-    const base::MonotonicTime until = base::SystemClock().Now() + delay;
+    const base::MonotonicTime until = base::SystemClock().Now() + state.delay;
     if (!Wait(lock, context, until, [] { return false; }))
       return {grpc::StatusCode::UNAVAILABLE, "the server goes away"};
-    if (!refusal.ok()) return refusal;
-    if (const auto at = refusals.find(method); at != refusals.end()) return at->second;
-    if (changes_something && read_only)
+    if (!state.refusal.ok()) return state.refusal;
+    if (const auto at = state.refusals.find(method); at != state.refusals.end()) return at->second;
+    if (changes_something && state.read_only)
       return Error(absl::StatusCode::kPermissionDenied, "READ_ONLY", "this server is read-only");
     return Status::OK;
   }
 };
 
-#define ADMIT(method, ...)                                                                    \
-  base::MutexLock lock(state.mutex);                                                          \
-  if (const Status admitted = state.Admit(lock, *context, method __VA_OPT__(, ) __VA_ARGS__); \
-      !admitted.ok())                                                                         \
-  return admitted
+// Begins the handler of a call, which goes on with `lock` and `state`.
+#define BEGIN_CALL(method, ...)                                                                 \
+  base::MutexLock lock(shared.mutex);                                                           \
+  [[maybe_unused]] State& state = shared.state;                                                 \
+  if (const Status begun = shared.BeginCall(lock, *context, method __VA_OPT__(, ) __VA_ARGS__); \
+      !begun.ok())                                                                              \
+  return begun
 
 struct Manager final : v1::NodeManagerService::Service {
-  explicit Manager(State& shared) : state(shared) {}
+  explicit Manager(SharedState& the_state) : shared(the_state) {}
   Status GetCluster(ServerContext* context, const v1::GetClusterRequest*,
                     v1::Cluster* response) override {
-    ADMIT("GetCluster");
+    BEGIN_CALL("GetCluster");
     *response = state.cluster;
     return Status::OK;
   }
   Status ListProxies(ServerContext* context, const v1::ListProxiesRequest*,
                      v1::ListProxiesResponse* response) override {
-    ADMIT("ListProxies");
+    BEGIN_CALL("ListProxies");
     for (const v1::Node& node : state.cluster.nodes()) {
       if (node.role() != v1::PROXY || node.state() != v1::Node::READY) continue;
       auto& proxy = *response->add_proxies();
@@ -135,7 +143,7 @@ struct Manager final : v1::NodeManagerService::Service {
   }
   Status WatchCluster(ServerContext* context, const v1::WatchClusterRequest* request,
                       grpc::ServerWriter<v1::ClusterEvent>* writer) override {
-    ADMIT("WatchCluster");
+    BEGIN_CALL("WatchCluster");
     const milliseconds interval(request->telemetry_interval_ms());
     std::uint64_t known = 0, telling = ~std::uint64_t{0};
     base::MonotonicTime next;
@@ -144,7 +152,7 @@ struct Manager final : v1::NodeManagerService::Service {
       const auto news = [&] {
         return telling != state.telling || known != state.cluster.revision();
       };
-      if (!state.Wait(lock, *context, next, news)) return Status::CANCELLED;
+      if (!shared.Wait(lock, *context, next, news)) return Status::CANCELLED;
       std::vector<v1::ClusterEvent> events;
       if (telling != state.telling) {
         *events.emplace_back().mutable_snapshot() = state.cluster;
@@ -155,7 +163,7 @@ struct Manager final : v1::NodeManagerService::Service {
         }
       } else {
         events.emplace_back().set_revision(known);
-        if (tells) AddTelemetry(*events.back().mutable_telemetry());
+        if (tells) AddTelemetry(state, *events.back().mutable_telemetry());
       }
       telling = state.telling;
       known = state.cluster.revision();
@@ -171,11 +179,11 @@ struct Manager final : v1::NodeManagerService::Service {
   }
   Status ApplyWorkflow(ServerContext* context, const v1::ApplyWorkflowRequest* request,
                        v1::Workflow* response) override {
-    ADMIT("ApplyWorkflow", true);
+    BEGIN_CALL("ApplyWorkflow", true);
     *response = request->workflow();
     return Status::OK;
   }
-  void AddTelemetry(v1::Telemetry& telemetry) const {
+  static void AddTelemetry(const State& state, v1::Telemetry& telemetry) {
     for (const v1::Node& node : state.cluster.nodes()) {
       auto& entry = *telemetry.add_nodes();
       entry.set_node_id(node.node_id());
@@ -184,26 +192,26 @@ struct Manager final : v1::NodeManagerService::Service {
       if (node.has_load()) *entry.mutable_load() = node.load();
     }
   }
-  State& state;
+  SharedState& shared;
 };
 
 struct ElasticityFake final : v1::ElasticityService::Service {
-  explicit ElasticityFake(State& shared) : state(shared) {}
+  explicit ElasticityFake(SharedState& the_state) : shared(the_state) {}
   Status GetElasticity(ServerContext* context, const v1::GetElasticityRequest*,
                        v1::Elasticity* response) override {
-    ADMIT("GetElasticity");
+    BEGIN_CALL("GetElasticity");
     *response = state.plans.elasticity;
     return Status::OK;
   }
   Status ListPlans(ServerContext* context, const v1::ListPlansRequest*,
                    v1::ListPlansResponse* response) override {
-    ADMIT("ListPlans");
+    BEGIN_CALL("ListPlans");
     *response = state.plans.plans;
     return Status::OK;
   }
   Status ListAudit(ServerContext* context, const v1::ListAuditRequest* request,
                    v1::ListAuditResponse* response) override {
-    ADMIT("ListAudit");
+    BEGIN_CALL("ListAudit");
     std::size_t at = 0;
     if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &at))
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PAGE_TOKEN", "not a token");
@@ -215,39 +223,39 @@ struct ElasticityFake final : v1::ElasticityService::Service {
   }
   Status SetHold(ServerContext* context, const v1::SetHoldRequest* request,
                  v1::Hold* response) override {
-    ADMIT("SetHold", true);
+    BEGIN_CALL("SetHold", true);
     *response = state.plans.SetHold(*request, state.NowMs());
     return Status::OK;
   }
   Status SetPoolLimits(ServerContext* context, const v1::SetPoolLimitsRequest* request,
                        v1::PoolLimits* response) override {
-    ADMIT("SetPoolLimits", true);
+    BEGIN_CALL("SetPoolLimits", true);
     *response = state.plans.SetLimits(request->limits());
     return Status::OK;
   }
   Status ProposePlan(ServerContext* context, const v1::ProposePlanRequest* request,
                      v1::Plan* response) override {
-    ADMIT("ProposePlan");
+    BEGIN_CALL("ProposePlan");
     return Answer(state.plans.Propose(*request, state.cluster), response);
   }
   Status ApplyPlan(ServerContext* context, const v1::ApplyPlanRequest* request,
                    v1::Plan* response) override {
-    ADMIT("ApplyPlan", true);
+    BEGIN_CALL("ApplyPlan", true);
     return Answer(state.plans.Apply(*request, state.cluster, state.NowMs()), response);
   }
   Status GetPlan(ServerContext* context, const v1::GetPlanRequest* request,
                  v1::Plan* response) override {
-    ADMIT("GetPlan");
+    BEGIN_CALL("GetPlan");
     return Answer(state.plans.Get(request->plan_id()), response);
   }
   Status ConfirmPlan(ServerContext* context, const v1::DecidePlanRequest* request,
                      v1::Plan* response) override {
-    ADMIT("ConfirmPlan", true);
+    BEGIN_CALL("ConfirmPlan", true);
     return Answer(state.plans.Confirm(*request), response);
   }
   Status UndoPlan(ServerContext* context, const v1::DecidePlanRequest* request,
                   v1::Plan* response) override {
-    ADMIT("UndoPlan", true);
+    BEGIN_CALL("UndoPlan", true);
     return Answer(state.plans.Undo(*request, state.cluster, state.NowMs()), response);
   }
   static Status Answer(absl::StatusOr<v1::Plan> plan, v1::Plan* response) {
@@ -255,14 +263,14 @@ struct ElasticityFake final : v1::ElasticityService::Service {
     *response = *std::move(plan);
     return Status::OK;
   }
-  State& state;
+  SharedState& shared;
 };
 
 struct Proxy final : v1::GenerationService::Service {
-  explicit Proxy(State& shared) : state(shared) {}
+  explicit Proxy(SharedState& the_state) : shared(the_state) {}
   Status ListJobs(ServerContext* context, const v1::ListJobsRequest* request,
                   v1::ListJobsResponse* response) override {
-    ADMIT("ListJobs");
+    BEGIN_CALL("ListJobs");
     auto at = state.jobs.begin();
     if (!request->page_token().empty()) {
       const std::string& token = request->page_token();
@@ -287,32 +295,32 @@ struct Proxy final : v1::GenerationService::Service {
   }
   Status GetJob(ServerContext* context, const v1::GetJobRequest* request,
                 v1::Job* response) override {
-    ADMIT("GetJob");
+    BEGIN_CALL("GetJob");
     return Find(request->name(), *response);
   }
   Status CancelJob(ServerContext* context, const v1::CancelJobRequest* request,
                    v1::Job* response) override {
-    ADMIT("CancelJob", true);
+    BEGIN_CALL("CancelJob", true);
     if (Status found = Find(request->name(), *response); !found.ok()) return found;
     if (response->state() >= v1::Job::SUCCEEDED) return Status::OK;
     response->set_state(v1::Job::CANCELLED);
     state.jobs[KeyOf(*response)] = *response;
-    state.Changed();
+    shared.Changed();
     return Status::OK;
   }
   Status DeleteJob(ServerContext* context, const v1::DeleteJobRequest* request,
                    google::protobuf::Empty*) override {
-    ADMIT("DeleteJob", true);
+    BEGIN_CALL("DeleteJob", true);
     v1::Job job;
     if (Status found = Find(request->name(), job); !found.ok()) return found;
     state.jobs.erase(KeyOf(job));
     state.job_keys.erase(job.uid());
-    state.Changed();
+    shared.Changed();
     return Status::OK;
   }
   Status GetJobTrace(ServerContext* context, const v1::GetJobTraceRequest* request,
                      v1::GetJobTraceResponse* response) override {
-    ADMIT("GetJobTrace");
+    BEGIN_CALL("GetJobTrace");
     v1::Job job;
     if (Status found = Find(request->name(), job); !found.ok()) return found;
     *response = state.traces[UidOf(request->name())];
@@ -320,7 +328,7 @@ struct Proxy final : v1::GenerationService::Service {
   }
   Status SubmitJob(ServerContext* context, const v1::SubmitJobRequest* request,
                    v1::Job* response) override {
-    ADMIT("SubmitJob", !request->validate_only());
+    BEGIN_CALL("SubmitJob", !request->validate_only());
     response->set_app_id(request->app_id());
     response->set_request_id(request->request_id());
     response->set_state(v1::Job::QUEUED);
@@ -338,7 +346,7 @@ struct Proxy final : v1::GenerationService::Service {
     } else {
       state.jobs[KeyOf(*response)] = *response;
       state.job_keys[response->uid()] = KeyOf(*response);
-      state.Changed();
+      shared.Changed();
     }
     if (state.submit_answers_lost > 0) {
       --state.submit_answers_lost;
@@ -348,7 +356,7 @@ struct Proxy final : v1::GenerationService::Service {
   }
   Status WatchJob(ServerContext* context, const v1::WatchJobRequest* request,
                   grpc::ServerWriter<v1::Job>* writer) override {
-    ADMIT("WatchJob");
+    BEGIN_CALL("WatchJob");
     v1::Job job, told;
     for (;;) {
       if (Status found = Find(request->name(), job); !found.ok()) return found;
@@ -357,13 +365,13 @@ struct Proxy final : v1::GenerationService::Service {
         if (!writer->Write(job)) return Status::CANCELLED;
         if (job.state() >= v1::Job::SUCCEEDED) return Status::OK;
       }
-      if (!state.Wait(lock, *context, base::SystemClock().Now() + kPoll, [] { return false; }))
+      if (!shared.Wait(lock, *context, base::SystemClock().Now() + kPoll, [] { return false; }))
         return Status::CANCELLED;
     }
   }
   Status FetchResult(ServerContext* context, const v1::FetchResultRequest* request,
                      grpc::ServerWriter<v1::FetchResultResponse>* writer) override {
-    ADMIT("FetchResult");
+    BEGIN_CALL("FetchResult");
     v1::Job job;
     if (Status found = Find(request->name(), job); !found.ok()) return found;
     if (job.result().artifacts().empty())
@@ -384,74 +392,75 @@ struct Proxy final : v1::GenerationService::Service {
     }
     return Status::OK;
   }
-  // REQUIRES: state.mutex.
-  Status Find(const std::string& name, v1::Job& job) const {
+  Status Find(const std::string& name, v1::Job& job) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared.mutex) {
+    const State& state = shared.state;
     const auto at = state.job_keys.find(UidOf(name));
     if (at == state.job_keys.end())
       return Error(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "no job " + name);
     job = state.jobs.at(at->second);
     return Status::OK;
   }
-  State& state;
+  SharedState& shared;
 };
 
 struct Ring final : v1::RingService::Service {
-  explicit Ring(State& shared) : state(shared) {}
+  explicit Ring(SharedState& the_state) : shared(the_state) {}
   Status GetRingHealth(ServerContext* context, const v1::GetRingHealthRequest*,
                        v1::RingHealth* response) override {
-    ADMIT("GetRingHealth");
+    BEGIN_CALL("GetRingHealth");
     *response = state.ring;
     return Status::OK;
   }
-  State& state;
+  SharedState& shared;
 };
 
 struct DatabaseFake final : v1::DatabaseService::Service {
-  explicit DatabaseFake(State& shared) : state(shared) {}
+  explicit DatabaseFake(SharedState& the_state) : shared(the_state) {}
   Status GetDatabase(ServerContext* context, const v1::GetDatabaseRequest*,
                      v1::Database* response) override {
-    ADMIT("GetDatabase");
+    BEGIN_CALL("GetDatabase");
     *response = state.database;
     return Status::OK;
   }
-  State& state;
+  SharedState& shared;
 };
 
 struct Consensus final : v1::ConsensusService::Service {
-  explicit Consensus(State& shared) : state(shared) {}
+  explicit Consensus(SharedState& the_state) : shared(the_state) {}
   Status GetReplica(ServerContext* context, const v1::GetReplicaRequest*,
                     v1::ReplicaStatus* response) override {
-    ADMIT("GetReplica");
+    BEGIN_CALL("GetReplica");
     *response = state.replica;
     return Status::OK;
   }
   Status StepDown(ServerContext* context, const v1::StepDownRequest*,
                   google::protobuf::Empty*) override {
-    ADMIT("StepDown", true);
+    BEGIN_CALL("StepDown", true);
     return Status::OK;
   }
   Status TakeSnapshot(ServerContext* context, const v1::TakeSnapshotRequest*,
                       v1::TakeSnapshotResponse* response) override {
-    ADMIT("TakeSnapshot", true);
+    BEGIN_CALL("TakeSnapshot", true);
     response->set_index(state.replica.applied());
     response->set_bytes(4096);
     return Status::OK;
   }
-  State& state;
+  SharedState& shared;
 };
 
 struct Telemetry final : v1::TelemetryService::Service {
-  explicit Telemetry(State& shared) : state(shared) {}
+  explicit Telemetry(SharedState& the_state) : shared(the_state) {}
   Status TailLogs(ServerContext* context, const v1::TailLogsRequest* request,
                   grpc::ServerWriter<v1::TailLogsResponse>* writer) override {
-    ADMIT("TailLogs");
+    BEGIN_CALL("TailLogs");
     const std::uint64_t newest = state.lines.empty() ? 0 : state.lines.back().number();
     const auto backlog = static_cast<std::uint64_t>(request->backlog());
     std::uint64_t told = newest - std::min(newest, backlog);
     for (bool first = true;; first = false) {
       const auto news = [&] { return !state.lines.empty() && state.lines.back().number() > told; };
       const auto until = base::SystemClock().Now() + kHeartbeat;
-      if (!first && !state.Wait(lock, *context, until, news)) return Status::CANCELLED;
+      if (!first && !shared.Wait(lock, *context, until, news)) return Status::CANCELLED;
       v1::TailLogsResponse response;
       for (const v1::LogLine& line : state.lines) {
         if (line.number() <= told || response.lines_size() == 256) continue;
@@ -464,16 +473,16 @@ struct Telemetry final : v1::TelemetryService::Service {
       if (!written) return Status::CANCELLED;
     }
   }
-  State& state;
+  SharedState& shared;
 };
 
-#undef ADMIT
+#undef BEGIN_CALL
 
 }  // namespace
 
 class FakeCluster::Impl {
  public:
-  State state;
+  SharedState shared;
 
   void Listen(const std::string& where) {
     server = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = where});
@@ -487,19 +496,20 @@ class FakeCluster::Impl {
   /// Makes a change of the cluster and tells it to the watchers.
   template <typename Change>
   void Tell(const Change& change) {
-    const base::MutexLock lock(state.mutex);
+    const base::MutexLock lock(shared.mutex);
+    State& state = shared.state;
     const std::uint64_t revision = state.cluster.revision() + 1;
     state.cluster.set_revision(revision);
     v1::ClusterEvent& event = state.changes.emplace_back();
     event.set_revision(revision);
     change(state.cluster, event);
-    state.Changed();
+    shared.Changed();
   }
   template <typename Change>
   void Set(const Change& change) {
-    const base::MutexLock lock(state.mutex);
-    change(state);
-    state.Changed();
+    const base::MutexLock lock(shared.mutex);
+    change(shared.state);
+    shared.Changed();
   }
   static v1::Node* Find(v1::Cluster& cluster, const std::string& id) {
     for (v1::Node& node : *cluster.mutable_nodes()) {
@@ -512,19 +522,21 @@ class FakeCluster::Impl {
   std::unique_ptr<rpc::Server> server;
 
  private:
-  Manager manager{state};
-  ElasticityFake elasticity{state};
-  Proxy proxy{state};
-  Ring ring{state};
-  DatabaseFake database{state};
-  Consensus consensus{state};
-  Telemetry telemetry{state};
+  Manager manager{shared};
+  ElasticityFake elasticity{shared};
+  Proxy proxy{shared};
+  Ring ring{shared};
+  DatabaseFake database{shared};
+  Consensus consensus{shared};
+  Telemetry telemetry{shared};
 };
 
 FakeCluster::FakeCluster() : impl_(std::make_unique<Impl>()) {
-  impl_->state.cluster.set_cluster_id("test");
-  impl_->state.cluster.set_revision(1);
-  impl_->state.cluster.set_api_version(1);
+  impl_->Set([](State& state) {
+    state.cluster.set_cluster_id("test");
+    state.cluster.set_revision(1);
+    state.cluster.set_api_version(1);
+  });
   impl_->Listen("127.0.0.1:0");
 }
 FakeCluster::~FakeCluster() { Stop(); }
@@ -648,13 +660,13 @@ void FakeCluster::SetTrace(const std::string& uid, const v1::GetJobTraceResponse
   impl_->Set([&](State& state) { state.traces[uid] = trace; });
 }
 std::vector<v1::SubmitJobRequest> FakeCluster::submitted() const {
-  const base::MutexLock lock(impl_->state.mutex);
-  return impl_->state.submitted;
+  const base::MutexLock lock(impl_->shared.mutex);
+  return impl_->shared.state.submitted;
 }
 
 v1::Job FakeCluster::job(const std::string& uid) const {
-  const base::MutexLock lock(impl_->state.mutex);
-  return impl_->state.jobs.at(impl_->state.job_keys.at(uid));
+  const base::MutexLock lock(impl_->shared.mutex);
+  return impl_->shared.state.jobs.at(impl_->shared.state.job_keys.at(uid));
 }
 
 void FakeCluster::SetElasticity(const v1::Elasticity& elasticity) {
@@ -679,8 +691,8 @@ void FakeCluster::FinishPlan(const std::string& plan_id) {
   for (const v1::Node& node : moved) SetNode(node);
 }
 FakePlans FakeCluster::plans() const {
-  const base::MutexLock lock(impl_->state.mutex);
-  return impl_->state.plans;
+  const base::MutexLock lock(impl_->shared.mutex);
+  return impl_->shared.state.plans;
 }
 void FakeCluster::AddAudit(const v1::AuditEntry& entry) {
   impl_->Set([&](State& state) { state.audit.push_front(entry); });
@@ -765,15 +777,15 @@ void FakeCluster::SetTelemetry(bool telemetry) {
 }
 
 std::string FakeCluster::user_agent(const std::string& method) const {
-  const base::MutexLock lock(impl_->state.mutex);
-  const auto at = impl_->state.user_agents.find(method);
-  return at == impl_->state.user_agents.end() ? "" : at->second;
+  const base::MutexLock lock(impl_->shared.mutex);
+  const auto at = impl_->shared.state.user_agents.find(method);
+  return at == impl_->shared.state.user_agents.end() ? "" : at->second;
 }
 
 int FakeCluster::calls(const std::string& method) const {
-  const base::MutexLock lock(impl_->state.mutex);
-  const auto at = impl_->state.calls.find(method);
-  return at == impl_->state.calls.end() ? 0 : at->second;
+  const base::MutexLock lock(impl_->shared.mutex);
+  const auto at = impl_->shared.state.calls.find(method);
+  return at == impl_->shared.state.calls.end() ? 0 : at->second;
 }
 
 }  // namespace onepiece::testing

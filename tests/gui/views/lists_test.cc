@@ -18,6 +18,7 @@
 #include <memory>
 #include <tuple>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/history/alerts.h"
 #include "cluster/history/recording.h"
@@ -131,7 +132,7 @@ class Desk : public AlertDesk {
 
  private:
   base::Mutex mutex_;
-  history::AlertEngine& engine_;
+  history::AlertEngine& engine_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
