@@ -50,8 +50,8 @@ absl::StatusOr<std::vector<history::Rule>> LoadRules() {
   return rules;
 }
 
-absl::StatusOr<session::Target> FindTarget(const Context& context) {
-  session::Target target;
+absl::StatusOr<session::ClusterAddress> FindTarget(const Context& context) {
+  session::ClusterAddress target;
   target.nodemanagers = context.nodemanagers;
   if (target.nodemanagers.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state,

@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenExisting(
     return absl::NotFoundError("no tables");
   ONEPIECE_ASSIGN_OR_RETURN(
       std::unique_ptr<sqlite::Database> database,
-      sqlite::Database::Open(path, {.mode = sqlite::Mode::kWrite}, ExplainFor(path)));
+      sqlite::Database::Open(path, {.mode = sqlite::OpenMode::kWrite}, ExplainFor(path)));
   // Nothing is written to a file that may not be ours.
   database->FoldOnClose(false);
   ONEPIECE_RETURN_IF_ERROR(database->Execute("PRAGMA locking_mode=EXCLUSIVE"));
@@ -206,7 +206,7 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenTables(
   RemoveSideFiles(path);
   ONEPIECE_ASSIGN_OR_RETURN(
       std::unique_ptr<sqlite::Database> database,
-      sqlite::Database::Open(path, {.mode = sqlite::Mode::kCreate}, ExplainFor(path)));
+      sqlite::Database::Open(path, {.mode = sqlite::OpenMode::kCreate}, ExplainFor(path)));
   ONEPIECE_RETURN_IF_ERROR(Make(*database, options));
   ONEPIECE_RETURN_IF_ERROR(folder.Sync());
   made = true;

@@ -91,8 +91,8 @@ bool IsOurs(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<File>> File::Connect(const std::string& path,
-                                                    const sqlite::Options& options) {
-  sqlite::Options all = options;
+                                                    const sqlite::OpenOptions& options) {
+  sqlite::OpenOptions all = options;
   all.busy_wait = kBusyWait;
   ONEPIECE_ASSIGN_OR_RETURN(
       auto database,
@@ -110,7 +110,7 @@ absl::StatusOr<bool> File::IsRecording(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) return Foreign(path, "it is no file");
   if (info.st_size == 0) return false;
-  sqlite::Options options{.mode = sqlite::Mode::kReadFrozen, .untrusted = true};
+  sqlite::OpenOptions options{.mode = sqlite::OpenMode::kReadFrozen, .untrusted = true};
   ONEPIECE_ASSIGN_OR_RETURN(auto file, Connect(path, options));
   auto id = file->Number("PRAGMA application_id");
   const absl::Status damage = id.status();
@@ -165,7 +165,7 @@ absl::Status File::Create(const std::string& path) {
   std::filesystem::remove(made, error);
   absl::Status status;
   {
-    ONEPIECE_ASSIGN_OR_RETURN(const auto file, Connect(made, {.mode = sqlite::Mode::kCreate}));
+    ONEPIECE_ASSIGN_OR_RETURN(const auto file, Connect(made, {.mode = sqlite::OpenMode::kCreate}));
     status = file->Execute(absl::StrCat(
         "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL; BEGIN EXCLUSIVE; PRAGMA "
         "application_id=",
@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<File>> File::OpenToWrite(const std::string& path)
   ONEPIECE_ASSIGN_OR_RETURN(const bool there, IsRecording(path));
   if (!there) ONEPIECE_RETURN_IF_ERROR(Create(path));
   ONEPIECE_ASSIGN_OR_RETURN(auto file,
-                            Connect(path, {.mode = sqlite::Mode::kWrite, .untrusted = true}));
+                            Connect(path, {.mode = sqlite::OpenMode::kWrite, .untrusted = true}));
   ONEPIECE_RETURN_IF_ERROR(
       file->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA "
                     "wal_autocheckpoint=128; PRAGMA journal_size_limit=2097152"));
@@ -195,7 +195,8 @@ absl::StatusOr<std::unique_ptr<File>> File::OpenToRead(const std::string& path) 
     errno = ENOENT;
     return SystemError("cannot open", path);
   }
-  const sqlite::Mode mode = IsOurs(path) ? sqlite::Mode::kRead : sqlite::Mode::kReadFrozen;
+  const sqlite::OpenMode mode =
+      IsOurs(path) ? sqlite::OpenMode::kRead : sqlite::OpenMode::kReadFrozen;
   return Connect(path, {.mode = mode, .untrusted = true});
 }
 

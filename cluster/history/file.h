@@ -55,7 +55,7 @@ class File {
   static absl::Status Create(const std::string& path);
   explicit File(std::unique_ptr<sqlite::Database> database) : database_(std::move(database)) {}
   static absl::StatusOr<std::unique_ptr<File>> Connect(const std::string& path,
-                                                       const sqlite::Options& options);
+                                                       const sqlite::OpenOptions& options);
   const std::unique_ptr<sqlite::Database> database_;
 };
 

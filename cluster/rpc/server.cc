@@ -121,14 +121,14 @@ absl::StatusOr<int> Server::Start() {
                            "cannot listen on " + options_.listen + ": " + WhyNot(where),
                            {{"address", options_.listen}});
   }
-  SetHealth(Health::kNotServing);
+  SetHealth(ServingStatus::kNotServing);
   address_ = options_.listen.substr(0, options_.listen.rfind(':') + 1) + std::to_string(port);
   return port;
 }
 
-void Server::SetHealth(Health health) {
+void Server::SetHealth(ServingStatus health) {
   ONEPIECE_CHECK(server_ != nullptr);
-  server_->GetHealthCheckService()->SetServingStatus(health == Health::kServing);
+  server_->GetHealthCheckService()->SetServingStatus(health == ServingStatus::kServing);
 }
 
 void Server::Shutdown(base::Duration grace) {

@@ -28,7 +28,7 @@ struct ServerOptions {
   int max_threads = 256;
 };
 
-enum class Health { kNotServing, kServing };
+enum class ServingStatus { kNotServing, kServing };
 
 /// A server of synchronous services.
 ///
@@ -45,8 +45,8 @@ class Server {
 
   /// REQUIRES: Start() has not been called.
   void AddService(grpc::Service& service);
-  /// Listens, serves and returns the port. Health is kNotServing until SetHealth(). An address that
-  /// another socket listens on is refused and never shared.
+  /// Listens, serves and returns the port. The status is kNotServing until SetHealth(). An address
+  /// that another socket listens on is refused and never shared.
   ///
   /// Errors: UNAVAILABLE (CANNOT_LISTEN), which names the address and the system's cause.
   /// INVALID_ARGUMENT (BAD_ADDRESS).
@@ -55,7 +55,7 @@ class Server {
   [[nodiscard]] const std::string& address() const { return address_; }
   /// Sets the answer of the standard health service for "".
   /// REQUIRES: Start() succeeded.
-  void SetHealth(Health health);
+  void SetHealth(ServingStatus health);
   /// Returns a token whose stop is requested when Shutdown() begins. Handlers of long streams end
   /// when they see it.
   [[nodiscard]] std::stop_token stopping() const { return stopping_.get_token(); }

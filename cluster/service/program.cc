@@ -85,7 +85,7 @@ absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
 }
 
 absl::Status Host::ReportReady() {
-  server_->SetHealth(rpc::Health::kServing);
+  server_->SetHealth(rpc::ServingStatus::kServing);
   if (node_.ready_file().empty()) return absl::OkStatus();
   const nlohmann::json ready = {
       {"pid", getpid()}, {"address", address_}, {"metrics_address", metrics_address_}};
@@ -102,7 +102,7 @@ bool Host::WaitForShutdown(base::Duration limit) {
   const std::optional<int> number = signals_.WaitFor(limit);
   if (!number.has_value()) return false;
   spdlog::info("op=shutdown signal={}", strsignal(*number));
-  server_->SetHealth(rpc::Health::kNotServing);
+  server_->SetHealth(rpc::ServingStatus::kNotServing);
   shut_down_ = true;
   return true;
 }

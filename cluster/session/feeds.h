@@ -44,7 +44,7 @@ class Channels {
 
 /// What every feed needs. It outlives the feeds.
 struct Feeds {
-  const Target& target;
+  const ClusterAddress& target;
   const SessionOptions& options;
   Board& board;
   Channels& channels;

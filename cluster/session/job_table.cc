@@ -21,7 +21,7 @@ bool JobTable::Told(const std::string& set, google::protobuf::RepeatedPtrField<v
   const base::MutexLock lock(mutex_);
   bool known = true;
   for (v1::Job& job : jobs) {
-    Key key{CreateNs(job), job.uid()};
+    RowKey key{CreateNs(job), job.uid()};
     const auto before = by_uid_.find(key.uid);
     known = before != by_uid_.end();
     if (known && !(before->second->first < key) && !(key < before->second->first)) {

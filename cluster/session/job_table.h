@@ -43,11 +43,11 @@ class JobTable {
   void Publish(Board& board);
 
  private:
-  struct Key {
+  struct RowKey {
     std::int64_t create_ns = 0;
     std::string uid;
     /// Newest first.
-    bool operator<(const Key& other) const {
+    bool operator<(const RowKey& other) const {
       return create_ns != other.create_ns ? create_ns > other.create_ns : uid < other.uid;
     }
   };
@@ -65,9 +65,9 @@ class JobTable {
 
   const std::size_t max_jobs_;
   base::Mutex mutex_;
-  std::map<Key, Row> rows_ ABSL_GUARDED_BY(mutex_);
+  std::map<RowKey, Row> rows_ ABSL_GUARDED_BY(mutex_);
   // Its keys are views of the uids in rows_.
-  std::unordered_map<std::string_view, std::map<Key, Row>::iterator> by_uid_
+  std::unordered_map<std::string_view, std::map<RowKey, Row>::iterator> by_uid_
       ABSL_GUARDED_BY(mutex_);
   std::map<std::string, SetNews> sets_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t mark_ ABSL_GUARDED_BY(mutex_) = 1;

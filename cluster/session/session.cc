@@ -16,7 +16,7 @@ constexpr std::size_t kMaxWaiting = 64;
 constexpr int kActionThreads = 4;
 constexpr std::chrono::seconds kActionTimeout(10);
 
-client::Options ClientOptions(const Target& target, const std::string& user_agent,
+client::Options ClientOptions(const ClusterAddress& target, const std::string& user_agent,
                               base::Duration timeout, std::stop_token stop) {
   client::Options options;
   options.user_agent = user_agent;
@@ -31,7 +31,7 @@ client::Options ClientOptions(const Target& target, const std::string& user_agen
 
 class Session::Impl {
  public:
-  Impl(Target target, SessionOptions options)
+  Impl(ClusterAddress target, SessionOptions options)
       : target_(std::move(target)),
         options_(std::move(options)),
         channels_(options_.user_agent),
@@ -52,7 +52,7 @@ class Session::Impl {
     return true;
   }
 
-  const Target& target() const { return target_; }
+  const ClusterAddress& target() const { return target_; }
   Board& board() { return board_; }
 
  private:
@@ -71,7 +71,7 @@ class Session::Impl {
     }
   }
 
-  const Target target_;
+  const ClusterAddress target_;
   const SessionOptions options_;
   std::stop_source stop_;
   Board board_;
@@ -84,11 +84,11 @@ class Session::Impl {
   std::vector<std::jthread> threads_;  // Last: they use the others.
 };
 
-Session::Session(Target target, SessionOptions options)
+Session::Session(ClusterAddress target, SessionOptions options)
     : impl_(std::make_unique<Impl>(std::move(target), std::move(options))) {}
 Session::~Session() = default;
 
-const Target& Session::target() const { return impl_->target(); }
+const ClusterAddress& Session::target() const { return impl_->target(); }
 
 std::shared_ptr<const Snapshot> Session::Latest() const { return impl_->board().Latest(); }
 

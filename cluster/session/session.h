@@ -27,7 +27,7 @@
 namespace onepiece::session {
 
 /// A cluster to connect to.
-struct Target {
+struct ClusterAddress {
   std::string name;                       ///< The name for people.
   std::vector<std::string> nodemanagers;  ///< host:port
   /// The console shows a band, and people must type the name before risky changes.
@@ -46,12 +46,12 @@ struct SessionOptions {
 
 class Session {
  public:
-  explicit Session(Target target, SessionOptions options = {});
+  explicit Session(ClusterAddress target, SessionOptions options = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  [[nodiscard]] const Target& target() const;
+  [[nodiscard]] const ClusterAddress& target() const;
   /// Returns what is known now, never null. The pointer is the same as before when nothing is new.
   /// After a lost connection the snapshot keeps what was known, with errors and ages.
   [[nodiscard]] std::shared_ptr<const Snapshot> Latest() const;

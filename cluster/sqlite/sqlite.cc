@@ -24,15 +24,15 @@ std::string Escaped(const std::string& path) {
   return uri;
 }
 
-int FlagsOf(Mode mode) {
+int FlagsOf(OpenMode mode) {
   constexpr int kAll = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
   switch (mode) {
-    case Mode::kRead:
-    case Mode::kReadFrozen:
+    case OpenMode::kRead:
+    case OpenMode::kReadFrozen:
       return kAll | SQLITE_OPEN_READONLY;
-    case Mode::kWrite:
+    case OpenMode::kWrite:
       return kAll | SQLITE_OPEN_READWRITE;
-    case Mode::kCreate:
+    case OpenMode::kCreate:
       break;
   }
   return kAll | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
@@ -102,9 +102,11 @@ void Statement::Bind(int place, Blob blob) {
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
-                                                         const Options& options, Explain explain) {
+                                                         const OpenOptions& options,
+                                                         Explain explain) {
   std::unique_ptr<Database> database(new Database(path, std::move(explain)));
-  const std::string uri = Escaped(path) + (options.mode == Mode::kReadFrozen ? "?immutable=1" : "");
+  const std::string uri =
+      Escaped(path) + (options.mode == OpenMode::kReadFrozen ? "?immutable=1" : "");
   const int code =
       sqlite3_open_v2(uri.c_str(), &database->connection_, FlagsOf(options.mode), nullptr);
   if (code != SQLITE_OK) return database->Error(code);

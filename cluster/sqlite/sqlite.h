@@ -3,8 +3,8 @@
 //
 // Ownership: a Statement and a ReadView must be destroyed before their Database.
 // Threading: a Database, its statements and its views belong to one thread at a time.
-// Blocking: calls wait for the disk, and for Options::busy_wait while another process has the file
-// locked.
+// Blocking: calls wait for the disk, and for OpenOptions::busy_wait while another process has the
+// file locked.
 #pragma once
 
 #include <chrono>
@@ -98,15 +98,15 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-enum class Mode {
+enum class OpenMode {
   kRead,
   kReadFrozen,  ///< For a file that nobody writes: takes no locks and makes no files beside it.
   kWrite,
   kCreate,  ///< Creates the file if it is missing, and writes.
 };
 
-struct Options {
-  Mode mode = Mode::kRead;
+struct OpenOptions {
+  OpenMode mode = OpenMode::kRead;
   std::chrono::milliseconds busy_wait{0};
   /// The file may come from anybody. Triggers and views are not run, the schema is not changed, and
   /// no value is longer than `max_value_bytes`.
@@ -120,7 +120,8 @@ struct Options {
 class Database {
  public:
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
-                                                        const Options& options, Explain explain);
+                                                        const OpenOptions& options,
+                                                        Explain explain);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;

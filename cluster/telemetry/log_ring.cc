@@ -33,7 +33,7 @@ std::size_t Index(v1::LogLevel level) { return static_cast<std::size_t>(level - 
 
 void LogRing::log(const spdlog::details::log_msg& message) {
   const std::string_view text(message.payload.data(), message.payload.size());
-  Entry entry;
+  KeptLine entry;
   entry.line.set_level(LevelOf(message.level));
   entry.line.set_unix_ns(message.time.time_since_epoch() / std::chrono::nanoseconds(1));
   if (text.size() <= kMaxTextBytes) {
@@ -56,7 +56,7 @@ LogRing::Cursor LogRing::Begin(v1::LogLevel min_level, std::size_t backlog) cons
   const std::size_t level = Index(min_level);
   const base::MutexLock lock(mutex_);
   std::uint64_t kept = 0;
-  for (const Entry& entry : entries_) kept += entry.line.level() >= min_level ? 1 : 0;
+  for (const KeptLine& entry : entries_) kept += entry.line.level() >= min_level ? 1 : 0;
   return {.min_level = min_level,
           .passed = counts_[level] - std::min<std::uint64_t>(kept, backlog)};
 }
@@ -66,7 +66,7 @@ LogRing::News LogRing::Take(Cursor& cursor, std::size_t most) const {
   News news;
   const base::MutexLock lock(mutex_);
   auto entry = std::ranges::partition_point(
-      entries_, [&](const Entry& e) { return e.upto[level] <= cursor.passed; });
+      entries_, [&](const KeptLine& e) { return e.upto[level] <= cursor.passed; });
   for (; entry != entries_.end() && news.lines.size() < most; ++entry) {
     if (entry->line.level() < cursor.min_level) continue;
     news.dropped += entry->upto[level] - cursor.passed - 1;

@@ -56,7 +56,7 @@ class LogRing final : public spdlog::sinks::sink {
  private:
   // How many lines had at least each level, v1::LOG_DEBUG first.
   using Counts = std::array<std::uint64_t, 4>;
-  struct Entry {
+  struct KeptLine {
     v1::LogLine line;
     Counts upto;  // Up to and including this line.
   };
@@ -64,7 +64,7 @@ class LogRing final : public spdlog::sinks::sink {
   const std::size_t capacity_;
   mutable base::Mutex mutex_;
   mutable base::CondVar came_;
-  std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::deque<KeptLine> entries_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
   Counts counts_ ABSL_GUARDED_BY(mutex_){};
 };

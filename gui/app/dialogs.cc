@@ -46,7 +46,7 @@ QTableWidget* ShortcutTable(const std::vector<Command>& commands, QWidget* paren
 /// Edits one cluster: its name, its addresses and whether it is a production cluster.
 class TargetDialog : public QDialog {
  public:
-  TargetDialog(const session::Target& target, QWidget* parent)
+  TargetDialog(const session::ClusterAddress& target, QWidget* parent)
       : QDialog(parent),
         name_(new QLineEdit(QString::fromStdString(target.name), this)),
         addresses_(new QLineEdit(this)),
@@ -75,7 +75,7 @@ class TargetDialog : public QDialog {
     resize(fontMetrics().averageCharWidth() * 70, 0);
     Check();
   }
-  [[nodiscard]] session::Target target() const {
+  [[nodiscard]] session::ClusterAddress target() const {
     return {name_->text().trimmed().toStdString(), ParseAddresses(addresses_->text(), nullptr),
             production_->isChecked()};
   }
@@ -200,8 +200,8 @@ void SettingsDialog::Check() {
   }
 }
 
-ConnectionsDialog::ConnectionsDialog(std::vector<session::Target> connections, LocalCluster& local,
-                                     QWidget* parent)
+ConnectionsDialog::ConnectionsDialog(std::vector<session::ClusterAddress> connections,
+                                     LocalCluster& local, QWidget* parent)
     : QDialog(parent),
       connections_(std::move(connections)),
       local_(local),
@@ -258,7 +258,7 @@ ConnectionsDialog::ConnectionsDialog(std::vector<session::Target> connections, L
 
 void ConnectionsDialog::Fill() {
   list_->clear();
-  for (const session::Target& target : connections_) {
+  for (const session::ClusterAddress& target : connections_) {
     QStringList addresses;
     for (const std::string& address : target.nodemanagers) addresses << SafeText(address, 60);
     list_->addItem(QStringLiteral("%1%2   %3")
@@ -276,13 +276,13 @@ void ConnectionsDialog::Fill() {
 
 void ConnectionsDialog::Edit(int row) {
   const bool fresh = row < 0;
-  TargetDialog dialog(fresh ? session::Target{} : connections_[static_cast<std::size_t>(row)],
-                      this);
+  TargetDialog dialog(
+      fresh ? session::ClusterAddress{} : connections_[static_cast<std::size_t>(row)], this);
   if (dialog.exec() != Accepted) return;
-  const session::Target target = dialog.target();
+  const session::ClusterAddress target = dialog.target();
   const auto same =
       std::find_if(connections_.begin(), connections_.end(),
-                   [&](const session::Target& other) { return other.name == target.name; });
+                   [&](const session::ClusterAddress& other) { return other.name == target.name; });
   if (same != connections_.end() && same - connections_.begin() != row) {
     note_->setText(tr("There is a cluster of that name: choose another."));
     return;

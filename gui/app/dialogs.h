@@ -48,10 +48,13 @@ class SettingsDialog : public QDialog {
 class ConnectionsDialog : public QDialog {
   Q_OBJECT
  public:
-  ConnectionsDialog(std::vector<session::Target> connections, LocalCluster& local, QWidget* parent);
-  [[nodiscard]] const std::vector<session::Target>& connections() const { return connections_; }
+  ConnectionsDialog(std::vector<session::ClusterAddress> connections, LocalCluster& local,
+                    QWidget* parent);
+  [[nodiscard]] const std::vector<session::ClusterAddress>& connections() const {
+    return connections_;
+  }
   /// The cluster to connect to; nullopt if none was chosen.
-  [[nodiscard]] const std::optional<session::Target>& chosen() const { return chosen_; }
+  [[nodiscard]] const std::optional<session::ClusterAddress>& chosen() const { return chosen_; }
 
  Q_SIGNALS:
   void OpenRecording();
@@ -63,8 +66,8 @@ class ConnectionsDialog : public QDialog {
   void Connect();
   void DrawLocal(const QString& line);
 
-  std::vector<session::Target> connections_;
-  std::optional<session::Target> chosen_;
+  std::vector<session::ClusterAddress> connections_;
+  std::optional<session::ClusterAddress> chosen_;
   LocalCluster& local_;
   QListWidget* list_;
   QLabel* note_;

@@ -74,7 +74,7 @@ void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
     }
   } else {
     const auto last = std::find_if(settings.connections.begin(), settings.connections.end(),
-                                   [&](const session::Target& target) {
+                                   [&](const session::ClusterAddress& target) {
                                      return target.name == settings.last_connection.toStdString();
                                    });
     if (last != settings.connections.end()) return window.Connect(*last);

@@ -43,7 +43,7 @@ class MainWindow : public QMainWindow {
   ~MainWindow() override;
 
   /// Leaves the present cluster or recording and follows another cluster.
-  void Connect(const session::Target& target);
+  void Connect(const session::ClusterAddress& target);
   /// Opens a recording off the GUI thread, and shows it when that is done. An error is shown in a
   /// dialog.
   void OpenRecording(const QString& path);

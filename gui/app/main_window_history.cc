@@ -47,7 +47,7 @@ std::vector<history::Rule> ShippedRules() {
 
 }  // namespace
 
-void MainWindow::Connect(const session::Target& target) {
+void MainWindow::Connect(const session::ClusterAddress& target) {
   Disconnect();
   auto session = std::make_shared<session::Session>(target);
   recorder_ = std::make_shared<RecordingService>(

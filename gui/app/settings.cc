@@ -24,8 +24,8 @@ QString XdgFolder(const char* variable, const char* beneath_home) {
   return base + QStringLiteral("/onepiece-console");
 }
 
-session::Target ReadConnection(const QJsonObject& json) {
-  session::Target target;
+session::ClusterAddress ReadConnection(const QJsonObject& json) {
+  session::ClusterAddress target;
   target.name = json[u"name"].toString().toStdString();
   for (const QJsonValue& address : json[u"nodemanagers"].toArray()) {
     if (address.isString()) target.nodemanagers.push_back(address.toString().toStdString());
@@ -58,7 +58,7 @@ Settings Read(const QJsonObject& json) {
   settings.reduced_motion = json[u"reduced_motion"].toBool();
   settings.tour_done = json[u"tour_done"].toBool();
   for (const QJsonValue& value : json[u"connections"].toArray()) {
-    session::Target target = ReadConnection(value.toObject());
+    session::ClusterAddress target = ReadConnection(value.toObject());
     if (!target.name.empty() && !target.nodemanagers.empty()) {
       settings.connections.push_back(std::move(target));
     }
@@ -78,7 +78,7 @@ void Write(const Settings& settings, QJsonObject& json) {
   json[u"reduced_motion"] = settings.reduced_motion;
   json[u"tour_done"] = settings.tour_done;
   QJsonArray connections;
-  for (const session::Target& target : settings.connections) {
+  for (const session::ClusterAddress& target : settings.connections) {
     QJsonArray addresses;
     for (const std::string& address : target.nodemanagers) {
       addresses.append(QString::fromStdString(address));

@@ -22,7 +22,7 @@ struct Settings {
   int font_percent = 100;  ///< 100 to 200.
   bool reduced_motion = false;
   bool tour_done = false;
-  std::vector<session::Target> connections;
+  std::vector<session::ClusterAddress> connections;
   QString last_connection;            ///< The name of a connection.
   QMap<QString, QString> recordings;  ///< The last recording's file, by the connection's name.
   /// Shortcuts that are not the default, by Command::id. "" for none.

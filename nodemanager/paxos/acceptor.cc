@@ -22,8 +22,8 @@ Acceptor::Acceptor(DurableState state, Duration lease, Time now)
   ONEPIECE_CHECK(id_ != 0);
   ONEPIECE_CHECK(log_.first() <= snapshot_->index + 1 && log_.last() >= chosen_);
   for (Slot slot = snapshot_->index + 1; slot <= chosen_; ++slot) {
-    const Entry& entry = log_.At(slot).entry;
-    if (entry.kind == Entry::Kind::kMembers) members_ = entry.members;
+    const LogEntry& entry = log_.At(slot).entry;
+    if (entry.kind == LogEntry::Kind::kMembers) members_ = entry.members;
   }
   // Slots accepted at the promised ballot count as before the restart.
   while (match_ < log_.last() && log_.At(match_ + 1).ballot == promised_) ++match_;
@@ -65,7 +65,8 @@ bool Acceptor::TakeBallot(Ballot ballot, Outputs& out) {
   return true;
 }
 
-void Acceptor::Accept(Ballot ballot, Slot first, const std::vector<Entry>& entries, Outputs& out) {
+void Acceptor::Accept(Ballot ballot, Slot first, const std::vector<LogEntry>& entries,
+                      Outputs& out) {
   if (entries.empty()) return;
   const Slot end = first + entries.size();
   const Slot reach = Is(Mutant::kMatchJumpsGap) ? log_.last() : match_;
@@ -79,7 +80,7 @@ void Acceptor::Accept(Ballot ballot, Slot first, const std::vector<Entry>& entri
   match_ = std::max(match_, end - 1);
 }
 
-void Acceptor::AcceptOwn(Ballot ballot, Slot slot, Entry entry, Outputs& out) {
+void Acceptor::AcceptOwn(Ballot ballot, Slot slot, LogEntry entry, Outputs& out) {
   ONEPIECE_CHECK(slot == match_ + 1);
   AcceptedEntry accepted{slot, ballot, std::move(entry)};
   out.writes.accepted.push_back(accepted);
@@ -104,8 +105,8 @@ bool Acceptor::LearnFrom(Ballot promised, Slot slot, Outputs& out) {
 
 void Acceptor::Choose(Slot slot, Outputs& out) {
   for (Slot s = chosen_ + 1; s <= slot; ++s) {
-    const Entry& entry = log_.At(s).entry;
-    if (entry.kind != Entry::Kind::kMembers) continue;
+    const LogEntry& entry = log_.At(s).entry;
+    if (entry.kind != LogEntry::Kind::kMembers) continue;
     members_ = entry.members;
     out.writes.members_changed = true;
   }
@@ -140,8 +141,8 @@ void Acceptor::TakeSnapshot(Slot index, std::shared_ptr<const std::string> state
   // The members in force after `index`, which are not members_ when a later change is chosen.
   snapshot->members = snapshot_->members;
   for (Slot slot = snapshot_->index + 1; slot <= index; ++slot) {
-    const Entry& entry = log_.At(slot).entry;
-    if (entry.kind == Entry::Kind::kMembers) snapshot->members = entry.members;
+    const LogEntry& entry = log_.At(slot).entry;
+    if (entry.kind == LogEntry::Kind::kMembers) snapshot->members = entry.members;
   }
   snapshot_ = std::move(snapshot);
   out.writes.install = snapshot_;

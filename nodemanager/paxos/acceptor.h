@@ -54,10 +54,10 @@ class Acceptor {
   /// Stores those of the entries that come after match(). Stores nothing when they begin after
   /// match() + 1, because a gap would follow.
   /// REQUIRES: TakeBallot(ballot).
-  void Accept(Ballot ballot, Slot first, const std::vector<Entry>& entries, Outputs& out);
+  void Accept(Ballot ballot, Slot first, const std::vector<LogEntry>& entries, Outputs& out);
   /// Stores the next entry of this replica as leader.
   /// REQUIRES: slot == match() + 1.
-  void AcceptOwn(Ballot ballot, Slot slot, Entry entry, Outputs& out);
+  void AcceptOwn(Ballot ballot, Slot slot, LogEntry entry, Outputs& out);
   /// Learns from the leader that slots up to `slot` are chosen. It believes that only up to
   /// match().
   void Learn(Slot slot, Outputs& out);

@@ -186,7 +186,7 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
   }
   if (Is(Mutant::kSkipRecovery)) won.found.clear();
   for (AcceptedEntry& found : won.found) {
-    const bool change = found.entry.kind == Entry::Kind::kMembers;
+    const bool change = found.entry.kind == LogEntry::Kind::kMembers;
     const Slot slot = Append(now, std::move(found.entry), out);
     if (change && !Is(Mutant::kNoNewPhaseOne)) {
       // Recovery stops here: nobody knows who votes on later slots before this change is chosen.
@@ -196,7 +196,7 @@ void Replica::Impl::BecomeLeader(Time now, Outputs& out) {
       break;
     }
   }
-  if (!lead.recovers_change) lead.ready_slot = Append(now, Entry{}, out);
+  if (!lead.recovers_change) lead.ready_slot = Append(now, LogEntry{}, out);
   Broadcast(now, true, out);
 }
 

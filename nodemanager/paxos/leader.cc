@@ -35,7 +35,7 @@ bool Replica::Impl::IsReady() const {
          handed >= lead.ready_slot;
 }
 
-absl::StatusOr<Slot> Replica::Impl::Propose(Time now, Entry entry, Outputs& out) {
+absl::StatusOr<Slot> Replica::Impl::Propose(Time now, LogEntry entry, Outputs& out) {
   if (!IsReady()) return NotLeader();
   // Nothing is proposed after a change of members until the change is chosen, because it decides
   // who votes on what follows.
@@ -54,7 +54,7 @@ absl::StatusOr<Slot> Replica::Impl::Propose(Time now, Entry entry, Outputs& out)
 // Puts the entry into the next slot of this replica's own acceptor. The leader answers itself like
 // any other acceptor. The answer is in `late`, so it counts only after the entry is durable here.
 // One answer with the highest slot is enough for a batch of steps.
-Slot Replica::Impl::Append(Time now, Entry entry, Outputs& out) {
+Slot Replica::Impl::Append(Time now, LogEntry entry, Outputs& out) {
   const Slot slot = ++lead.proposed;
   lead.open_bytes += entry.bytes();
   acceptor.AcceptOwn(lead.ballot, slot, std::move(entry), out);

@@ -180,8 +180,8 @@ absl::StatusOr<Slot> Replica::Impl::Change(Time now, Members after, Outputs& out
 }
 
 void Replica::Impl::AppendChange(Time now, Outputs& out) {
-  Entry entry;
-  entry.kind = Entry::Kind::kMembers;
+  LogEntry entry;
+  entry.kind = LogEntry::Kind::kMembers;
   entry.members = std::move(*lead.change);
   lead.change.reset();
   Append(now, std::move(entry), out);

@@ -49,7 +49,7 @@ struct Promise {
 struct Accept {
   Ballot ballot;
   Slot first = 1;
-  std::vector<Entry> entries;
+  std::vector<LogEntry> entries;
   Slot chosen = 0;
   Time sent{};  ///< The leader's clock. The answer echoes it.
 };
@@ -64,7 +64,7 @@ struct Accepted {
   Slot match = 0;
   Time sent{};                ///< The Accept's.
   Time local{};               ///< The sender's clock. The leader measures its drift.
-  std::uint32_t version = 0;  ///< Highest Entry::version that the sender can apply.
+  std::uint32_t version = 0;  ///< Highest LogEntry::version that the sender can apply.
 };
 
 /// Replaces the state of a replica whose next slot has left the leader's log. The replica answers

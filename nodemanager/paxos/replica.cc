@@ -11,7 +11,7 @@ namespace onepiece::paxos {
 namespace {
 
 // Corrects options that contradict each other to values that are safe.
-Options Sane(Options options) {
+ReplicaOptions Sane(ReplicaOptions options) {
   options.election_min = std::max<Duration>(options.election_min, std::chrono::milliseconds(1));
   options.election_max = std::max(options.election_max, options.election_min);
   options.lease = std::clamp(options.lease, Duration::zero(), options.election_min);
@@ -31,8 +31,8 @@ bool IsSane(const Members& members) {
   }
   return true;
 }
-bool IsSane(const Entry& entry) {
-  return entry.kind != Entry::Kind::kMembers ||
+bool IsSane(const LogEntry& entry) {
+  return entry.kind != LogEntry::Kind::kMembers ||
          (IsSane(entry.members) && entry.members.voters() > 0);
 }
 // `owner` is who proposes under the ballot: the sender of a request and the receiver of a reply.
@@ -55,7 +55,7 @@ struct SanityOf {
   bool operator()(const Accept& m) const {
     return IsSane(m.ballot, from) && m.first >= 1 && m.first < kMaxCount &&
            std::all_of(m.entries.begin(), m.entries.end(),
-                       [](const Entry& e) { return IsSane(e); });
+                       [](const LogEntry& e) { return IsSane(e); });
   }
   bool operator()(const Accepted& m) const {
     return IsSane(m.ballot, to) && m.promised.round < kMaxCount;
@@ -72,7 +72,7 @@ struct SanityOf {
 
 }  // namespace
 
-Replica::Impl::Impl(Options given, DurableState state, Time now)
+Replica::Impl::Impl(ReplicaOptions given, DurableState state, Time now)
     : options(Sane(std::move(given))),
       acceptor(std::move(state), options.lease, now),
       random(options.seed),
@@ -196,7 +196,7 @@ void Replica::Impl::On(Time now, ReplicaId from, const InstallSnapshot& m, Outpu
   Answer(now, from, m.ballot, m.sent, out);
 }
 
-Replica::Replica(Options options, DurableState state, Time now)
+Replica::Replica(ReplicaOptions options, DurableState state, Time now)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(state), now)) {}
 Replica::~Replica() = default;
 Replica::Replica(Replica&&) noexcept = default;
@@ -209,8 +209,8 @@ DurableState Replica::Bootstrap(ReplicaId replica, Members seats, const std::str
   state.replica = replica;
   state.snapshot.members = seats;
   state.chosen = 1;
-  Entry first;
-  first.kind = Entry::Kind::kMembers;
+  LogEntry first;
+  first.kind = LogEntry::Kind::kMembers;
   first.members = std::move(seats);
   state.log.push_back({1, Ballot{}, std::move(first)});
   return state;
@@ -224,8 +224,8 @@ void Replica::Receive(Time now, const Message& message, Outputs& out) {
 
 absl::StatusOr<Slot> Replica::Propose(Time now, std::shared_ptr<const std::string> command,
                                       std::uint32_t version, Outputs& out) {
-  Entry entry;
-  entry.kind = command ? Entry::Kind::kCommand : Entry::Kind::kNoop;
+  LogEntry entry;
+  entry.kind = command ? LogEntry::Kind::kCommand : LogEntry::Kind::kNoop;
   entry.version = version;
   entry.payload = std::move(command);
   auto slot = impl_->Propose(now, std::move(entry), out);

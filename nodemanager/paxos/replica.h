@@ -18,11 +18,11 @@
 
 namespace onepiece::paxos {
 
-struct Options {
+struct ReplicaOptions {
   std::string name;           ///< The name of this replica's seat.
   std::string address;        ///< The address that its seat shall have.
   std::uint64_t seed = 1;     ///< Seeds the election jitter.
-  std::uint32_t version = 1;  ///< Highest Entry::version that this program applies.
+  std::uint32_t version = 1;  ///< Highest LogEntry::version that this program applies.
   Duration heartbeat = std::chrono::milliseconds(50);
   /// A follower asks for votes when it has heard nothing from a leader for a random time between
   /// these two.
@@ -45,7 +45,7 @@ enum class Role : std::uint8_t { kLearner, kFollower, kCandidate, kLeader };
 
 struct ChosenEntry {
   Slot slot = 0;
-  Entry entry;
+  LogEntry entry;
 };
 
 /// What the caller has to do after one or several steps, in this order:
@@ -74,7 +74,7 @@ struct Progress {
   Slot match = 0;
   std::uint32_t version = 0;
   std::optional<Time> heard;  ///< When the leader sent what the replica answered last.
-  bool drifts = false;        ///< Its clock is outside Options::max_drift.
+  bool drifts = false;        ///< Its clock is outside ReplicaOptions::max_drift.
 };
 
 /// A replica: acceptor, learner and, at times, candidate or leader.
@@ -96,7 +96,7 @@ class Replica {
   /// Restores a replica as it was when `state` was written. The first step hands out what was
   /// chosen after the snapshot.
   /// REQUIRES: state.replica != 0.
-  Replica(Options options, DurableState state, Time now);
+  Replica(ReplicaOptions options, DurableState state, Time now);
   ~Replica();
   Replica(Replica&&) noexcept;
   Replica& operator=(Replica&&) noexcept;
@@ -161,7 +161,7 @@ class Replica {
   [[nodiscard]] Slot first_slot() const;  ///< Oldest slot in the log.
   [[nodiscard]] const std::shared_ptr<const Snapshot>& snapshot() const;
   [[nodiscard]] const Members& members() const;
-  /// The highest Entry::version that a leader may propose, because every voter is known to apply
+  /// The highest LogEntry::version that a leader may propose, because every voter is known to apply
   /// it. At least 1.
   [[nodiscard]] std::uint32_t common_version() const;
   /// All replicas to which this leader sends, and itself. Empty unless it leads.

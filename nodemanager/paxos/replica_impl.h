@@ -99,7 +99,7 @@ struct Leadership {
 /// class.
 class Replica::Impl {
  public:
-  Impl(Options options, DurableState state, Time now);
+  Impl(ReplicaOptions options, DurableState state, Time now);
 
   // replica.cc
   void Tick(Time now, Outputs& out);
@@ -136,8 +136,8 @@ class Replica::Impl {
 
   // leader.cc
   void On(Time now, ReplicaId from, const Accepted& m, Outputs& out);
-  absl::StatusOr<Slot> Propose(Time now, Entry entry, Outputs& out);
-  Slot Append(Time now, Entry entry, Outputs& out);
+  absl::StatusOr<Slot> Propose(Time now, LogEntry entry, Outputs& out);
+  Slot Append(Time now, LogEntry entry, Outputs& out);
   void TryChoose(Time now, Outputs& out);
   void AfterChosen(Time now, Outputs& out);
   /// Appends the change of members that waits in `lead.change`.
@@ -173,7 +173,7 @@ class Replica::Impl {
                                           const Members& after) const;
   [[nodiscard]] std::vector<Progress> progress() const;
 
-  const Options options;
+  const ReplicaOptions options;
   Acceptor acceptor;
   base::SplitMix64 random;
   Role role = Role::kLearner;

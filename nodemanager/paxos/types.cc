@@ -24,7 +24,7 @@ std::size_t Members::voters() const {
       std::count_if(seats.begin(), seats.end(), [](const Seat& s) { return s.replica != 0; }));
 }
 
-bool operator==(const Entry& a, const Entry& b) {
+bool operator==(const LogEntry& a, const LogEntry& b) {
   if (a.kind != b.kind || a.version != b.version || a.members != b.members) return false;
   if (a.payload == b.payload) return true;
   return a.payload && b.payload && *a.payload == *b.payload;

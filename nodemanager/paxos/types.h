@@ -56,7 +56,7 @@ struct Members {
 
 /// What a slot of the log holds. `payload` is shared and never changed. It is null unless `kind` is
 /// kCommand.
-struct Entry {
+struct LogEntry {
   enum class Kind : std::uint8_t {
     kNoop = 0,     ///< Fills a gap, ends a recovery, or carries a read that no lease covers.
     kCommand = 1,  ///< Opaque bytes for the state machine.
@@ -68,14 +68,14 @@ struct Entry {
   Members members;
 
   [[nodiscard]] std::size_t bytes() const { return 64 + (payload ? payload->size() : 0); }
-  friend bool operator==(const Entry& a, const Entry& b);
+  friend bool operator==(const LogEntry& a, const LogEntry& b);
 };
 
 /// An entry as an acceptor holds it: with its slot and the ballot at which it was accepted.
 struct AcceptedEntry {
   Slot slot = 0;
   Ballot ballot;
-  Entry entry;
+  LogEntry entry;
 };
 
 /// The state after all slots up to `index`. Only the state machine understands `state`.

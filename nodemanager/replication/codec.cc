@@ -141,7 +141,7 @@ void Encode(const paxos::Accept& from, v1::ReplicaMessage& out) {
   v1::Accept& to = *out.mutable_accept();
   EncodeBallot(from.ballot, to.mutable_ballot());
   to.set_first(from.first);
-  for (const paxos::Entry& entry : from.entries) EncodeEntry(entry, to.add_entries());
+  for (const paxos::LogEntry& entry : from.entries) EncodeEntry(entry, to.add_entries());
   to.set_chosen(from.chosen);
   to.set_sent_ns(ToNs(from.sent));
 }
@@ -153,7 +153,7 @@ absl::Status Decode(v1::Accept& from, paxos::Accept& to) {
   if (from.entries_size() > kMaxEntries) return Bad("accept.entries", "too many entries");
   to.entries.reserve(static_cast<std::size_t>(from.entries_size()));
   for (v1::LogEntry& entry : *from.mutable_entries()) {
-    ONEPIECE_ASSIGN_OR_RETURN(paxos::Entry decoded, DecodeEntry(std::move(entry)));
+    ONEPIECE_ASSIGN_OR_RETURN(paxos::LogEntry decoded, DecodeEntry(std::move(entry)));
     to.entries.push_back(std::move(decoded));
   }
   ONEPIECE_ASSIGN_OR_RETURN(to.chosen, DecodeSlot(from.chosen(), "accept.chosen"));
@@ -270,15 +270,15 @@ absl::StatusOr<paxos::Message> DecodeMessage(v1::ReplicaMessage&& message, paxos
   return Bad("body", "empty, or of a newer version");
 }
 
-void EncodeEntry(const paxos::Entry& entry, v1::LogEntry* out) {
+void EncodeEntry(const paxos::LogEntry& entry, v1::LogEntry* out) {
   out->set_kind(static_cast<v1::LogEntry::Kind>(entry.kind));
   out->set_version(entry.version);
   if (entry.payload != nullptr) out->set_payload(*entry.payload);
   EncodeSeats(entry.members, out->mutable_seats());
 }
 
-absl::StatusOr<paxos::Entry> DecodeEntry(v1::LogEntry&& entry) {
-  paxos::Entry out;
+absl::StatusOr<paxos::LogEntry> DecodeEntry(v1::LogEntry&& entry) {
+  paxos::LogEntry out;
   out.version = entry.version();
   if (entry.kind() != v1::LogEntry::COMMAND && !entry.payload().empty())
     return Bad("entry.payload", "of an entry that is no command");
@@ -286,16 +286,16 @@ absl::StatusOr<paxos::Entry> DecodeEntry(v1::LogEntry&& entry) {
     return Bad("entry.seats", "of an entry that does not change the members");
   switch (entry.kind()) {
     case v1::LogEntry::NOOP:
-      out.kind = paxos::Entry::Kind::kNoop;
+      out.kind = paxos::LogEntry::Kind::kNoop;
       return out;
     case v1::LogEntry::COMMAND:
       if (entry.payload().size() > kMaxPayloadBytes) return Bad("entry.payload", "too long");
-      out.kind = paxos::Entry::Kind::kCommand;
+      out.kind = paxos::LogEntry::Kind::kCommand;
       out.payload = Take(entry.mutable_payload());
       return out;
     case v1::LogEntry::MEMBERS: {
       if (entry.seats_size() == 0) return Bad("entry.seats", "missing");
-      out.kind = paxos::Entry::Kind::kMembers;
+      out.kind = paxos::LogEntry::Kind::kMembers;
       ONEPIECE_ASSIGN_OR_RETURN(out.members, DecodeSeats(entry.seats()));
       return out;
     }

@@ -33,8 +33,8 @@ v1::ReplicaMessage EncodeMessage(const paxos::Message& message);
 absl::StatusOr<paxos::Message> DecodeMessage(v1::ReplicaMessage&& message, paxos::ReplicaId from,
                                              paxos::ReplicaId to);
 
-void EncodeEntry(const paxos::Entry& entry, v1::LogEntry* out);
-absl::StatusOr<paxos::Entry> DecodeEntry(v1::LogEntry&& entry);
+void EncodeEntry(const paxos::LogEntry& entry, v1::LogEntry* out);
+absl::StatusOr<paxos::LogEntry> DecodeEntry(v1::LogEntry&& entry);
 
 void EncodeSeats(const paxos::Members& members, google::protobuf::RepeatedPtrField<v1::Seat>* out);
 /// Refuses seats whose names or occupants are not unique. An empty list is allowed.

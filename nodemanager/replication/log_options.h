@@ -21,7 +21,7 @@ struct ReplicatedLogOptions {
   std::vector<paxos::Seat> seats;
   /// If true, an empty folder begins a new group when none of `seats` has one.
   bool bootstrap = false;
-  paxos::Options paxos;  ///< The log fills in name, address and seed.
+  paxos::ReplicaOptions paxos;  ///< The log fills in name, address and seed.
   base::Duration propose_timeout = std::chrono::seconds(2);
   std::uint64_t snapshot_every = 1024;  ///< In slots.
 };

@@ -35,7 +35,7 @@ constexpr std::size_t kEnvelopeBytes = std::size_t{4} << 20;
 std::size_t BytesOf(const paxos::Message& message) {
   std::size_t bytes = 128;
   if (const auto* accept = std::get_if<paxos::Accept>(&message.body)) {
-    for (const paxos::Entry& entry : accept->entries) bytes += entry.bytes();
+    for (const paxos::LogEntry& entry : accept->entries) bytes += entry.bytes();
   } else if (const auto* promise = std::get_if<paxos::Promise>(&message.body)) {
     for (const paxos::AcceptedEntry& accepted : promise->accepted) bytes += accepted.entry.bytes();
   } else if (const auto* install = std::get_if<paxos::InstallSnapshot>(&message.body)) {

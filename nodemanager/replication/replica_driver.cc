@@ -501,9 +501,9 @@ bool ReplicaDriver::ReadCommand(const std::string& payload, v1::Command& command
   return command.ParseFromString(payload) && command.change_case() != v1::Command::CHANGE_NOT_SET;
 }
 
-bool ReplicaDriver::ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result) {
+bool ReplicaDriver::ApplyEntry(const paxos::LogEntry& entry, v1::CommandResult& result) {
   if (entry.version > options_.paxos.version) return false;
-  if (entry.kind != paxos::Entry::Kind::kCommand) return true;
+  if (entry.kind != paxos::LogEntry::Kind::kCommand) return true;
   v1::Command command;
   if (!ReadCommand(*entry.payload, command)) return false;
   result = machine_.Apply(machine_.applied_index() + 1, command, entry.version);

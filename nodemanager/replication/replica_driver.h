@@ -121,7 +121,7 @@ class ReplicaDriver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void Apply();
   // Returns false when this program cannot apply the entry, because its version is newer.
-  bool ApplyEntry(const paxos::Entry& entry, v1::CommandResult& result)
+  bool ApplyEntry(const paxos::LogEntry& entry, v1::CommandResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
   // Returns a description of the snapshot when this program cannot restore it, else nothing.
   std::string Restore(const paxos::Snapshot& snapshot)
@@ -163,7 +163,7 @@ class ReplicaDriver {
   std::atomic<paxos::Slot> applied_{0};
 
   // The driver's thread alone.
-  paxos::Options replica_options_;
+  paxos::ReplicaOptions replica_options_;
   paxos::ReplicaId id_ = 0;  // That of identity_, which never changes once the replica is made.
   std::unique_ptr<Store> store_;              // Null while the disk fails, as replica_.
   std::optional<paxos::DurableState> state_;  // What Open() found. MakeReplica() takes it.

@@ -56,13 +56,13 @@ v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
   v1::ListLogResponse::Line line;
   line.set_slot(accepted.slot);
   line.set_round(accepted.ballot.round);
-  const paxos::Entry& entry = accepted.entry;
+  const paxos::LogEntry& entry = accepted.entry;
   line.set_bytes(static_cast<std::int64_t>(entry.payload ? entry.payload->size() : 0));
   switch (entry.kind) {
-    case paxos::Entry::Kind::kNoop:
+    case paxos::LogEntry::Kind::kNoop:
       line.set_kind("noop");
       break;
-    case paxos::Entry::Kind::kMembers: {
+    case paxos::LogEntry::Kind::kMembers: {
       line.set_kind("members");
       std::string names;
       for (const paxos::Seat& seat : entry.members.seats) {
@@ -72,7 +72,7 @@ v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
       line.set_subject(names);
       break;
     }
-    case paxos::Entry::Kind::kCommand:
+    case paxos::LogEntry::Kind::kCommand:
       DescribeCommand(*entry.payload, line);
       break;
   }

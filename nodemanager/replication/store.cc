@@ -97,8 +97,8 @@ absl::Status Store::OpenDatabase() {
     }
     return base::MakeError(absl::StatusCode::kUnavailable, "DATABASE_FAILED", message);
   };
-  ONEPIECE_ASSIGN_OR_RETURN(database_,
-                            sqlite::Database::Open(path, {.mode = sqlite::Mode::kCreate}, explain));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      database_, sqlite::Database::Open(path, {.mode = sqlite::OpenMode::kCreate}, explain));
   database_->FoldOnClose(false);
   // EXCLUSIVE keeps a second NodeManager out as long as this one lives. Debian's SQLite overwrites
   // what is deleted, which would only write more, so secure_delete is off.
@@ -221,7 +221,7 @@ absl::Status Store::LoadLog() {
     v1::LogEntry proto;
     if (!proto.ParseFromString(bytes))
       return Corrupt(absl::StrCat("content of slot ", accepted.slot));
-    absl::StatusOr<paxos::Entry> entry = DecodeEntry(std::move(proto));
+    absl::StatusOr<paxos::LogEntry> entry = DecodeEntry(std::move(proto));
     if (!entry.ok()) return Corrupt(absl::StrCat("content of slot ", accepted.slot));
     accepted.entry = *std::move(entry);
     log_checksums_.push_back(checksum);

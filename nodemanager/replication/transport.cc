@@ -170,7 +170,7 @@ absl::Status Transport::CheckGroup(const v1::ReplicaHello& hello) const {
   return absl::OkStatus();
 }
 
-absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
+absl::Status Transport::RegisterSpeaker(const v1::ReplicaHello& hello) {
   const base::MutexLock lock(mutex_);
   if (!started_ || stopped_) {
     return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
@@ -219,7 +219,7 @@ absl::Status Transport::Admit(const v1::ReplicaHello& hello) {
   return absl::OkStatus();
 }
 
-void Transport::Dismiss(const v1::ReplicaHello& hello) {
+void Transport::ReleaseSpeaker(const v1::ReplicaHello& hello) {
   const base::MutexLock lock(mutex_);
   const auto speaker = speakers_.find(hello.replica());
   if (speaker != speakers_.end() && speaker->second.boot == hello.boot()) --speaker->second.streams;
@@ -269,11 +269,11 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
   absl::Status status;
   if (reader->Read(&first)) {
     const v1::ReplicaHello& hello = first.hello();
-    status = Admit(hello);
+    status = RegisterSpeaker(hello);
     if (status.ok()) {
       EndOutdatedPeers();
       status = Listen(hello, *reader);
-      Dismiss(hello);
+      ReleaseSpeaker(hello);
     } else if (status.code() == absl::StatusCode::kFailedPrecondition) {
       spdlog::debug("op=refuse_peer name={} address={} error=\"{}\"", hello.name(), hello.address(),
                     base::Message(status));

@@ -72,10 +72,10 @@ class Transport : public v1::ReplicaService::Service {
   };
   using PeerKey = std::pair<paxos::ReplicaId, std::string>;
 
-  absl::Status Admit(const v1::ReplicaHello& hello);
+  absl::Status RegisterSpeaker(const v1::ReplicaHello& hello);
   [[nodiscard]] absl::Status CheckGroup(const v1::ReplicaHello& hello) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Dismiss(const v1::ReplicaHello& hello);
+  void ReleaseSpeaker(const v1::ReplicaHello& hello);
   absl::Status Listen(const v1::ReplicaHello& hello,
                       grpc::ServerReader<v1::ReplicaEnvelope>& reader);
   [[nodiscard]] const std::string* AddressOf(paxos::ReplicaId replica) const

@@ -49,10 +49,11 @@ absl::StatusOr<Outcome> RunPolicy(const v1::SimulationProfile& profile,
   return outcome;
 }
 
-absl::StatusOr<std::vector<Result>> RunTrials(const System& system,
-                                              const std::vector<Trial>& trials,
-                                              const Options& options, double attainment) {
-  std::vector<std::optional<absl::StatusOr<Result>>> results(trials.size());
+absl::StatusOr<std::vector<SimulationResult>> RunTrials(const System& system,
+                                                        const std::vector<Trial>& trials,
+                                                        const SimulationOptions& options,
+                                                        double attainment) {
+  std::vector<std::optional<absl::StatusOr<SimulationResult>>> results(trials.size());
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> missed = false;
   const auto work = [&] {
@@ -67,7 +68,7 @@ absl::StatusOr<std::vector<Result>> RunTrials(const System& system,
     for (std::size_t i = 1; i < std::min(cores, trials.size()); ++i) threads.emplace_back(work);
     work();
   }
-  std::vector<Result> all;
+  std::vector<SimulationResult> all;
   for (auto& result : results) {
     if (!result.has_value()) continue;
     if (!result->ok()) return result->status();
@@ -97,7 +98,7 @@ absl::StatusOr<std::vector<int>> SmallestPlacement(const System& system, int dev
     return DevicesOf(system, placement);
   });
   for (const std::vector<int>& placement : candidates) {
-    ONEPIECE_ASSIGN_OR_RETURN(const std::vector<Result> results,
+    ONEPIECE_ASSIGN_OR_RETURN(const std::vector<SimulationResult> results,
                               RunTrials(system, trials, {.placement = placement}, kAttainment));
     if (!results.empty()) return placement;
   }

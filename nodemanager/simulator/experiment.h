@@ -18,7 +18,7 @@ struct Outcome {
   std::string policy;
   std::vector<int> placement;  ///< Instances of each pool at the beginning.
   std::string placement_text;
-  Result result;
+  SimulationResult result;
 };
 
 /// Simulates the arrivals under `policy`: "static", "utilization", or "monolithic", which runs
@@ -37,9 +37,10 @@ struct Trial {
 
 /// Runs all trials with one placement, on all cores. The results are in the order of the trials. If
 /// a trial misses `attainment`, the answer is empty and no further trial begins.
-absl::StatusOr<std::vector<Result>> RunTrials(const System& system,
-                                              const std::vector<Trial>& trials,
-                                              const Options& options, double attainment = 0);
+absl::StatusOr<std::vector<SimulationResult>> RunTrials(const System& system,
+                                                        const std::vector<Trial>& trials,
+                                                        const SimulationOptions& options,
+                                                        double attainment = 0);
 
 /// Finds the fixed placement with the fewest devices with which every trial meets kAttainment. It
 /// tries placements in which each pool has the fewest instances that keep up, or one more; the pool

@@ -19,7 +19,7 @@ terminal::Json ToJson(const Percentiles& values) {
 }
 
 terminal::Json ToJson(const Outcome& outcome) {
-  const Result& r = outcome.result;
+  const SimulationResult& r = outcome.result;
   terminal::Json pools = terminal::Json::array();
   for (const PoolResult& pool : r.pools) {
     pools.push_back({{"pool", pool.id},
@@ -55,7 +55,7 @@ terminal::Json ToJson(const Outcome& outcome) {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 std::string Row(const Outcome& outcome) {
-  const Result& r = outcome.result;
+  const SimulationResult& r = outcome.result;
   const double busy = r.reserved_device_s > 0 ? r.busy_device_s / r.reserved_device_s : 0;
   return absl::StrFormat(
       "%-12s %9.4f %8.1f %8.1f %8.1f %7.1f %% %9.1f %7.1f %% %8u %6u %9.0f  %s\n", outcome.policy,

@@ -31,7 +31,7 @@ struct Job {
 class Simulation {
  public:
   Simulation(const System& system, const v1::SimulationConfig& settings,
-             const std::vector<Arrival>& arrivals, const Options& options)
+             const std::vector<Arrival>& arrivals, const SimulationOptions& options)
       : system_(system),
         settings_(settings),
         arrivals_(arrivals),
@@ -44,7 +44,7 @@ class Simulation {
     jobs_.reserve(arrivals.size());
   }
 
-  absl::StatusOr<Result> Run() {
+  absl::StatusOr<SimulationResult> Run() {
     ONEPIECE_ASSIGN_OR_RETURN(control_,
                               Control::Create(system_, settings_, options_.policy, fleet_));
     events_.Add({.at = 0, .kind = Kind::kReport});
@@ -229,16 +229,16 @@ class Simulation {
     return all;
   }
 
-  [[nodiscard]] Result Conclude() const {
-    Result result{.offered = jobs_.size(),
-                  .accepted = accepted_,
-                  .rejected = jobs_.size() - accepted_,
-                  .in_flight = inside_,
-                  .refusals = refusals_,
-                  .duration_s = settings_.duration_s(),
-                  .moves = fleet_.moves(),
-                  .policy_detail = control_->detail(),
-                  .events = handled_};
+  [[nodiscard]] SimulationResult Conclude() const {
+    SimulationResult result{.offered = jobs_.size(),
+                            .accepted = accepted_,
+                            .rejected = jobs_.size() - accepted_,
+                            .in_flight = inside_,
+                            .refusals = refusals_,
+                            .duration_s = settings_.duration_s(),
+                            .moves = fleet_.moves(),
+                            .policy_detail = control_->detail(),
+                            .events = handled_};
     std::vector<double> latencies, queued;
     std::uint64_t ended = 0;
     for (const Job& job : jobs_) {
@@ -262,7 +262,7 @@ class Simulation {
     return result;
   }
 
-  void AddUses(Result& result) const {
+  void AddUses(SimulationResult& result) const {
     for (std::size_t p = 0; p < system_.pools.size(); ++p) {
       const Pool& pool = system_.pools[p];
       const PoolUse& use = fleet_.use(static_cast<int>(p));
@@ -285,7 +285,7 @@ class Simulation {
   const System& system_;
   const v1::SimulationConfig& settings_;
   const std::vector<Arrival>& arrivals_;
-  const Options& options_;
+  const SimulationOptions& options_;
   Time horizon_, end_ = 0, now_ = 0;
   EventQueue events_;
   std::vector<Job> jobs_;
@@ -296,8 +296,10 @@ class Simulation {
 
 }  // namespace
 
-absl::StatusOr<Result> Simulate(const System& system, const v1::SimulationConfig& settings,
-                                const std::vector<Arrival>& arrivals, const Options& options) {
+absl::StatusOr<SimulationResult> Simulate(const System& system,
+                                          const v1::SimulationConfig& settings,
+                                          const std::vector<Arrival>& arrivals,
+                                          const SimulationOptions& options) {
   return Simulation(system, settings, arrivals, options).Run();
 }
 

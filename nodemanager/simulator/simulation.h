@@ -28,7 +28,7 @@ struct PoolResult {
 /// What came out. offered = accepted + rejected, and accepted = done + failed + in_flight.
 ///
 /// Units: all times are in seconds.
-struct Result {
+struct SimulationResult {
   std::uint64_t offered = 0, accepted = 0, rejected = 0;
   std::uint64_t done = 0, failed = 0, in_flight = 0;
   std::uint64_t refusals = 0;  ///< Refusing answers. A client that retries may get several.
@@ -48,7 +48,7 @@ struct Result {
   std::uint64_t events = 0;
 };
 
-struct Options {
+struct SimulationOptions {
   /// As in ElasticityConfig: "utilization" or "static".
   std::string policy = "static";
   /// How many instances each pool has at the beginning.
@@ -65,7 +65,9 @@ struct Options {
 ///
 /// Threading: thread-safe. Several simulations may run at a time.
 /// Errors: INVALID_ARGUMENT (BAD_ELASTICITY), NOT_FOUND (POLICY_UNKNOWN), CANCELLED (INTERRUPTED).
-absl::StatusOr<Result> Simulate(const System& system, const v1::SimulationConfig& settings,
-                                const std::vector<Arrival>& arrivals, const Options& options);
+absl::StatusOr<SimulationResult> Simulate(const System& system,
+                                          const v1::SimulationConfig& settings,
+                                          const std::vector<Arrival>& arrivals,
+                                          const SimulationOptions& options);
 
 }  // namespace onepiece::simulator

@@ -107,7 +107,7 @@ class ServerTest : public QObject {
     Server server({});
     QVERIFY(server.Start().ok());
     QCOMPARE(testing::AskHealth(server.address()), std::optional(testing::kNotServing));
-    server.SetHealth(Health::kServing);
+    server.SetHealth(ServingStatus::kServing);
     QCOMPARE(testing::AskHealth(server.address()), std::optional(testing::kServing));
   }
 

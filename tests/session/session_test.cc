@@ -23,7 +23,7 @@ using testing::FakeCluster;
 // Waits end long before this, unless the machine is busy.
 constexpr seconds kSoon(30);
 
-Target To(const FakeCluster& cluster) {
+ClusterAddress To(const FakeCluster& cluster) {
   return {.name = "test", .nodemanagers = {cluster.address()}};
 }
 

@@ -33,7 +33,7 @@ class SqliteTest : public QObject {
   }
 
   void Values_ComeBackAsTheyWere() {
-    auto database = Open(Mode::kCreate);
+    auto database = Open(OpenMode::kCreate);
     QVERIFY(QFile::exists(QString::fromStdString(path_)));
     QVERIFY(database->Execute("CREATE TABLE t (a, b, c, d, e)").ok());
     const std::string zeros("a\0b", 3);
@@ -68,7 +68,7 @@ class SqliteTest : public QObject {
   }
 
   void Transactions_AreWholeOrNothing() {
-    auto database = Open(Mode::kCreate);
+    auto database = Open(OpenMode::kCreate);
     QVERIFY(database->Execute("CREATE TABLE t (a UNIQUE)").ok());
     QVERIFY(database->InTransaction([&] { return database->Execute("INSERT INTO t VALUES (1)"); })
                 .ok());
@@ -86,7 +86,7 @@ class SqliteTest : public QObject {
   }
 
   void ReadView_IsOfOneMoment() {
-    auto writer = Open(Mode::kCreate), reader = Open(Mode::kRead);
+    auto writer = Open(OpenMode::kCreate), reader = Open(OpenMode::kRead);
     QVERIFY(writer->Execute("PRAGMA journal_mode=WAL; CREATE TABLE t (a)").ok());
     {
       const auto view = ReadView::Begin(*reader);
@@ -99,14 +99,14 @@ class SqliteTest : public QObject {
   }
 
   void Failures_AreToldApart() {
-    QCOMPARE(Reason(Database::Open(path_, {.mode = Mode::kRead}, Say).status()),
+    QCOMPARE(Reason(Database::Open(path_, {.mode = OpenMode::kRead}, Say).status()),
              QString("FAILED"));  // The file does not exist.
-    auto database = Open(Mode::kCreate);
+    auto database = Open(OpenMode::kCreate);
     QVERIFY(database->Execute("CREATE TABLE t (a)").ok());
     QCOMPARE(Reason(database->Prepare("SELECT b FROM t").status()), QString("DAMAGED"));
-    QCOMPARE(Reason(Open(Mode::kRead)->Execute("INSERT INTO t VALUES (1)")), QString("DENIED"));
+    QCOMPARE(Reason(Open(OpenMode::kRead)->Execute("INSERT INTO t VALUES (1)")), QString("DENIED"));
     {
-      auto other = Open(Mode::kWrite);
+      auto other = Open(OpenMode::kWrite);
       QVERIFY(other->Execute("BEGIN EXCLUSIVE").ok());
       QCOMPARE(Reason(database->Execute("INSERT INTO t VALUES (1)")), QString("BUSY"));
       QCOMPARE(Reason(database->Number("SELECT count(*) FROM t").status()), QString("BUSY"));
@@ -120,17 +120,16 @@ class SqliteTest : public QObject {
     QVERIFY(file.open(QIODevice::ReadWrite));
     file.write("dear diary");
     file.close();
-    QCOMPARE(Reason(Open(Mode::kRead)->Number("SELECT count(*) FROM t").status()),
+    QCOMPARE(Reason(Open(OpenMode::kRead)->Number("SELECT count(*) FROM t").status()),
              QString("DAMAGED"));
-    QCOMPARE(
-        Reason(
-            Database::Open(folder_->path().toStdString(), {.mode = Mode::kCreate}, Say).status()),
-        QString("FAILED"));
+    QCOMPARE(Reason(Database::Open(folder_->path().toStdString(), {.mode = OpenMode::kCreate}, Say)
+                        .status()),
+             QString("FAILED"));
   }
 
   void FilesOfStrangers_RunNothing() {
     {
-      auto database = Open(Mode::kCreate);
+      auto database = Open(OpenMode::kCreate);
       QVERIFY(database
                   ->Execute("CREATE TABLE t (a); CREATE TABLE u (a); CREATE VIEW v AS SELECT 1; "
                             "CREATE TRIGGER w AFTER INSERT ON t BEGIN INSERT INTO u VALUES (1); "
@@ -138,7 +137,7 @@ class SqliteTest : public QObject {
                   .ok());
     }
     auto database = Database::Open(
-        path_, {.mode = Mode::kWrite, .untrusted = true, .max_value_bytes = 4000}, Say);
+        path_, {.mode = OpenMode::kWrite, .untrusted = true, .max_value_bytes = 4000}, Say);
     QVERIFY(database.ok());
     QVERIFY((*database)->Execute("INSERT INTO t VALUES (1)").ok());
     QCOMPARE(*(*database)->Number("SELECT count(*) FROM u"), 1);  // The trigger did not run.
@@ -147,7 +146,7 @@ class SqliteTest : public QObject {
   }
 
  private:
-  std::unique_ptr<Database> Open(Mode mode) const {
+  std::unique_ptr<Database> Open(OpenMode mode) const {
     auto database = Database::Open(path_, {.mode = mode}, Say);
     if (!database.ok()) qFatal("%s", base::Message(database.status()).c_str());
     return *std::move(database);

@@ -145,8 +145,8 @@ class Run {
     };
     window_->ShowPage(QStringLiteral("logs"));
     const QAbstractItemModel* lines = window_->page()->ExportModel();
-    window_->shown_cluster().Follow(
-        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
+    window_->shown_cluster().Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"fake", {cluster.address()}, false}));
     const QDeadlineTimer filled(std::chrono::seconds(60));
     for (; lines->rowCount() < load_.log_lines && !filled.hasExpired();) {
       log();

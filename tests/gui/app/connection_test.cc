@@ -28,7 +28,7 @@ using testing::TestWindow;
 // An upper bound: waits end long before, but the machine may be busy.
 constexpr int kSoonMs = 60'000;
 
-session::Target To(const FakeCluster& cluster, const std::string& name = "grand-line") {
+session::ClusterAddress To(const FakeCluster& cluster, const std::string& name = "grand-line") {
   return {.name = name, .nodemanagers = {cluster.address()}};
 }
 
@@ -222,7 +222,7 @@ class GuiAppConnectionTest : public QObject {
     FakeCluster cluster;
     cluster.SetUp(1);
     TestWindow window;
-    session::Target target = To(cluster);
+    session::ClusterAddress target = To(cluster);
     window->Connect(target);
     QVERIFY(!TextOf(*window, "cluster").contains(u"PRODUCTION"));
     target.production = true;

@@ -268,8 +268,8 @@ class GuiGpusTest : public QObject {
     GpusView view(shown_cluster);
     view.resize(1000, 700);
     view.show();
-    shown_cluster.Follow(
-        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
+    shown_cluster.Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"fake", {cluster.address()}, false}));
     auto* map = view.findChild<Heatmap*>();
     const auto text = [&](const char* key) {
       return static_cast<HeatModel*>(map->model())->Find(QLatin1String(key)).data().toString();

@@ -97,7 +97,7 @@ class Page {
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
     shown_cluster.Follow(std::make_shared<session::Session>(
-        session::Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
+        session::ClusterAddress{.name = "test", .nodemanagers = {cluster.address()}}, options));
     view = std::make_unique<JobsView>(shown_cluster);
     QObject::connect(view.get(), &View::Told, [this](const QString& text) { told.append(text); });
     view->resize(1000, 800);

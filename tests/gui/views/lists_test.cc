@@ -218,8 +218,8 @@ class GuiViewsListsTest : public QObject {
     ShownCluster shown_cluster;
     DatabasesView view(shown_cluster);
     view.show();
-    shown_cluster.Follow(
-        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
+    shown_cluster.Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"fake", {cluster.address()}, false}));
     QAbstractItemModel* rows = view.ExportModel();
     const QAbstractItemModelTester tester(rows);
     QTRY_COMPARE_WITH_TIMEOUT(Text(*rows, 0, QStringLiteral("Records")), QStringLiteral("1234"),
@@ -326,8 +326,8 @@ class GuiViewsListsTest : public QObject {
     ReplicasView view(shown_cluster);
     QSignalSpy told(&view, &View::Told);
     view.show();
-    shown_cluster.Follow(
-        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
+    shown_cluster.Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"fake", {cluster.address()}, false}));
     QTRY_VERIFY_WITH_TIMEOUT(
         HeadlineOf(view).contains(QStringLiteral("1 of 1 answer; nodemanager-1 leads")), 20'000);
     QTRY_COMPARE_WITH_TIMEOUT(shown_cluster.link().link, session::Link::kLive, 20'000);

@@ -174,8 +174,8 @@ class GuiViewsLogsTest : public QObject {
     ShownCluster shown_cluster;
     LogsView view(shown_cluster);
     QSignalSpy wanted(&view, &View::Wanted);
-    shown_cluster.Follow(
-        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
+    shown_cluster.Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"fake", {cluster.address()}, false}));
     QTRY_VERIFY_WITH_TIMEOUT(shown_cluster.snapshot()->cluster.value != nullptr, 20'000);
     QVERIFY(!view.tails());
     QCOMPARE(cluster.calls("TailLogs"), 0);

@@ -128,7 +128,7 @@ class GuiViewsPipelinesTest : public QObject {
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
     page.shown_cluster.Follow(std::make_shared<session::Session>(
-        session::Target{.name = "test", .nodemanagers = {cluster.address()}}, options));
+        session::ClusterAddress{.name = "test", .nodemanagers = {cluster.address()}}, options));
     QTRY_VERIFY_WITH_TIMEOUT(page.Label("pipelines.verdict").contains(u"93 %"), kSoonMs);
     QTRY_VERIFY_WITH_TIMEOUT(CardOf(page.graph(), "instance-2") != nullptr &&
                                  CardOf(page.graph(), "instance-2")->ring_used == 37,

@@ -82,7 +82,7 @@ struct Page {
     options.poll_interval = poll_interval;
     options.telemetry_interval = std::chrono::milliseconds(200);
     shown_cluster.Follow(std::make_shared<session::Session>(
-        session::Target{"test-a", {fake.address()}, production}, options));
+        session::ClusterAddress{"test-a", {fake.address()}, production}, options));
     shown_cluster.SetMode(ControlMode::kControl);
     view = std::make_unique<RebalanceView>(shown_cluster);
     view->resize(1200, 800);
@@ -401,8 +401,8 @@ class GuiRebalanceViewTest : public QObject {
     QTRY_VERIFY(page.dialog() != nullptr);
     testing::FakeCluster other;
     Fill(other);
-    page.shown_cluster.Follow(
-        std::make_shared<session::Session>(session::Target{"test-b", {other.address()}, false}));
+    page.shown_cluster.Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"test-b", {other.address()}, false}));
     page.shown_cluster.SetMode(ControlMode::kControl);
     QTRY_VERIFY(page.dialog() == nullptr);
     QVERIFY(page.view->draft() == nullptr);

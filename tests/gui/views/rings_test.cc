@@ -323,8 +323,8 @@ class GuiRingsTest : public QObject {
     RingsView view(shown_cluster);
     view.resize(1000, 700);
     view.show();
-    shown_cluster.Follow(
-        std::make_shared<session::Session>(session::Target{"fake", {cluster.address()}, false}));
+    shown_cluster.Follow(std::make_shared<session::Session>(
+        session::ClusterAddress{"fake", {cluster.address()}, false}));
     const QAbstractItemModel& rows = *view.ExportModel();
     const auto used = [&] { return Cell(rows, 0, QStringLiteral("Used"), kSortRole); };
     QTRY_COMPARE_WITH_TIMEOUT(used(), QVariant(37.0), 20'000);

@@ -14,20 +14,20 @@ using namespace std::chrono_literals;
 const Members kThree{{{"n1", "h1", 1}, {"n2", "h2", 2}, {"n3", "h3", 3}}};
 constexpr Ballot kLow{1, 2}, kMiddle{2, 3}, kHigh{3, 2};
 
-std::vector<Entry> Commands(int count, const std::string& text) {
-  std::vector<Entry> entries;
+std::vector<LogEntry> Commands(int count, const std::string& text) {
+  std::vector<LogEntry> entries;
   for (int i = 0; i < count; ++i) {
-    Entry entry;
-    entry.kind = Entry::Kind::kCommand;
+    LogEntry entry;
+    entry.kind = LogEntry::Kind::kCommand;
     entry.payload = Command(text + std::to_string(i));
     entries.push_back(entry);
   }
   return entries;
 }
 
-Entry Change(const Members& members) {
-  Entry entry;
-  entry.kind = Entry::Kind::kMembers;
+LogEntry Change(const Members& members) {
+  LogEntry entry;
+  entry.kind = LogEntry::Kind::kMembers;
   entry.members = members;
   return entry;
 }

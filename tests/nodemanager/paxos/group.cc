@@ -22,7 +22,7 @@ std::shared_ptr<const std::string> Command(const std::string& text) {
   return std::make_shared<const std::string>(text);
 }
 
-Group::Group(std::size_t count, const std::function<void(Options&)>& given) : adjust(given) {
+Group::Group(std::size_t count, const std::function<void(ReplicaOptions&)>& given) : adjust(given) {
   Members seats;
   for (std::size_t i = 1; i <= count; ++i) {
     seats.seats.push_back({"n" + std::to_string(i), "host" + std::to_string(i), i});

@@ -25,19 +25,19 @@ inline Time At(std::int64_t ms) { return Time(std::chrono::milliseconds(ms)); }
 class Group {
  public:
   struct Node {
-    Options options;
+    ReplicaOptions options;
     DurableState disk;
     std::optional<Replica> replica;  ///< nullopt while the node is down.
     double rate = 1;                 ///< The rate of its clock since `rate_since`.
     Time rate_since, local_then;
     Slot applied = 0;
-    std::map<Slot, Entry> state;  ///< What it handed out since its snapshot.
+    std::map<Slot, LogEntry> state;  ///< What it handed out since its snapshot.
     int restores = 0, losses = 0;
     Outputs last;  ///< What its last step put out.
   };
 
   /// Makes `count` replicas with ids 1, 2, … that occupy the seats "n1", "n2", …
-  explicit Group(std::size_t count, const std::function<void(Options&)>& adjust = {});
+  explicit Group(std::size_t count, const std::function<void(ReplicaOptions&)>& adjust = {});
   /// Makes an empty group, for AddNode().
   Group() = default;
 
@@ -76,7 +76,7 @@ class Group {
   Time now = At(1000);
   Duration latency = std::chrono::milliseconds(1);
   std::function<bool(const Message&)> passes;
-  std::function<void(Options&)> adjust;
+  std::function<void(ReplicaOptions&)> adjust;
   std::size_t messages = 0;
 
  private:
@@ -86,7 +86,7 @@ class Group {
   };
   std::map<ReplicaId, Node> nodes_;
   std::deque<Wire> wire_;
-  std::map<Slot, Entry> chosen_;
+  std::map<Slot, LogEntry> chosen_;
 };
 
 }  // namespace onepiece::paxos

@@ -80,18 +80,18 @@ class Forger {
     }
     return members;
   }
-  std::vector<Entry> Entries() {
-    std::vector<Entry> entries(random_.Below(4));
-    for (Entry& entry : entries) {
-      entry.kind = static_cast<Entry::Kind>(random_.Below(3));
-      if (entry.kind == Entry::Kind::kMembers) entry.members = Seats();
-      if (entry.kind == Entry::Kind::kCommand && Coin()) entry.payload = Command("forged");
+  std::vector<LogEntry> Entries() {
+    std::vector<LogEntry> entries(random_.Below(4));
+    for (LogEntry& entry : entries) {
+      entry.kind = static_cast<LogEntry::Kind>(random_.Below(3));
+      if (entry.kind == LogEntry::Kind::kMembers) entry.members = Seats();
+      if (entry.kind == LogEntry::Kind::kCommand && Coin()) entry.payload = Command("forged");
     }
     return entries;
   }
   std::vector<AcceptedEntry> Votes() {
     std::vector<AcceptedEntry> votes;
-    for (Entry& entry : Entries()) votes.push_back({Number(), Any(2), std::move(entry)});
+    for (LogEntry& entry : Entries()) votes.push_back({Number(), Any(2), std::move(entry)});
     return votes;
   }
   base::SplitMix64 random_;
@@ -109,7 +109,7 @@ class HostileTest : public QObject {
       Members seats{{{"n1", "h1", 1}, {"n2", "h2", 2}, {"n3", "h3", 3}}};
       DurableState disk = Replica::Bootstrap(1, seats, "n1");
       if (seed % 2 == 0) disk.log[0].entry.members = disk.snapshot.members = seats;
-      Options options;
+      ReplicaOptions options;
       options.name = "n1";
       Replica replica(options, disk, At(0));
       Time now = At(0);

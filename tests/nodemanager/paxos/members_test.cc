@@ -217,7 +217,7 @@ class MembersTest : public QObject {
     QCOMPARE(group.replica(leader).last_slot(), *before);  // The change is not proposed yet.
     QCOMPARE(Reason(propose().status()), std::string("LOG_BUSY"));
     group.Run(100ms);
-    QVERIFY(group.node(leader).state.at(*change).kind == Entry::Kind::kMembers);
+    QVERIFY(group.node(leader).state.at(*change).kind == LogEntry::Kind::kMembers);
     QVERIFY(propose().ok());
   }
 
@@ -245,8 +245,8 @@ class MembersTest : public QObject {
     QCOMPARE(rounds.size(), std::size_t{2});
     const ReplicaId next = group.Leader();
     QVERIFY(group.replica(next).members().FindName("n4") != nullptr);
-    QVERIFY(group.node(next).state.at(*slot).kind == Entry::Kind::kMembers);
-    QVERIFY(group.node(next).state.at(*slot + 1).kind == Entry::Kind::kNoop);
+    QVERIFY(group.node(next).state.at(*slot).kind == LogEntry::Kind::kMembers);
+    QVERIFY(group.node(next).state.at(*slot + 1).kind == LogEntry::Kind::kNoop);
   }
 };
 

@@ -30,7 +30,7 @@ absl::StatusOr<Slot> Propose(Group& group, ReplicaId id, const std::string& text
 
 AcceptedEntry Vote(Slot slot, Ballot ballot, const std::string& text) {
   AcceptedEntry vote{slot, ballot, {}};
-  vote.entry.kind = Entry::Kind::kCommand;
+  vote.entry.kind = LogEntry::Kind::kCommand;
   vote.entry.payload = Command(text);
   return vote;
 }
@@ -176,7 +176,7 @@ class ReplicaTest : public QObject {
     QCOMPARE(*log[1].entry.payload, std::string("high"));
     QCOMPARE(*log[2].entry.payload, std::string("high"));
     QCOMPARE(*log[3].entry.payload, std::string("only"));
-    QVERIFY(log[4].entry.kind == Entry::Kind::kNoop);
+    QVERIFY(log[4].entry.kind == LogEntry::Kind::kNoop);
     for (std::size_t i = 1; i < log.size(); ++i) QVERIFY(log[i].ballot == prepare.ballot);
     QVERIFY(!group.replica(1).IsReady());
     QCOMPARE(Reason(Propose(group, 1, "early").status()), std::string("NOT_LEADER"));
@@ -223,7 +223,7 @@ class ReplicaTest : public QObject {
   }
 
   void Window_PushesBack() {
-    Group group(3, [](Options& o) { o.window_slots = 10; });
+    Group group(3, [](ReplicaOptions& o) { o.window_slots = 10; });
     const ReplicaId leader = group.AwaitLeader();
     group.Run(100ms);
     for (int i = 0; i < 10; ++i) QVERIFY(Propose(group, leader, "c").ok());
@@ -236,7 +236,7 @@ class ReplicaTest : public QObject {
   }
 
   void Window_CountsBytes() {
-    Group group(3, [](Options& o) { o.window_bytes = 10000; });
+    Group group(3, [](ReplicaOptions& o) { o.window_bytes = 10000; });
     const ReplicaId leader = group.AwaitLeader();
     QVERIFY(Propose(group, leader, std::string(9990, 'x')).ok());
     QCOMPARE(Reason(Propose(group, leader, "c").status()), std::string("LOG_BUSY"));
@@ -255,7 +255,7 @@ class ReplicaTest : public QObject {
   }
 
   void Laggard_CatchesUpFromASnapshot() {
-    Group group(3, [](Options& o) { o.keep_slots = 5; });
+    Group group(3, [](ReplicaOptions& o) { o.keep_slots = 5; });
     const ReplicaId away = group.AwaitLeader() % 3 + 1;
     group.Stop(away);
     for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c") != 0);
@@ -328,7 +328,7 @@ class ReplicaTest : public QObject {
   }
 
   void CommonVersion_IsWhatEveryVoterApplies() {
-    Group group(3, [](Options& o) { o.version = o.name == "n2" ? 3 : 4; });
+    Group group(3, [](ReplicaOptions& o) { o.version = o.name == "n2" ? 3 : 4; });
     const ReplicaId leader = group.AwaitLeader();
     group.Run(200ms);
     QCOMPARE(group.replica(leader).common_version(), 3u);

@@ -21,8 +21,8 @@ constexpr paxos::Ballot kBallot{3, 0xfedcba9876543210}, kOther{2, 8};
 paxos::Time At(std::int64_t ns) { return paxos::Time(paxos::Duration(ns)); }
 
 std::vector<paxos::Message> OneOfEach() {
-  const paxos::Entry command = CommandAt(1, 1, std::string("pay\0load", 8)).entry;
-  const paxos::Entry members{paxos::Entry::Kind::kMembers, 0, nullptr, ThreeSeats()};
+  const paxos::LogEntry command = CommandAt(1, 1, std::string("pay\0load", 8)).entry;
+  const paxos::LogEntry members{paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()};
   std::vector<paxos::Message> all;
   const auto add = [&all](auto body) { all.push_back({7, 8, std::move(body)}); };
   add(paxos::PreVote{kBallot, 5, kOther});
@@ -83,10 +83,10 @@ class CodecTest : public QObject {
     QCOMPARE(accept.chosen, paxos::Slot{11});
     QVERIFY(accept.sent == At(-5));
     QCOMPARE(accept.entries.size(), std::size_t{3});
-    QVERIFY(accept.entries[0].kind == paxos::Entry::Kind::kCommand);
+    QVERIFY(accept.entries[0].kind == paxos::LogEntry::Kind::kCommand);
     QCOMPARE(accept.entries[0].version, 1U);
     QCOMPARE(*accept.entries[0].payload, std::string("pay\0load", 8));
-    QVERIFY(accept.entries[1].kind == paxos::Entry::Kind::kNoop);
+    QVERIFY(accept.entries[1].kind == paxos::LogEntry::Kind::kNoop);
     QVERIFY(accept.entries[1].payload == nullptr);
     QVERIFY(accept.entries[2].members == ThreeSeats());
   }

@@ -12,7 +12,7 @@ namespace onepiece::nodemanager {
 
 inline paxos::AcceptedEntry CommandAt(paxos::Slot slot, std::uint64_t round, std::string payload) {
   paxos::AcceptedEntry accepted{slot, {round, 7}, {}};
-  accepted.entry.kind = paxos::Entry::Kind::kCommand;
+  accepted.entry.kind = paxos::LogEntry::Kind::kCommand;
   accepted.entry.version = 1;
   accepted.entry.payload = std::make_shared<const std::string>(std::move(payload));
   return accepted;

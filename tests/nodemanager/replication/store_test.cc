@@ -52,7 +52,7 @@ void Fill(const std::string& dir) {
   writes = Accept({CommandAt(2, 4, "zwei"),
                    CommandAt(3, 4, std::string(300, 'x')),
                    {4, {4, 9}, {}},
-                   {5, {4, 9}, {paxos::Entry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
+                   {5, {4, 9}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
                   3);
   writes.promise = true;
   writes.promised = {5, 8};
@@ -110,7 +110,7 @@ class StoreTest : public QObject {
     expected.log = {CommandAt(2, 4, "zwei"),
                     CommandAt(3, 4, std::string(300, 'x')),
                     {4, {4, 9}, {}},
-                    {5, {4, 9}, {paxos::Entry::Kind::kMembers, 0, nullptr, ThreeSeats()}}};
+                    {5, {4, 9}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}};
     QCOMPARE(Found(dir_), Describe(expected));
     auto store = Store::Open(dir_);
     QVERIFY(store.ok());

@@ -34,9 +34,9 @@ inline v1::SimulationConfig Settings(double duration_s, double rate, int devices
   return *CompleteSettings(settings);
 }
 
-inline Result Run(const System& system, const v1::SimulationConfig& settings,
-                  const std::string& workload, const std::vector<int>& placement,
-                  const std::string& policy = "static") {
+inline SimulationResult Run(const System& system, const v1::SimulationConfig& settings,
+                            const std::string& workload, const std::vector<int>& placement,
+                            const std::string& policy = "static") {
   const auto arrivals = MakeWorkload(workload, system, settings);
   return *Simulate(system, settings, *arrivals, {.policy = policy, .placement = placement});
 }

@@ -36,7 +36,7 @@ double RoundRobinWait(double arrivals, double seconds, int servers) {
   return sigma * seconds / (1 - sigma);
 }
 
-void VerifyAddsUp(const Result& result) {
+void VerifyAddsUp(const SimulationResult& result) {
   QCOMPARE(result.offered, result.accepted + result.rejected);
   QCOMPARE(result.accepted, result.done + result.failed + result.in_flight);
   QVERIFY(result.in_time <= result.done);
@@ -48,7 +48,7 @@ void VerifyAddsUp(const Result& result) {
   QVERIFY(std::abs(reserved - result.reserved_device_s) <= 1e-6 * reserved);
 }
 
-QString Fingerprint(const Result& r) {
+QString Fingerprint(const SimulationResult& r) {
   return QString("%1 %2 %3 %4 %5 %6 %7 %8")
       .arg(r.offered)
       .arg(r.done)
@@ -99,7 +99,7 @@ class SimulationTest : public QObject {
     profile.mutable_apps(0)->mutable_stages(0)->set_variation(variation);
     const auto settings = Settings(1'000'000, 0.6, 1);
     const System system = *MakeDisaggregated(profile, settings);
-    const Result result = Run(system, settings, "poisson", {1});
+    const SimulationResult result = Run(system, settings, "poisson", {1});
     VerifyAddsUp(result);
     ComparesWithin(result.queued.mean, 0.6 * (1 + variation * variation) / 2 / (1 - 0.6), 0.04);
     ComparesWithin(result.pools[0].utilization, 0.6, 0.01);
@@ -112,7 +112,7 @@ class SimulationTest : public QObject {
     profile.mutable_pools(0)->set_workers(4);
     const auto settings = Settings(300'000, 3.2, 1);
     const System system = *MakeDisaggregated(profile, settings);
-    const Result result = Run(system, settings, "poisson", {1});
+    const SimulationResult result = Run(system, settings, "poisson", {1});
     ComparesWithin(result.queued.mean, ErlangWait(3.2, 1, 4), 0.05);
   }
 
@@ -121,7 +121,7 @@ class SimulationTest : public QObject {
     profile.mutable_apps(0)->mutable_stages(0)->set_variation(1);
     const auto settings = Settings(300'000, 2.4, 3);
     const System system = *MakeDisaggregated(profile, settings);
-    const Result result = Run(system, settings, "poisson", {3});
+    const SimulationResult result = Run(system, settings, "poisson", {3});
     ComparesWithin(result.queued.mean, RoundRobinWait(2.4, 1, 3), 0.05);
   }
 
@@ -143,7 +143,7 @@ class SimulationTest : public QObject {
     for (int s = 0; s < seconds.size(); ++s)
       narrowest = std::min(narrowest, instances[s] / seconds[s]);
     QCOMPARE(RateOf(system, placement), narrowest);
-    const Result result = Run(system, settings, "poisson", placement);
+    const SimulationResult result = Run(system, settings, "poisson", placement);
     VerifyAddsUp(result);
     ComparesWithin(result.throughput, narrowest, 0.02);
     QVERIFY(result.in_flight > 0);
@@ -175,7 +175,7 @@ class SimulationTest : public QObject {
       settings.set_admission(seed % 3 != 0);
       settings.mutable_elasticity()->set_window_s(60);
       const System system = *MakeDisaggregated(Mix(), settings);
-      const Result result =
+      const SimulationResult result =
           Run(system, settings, "bursty", {1, 2, 1}, seed % 5 == 0 ? "static" : "utilization");
       VerifyAddsUp(result);
       QVERIFY(result.done > 0);
@@ -205,12 +205,12 @@ class SimulationTest : public QObject {
     ComparesWithin(BoundDeviceSeconds(apart), 213.09, 1e-4);
     ComparesWithin(BoundDeviceSeconds(fused) / BoundDeviceSeconds(apart), 1.177, 1e-3);
     // The fused instances are busy all the time, so they reserve just that.
-    const Result whole = Run(fused, settings, "poisson", {8});
+    const SimulationResult whole = Run(fused, settings, "poisson", {8});
     ComparesWithin(whole.reserved_device_s / (whole.throughput * settings.duration_s()), 250.82,
                    0.01);
     // Encoders and decoders take whole GPUs. 7 instances of 8 GPUs keep one encoder and one decoder
     // busy only in part.
-    const Result split = Run(apart, settings, "poisson", {1, 7, 1});
+    const SimulationResult split = Run(apart, settings, "poisson", {1, 7, 1});
     ComparesWithin(split.reserved_device_s / (split.throughput * settings.duration_s()),
                    58 * 207.7 / 8 / 7, 0.01);
     ComparesWithin(split.busy_device_s / (split.throughput * settings.duration_s()), 213.09, 0.01);
@@ -231,7 +231,7 @@ class SimulationTest : public QObject {
     const System system = *MakeDisaggregated(Wan(), settings);
     QElapsedTimer timer;
     timer.start();
-    const Result result =
+    const SimulationResult result =
         Run(system, settings, "diurnal", *BestPlacement(system, 64), "utilization");
     QVERIFY(result.done > 10'000);
     qInfo("%llu events in %lld ms", static_cast<unsigned long long>(result.events),

@@ -44,7 +44,7 @@ void Host::Start() {
   if (c_.mutant == WorldMutant::kForgetPromise) disk_.ForgetPromise();
   // A machine that boots has another clock. A process that only starts again meets the same clock.
   if (c_.random.Chance(0.5)) clock_.Boot(c_.now, c_.random.Between(0, 1000 * kSecond));
-  Options options;
+  ReplicaOptions options;
   options.name = name_;
   options.address = name_;
   options.seed = c_.random.Next();
@@ -333,7 +333,7 @@ void Host::Vouch(const Message& message) {
     if (heard_ && vote->ballot.replica == heard_->ballot.replica) heard_.reset();
     if (!vote->granted || !heard_) return;
     const Duration since = local() - heard_->at;
-    if (since >= Options().election_min || c_.invariants.IsGivenUp(heard_->ballot)) return;
+    if (since >= ReplicaOptions().election_min || c_.invariants.IsGivenUp(heard_->ballot)) return;
     c_.invariants.Fail(Invariants::kHeard,
                        absl::StrCat(name_, " answered the leader of round ", heard_->ballot.round,
                                     " ", since.count() / kMillisecond, " ms before"));
@@ -409,7 +409,7 @@ void Host::Apply(const ChosenEntry& chosen) {
   c_.invariants.Applies(id(), chosen.slot, chosen.entry);
   if (c_.invariants.violation().found()) return;
   applied_ = chosen.slot;
-  if (chosen.entry.kind == Entry::Kind::kCommand) {
+  if (chosen.entry.kind == LogEntry::Kind::kCommand) {
     const Request request = ToyState::Decode(*chosen.entry.payload);
     const std::uint64_t before = toy_.epoch();
     const Result result =

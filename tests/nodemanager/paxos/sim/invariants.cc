@@ -45,7 +45,7 @@ void Invariants::Fail(const char* invariant, std::string detail) {
   if (!violation_.found()) violation_ = {invariant, std::move(detail)};
 }
 
-std::uint64_t Invariants::HashOf(const Entry& entry) {
+std::uint64_t Invariants::HashOf(const LogEntry& entry) {
   std::uint64_t hash = Mix(static_cast<std::uint64_t>(entry.kind) + 1, entry.version);
   if (entry.payload != nullptr) hash = sim::HashOf(hash, *entry.payload);
   for (const Seat& seat : entry.members.seats) {
@@ -132,8 +132,8 @@ void Invariants::Says(const Message& message, const DurableState& disk) {
     }
   } else if (const auto* accept = std::get_if<Accept>(&message.body)) {
     Slot slot = accept->first;
-    for (const Entry& entry : accept->entries) {
-      if (entry.kind == Entry::Kind::kMembers && slot > chosen()) {
+    for (const LogEntry& entry : accept->entries) {
+      if (entry.kind == LogEntry::Kind::kMembers && slot > chosen()) {
         proposed_.emplace_back(slot, entry.members);
       }
       ++slot;
@@ -161,21 +161,21 @@ bool Invariants::HasMajority(Slot slot, std::uint64_t hash) const {
   return false;
 }
 
-void Invariants::Choose(Slot slot, std::uint64_t hash, const Entry& entry) {
+void Invariants::Choose(Slot slot, std::uint64_t hash, const LogEntry& entry) {
   if (!HasMajority(slot, hash)) {
     return Fail(kMajority, absl::StrCat("slot ", slot, " was applied first, and is not on the ",
                                         "disks of ", members().quorum(), " voters"));
   }
   slots_.push_back({hash, 0});
   std::erase_if(proposed_, [slot](const auto& proposed) { return proposed.first <= slot; });
-  if (entry.kind != Entry::Kind::kMembers) return;
+  if (entry.kind != LogEntry::Kind::kMembers) return;
   if (!ChangesOneVoter(members(), entry.members)) {
     return Fail(kMembers, absl::StrCat("slot ", slot, " changes several voters"));
   }
   members_.emplace_back(slot, entry.members);
 }
 
-void Invariants::Applies(ReplicaId replica, Slot slot, const Entry& entry) {
+void Invariants::Applies(ReplicaId replica, Slot slot, const LogEntry& entry) {
   const std::uint64_t hash = HashOf(entry);
   if (slot > chosen() + 1) {
     Fail(kContiguous, absl::StrCat("slot ", slot, " is applied before slot ", chosen() + 1));

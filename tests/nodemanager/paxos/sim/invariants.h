@@ -57,7 +57,7 @@ class Invariants {
   /// A replica whose disk holds `disk` says `message`.
   void Says(const Message& message, const DurableState& disk);
   /// `replica` applied `entry`, and had applied all before it.
-  void Applies(ReplicaId replica, Slot slot, const Entry& entry);
+  void Applies(ReplicaId replica, Slot slot, const LogEntry& entry);
   /// `replica` has the state after `slot`. It got there by applying entries or by a snapshot.
   void HasState(ReplicaId replica, Slot slot, std::uint64_t hash);
   /// True when `replica` has ever had `slot` on its disk, accepted under `ballot`.
@@ -93,9 +93,9 @@ class Invariants {
     std::uint64_t entry = 0;  // The hash of the entry.
     std::uint64_t state = 0;  // The hash of the state after it, or 0 when nobody has shown it.
   };
-  static std::uint64_t HashOf(const Entry& entry);
+  static std::uint64_t HashOf(const LogEntry& entry);
   [[nodiscard]] bool HasMajority(Slot slot, std::uint64_t hash) const;
-  void Choose(Slot slot, std::uint64_t hash, const Entry& entry);
+  void Choose(Slot slot, std::uint64_t hash, const LogEntry& entry);
   void CheckKept(const DurableState& before, const Writes& writes);
 
   std::vector<Chosen> slots_;                      // By slot - 1.

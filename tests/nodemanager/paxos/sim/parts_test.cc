@@ -12,12 +12,12 @@
 namespace onepiece::paxos::sim {
 namespace {
 
-Entry CommandOf(std::uint64_t value) {
+LogEntry CommandOf(std::uint64_t value) {
   Request request{.client = 0, .number = 1, .kind = Operation::Kind::kWrite, .written = value};
-  return {.kind = Entry::Kind::kCommand, .version = 1, .payload = ToyState::Encode(request)};
+  return {.kind = LogEntry::Kind::kCommand, .version = 1, .payload = ToyState::Encode(request)};
 }
 
-Writes Accepting(Slot slot, Ballot ballot, const Entry& entry) {
+Writes Accepting(Slot slot, Ballot ballot, const LogEntry& entry) {
   Writes writes;
   writes.accepted.push_back({slot, ballot, entry});
   return writes;
@@ -26,7 +26,7 @@ Writes Accepting(Slot slot, Ballot ballot, const Entry& entry) {
 /// A group of three voters, 1 to 3, that has chosen slot 1.
 Invariants Three() {
   DurableState state;
-  Entry first{.kind = Entry::Kind::kMembers};
+  LogEntry first{.kind = LogEntry::Kind::kMembers};
   first.members.seats = {{"a", "a", 1}, {"b", "b", 2}, {"c", "c", 3}};
   state.log.push_back({1, Ballot{}, first});
   Invariants invariants;
@@ -35,7 +35,7 @@ Invariants Three() {
 }
 
 /// Puts `entry` for slot 2 on the disk of `replica`.
-void Vote(Invariants& invariants, ReplicaId replica, Ballot ballot, const Entry& entry) {
+void Vote(Invariants& invariants, ReplicaId replica, Ballot ballot, const LogEntry& entry) {
   invariants.BecomesDurable(replica, DurableState{}, Accepting(2, ballot, entry));
 }
 
@@ -229,7 +229,7 @@ class PartsTest : public QObject {
 
   void Invariants_KnowWhoMayVote() {
     Invariants invariants = Three();
-    Entry change{.kind = Entry::Kind::kMembers};
+    LogEntry change{.kind = LogEntry::Kind::kMembers};
     change.members.seats = {{"a", "a", 1}, {"b", "b", 2}};
     invariants.Says({1, 2, Accept{.ballot = {1, 1}, .first = 2, .entries = {change}}}, {});
     QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
@@ -243,7 +243,7 @@ class PartsTest : public QObject {
     QCOMPARE(invariants.members().voters(), std::size_t{2});
 
     Invariants leap = Three();
-    Entry two{.kind = Entry::Kind::kMembers};
+    LogEntry two{.kind = LogEntry::Kind::kMembers};
     two.members.seats = {{"a", "a", 1}};
     Vote(leap, 1, {1, 1}, two);
     Vote(leap, 2, {1, 1}, two);

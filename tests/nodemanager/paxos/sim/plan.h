@@ -36,7 +36,7 @@ enum class Fault : std::uint8_t {
   kWipe,
   kStall,
   kDiskFull,
-  // A clock. kDrift stays within Options::max_drift, and kBadClock does not.
+  // A clock. kDrift stays within ReplicaOptions::max_drift, and kBadClock does not.
   kDrift,
   kBadClock,
   // Several faults, timed so that they break a lease if anything can.
@@ -79,7 +79,7 @@ struct Plan {
   Nanos reorder_delay = 0;
 
   Nanos fsync = 0, fsync_jitter = 0;
-  Nanos lease = 0;     ///< Options::lease.
+  Nanos lease = 0;     ///< ReplicaOptions::lease.
   double corrupt = 0;  ///< The share of crashes during a write that ruin the disk.
 
   Nanos think = 0;     ///< A client's mean pause between operations.
