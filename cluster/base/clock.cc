@@ -20,6 +20,14 @@ class RealClock final : public Clock {
 
 }  // namespace
 
+bool Clock::Pause(const std::stop_token& stop, Duration duration) {
+  Mutex mutex;
+  CondVar never;
+  MutexLock lock(mutex);
+  WaitUntil(never, lock, stop, Now() + duration, [] { return false; });
+  return !stop.stop_requested();
+}
+
 Clock& SystemClock() {
   static RealClock clock;
   return clock;

@@ -26,6 +26,9 @@ class Clock {
   /// reads; whoever changes it notifies `condition`.
   virtual bool WaitUntil(CondVar& condition, MutexLock& lock, std::stop_token stop,
                          MonotonicTime deadline, const std::function<bool()>& predicate) = 0;
+  /// Waits until `duration` has passed on this clock or `stop` is requested. Returns true when the
+  /// time passed.
+  bool Pause(const std::stop_token& stop, Duration duration);
 };
 
 /// The system's clocks. One instance serves the whole process.

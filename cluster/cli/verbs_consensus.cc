@@ -1,6 +1,5 @@
 // The verbs cluster status, members, add, remove, replace, step-down, snapshot and log.
 #include <algorithm>
-#include <thread>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
@@ -166,15 +165,15 @@ int RunReplace(const Context& context, client::Client& client,
 /// Waits after a lost answer until another replica leads. Returns `lost` when the same replica
 /// still leads, or nobody leads in time.
 absl::Status AwaitSuccessor(client::Client& client, const v1::ReplicaStatus& old,
-                            const absl::Status& lost) {
-  const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kSuccessorLimit);
+                            const absl::Status& lost, base::Clock& clock) {
+  const base::MonotonicTime deadline = clock.Now() + base::Scaled(kSuccessorLimit);
   for (;;) {
     const Replicas replicas = client.AskReplicas();
     const v1::ReplicaStatus* leader = client::FindLeader(replicas);
     if (leader != nullptr && leader->replica() != old.replica()) return absl::OkStatus();
     if (leader != nullptr) return base::Annotate(lost, old.name() + " still leads");
-    if (base::SystemClock().Now() >= deadline) return base::Annotate(lost, "nobody leads now");
-    std::this_thread::sleep_for(kSuccessorPause);
+    if (clock.Now() >= deadline) return base::Annotate(lost, "nobody leads now");
+    clock.Pause({}, kSuccessorPause);
   }
 }
 
@@ -186,7 +185,7 @@ int RunStepDown(const Context& context, client::Client& client) {
       replicas, [&](const auto& r) { return r.status.ok() && &*r.status == leader; });
   absl::Status status = client.StepDown(asked->address);
   if (base::GetReason(status).reason == "OUTCOME_UNKNOWN")
-    status = AwaitSuccessor(client, *leader, status);
+    status = AwaitSuccessor(client, *leader, status, base::SystemClock());
   if (!status.ok()) return context.Fail(status);
   context.Print({{"stepped_down", leader->name()}},
                 leader->name() + " does not lead any more; see `onepiece cluster status`");

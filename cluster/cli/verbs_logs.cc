@@ -232,12 +232,7 @@ void FollowNode(client::Client& client, v1::Node node, const LogArguments& argum
     const absl::Status end = Tail(node.address(), arguments, backlog, sink, stop);
     if (stop.stop_requested()) return;
     writer.Say("the log of " + node.node_id() + ": " + base::Message(end) + "; trying again");
-    base::Mutex mutex;
-    base::CondVar never;
-    base::MutexLock lock(mutex);
-    base::Clock& clock = base::SystemClock();
-    clock.WaitUntil(never, lock, stop, clock.Now() + kRetryPause, [] { return false; });
-    if (stop.stop_requested()) return;
+    if (!base::SystemClock().Pause(stop, kRetryPause)) return;
     // The node may have another address by now.
     const auto cluster = client.GetCluster();
     if (!cluster.ok()) continue;

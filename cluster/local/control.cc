@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
@@ -232,7 +231,7 @@ absl::StatusOr<DownResult> Down(const std::string& data_dir) {
     const auto deadline = base::SystemClock().Now() + base::Scaled(seconds(5));
     do {
       lock = DataDirLock::Acquire(dir);
-      if (!lock.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (!lock.ok()) base::SystemClock().Pause({}, std::chrono::milliseconds(20));
     } while (!lock.ok() && base::SystemClock().Now() < deadline);
     if (!lock.ok()) {
       return base::MakeError(

@@ -215,13 +215,9 @@ void Metrics::Stop() {
   // The endpoint's thread looks at its stop flag only every 2 s, or when a connection comes
   // (civetweb issue 1163). The waker connects again and again until the endpoint has stopped.
   const std::jthread waker([address = listening_](const std::stop_token& stop) {
-    base::Mutex mutex;
-    base::CondVar stopped;
-    base::MutexLock lock(mutex);
-    while (!stop.stop_requested()) {
+    do {
       Connect(address);
-      stopped.WaitFor(lock, stop, std::chrono::milliseconds(10), [] { return false; });
-    }
+    } while (base::SystemClock().Pause(stop, std::chrono::milliseconds(10)));
   });
   exposer_.reset();
 }

@@ -46,9 +46,10 @@ std::size_t BytesOf(const paxos::Message& message) {
 
 }  // namespace
 
-Peer::Peer(std::string address, v1::ReplicaHello hello)
+Peer::Peer(std::string address, v1::ReplicaHello hello, base::Clock& clock)
     : address_(std::move(address)),
       hello_(std::move(hello)),
+      clock_(clock),
       stub_(v1::ReplicaService::NewStub(rpc::MakeChannel(address_, kTiming))),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
@@ -90,11 +91,7 @@ void Peer::Run(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     Tell(why);
     const bool refused = why.code() == absl::StatusCode::kFailedPrecondition;
-    base::Mutex mutex;
-    base::CondVar never;
-    base::MutexLock lock(mutex);
-    never.WaitFor(lock, stop, refused ? base::Duration(kRetryRefused) : base::Duration(kRetry),
-                  [] { return false; });
+    clock_.Pause(stop, refused ? kRetryRefused : kRetry);
   }
 }
 
@@ -105,7 +102,7 @@ absl::Status Peer::Speak(const std::stop_token& stop) {
   const auto writer = stub_->Exchange(&context, &response);
   v1::ReplicaEnvelope envelope;
   *envelope.mutable_hello() = hello_;
-  const base::MonotonicTime opened = base::SystemClock().Now();
+  const base::MonotonicTime opened = clock_.Now();
   bool open = writer->Write(envelope);
   while (open && !stop.stop_requested()) {
     std::size_t bytes = 0;
@@ -119,7 +116,7 @@ absl::Status Peer::Speak(const std::stop_token& stop) {
       bytes = 0;
     }
     if (open && envelope.messages_size() > 0) open = writer->Write(envelope);
-    if (open && !told_.empty() && base::SystemClock().Now() - opened > kSettled) {
+    if (open && !told_.empty() && clock_.Now() - opened > kSettled) {
       spdlog::info("op=peer_connected address={}", address_);
       told_.clear();
     }

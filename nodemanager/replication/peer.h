@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/message.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
@@ -25,7 +26,7 @@ class Peer {
   static constexpr std::size_t kMaxMessages = 4096;
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
-  Peer(std::string address, v1::ReplicaHello hello);
+  Peer(std::string address, v1::ReplicaHello hello, base::Clock& clock);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -44,6 +45,7 @@ class Peer {
 
   const std::string address_;
   const v1::ReplicaHello hello_;
+  base::Clock& clock_;
   const std::unique_ptr<v1::ReplicaService::Stub> stub_;
   std::string told_;  // Thread's own: the last failure in the log, so that each is told once.
 

@@ -40,22 +40,17 @@ absl::Status LogBusy() {
                          "too many commands wait to be chosen: try again later");
 }
 
-void Pause(const std::stop_token& stop, base::Duration pause) {
-  base::Mutex mutex;
-  base::CondVar never;
-  base::MutexLock lock(mutex);
-  never.WaitFor(lock, stop, pause, [] { return false; });
-}
-
 }  // namespace
 
-ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue)
+ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base::Clock& clock)
     : options_(std::move(options)),
       queue_(queue),
+      clock_(clock),
       transport_(
           {.receive = [this](paxos::Message message) { queue_.PushMessage(std::move(message)); },
            .invited = [this](const std::string& cluster_id,
-                             std::uint64_t group) { queue_.PushInvitation(cluster_id, group); }}) {}
+                             std::uint64_t group) { queue_.PushInvitation(cluster_id, group); }},
+          clock) {}
 
 absl::Status ReplicaDriver::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(store_, Store::Open(options_.data_dir));
@@ -121,7 +116,7 @@ bool ReplicaDriver::AwaitOthers(const std::stop_token& stop) {
       health_ = v1::ReplicaStatus::WAITING;
       health_detail_ = std::move(detail);
     }
-    Pause(stop, kAskAgain);
+    clock_.Pause(stop, kAskAgain);
   }
   return false;
 }
@@ -547,7 +542,7 @@ void ReplicaDriver::FailDisk(const absl::Status& why) {
 }
 
 void ReplicaDriver::Recover(const std::stop_token& stop) {
-  Pause(stop, backoff_);
+  clock_.Pause(stop, backoff_);
   backoff_ = std::clamp(backoff_ * 2, kBackoffMin, kBackoffMax);
   for (const auto& request : queue_.Take().requests) request->answer.set_value(NotLeader());
   if (stop.stop_requested()) return;

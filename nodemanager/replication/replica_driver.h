@@ -43,19 +43,18 @@ struct ReplicaView {
 /// Takes what is in a LogQueue, steps the replica, and does what its Outputs ask for: early
 /// messages, the disk, late messages, the state machine, the answers.
 ///
-/// Ownership: borrows the queue, which must outlive it. Owns store, replica, state machine,
-/// transport and thread.
-/// Threading: See(), ReadMachine(), applied(), NotLeader() and AddressOf() are thread-safe. Open(),
-/// OnRole(), Start() and Stop() belong to the log's owner. TakeSnapshot() belongs to the driver's
-/// thread.
-/// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
-/// can be opened again, and then goes on from what is durable.
+/// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, state
+/// machine, transport and thread. Threading: See(), ReadMachine(), applied(), NotLeader() and
+/// AddressOf() are thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner.
+/// TakeSnapshot() belongs to the driver's thread. Errors: a disk that fails does not end the
+/// thread. The replica answers nobody until its store can be opened again, and then goes on from
+/// what is durable.
 class ReplicaDriver {
  public:
   /// See ReplicatedLog::OnRole().
   using RoleCallback = std::function<void(bool leads)>;
 
-  ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue);
+  ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base::Clock& clock);
   ~ReplicaDriver() { Stop(); }
   ReplicaDriver(const ReplicaDriver&) = delete;
   ReplicaDriver& operator=(const ReplicaDriver&) = delete;
@@ -140,6 +139,7 @@ class ReplicaDriver {
 
   const ReplicatedLogOptions options_;
   LogQueue& queue_;
+  base::Clock& clock_;
   Transport transport_;
   RoleCallback on_role_;
 

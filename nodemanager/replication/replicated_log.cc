@@ -81,8 +81,9 @@ v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(ReplicatedLogOptions options) {
-  std::unique_ptr<ReplicatedLog> log(new ReplicatedLog(std::move(options)));
+absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(ReplicatedLogOptions options,
+                                                                   base::Clock& clock) {
+  std::unique_ptr<ReplicatedLog> log(new ReplicatedLog(std::move(options), clock));
   ONEPIECE_RETURN_IF_ERROR(log->driver_.Open());
   return log;
 }

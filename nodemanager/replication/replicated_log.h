@@ -39,10 +39,12 @@ class ReplicatedLog final : public Log {
     std::uint64_t leader_changes = 0, disk_failures = 0;
   };
 
-  /// Opens the data folder, and restores the state that it holds.
+  /// Opens the data folder, and restores the state that it holds. `clock` times retries; consensus
+  /// itself goes by CLOCK_BOOTTIME.
   /// Errors: those of Store; FAILED_PRECONDITION (OTHER_CLUSTER, OTHER_REPLICA) when the folder
   /// belongs to another cluster or another name.
-  static absl::StatusOr<std::unique_ptr<ReplicatedLog>> Open(ReplicatedLogOptions options);
+  static absl::StatusOr<std::unique_ptr<ReplicatedLog>> Open(
+      ReplicatedLogOptions options, base::Clock& clock = base::SystemClock());
 
   /// Sets the callback. Call it before Start().
   void OnRole(RoleCallback callback) { driver_.OnRole(std::move(callback)); }
@@ -93,7 +95,8 @@ class ReplicatedLog final : public Log {
   [[nodiscard]] Counters counters() const;
 
  private:
-  explicit ReplicatedLog(ReplicatedLogOptions options) : driver_(std::move(options), queue_) {}
+  ReplicatedLog(ReplicatedLogOptions options, base::Clock& clock)
+      : driver_(std::move(options), queue_, clock) {}
 
   absl::StatusOr<v1::CommandResult> Ask(std::shared_ptr<LogRequest> request) {
     return Ask(std::move(request), driver_.options().propose_timeout);

@@ -31,7 +31,8 @@ absl::Status Refusal(std::string_view reason, const std::string& message) {
 
 }  // namespace
 
-Transport::Transport(Hooks hooks) : hooks_(std::move(hooks)), boot_(base::RandomU64()) {}
+Transport::Transport(Hooks hooks, base::Clock& clock)
+    : hooks_(std::move(hooks)), clock_(clock), boot_(base::RandomU64()) {}
 
 Transport::~Transport() { Stop(); }
 
@@ -120,7 +121,7 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
     hello.set_boot(boot_);
     hello.set_to(replica);
     hello.set_group(self_.group);
-    peer = std::make_unique<Peer>(address, hello);
+    peer = std::make_unique<Peer>(address, hello, clock_);
   }
   return peer.get();
 }
@@ -195,7 +196,7 @@ absl::Status Transport::RegisterSpeaker(const v1::ReplicaHello& hello) {
   }
   // Two processes with one replica id could promise against each other. The id of the process that
   // speaks now stays taken until it has been silent for a while.
-  const base::MonotonicTime now = base::SystemClock().Now();
+  const base::MonotonicTime now = clock_.Now();
   const auto known = speakers_.find(hello.replica());
   if (known != speakers_.end() && known->second.boot != hello.boot() && known->second.streams > 0 &&
       now - known->second.heard < base::Scaled(kSpeakerSilent)) {
@@ -242,7 +243,7 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
       invited = self_.group == 0 && hello.group() != 0 && hello.to() == self;
       if (const auto speaker = speakers_.find(hello.replica());
           speaker != speakers_.end() && speaker->second.boot == hello.boot())
-        speaker->second.heard = base::SystemClock().Now();
+        speaker->second.heard = clock_.Now();
     }
     if (invited) hooks_.invited(hello.cluster_id(), hello.group());
     for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {

@@ -22,7 +22,7 @@ class Peer;
 /// Delivers messages as well as it can, like the network. It drops what does not fit into a peer's
 /// bounded queue or meets a broken connection, and consensus sends again.
 ///
-/// Ownership: owns a sending thread for each peer.
+/// Ownership: owns a sending thread for each peer. Borrows the clock, which must outlive it.
 /// Threading: thread-safe. The hooks are called concurrently, on the server's threads and on the
 /// sending threads. They must not call the transport.
 /// Blocking: only SetPeers(), SetGroup(), Stop() and the beginning of Exchange() block. They join
@@ -41,7 +41,7 @@ class Transport : public v1::ReplicaService::Service {
     std::function<void(const std::string& cluster_id, std::uint64_t group)> invited;
   };
 
-  explicit Transport(Hooks hooks);
+  Transport(Hooks hooks, base::Clock& clock);
   ~Transport() override;
 
   /// Begins to let callers in. Call it once.
@@ -87,6 +87,7 @@ class Transport : public v1::ReplicaService::Service {
   void EndPeers(const std::function<bool(const PeerKey&)>& ends);
 
   const Hooks hooks_;
+  base::Clock& clock_;
   const std::uint64_t boot_;
   mutable base::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

@@ -160,13 +160,13 @@ absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&
 
 absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(v1::Command command) {
   command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
-  const base::MonotonicTime begun = base::SystemClock().Now();
+  const base::MonotonicTime begun = clock_.Now();
   absl::StatusOr<v1::CommandResult> result = log_.Propose(command);
   if (!result.ok()) {
     ++failed_;
     return result.status();
   }
-  if (options_.on_commit) options_.on_commit(base::SystemClock().Now() - begun);
+  if (options_.on_commit) options_.on_commit(clock_.Now() - begun);
   const absl::Status status = ToStatus(*result);
   ++(status.ok() ? applied_ : refused_);
   if (!status.ok()) return status;
@@ -370,10 +370,10 @@ std::optional<v1::Capacity> Controller::CapacityFor(const std::string& node_id) 
   return capacity;
 }
 
-void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop,
+void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop, base::Clock& clock,
                                base::MonotonicTime deadline) const {
   base::MutexLock lock(wait_mutex_);
-  changed_.WaitUntil(lock, stop, deadline, [&] { return version_.load() != seen; });
+  clock.WaitUntil(changed_, lock, stop, deadline, [&] { return version_.load() != seen; });
 }
 
 Controller::Counters Controller::counters() const {

@@ -121,9 +121,9 @@ class Controller {
 
   /// Grows with every applied change.
   [[nodiscard]] std::uint64_t version() const { return version_.load(); }
-  /// Waits until version() is not `seen`, `stop` is requested, or `deadline` passes. It waits in
-  /// real time, and `deadline` is of the system's clock.
-  void WaitForChange(std::uint64_t seen, const std::stop_token& stop,
+  /// Waits until version() is not `seen`, `stop` is requested, or `deadline` passes on `clock`. The
+  /// clock is the caller's, because a watcher's pace has nothing to do with the nodes' time.
+  void WaitForChange(std::uint64_t seen, const std::stop_token& stop, base::Clock& clock,
                      base::MonotonicTime deadline) const;
   [[nodiscard]] Counters counters() const;
 

@@ -120,8 +120,8 @@ void WarnOfReplicas(const std::vector<paxos::Seat>& seats, const service::Host& 
 // READY node, so that whoever waits for the ready file can work at once. Other replicas need their
 // peers for that, and are ready when they serve.
 absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
-                            const node::NodeAgent& agent) {
-  const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kReadyLimit);
+                            const node::NodeAgent& agent, base::Clock& clock) {
+  const base::MonotonicTime deadline = clock.Now() + base::Scaled(kReadyLimit);
   bool ready = !log.IsAlone();
   while (!ready) {
     const std::uint64_t version = controller.version();
@@ -132,12 +132,12 @@ absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
               self->second.node().state() == v1::Node::READY;
     });
     if (ready) break;
-    if (base::SystemClock().Now() >= deadline) {
+    if (clock.Now() >= deadline) {
       return base::MakeError(absl::StatusCode::kDeadlineExceeded, "NOT_READY",
                              absl::StrCat("this NodeManager does not lead: ",
                                           base::Message(controller.Term().status())));
     }
-    controller.WaitForChange(version, {}, deadline);
+    controller.WaitForChange(version, {}, clock, deadline);
   }
   return absl::OkStatus();
 }
@@ -153,11 +153,12 @@ node::NodeAgentOptions AgentOptions(const service::Host& host, const ReplicatedL
 
 absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Workflow>& workflows,
                  const std::vector<paxos::Seat>& seats, service::Host& host) {
+  base::Clock& clock = base::SystemClock();
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
-                            ReplicatedLog::Open(LogOptions(config, seats)));
+                            ReplicatedLog::Open(LogOptions(config, seats), clock));
   prometheus::Histogram& commits = CommitHistogram(host.metrics());
   Controller controller(
-      *log, base::SystemClock(),
+      *log, clock,
       {.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
        .cluster_id = [&] { return log->cluster_id(); },
        .workflows = workflows,
@@ -169,7 +170,8 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
       controller, host.stopping(),
       {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
        .addresses = [&] { return log->Addresses(); },
-       .read_only = config.node().read_only()});
+       .read_only = config.node().read_only()},
+      clock);
   ElasticityService elasticity(controller, config.node().read_only());
   ConsensusService consensus(*log, config.node().read_only());
   ExportMetrics(controller, service, *log, host.metrics());
@@ -182,7 +184,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   node::NodeAgent agent(AgentOptions(host, *log));
   agent.SetState({.state = v1::Node::READY});
   if (status.ok()) agent.Start();
-  if (status.ok()) status = WaitUntilReady(*log, controller, agent);
+  if (status.ok()) status = WaitUntilReady(*log, controller, agent, clock);
   if (status.ok()) status = host.ReportReady();
   if (status.ok()) {
     host.WaitForShutdown();

@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/base/mutex.h"
 #include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
@@ -137,17 +136,14 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context, base::Dura
                            absl::StrCat("at most ", options_.max_streams, " streams at a time"));
   }
   while (!stopping_.stop_requested()) {
-    const base::MonotonicTime next = base::SystemClock().Now() + kLeastInterval;
+    const base::MonotonicTime next = clock_.Now() + kLeastInterval;
     const std::uint64_t version = controller_.version();
     // The stream ends when this replica no longer leads, so that its client looks for the leader.
     ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
     ONEPIECE_RETURN_IF_ERROR(send());
-    controller_.WaitForChange(version, stopping_, base::SystemClock().Now() + poll);
+    controller_.WaitForChange(version, stopping_, clock_, clock_.Now() + poll);
     if (context.IsCancelled()) return ClientLeft();
-    base::Mutex mutex;
-    base::CondVar never;
-    base::MutexLock lock(mutex);
-    base::SystemClock().WaitUntil(never, lock, stopping_, next, [] { return false; });
+    clock_.Pause(stopping_, next - clock_.Now());
   }
   return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",
                          "the NodeManager is shutting down");
@@ -237,12 +233,12 @@ grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
   const base::Duration poll =
       wants_telemetry ? std::min(kCancellationPoll, *interval / 4) : kCancellationPoll;
   std::uint64_t known = request->start_revision();
-  base::MonotonicTime last_sent = base::SystemClock().Now();
+  base::MonotonicTime last_sent = clock_.Now();
   // A snapshot holds the telemetry already. A watcher that resumes has not heard it for a while, so
   // it hears it at once.
   base::MonotonicTime next_telemetry = known == 0 ? last_sent + *interval : last_sent;
   return rpc::ToGrpc(Stream(*context, poll, [&]() -> absl::Status {
-    const base::MonotonicTime now = base::SystemClock().Now();
+    const base::MonotonicTime now = clock_.Now();
     const bool telemetry_due = wants_telemetry && now >= next_telemetry;
     std::vector<v1::ClusterEvent> events;
     // A client may know more than this replica when another replica leads by now. ReadNewest()

@@ -34,8 +34,13 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
     std::function<std::vector<std::string>()> addresses;
     bool read_only = false;  ///< What it means in NodeConfig.
   };
-  NodeManagerService(Controller& controller, std::stop_token stopping, Options options)
-      : controller_(controller), stopping_(std::move(stopping)), options_(std::move(options)) {}
+  /// `clock` paces the streams.
+  NodeManagerService(Controller& controller, std::stop_token stopping, Options options,
+                     base::Clock& clock = base::SystemClock())
+      : controller_(controller),
+        stopping_(std::move(stopping)),
+        options_(std::move(options)),
+        clock_(clock) {}
 
   [[nodiscard]] int streams() const { return streams_.load(); }
 
@@ -82,6 +87,7 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
   Controller& controller_;
   const std::stop_token stopping_;
   const Options options_;
+  base::Clock& clock_;
   std::atomic<int> streams_{0};
 };
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <optional>
 
-#include "cluster/base/mutex.h"
+#include "cluster/base/clock.h"
 #include "cluster/rpc/channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -35,11 +35,8 @@ class Watcher final : public v1::GenerationService::Service {
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
                         grpc::ServerWriter<v1::Job>* writer) override {
     writer->Write(v1::Job());
-    base::Mutex mutex;
-    base::CondVar changed;
-    base::MutexLock lock(mutex);
-    while (!stopping.stop_requested() && !context->IsCancelled()) {
-      changed.WaitFor(lock, stopping, std::chrono::milliseconds(20), [] { return false; });
+    while (!context->IsCancelled()) {
+      if (!base::SystemClock().Pause(stopping, std::chrono::milliseconds(20))) break;
     }
     cancelled = context->IsCancelled();
     return ToGrpc(absl::UnavailableError("going away"));

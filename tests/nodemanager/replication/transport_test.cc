@@ -54,7 +54,8 @@ class TransportTest : public QObject {
     Listener before, after;
     QVERIFY(before.Start() && after.Start());
     Transport transport({.receive = [](const paxos::Message&) {},
-                         .invited = [](const std::string&, std::uint64_t) {}});
+                         .invited = [](const std::string&, std::uint64_t) {}},
+                        base::SystemClock());
     rpc::Server server(rpc::ServerOptions{.listen = "127.0.0.1:0"});
     server.AddService(transport);
     QVERIFY(server.Start().ok());

@@ -14,7 +14,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
+#include "cluster/base/seconds.h"
 
 namespace onepiece::paxos::sim {
 namespace {
@@ -137,7 +139,7 @@ Outcome RunSeed(std::uint64_t seed, const NamedMutant& mutant, std::ostream* sto
 }
 
 Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const NamedMutant& mutant) {
-  const auto started = std::chrono::steady_clock::now();
+  const base::MonotonicTime started = base::SystemClock().Now();
   Results results;
   std::atomic<std::uint64_t> next = 0;
   std::atomic<std::uint64_t> end = count;  // Histories from here on need not run.
@@ -168,8 +170,7 @@ Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const Na
   Report report = std::move(results.report);
   report.median_delivered = Median(std::move(results.delivered));
   report.median_leader_changes = Median(std::move(results.leader_changes));
-  report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  report.seconds = base::ToSeconds(base::SystemClock().Now() - started);
   return report;
 }
 
