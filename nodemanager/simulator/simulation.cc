@@ -22,7 +22,6 @@ struct Job {
   int app = 0;
   double units = 1;
   Time asked = 0, ended = 0;
-  Time computed = 0;  // The longest way through its stages so far: compute and transfer.
   std::array<std::uint8_t, 16> branches{};  // By stage: how many branches have arrived.
   std::array<float, 16> way{};              // By stage: seconds of the longest way to its end.
   Time entered = 0;
