@@ -136,7 +136,13 @@ absl::StatusOr<ProcessId> Spawn(const SpawnOptions& options) {
   close(output);
   close(error_pipe[1]);
   int error = 0;
-  const bool failed = pid < 0 || read(error_pipe[0], &error, sizeof error) == sizeof error;
+  ssize_t count = 0;
+  // A signal may interrupt the read before the child has said anything. Without the retry, a
+  // program that cannot start would count as started.
+  do {
+    count = pid < 0 ? 0 : read(error_pipe[0], &error, sizeof error);
+  } while (count < 0 && errno == EINTR);
+  const bool failed = pid < 0 || count == sizeof error;
   close(error_pipe[0]);
   if (failed) {
     if (pid > 0) waitpid(pid, nullptr, 0);
