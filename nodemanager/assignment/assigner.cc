@@ -12,16 +12,13 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// After this many failures to load a pool's model no more instances are spent on it.
-constexpr int kEnoughFailed = 2;
-
 // A pool with its instances.
 struct Group {
   Pool pool;
   int serving = 0;  // Instances that serve it or are about to.
   int failed = 0;   // Instances that could not load its model.
 
-  [[nodiscard]] int Count() const { return serving + (failed >= kEnoughFailed ? failed : 0); }
+  [[nodiscard]] int Count() const { return serving + (failed >= kEnoughFailedLoads ? failed : 0); }
   [[nodiscard]] bool IsFull() const {
     return pool.max_instances > 0 && serving + failed >= pool.max_instances;
   }

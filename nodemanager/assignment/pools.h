@@ -10,6 +10,10 @@
 
 namespace onepiece::nodemanager {
 
+/// After this many failures to load a pool's model the assigner spends no more instances on it. The
+/// policy's kEnoughFailures is the same number.
+inline constexpr int kEnoughFailedLoads = 2;
+
 struct Pool {
   std::string id;                    ///< workflow::PoolIdOf().
   v1::StageSpec spec;                ///< From the first workflow that names it, without `after`.

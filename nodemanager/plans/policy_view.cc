@@ -3,11 +3,17 @@
 #include <set>
 
 #include "cluster/base/seconds.h"
+#include "nodemanager/assignment/pools.h"
 #include "nodemanager/plans/measured.h"
+#include "nodemanager/policy/policy.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
+
+// The assigner and the policy give up a pool together. Otherwise one would go on sending the
+// instances that the other leaves out.
+static_assert(kEnoughFailedLoads == kEnoughFailures);
 
 // Workflow set and pool. An empty pool means idle.
 using Place = std::pair<std::string, std::string>;

@@ -16,6 +16,10 @@
 
 namespace onepiece::nodemanager {
 
+/// After this many failures to load a pool's model, or to move an instance to it, a policy gives
+/// the pool no more instances.
+inline constexpr int kEnoughFailures = 2;
+
 /// An instance as a policy sees it.
 struct InstanceView {
   std::string node_id;

@@ -20,9 +20,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHysteresis = 0.05;
 // A pool that gives an instance to the idle pool stays this far below the threshold.
 constexpr double kScaleInMargin = 0.15;
-// After this many failures to load a pool's model neither the policy nor the assigner spends
-// another instance on it.
-constexpr int kEnoughFailed = 2;
 // A pool that has changed takes idle instances again after this share of a window. It is short
 // because no pool loses them.
 constexpr double kSettles = 0.1;
@@ -67,7 +64,7 @@ struct PoolState {
   // jobs.
   [[nodiscard]] bool Known() const { return instances == 0 ? !unknown : unmeasured < instances; }
   [[nodiscard]] bool IsBroken() const {
-    return view->unloadable >= kEnoughFailed || view->failed_plans >= kEnoughFailed;
+    return view->unloadable >= kEnoughFailures || view->failed_plans >= kEnoughFailures;
   }
 };
 
