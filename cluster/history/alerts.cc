@@ -272,7 +272,11 @@ void AlertEngine::Publish() {
   rest.since_ms = now_ms_;
   rest.value = static_cast<double>(more);
   rest.text = absl::StrCat(more, " more alerts, milder than these");
-  for (std::size_t i = kMaxAlerts - 1; i < sorted_.size(); ++i) known_.erase(sorted_[i].id);
+  // An alert that still holds stays known even if it is only counted, because its time would begin
+  // anew at each evaluation otherwise, and it would never fire.
+  for (std::size_t i = kMaxAlerts - 1; i < sorted_.size(); ++i) {
+    if (sorted_[i].state == session::Alert::State::kResolved) known_.erase(sorted_[i].id);
+  }
   sorted_.resize(kMaxAlerts - 1);
   sorted_.push_back(std::move(rest));
 }

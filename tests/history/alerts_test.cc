@@ -367,6 +367,22 @@ class AlertsTest : public QObject {
     QCOMPARE(*engine.alerts().back().value, 3000 - 999.0);
   }
 
+  void TooMany_ThoseThatAreOnlyCountedFireToo() {
+    AlertEngine engine({Watch("node-dead", 2'000)});
+    const auto many = [](v1::Cluster& cluster, auto&...) {
+      for (int i = 0; i < 1500; ++i) {
+        v1::Node& node = *cluster.add_nodes();
+        node.set_node_id("n" + std::to_string(i));
+        node.set_state(v1::Node::DEAD);
+      }
+    };
+    engine.Evaluate(Changed(0, many), kLiveLink);
+    QCOMPARE(engine.alerts().back().state, State::kPending);
+    engine.Evaluate(Changed(2, many), kLiveLink);
+    QCOMPARE(QString::fromStdString(engine.alerts().back().id), QString("more/cluster"));
+    QCOMPARE(engine.alerts().back().state, State::kFiring);
+  }
+
   void ShippedRules_AreRead_AndSayEverything() {
     std::ifstream file(std::string(ONEPIECE_SOURCE_DIR) + "/resources/alerts.yaml");
     const std::string yaml{std::istreambuf_iterator<char>(file), {}};
