@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -20,6 +19,7 @@ namespace {
 
 // At most this many replicas are remembered, with or without a seat.
 constexpr std::size_t kMaxSpeakers = 16;
+static_assert(kMaxSpeakers > paxos::Members::kMaxSeats);
 // When a replica's open streams are silent for this long, its host may have vanished, and another
 // process may speak as this replica. Leaders and followers speak at every heartbeat, and learners
 // as often as they ask to join.
@@ -205,19 +205,27 @@ absl::Status Transport::RegisterSpeaker(const v1::ReplicaHello& hello) {
                                 hello.name(), " at ", hello.address(),
                                 "): never copy a data folder; move it away and start again"));
   }
-  if (known == speakers_.end() && speakers_.size() >= kMaxSpeakers) {
-    const auto oldest = std::min_element(
-        speakers_.begin(), speakers_.end(),
-        [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; });
-    found_.erase(oldest->first);
-    speakers_.erase(oldest);
-  }
+  if (known == speakers_.end() && speakers_.size() >= kMaxSpeakers) ForgetStranger();
   Speaker& speaker = speakers_[hello.replica()];
   if (speaker.boot != hello.boot()) speaker = {.boot = hello.boot()};
   speaker.heard = now;
   ++speaker.streams;
   found_[hello.replica()] = hello.address();
   return absl::OkStatus();
+}
+
+// A member stays known, whoever else speaks: where it is must not be forgotten, and no other
+// process may take its id. There are fewer seats than kMaxSpeakers, so somebody else is always
+// there.
+void Transport::ForgetStranger() {
+  auto oldest = speakers_.end();
+  for (auto at = speakers_.begin(); at != speakers_.end(); ++at) {
+    if (members_.Votes(at->first)) continue;
+    if (oldest == speakers_.end() || at->second.heard < oldest->second.heard) oldest = at;
+  }
+  if (oldest == speakers_.end()) return;
+  found_.erase(oldest->first);
+  speakers_.erase(oldest);
 }
 
 void Transport::ReleaseSpeaker(const v1::ReplicaHello& hello) {

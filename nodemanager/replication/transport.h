@@ -75,6 +75,8 @@ class Transport : public v1::ReplicaService::Service {
   absl::Status RegisterSpeaker(const v1::ReplicaHello& hello);
   [[nodiscard]] absl::Status CheckGroup(const v1::ReplicaHello& hello) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the replica without a seat that has been silent for longest.
+  void ForgetStranger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseSpeaker(const v1::ReplicaHello& hello);
   absl::Status Listen(const v1::ReplicaHello& hello,
                       grpc::ServerReader<v1::ReplicaEnvelope>& reader);

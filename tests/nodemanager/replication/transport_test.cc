@@ -44,6 +44,30 @@ class Listener final : public v1::ReplicaService::Service {
 
 paxos::Message ToOther() { return {kSelf, kOther, paxos::TakeOver{{1, kSelf}}}; }
 
+v1::ReplicaEnvelope HelloOf(std::uint64_t replica, const std::string& address) {
+  v1::ReplicaEnvelope envelope;
+  v1::ReplicaHello& hello = *envelope.mutable_hello();
+  hello.set_cluster_id("test");
+  hello.set_name("nm-" + std::to_string(replica));
+  hello.set_address(address);
+  hello.set_replica(replica);
+  hello.set_boot(1);
+  hello.set_group(kGroup);
+  return envelope;
+}
+
+// Opens a stream as `replica`, and ends it.
+grpc::Status Speak(const std::string& to, std::uint64_t replica, const std::string& address) {
+  const auto stub = v1::ReplicaService::NewStub(rpc::MakeChannel(to));
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, kLimit);
+  google::protobuf::Empty response;
+  const auto writer = stub->Exchange(&context, &response);
+  writer->Write(HelloOf(replica, address));
+  writer->WritesDone();
+  return writer->Finish();
+}
+
 }  // namespace
 
 class TransportTest : public QObject {
@@ -65,20 +89,12 @@ class TransportTest : public QObject {
     transport.Send({ToOther()});
     QVERIFY(Eventually(kLimit, [&] { return before.open() == 1; }));
 
-    v1::ReplicaEnvelope envelope;
-    v1::ReplicaHello& hello = *envelope.mutable_hello();
-    hello.set_cluster_id("test");
-    hello.set_name("nm-2");
-    hello.set_address(after.address());
-    hello.set_replica(kOther);
-    hello.set_boot(1);
-    hello.set_group(kGroup);
     const auto stub = v1::ReplicaService::NewStub(rpc::MakeChannel(server.address()));
     grpc::ClientContext context;
     rpc::SetTimeout(context, kLimit);
     google::protobuf::Empty response;
     const auto writer = stub->Exchange(&context, &response);
-    QVERIFY(writer->Write(envelope));
+    QVERIFY(writer->Write(HelloOf(kOther, after.address())));
     QVERIFY(Eventually(kLimit, [&] { return before.open() == 0; }));
     QCOMPARE(transport.FoundAt(kOther), after.address());
     transport.Send({ToOther()});
@@ -93,6 +109,26 @@ class TransportTest : public QObject {
     QVERIFY(Eventually(kLimit, [&] { return after.open() == 0; }));
     context.TryCancel();
     (void)writer->Finish();
+    transport.Stop();
+    server.Shutdown(seconds(5));
+  }
+
+  // Otherwise messages to the member would go to its seat's old address.
+  void ManyStrangersSpeak_AMemberIsNotForgotten() {
+    Transport transport({.receive = [](const paxos::Message&) {},
+                         .invited = [](const std::string&, std::uint64_t) {}},
+                        base::SystemClock());
+    rpc::Server server(rpc::ServerOptions{.listen = "127.0.0.1:0"});
+    server.AddService(transport);
+    QVERIFY(server.Start().ok());
+    transport.Start({"test", "nm-1", server.address(), kSelf, kGroup});
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", "127.0.0.1:1", kOther}}}, {});
+    QVERIFY(Speak(server.address(), kOther, "127.0.0.1:2").ok());
+    for (std::uint64_t stranger = 100; stranger < 120; ++stranger)
+      QVERIFY(Speak(server.address(), stranger, "127.0.0.1:3").ok());
+    QCOMPARE(transport.FoundAt(kOther), std::string("127.0.0.1:2"));
+    QCOMPARE(transport.FoundAt(100), std::string());  // The strangers are bounded.
+    QCOMPARE(transport.FoundAt(119), std::string("127.0.0.1:3"));
     transport.Stop();
     server.Shutdown(seconds(5));
   }
