@@ -5,6 +5,7 @@
 #include <functional>
 #include <stop_token>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 
 namespace onepiece::base {
@@ -47,7 +48,7 @@ class ManualClock final : public Clock {
 
  private:
   mutable Mutex mutex_;
-  Duration offset_{};  // Guarded by mutex_.
+  Duration offset_ ABSL_GUARDED_BY(mutex_){};
   WallTime start_;
 };
 

@@ -27,6 +27,9 @@ class ABSL_LOCKABLE Mutex {
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   /// True when this thread holds the mutex now. Never blocks.
   [[nodiscard]] bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
+  /// Tells the analysis that this thread holds the mutex where it cannot see that: in a callback
+  /// from a C library. Checks nothing at run time.
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:
   friend class MutexLock;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/process.h"
@@ -93,9 +94,9 @@ class FaultLink {
  private:
   const PeerIdentity self_;
   std::unique_ptr<Channel> inner_;
-  base::Mutex mutex_;
-  bool revoked_ = false;  // Guarded by mutex_, as is the next.
-  std::deque<std::unique_ptr<HeldOp>> held_;
+  base::Mutex mutex_;  // Taken before the board's.
+  bool revoked_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<std::unique_ptr<HeldOp>> held_ ABSL_GUARDED_BY(mutex_);
 };
 
 class FaultyChannel final : public Channel {
@@ -272,13 +273,14 @@ Fault PlannedFault::Before(const FaultPoint& point) {
   reached_name_ = point.name;
   changed_.NotifyAll();
   if (fault_.has_value()) return {.kind = *fault_};
-  changed_.Wait(lock, [this] { return released_; });
+  changed_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return released_; });
   return {};
 }
 
 bool PlannedFault::AwaitReached(base::Duration limit) {
   base::MutexLock lock(mutex_);
-  return changed_.WaitFor(lock, limit, [this] { return reached_; });
+  return changed_.WaitFor(lock, limit,
+                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return reached_; });
 }
 
 void PlannedFault::Release() {

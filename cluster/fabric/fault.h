@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 
@@ -69,9 +70,9 @@ class PlannedFault final : public FaultPolicy {
   const std::optional<FaultKind> fault_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  bool reached_ = false;  // Guarded by mutex_, as are the next two.
-  bool released_ = false;
-  std::string reached_name_;
+  bool reached_ ABSL_GUARDED_BY(mutex_) = false;
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string reached_name_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// Probability of each fault at each operation.
@@ -95,7 +96,7 @@ class RandomFaults final : public FaultPolicy {
  private:
   const FaultRates rates_;
   base::Mutex mutex_;
-  std::mt19937_64 random_;  // Guarded by mutex_.
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
 };
 
 class FaultLink;
@@ -125,11 +126,12 @@ class FaultBoard {
  private:
   const bool revokes_;
   mutable base::Mutex mutex_;
-  std::int32_t last_pid_ = 1 << 28;              // Guarded by mutex_; above any real process id.
-  std::set<std::int32_t> dead_;                  // Guarded by mutex_, as are the rest.
-  std::deque<std::shared_ptr<FaultLink>> late_;  // Those with operations under way.
-  std::map<std::uint64_t, std::weak_ptr<FaultLink>> links_;
-  std::uint64_t last_link_ = 0;
+  std::int32_t last_pid_ ABSL_GUARDED_BY(mutex_) = 1 << 28;  // Above any real process id.
+  std::set<std::int32_t> dead_ ABSL_GUARDED_BY(mutex_);
+  // Those with operations under way.
+  std::deque<std::shared_ptr<FaultLink>> late_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::weak_ptr<FaultLink>> links_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_link_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 /// The decorator: `inner` as the process `self` of the board sees it. Regions registered through it

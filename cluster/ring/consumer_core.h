@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/dedup.h"
@@ -100,37 +101,43 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::optional<Delivery> Look(bool show_heads);
   std::optional<Delivery> Spin(base::MonotonicTime deadline);
 
-  // All of these REQUIRE mutex_ held.
-  std::optional<Delivery> PollLocked();
-  void ShowHeads();
-  std::optional<Delivery> TakeFrom(Lane& lane, std::uint32_t& turns);
-  std::optional<Delivery> NextDrained();
-  bool ReadyLocked();
-  void SetSleeping(bool sleeping);
+  std::optional<Delivery> PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowHeads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Delivery> TakeFrom(Lane& lane, std::uint32_t& turns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Delivery> NextDrained() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetSleeping(bool sleeping) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Delivery MakeDelivery(std::shared_ptr<Segment> segment, const Slot& slot,
-                        const ProducerIdentity& identity, Record& record);
-  std::vector<std::shared_ptr<Owner>> OwnersOf(std::uint64_t producer_id) const;
-  absl::Status MayEnter(const ProducerIdentity& identity);
-  void ForgetGoneOwners(Trash& trash);
-  Findings Look(base::MonotonicTime now, Trash& trash);
-  void SweepDead(Findings& findings, Trash& trash);
-  Advice CheckLock(Lane& lane, base::MonotonicTime now, Findings& findings);
-  Advice CheckHole(Lane& lane, base::MonotonicTime now, Findings& findings);
-  Advice CheckReserved(Lane& lane, const Slot& slot, base::MonotonicTime now, Findings& findings);
+                        const ProducerIdentity& identity, Record& record)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::shared_ptr<Owner>> OwnersOf(std::uint64_t producer_id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MayEnter(const ProducerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetGoneOwners(Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Findings Look(base::MonotonicTime now, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SweepDead(Findings& findings, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Advice CheckLock(Lane& lane, base::MonotonicTime now, Findings& findings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Advice CheckHole(Lane& lane, base::MonotonicTime now, Findings& findings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Advice CheckReserved(Lane& lane, const Slot& slot, base::MonotonicTime now, Findings& findings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, Suspicion& suspicion,
-                   const char* why, Findings& findings);
+                   const char* why, Findings& findings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool TimedOut(Suspicion& suspicion, std::uint64_t what_now, base::MonotonicTime now,
                        base::Duration limit, Findings& findings);
-  void NoteOldest(base::MonotonicTime now);
-  bool SomebodyMidway() const;
-  std::shared_ptr<Record> RecordOf(const ProducerIdentity& identity);
-  void NoteSeen(base::MonotonicTime now) const;
-  bool RepairTail(Segment& segment);
-  bool RetireUnusable(Trash& trash);
-  void Retire(std::shared_ptr<Lane> lane, Trash& trash);
-  void LastLook(const std::shared_ptr<Segment>& old);
-  void TakeRest(const std::shared_ptr<Segment>& old);
-  bool TooManyRetired();
+  void NoteOldest(base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool SomebodyMidway() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Record> RecordOf(const ProducerIdentity& identity)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteSeen(base::MonotonicTime now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool RepairTail(Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool RetireUnusable(Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(std::shared_ptr<Lane> lane, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LastLook(const std::shared_ptr<Segment>& old) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeRest(const std::shared_ptr<Segment>& old) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TooManyRetired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // These take mutex_ themselves.
   absl::StatusOr<ProducerGrant> TryAdmit(const ProducerIdentity& identity);
@@ -146,25 +153,33 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::atomic<bool> interrupted_{false};
 
   mutable base::Mutex mutex_;
-  std::vector<std::shared_ptr<Lane>> lanes_;
-  std::size_t next_lane_ = 0;  // Whose turn it is.
-  std::uint64_t last_generation_ = 0;
-  Owners owners_;
-  std::uint16_t last_owner_ = 0;
-  DedupWindow dedup_;
-  std::deque<Drained> drained_;  // Committed messages of retired segments, delivered first.
-  std::vector<std::weak_ptr<Segment>> retired_;  // Those that messages may still hold.
-  Trash dropped_;  // Memory of drained messages that nobody gets; for the next Tick.
-  std::unordered_map<std::uint64_t, std::shared_ptr<Record>> records_;  // By producer id.
-  std::optional<base::MonotonicTime> next_sweep_;
-  std::optional<base::MonotonicTime> next_move_;  // Recovery's: not before, after one that failed.
-  bool asleep_ = false;                           // Wait is at its doorbell.
-  bool resting_calmly_ = false;                   // Rest is, and wants care_wanted_ to end that.
-  bool care_wanted_ = false;
+  std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mutex_);
+  std::size_t next_lane_ ABSL_GUARDED_BY(mutex_) = 0;  // Whose turn it is.
+  std::uint64_t last_generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  Owners owners_ ABSL_GUARDED_BY(mutex_);
+  std::uint16_t last_owner_ ABSL_GUARDED_BY(mutex_) = 0;
+  DedupWindow dedup_ ABSL_GUARDED_BY(mutex_);
+  // Committed messages of retired segments, delivered first.
+  std::deque<Drained> drained_ ABSL_GUARDED_BY(mutex_);
+  // Those that messages may still hold.
+  std::vector<std::weak_ptr<Segment>> retired_ ABSL_GUARDED_BY(mutex_);
+  // Memory of drained messages that nobody gets; for the next Tick.
+  Trash dropped_ ABSL_GUARDED_BY(mutex_);
+  // By producer id.
+  std::unordered_map<std::uint64_t, std::shared_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
+  std::optional<base::MonotonicTime> next_sweep_ ABSL_GUARDED_BY(mutex_);
+  bool asleep_ ABSL_GUARDED_BY(mutex_) = false;  // Wait is at its doorbell.
+  // Rest is, and wants care_wanted_ to end that.
+  bool resting_calmly_ ABSL_GUARDED_BY(mutex_) = false;
+  bool care_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   base::CondVar care_changed_;
-  // The ticking thread's: memory to move to, made while a stall is not yet a suspicion.
+  ConsumerCounters counters_ ABSL_GUARDED_BY(mutex_);
+
+  // The ticking thread's alone.
+  // Memory to move to, made while a stall is not yet a suspicion.
   std::shared_ptr<Lane> spare_;
-  ConsumerCounters counters_;
+  // No move before this time, after one that failed.
+  std::optional<base::MonotonicTime> next_move_;
 };
 
 }  // namespace onepiece::ring

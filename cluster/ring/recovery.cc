@@ -261,8 +261,9 @@ void ConsumerCore::Rest(const std::stop_token& stop, base::Duration watchful, ba
   resting_calmly_ = asleep_ && !care_wanted_ && !SomebodyMidway();
   const base::MonotonicTime until = clock_.Now() + (resting_calmly_ ? calm : watchful);
   care_wanted_ = false;
-  clock_.WaitUntil(care_changed_, lock, stop, until,
-                   [this] { return resting_calmly_ && care_wanted_; });
+  clock_.WaitUntil(
+      care_changed_, lock, stop, until,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return resting_calmly_ && care_wanted_; });
   resting_calmly_ = false;
   care_wanted_ = false;
 }

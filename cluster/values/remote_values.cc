@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/escaping.h"
 #include "cluster/base/crc32c.h"
 #include "cluster/base/mutex.h"
@@ -117,15 +118,19 @@ class RemoteValuesImpl final : public RemoteValues {
 
  private:
   struct Connection {
-    base::TimedMutex mutex;  // Held while it is made and used.
-    std::unique_ptr<fabric::Channel> channel;
-    base::MonotonicTime used{};  // Guarded by mutex_ of the owner.
+    base::TimedMutex mutex;  // Held while the channel is made and used.
+    std::unique_ptr<fabric::Channel> channel ABSL_GUARDED_BY(mutex);
+  };
+  struct Kept {
+    std::shared_ptr<Connection> connection;
+    base::MonotonicTime used{};
   };
   using Use = std::function<absl::Status(fabric::Channel&)>;
 
   absl::Status With(std::uint32_t segment, std::uint64_t bytes, base::MonotonicTime deadline,
                     const Use& use);
-  absl::Status Connect(std::uint32_t segment, base::MonotonicTime deadline, Connection& connection);
+  absl::Status Connect(std::uint32_t segment, base::MonotonicTime deadline, Connection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(connection.mutex);
   std::shared_ptr<Connection> Find(std::uint32_t segment);
   void Drop(std::uint32_t segment, const std::shared_ptr<Connection>& connection);
   absl::StatusOr<std::optional<Entry>> LookUp(const Key& key, base::MonotonicTime deadline);
@@ -157,22 +162,23 @@ class RemoteValuesImpl final : public RemoteValues {
   Stub stub_;
   base::Mutex mutex_;
   base::CondVar never_;
-  std::map<std::uint32_t, std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
+  std::map<std::uint32_t, Kept> connections_ ABSL_GUARDED_BY(mutex_);
   std::jthread sweeper_;  // Last: it stops before what it looks at goes.
 };
 
 std::shared_ptr<RemoteValuesImpl::Connection> RemoteValuesImpl::Find(std::uint32_t segment) {
   const base::MutexLock lock(mutex_);
-  std::shared_ptr<Connection>& connection = connections_[segment];
-  if (connection == nullptr) connection = std::make_shared<Connection>();
-  connection->used = clock_.Now();
-  return connection;
+  Kept& kept = connections_[segment];
+  if (kept.connection == nullptr) kept.connection = std::make_shared<Connection>();
+  kept.used = clock_.Now();
+  return kept.connection;
 }
 
 void RemoteValuesImpl::Drop(std::uint32_t segment, const std::shared_ptr<Connection>& connection) {
   const base::MutexLock lock(mutex_);
   const auto found = connections_.find(segment);
-  if (found != connections_.end() && found->second == connection) connections_.erase(found);
+  if (found != connections_.end() && found->second.connection == connection)
+    connections_.erase(found);
 }
 
 // Takes a turn at the segment, for a value of so many bytes. A connection that breaks is not tried
@@ -320,8 +326,8 @@ void RemoteValuesImpl::CloseIdle(const std::stop_token& stop) {
     // Only `stop` ends this wait early.
     (void)never_.WaitFor(lock, stop, base::Scaled(kSweep), [] { return false; });
     for (auto it = connections_.begin(); it != connections_.end();) {
-      const bool unused = it->first != kIndex && clock_.Now() - it->second->used > kIdle;
-      if (unused) idle.push_back(std::move(it->second));
+      const bool unused = it->first != kIndex && clock_.Now() - it->second.used > kIdle;
+      if (unused) idle.push_back(std::move(it->second.connection));
       it = unused ? connections_.erase(it) : std::next(it);
     }
     lock.Unlock();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -70,7 +71,7 @@ class ValuePeers {
   const std::string node_id_;
   base::Clock& clock_;
   base::Mutex mutex_;
-  std::map<std::string, std::shared_ptr<RemoteValues>> peers_;
+  std::map<std::string, std::shared_ptr<RemoteValues>> peers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::values

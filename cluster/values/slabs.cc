@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -76,32 +77,36 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   static std::uint64_t SingleBytes(std::uint64_t bytes) {
     return RoundUp(bytes, std::max(std::bit_floor(bytes) / 16, kAlignBytes));
   }
-  absl::Status Grow(std::uint64_t bytes);
-  // These need mutex_.
-  std::optional<Cut> CutFrom(std::uint64_t bytes);
-  Cut CutAt(Segment& segment, std::uint64_t offset, std::uint64_t bytes);
-  void AddFree(Segment& segment, std::uint64_t offset, std::uint64_t length);
-  void RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t length);
-  void Retire(std::uint32_t id, Retired& retired);
-  void RetireLongEmpty(Retired& retired);
-  std::uint64_t EmptyBytes() const;
-  Segment* Find(std::uint32_t id) const;
+  absl::Status Grow(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mutex_);
+  std::optional<Cut> CutFrom(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Cut CutAt(Segment& segment, std::uint64_t offset, std::uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddFree(Segment& segment, std::uint64_t offset, std::uint64_t length)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t length)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(std::uint32_t id, Retired& retired) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RetireLongEmpty(Retired& retired) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t EmptyBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Segment* Find(std::uint32_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void GiveBack(const Place& place);
 
   fabric::Fabric& fabric_;
   const SlabsOptions options_;
   base::Clock& clock_;
-  base::Mutex grow_mutex_;       // Taken before mutex_; held while a segment is registered.
-  absl::Status refused_;         // Guarded by grow_mutex_: what the last registration said,
-  base::MonotonicTime again_{};  // and when the next one may be tried.
-  mutable base::Mutex mutex_;
-  std::map<std::uint32_t, std::unique_ptr<Segment>> segments_;
-  std::map<const std::byte*, Segment*> by_address_;
+  base::Mutex grow_mutex_;  // Held while a segment is registered.
+  // What the last registration said, and when the next one may be tried.
+  absl::Status refused_ ABSL_GUARDED_BY(grow_mutex_);
+  base::MonotonicTime again_ ABSL_GUARDED_BY(grow_mutex_){};
+  mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(grow_mutex_);
+  std::map<std::uint32_t, std::unique_ptr<Segment>> segments_ ABSL_GUARDED_BY(mutex_);
+  std::map<const std::byte*, Segment*> by_address_ ABSL_GUARDED_BY(mutex_);
   // (length, segment, offset) of the free extents in segments of many slabs.
-  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>> free_;
-  std::deque<std::uint32_t> empty_;  // Segments without slabs, the longest empty first.
-  SlabsStats stats_;
+  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>> free_ ABSL_GUARDED_BY(mutex_);
+  // Segments without slabs, the longest empty first.
+  std::deque<std::uint32_t> empty_ ABSL_GUARDED_BY(mutex_);
+  SlabsStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<Slabs::Slab> SlabsImpl::Take(std::uint64_t bytes) {
@@ -172,7 +177,6 @@ void SlabsImpl::RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t
   if (!segment.single) free_.erase({length, segment.id, offset});
 }
 
-// Needs grow_mutex_.
 absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   if (!refused_.ok() && clock_.Now() < again_) return refused_;
   const bool single = IsLarge(bytes);

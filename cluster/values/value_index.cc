@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/values/admissions.h"
@@ -71,17 +72,17 @@ class RegionIndex final : public ValueIndex {
                                              const fabric::Offer& offer) override;
 
  private:
-  std::byte* BucketOf(const Key& key) {
+  std::byte* BucketOf(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::span<std::byte> table = region_->bytes();
     return table.data() + BucketOffset(key, table.size());
   }
-  // These need mutex_.
   static std::byte* FindLine(const Key& key, std::byte* bucket);
   static std::byte* FreeLine(std::byte* bucket);
 
-  base::Mutex mutex_;
+  // Its bytes are written under mutex_ only.
   const std::unique_ptr<fabric::Region> region_;
-  Admissions admissions_;
+  base::Mutex mutex_;
+  Admissions admissions_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::byte* RegionIndex::FindLine(const Key& key, std::byte* bucket) {

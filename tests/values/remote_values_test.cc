@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/crc32c.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
@@ -125,8 +126,11 @@ class RemoteValuesTest : public QObject {
     DatabaseCluster cluster;
     auto& database = cluster.AddDatabase("db");
     const auto writer = ClientOf(cluster);
-    base::Mutex mutex;
-    std::vector<std::pair<base::Uid, std::uint64_t>> made;  // With the seeds of their bytes.
+    struct {
+      base::Mutex mutex;
+      // With the seeds of their bytes.
+      std::vector<std::pair<base::Uid, std::uint64_t>> values ABSL_GUARDED_BY(mutex);
+    } made;
     std::atomic<bool> stop{false};
     std::atomic<int> wrong{0}, read{0}, missed{0};
     std::jthread reader([&] {
@@ -134,9 +138,10 @@ class RemoteValuesTest : public QObject {
       for (std::size_t i = 0; !stop; ++i) {
         std::pair<base::Uid, std::uint64_t> which;
         {
-          const base::MutexLock lock(mutex);
-          if (made.empty()) continue;
-          which = made[made.size() - 1 - i % std::min<std::size_t>(made.size(), 3)];
+          const base::MutexLock lock(made.mutex);
+          const std::size_t count = made.values.size();
+          if (count == 0) continue;
+          which = made.values[count - 1 - i % std::min<std::size_t>(count, 3)];
         }
         const auto value = client->Get({which.first, 0}, Soon());
         if (value.ok()) {
@@ -154,9 +159,9 @@ class RemoteValuesTest : public QObject {
       QVERIFY2(stored.ok() && *stored, stored.status().ToString().c_str());
       base::Uid old;
       {
-        const base::MutexLock lock(mutex);
-        made.emplace_back(message.header.uid, seed);
-        if (made.size() >= 2) old = made[made.size() - 2].first;
+        const base::MutexLock lock(made.mutex);
+        made.values.emplace_back(message.header.uid, seed);
+        if (made.values.size() >= 2) old = made.values[made.values.size() - 2].first;
       }
       if (!old.IsNil()) QVERIFY(database.node->store().Delete(old.ToString()).ok());
     }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -33,7 +34,7 @@ constexpr std::uint64_t kDoorbellAt = 64;  // 32 bits, as futexes are; a line of
 
 struct Registry {
   base::Mutex mutex;
-  std::map<std::string, std::weak_ptr<ShmSegment>> segments;
+  std::map<std::string, std::weak_ptr<ShmSegment>> segments ABSL_GUARDED_BY(mutex);
 };
 Registry& TheRegistry() {
   static Registry registry;

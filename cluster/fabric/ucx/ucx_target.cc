@@ -77,12 +77,12 @@ void UcxTarget::Close() {
   replies_.clear();
 }
 
-// With mutex_ held, as all that follows: handlers run inside Progress.
 ucs_status_t UcxTarget::OnHello(void* self, const void* header, std::size_t header_length,
                                 void* /*data*/, std::size_t /*length*/,
                                 const ucp_am_recv_param_t* param) {
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;
   auto& target = *static_cast<UcxTarget*>(self);
+  target.mutex_.AssertHeld();
   Reply& reply = target.NewReply();
   reply.verdict = target.Judge(UcxHello::Parse({static_cast<const char*>(header), header_length}));
   target.Send(reply, param->reply_ep, kUcxVerdict, &reply.verdict, sizeof reply.verdict);
@@ -101,6 +101,7 @@ UcxVerdict UcxTarget::Judge(const absl::StatusOr<UcxHello>& hello) {
 ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_length, void* data,
                              std::size_t length, const ucp_am_recv_param_t* param) {
   auto& target = *static_cast<UcxTarget*>(self);
+  target.mutex_.AssertHeld();
   UcxOp op;
   const bool whole = header_length == sizeof op &&
                      (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
@@ -212,6 +213,7 @@ void UcxTarget::Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void
 void UcxTarget::OnSent(void* request, ucs_status_t /*status*/, void* reply) {
   const auto& done = *static_cast<Reply*>(reply);
   UcxTarget& target = *done.target;
+  target.mutex_.AssertHeld();
   target.reply_bytes_ -= done.data.size();
   target.replies_.erase(done.self);
   if (request != nullptr) ucp_request_free(request);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
@@ -71,15 +72,18 @@ class UcxTarget {
  private:
   UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemory> memory,
             std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected, std::string worker_address);
+  // UCX calls these handlers inside Progress and Close, which hold mutex_.
   static ucs_status_t OnHello(void* self, const void* header, std::size_t header_length, void* data,
                               std::size_t length, const ucp_am_recv_param_t* param);
   static ucs_status_t OnOp(void* self, const void* header, std::size_t header_length, void* data,
                            std::size_t length, const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* reply);
-  UcxVerdict Judge(const absl::StatusOr<UcxHello>& hello);
-  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes) const;
-  void Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer);
-  void ExecuteRead(const UcxOp& op, ucp_ep_h peer);
+  UcxVerdict Judge(const absl::StatusOr<UcxHello>& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ExecuteRead(const UcxOp& op, ucp_ep_h peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   /// Bytes that UCX may look at until it has sent them.
   struct Reply {
@@ -89,9 +93,11 @@ class UcxTarget {
     UcxVerdict verdict{};
     std::vector<std::byte> data;
   };
-  Reply& NewReply();
-  void Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header, std::size_t size);
-  void Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset, std::vector<std::byte> data);
+  Reply& NewReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header, std::size_t size)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset, std::vector<std::byte> data)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<UcxMemory> memory_;  // Kept while the worker may write into it.
   const std::shared_ptr<UcxDoorbell> doorbell_;
@@ -99,13 +105,13 @@ class UcxTarget {
   const std::string worker_address_;
   const int fd_;
   base::Mutex mutex_;
-  // Guarded by mutex_, all of them. The worker goes before the replies that it may look at.
-  std::list<Reply> replies_;
-  std::uint64_t reply_bytes_ = 0;
-  std::unique_ptr<UcxWorker> worker_;  // Null: closed.
-  bool welcomed_ = false;
-  bool refused_ = false;  // The peer broke the rules.
-  std::uint64_t next_sequence_ = 0;
+  // The worker goes before the replies that it may look at.
+  std::list<Reply> replies_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t reply_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<UcxWorker> worker_ ABSL_GUARDED_BY(mutex_);  // Null: closed.
+  bool welcomed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool refused_ ABSL_GUARDED_BY(mutex_) = false;  // The peer broke the rules.
+  std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 /// The thread that moves the targets of one fabric; asleep while no peer sends. Thread-safe.
@@ -129,8 +135,8 @@ class UcxProgress {
   const int wake_fd_;
   std::atomic<bool> stopping_{false};
   base::Mutex mutex_;
-  std::map<int, std::shared_ptr<UcxTarget>> targets_;  // By fd. Guarded by mutex_, as is the next.
-  std::vector<std::shared_ptr<UcxTarget>> fresh_;      // Not progressed yet.
+  std::map<int, std::shared_ptr<UcxTarget>> targets_ ABSL_GUARDED_BY(mutex_);  // By fd.
+  std::vector<std::shared_ptr<UcxTarget>> fresh_ ABSL_GUARDED_BY(mutex_);  // Not progressed yet.
   std::thread thread_;
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
@@ -70,9 +71,9 @@ class VerbsAccess final : public Access {
         peer_(peer),
         watch_(std::move(watch)) {}
   absl::Status Connect(const OfferDetails& offer);
-  absl::StatusOr<std::uint32_t> BindWindow();
-  absl::StatusOr<std::uint32_t> RegisterForPeer();
-  absl::Status Do(ibv_send_wr& request, const char* what);
+  absl::StatusOr<std::uint32_t> BindWindow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::uint32_t> RegisterForPeer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Do(ibv_send_wr& request, const char* what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<RegionMemory> memory_;
@@ -81,10 +82,10 @@ class VerbsAccess final : public Access {
   const std::unique_ptr<ProcessWatch> watch_;
   RemoteRegion remote_;  // Constant after Create.
   base::Mutex mutex_;
-  Handle<ibv_pd> domain_;            // Guarded by mutex_, as are the rest; null with a window.
-  Handle<ibv_mr> registration_;      // Null with a window.
-  std::unique_ptr<QueuePair> pair_;  // Null once revoked.
-  Handle<ibv_mw> window_;
+  Handle<ibv_pd> domain_ ABSL_GUARDED_BY(mutex_);            // Null with a window.
+  Handle<ibv_mr> registration_ ABSL_GUARDED_BY(mutex_);      // Null with a window.
+  std::unique_ptr<QueuePair> pair_ ABSL_GUARDED_BY(mutex_);  // Null once revoked.
+  Handle<ibv_mw> window_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::fabric::verbs

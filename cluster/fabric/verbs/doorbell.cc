@@ -62,7 +62,7 @@ bool VerbsDoorbell::PostReceives(int number) const {
   return true;
 }
 
-// Counts the rings that have arrived and gives their receives back. REQUIRES: mutex_ is held.
+// Counts the rings that have arrived and gives their receives back.
 void VerbsDoorbell::Collect() const {
   std::array<ibv_wc, kBatch> completions;
   for (;;) {

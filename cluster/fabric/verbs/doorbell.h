@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
@@ -35,7 +36,7 @@ class VerbsDoorbell final : public Doorbell {
       : device_(std::move(device)), event_(event) {}
   absl::Status Make();
   bool PostReceives(int number) const;
-  void Collect() const;
+  void Collect() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Sleep(base::Duration limit);
 
   const std::shared_ptr<Device> device_;
@@ -45,8 +46,9 @@ class VerbsDoorbell final : public Doorbell {
   Handle<ibv_srq> receives_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  mutable std::uint32_t count_ = 0;  // Guarded by mutex_, as is the next.
-  bool somebody_sleeps_ = false;     // On the descriptors; the others wait for `changed_`.
+  mutable std::uint32_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+  // On the descriptors; the others wait for `changed_`.
+  bool somebody_sleeps_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace onepiece::fabric::verbs

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/verbs/device.h"
@@ -60,7 +61,7 @@ class StagingPool {
   static constexpr std::size_t kMaxIdle = 16;
   const std::shared_ptr<Device> device_;
   base::Mutex mutex_;
-  std::vector<Staging> idle_;  // Guarded by mutex_.
+  std::vector<Staging> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::fabric::verbs
