@@ -37,9 +37,12 @@ class Uid {
   std::array<std::uint8_t, 16> bytes_{};
 };
 
-/// An integer id of its own type: `using Epoch = StrongId<struct EpochTag>`.
+/// An integer id of its own type: `using Epoch = StrongId<struct EpochTag>`. No integer converts to
+/// it by itself, so the compiler finds two ids that change places. Ordered and hashed by its value.
 template <typename Tag, typename Value = std::uint64_t>
 struct StrongId {
+  constexpr StrongId() = default;
+  explicit constexpr StrongId(Value from) : value(from) {}
   Value value{};
   friend constexpr auto operator<=>(const StrongId&, const StrongId&) = default;
 };
@@ -54,4 +57,11 @@ std::uint64_t RandomU64();
 template <>
 struct std::hash<onepiece::base::Uid> {
   std::size_t operator()(const onepiece::base::Uid& uid) const noexcept;
+};
+
+template <typename Tag, typename Value>
+struct std::hash<onepiece::base::StrongId<Tag, Value>> {
+  std::size_t operator()(onepiece::base::StrongId<Tag, Value> id) const noexcept {
+    return std::hash<Value>()(id.value);
+  }
 };

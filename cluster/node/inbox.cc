@@ -136,7 +136,8 @@ RingStats RingInbox::stats() const {
 grpc::Status RingInbox::CloseRing(grpc::ServerContext* /*context*/,
                                   const v1::CloseRingRequest* request,
                                   google::protobuf::Empty* /*response*/) {
-  return rpc::ToGrpc(consumer_->Dismiss(request->producer_id(), request->incarnation()));
+  return rpc::ToGrpc(consumer_->Dismiss(ring::ProducerId(request->producer_id()),
+                                        ring::Incarnation(request->incarnation())));
 }
 
 grpc::Status RingInbox::GetRingHealth(grpc::ServerContext* /*context*/,
@@ -166,8 +167,8 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
                            {{"incarnation", std::to_string(ours)}});
   }
   ONEPIECE_ASSIGN_OR_RETURN(fabric::Offer offer, fabric::Offer::Parse(request.offer()));
-  const ring::ProducerIdentity identity{.producer_id = request.producer_id(),
-                                        .incarnation = request.incarnation(),
+  const ring::ProducerIdentity identity{.producer_id = ring::ProducerId(request.producer_id()),
+                                        .incarnation = ring::Incarnation(request.incarnation()),
                                         .offer = std::move(offer),
                                         .name = request.node_id().substr(0, kMaxNameBytes)};
   ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Admit(identity));

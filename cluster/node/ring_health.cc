@@ -38,8 +38,8 @@ v1::RingCounters ToProto(const ring::ConsumerCounters& ring) {
 
 v1::RingProducer ToProto(const ring::ProducerHealth& health, base::MonotonicTime now) {
   v1::RingProducer producer;
-  producer.set_producer_id(health.producer_id);
-  producer.set_incarnation(health.incarnation);
+  producer.set_producer_id(health.producer_id.value);
+  producer.set_incarnation(health.incarnation.value);
   producer.set_node_id(health.name);
   producer.set_pid(health.peer.pid);
   producer.set_connected(health.connected);
@@ -62,7 +62,7 @@ v1::RingHealth ToProto(const ring::Health& health, const std::string& label,
   result.set_label(label);
   result.set_shape(health.shape == ring::Shape::kShared ? v1::RING_SHAPE_SHARED
                                                         : v1::RING_SHAPE_PER_PRODUCER);
-  result.set_generation(health.generation);
+  result.set_generation(health.generation.value);
   result.set_capacity_bytes(health.capacity_bytes);
   result.set_used_bytes(health.used_bytes);
   result.set_slots(health.slots);

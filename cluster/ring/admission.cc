@@ -15,10 +15,10 @@ constexpr base::Duration kSilence = std::chrono::minutes(1);
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ConsumerCore::Lane>> ConsumerCore::NewLane() {
-  std::uint64_t generation = 0;
+  Generation generation;
   {
     const base::MutexLock lock(mutex_);
-    generation = ++last_generation_;
+    generation = Generation(++last_generation_.value);
   }
   const Layout layout{.capacity_bytes = options_.capacity_bytes, .slots = options_.slots};
   auto lane = std::make_shared<Lane>();
@@ -128,7 +128,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& ide
 }
 
 std::vector<std::shared_ptr<ConsumerCore::Owner>> ConsumerCore::OwnersOf(
-    std::uint64_t producer_id) const {
+    ProducerId producer_id) const {
   std::vector<std::shared_ptr<Owner>> found;
   for (const auto& [id, owner] : owners_) {
     if (!owner->fenced && owner->identity.producer_id == producer_id) found.push_back(owner);
@@ -139,9 +139,9 @@ std::vector<std::shared_ptr<ConsumerCore::Owner>> ConsumerCore::OwnersOf(
 absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
   if (dedup_.IsStale(identity.producer_id, identity.incarnation)) {
     return base::MakeError(absl::StatusCode::kAlreadyExists, "STALE_INCARNATION",
-                           "producer " + std::to_string(identity.producer_id) +
+                           "producer " + std::to_string(identity.producer_id.value) +
                                " was admitted with incarnation " +
-                               std::to_string(identity.incarnation) + " or a later one");
+                               std::to_string(identity.incarnation.value) + " or a later one");
   }
   // Those that this admission replaces make room, and so do dead ones.
   const auto stays = [&](const auto& entry) {
@@ -167,7 +167,7 @@ absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
   return absl::OkStatus();
 }
 
-absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t incarnation) {
+absl::Status ConsumerCore::Dismiss(ProducerId producer_id, Incarnation incarnation) {
   std::vector<std::shared_ptr<Owner>> found;
   {
     const base::MutexLock lock(mutex_);
@@ -184,7 +184,7 @@ absl::Status ConsumerCore::Dismiss(std::uint64_t producer_id, std::uint64_t inca
     return absl::OkStatus();
   }
   return base::MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PRODUCER",
-                         "producer " + std::to_string(producer_id) + " is not admitted");
+                         "producer " + std::to_string(producer_id.value) + " is not admitted");
 }
 
 // A fenced owner is remembered until everything it may have published has been consumed.

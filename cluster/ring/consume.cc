@@ -144,7 +144,6 @@ Delivery ConsumerCore::MakeDelivery(std::shared_ptr<Segment> segment, const Slot
   delivery.size_bytes_ = slot.length_bytes;
   delivery.message_id_ = slot.message_id;
   delivery.producer_id_ = identity.producer_id;
-  delivery.incarnation_ = identity.incarnation;
   delivery.payload_crc32c_ = slot.payload_crc32c;
   delivery.payload_checked_ = slot.payload_checked;
   return delivery;
@@ -246,7 +245,7 @@ ConsumerCounters ConsumerCore::counters() const {
   return counters_;
 }
 
-std::uint64_t ConsumerCore::generation() const {
+Generation ConsumerCore::generation() const {
   const base::MutexLock lock(mutex_);
   return shared() && !lanes_.empty() ? lanes_.front()->segment->generation() : last_generation_;
 }

@@ -22,7 +22,6 @@ Delivery& Delivery::operator=(Delivery&& other) noexcept {
   size_bytes_ = other.size_bytes_;
   message_id_ = other.message_id_;
   producer_id_ = other.producer_id_;
-  incarnation_ = other.incarnation_;
   payload_crc32c_ = other.payload_crc32c_;
   payload_checked_ = other.payload_checked_;
   return *this;
@@ -46,7 +45,7 @@ absl::Status Delivery::CopyTo(std::span<std::byte> out) {
   if (!bad) return absl::OkStatus();
   return base::MakeError(absl::StatusCode::kDataLoss, "BAD_PAYLOAD_CHECKSUM",
                          "message " + std::to_string(message_id_) + " of producer " +
-                             std::to_string(producer_id_) + " does not have its checksum");
+                             std::to_string(producer_id_.value) + " does not have its checksum");
 }
 
 void Delivery::Settle(bool bad_payload, bool read) {
@@ -82,7 +81,7 @@ Consumer::~Consumer() { core_->Close(); }
 absl::StatusOr<ProducerGrant> Consumer::Admit(const ProducerIdentity& identity) {
   return core_->Admit(identity);
 }
-absl::Status Consumer::Dismiss(std::uint64_t producer_id, std::uint64_t incarnation) {
+absl::Status Consumer::Dismiss(ProducerId producer_id, Incarnation incarnation) {
   return core_->Dismiss(producer_id, incarnation);
 }
 std::optional<Delivery> Consumer::Poll() { return core_->Poll(); }
@@ -96,7 +95,7 @@ void Consumer::Rest(const std::stop_token& stop, base::Duration watchful, base::
 }
 Health Consumer::health() const { return core_->health(); }
 ConsumerCounters Consumer::counters() const { return core_->counters(); }
-std::uint64_t Consumer::generation() const { return core_->generation(); }
+Generation Consumer::generation() const { return core_->generation(); }
 Consumer::Fill Consumer::fill() const { return core_->fill(); }
 std::uint64_t Consumer::max_message_bytes() const { return core_->options().capacity_bytes / 2; }
 

@@ -17,6 +17,7 @@
 #include "cluster/fabric/fabric.h"
 #include "cluster/ring/grant.h"
 #include "cluster/ring/health.h"
+#include "cluster/ring/ids.h"
 #include "cluster/ring/options.h"
 
 namespace onepiece::ring {
@@ -38,8 +39,7 @@ class Delivery {
 
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   [[nodiscard]] std::uint64_t message_id() const { return message_id_; }
-  [[nodiscard]] std::uint64_t producer_id() const { return producer_id_; }
-  [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
+  [[nodiscard]] ProducerId producer_id() const { return producer_id_; }
 
   /// Copies the payload out and checks it (unless its producer sends without checksums), in one
   /// pass, then releases the ring's bytes, whatever
@@ -58,8 +58,7 @@ class Delivery {
   std::uint64_t offset_ = 0;
   std::uint64_t size_bytes_ = 0;
   std::uint64_t message_id_ = 0;
-  std::uint64_t producer_id_ = 0;
-  std::uint64_t incarnation_ = 0;
+  ProducerId producer_id_;
   std::uint32_t payload_crc32c_ = 0;
   bool payload_checked_ = true;
 };
@@ -88,7 +87,7 @@ class Consumer {
   absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
   /// A producer said good-bye: its Producer is destroyed. What it committed is still delivered.
   /// Errors: NOT_FOUND.
-  absl::Status Dismiss(std::uint64_t producer_id, std::uint64_t incarnation);
+  absl::Status Dismiss(ProducerId producer_id, Incarnation incarnation);
 
   /// The next message, if one is complete. Never waits: for no producer, and not for Tick either.
   /// A resend that arrives while its first copy is polled but not yet copied out stays in the ring
@@ -111,7 +110,7 @@ class Consumer {
   [[nodiscard]] ConsumerCounters counters() const;
   /// The newest. kShared: changes when the ring moves, and producers of older ones must be admitted
   /// again. kPerProducer: every segment has its own.
-  [[nodiscard]] std::uint64_t generation() const;
+  [[nodiscard]] Generation generation() const;
   /// Payload bytes between head and tail, and messages, of all segments; for metrics.
   struct Fill {
     std::uint64_t bytes = 0;

@@ -27,7 +27,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   absl::Status Open();
 
   absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
-  absl::Status Dismiss(std::uint64_t producer_id, std::uint64_t incarnation);
+  absl::Status Dismiss(ProducerId producer_id, Incarnation incarnation);
   std::optional<Delivery> Poll();
   std::optional<Delivery> Wait(base::MonotonicTime deadline);
   void Interrupt();
@@ -36,7 +36,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   void Close();
   void Settle(const Delivery& delivery, bool bad_payload, bool read);
   ConsumerCounters counters() const;
-  std::uint64_t generation() const;
+  Generation generation() const;
   Consumer::Fill fill() const;
   Health health() const;
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
@@ -111,7 +111,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   Delivery MakeDelivery(std::shared_ptr<Segment> segment, const Slot& slot,
                         const ProducerIdentity& identity, Record& record)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<std::shared_ptr<Owner>> OwnersOf(std::uint64_t producer_id) const
+  std::vector<std::shared_ptr<Owner>> OwnersOf(ProducerId producer_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MayEnter(const ProducerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetGoneOwners(Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -155,7 +155,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   mutable base::Mutex mutex_;
   std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mutex_);
   std::size_t next_lane_ ABSL_GUARDED_BY(mutex_) = 0;  // Whose turn it is.
-  std::uint64_t last_generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  Generation last_generation_ ABSL_GUARDED_BY(mutex_);
   Owners owners_ ABSL_GUARDED_BY(mutex_);
   std::uint16_t last_owner_ ABSL_GUARDED_BY(mutex_) = 0;
   DedupWindow dedup_ ABSL_GUARDED_BY(mutex_);
@@ -165,8 +165,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::vector<std::weak_ptr<Segment>> retired_ ABSL_GUARDED_BY(mutex_);
   // Memory of drained messages that nobody gets; for the next Tick.
   Trash dropped_ ABSL_GUARDED_BY(mutex_);
-  // By producer id.
-  std::unordered_map<std::uint64_t, std::shared_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<ProducerId, std::shared_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   std::optional<base::MonotonicTime> next_sweep_ ABSL_GUARDED_BY(mutex_);
   bool asleep_ ABSL_GUARDED_BY(mutex_) = false;  // Wait is at its doorbell.
   // Rest is, and wants care_wanted_ to end that.

@@ -4,7 +4,7 @@
 
 namespace onepiece::ring {
 
-DedupWindow::Producer& DedupWindow::Find(std::uint64_t producer_id) {
+DedupWindow::Producer& DedupWindow::Find(ProducerId producer_id) {
   auto found = producers_.find(producer_id);
   if (found == producers_.end()) {
     if (producers_.size() >= max_producers_) {
@@ -18,19 +18,19 @@ DedupWindow::Producer& DedupWindow::Find(std::uint64_t producer_id) {
   return producer;
 }
 
-bool DedupWindow::IsStale(std::uint64_t producer_id, std::uint64_t incarnation) const {
+bool DedupWindow::IsStale(ProducerId producer_id, Incarnation incarnation) const {
   const auto found = producers_.find(producer_id);
-  return incarnation <= (found != producers_.end() ? found->second->incarnation : 0);
+  return incarnation <= (found != producers_.end() ? found->second->incarnation : Incarnation());
 }
 
-bool DedupWindow::Admit(std::uint64_t producer_id, std::uint64_t incarnation) {
+bool DedupWindow::Admit(ProducerId producer_id, Incarnation incarnation) {
   Producer& producer = Find(producer_id);
   if (incarnation <= producer.incarnation) return false;
   producer.incarnation = incarnation;
   return true;
 }
 
-DedupWindow::Verdict DedupWindow::Offer(std::uint64_t producer_id, std::uint64_t message_id) {
+DedupWindow::Verdict DedupWindow::Offer(ProducerId producer_id, std::uint64_t message_id) {
   Producer& producer = Find(producer_id);
   const auto [entry, inserted] = producer.ids.try_emplace(message_id);
   if (!inserted) return entry->second.pending ? Verdict::kPending : Verdict::kSeen;
@@ -48,7 +48,7 @@ DedupWindow::Verdict DedupWindow::Offer(std::uint64_t producer_id, std::uint64_t
   return Verdict::kNew;
 }
 
-void DedupWindow::Settle(std::uint64_t producer_id, std::uint64_t message_id, bool good) {
+void DedupWindow::Settle(ProducerId producer_id, std::uint64_t message_id, bool good) {
   const auto producer = producers_.find(producer_id);
   if (producer == producers_.end()) return;
   auto& ids = producer->second->ids;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "cluster/ring/ids.h"
 
 namespace onepiece::ring {
 
@@ -26,13 +27,13 @@ class DedupWindow {
   };
 
   /// Whether Admit would refuse. Records nothing.
-  [[nodiscard]] bool IsStale(std::uint64_t producer_id, std::uint64_t incarnation) const;
+  [[nodiscard]] bool IsStale(ProducerId producer_id, Incarnation incarnation) const;
   /// Records an admission. False when `incarnation` is not greater than the producer's last one.
-  bool Admit(std::uint64_t producer_id, std::uint64_t incarnation);
+  bool Admit(ProducerId producer_id, Incarnation incarnation);
   /// Judges a message, and records it when new.
-  Verdict Offer(std::uint64_t producer_id, std::uint64_t message_id);
+  Verdict Offer(ProducerId producer_id, std::uint64_t message_id);
   /// The message was consumed (`good`), or its bytes were wrong: then a resend shall be taken.
-  void Settle(std::uint64_t producer_id, std::uint64_t message_id, bool good);
+  void Settle(ProducerId producer_id, std::uint64_t message_id, bool good);
 
  private:
   struct Entry {
@@ -40,19 +41,19 @@ class DedupWindow {
     bool pending = true;
   };
   struct Producer {
-    std::uint64_t incarnation = 0;
+    Incarnation incarnation;
     std::uint64_t last_use = 0;
     absl::flat_hash_map<std::uint64_t, Entry> ids;
     // Ids and stamps; once it is full, `oldest` is overwritten next.
     std::vector<std::pair<std::uint64_t, std::uint64_t>> order;
     std::size_t oldest = 0;
   };
-  Producer& Find(std::uint64_t producer_id);
+  Producer& Find(ProducerId producer_id);
 
   const std::size_t ids_per_producer_;
   const std::size_t max_producers_;
   std::uint64_t clock_ = 0;  // Counts uses and stamps.
-  absl::flat_hash_map<std::uint64_t, std::unique_ptr<Producer>> producers_;
+  absl::flat_hash_map<ProducerId, std::unique_ptr<Producer>> producers_;
 };
 
 }  // namespace onepiece::ring

@@ -23,7 +23,7 @@ std::string ProducerGrant::Serialize() const {
   fabric::AppendU64(out, kProtocolVersion);
   fabric::AppendText(out, region.Serialize());
   for (const std::uint64_t value : {static_cast<std::uint64_t>(shape), std::uint64_t{owner},
-                                    generation, capacity_bytes, std::uint64_t{slots}}) {
+                                    generation.value, capacity_bytes, std::uint64_t{slots}}) {
     fabric::AppendU64(out, value);
   }
   return out;
@@ -42,7 +42,7 @@ absl::StatusOr<ProducerGrant> ProducerGrant::Parse(std::string_view bytes) {
   auto region = fabric::RemoteRegion::Parse(reader.Text(kMaxRegionTextBytes));
   const std::uint64_t shape = reader.U64();
   const std::uint64_t owner = reader.U64();
-  const std::uint64_t generation = reader.U64();
+  const Generation generation(reader.U64());
   const std::uint64_t capacity_bytes = reader.U64();
   const std::uint64_t slots = reader.U64();
   const bool fits = (shape == static_cast<std::uint64_t>(Shape::kShared) ||

@@ -7,17 +7,17 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/ring/ids.h"
 #include "cluster/ring/layout.h"
 
 namespace onepiece::ring {
 
 /// Who asks for admission.
 struct ProducerIdentity {
-  std::uint64_t producer_id =
-      0;  ///< Stable over reconnects and restarts; the key of deduplication.
-  std::uint64_t incarnation = 0;  ///< Greater at every Admit of the same producer_id.
-  fabric::Offer offer;            ///< Of the dialer that the producer will connect with.
-  std::string name;               ///< For people: the node's.
+  ProducerId producer_id;
+  Incarnation incarnation;
+  fabric::Offer offer;  ///< Of the dialer that the producer will connect with.
+  std::string name;     ///< For people: the node's.
 };
 
 /// Admission to one generation of a ring. Serialisable: travels in the answer of the control
@@ -26,7 +26,7 @@ struct ProducerGrant {
   fabric::RemoteRegion region;
   Shape shape = Shape::kShared;
   std::uint16_t owner = 0;
-  std::uint64_t generation = 0;
+  Generation generation;
   std::uint64_t capacity_bytes = 0;
   std::uint32_t slots = 0;
 

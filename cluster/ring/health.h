@@ -7,6 +7,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/ring/ids.h"
 #include "cluster/ring/options.h"
 
 namespace onepiece::ring {
@@ -14,9 +15,9 @@ namespace onepiece::ring {
 /// What a consumer knows of one producer, admitted or gone. Counters only grow, over reconnects
 /// too.
 struct ProducerHealth {
-  std::uint64_t producer_id = 0;
-  std::uint64_t incarnation = 0;  ///< Of its last admission.
-  std::string name;               ///< As it introduced itself.
+  ProducerId producer_id;
+  Incarnation incarnation;  ///< Of its last admission.
+  std::string name;         ///< As it introduced itself.
   fabric::PeerIdentity peer;
   bool connected = false;
   std::uint64_t admissions = 0;
@@ -33,7 +34,7 @@ struct ProducerHealth {
 
 struct Health {
   Shape shape = Shape::kShared;
-  std::uint64_t generation = 0;
+  Generation generation;
   std::uint64_t capacity_bytes = 0;  ///< Of all segments, as the next three.
   std::uint64_t used_bytes = 0;
   std::uint64_t slots = 0;

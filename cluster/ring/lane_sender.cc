@@ -21,7 +21,7 @@ class LaneSender final : public Sender {
   SendResult Send(Slot message, Op::Pieces pieces, base::MonotonicTime deadline) override;
 
  private:
-  std::optional<SendResult> LookForRoom(std::uint64_t bytes, std::uint64_t slots);
+  std::optional<SendResult> LookForRoom(const Room& room);
 
   Tail tail_;  // Where the next message goes. A segment starts empty.
   Head head_;  // As last seen; the true one is never behind it.
@@ -32,11 +32,11 @@ SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime
   if (channel_->broken()) return Busy(counters_.busy_unreadable, "CHANNEL_BROKEN", true);
   const std::uint64_t footprint = Layout::Footprint(message.length_bytes);
   const std::uint64_t pad_bytes = PadBefore(tail_.offset, footprint);
-  const std::uint64_t slots_needed = pad_bytes > 0 ? 2 : 1;
-  if (!HasRoom(tail_, head_, pad_bytes + footprint, slots_needed)) {
-    if (auto refused = LookForRoom(pad_bytes + footprint, slots_needed)) return *std::move(refused);
+  const Room room{.bytes = pad_bytes + footprint, .slots = pad_bytes > 0 ? 2u : 1u};
+  if (!HasRoom(tail_, head_, room)) {
+    if (auto refused = LookForRoom(room)) return *std::move(refused);
   }
-  message.seq = tail_.seq + slots_needed - 1;
+  message.seq = tail_.seq + room.slots - 1;
   message.offset = tail_.offset + pad_bytes;
   message.state = SlotState::kCommitted;
   SlotWords pad;
@@ -60,7 +60,7 @@ SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime
 }
 
 // The room known of does not do: reads the head once (again while it fails its check).
-std::optional<SendResult> LaneSender::LookForRoom(std::uint64_t bytes, std::uint64_t slots) {
+std::optional<SendResult> LaneSender::LookForRoom(const Room& room) {
   std::optional<Head> head;
   for (int read = 0; !head.has_value() && read <= kMaxRereads; ++read) {
     HeadWords words{};
@@ -75,7 +75,7 @@ std::optional<SendResult> LaneSender::LookForRoom(std::uint64_t bytes, std::uint
   if (!head.has_value()) return Busy(counters_.busy_unreadable, "RING_UNREADABLE", false);
   if (!IsCurrent(*head)) return Busy(counters_.busy_unreadable, "RING_MOVED", true);
   head_ = *head;
-  if (!HasRoom(tail_, head_, bytes, slots)) return Busy(counters_.busy_full, "RING_FULL", false);
+  if (!HasRoom(tail_, head_, room)) return Busy(counters_.busy_full, "RING_FULL", false);
   return std::nullopt;
 }
 

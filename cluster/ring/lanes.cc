@@ -131,7 +131,7 @@ bool ConsumerCore::Move() {
     lanes_.push_back(*std::move(fresh));
     ++counters_.moves;
     spdlog::warn("ring {}: moved to generation {}, {} messages taken along", options_.label,
-                 lanes_.front()->segment->generation(), drained_.size());
+                 lanes_.front()->segment->generation().value, drained_.size());
   }
   doorbell_->Ring();
   return true;
@@ -148,7 +148,7 @@ bool ConsumerCore::RetireUnusable(Trash& trash) {
       ++owner->record->health.corrupted;
       spdlog::warn(
           "ring {}: producer {} of {} (process {}) wrote what no honest one writes; retired",
-          options_.label, owner->identity.producer_id, owner->identity.name,
+          options_.label, owner->identity.producer_id.value, owner->identity.name,
           owner->access->peer().pid);
     }
     ++counters_.hostile;

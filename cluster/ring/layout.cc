@@ -32,14 +32,20 @@ TailWords EncodeTail(const Tail& tail) {
 
 HeadWords EncodeHead(const Head& head) {
   HeadWords words{
-      head.seq, head.offset, head.generation, head.capacity_bytes, head.slots, head.flags, 0};
+      head.seq, head.offset, head.generation.value, head.capacity_bytes, head.slots, head.flags, 0};
   words[6] = CheckOf(std::span(words).first(6), kHeadSalt);
   return words;
 }
 
 SlotWords EncodeSlot(const Slot& slot) {
-  SlotWords words{slot.seq,        slot.offset,     slot.length_bytes,   slot.message_id,
-                  slot.generation, StateWord(slot), slot.payload_crc32c, 0};
+  SlotWords words{slot.seq,
+                  slot.offset,
+                  slot.length_bytes,
+                  slot.message_id,
+                  slot.generation.value,
+                  StateWord(slot),
+                  slot.payload_crc32c,
+                  0};
   words[7] = CheckOf(std::span(words).first(7), kSlotSalt);
   return words;
 }
@@ -53,7 +59,7 @@ std::optional<Head> DecodeHead(std::span<const std::uint64_t, kHeadWords> words)
   if (words[6] != CheckOf(words.first(6), kHeadSalt)) return std::nullopt;
   return Head{.seq = words[0],
               .offset = words[1],
-              .generation = words[2],
+              .generation = Generation(words[2]),
               .capacity_bytes = words[3],
               .slots = words[4],
               .flags = words[5]};
@@ -65,7 +71,7 @@ std::optional<Slot> DecodeSlot(std::span<const std::uint64_t, kSlotWords> words)
             .offset = words[1],
             .length_bytes = words[2],
             .message_id = words[3],
-            .generation = words[4],
+            .generation = Generation(words[4]),
             .owner = static_cast<std::uint16_t>(words[5]),
             .state = static_cast<SlotState>(words[5] >> 16 & 0xff),
             .payload_crc32c = static_cast<std::uint32_t>(words[6]),

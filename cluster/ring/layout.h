@@ -19,6 +19,8 @@
 #include <optional>
 #include <span>
 
+#include "cluster/ring/ids.h"
+
 namespace onepiece::ring {
 
 inline constexpr std::uint64_t kLineBytes = 64;
@@ -62,7 +64,7 @@ struct Tail {
 struct Head {
   std::uint64_t seq = 0;     ///< Of the oldest message whose bytes are still held.
   std::uint64_t offset = 0;  ///< Where its payload starts.
-  std::uint64_t generation = 0;
+  Generation generation;
   std::uint64_t capacity_bytes = 0;
   std::uint64_t slots = 0;
   std::uint64_t flags = 0;
@@ -80,7 +82,7 @@ struct Slot {
   std::uint64_t offset = 0;
   std::uint64_t length_bytes = 0;
   std::uint64_t message_id = 0;
-  std::uint64_t generation = 0;
+  Generation generation;
   std::uint16_t owner = 0;
   SlotState state = SlotState::kReserved;
   std::uint32_t payload_crc32c = 0;

@@ -63,7 +63,7 @@ class Producer {
   Producer& operator=(const Producer&) = delete;
 
   [[nodiscard]] std::uint64_t max_message_bytes() const { return layout_.max_message_bytes(); }
-  [[nodiscard]] std::uint64_t generation() const { return grant_.generation; }
+  [[nodiscard]] Generation generation() const { return grant_.generation; }
   /// Any thread.
   [[nodiscard]] fabric::ChannelCounters channel_counters() const;
   /// The sending thread.

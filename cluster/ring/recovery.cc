@@ -152,7 +152,8 @@ void ConsumerCore::NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_o
     ++counters_.stalls;
     ++owner->record->health.stalls;
     spdlog::warn("ring {}: producer {} of {} (process {}) {} for too long", options_.label,
-                 owner->identity.producer_id, owner->identity.name, owner->access->peer().pid, why);
+                 owner->identity.producer_id.value, owner->identity.name, owner->access->peer().pid,
+                 why);
   }
   findings.suspects.push_back({.owner = owner, .timed_out = timed_out});
 }

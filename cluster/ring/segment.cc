@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(fabric::Fabric& fabric,
                                                          const Layout& layout,
                                                          std::string_view label,
                                                          std::shared_ptr<fabric::Doorbell> doorbell,
-                                                         Shape shape, std::uint64_t generation) {
+                                                         Shape shape, Generation generation) {
   ONEPIECE_ASSIGN_OR_RETURN(auto region,
                             fabric.Register(layout.RegionBytes(), label, std::move(doorbell)));
   ONEPIECE_ASSIGN_OR_RETURN(auto loopback, fabric::ConnectLoopback(fabric, *region));
@@ -30,7 +30,7 @@ absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(fabric::Fabric& fabric,
 }
 
 Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback,
-                 const Layout& layout, Shape shape, std::uint64_t generation)
+                 const Layout& layout, Shape shape, Generation generation)
     : region_(std::move(region)),
       loopback_(std::move(loopback)),
       layout_(layout),
@@ -167,7 +167,7 @@ void Segment::SetSleeping(bool sleeping) {
 
 void Segment::Retire() {
   head_.flags |= kFlagRetired;
-  ++head_.generation;
+  head_.generation = Generation(head_.generation.value + 1);
   PublishHead(Order::kBeforeLooking);
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/ring/ids.h"
 #include "cluster/ring/layout.h"
 
 namespace onepiece::ring {
@@ -22,11 +23,11 @@ class Segment {
                                                          const Layout& layout,
                                                          std::string_view label,
                                                          std::shared_ptr<fabric::Doorbell> doorbell,
-                                                         Shape shape, std::uint64_t generation);
+                                                         Shape shape, Generation generation);
 
   [[nodiscard]] fabric::Region& region() const { return *region_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  [[nodiscard]] std::uint64_t generation() const { return generation_; }
+  [[nodiscard]] Generation generation() const { return generation_; }
   [[nodiscard]] const Head& head() const { return head_; }
   [[nodiscard]] std::uint64_t cursor_seq() const { return cursor_seq_; }
   [[nodiscard]] std::uint64_t cursor_offset() const { return cursor_offset_; }
@@ -77,7 +78,7 @@ class Segment {
 
  private:
   Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback, const Layout& layout,
-          Shape shape, std::uint64_t generation);
+          Shape shape, Generation generation);
   enum class Order : std::uint8_t { kRelaxed, kBeforeLooking };
   void PublishHead(Order order);
   bool Published(std::uint64_t seq);
@@ -86,7 +87,7 @@ class Segment {
   const fabric::Loopback loopback_;
   const Layout layout_;
   const Shape shape_;
-  const std::uint64_t generation_;
+  const Generation generation_;
   std::byte* const memory_;
   Head head_;
   HeadWords published_{};

@@ -41,13 +41,12 @@ std::uint64_t Sender::PadBefore(std::uint64_t offset, std::uint64_t footprint) c
   return footprint > to_wrap ? to_wrap : 0;
 }
 
-bool Sender::HasRoom(const Tail& tail, const Head& head, std::uint64_t bytes,
-                     std::uint64_t slots) const {
+bool Sender::HasRoom(const Tail& tail, const Head& head, const Room& room) const {
   const std::uint64_t used_bytes = tail.offset - head.offset;
   const std::uint64_t used_slots = tail.seq - head.seq;
   return tail.offset % kLineBytes == 0 && used_bytes <= layout_.capacity_bytes &&
-         used_slots <= layout_.slots && bytes <= layout_.capacity_bytes - used_bytes &&
-         slots <= layout_.slots - used_slots;
+         used_slots <= layout_.slots && room.bytes <= layout_.capacity_bytes - used_bytes &&
+         room.slots <= layout_.slots - used_slots;
 }
 
 bool Sender::IsCurrent(const Head& head) const {

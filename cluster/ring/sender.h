@@ -41,10 +41,14 @@ class Sender {
 
   /// Bytes to skip so that `footprint` bytes from `offset` on do not wrap.
   [[nodiscard]] std::uint64_t PadBefore(std::uint64_t offset, std::uint64_t footprint) const;
-  /// Whether `slots` slots of `bytes` bytes fit behind `tail`. A tail behind its head, which no
-  /// honest peer makes, counts as full.
-  [[nodiscard]] bool HasRoom(const Tail& tail, const Head& head, std::uint64_t bytes,
-                             std::uint64_t slots) const;
+  /// What a message takes of the ring, its PAD included.
+  struct Room {
+    std::uint64_t bytes = 0;
+    std::uint64_t slots = 0;
+  };
+  /// Whether `room` is free behind `tail`. A tail behind its head, which no honest peer makes,
+  /// counts as full.
+  [[nodiscard]] bool HasRoom(const Tail& tail, const Head& head, const Room& room) const;
   /// This generation goes on, with the geometry of the grant.
   [[nodiscard]] bool IsCurrent(const Head& head) const;
   [[nodiscard]] Slot PadSlot(const Tail& tail, std::uint64_t pad_bytes) const;

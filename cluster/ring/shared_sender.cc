@@ -128,8 +128,8 @@ SharedSender::Step SharedSender::Inspect(const LineWords& lines, Plan& plan, Sen
   }
   const std::uint64_t footprint = Layout::Footprint(plan.message.length_bytes);
   plan.pad_bytes = PadBefore(plan.tail.offset, footprint);
-  const std::uint64_t slots_needed = plan.pad_bytes > 0 ? 2 : 1;
-  if (!HasRoom(plan.tail, head, plan.pad_bytes + footprint, slots_needed)) {
+  if (!HasRoom(plan.tail, head,
+               {.bytes = plan.pad_bytes + footprint, .slots = plan.pad_bytes > 0 ? 2u : 1u})) {
     Unlock();
     result = Busy(counters_.busy_full, "RING_FULL", channel_->broken());
     return Step::kDone;

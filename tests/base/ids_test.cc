@@ -2,6 +2,8 @@
 
 #include <QtTest>
 #include <set>
+#include <type_traits>
+#include <unordered_set>
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
@@ -43,6 +45,17 @@ class IdsTest : public QObject {
   void Parse_RefusesMalformedText() {
     QFETCH(QString, text);
     QVERIFY(!Uid::Parse(text.toStdString()).has_value());
+  }
+
+  void StrongId_IsNoIntegerAndNoOtherId() {
+    using Left = StrongId<struct LeftTag>;
+    using Right = StrongId<struct RightTag>;
+    static_assert(!std::is_convertible_v<std::uint64_t, Left>);
+    static_assert(!std::is_convertible_v<Left, std::uint64_t>);
+    static_assert(!std::is_convertible_v<Left, Right>);
+    QVERIFY(Left(1) < Left(2) && Left(2) == Left(2) && Left() == Left(0));
+    const std::unordered_set<Left> ids{Left(1), Left(2), Left(1)};
+    QCOMPARE(ids.size(), std::size_t{2});
   }
 
   void Reason_SurvivesAnnotate() {

@@ -118,8 +118,9 @@ class RingPort final : public Port {
     if (ask.size() < sizeof(id)) Die("malformed request for admission");
     std::memcpy(&id, ask.data(), sizeof(id));
     const auto offer = OrDie(fabric::Offer::Parse(std::string_view(ask).substr(sizeof(id))));
-    const auto grant =
-        OrDie(consumer_->Admit({.producer_id = id, .incarnation = 1, .offer = offer}));
+    const auto grant = OrDie(consumer_->Admit({.producer_id = ring::ProducerId(id),
+                                               .incarnation = ring::Incarnation(1),
+                                               .offer = offer}));
     control.Publish(base + kGrant + static_cast<std::size_t>(index), grant.Serialize());
     receives_from_.push_back(&control.slots[base + kBye + static_cast<std::size_t>(index)]);
   }

@@ -92,8 +92,9 @@ class Session {
  private:
   void Reconnect() {
     const auto dialer = *fabric_->Dial();
-    auto grant = consumer_->Admit(
-        {.producer_id = kProducerId, .incarnation = ++incarnation_, .offer = dialer->offer()});
+    auto grant = consumer_->Admit({.producer_id = ProducerId(kProducerId),
+                                   .incarnation = Incarnation(++incarnation_),
+                                   .offer = dialer->offer()});
     channel_.reset();
     if (!grant.ok()) return;
     grant_ = *grant;
@@ -122,7 +123,7 @@ class Session {
             .offset = input_.Number() * (input_.Take(1) < 200 ? kLineBytes : 1),
             .length_bytes = input_.Number(),
             .message_id = input_.Number(),
-            .generation = grant_.generation + (input_.Take(1) < 230 ? 0 : 1),
+            .generation = Generation(grant_.generation.value + (input_.Take(1) < 230 ? 0 : 1)),
             .owner = static_cast<std::uint16_t>(grant_.owner + (input_.Take(1) < 230 ? 0 : 1)),
             .state = static_cast<SlotState>(input_.Take(1) % 5),
             .payload_crc32c = static_cast<std::uint32_t>(input_.Number())};

@@ -29,7 +29,7 @@ struct Intake {
   void Drain(int ring) {
     while (auto delivery = consumer->Poll()) {
       std::vector<std::byte> bytes(delivery->size_bytes());
-      const std::uint64_t producer = delivery->producer_id();
+      const std::uint64_t producer = delivery->producer_id().value;
       const std::uint64_t id = delivery->message_id();
       const bool good = delivery->CopyTo(bytes).ok() &&
                         bytes == ring::Content(producer, id, MessageBytes(ring, id));
@@ -81,8 +81,10 @@ class Intakes {
     const std::uint64_t incarnation = reader.U64();
     auto offer = fabric::Offer::Parse(reader.Text(kMaxOfferBytes));
     if (!offer.ok() || !reader.Finished()) return std::string(kRefused);
-    const auto grant = intakes_[ring].consumer->Admit(
-        {.producer_id = producer_id, .incarnation = incarnation, .offer = *std::move(offer)});
+    const auto grant =
+        intakes_[ring].consumer->Admit({.producer_id = ring::ProducerId(producer_id),
+                                        .incarnation = ring::Incarnation(incarnation),
+                                        .offer = *std::move(offer)});
     intakes_[ring].last.try_emplace(producer_id, 0);
     return grant.ok() ? grant->Serialize() : absl::StrCat(kRefused, grant.status().ToString());
   }

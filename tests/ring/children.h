@@ -94,8 +94,8 @@ inline void Serve(Consumer& consumer, int fd) {
   Request request;
   if (recv(fd, &request, sizeof request, MSG_DONTWAIT) != sizeof request) return;
   auto grant =
-      consumer.Admit({.producer_id = request.producer_id,
-                      .incarnation = request.incarnation,
+      consumer.Admit({.producer_id = ProducerId(request.producer_id),
+                      .incarnation = Incarnation(request.incarnation),
                       .offer = *fabric::Offer::Parse({request.offer.data(), request.offer_bytes})});
   const std::string answer = grant.ok() ? grant->Serialize() : "refused";
   (void)!write(fd, answer.data(), answer.size());

@@ -95,7 +95,7 @@ class HealthTest : public QObject {
     QCOMPARE(health.oldest_age, base::Duration(std::chrono::seconds(3)));
     QVERIFY(!health.sleeping);
     QCOMPARE(health.producers.size(), std::size_t{2});
-    QCOMPARE(health.producers[0].producer_id, std::uint64_t{1});
+    QCOMPARE(health.producers[0].producer_id, ProducerId(1));
     QCOMPARE(health.producers[0].delivered, std::uint64_t{2});
     QCOMPARE(health.producers[0].delivered_bytes, std::uint64_t{200});
     QCOMPARE(health.producers[0].duplicates, std::uint64_t{1});
@@ -106,11 +106,11 @@ class HealthTest : public QObject {
     world.Drain();
     world.consumer->Tick(world.clock.Now());
     first = world.Connect(1, process);
-    QVERIFY(world.consumer->Dismiss(2, 1).ok());
+    QVERIFY(world.consumer->Dismiss(ProducerId(2), Incarnation(1)).ok());
     health = world.consumer->health();
     QCOMPARE(health.oldest_age, base::Duration::zero());
     QCOMPARE(health.producers[0].admissions, std::uint64_t{2});
-    QCOMPARE(health.producers[0].incarnation, std::uint64_t{2});
+    QCOMPARE(health.producers[0].incarnation, Incarnation(2));
     QVERIFY(health.producers[0].connected);
     QVERIFY(!health.producers[1].connected);
     QCOMPARE(health.producers[1].delivered, std::uint64_t{1});
@@ -123,14 +123,14 @@ class HealthTest : public QObject {
     auto& process = world.NewProcess();
     for (std::uint64_t id = 1; id <= 300; ++id) {
       QVERIFY(world.Admit(id, process).ok());
-      QVERIFY(world.consumer->Dismiss(id, 1).ok());
+      QVERIFY(world.consumer->Dismiss(ProducerId(id), Incarnation(1)).ok());
       world.clock.Advance(std::chrono::seconds(1));
       world.consumer->Tick(world.clock.Now());
     }
     const Health health = world.consumer->health();
     QVERIFY(health.producers.size() <= 70);
-    QVERIFY(std::ranges::any_of(health.producers,
-                                [](const auto& one) { return one.producer_id == 300; }));
+    QVERIFY(std::ranges::any_of(
+        health.producers, [](const auto& one) { return one.producer_id == ProducerId(300); }));
   }
 
   void Health_NamesALiarInItsOwnSegment() {

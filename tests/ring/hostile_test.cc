@@ -41,7 +41,7 @@ class HostileTest : public QObject {
     HostileWorld world;
     Slot slot = world.hostile.First();
     if (what == "owner") slot.owner += 100;
-    if (what == "generation") slot.generation += 1;
+    if (what == "generation") ++slot.generation.value;
     if (what == "payload") slot.payload_crc32c ^= 1;
     world.hostile.Commit(slot);
     auto delivery = world.consumer->Poll();
@@ -101,9 +101,9 @@ class HostileTest : public QObject {
     QVERIFY(!world.consumer->Poll().has_value());
     QCOMPARE(world.consumer->counters().bad_structure, std::uint64_t{1});
     QVERIFY(!world.consumer->Poll().has_value());
-    const std::uint64_t before = world.consumer->generation();
+    const Generation before = world.consumer->generation();
     QVERIFY(world.consumer->Tick(world.clock.Now()));
-    QCOMPARE(world.consumer->generation(), before + 1);
+    QCOMPARE(world.consumer->generation(), Generation(before.value + 1));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
     world.Drain();
     for (const Received& got : world.received) QVERIFY(got.size <= 2048);
@@ -211,7 +211,7 @@ class HostileTest : public QObject {
     Head head{.generation = world.hostile.grant.generation, .capacity_bytes = 4096, .slots = 8};
     if (what == "capacity") head.capacity_bytes = 1 << 20;
     if (what == "slots") head.slots = 1024;
-    if (what == "generation") head.generation += 1;
+    if (what == "generation") ++head.generation.value;
     if (what == "seq") head.seq = 5;
     if (what == "offset") head.offset = 64;
     HeadWords words = EncodeHead(head);

@@ -187,8 +187,9 @@ class LanesTest : public QObject {
     auto producer = world.Connect(1, world.NewProcess());
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
     producer.reset();
-    QVERIFY(world.consumer->Dismiss(1, 1).ok());
-    QCOMPARE(ReasonOf(world.consumer->Dismiss(1, 1)), std::string("UNKNOWN_PRODUCER"));
+    QVERIFY(world.consumer->Dismiss(ProducerId(1), Incarnation(1)).ok());
+    QCOMPARE(ReasonOf(world.consumer->Dismiss(ProducerId(1), Incarnation(1))),
+             std::string("UNKNOWN_PRODUCER"));
     world.Drain();
     QCOMPARE(world.Count(1, 1), 1);
   }
@@ -231,7 +232,7 @@ class LanesTest : public QObject {
     Hostile hostile(*world.Admit(1, process));
     Slot slot = hostile.First();
     if (what == "owner") slot.owner -= 1;  // The honest one's.
-    if (what == "generation") slot.generation += 1;
+    if (what == "generation") ++slot.generation.value;
     if (what == "offset") slot.offset = 64;
     if (what == "length") slot.length_bytes = 1 << 20;
     if (what == "reserved") slot.state = SlotState::kReserved;

@@ -16,14 +16,18 @@ class LayoutTest : public QObject {
   void Decode_ReturnsWhatEncodeWrote() {
     const Tail tail{.seq = 5, .offset = 640};
     QVERIFY(DecodeTail(EncodeTail(tail)) == tail);
-    const Head head{
-        .seq = 4, .offset = 64, .generation = 9, .capacity_bytes = 4096, .slots = 8, .flags = 1};
+    const Head head{.seq = 4,
+                    .offset = 64,
+                    .generation = Generation(9),
+                    .capacity_bytes = 4096,
+                    .slots = 8,
+                    .flags = 1};
     QVERIFY(DecodeHead(EncodeHead(head)) == head);
     const Slot slot{.seq = 3,
                     .offset = 128,
                     .length_bytes = 77,
                     .message_id = ~std::uint64_t{0},
-                    .generation = 2,
+                    .generation = Generation(2),
                     .owner = 65535,
                     .state = SlotState::kCommitted,
                     .payload_crc32c = 0xdeadbeef};
@@ -40,14 +44,14 @@ class LayoutTest : public QObject {
                                        .offset = 64,
                                        .length_bytes = 9,
                                        .message_id = 1,
-                                       .generation = 1,
+                                       .generation = Generation(1),
                                        .owner = 1,
                                        .state = SlotState::kReserved});
     const auto new_words = EncodeSlot({.seq = 11,
                                        .offset = 4160,
                                        .length_bytes = 19,
                                        .message_id = 2,
-                                       .generation = 1,
+                                       .generation = Generation(1),
                                        .owner = 2,
                                        .state = SlotState::kCommitted,
                                        .payload_crc32c = 5});
@@ -115,7 +119,7 @@ class LayoutTest : public QObject {
                                          .length_bytes = layout.RegionBytes(),
                                          .key = 3},
                               .owner = 7,
-                              .generation = 12,
+                              .generation = Generation(12),
                               .capacity_bytes = 8192,
                               .slots = 16};
     const std::string bytes = grant.Serialize();

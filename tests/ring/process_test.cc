@@ -94,7 +94,7 @@ class ProcessTest : public QObject {
       finished = all && !delivery.has_value() && consumer->fill().messages == 0;
       if (delivery.has_value()) {
         std::vector<std::byte> bytes(delivery->size_bytes());
-        const std::uint64_t id = delivery->producer_id();
+        const std::uint64_t id = delivery->producer_id().value;
         const std::uint64_t message = delivery->message_id();
         const bool good =
             delivery->CopyTo(bytes).ok() && bytes == Content(id, message, bytes.size());
@@ -149,7 +149,7 @@ class ProcessTest : public QObject {
       const auto now = base::SystemClock().Now();
       if (auto delivery = consumer->Wait(now + std::chrono::milliseconds(5))) {
         std::vector<std::byte> bytes(delivery->size_bytes());
-        const std::uint64_t id = delivery->producer_id();
+        const std::uint64_t id = delivery->producer_id().value;
         const std::uint64_t message = delivery->message_id();
         const bool good =
             delivery->CopyTo(bytes).ok() && bytes == Content(id, message, bytes.size());

@@ -109,7 +109,7 @@ void Run(const Plan& plan) {
           continue;
         }
         std::vector<std::byte> bytes(delivery->size_bytes());
-        const std::uint64_t id = delivery->producer_id();
+        const std::uint64_t id = delivery->producer_id().value;
         const std::uint64_t message = delivery->message_id();
         if (!delivery->CopyTo(bytes).ok() || bytes != Content(id, message, bytes.size())) {
           ++corrupt;

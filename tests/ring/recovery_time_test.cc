@@ -132,7 +132,7 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
       board->fenced.store(counters.owners_fenced);
       continue;
     }
-    const std::uint64_t id = delivery->producer_id();
+    const std::uint64_t id = delivery->producer_id().value;
     const std::uint64_t message = delivery->message_id();
     std::vector<std::byte> bytes(delivery->size_bytes());
     if (!delivery->CopyTo(bytes).ok() || bytes != Content(id, message, kBytes)) ++board->corrupt;

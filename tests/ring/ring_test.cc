@@ -174,8 +174,9 @@ class RingTest : public QObject {
     QCOMPARE(ask(2, 1, second), std::string());
     auto& third = world.NewProcess();
     QCOMPARE(ask(3, 1, third), std::string("TOO_MANY_OWNERS"));
-    QVERIFY(world.consumer->Dismiss(2, 1).ok());
-    QCOMPARE(ReasonOf(world.consumer->Dismiss(9, 1)), std::string("UNKNOWN_PRODUCER"));
+    QVERIFY(world.consumer->Dismiss(ProducerId(2), Incarnation(1)).ok());
+    QCOMPARE(ReasonOf(world.consumer->Dismiss(ProducerId(9), Incarnation(1))),
+             std::string("UNKNOWN_PRODUCER"));
     QCOMPARE(ask(3, 1, third), std::string());
     world.board->Kill(third.self());
     QCOMPARE(ask(2, 2, second), std::string());
@@ -219,7 +220,7 @@ class RingTest : public QObject {
     auto producer = world.Connect(1, world.NewProcess());
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
     producer.reset();
-    QVERIFY(world.consumer->Dismiss(1, 1).ok());
+    QVERIFY(world.consumer->Dismiss(ProducerId(1), Incarnation(1)).ok());
     for (int i = 0; i < 5; ++i) {
       world.clock.Advance(std::chrono::seconds(1));
       world.consumer->Tick(world.clock.Now());

@@ -79,8 +79,8 @@ inline absl::StatusOr<Admitted> AdmitTo(Consumer& consumer, fabric::Fabric& proc
   Admitted admitted;
   ONEPIECE_ASSIGN_OR_RETURN(admitted.dialer, process.Dial());
   ONEPIECE_ASSIGN_OR_RETURN(const ProducerGrant grant,
-                            consumer.Admit({.producer_id = producer_id,
-                                            .incarnation = incarnation,
+                            consumer.Admit({.producer_id = ProducerId(producer_id),
+                                            .incarnation = Incarnation(incarnation),
                                             .offer = admitted.dialer->offer()}));
   // As if it had come over the control plane.
   ONEPIECE_ASSIGN_OR_RETURN(admitted.grant, ProducerGrant::Parse(grant.Serialize()));
@@ -191,7 +191,7 @@ struct World {
   void Drain() {
     while (auto delivery = MeasuredPoll(*consumer)) {
       std::vector<std::byte> bytes(delivery->size_bytes());
-      const Received got{delivery->producer_id(), delivery->message_id(), bytes.size()};
+      const Received got{delivery->producer_id().value, delivery->message_id(), bytes.size()};
       if (!delivery->CopyTo(bytes).ok() || bytes != Content(got.producer, got.id, got.size)) {
         ++corrupt;
       }

@@ -245,7 +245,7 @@ void Schedule::Produce(Sender& sender) {
     }
     if (leaves && choices_.Draw(2) == 1) {
       LockConsumer();
-      (void)consumer_->Dismiss(sender.id, sender.incarnation);
+      (void)consumer_->Dismiss(ProducerId(sender.id), Incarnation(sender.incarnation));
       UnlockConsumer();
     }
     Yield(/*idle=*/result.outcome == SendOutcome::kBusy);
@@ -301,7 +301,7 @@ void Schedule::Consume() {
     const bool idle = !delivery.has_value() && held_.empty();
     if (delivery.has_value()) {
       const std::uint64_t id = delivery->message_id();
-      std::uint64_t& last = last_polled_[delivery->producer_id()];
+      std::uint64_t& last = last_polled_[delivery->producer_id().value];
       if (id <= last) Violate("messages of one producer out of order, or twice");
       last = id;
       held_.push_back(*std::move(delivery));
@@ -319,7 +319,7 @@ void Schedule::Consume() {
 
 void Schedule::Take(Delivery& delivery) {
   std::vector<std::byte> bytes(delivery.size_bytes());
-  const Received got{delivery.producer_id(), delivery.message_id(), bytes.size()};
+  const Received got{delivery.producer_id().value, delivery.message_id(), bytes.size()};
   const absl::Status status = delivery.CopyTo(bytes);
   if (tracing_) {
     Trace("consumer: message " + std::to_string(got.id) + " of p" + std::to_string(got.producer) +
