@@ -14,7 +14,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
-#include "cluster/values/admissions.h"
+#include "cluster/values/enrollments.h"
 
 namespace onepiece::values {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
-#include "cluster/values/admissions.h"
+#include "cluster/values/enrollments.h"
 
 namespace onepiece::values {
 namespace {

@@ -1,4 +1,4 @@
-#include "cluster/values/admissions.h"
+#include "cluster/values/enrollments.h"
 
 #include <utility>
 
