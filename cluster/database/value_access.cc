@@ -170,8 +170,9 @@ absl::StatusOr<v1::OpenSegmentResponse> ValueAccess::OpenSegment(
     const v1::OpenSegmentRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckNode(request.node_id(), "node_id"));
   ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
-  auto region = request.segment() == 0 ? index_->Admit(request.node_id(), offer)
-                                       : slabs_->Admit(request.segment(), request.node_id(), offer);
+  auto region = request.segment() == 0
+                    ? index_->Enroll(request.node_id(), offer)
+                    : slabs_->Enroll(request.segment(), request.node_id(), offer);
   if (!region.ok()) return region.status();
   v1::OpenSegmentResponse response;
   response.set_region(region->Serialize());

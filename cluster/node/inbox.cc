@@ -171,7 +171,7 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
                                         .incarnation = ring::Incarnation(request.incarnation()),
                                         .offer = std::move(offer),
                                         .name = request.node_id().substr(0, kMaxNameBytes)};
-  ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Admit(identity));
+  ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Enroll(identity));
   response->set_grant(grant.Serialize());
   spdlog::debug("inbox: producer admitted node={} pid={} owner={}", request.node_id(),
                 identity.offer.peer.pid, grant.owner);
@@ -201,7 +201,7 @@ absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, Inbox
   ring_options.shape = options.shape;
   ring_options.capacity_bytes = options.capacity_bytes;
   ring_options.slots = options.slots;
-  ring_options.max_owners = options.max_producers;
+  ring_options.max_producers = options.max_producers;
   ring_options.dedup_producers = std::max(ring_options.dedup_producers, options.max_producers);
   ring_options.timeouts = options.timeouts;
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ring::Consumer> consumer,

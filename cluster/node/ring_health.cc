@@ -43,7 +43,7 @@ v1::RingProducer ToProto(const ring::ProducerHealth& health, base::MonotonicTime
   producer.set_node_id(health.name);
   producer.set_pid(health.peer.pid);
   producer.set_connected(health.connected);
-  producer.set_admissions(health.admissions);
+  producer.set_admissions(health.enrollments);
   producer.set_delivered(health.delivered);
   producer.set_delivered_bytes(health.delivered_bytes);
   producer.set_duplicates(health.duplicates);
@@ -56,7 +56,7 @@ v1::RingProducer ToProto(const ring::ProducerHealth& health, base::MonotonicTime
 
 }  // namespace
 
-v1::RingHealth ToProto(const ring::Health& health, const std::string& label,
+v1::RingHealth ToProto(const ring::RingHealth& health, const std::string& label,
                        base::MonotonicTime now) {
   v1::RingHealth result;
   result.set_label(label);
@@ -76,7 +76,8 @@ v1::RingHealth ToProto(const ring::Health& health, const std::string& label,
   return result;
 }
 
-void ExportRing(const ring::Health& health, std::uint64_t malformed, telemetry::Metrics& metrics) {
+void ExportRing(const ring::RingHealth& health, std::uint64_t malformed,
+                telemetry::Metrics& metrics) {
   const auto gauge = [&](const char* name, const char* help, double value) {
     metrics.Gauge(name, help).Set(value);
   };

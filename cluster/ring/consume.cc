@@ -29,16 +29,16 @@ ConsumerCore::ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base
 
 absl::Status ConsumerCore::Open() {
   if (!shared()) return absl::OkStatus();
-  ONEPIECE_ASSIGN_OR_RETURN(auto lane, NewLane());
+  ONEPIECE_ASSIGN_OR_RETURN(auto active, NewSegment());
   const base::MutexLock lock(mutex_);
-  lanes_.push_back(std::move(lane));
+  active_.push_back(std::move(active));
   return absl::OkStatus();
 }
 
 std::optional<Delivery> ConsumerCore::Poll() { return Look(/*show_heads=*/true); }
 
 std::optional<Delivery> ConsumerCore::Look(bool show_heads) {
-  // Held elsewhere only by a release, an admission or recovery, never while they wait for anybody.
+  // Held elsewhere only by a release, an enrollment or recovery, never while they wait for anybody.
   if (!mutex_.TryLock()) return std::nullopt;
   const base::MutexLock lock(mutex_, std::adopt_lock);
   auto delivery = PollLocked();
@@ -51,30 +51,30 @@ std::optional<Delivery> ConsumerCore::PollLocked() {
   // Every turn takes one slot out of the ring. The limit is for a peer that sends nothing but
   // what is dropped.
   std::uint32_t turns = options_.slots;
-  for (std::size_t visited = 0; visited < lanes_.size() && turns > 0; ++visited) {
-    Lane& lane = *lanes_[next_lane_ % lanes_.size()];
-    next_lane_ = (next_lane_ + 1) % lanes_.size();
-    if (auto delivery = TakeFrom(lane, turns)) return delivery;
+  for (std::size_t visited = 0; visited < active_.size() && turns > 0; ++visited) {
+    ActiveSegment& active = *active_[next_active_ % active_.size()];
+    next_active_ = (next_active_ + 1) % active_.size();
+    if (auto delivery = TakeFrom(active, turns)) return delivery;
   }
   return std::nullopt;
 }
 
-std::optional<Delivery> ConsumerCore::TakeFrom(Lane& lane, std::uint32_t& turns) {
-  Segment& segment = *lane.segment;
-  for (; turns > 0 && !lane.unusable; --turns) {
+std::optional<Delivery> ConsumerCore::TakeFrom(ActiveSegment& active, std::uint32_t& turns) {
+  Segment& segment = *active.segment;
+  for (; turns > 0 && !active.unusable; --turns) {
     const auto slot = segment.Next();
     if (!slot.has_value()) {
-      // Others may keep the consumer busy while this lane's producer waits for room.
+      // Others may keep the consumer busy while this segment's producer waits for room.
       if (!shared()) segment.ShowHead();
       return std::nullopt;
     }
     if (slot->state == SlotState::kReserved || !segment.Fits(*slot, segment.cursor_offset())) {
       ++counters_.bad_structure;
-      lane.unusable = true;
+      active.unusable = true;
       return std::nullopt;
     }
     const auto owner = owners_.find(slot->owner);
-    const bool known = owner != owners_.end() && owner->second->lane.get() == &lane;
+    const bool known = owner != owners_.end() && owner->second->home.get() == &active;
     std::uint64_t* dropped = nullptr;
     if (slot->generation != segment.generation()) {
       dropped = &counters_.bad_generation;
@@ -96,11 +96,11 @@ std::optional<Delivery> ConsumerCore::TakeFrom(Lane& lane, std::uint32_t& turns)
     }
     // In a segment of its own there is nobody else to have written that.
     if (dropped == &counters_.bad_generation || dropped == &counters_.bad_owner) {
-      lane.unusable = !shared();
+      active.unusable = !shared();
     }
     segment.Advance(*slot);
     if (dropped == nullptr) {
-      return MakeDelivery(lane.segment, *slot, owner->second->identity, *owner->second->record);
+      return MakeDelivery(active.segment, *slot, owner->second->identity, *owner->second->record);
     }
     ++*dropped;
     segment.Release(slot->seq);
@@ -176,7 +176,7 @@ std::optional<Delivery> ConsumerCore::Spin(base::MonotonicTime deadline) {
 }
 
 void ConsumerCore::ShowHeads() {
-  for (const auto& lane : lanes_) lane->segment->ShowHead();
+  for (const auto& active : active_) active->segment->ShowHead();
 }
 
 std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
@@ -216,13 +216,13 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
 
 bool ConsumerCore::ReadyLocked() {
   if (!drained_.empty()) return true;
-  return std::ranges::any_of(lanes_, [](const auto& lane) {
-    return !lane->unusable && lane->segment->Next().has_value();
+  return std::ranges::any_of(active_, [](const auto& active) {
+    return !active->unusable && active->segment->Next().has_value();
   });
 }
 
 void ConsumerCore::SetSleeping(bool sleeping) {
-  for (const auto& lane : lanes_) lane->segment->SetSleeping(sleeping);
+  for (const auto& active : active_) active->segment->SetSleeping(sleeping);
 }
 
 void ConsumerCore::Interrupt() {
@@ -234,7 +234,7 @@ void ConsumerCore::Close() {
   interrupted_.store(true);
   Trash trash;
   const base::MutexLock lock(mutex_);
-  while (!lanes_.empty()) Retire(lanes_.back(), trash);
+  while (!active_.empty()) Retire(active_.back(), trash);
   drained_.clear();
   dropped_.clear();
   doorbell_->Ring();
@@ -247,20 +247,20 @@ ConsumerCounters ConsumerCore::counters() const {
 
 Generation ConsumerCore::generation() const {
   const base::MutexLock lock(mutex_);
-  return shared() && !lanes_.empty() ? lanes_.front()->segment->generation() : last_generation_;
+  return shared() && !active_.empty() ? active_.front()->segment->generation() : last_generation_;
 }
 
 Consumer::Fill ConsumerCore::fill() const {
-  std::vector<std::shared_ptr<Lane>> lanes;
+  std::vector<std::shared_ptr<ActiveSegment>> segments;
   {
     const base::MutexLock lock(mutex_);
-    lanes = lanes_;
+    segments = active_;
   }
   Consumer::Fill sum;
-  for (const auto& lane : lanes) {
+  for (const auto& active : segments) {
     // One at a time, so that nobody waits for all.
     const base::MutexLock lock(mutex_);
-    const Segment::Fill fill = lane->segment->fill();
+    const Segment::Fill fill = active->segment->fill();
     sum.bytes += fill.bytes;
     sum.messages += fill.messages;
     sum.capacity_bytes += options_.capacity_bytes;

@@ -59,14 +59,15 @@ absl::StatusOr<std::unique_ptr<Consumer>> Consumer::Create(fabric::Fabric& fabri
                                                            ConsumerOptions options,
                                                            base::Clock& clock) {
   const Layout layout{.capacity_bytes = options.capacity_bytes, .slots = options.slots};
-  if (!layout.Valid() || options.max_owners == 0 || options.max_owners > 4096 ||
-      options.dedup_window == 0 || options.dedup_producers < options.max_owners ||
+  if (!layout.Valid() || options.max_producers == 0 || options.max_producers > 4096 ||
+      options.dedup_window == 0 || options.dedup_producers < options.max_producers ||
       options.timeouts.fill_floor_bytes_per_second == 0 || options.timeouts.scale <= 0) {
-    return base::MakeError(
-        absl::StatusCode::kInvalidArgument, "BAD_RING_OPTIONS",
-        "ring options out of bounds: capacity_bytes " + std::to_string(options.capacity_bytes) +
-            " (a multiple of 64, 4096 to 2^40), slots " + std::to_string(options.slots) +
-            " (4 to 65536), max_producers " + std::to_string(options.max_owners) + " (1 to 4096)");
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RING_OPTIONS",
+                           "ring options out of bounds: capacity_bytes " +
+                               std::to_string(options.capacity_bytes) +
+                               " (a multiple of 64, 4096 to 2^40), slots " +
+                               std::to_string(options.slots) + " (4 to 65536), max_producers " +
+                               std::to_string(options.max_producers) + " (1 to 4096)");
   }
   ONEPIECE_ASSIGN_OR_RETURN(auto doorbell, fabric.MakeDoorbell(options.label));
   auto core =
@@ -78,8 +79,8 @@ absl::StatusOr<std::unique_ptr<Consumer>> Consumer::Create(fabric::Fabric& fabri
 Consumer::Consumer(std::shared_ptr<ConsumerCore> core) : core_(std::move(core)) {}
 Consumer::~Consumer() { core_->Close(); }
 
-absl::StatusOr<ProducerGrant> Consumer::Admit(const ProducerIdentity& identity) {
-  return core_->Admit(identity);
+absl::StatusOr<ProducerGrant> Consumer::Enroll(const ProducerIdentity& identity) {
+  return core_->Enroll(identity);
 }
 absl::Status Consumer::Dismiss(ProducerId producer_id, Incarnation incarnation) {
   return core_->Dismiss(producer_id, incarnation);
@@ -93,7 +94,7 @@ bool Consumer::Tick(base::MonotonicTime now) { return core_->Tick(now); }
 void Consumer::Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm) {
   core_->Rest(stop, watchful, calm);
 }
-Health Consumer::health() const { return core_->health(); }
+RingHealth Consumer::health() const { return core_->health(); }
 ConsumerCounters Consumer::counters() const { return core_->counters(); }
 Generation Consumer::generation() const { return core_->generation(); }
 Consumer::Fill Consumer::fill() const { return core_->fill(); }

@@ -1,7 +1,7 @@
 // Receiving half of the fenced double ring (docs/ring-protocol.md), and its recovery.
 //
 // Use: one thread loops `if (auto d = consumer.Wait(deadline)) d->CopyTo(buffer)`; a RecoveryRunner
-// (recovery.h) ticks; the control plane calls Admit and Dismiss.
+// (recovery.h) ticks; the control plane calls Enroll and Dismiss.
 #pragma once
 
 #include <cstddef>
@@ -79,12 +79,12 @@ class Consumer {
   Consumer(const Consumer&) = delete;
   Consumer& operator=(const Consumer&) = delete;
 
-  /// Lets a producer in. kShared: a former admission of the same producer_id must be out of use:
+  /// Lets a producer in. kShared: a former enrollment of the same producer_id must be out of use:
   /// its Producer destroyed (the same process asks again) or its process dead. kPerProducer: a
-  /// former admission ends here, whoever held it. Errors: ALREADY_EXISTS (STALE_INCARNATION),
+  /// former enrollment ends here, whoever held it. Errors: ALREADY_EXISTS (STALE_INCARNATION),
   /// RESOURCE_EXHAUSTED (TOO_MANY_OWNERS, SHARED_MEMORY_FULL), INVALID_ARGUMENT, UNAVAILABLE
   /// (RING_MOVED: ask again).
-  absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
+  absl::StatusOr<ProducerGrant> Enroll(const ProducerIdentity& identity);
   /// A producer said good-bye: its Producer is destroyed. What it committed is still delivered.
   /// Errors: NOT_FOUND.
   absl::Status Dismiss(ProducerId producer_id, Incarnation incarnation);
@@ -108,7 +108,7 @@ class Consumer {
   void Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm);
 
   [[nodiscard]] ConsumerCounters counters() const;
-  /// The newest. kShared: changes when the ring moves, and producers of older ones must be admitted
+  /// The newest. kShared: changes when the ring moves, and producers of older ones must be enrolled
   /// again. kPerProducer: every segment has its own.
   [[nodiscard]] Generation generation() const;
   /// Payload bytes between head and tail, and messages, of all segments; for metrics.
@@ -119,7 +119,7 @@ class Consumer {
     std::uint64_t slots = 0;
   };
   [[nodiscard]] Fill fill() const;
-  [[nodiscard]] Health health() const;
+  [[nodiscard]] RingHealth health() const;
   [[nodiscard]] std::uint64_t max_message_bytes() const;
 
  private:

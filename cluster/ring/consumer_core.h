@@ -26,7 +26,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   /// Before anything else. Errors: those of Fabric::Register.
   absl::Status Open();
 
-  absl::StatusOr<ProducerGrant> Admit(const ProducerIdentity& identity);
+  absl::StatusOr<ProducerGrant> Enroll(const ProducerIdentity& identity);
   absl::Status Dismiss(ProducerId producer_id, Incarnation incarnation);
   std::optional<Delivery> Poll();
   std::optional<Delivery> Wait(base::MonotonicTime deadline);
@@ -38,7 +38,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   ConsumerCounters counters() const;
   Generation generation() const;
   Consumer::Fill fill() const;
-  Health health() const;
+  RingHealth health() const;
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
 
  private:
@@ -51,7 +51,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
     void Clear() { since.reset(); }
   };
   /// A segment in use. kShared: the only one, of all owners. kPerProducer: one owner's.
-  struct Lane {
+  struct ActiveSegment {
     std::shared_ptr<Segment> segment;
     bool unusable = false;  ///< It holds what no honest producer writes.
     Suspicion lock;
@@ -65,9 +65,9 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   };
   struct Owner {
     ProducerIdentity identity;
-    std::shared_ptr<Lane> lane;
+    std::shared_ptr<ActiveSegment> home;  ///< Where it writes.
     std::shared_ptr<Record> record;
-    std::unique_ptr<fabric::Access> access;  ///< Does not outlive the lane's region.
+    std::unique_ptr<fabric::Access> access;  ///< Does not outlive the region of `home`.
     bool fenced = false;                     ///< Nothing of it can take effect any more.
     std::optional<std::uint64_t> until_seq;  ///< Fenced: no slot of it lies at or behind this one.
   };
@@ -94,7 +94,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   using Owners = std::unordered_map<std::uint16_t, std::shared_ptr<Owner>>;
 
   [[nodiscard]] bool shared() const { return options_.shape == Shape::kShared; }
-  absl::StatusOr<std::shared_ptr<Lane>> NewLane();
+  absl::StatusOr<std::shared_ptr<ActiveSegment>> NewSegment();
 
   // These two take mutex_. Poll, which tells producers of the room there is when it finds nothing
   // and `show_heads` is set; Poll until the options' spin time is over.
@@ -103,7 +103,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
 
   std::optional<Delivery> PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowHeads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<Delivery> TakeFrom(Lane& lane, std::uint32_t& turns)
+  std::optional<Delivery> TakeFrom(ActiveSegment& active, std::uint32_t& turns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Delivery> NextDrained() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -113,16 +113,16 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<Owner>> OwnersOf(ProducerId producer_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status MayEnter(const ProducerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MayEnroll(const ProducerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetGoneOwners(Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Findings Look(base::MonotonicTime now, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepDead(Findings& findings, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Advice CheckLock(Lane& lane, base::MonotonicTime now, Findings& findings)
+  Advice CheckLock(ActiveSegment& active, base::MonotonicTime now, Findings& findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Advice CheckHole(Lane& lane, base::MonotonicTime now, Findings& findings)
+  Advice CheckHole(ActiveSegment& active, base::MonotonicTime now, Findings& findings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Advice CheckReserved(Lane& lane, const Slot& slot, base::MonotonicTime now, Findings& findings)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Advice CheckReserved(ActiveSegment& active, const Slot& slot, base::MonotonicTime now,
+                       Findings& findings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out, Suspicion& suspicion,
                    const char* why, Findings& findings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool TimedOut(Suspicion& suspicion, std::uint64_t what_now, base::MonotonicTime now,
@@ -134,13 +134,14 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   void NoteSeen(base::MonotonicTime now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool RepairTail(Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool RetireUnusable(Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Retire(std::shared_ptr<Lane> lane, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(std::shared_ptr<ActiveSegment> active, Trash& trash)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LastLook(const std::shared_ptr<Segment>& old) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeRest(const std::shared_ptr<Segment>& old) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TooManyRetired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // These take mutex_ themselves.
-  absl::StatusOr<ProducerGrant> TryAdmit(const ProducerIdentity& identity);
+  absl::StatusOr<ProducerGrant> TryEnroll(const ProducerIdentity& identity);
   bool MakeRoom();
   bool FenceAll(const Findings& findings);
   void Prepare(bool wanted);
@@ -153,8 +154,8 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::atomic<bool> interrupted_{false};
 
   mutable base::Mutex mutex_;
-  std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mutex_);
-  std::size_t next_lane_ ABSL_GUARDED_BY(mutex_) = 0;  // Whose turn it is.
+  std::vector<std::shared_ptr<ActiveSegment>> active_ ABSL_GUARDED_BY(mutex_);
+  std::size_t next_active_ ABSL_GUARDED_BY(mutex_) = 0;  // Whose turn it is.
   Generation last_generation_ ABSL_GUARDED_BY(mutex_);
   Owners owners_ ABSL_GUARDED_BY(mutex_);
   std::uint16_t last_owner_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -176,7 +177,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
 
   // The ticking thread's alone.
   // Memory to move to, made while a stall is not yet a suspicion.
-  std::shared_ptr<Lane> spare_;
+  std::shared_ptr<ActiveSegment> spare_;
   // No move before this time, after one that failed.
   std::optional<base::MonotonicTime> next_move_;
 };

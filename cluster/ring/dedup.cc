@@ -23,7 +23,7 @@ bool DedupWindow::IsStale(ProducerId producer_id, Incarnation incarnation) const
   return incarnation <= (found != producers_.end() ? found->second->incarnation : Incarnation());
 }
 
-bool DedupWindow::Admit(ProducerId producer_id, Incarnation incarnation) {
+bool DedupWindow::Enroll(ProducerId producer_id, Incarnation incarnation) {
   Producer& producer = Find(producer_id);
   if (incarnation <= producer.incarnation) return false;
   producer.incarnation = incarnation;

@@ -26,24 +26,24 @@ class DedupWindow {
     kSeen,
   };
 
-  /// Whether Admit would refuse. Records nothing.
+  /// Whether Enroll would refuse. Records nothing.
   [[nodiscard]] bool IsStale(ProducerId producer_id, Incarnation incarnation) const;
-  /// Records an admission. False when `incarnation` is not greater than the producer's last one.
-  bool Admit(ProducerId producer_id, Incarnation incarnation);
+  /// Records an enrollment. False when `incarnation` is not greater than the producer's last one.
+  bool Enroll(ProducerId producer_id, Incarnation incarnation);
   /// Judges a message, and records it when new.
   Verdict Offer(ProducerId producer_id, std::uint64_t message_id);
   /// The message was consumed (`good`), or its bytes were wrong: then a resend shall be taken.
   void Settle(ProducerId producer_id, std::uint64_t message_id, bool good);
 
  private:
-  struct Entry {
+  struct SeenId {
     std::uint64_t stamp = 0;
     bool pending = true;
   };
   struct Producer {
     Incarnation incarnation;
     std::uint64_t last_use = 0;
-    absl::flat_hash_map<std::uint64_t, Entry> ids;
+    absl::flat_hash_map<std::uint64_t, SeenId> ids;
     // Ids and stamps; once it is full, `oldest` is overwritten next.
     std::vector<std::pair<std::uint64_t, std::uint64_t>> order;
     std::size_t oldest = 0;

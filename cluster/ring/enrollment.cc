@@ -14,22 +14,23 @@ constexpr base::Duration kSilence = std::chrono::minutes(1);
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ConsumerCore::Lane>> ConsumerCore::NewLane() {
+absl::StatusOr<std::shared_ptr<ConsumerCore::ActiveSegment>> ConsumerCore::NewSegment() {
   Generation generation;
   {
     const base::MutexLock lock(mutex_);
     generation = Generation(++last_generation_.value);
   }
   const Layout layout{.capacity_bytes = options_.capacity_bytes, .slots = options_.slots};
-  auto lane = std::make_shared<Lane>();
-  ONEPIECE_ASSIGN_OR_RETURN(lane->segment, Segment::Create(fabric_, layout, options_.label,
-                                                           doorbell_, options_.shape, generation));
-  return lane;
+  auto active = std::make_shared<ActiveSegment>();
+  ONEPIECE_ASSIGN_OR_RETURN(
+      active->segment,
+      Segment::Create(fabric_, layout, options_.label, doorbell_, options_.shape, generation));
+  return active;
 }
 
-absl::StatusOr<ProducerGrant> ConsumerCore::Admit(const ProducerIdentity& identity) {
-  auto grant = TryAdmit(identity);
-  if (absl::IsResourceExhausted(grant.status()) && MakeRoom()) grant = TryAdmit(identity);
+absl::StatusOr<ProducerGrant> ConsumerCore::Enroll(const ProducerIdentity& identity) {
+  auto grant = TryEnroll(identity);
+  if (absl::IsResourceExhausted(grant.status()) && MakeRoom()) grant = TryEnroll(identity);
   return grant;
 }
 
@@ -52,29 +53,29 @@ bool ConsumerCore::MakeRoom() {
   if (!silent->fenced) {
     silent->fenced = true;
     ++counters_.owners_fenced;
-    if (!shared()) Retire(silent->lane, trash);
+    if (!shared()) Retire(silent->home, trash);
   }
   return true;
 }
 
-absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& identity) {
-  std::shared_ptr<Lane> lane;
+absl::StatusOr<ProducerGrant> ConsumerCore::TryEnroll(const ProducerIdentity& identity) {
+  std::shared_ptr<ActiveSegment> active;
   std::vector<std::shared_ptr<Owner>> former;
   Trash trash;
   {
     const base::MutexLock lock(mutex_);
     ForgetGoneOwners(trash);
-    ONEPIECE_RETURN_IF_ERROR(MayEnter(identity));
-    if (shared()) lane = lanes_.front();
+    ONEPIECE_RETURN_IF_ERROR(MayEnroll(identity));
+    if (shared()) active = active_.front();
     former = OwnersOf(identity.producer_id);
   }
   const std::vector<std::shared_ptr<Owner>> before = former;
   // Outside the mutex: memory, a connection and a fence may take the backend milliseconds.
-  if (lane == nullptr) {
-    ONEPIECE_ASSIGN_OR_RETURN(lane, NewLane());
+  if (active == nullptr) {
+    ONEPIECE_ASSIGN_OR_RETURN(active, NewSegment());
   }
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<fabric::Access> access,
-                            lane->segment->region().Accept(identity.offer));
+                            active->segment->region().Accept(identity.offer));
   // The same process asks again: it has destroyed its former Producer. What that one had under way
   // is fenced here; a backend that cannot do that has nothing under way without a channel. A former
   // process stays an owner until it is dead or has been waited for in vain; but a segment of its
@@ -83,13 +84,13 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& ide
     return shared() && !owner->access->Revoke() && owner->access->peer() != identity.offer.peer;
   });
   const base::MutexLock lock(mutex_);
-  if (shared() && lane != lanes_.front()) {
+  if (shared() && active != active_.front()) {
     trash.push_back(std::move(access));
     return base::MakeError(absl::StatusCode::kUnavailable, "RING_MOVED",
                            "the ring moved while the producer was let in; ask again");
   }
   ForgetGoneOwners(trash);
-  if (absl::Status refused = MayEnter(identity); !refused.ok()) {
+  if (absl::Status refused = MayEnroll(identity); !refused.ok()) {
     trash.push_back(std::move(access));
     return refused;
   }
@@ -103,10 +104,10 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& ide
     return base::MakeError(absl::StatusCode::kUnavailable, "ADMISSION_OVERTAKEN",
                            "the producer was let in by another call meanwhile; ask again");
   }
-  (void)dedup_.Admit(identity.producer_id, identity.incarnation);
+  (void)dedup_.Enroll(identity.producer_id, identity.incarnation);
   for (const std::shared_ptr<Owner>& owner : former) {
     owner->fenced = true;
-    if (!shared()) Retire(owner->lane, trash);
+    if (!shared()) Retire(owner->home, trash);
   }
   do {
     ++last_owner_;
@@ -114,12 +115,12 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryAdmit(const ProducerIdentity& ide
   const ProducerGrant grant{.region = access->remote(),
                             .shape = options_.shape,
                             .owner = last_owner_,
-                            .generation = lane->segment->generation(),
+                            .generation = active->segment->generation(),
                             .capacity_bytes = options_.capacity_bytes,
                             .slots = options_.slots};
-  if (!shared()) lanes_.push_back(lane);
+  if (!shared()) active_.push_back(active);
   owners_[last_owner_] = std::make_shared<Owner>(Owner{.identity = identity,
-                                                       .lane = std::move(lane),
+                                                       .home = std::move(active),
                                                        .record = RecordOf(identity),
                                                        .access = std::move(access)});
   // A consumer that sleeps publishes that in the new segment too.
@@ -136,14 +137,14 @@ std::vector<std::shared_ptr<ConsumerCore::Owner>> ConsumerCore::OwnersOf(
   return found;
 }
 
-absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
+absl::Status ConsumerCore::MayEnroll(const ProducerIdentity& identity) {
   if (dedup_.IsStale(identity.producer_id, identity.incarnation)) {
     return base::MakeError(absl::StatusCode::kAlreadyExists, "STALE_INCARNATION",
                            "producer " + std::to_string(identity.producer_id.value) +
-                               " was admitted with incarnation " +
+                               " was enrolled with incarnation " +
                                std::to_string(identity.incarnation.value) + " or a later one");
   }
-  // Those that this admission replaces make room, and so do dead ones.
+  // Those that this enrollment replaces make room, and so do dead ones.
   const auto stays = [&](const auto& entry) {
     const Owner& owner = *entry.second;
     const bool replaced = owner.identity.producer_id == identity.producer_id &&
@@ -153,9 +154,9 @@ absl::Status ConsumerCore::MayEnter(const ProducerIdentity& identity) {
   const auto lives = [&](const auto& entry) {
     return stays(entry) && !entry.second->access->PeerIsDead();
   };
-  if ((std::ranges::count_if(owners_, stays) >= std::ptrdiff_t{options_.max_owners} &&
-       std::ranges::count_if(owners_, lives) >= std::ptrdiff_t{options_.max_owners}) ||
-      owners_.size() >= 2 * std::size_t{options_.max_owners}) {
+  if ((std::ranges::count_if(owners_, stays) >= std::ptrdiff_t{options_.max_producers} &&
+       std::ranges::count_if(owners_, lives) >= std::ptrdiff_t{options_.max_producers}) ||
+      owners_.size() >= 2 * std::size_t{options_.max_producers}) {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_OWNERS",
                            "the ring has " + std::to_string(owners_.size()) + " producers already");
   }
@@ -180,17 +181,17 @@ absl::Status ConsumerCore::Dismiss(ProducerId producer_id, Incarnation incarnati
     Trash trash;
     const base::MutexLock lock(mutex_);
     owner->fenced = true;
-    if (!shared()) Retire(owner->lane, trash);
+    if (!shared()) Retire(owner->home, trash);
     return absl::OkStatus();
   }
   return base::MakeError(absl::StatusCode::kNotFound, "UNKNOWN_PRODUCER",
-                         "producer " + std::to_string(producer_id.value) + " is not admitted");
+                         "producer " + std::to_string(producer_id.value) + " is not enrolled");
 }
 
 // A fenced owner is remembered until everything it may have published has been consumed.
 void ConsumerCore::ForgetGoneOwners(Trash& trash) {
   if (!shared()) return;  // They go with their segments.
-  Segment& segment = *lanes_.front()->segment;
+  Segment& segment = *active_.front()->segment;
   const std::uint64_t lock_word = segment.ReadLock();
   const auto tail = segment.ReadTail();
   for (auto it = owners_.begin(); it != owners_.end();) {

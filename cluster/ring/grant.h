@@ -12,7 +12,7 @@
 
 namespace onepiece::ring {
 
-/// Who asks for admission.
+/// Who asks for enrollment.
 struct ProducerIdentity {
   ProducerId producer_id;
   Incarnation incarnation;
@@ -20,7 +20,7 @@ struct ProducerIdentity {
   std::string name;     ///< For people: the node's.
 };
 
-/// Admission to one generation of a ring. Serialisable: travels in the answer of the control
+/// What an enrolled producer may write into: one segment. Travels in the answer of the control
 /// plane's call.
 struct ProducerGrant {
   fabric::RemoteRegion region;

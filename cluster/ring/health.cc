@@ -24,11 +24,11 @@ std::shared_ptr<ConsumerCore::Record> ConsumerCore::RecordOf(const ProducerIdent
   record->health.name = identity.name;
   record->health.peer = identity.offer.peer;
   record->health.last_seen = clock_.Now();
-  ++record->health.admissions;
+  ++record->health.enrollments;
   auto kept = record;
   // A record is its owner's and the table's; one that only the table holds is of a producer that
   // has gone.
-  if (records_.size() > options_.max_owners + kMaxDeparted) {
+  if (records_.size() > options_.max_producers + kMaxDeparted) {
     auto oldest = records_.end();
     for (auto it = records_.begin(); it != records_.end(); ++it) {
       const bool gone = it->second.use_count() == 1;
@@ -52,32 +52,32 @@ void ConsumerCore::NoteSeen(base::MonotonicTime now) const {
 }
 
 void ConsumerCore::NoteOldest(base::MonotonicTime now) {
-  for (const auto& lane : lanes_) {
-    Segment& segment = *lane->segment;
+  for (const auto& active : active_) {
+    Segment& segment = *active->segment;
     if (segment.cursor_seq() != segment.head().seq || segment.Next().has_value()) {
-      (void)lane->oldest.Age(segment.head().seq, now);
+      (void)active->oldest.Age(segment.head().seq, now);
     } else {
-      lane->oldest.Clear();
+      active->oldest.Clear();
     }
   }
 }
 
-Health ConsumerCore::health() const {
+RingHealth ConsumerCore::health() const {
   const Consumer::Fill fill = this->fill();
   const base::MonotonicTime now = clock_.Now();
-  Health health{.shape = options_.shape,
-                .generation = generation(),
-                .capacity_bytes = fill.capacity_bytes,
-                .used_bytes = fill.bytes,
-                .slots = fill.slots,
-                .used_slots = fill.messages};
+  RingHealth health{.shape = options_.shape,
+                    .generation = generation(),
+                    .capacity_bytes = fill.capacity_bytes,
+                    .used_bytes = fill.bytes,
+                    .slots = fill.slots,
+                    .used_slots = fill.messages};
   {
     const base::MutexLock lock(mutex_);
     health.counters = counters_;
     health.sleeping = asleep_;
-    for (const auto& lane : lanes_) {
-      if (lane->oldest.since.has_value()) {
-        health.oldest_age = std::max(health.oldest_age, now - *lane->oldest.since);
+    for (const auto& active : active_) {
+      if (active->oldest.since.has_value()) {
+        health.oldest_age = std::max(health.oldest_age, now - *active->oldest.since);
       }
     }
     NoteSeen(now);

@@ -12,15 +12,15 @@
 
 namespace onepiece::ring {
 
-/// What a consumer knows of one producer, admitted or gone. Counters only grow, over reconnects
+/// What a consumer knows of one producer, enrolled or gone. Counters only grow, over reconnects
 /// too.
 struct ProducerHealth {
   ProducerId producer_id;
-  Incarnation incarnation;  ///< Of its last admission.
+  Incarnation incarnation;  ///< Of its last enrollment.
   std::string name;         ///< As it introduced itself.
   fabric::PeerIdentity peer;
   bool connected = false;
-  std::uint64_t admissions = 0;
+  std::uint64_t enrollments = 0;
   std::uint64_t delivered = 0;
   std::uint64_t delivered_bytes = 0;
   std::uint64_t duplicates = 0;
@@ -29,10 +29,10 @@ struct ProducerHealth {
   std::uint64_t corrupted = 0;
   std::uint64_t stalls = 0;   ///< Times that it held the ring up for longer than a time-out.
   std::uint64_t hostile = 0;  ///< Segments of its own that were retired because of what was there.
-  base::MonotonicTime last_seen{};  ///< Admission or message; to the second.
+  base::MonotonicTime last_seen{};  ///< Enrollment or message; to the second.
 };
 
-struct Health {
+struct RingHealth {
   Shape shape = Shape::kShared;
   Generation generation;
   std::uint64_t capacity_bytes = 0;  ///< Of all segments, as the next three.
@@ -44,7 +44,7 @@ struct Health {
   base::Duration oldest_age{};
   bool sleeping = false;  ///< The consumer waits for a message.
   ConsumerCounters counters;
-  std::vector<ProducerHealth> producers;  ///< The admitted ones first, then by name and id.
+  std::vector<ProducerHealth> producers;  ///< The enrolled ones first, then by name and id.
 };
 
 }  // namespace onepiece::ring

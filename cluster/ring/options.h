@@ -30,17 +30,17 @@ struct Timeouts {
 struct ConsumerOptions {
   std::string label = "ring";  ///< Part of the region's name.
   /// kPerProducer: every producer gets `capacity_bytes` and `slots` of its own, so the ring takes
-  /// up to max_owners times that; twice as much while segments of producers that have left still
+  /// up to max_producers times that; twice as much while segments of producers that have left still
   /// hold messages.
   Shape shape = Shape::kShared;
   /// Bytes of payload a segment holds; a multiple of 64, at least 4096. Messages up to half of it
   /// are taken.
   std::uint64_t capacity_bytes = std::uint64_t{64} << 20;
   std::uint32_t slots = 1024;         ///< Messages a segment holds, 4 … 65536.
-  std::uint32_t max_owners = 256;     ///< Producers admitted at a time, 1 … 4096.
+  std::uint32_t max_producers = 256;  ///< Producers enrolled at a time, 1 … 4096.
   std::uint32_t dedup_window = 4096;  ///< Message ids remembered for each producer.
   std::uint32_t dedup_producers =
-      1024;  ///< Producers remembered, admitted or not; at least max_owners.
+      1024;  ///< Producers remembered, enrolled or not; at least max_producers.
   /// How long Wait() spins before it sleeps.
   base::Duration spin = std::chrono::microseconds(20);
   Timeouts timeouts;
@@ -64,7 +64,7 @@ struct ConsumerCounters {
   std::uint64_t delivered_bytes = 0;
   std::uint64_t duplicates = 0;       ///< Dropped: (producer, message id) seen before.
   std::uint64_t bad_payload = 0;      ///< Dropped: CopyTo found a wrong checksum.
-  std::uint64_t bad_owner = 0;        ///< Dropped: owner not admitted.
+  std::uint64_t bad_owner = 0;        ///< Dropped: owner not enrolled.
   std::uint64_t bad_generation = 0;   ///< Dropped: slot of another generation.
   std::uint64_t bad_structure = 0;    ///< Slot with offset, length or state out of bounds: the ring
                                       ///< is moved, or the producer's own segment retired.

@@ -46,7 +46,7 @@ struct SendResult {
 /// room.
 class Producer {
  public:
-  /// `dialer` is the one whose offer was admitted. Errors: those of Dialer::Connect;
+  /// `dialer` made the offer that `grant` answers. Errors: those of Dialer::Connect;
   /// INVALID_ARGUMENT when the grant does not fit the region.
   static absl::StatusOr<std::unique_ptr<Producer>> Connect(
       fabric::Dialer& dialer, const ProducerGrant& grant, ProducerOptions options = {},

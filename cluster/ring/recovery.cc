@@ -66,7 +66,7 @@ bool ConsumerCore::FenceAll(const Findings& findings) {
     if (!suspect.owner->access->Revoke()) continue;
     const base::MutexLock lock(mutex_);
     any = true;
-    if (suspect.owner->fenced) continue;  // By an admission or a good-bye meanwhile.
+    if (suspect.owner->fenced) continue;  // By an enrollment or a good-bye meanwhile.
     suspect.owner->fenced = true;
     ++counters_.owners_fenced;
   }
@@ -87,41 +87,41 @@ ConsumerCore::Findings ConsumerCore::Look(base::MonotonicTime now, Trash& trash)
     NoteOldest(now);
     return findings;
   }
-  Lane& lane = *lanes_.front();
-  const Advice lock_advice = CheckLock(lane, now, findings);
-  const Advice hole_advice = CheckHole(lane, now, findings);
+  ActiveSegment& active = *active_.front();
+  const Advice lock_advice = CheckLock(active, now, findings);
+  const Advice hole_advice = CheckHole(active, now, findings);
   NoteOldest(now);
   findings.changed |= lock_advice == Advice::kChanged || hole_advice == Advice::kChanged;
-  findings.move = lane.unusable || lock_advice == Advice::kMove || hole_advice == Advice::kMove;
+  findings.move = active.unusable || lock_advice == Advice::kMove || hole_advice == Advice::kMove;
   return findings;
 }
 
 void ConsumerCore::SweepDead(Findings& findings, Trash& trash) {
-  std::vector<std::shared_ptr<Lane>> left;
+  std::vector<std::shared_ptr<ActiveSegment>> left;
   for (const auto& [id, owner] : owners_) {
     if (owner->fenced || !owner->access->PeerIsDead()) continue;
     if (shared()) {
       findings.suspects.push_back({.owner = owner});
     } else {
-      left.push_back(owner->lane);
+      left.push_back(owner->home);
     }
   }
-  for (auto& lane : left) {
+  for (auto& active : left) {
     ++counters_.owners_fenced;
-    Retire(std::move(lane), trash);
+    Retire(std::move(active), trash);
     findings.changed = true;
   }
 }
 
-ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now,
+ConsumerCore::Advice ConsumerCore::CheckLock(ActiveSegment& active, base::MonotonicTime now,
                                              Findings& findings) {
-  Segment& segment = *lane.segment;
+  Segment& segment = *active.segment;
   const std::uint64_t word = segment.ReadLock();
   if (word == 0) {
-    lane.lock.Clear();
+    active.lock.Clear();
     return Advice::kNothing;
   }
-  const bool suspected = TimedOut(lane.lock, word, now, options_.timeouts.Lock(), findings);
+  const bool suspected = TimedOut(active.lock, word, now, options_.timeouts.Lock(), findings);
   const auto owner = owners_.find(LockOwner(word));
   if (owner == owners_.end()) {
     if (!suspected) return Advice::kNothing;
@@ -129,7 +129,7 @@ ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now
     return Advice::kMove;
   }
   if (!owner->second->fenced) {
-    NoteSuspect(owner->second, suspected, lane.lock, "holds the lock", findings);
+    NoteSuspect(owner->second, suspected, active.lock, "holds the lock", findings);
     return Advice::kNothing;
   }
   // The owner is fenced. If it held this lock when that happened, the lock is still as it was; else
@@ -139,7 +139,7 @@ ConsumerCore::Advice ConsumerCore::CheckLock(Lane& lane, base::MonotonicTime now
   if (!segment.ReadTail().has_value() && !RepairTail(segment)) return Advice::kMove;
   if (!segment.BreakLock(word)) return Advice::kMove;
   ++counters_.locks_broken;
-  lane.lock.Clear();
+  active.lock.Clear();
   return Advice::kChanged;
 }
 
@@ -183,9 +183,9 @@ bool ConsumerCore::RepairTail(Segment& segment) {
   return true;
 }
 
-ConsumerCore::Advice ConsumerCore::CheckHole(Lane& lane, base::MonotonicTime now,
+ConsumerCore::Advice ConsumerCore::CheckHole(ActiveSegment& active, base::MonotonicTime now,
                                              Findings& findings) {
-  Segment& segment = *lane.segment;
+  Segment& segment = *active.segment;
   Advice advice = Advice::kNothing;
   for (std::uint32_t turn = 0; turn < options_.slots; ++turn) {
     const std::uint64_t seq = segment.cursor_seq();
@@ -193,27 +193,28 @@ ConsumerCore::Advice ConsumerCore::CheckHole(Lane& lane, base::MonotonicTime now
     if (!tail.has_value()) {
       // While the lock is held, CheckLock decides. With a free lock nobody is going to repair it.
       const bool held = segment.ReadLock() != 0;
-      if (held) lane.tail.Clear();
-      const bool stays = !held && TimedOut(lane.tail, seq, now, options_.timeouts.Lock(), findings);
+      if (held) active.tail.Clear();
+      const bool stays =
+          !held && TimedOut(active.tail, seq, now, options_.timeouts.Lock(), findings);
       return stays ? Advice::kMove : advice;
     }
-    lane.tail.Clear();
+    active.tail.Clear();
     if (tail->seq <= seq) {
       // Nothing is published, so a reservation here belongs to an owner that has not got that far.
-      lane.hole.Clear();
+      active.hole.Clear();
       return advice;
     }
     const auto slot = segment.ReadSlot(seq);
     if (!slot.has_value() || slot->seq != seq) {
-      const bool stays = TimedOut(lane.hole, seq, now,
+      const bool stays = TimedOut(active.hole, seq, now,
                                   options_.timeouts.Fill(options_.capacity_bytes / 2), findings);
       return stays ? Advice::kMove : advice;
     }
     if (slot->state != SlotState::kReserved) {
-      lane.hole.Clear();
+      active.hole.Clear();
       return advice;
     }
-    const Advice one = CheckReserved(lane, *slot, now, findings);
+    const Advice one = CheckReserved(active, *slot, now, findings);
     if (one == Advice::kMove) return one;
     if (one == Advice::kNothing) return advice;
     advice = Advice::kChanged;
@@ -222,21 +223,21 @@ ConsumerCore::Advice ConsumerCore::CheckHole(Lane& lane, base::MonotonicTime now
 }
 
 // A published reservation at the cursor.
-ConsumerCore::Advice ConsumerCore::CheckReserved(Lane& lane, const Slot& slot,
+ConsumerCore::Advice ConsumerCore::CheckReserved(ActiveSegment& active, const Slot& slot,
                                                  base::MonotonicTime now, Findings& findings) {
-  Segment& segment = *lane.segment;
+  Segment& segment = *active.segment;
   // First of all: the length below sets the time-out, and the skip.
   if (!segment.Fits(slot, segment.cursor_offset())) {
     ++counters_.bad_structure;
-    lane.unusable = true;
+    active.unusable = true;
     return Advice::kMove;
   }
   const bool suspected =
-      TimedOut(lane.hole, slot.seq, now, options_.timeouts.Fill(slot.length_bytes), findings);
+      TimedOut(active.hole, slot.seq, now, options_.timeouts.Fill(slot.length_bytes), findings);
   const auto owner = owners_.find(slot.owner);
   if (owner == owners_.end()) return suspected ? Advice::kMove : Advice::kNothing;
   if (!owner->second->fenced) {
-    NoteSuspect(owner->second, suspected, lane.hole, "does not finish its message", findings);
+    NoteSuspect(owner->second, suspected, active.hole, "does not finish its message", findings);
     return Advice::kNothing;
   }
   // Looked at again behind the fence: it may have committed just before it died.
@@ -245,14 +246,14 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(Lane& lane, const Slot& slot,
   segment.Advance(slot);
   segment.Release(slot.seq);
   ++counters_.holes_skipped;
-  lane.hole.Clear();
+  active.hole.Clear();
   return Advice::kChanged;
 }
 
 // Somebody holds the lock, or has published a reservation that it has not finished.
 bool ConsumerCore::SomebodyMidway() const {
-  if (!shared() || lanes_.empty()) return false;
-  const Segment& segment = *lanes_.front()->segment;
+  if (!shared() || active_.empty()) return false;
+  const Segment& segment = *active_.front()->segment;
   const auto tail = segment.ReadTail();
   return segment.ReadLock() != 0 || !tail.has_value() || tail->seq != segment.cursor_seq();
 }

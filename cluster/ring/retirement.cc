@@ -16,26 +16,26 @@ constexpr std::size_t kMaxRetiredShared = 4;
 
 }  // namespace
 
-// The lane's owners go with it.
-void ConsumerCore::Retire(std::shared_ptr<Lane> lane, Trash& trash) {
-  if (lane->segment->retired()) return;
+// The owners of `active` go with it.
+void ConsumerCore::Retire(std::shared_ptr<ActiveSegment> active, Trash& trash) {
+  if (active->segment->retired()) return;
   // The generation goes first. A producer that still saw the old one after its commit will say OK,
   // and that commit is then before this store, so the last look sees it.
-  lane->segment->Retire();
+  active->segment->Retire();
   if (shared()) {
-    LastLook(lane->segment);
+    LastLook(active->segment);
   } else {
-    TakeRest(lane->segment);
+    TakeRest(active->segment);
   }
   for (auto it = owners_.begin(); it != owners_.end();) {
-    const bool here = it->second->lane == lane;
+    const bool here = it->second->home == active;
     if (here) trash.push_back(std::move(it->second));
     it = here ? owners_.erase(it) : std::next(it);
   }
-  std::erase(lanes_, lane);
-  retired_.push_back(lane->segment);
+  std::erase(active_, active);
+  retired_.push_back(active->segment);
   if (!shared()) ++counters_.lanes_retired;
-  trash.push_back(std::move(lane));
+  trash.push_back(std::move(active));
 }
 
 // Takes what is committed; senders of the rest see the new generation before they can say OK. Slots
@@ -55,7 +55,7 @@ void ConsumerCore::LastLook(const std::shared_ptr<Segment>& old) {
     const auto owner = owners_.find(slot->owner);
     if (slot->generation != old->generation()) {
       ++counters_.bad_generation;
-    } else if (owner == owners_.end() || owner->second->lane->segment != old) {
+    } else if (owner == owners_.end() || owner->second->home->segment != old) {
       ++counters_.bad_owner;
     } else if (slot->offset < at_least || !old->Fits(*slot, slot->offset)) {
       ++counters_.bad_structure;
@@ -76,7 +76,7 @@ void ConsumerCore::TakeRest(const std::shared_ptr<Segment>& old) {
     const auto owner = owners_.find(slot->owner);
     if (slot->state == SlotState::kReserved || !old->Fits(*slot, old->cursor_offset()) ||
         slot->generation != old->generation() || owner == owners_.end() ||
-        owner->second->lane->segment != old) {
+        owner->second->home->segment != old) {
       return;
     }
     old->Advance(*slot);
@@ -90,7 +90,7 @@ void ConsumerCore::TakeRest(const std::shared_ptr<Segment>& old) {
 
 bool ConsumerCore::TooManyRetired() {
   std::erase_if(retired_, [](const auto& segment) { return segment.expired(); });
-  return retired_.size() >= (shared() ? kMaxRetiredShared : options_.max_owners);
+  return retired_.size() >= (shared() ? kMaxRetiredShared : options_.max_producers);
 }
 
 void ConsumerCore::Prepare(bool wanted) {
@@ -98,14 +98,14 @@ void ConsumerCore::Prepare(bool wanted) {
     spare_.reset();
   } else if (spare_ == nullptr && shared()) {
     // Without memory now, Move tries again.
-    if (auto fresh = NewLane(); fresh.ok()) spare_ = *std::move(fresh);
+    if (auto fresh = NewSegment(); fresh.ok()) spare_ = *std::move(fresh);
   }
 }
 
 // kShared: everybody is fenced at once.
 bool ConsumerCore::Move() {
   if (next_move_.has_value() && clock_.Now() < *next_move_) return false;
-  absl::StatusOr<std::shared_ptr<Lane>> fresh =
+  absl::StatusOr<std::shared_ptr<ActiveSegment>> fresh =
       absl::ResourceExhaustedError("too many old ones hold messages that nobody takes");
   bool too_many = false;
   {
@@ -115,7 +115,7 @@ bool ConsumerCore::Move() {
   if (!too_many) {
     // Outside the mutex: the pages of a large ring take a while.
     fresh = std::exchange(spare_, nullptr);
-    if (*fresh == nullptr) fresh = NewLane();
+    if (*fresh == nullptr) fresh = NewSegment();
   }
   Trash trash;
   {
@@ -127,11 +127,11 @@ bool ConsumerCore::Move() {
       spdlog::error("ring {}: no fresh segment: {}", options_.label, fresh.status().ToString());
       return false;
     }
-    Retire(lanes_.front(), trash);
-    lanes_.push_back(*std::move(fresh));
+    Retire(active_.front(), trash);
+    active_.push_back(*std::move(fresh));
     ++counters_.moves;
     spdlog::warn("ring {}: moved to generation {}, {} messages taken along", options_.label,
-                 lanes_.front()->segment->generation().value, drained_.size());
+                 active_.front()->segment->generation().value, drained_.size());
   }
   doorbell_->Ring();
   return true;
@@ -140,10 +140,10 @@ bool ConsumerCore::Move() {
 // kPerProducer: a liar loses its own segment, nobody else notices.
 bool ConsumerCore::RetireUnusable(Trash& trash) {
   bool any = false;
-  for (const std::shared_ptr<Lane>& lane : std::vector(lanes_)) {
-    if (!lane->unusable) continue;
+  for (const std::shared_ptr<ActiveSegment>& active : std::vector(active_)) {
+    if (!active->unusable) continue;
     for (const auto& [id, owner] : owners_) {
-      if (owner->lane != lane) continue;
+      if (owner->home != active) continue;
       ++owner->record->health.hostile;
       ++owner->record->health.corrupted;
       spdlog::warn(
@@ -152,7 +152,7 @@ bool ConsumerCore::RetireUnusable(Trash& trash) {
           owner->access->peer().pid);
     }
     ++counters_.hostile;
-    Retire(lane, trash);
+    Retire(active, trash);
     any = true;
   }
   return any;

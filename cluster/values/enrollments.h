@@ -13,20 +13,20 @@ namespace onepiece::values {
 /// Ownership  Owns the accesses; goes before their region.
 /// Threading  Thread-compatible.
 /// Invariant  The dead are forgotten whenever somebody comes.
-class Admissions {
+class Enrollments {
  public:
   /// Ends what this node had before. Errors: those of Region::Accept.
-  absl::StatusOr<fabric::RemoteRegion> Admit(fabric::Region& region, const std::string& peer,
-                                             const fabric::Offer& offer);
+  absl::StatusOr<fabric::RemoteRegion> Enroll(fabric::Region& region, const std::string& peer,
+                                              const fabric::Offer& offer);
   /// True: nothing of `peer` takes effect in the region any more.
   bool Fence(const std::string& peer);
 
  private:
-  struct Admission {
+  struct Enrollment {
     std::string peer;
     std::unique_ptr<fabric::Access> access;
   };
-  std::vector<Admission> admissions_;
+  std::vector<Enrollment> enrollments_;
 };
 
 }  // namespace onepiece::values

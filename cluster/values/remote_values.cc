@@ -113,7 +113,7 @@ class RemoteValuesImpl final : public RemoteValues {
         stub_(rpc::MakeChannel(options_.address)),
         sweeper_([this](const std::stop_token& stop) { CloseIdle(stop); }) {}
 
-  absl::StatusOr<message::Buffer> Get(const Key& key, base::MonotonicTime deadline) override;
+  absl::StatusOr<message::Buffer> Get(const ValueKey& key, base::MonotonicTime deadline) override;
   absl::StatusOr<bool> Put(const message::Message& message, base::MonotonicTime deadline) override;
 
  private:
@@ -133,8 +133,9 @@ class RemoteValuesImpl final : public RemoteValues {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(connection.mutex);
   std::shared_ptr<Connection> Find(std::uint32_t segment);
   void Drop(std::uint32_t segment, const std::shared_ptr<Connection>& connection);
-  absl::StatusOr<std::optional<Entry>> LookUp(const Key& key, base::MonotonicTime deadline);
-  absl::StatusOr<message::Buffer> Read(const Entry& entry, base::MonotonicTime deadline);
+  absl::StatusOr<std::optional<ValueEntry>> LookUp(const ValueKey& key,
+                                                   base::MonotonicTime deadline);
+  absl::StatusOr<message::Buffer> Read(const ValueEntry& entry, base::MonotonicTime deadline);
   void Abandon(std::uint64_t reservation);
   void CloseIdle(const std::stop_token& stop);
 
@@ -219,10 +220,10 @@ absl::Status RemoteValuesImpl::Connect(std::uint32_t segment, base::MonotonicTim
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<Entry>> RemoteValuesImpl::LookUp(const Key& key,
-                                                              base::MonotonicTime deadline) {
+absl::StatusOr<std::optional<ValueEntry>> RemoteValuesImpl::LookUp(const ValueKey& key,
+                                                                   base::MonotonicTime deadline) {
   std::array<std::uint64_t, kBucketBytes / 8> bucket{};
-  std::optional<Entry> entry;
+  std::optional<ValueEntry> entry;
   const Use read = [&](fabric::Channel& channel) {
     const std::array chain = {fabric::Op::ReadWords(
         "read the bucket", BucketOffset(key, channel.length_bytes()), bucket)};
@@ -239,7 +240,7 @@ absl::StatusOr<std::optional<Entry>> RemoteValuesImpl::LookUp(const Key& key,
 }
 
 // NOT_FOUND when other bytes are there by now.
-absl::StatusOr<message::Buffer> RemoteValuesImpl::Read(const Entry& entry,
+absl::StatusOr<message::Buffer> RemoteValuesImpl::Read(const ValueEntry& entry,
                                                        base::MonotonicTime deadline) {
   const Place& place = entry.place;
   message::Buffer value;
@@ -257,7 +258,7 @@ absl::StatusOr<message::Buffer> RemoteValuesImpl::Read(const Entry& entry,
   return value;
 }
 
-absl::StatusOr<message::Buffer> RemoteValuesImpl::Get(const Key& key,
+absl::StatusOr<message::Buffer> RemoteValuesImpl::Get(const ValueKey& key,
                                                       base::MonotonicTime deadline) {
   absl::Status last = NotIndexed();
   for (int i = 0; i < kTries; ++i) {

@@ -39,7 +39,8 @@ class RemoteValues {
   /// Two one-sided reads: the index, the bytes; checked. Tries again where a value moved meanwhile.
   /// Errors: NOT_FOUND (NOT_INDEXED: not in registered memory there; ask by message), UNAVAILABLE
   /// (the database is away), DEADLINE_EXCEEDED.
-  virtual absl::StatusOr<message::Buffer> Get(const Key& key, base::MonotonicTime deadline) = 0;
+  virtual absl::StatusOr<message::Buffer> Get(const ValueKey& key,
+                                              base::MonotonicTime deadline) = 0;
   /// Reserve, write, commit. `message` is a kResult or kReplica whose artifacts are all kBytes with
   /// sha256. True: the database has it; false: it does not keep it (late, or over the budget).
   /// Errors: INVALID_ARGUMENT (BAD_RESULT: not such a message), RESOURCE_EXHAUSTED (no room to

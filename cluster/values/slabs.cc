@@ -37,7 +37,7 @@ struct Segment {
   std::uint32_t id = 0;
   bool single = false;  // For one slab, of the whole segment.
   std::unique_ptr<fabric::Region> region;
-  Admissions admissions;
+  Enrollments enrollments;
   std::map<std::uint64_t, std::uint64_t> free;  // Offset → length; neighbours are joined.
   std::map<std::uint64_t, std::uint64_t> used;  // Offset → length asked for.
   base::MonotonicTime empty_since{};
@@ -59,8 +59,8 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
 
   absl::StatusOr<Slab> Take(std::uint64_t bytes) override;
   std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const override;
-  absl::StatusOr<fabric::RemoteRegion> Admit(std::uint32_t segment, const std::string& peer,
-                                             const fabric::Offer& offer) override;
+  absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment, const std::string& peer,
+                                              const fabric::Offer& offer) override;
   bool Fence(std::uint32_t segment, const std::string& peer) override;
   void Trim() override;
   SlabsStats stats() const override;
@@ -301,21 +301,21 @@ std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const 
   return Place{.segment = segment->id, .offset = offset, .length = bytes.size()};
 }
 
-absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Admit(std::uint32_t id, const std::string& peer,
-                                                      const fabric::Offer& offer) {
+absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Enroll(std::uint32_t id, const std::string& peer,
+                                                       const fabric::Offer& offer) {
   const base::MutexLock lock(mutex_);
   Segment* segment = Find(id);
   if (segment == nullptr) {
     return base::MakeError(absl::StatusCode::kNotFound, "SEGMENT_UNKNOWN",
                            "segment " + std::to_string(id) + " is gone; look the value up again");
   }
-  return segment->admissions.Admit(*segment->region, peer, offer);
+  return segment->enrollments.Enroll(*segment->region, peer, offer);
 }
 
 bool SlabsImpl::Fence(std::uint32_t id, const std::string& peer) {
   const base::MutexLock lock(mutex_);
   Segment* segment = Find(id);
-  return segment == nullptr || segment->admissions.Fence(peer);
+  return segment == nullptr || segment->enrollments.Fence(peer);
 }
 
 SlabsStats SlabsImpl::stats() const {

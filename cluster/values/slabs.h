@@ -72,12 +72,13 @@ class Slabs {
   virtual absl::StatusOr<Slab> Take(std::uint64_t bytes) = 0;
   /// Where peers find these bytes; nullopt when they are not inside a slab of ours.
   [[nodiscard]] virtual std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const = 0;
-  /// Lets the process of node `peer` into a segment; a former admission of that node ends. Gone
+  /// Lets the process of node `peer` into a segment; a former enrollment of that node ends. Gone
   /// again with the segment, or with the peer's process. Errors: NOT_FOUND (SEGMENT_UNKNOWN: it is
   /// gone; look the value up again), those of Region::Accept.
-  virtual absl::StatusOr<fabric::RemoteRegion> Admit(std::uint32_t segment, const std::string& peer,
-                                                     const fabric::Offer& offer) = 0;
-  /// Ends the admissions of `peer` to a segment. True: nothing of it takes effect there any more.
+  virtual absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment,
+                                                      const std::string& peer,
+                                                      const fabric::Offer& offer) = 0;
+  /// Ends the enrollments of `peer` to a segment. True: nothing of it takes effect there any more.
   /// False: the backend cannot promise that yet (shm, while the peer's process lives).
   virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
   /// Gives back the segments that have been empty for long enough. Now and then.

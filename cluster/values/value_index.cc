@@ -42,7 +42,7 @@ std::array<std::uint64_t, 2> UidWords(const base::Uid& uid) {
   return std::bit_cast<std::array<std::uint64_t, 2>>(uid.bytes());
 }
 
-Line MakeLine(const Key& key, const Entry& entry) {
+Line MakeLine(const ValueKey& key, const ValueEntry& entry) {
   const auto uid = UidWords(key.uid);
   Line line = {uid[0],
                uid[1],
@@ -56,7 +56,7 @@ Line MakeLine(const Key& key, const Entry& entry) {
   return line;
 }
 
-bool IsOf(const Key& key, std::span<const std::uint64_t> line) {
+bool IsOf(const ValueKey& key, std::span<const std::uint64_t> line) {
   const auto uid = UidWords(key.uid);
   return line[0] == uid[0] && line[1] == uid[1] && line[2] >> 32 == key.ordinal &&
          line[kCheckWord] == MixAll(line.first(kCheckWord));
@@ -66,26 +66,26 @@ class RegionIndex final : public ValueIndex {
  public:
   explicit RegionIndex(std::unique_ptr<fabric::Region> region) : region_(std::move(region)) {}
 
-  bool Put(const Key& key, const Entry& entry) override;
-  void Remove(const Key& key) override;
-  absl::StatusOr<fabric::RemoteRegion> Admit(const std::string& peer,
-                                             const fabric::Offer& offer) override;
+  bool Put(const ValueKey& key, const ValueEntry& entry) override;
+  void Remove(const ValueKey& key) override;
+  absl::StatusOr<fabric::RemoteRegion> Enroll(const std::string& peer,
+                                              const fabric::Offer& offer) override;
 
  private:
-  std::byte* BucketOf(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  std::byte* BucketOf(const ValueKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::span<std::byte> table = region_->bytes();
     return table.data() + BucketOffset(key, table.size());
   }
-  static std::byte* FindLine(const Key& key, std::byte* bucket);
+  static std::byte* FindLine(const ValueKey& key, std::byte* bucket);
   static std::byte* FreeLine(std::byte* bucket);
 
   // Its bytes are written under mutex_ only.
   const std::unique_ptr<fabric::Region> region_;
   base::Mutex mutex_;
-  Admissions admissions_ ABSL_GUARDED_BY(mutex_);
+  Enrollments enrollments_ ABSL_GUARDED_BY(mutex_);
 };
 
-std::byte* RegionIndex::FindLine(const Key& key, std::byte* bucket) {
+std::byte* RegionIndex::FindLine(const ValueKey& key, std::byte* bucket) {
   for (std::size_t i = 0; i < kBucketLines; ++i) {
     Line line;
     fabric::LoadWords(bucket + i * kLineBytes, line);
@@ -103,7 +103,7 @@ std::byte* RegionIndex::FreeLine(std::byte* bucket) {
   return nullptr;
 }
 
-bool RegionIndex::Put(const Key& key, const Entry& entry) {
+bool RegionIndex::Put(const ValueKey& key, const ValueEntry& entry) {
   const base::MutexLock lock(mutex_);
   std::byte* bucket = BucketOf(key);
   std::byte* line = FindLine(key, bucket);
@@ -113,7 +113,7 @@ bool RegionIndex::Put(const Key& key, const Entry& entry) {
   return true;
 }
 
-void RegionIndex::Remove(const Key& key) {
+void RegionIndex::Remove(const ValueKey& key) {
   const base::MutexLock lock(mutex_);
   std::byte* line = FindLine(key, BucketOf(key));
   if (line == nullptr) return;
@@ -122,15 +122,15 @@ void RegionIndex::Remove(const Key& key) {
   fabric::StoreWords(line, Line{});
 }
 
-absl::StatusOr<fabric::RemoteRegion> RegionIndex::Admit(const std::string& peer,
-                                                        const fabric::Offer& offer) {
+absl::StatusOr<fabric::RemoteRegion> RegionIndex::Enroll(const std::string& peer,
+                                                         const fabric::Offer& offer) {
   const base::MutexLock lock(mutex_);
-  return admissions_.Admit(*region_, peer, offer);
+  return enrollments_.Enroll(*region_, peer, offer);
 }
 
 }  // namespace
 
-std::uint64_t BucketOffset(const Key& key, std::uint64_t table_bytes) {
+std::uint64_t BucketOffset(const ValueKey& key, std::uint64_t table_bytes) {
   const std::uint64_t buckets = table_bytes / kBucketBytes;
   if (buckets == 0) return 0;
   const auto uid = UidWords(key.uid);
@@ -138,14 +138,14 @@ std::uint64_t BucketOffset(const Key& key, std::uint64_t table_bytes) {
   return MixAll(words) % buckets * kBucketBytes;
 }
 
-std::optional<Entry> FindInBucket(const Key& key, std::span<const std::uint64_t> bucket) {
+std::optional<ValueEntry> FindInBucket(const ValueKey& key, std::span<const std::uint64_t> bucket) {
   for (; bucket.size() >= kLineWords; bucket = bucket.subspan(kLineWords)) {
     const auto line = bucket.first(kLineWords);
     if (!IsOf(key, line)) continue;
-    return Entry{.place = {.segment = static_cast<std::uint32_t>(line[2]),
-                           .offset = line[3],
-                           .length = line[4]},
-                 .crc32c = static_cast<std::uint32_t>(line[5])};
+    return ValueEntry{.place = {.segment = static_cast<std::uint32_t>(line[2]),
+                                .offset = line[3],
+                                .length = line[4]},
+                      .crc32c = static_cast<std::uint32_t>(line[5])};
   }
   return std::nullopt;
 }

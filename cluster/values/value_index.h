@@ -22,22 +22,22 @@
 namespace onepiece::values {
 
 /// Value number `ordinal` of a job's result.
-struct Key {
+struct ValueKey {
   base::Uid uid;
   std::uint32_t ordinal = 0;
-  friend bool operator==(const Key&, const Key&) = default;
+  friend bool operator==(const ValueKey&, const ValueKey&) = default;
 };
 
-struct Entry {
+struct ValueEntry {
   Place place;
   std::uint32_t crc32c = 0;
 };
 
 inline constexpr std::uint64_t kBucketBytes = 512;
 /// Where the bucket of `key` begins in a table of `table_bytes`.
-std::uint64_t BucketOffset(const Key& key, std::uint64_t table_bytes);
+std::uint64_t BucketOffset(const ValueKey& key, std::uint64_t table_bytes);
 /// The entry of `key` in a bucket as it was read (64 words); nullopt: not there, or torn.
-std::optional<Entry> FindInBucket(const Key& key, std::span<const std::uint64_t> bucket);
+std::optional<ValueEntry> FindInBucket(const ValueKey& key, std::span<const std::uint64_t> bucket);
 
 /// Owner's side.
 ///
@@ -50,12 +50,12 @@ class ValueIndex {
                                                             std::uint64_t values);
   virtual ~ValueIndex() = default;
   /// False: its bucket is full; peers have to ask for the value by message.
-  virtual bool Put(const Key& key, const Entry& entry) = 0;
+  virtual bool Put(const ValueKey& key, const ValueEntry& entry) = 0;
   /// No-op when it is not there. After it returns no later read finds the entry.
-  virtual void Remove(const Key& key) = 0;
-  /// Lets the process of node `peer` in, as Slabs::Admit does.
-  virtual absl::StatusOr<fabric::RemoteRegion> Admit(const std::string& peer,
-                                                     const fabric::Offer& offer) = 0;
+  virtual void Remove(const ValueKey& key) = 0;
+  /// Lets the process of node `peer` in, as Slabs::Enroll does.
+  virtual absl::StatusOr<fabric::RemoteRegion> Enroll(const std::string& peer,
+                                                      const fabric::Offer& offer) = 0;
 
  protected:
   ValueIndex() = default;

@@ -39,20 +39,20 @@ class RingPort final : public Port {
     switch (link.role) {
       case Role::kConsumer:
         OpenConsumer(link);
-        for (int i = 0; i < link.producers; ++i) Admit(control, i, 0);
+        for (int i = 0; i < link.producers; ++i) Enroll(control, i, 0);
         break;
       case Role::kProducer:
         Ask(control, link.index, 0);
         break;
       case Role::kPong:
         OpenConsumer(link);
-        Admit(control, 0, 0);
+        Enroll(control, 0, 0);
         Ask(control, 0, kBack);
         break;
       case Role::kPing:
         OpenConsumer(link);
         Ask(control, 0, 0);
-        Admit(control, 0, kBack);
+        Enroll(control, 0, kBack);
         break;
     }
   }
@@ -112,15 +112,15 @@ class RingPort final : public Port {
   }
 
   // The producer's id, then its offer.
-  void Admit(Control& control, int index, std::size_t base) {
+  void Enroll(Control& control, int index, std::size_t base) {
     const std::string ask = control.Await(base + kAsk + static_cast<std::size_t>(index));
     std::uint64_t id = 0;
-    if (ask.size() < sizeof(id)) Die("malformed request for admission");
+    if (ask.size() < sizeof(id)) Die("malformed request for enrollment");
     std::memcpy(&id, ask.data(), sizeof(id));
     const auto offer = OrDie(fabric::Offer::Parse(std::string_view(ask).substr(sizeof(id))));
-    const auto grant = OrDie(consumer_->Admit({.producer_id = ring::ProducerId(id),
-                                               .incarnation = ring::Incarnation(1),
-                                               .offer = offer}));
+    const auto grant = OrDie(consumer_->Enroll({.producer_id = ring::ProducerId(id),
+                                                .incarnation = ring::Incarnation(1),
+                                                .offer = offer}));
     control.Publish(base + kGrant + static_cast<std::size_t>(index), grant.Serialize());
     receives_from_.push_back(&control.slots[base + kBye + static_cast<std::size_t>(index)]);
   }

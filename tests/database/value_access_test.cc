@@ -307,7 +307,7 @@ class ValueAccessTest : public QObject {
       return StoredArtifact{.data = {owner, bytes}, .crc32c = base::Crc32c(bytes)};
     };
     const auto index = Open(0);
-    const auto find = [&](const values::Key& key) {
+    const auto find = [&](const values::ValueKey& key) {
       std::array<std::uint64_t, values::kBucketBytes / 8> bucket;
       const std::array chain = {fabric::Op::ReadWords(
           "bucket", values::BucketOffset(key, index->length_bytes()), bucket)};

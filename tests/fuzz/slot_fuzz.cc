@@ -92,9 +92,9 @@ class Session {
  private:
   void Reconnect() {
     const auto dialer = *fabric_->Dial();
-    auto grant = consumer_->Admit({.producer_id = ProducerId(kProducerId),
-                                   .incarnation = Incarnation(++incarnation_),
-                                   .offer = dialer->offer()});
+    auto grant = consumer_->Enroll({.producer_id = ProducerId(kProducerId),
+                                    .incarnation = Incarnation(++incarnation_),
+                                    .offer = dialer->offer()});
     channel_.reset();
     if (!grant.ok()) return;
     grant_ = *grant;

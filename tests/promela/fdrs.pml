@@ -1,4 +1,4 @@
-/* FDR-S: a segment for each producer (cluster/ring/lane_sender.cc, lanes.cc). No lock, no tail, no reservation: one
+/* FDR-S: a segment for each producer (cluster/ring/lane_sender.cc, retirement.cc). No lock, no tail, no reservation: one
  * round trip [payload.write, slot.pad, slot.commit, head.confirm]. Producer 0 comes as an old process (lane 0) and, at
  * any moment, a new one (lane 1), that sends again; the old one may die, hang or go on writing meanwhile. Its lane is
  * retired when the new one is admitted: the generation first, then a last look. With -DNEIGHBOUR producer 1 sends beside

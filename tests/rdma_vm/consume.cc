@@ -82,9 +82,9 @@ class Intakes {
     auto offer = fabric::Offer::Parse(reader.Text(kMaxOfferBytes));
     if (!offer.ok() || !reader.Finished()) return std::string(kRefused);
     const auto grant =
-        intakes_[ring].consumer->Admit({.producer_id = ring::ProducerId(producer_id),
-                                        .incarnation = ring::Incarnation(incarnation),
-                                        .offer = *std::move(offer)});
+        intakes_[ring].consumer->Enroll({.producer_id = ring::ProducerId(producer_id),
+                                         .incarnation = ring::Incarnation(incarnation),
+                                         .offer = *std::move(offer)});
     intakes_[ring].last.try_emplace(producer_id, 0);
     return grant.ok() ? grant->Serialize() : absl::StrCat(kRefused, grant.status().ToString());
   }

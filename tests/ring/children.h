@@ -71,7 +71,7 @@ struct Request {
   std::size_t offer_bytes;
 };
 
-/// Asks for admission over `fd`; null when refused. Ends the process when nobody answers.
+/// Asks for enrollment over `fd`; null when refused. Ends the process when nobody answers.
 inline std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::uint64_t id,
                                                 std::atomic<std::uint64_t>& incarnation) {
   const auto dialer = *fabric.Dial();
@@ -93,10 +93,10 @@ inline std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, 
 inline void Serve(Consumer& consumer, int fd) {
   Request request;
   if (recv(fd, &request, sizeof request, MSG_DONTWAIT) != sizeof request) return;
-  auto grant =
-      consumer.Admit({.producer_id = ProducerId(request.producer_id),
-                      .incarnation = Incarnation(request.incarnation),
-                      .offer = *fabric::Offer::Parse({request.offer.data(), request.offer_bytes})});
+  auto grant = consumer.Enroll(
+      {.producer_id = ProducerId(request.producer_id),
+       .incarnation = Incarnation(request.incarnation),
+       .offer = *fabric::Offer::Parse({request.offer.data(), request.offer_bytes})});
   const std::string answer = grant.ok() ? grant->Serialize() : "refused";
   (void)!write(fd, answer.data(), answer.size());
 }

@@ -191,8 +191,8 @@ struct Victim {
 
 /// Sequence numbers that the ring's present segment has given out, as a peer sees it.
 std::uint64_t TailSeq(World& world) {
-  auto admitted = world.Admit(kProbe, world.NewProcess());
-  const Hostile peer(*admitted);
+  auto enrolled = world.Enroll(kProbe, world.NewProcess());
+  const Hostile peer(*enrolled);
   TailWords words{};
   const fabric::Op read = fabric::Op::ReadWords("peek", kTailOffset, words);
   ONEPIECE_CHECK(peer.channel->Execute({&read, 1}, base::MonotonicTime::max()).ok());

@@ -86,7 +86,7 @@ class HealthTest : public QObject {
     QCOMPARE(SendOnce(*second, 2, 1, 500).outcome, SendOutcome::kOk);
     world.consumer->Tick(world.clock.Now());
     world.clock.Advance(std::chrono::seconds(3));
-    Health health = world.consumer->health();
+    RingHealth health = world.consumer->health();
     QCOMPARE(health.shape, options.shape);
     QCOMPARE(health.used_slots, std::uint64_t{1});
     QCOMPARE(health.used_bytes, std::uint64_t{512});
@@ -109,7 +109,7 @@ class HealthTest : public QObject {
     QVERIFY(world.consumer->Dismiss(ProducerId(2), Incarnation(1)).ok());
     health = world.consumer->health();
     QCOMPARE(health.oldest_age, base::Duration::zero());
-    QCOMPARE(health.producers[0].admissions, std::uint64_t{2});
+    QCOMPARE(health.producers[0].enrollments, std::uint64_t{2});
     QCOMPARE(health.producers[0].incarnation, Incarnation(2));
     QVERIFY(health.producers[0].connected);
     QVERIFY(!health.producers[1].connected);
@@ -118,16 +118,16 @@ class HealthTest : public QObject {
 
   void Health_RemembersABoundedNumberOfThoseWhoLeft() {
     ConsumerOptions options = SmallRing();
-    options.max_owners = 2;
+    options.max_producers = 2;
     World world(options);
     auto& process = world.NewProcess();
     for (std::uint64_t id = 1; id <= 300; ++id) {
-      QVERIFY(world.Admit(id, process).ok());
+      QVERIFY(world.Enroll(id, process).ok());
       QVERIFY(world.consumer->Dismiss(ProducerId(id), Incarnation(1)).ok());
       world.clock.Advance(std::chrono::seconds(1));
       world.consumer->Tick(world.clock.Now());
     }
-    const Health health = world.consumer->health();
+    const RingHealth health = world.consumer->health();
     QVERIFY(health.producers.size() <= 70);
     QVERIFY(std::ranges::any_of(
         health.producers, [](const auto& one) { return one.producer_id == ProducerId(300); }));
@@ -138,13 +138,13 @@ class HealthTest : public QObject {
     options.shape = Shape::kPerProducer;
     World world(options);
     auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
+    Hostile hostile(*world.Enroll(1, process));
     Slot slot = hostile.First();
     slot.length_bytes = 1 << 20;
     hostile.Put(slot);
     world.Drain();
     world.consumer->Tick(world.clock.Now());
-    const Health health = world.consumer->health();
+    const RingHealth health = world.consumer->health();
     QCOMPARE(health.producers.size(), std::size_t{1});
     QCOMPARE(health.producers[0].hostile, std::uint64_t{1});
     QVERIFY(health.producers[0].peer == process.self());
@@ -152,11 +152,11 @@ class HealthTest : public QObject {
 
   void Stall_IsCountedOnceAndForItsProducer() {
     World world(SmallRing());
-    Hostile holder(*world.Admit(1, world.NewProcess()));
+    Hostile holder(*world.Enroll(1, world.NewProcess()));
     const std::array<std::uint64_t, 1> word{LockWord(holder.grant.owner, 7)};
     holder.Words(kLockOffset, word);
     world.Advance(std::chrono::milliseconds(400), std::chrono::milliseconds(20));
-    const Health health = world.consumer->health();
+    const RingHealth health = world.consumer->health();
     QCOMPARE(health.counters.stalls, std::uint64_t{1});
     QCOMPARE(health.counters.moves, std::uint64_t{1});
     QCOMPARE(health.producers[0].stalls, std::uint64_t{1});

@@ -12,7 +12,7 @@ namespace {
 /// A small ring whose producer 1 is hostile.
 struct HostileWorld : World {
   fabric::FaultyFabric& process = NewProcess();
-  Hostile hostile{*Admit(1, process)};
+  Hostile hostile{*Enroll(1, process)};
   HostileWorld() : World(SmallRing()) {}
 };
 

@@ -16,7 +16,7 @@ namespace {
 ConsumerOptions SmallLanes() {
   ConsumerOptions options = SmallRing();
   options.shape = Shape::kPerProducer;
-  options.max_owners = 8;
+  options.max_producers = 8;
   return options;
 }
 
@@ -197,7 +197,7 @@ class LanesTest : public QObject {
   // Memory is bounded also when a producer comes again and again and nobody takes its messages.
   void Admit_IsRefusedWhileOldSegmentsHoldTooMuch() {
     ConsumerOptions options = SmallLanes();
-    options.max_owners = 2;
+    options.max_producers = 2;
     World world(options);
     auto& process = world.NewProcess();
     for (std::uint64_t id = 1; id <= 3; ++id) {
@@ -205,17 +205,17 @@ class LanesTest : public QObject {
       QVERIFY(producer != nullptr);
       QVERIFY(Ok(SendOnce(*producer, 1, id, 10)));
     }
-    QCOMPARE(ReasonOf(world.Admit(1, process).status()), std::string("TOO_MANY_OWNERS"));
+    QCOMPARE(ReasonOf(world.Enroll(1, process).status()), std::string("TOO_MANY_OWNERS"));
     world.Drain();
     QCOMPARE(world.received.size(), std::size_t{3});
-    QVERIFY(world.Admit(1, process).ok());
+    QVERIFY(world.Enroll(1, process).ok());
     auto& other = world.NewProcess();
-    QVERIFY(world.Admit(2, other).ok());
-    QCOMPARE(ReasonOf(world.Admit(3, other).status()), std::string("TOO_MANY_OWNERS"));
+    QVERIFY(world.Enroll(2, other).ok());
+    QCOMPARE(ReasonOf(world.Enroll(3, other).status()), std::string("TOO_MANY_OWNERS"));
     world.board->Kill(other.self());
     world.clock.Advance(std::chrono::seconds(1));
     world.consumer->Tick(world.clock.Now());
-    QVERIFY(world.Admit(3, process).ok());
+    QVERIFY(world.Enroll(3, process).ok());
   }
 
   void ALiarLosesItsOwnSegmentOnly_data() {
@@ -229,7 +229,7 @@ class LanesTest : public QObject {
     World world(SmallLanes());
     auto honest = world.Connect(2, world.NewProcess());
     auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
+    Hostile hostile(*world.Enroll(1, process));
     Slot slot = hostile.First();
     if (what == "owner") slot.owner -= 1;  // The honest one's.
     if (what == "generation") ++slot.generation.value;
@@ -253,7 +253,7 @@ class LanesTest : public QObject {
     World world(SmallLanes());
     auto honest = world.Connect(2, world.NewProcess());
     auto& process = world.NewProcess();
-    Hostile hostile(*world.Admit(1, process));
+    Hostile hostile(*world.Enroll(1, process));
     std::mt19937_64 random(SeedFromEnvironment());
     std::vector<std::uint64_t> garbage(hostile.grant.region.length_bytes / 8);
     for (std::uint64_t id = 1; id <= 200; ++id) {
@@ -269,13 +269,13 @@ class LanesTest : public QObject {
 
   void Grant_OfAnotherVersionOrShapeIsRefused() {
     World world(SmallLanes());
-    const auto admitted = world.Admit(1, world.NewProcess());
-    QCOMPARE(admitted->grant.shape, Shape::kPerProducer);
-    std::string bytes = admitted->grant.Serialize();
+    const auto enrolled = world.Enroll(1, world.NewProcess());
+    QCOMPARE(enrolled->grant.shape, Shape::kPerProducer);
+    std::string bytes = enrolled->grant.Serialize();
     bytes[8] = static_cast<char>(bytes[8] + 1);
     const absl::Status status = ProducerGrant::Parse(bytes).status();
     QCOMPARE(ReasonOf(status), std::string("PROTOCOL_VERSION"));
-    ProducerGrant other = admitted->grant;
+    ProducerGrant other = enrolled->grant;
     other.shape = static_cast<Shape>(7);
     QCOMPARE(ReasonOf(ProducerGrant::Parse(other.Serialize()).status()),
              std::string("MALFORMED_GRANT"));

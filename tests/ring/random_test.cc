@@ -84,7 +84,7 @@ void Run(const Plan& plan) {
   ConsumerOptions options;
   options.capacity_bytes = 16384;
   options.slots = 16;
-  options.max_owners = 1024;
+  options.max_producers = 1024;
   options.shape = plan.shape;
   options.timeouts.lock = std::chrono::milliseconds(100);
   options.timeouts.fill_base = std::chrono::milliseconds(100);

@@ -1,4 +1,4 @@
-// The ring without faults: order, room, wrap, deduplication, admission, sleep.
+// The ring without faults: order, room, wrap, deduplication, enrollment, sleep.
 #include <QtTest>
 #include <thread>
 
@@ -94,10 +94,10 @@ class RingTest : public QObject {
   void Send_WithoutPayloadChecksumSaysSoInItsSlot() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    auto admitted = world.Admit(1, process);
-    QVERIFY(admitted.ok());
+    auto enrolled = world.Enroll(1, process);
+    QVERIFY(enrolled.ok());
     const auto producer =
-        Producer::Connect(*admitted->dialer, admitted->grant, {.payload_checksum = false});
+        Producer::Connect(*enrolled->dialer, enrolled->grant, {.payload_checksum = false});
     QVERIFY(producer.ok());
     const auto bytes = Content(1, 1, 1000);
     const Piece wrong{.bytes = bytes, .crc32c = ~base::Crc32c(bytes)};
@@ -157,10 +157,10 @@ class RingTest : public QObject {
 
   void Admit_WantsGreaterIncarnationsLivingProcessesAndRoom() {
     ConsumerOptions options = SmallRing();
-    options.max_owners = 2;
+    options.max_producers = 2;
     World world(options);
     const auto ask = [&](std::uint64_t id, std::uint64_t incarnation, fabric::Fabric& who) {
-      return ReasonOf(AdmitTo(*world.consumer, who, id, incarnation).status());
+      return ReasonOf(EnrollWith(*world.consumer, who, id, incarnation).status());
     };
     auto& process = world.NewProcess();
     QCOMPARE(ask(1, 5, process), std::string());
@@ -190,25 +190,25 @@ class RingTest : public QObject {
   void Admit_TakesThePlaceOfASilentProducerWhereItCanBeFenced() {
     QFETCH(bool, revokes);
     ConsumerOptions options = SmallRing();
-    options.max_owners = 2;
+    options.max_producers = 2;
     World world(options, revokes);
     auto silent = world.Connect(1, world.NewProcess());
     auto busy = world.Connect(2, world.NewProcess());
     auto& third = world.NewProcess();
-    QCOMPARE(ReasonOf(world.Admit(3, third).status()), std::string("TOO_MANY_OWNERS"));
+    QCOMPARE(ReasonOf(world.Enroll(3, third).status()), std::string("TOO_MANY_OWNERS"));
     world.Advance(2 * base::Scaled(std::chrono::minutes(1)), std::chrono::seconds(1));
     QVERIFY(Ok(SendOnce(*busy, 2, 1, 10)));
     world.Advance(std::chrono::seconds(2), std::chrono::seconds(1));
-    QCOMPARE(world.Admit(3, third).ok(), revokes);
+    QCOMPARE(world.Enroll(3, third).ok(), revokes);
     QCOMPARE(Ok(SendOnce(*silent, 1, 1, 10)), !revokes);
     QVERIFY(Ok(SendOnce(*busy, 2, 2, 10)));
-    QVERIFY(!world.Admit(4, world.NewProcess()).ok());
+    QVERIFY(!world.Enroll(4, world.NewProcess()).ok());
   }
 
   void Admit_ManyTimesNeverRunsOutOfOwners() {
     World world(SmallRing());
     auto& process = world.NewProcess();
-    for (int i = 0; i < 70000; ++i) QVERIFY(world.Admit(1, process).ok());
+    for (int i = 0; i < 70000; ++i) QVERIFY(world.Enroll(1, process).ok());
     auto producer = world.Connect(1, process);
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
     world.Drain();

@@ -70,27 +70,27 @@ struct Received {
 };
 
 /// A way into a ring that nobody uses yet.
-struct Admitted {
+struct Enrolled {
   std::unique_ptr<fabric::Dialer> dialer;
   ProducerGrant grant;
 };
-inline absl::StatusOr<Admitted> AdmitTo(Consumer& consumer, fabric::Fabric& process,
-                                        std::uint64_t producer_id, std::uint64_t incarnation) {
-  Admitted admitted;
-  ONEPIECE_ASSIGN_OR_RETURN(admitted.dialer, process.Dial());
+inline absl::StatusOr<Enrolled> EnrollWith(Consumer& consumer, fabric::Fabric& process,
+                                           std::uint64_t producer_id, std::uint64_t incarnation) {
+  Enrolled enrolled;
+  ONEPIECE_ASSIGN_OR_RETURN(enrolled.dialer, process.Dial());
   ONEPIECE_ASSIGN_OR_RETURN(const ProducerGrant grant,
-                            consumer.Admit({.producer_id = ProducerId(producer_id),
-                                            .incarnation = Incarnation(incarnation),
-                                            .offer = admitted.dialer->offer()}));
+                            consumer.Enroll({.producer_id = ProducerId(producer_id),
+                                             .incarnation = Incarnation(incarnation),
+                                             .offer = enrolled.dialer->offer()}));
   // As if it had come over the control plane.
-  ONEPIECE_ASSIGN_OR_RETURN(admitted.grant, ProducerGrant::Parse(grant.Serialize()));
-  return admitted;
+  ONEPIECE_ASSIGN_OR_RETURN(enrolled.grant, ProducerGrant::Parse(grant.Serialize()));
+  return enrolled;
 }
 inline std::unique_ptr<Producer> ConnectTo(Consumer& consumer, fabric::Fabric& process,
                                            std::uint64_t producer_id, std::uint64_t incarnation) {
-  auto admitted = AdmitTo(consumer, process, producer_id, incarnation);
-  if (!admitted.ok()) return nullptr;
-  auto producer = Producer::Connect(*admitted->dialer, admitted->grant);
+  auto enrolled = EnrollWith(consumer, process, producer_id, incarnation);
+  if (!enrolled.ok()) return nullptr;
+  auto producer = Producer::Connect(*enrolled->dialer, enrolled->grant);
   return producer.ok() ? *std::move(producer) : nullptr;
 }
 
@@ -179,8 +179,8 @@ struct World {
     return *fabrics.back();
   }
 
-  absl::StatusOr<Admitted> Admit(std::uint64_t producer_id, fabric::Fabric& process) {
-    return AdmitTo(*consumer, process, producer_id, ++incarnations[producer_id]);
+  absl::StatusOr<Enrolled> Enroll(std::uint64_t producer_id, fabric::Fabric& process) {
+    return EnrollWith(*consumer, process, producer_id, ++incarnations[producer_id]);
   }
 
   std::unique_ptr<Producer> Connect(std::uint64_t producer_id, fabric::Fabric& process) {
@@ -254,7 +254,7 @@ struct Hostile {
   Layout layout;
   std::unique_ptr<fabric::Channel> channel;
 
-  explicit Hostile(const Admitted& with)
+  explicit Hostile(const Enrolled& with)
       : grant(with.grant),
         layout{.capacity_bytes = grant.capacity_bytes, .slots = grant.slots},
         channel(*with.dialer->Connect(grant.region)) {}

@@ -210,8 +210,8 @@ void Schedule::SetHooks() {
 // Brings the ring into a state: somewhere in a lap, and some of it taken by messages that wait.
 void Schedule::Prefill() {
   fabric::FaultyFabric process(sim_, board_, board_->NewProcess(), nullptr);
-  auto admitted = *AdmitTo(*consumer_, process, kFiller, 1);
-  auto producer = *Producer::Connect(*admitted.dialer, admitted.grant, {}, clock_);
+  auto enrolled = *EnrollWith(*consumer_, process, kFiller, 1);
+  auto producer = *Producer::Connect(*enrolled.dialer, enrolled.grant, {}, clock_);
   std::uint64_t id = 0;
   const std::uint32_t steps = choices_.Draw(6);
   for (std::uint32_t i = 0; i < steps; ++i) {
@@ -286,10 +286,10 @@ bool Schedule::Connect(Sender& sender) {
   }
   fabric::Fabric& fabric = sender.reordered != nullptr ? *sender.reordered : *sender.process;
   LockConsumer();
-  auto admitted = AdmitTo(*consumer_, fabric, sender.id, ++sender.incarnation);
+  auto enrolled = EnrollWith(*consumer_, fabric, sender.id, ++sender.incarnation);
   UnlockConsumer();
-  if (!admitted.ok()) return false;
-  auto producer = Producer::Connect(*admitted->dialer, admitted->grant, {}, clock_);
+  if (!enrolled.ok()) return false;
+  auto producer = Producer::Connect(*enrolled->dialer, enrolled->grant, {}, clock_);
   if (producer.ok()) sender.producer = *std::move(producer);
   return producer.ok();
 }

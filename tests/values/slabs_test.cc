@@ -302,7 +302,7 @@ class SlabsTest : public QObject {
     auto slab = *slabs->Take(100'000);
     Fill(slab, 42);
     auto dialer = *fabric_->Dial();
-    const auto remote = slabs->Admit(slab.place.segment, "peer", dialer->offer());
+    const auto remote = slabs->Enroll(slab.place.segment, "peer", dialer->offer());
     QVERIFY(remote.ok());
     const auto channel = *dialer->Connect(*remote);
     std::vector<std::byte> read(slab.bytes.size());
@@ -312,7 +312,7 @@ class SlabsTest : public QObject {
     QVERIFY(std::ranges::equal(read, slab.bytes));
     slab = {};
     QCOMPARE(Reason(channel->Execute(chain, soon())), std::string("REGION_RETIRED"));
-    QCOMPARE(Reason(slabs->Admit(slab.place.segment, "peer", dialer->offer()).status()),
+    QCOMPARE(Reason(slabs->Enroll(slab.place.segment, "peer", dialer->offer()).status()),
              std::string("SEGMENT_UNKNOWN"));
   }
 
@@ -320,11 +320,11 @@ class SlabsTest : public QObject {
     const auto slabs = Make(kMiB, kMiB, 0);
     const auto slab = *slabs->Take(100);
     const auto offer = (*fabric_->Dial())->offer();
-    QCOMPARE(Reason(slabs->Admit(slab.place.segment + 1, "peer", offer).status()),
+    QCOMPARE(Reason(slabs->Enroll(slab.place.segment + 1, "peer", offer).status()),
              std::string("SEGMENT_UNKNOWN"));
     fabric::Offer foreign = offer;
     foreign.backend = "verbs";
-    QCOMPARE(Reason(slabs->Admit(slab.place.segment, "peer", foreign).status()),
+    QCOMPARE(Reason(slabs->Enroll(slab.place.segment, "peer", foreign).status()),
              std::string("WRONG_FABRIC"));
   }
 
@@ -332,7 +332,7 @@ class SlabsTest : public QObject {
     const auto slabs = Make(kMiB, kMiB, 0);
     const auto slab = *slabs->Take(100);
     QVERIFY(slabs->Fence(slab.place.segment, "peer"));
-    QVERIFY(slabs->Admit(slab.place.segment, "peer", (*fabric_->Dial())->offer()).ok());
+    QVERIFY(slabs->Enroll(slab.place.segment, "peer", (*fabric_->Dial())->offer()).ok());
     QVERIFY(!slabs->Fence(slab.place.segment, "peer"));
     QVERIFY(slabs->Fence(slab.place.segment, "other"));
   }

@@ -14,25 +14,27 @@ namespace {
 
 std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
-Key MakeKey(std::uint32_t n) {
+ValueKey MakeKey(std::uint32_t n) {
   std::array<std::uint8_t, 16> bytes{};
   for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(n >> (8 * i));
   return {base::Uid(bytes), n % 3};
 }
 // Every field follows from `n`, so that a mixture of two entries shows.
-Entry MakeEntry(std::uint32_t n) {
+ValueEntry MakeEntry(std::uint32_t n) {
   return {.place = {.segment = n, .offset = std::uint64_t{n} * 64, .length = std::uint64_t{n} + 7},
           .crc32c = ~n};
 }
-bool Same(const Entry& a, const Entry& b) { return a.place == b.place && a.crc32c == b.crc32c; }
+bool Same(const ValueEntry& a, const ValueEntry& b) {
+  return a.place == b.place && a.crc32c == b.crc32c;
+}
 
 class Reader {
  public:
   Reader(fabric::Fabric& fabric, ValueIndex& index) {
     auto dialer = *fabric.Dial();
-    channel_ = *dialer->Connect(*index.Admit("reader", dialer->offer()));
+    channel_ = *dialer->Connect(*index.Enroll("reader", dialer->offer()));
   }
-  std::optional<Entry> Find(const Key& key) {
+  std::optional<ValueEntry> Find(const ValueKey& key) {
     std::array<std::uint64_t, kBucketBytes / 8> bucket;
     const std::uint64_t offset = BucketOffset(key, channel_->length_bytes());
     const std::array chain = {fabric::Op::ReadWords("bucket", offset, bucket)};
@@ -76,7 +78,7 @@ class ValueIndexTest : public QObject {
     for (std::uint32_t n = 1; n <= 1000; n += 2) index->Remove(MakeKey(n));
     for (std::uint32_t n = 1; n <= 1000; n += 2) QVERIFY(!reader.Find(MakeKey(n)).has_value());
     QVERIFY(reader.Find(MakeKey(2)).has_value());
-    Key other = MakeKey(2);
+    ValueKey other = MakeKey(2);
     ++other.ordinal;
     QVERIFY(!reader.Find(other).has_value());
   }
@@ -160,7 +162,7 @@ class ValueIndexTest : public QObject {
     const auto index = *ValueIndex::Create(*fabric_, 10);
     fabric::Offer foreign = (*fabric_->Dial())->offer();
     foreign.backend = "ucx";
-    QCOMPARE(Reason(index->Admit("peer", foreign).status()), std::string("WRONG_FABRIC"));
+    QCOMPARE(Reason(index->Enroll("peer", foreign).status()), std::string("WRONG_FABRIC"));
   }
 };
 

@@ -34,7 +34,7 @@ const char* Explain(ibv_wc_status status) {
 }  // namespace
 
 VerbsChannel::VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<StagingPool> pool,
-                           std::unique_ptr<QueuePair> pair, const Target& target,
+                           std::unique_ptr<QueuePair> pair, const PeerMemory& target,
                            base::Clock& clock)
     : Channel(target.length_bytes),
       device_(std::move(device)),
@@ -294,7 +294,7 @@ absl::Status VerbsChannel::Flush() {
                            "deadline passed before the chain was completed");
   }
   if (completion->status != IBV_WC_SUCCESS) return Failed(*completion);
-  for (const Result& result : results_) std::memcpy(result.to, result.from, result.bytes);
+  for (const StagedResult& result : results_) std::memcpy(result.to, result.from, result.bytes);
   results_.clear();
   return absl::OkStatus();
 }

@@ -15,7 +15,7 @@
 namespace onepiece::fabric::verbs {
 
 /// The peer's memory as our queue pair may use it. A value type.
-struct Target {
+struct PeerMemory {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
   std::uint32_t key = 0;
@@ -37,7 +37,7 @@ class VerbsChannel final : public Channel {
   static constexpr std::size_t kRegisterFrom = 64 * 1024;
 
   VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<StagingPool> pool,
-               std::unique_ptr<QueuePair> pair, const Target& target, base::Clock& clock);
+               std::unique_ptr<QueuePair> pair, const PeerMemory& target, base::Clock& clock);
   /// Reads the region's last word: the key holds, the memory is as long as was said. Errors:
   /// INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
   absl::Status Probe(base::MonotonicTime deadline);
@@ -47,7 +47,7 @@ class VerbsChannel final : public Channel {
 
  private:
   /// A result that waits in staging memory for its completion.
-  struct Result {
+  struct StagedResult {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::size_t bytes = 0;
@@ -74,7 +74,7 @@ class VerbsChannel final : public Channel {
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<StagingPool> pool_;
-  const Target target_;
+  const PeerMemory target_;
   base::Clock& clock_;
   std::unique_ptr<QueuePair> pair_;  // Null once a chain has failed.
   const std::uint32_t depth_;
@@ -88,7 +88,7 @@ class VerbsChannel final : public Channel {
   Staging staging_;
   std::size_t staged_ = 0;
   std::vector<Handle<ibv_mr>> registered_;
-  std::vector<Result> results_;
+  std::vector<StagedResult> results_;
   std::array<ibv_send_wr, kDepth> requests_;
   std::array<ibv_sge, kDepth * kPieces> segments_;  // kPieces for each request.
   std::uint32_t request_count_ = 0;

@@ -57,10 +57,10 @@ class VerbsDialer final : public Dialer {
     ONEPIECE_RETURN_IF_ERROR(pair_->Connect(details.endpoint, 0));
     auto channel =
         std::make_unique<VerbsChannel>(device_, pool_, std::move(pair_),
-                                       Target{.address = details.address,
-                                              .length_bytes = details.length_bytes,
-                                              .key = static_cast<std::uint32_t>(remote.key),
-                                              .has_doorbell = details.has_doorbell},
+                                       PeerMemory{.address = details.address,
+                                                  .length_bytes = details.length_bytes,
+                                                  .key = static_cast<std::uint32_t>(remote.key),
+                                                  .has_doorbell = details.has_doorbell},
                                        clock_);
     ONEPIECE_RETURN_IF_ERROR(channel->Probe(clock_.Now() + base::Scaled(kProbeLimit)));
     return channel;
