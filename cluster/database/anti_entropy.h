@@ -50,10 +50,10 @@ struct AntiEntropyStats {
 /// to a peer that holds the job as alive. Whenever the set of databases changes, jobs that are not
 /// this instance's to keep are handed on.
 ///
-/// Ownership  Owns its thread and connections. Borrows store, replicator and clock.
-/// Threading  Thread-safe.
-/// Blocking   Compare, Send: not. CompareWith: two calls' timeouts and one for each 4096 jobs asked
-///            for. Stop: the call in progress.
+/// Ownership: Owns its thread and connections. Borrows store, replicator and clock.
+/// Threading: Thread-safe.
+/// Blocking: Compare, Send: not. CompareWith: two calls' timeouts and one for each 4096 jobs asked
+/// for. Stop: the call in progress.
 class AntiEntropy {
  public:
   static constexpr int kMaxSummaries = 65'536;   ///< In an answer, but for one whole bucket.
@@ -67,18 +67,19 @@ class AntiEntropy {
   void Start();
   void Stop();
 
-  /// CompareJobs. Errors: FAILED_PRECONDITION (OTHER_CLUSTER), ABORTED (OTHER_VIEW),
-  /// INVALID_ARGUMENT (BAD_DIGESTS).
+  /// CompareJobs.
+  /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER), ABORTED (OTHER_VIEW), INVALID_ARGUMENT
+  /// (BAD_DIGESTS).
   absl::StatusOr<v1::CompareJobsResponse> Compare(const v1::CompareJobsRequest& request);
-  /// SendJobs. Jobs that are not here are passed over. Errors: as Compare, and BAD_UID,
-  /// TOO_MANY_JOBS.
+  /// SendJobs. Jobs that are not here are passed over.
+  /// Errors: as Compare, and BAD_UID, TOO_MANY_JOBS.
   absl::Status Send(const v1::SendJobsRequest& request);
-  /// ReplicateJobs' check: a cluster's id that is given must be ours. Errors: FAILED_PRECONDITION
-  /// (OTHER_CLUSTER).
+  /// ReplicateJobs' check: a cluster's id that is given must be ours.
+  /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER).
   [[nodiscard]] absl::Status CheckCluster(const std::string& cluster_id) const;
 
-  /// One comparison with this peer, now. True: the two hold the same. Errors: the peer's;
-  /// DATA_LOSS (BAD_ANSWER).
+  /// One comparison with this peer, now. True: the two hold the same.
+  /// Errors: the peer's; DATA_LOSS (BAD_ANSWER).
   absl::StatusOr<bool> CompareWith(const v1::Endpoint& peer);
   /// No database in the routing had anything then that this instance lacked: each, as it now runs,
   /// has been compared with since. nullopt: not found yet, or nobody has told us who is there.

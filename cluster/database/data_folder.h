@@ -26,11 +26,11 @@ inline std::string_view KeyOf(const base::Uid& uid) {
 /// Of a row: its uid (as KeyOf has it) and the rest of it.
 std::uint32_t RowChecksum(std::string_view uid, std::string_view rest);
 
-/// Ownership  Holds the folder's lock, which ends with the process however that ends.
+/// Ownership: Holds the folder's lock, which ends with the process however that ends.
 class DataFolder {
  public:
-  /// Makes the folder where there is none. Errors: FAILED_PRECONDITION (FOLDER_IN_USE), those of
-  /// DiskError.
+  /// Makes the folder where there is none.
+  /// Errors: FAILED_PRECONDITION (FOLDER_IN_USE), those of DiskError.
   static absl::StatusOr<std::unique_ptr<DataFolder>> Open(const std::string& path);
   ~DataFolder();
   DataFolder(const DataFolder&) = delete;
@@ -58,8 +58,9 @@ struct TablesOptions {
 /// Opens the folder's SQLite file: WAL, every commit durable. `load` reads what it holds; when it,
 /// or SQLite, says DATA_LOSS, the file is set aside as NAME.damaged (one is kept; the log names it)
 /// and made anew. A file that is empty, or not there, is made too. Before one is made, `may_make`
-/// is asked. `made` tells the caller. Errors: FAILED_PRECONDITION (OTHER_CLUSTER, NEWER_FORMAT),
-/// those of `load`, `may_make` and DiskError.
+/// is asked. `made` tells the caller.
+/// Errors: FAILED_PRECONDITION (OTHER_CLUSTER, NEWER_FORMAT), those of `load`, `may_make` and
+/// DiskError.
 absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenTables(
     const DataFolder& folder, const TablesOptions& options,
     absl::FunctionRef<absl::Status(sqlite::Database&)> load,

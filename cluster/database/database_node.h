@@ -47,10 +47,10 @@ struct DatabaseNodeOptions {
 /// the caller's.
 DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 
-/// Ownership  Owns its store, ring and threads. Borrows fabric, metrics, spans and clock.
-/// Threading  Thread-safe. Threads of its own: ring, upkeep, replication, comparison, two for each
-///            peer.
-/// Blocking   Stop waits for the threads: about 1 s.
+/// Ownership: Owns its store, ring and threads. Borrows fabric, metrics, spans and clock.
+/// Threading: Thread-safe. Threads of its own: ring, upkeep, replication, comparison, two for each
+/// peer.
+/// Blocking: Stop waits for the threads: about 1 s.
 class DatabaseNode {
  public:
   /// Errors: those of Inbox::Open and ValueAccess::Create.

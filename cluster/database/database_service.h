@@ -20,14 +20,13 @@ namespace onepiece::database {
 /// Until Open every call is answered with UNAVAILABLE (RECOVERING): what is not known yet must not
 /// look as if it were not there.
 ///
-/// Ownership  Borrows the store, what replicates it, and the values.
-/// Threading  Thread-safe.
-/// Bounds     As many fetches as `fetches` says (RESOURCE_EXHAUSTED TOO_MANY_FETCHES); one whose
-///            client does not read is ended.
-/// Blocking   WatchJob until the job or the client ends, or Stop(). At most kMaxWatchers watch at a
-/// time
-///            (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS); a slow watcher sees the latest state, not
-///            every one.
+/// Ownership: Borrows the store, what replicates it, and the values.
+/// Threading: Thread-safe.
+/// Bounds: As many fetches as `fetches` says (RESOURCE_EXHAUSTED TOO_MANY_FETCHES); one whose
+/// client does not read is ended.
+/// Blocking: WatchJob until the job or the client ends, or Stop(). At most kMaxWatchers watch at a
+/// time (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS); a slow watcher sees the latest state, not every
+/// one.
 class DatabaseService final : public v1::DatabaseService::Service {
  public:
   static constexpr int kMaxWatchers = 128;

@@ -35,10 +35,10 @@ struct DiskStats {
 /// Spills when more than 90 % of the store's budget is used, down to 80 %, and when a result finds
 /// no room. Until Open, and without a folder, everything here does nothing.
 ///
-/// Ownership  Borrows clock, and the store between Open and Stop.
-/// Threading  Thread-safe. A thread of its own.
-/// Blocking   Note, Forget and Served never wait (they run under the store's locks). Open reads all
-///            that is spilled. Stop waits for the file that is being written, and for the journal.
+/// Ownership: Borrows clock, and the store between Open and Stop.
+/// Threading: Thread-safe. A thread of its own.
+/// Blocking: Note, Forget and Served never wait (they run under the store's locks). Open reads all
+/// that is spilled. Stop waits for the file that is being written, and for the journal.
 class Disk {
  public:
   Disk(DiskOptions options, base::Clock& clock);
@@ -51,8 +51,8 @@ class Disk {
   void Forget(const base::Uid& uid);
   void Served(const base::Uid& uid, const Artifacts* artifacts);
 
-  /// Takes in what earlier runs left, and begins to keep. Once. Errors: those of Journal::Open and
-  /// Spill::Open.
+  /// Takes in what earlier runs left, and begins to keep. Once.
+  /// Errors: those of Journal::Open and Spill::Open.
   absl::Status Open(const std::string& cluster_id, JobStore& store);
   void Stop();
   /// Moves something out of memory; false: there is nothing to move, no room for it, or `deadline`

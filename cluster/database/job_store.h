@@ -26,15 +26,14 @@ struct StoreShared;
 
 /// Job records by uid, with the bytes of their results.
 ///
-/// Ownership  Owns everything it holds; artifacts handed out share their bytes and outlive their
-///            purge.
-/// Threading  Thread-safe. Jobs are spread over shards with a lock each; no two are held together.
-/// Blocking   Only WaitForChange waits.
-/// Invariants Every change is a Join (cluster/job) of what was there with something newer, so peers
-///            converge. Records <= max_records, result bytes <= budget_bytes, always, over all
-///            shards.
-/// Errors     NOT_FOUND JOB_UNKNOWN, INVALID_ARGUMENT BAD_UID, RESOURCE_EXHAUSTED RECORDS_FULL;
-///            others as named.
+/// Ownership: Owns everything it holds; artifacts handed out share their bytes and outlive their
+/// purge.
+/// Threading: Thread-safe. Jobs are spread over shards with a lock each; no two are held together.
+/// Blocking: Only WaitForChange waits.
+/// Invariants: Every change is a Join (cluster/job) of what was there with something newer, so
+/// peers converge. Records <= max_records, result bytes <= budget_bytes, always, over all shards.
+/// Errors: NOT_FOUND JOB_UNKNOWN, INVALID_ARGUMENT BAD_UID, RESOURCE_EXHAUSTED RECORDS_FULL; others
+/// as named.
 class JobStore {
  public:
   using IsAlive = std::function<bool(const v1::WorkHolder&)>;
@@ -74,11 +73,12 @@ class JobStore {
 
   /// As clients see it.
   absl::StatusOr<v1::JobRecord> Get(const std::string& uid) const;
-  /// Newest first. Errors: INVALID_ARGUMENT with BAD_PAGE_TOKEN or BAD_PAGE_SIZE.
+  /// Newest first.
+  /// Errors: INVALID_ARGUMENT with BAD_PAGE_TOKEN or BAD_PAGE_SIZE.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
-  /// The artifact of that name; the first one for "". Errors: FAILED_PRECONDITION with
-  /// JOB_NOT_DONE, JOB_FAILED, JOB_CANCELLED, RESULT_FETCHED, RESULT_EXPIRED or LOST_ON_RESTART;
-  /// UNAVAILABLE RESULT_ELSEWHERE; NOT_FOUND ARTIFACT_UNKNOWN.
+  /// The artifact of that name; the first one for "".
+  /// Errors: FAILED_PRECONDITION with JOB_NOT_DONE, JOB_FAILED, JOB_CANCELLED, RESULT_FETCHED,
+  /// RESULT_EXPIRED or LOST_ON_RESTART; UNAVAILABLE RESULT_ELSEWHERE; NOT_FOUND ARTIFACT_UNKNOWN.
   absl::StatusOr<StoredArtifact> FindArtifact(const std::string& uid,
                                               const std::string& name) const;
   /// All artifacts of a result whose bytes are here, held ones too, or nullptr.

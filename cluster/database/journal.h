@@ -30,9 +30,9 @@ struct JournalStats {
 /// A crash loses what was noted in the last `delay`; never what was written before. The store notes
 /// a record when it is made and when it ends, not every step.
 ///
-/// Threading  Thread-safe.
-/// Blocking   Note and Forget never wait for the disk; at most kMaxWaiting uids wait, each with its
-///            newest record. Close writes the rest, 2 s at most.
+/// Threading: Thread-safe.
+/// Blocking: Note and Forget never wait for the disk; at most kMaxWaiting uids wait, each with its
+/// newest record. Close writes the rest, 2 s at most.
 class Journal {
  public:
   static constexpr std::size_t kMaxWaiting = 100'000;

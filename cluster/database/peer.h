@@ -42,10 +42,10 @@ struct PeerStats {
 /// sent once, as it stands then. While the peer is not in the routing they are hints, for when it
 /// is back; what is dropped beyond kMaxWaiting is found by anti-entropy.
 ///
-/// Ownership  Owns its two threads (records; results) and its connection. Borrows store, outbox and
-///            clock.
-/// Threading  Thread-safe.
-/// Blocking   Enqueue never waits. Stop waits for the calls in progress.
+/// Ownership: Owns its two threads (records; results) and its connection. Borrows store, outbox and
+/// clock.
+/// Threading: Thread-safe.
+/// Blocking: Enqueue never waits. Stop waits for the calls in progress.
 class Peer {
  public:
   static constexpr std::size_t kMaxWaiting = 100'000;

@@ -9,7 +9,8 @@ namespace onepiece::database {
 
 /// Acknowledges every result that matches all that `request` sets, and counts those whose bytes
 /// were here; with dry_run it only counts. Jobs that end while it runs may or may not be among
-/// them. Errors: INVALID_ARGUMENT (BAD_UID, NOTHING_NAMED: nothing is set).
+/// them.
+/// Errors: INVALID_ARGUMENT (BAD_UID, NOTHING_NAMED: nothing is set).
 absl::StatusOr<v1::PurgeResultsResponse> PurgeResults(JobStore& store,
                                                       const v1::PurgeResultsRequest& request);
 

@@ -41,12 +41,11 @@ struct ReplicatorOptions {
 /// of those in the routing; one that is away and would be among them if it were back gets a hint.
 /// A slow peer holds up nobody else: each has its own queues and threads.
 ///
-/// Ownership  Owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
-/// Threading  Thread-safe. Enqueue and Hold may be called under the store's locks.
-/// Blocking   Enqueue and Hold never wait. Stop waits for the calls in progress.
-/// Bounds     kMaxPeers peers, Peer::kMaxWaiting uids in each of a peer's two queues; of held
-/// results
-///            the uids of the last confirm_timeout.
+/// Ownership: Owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
+/// Threading: Thread-safe. Enqueue and Hold may be called under the store's locks.
+/// Blocking: Enqueue and Hold never wait. Stop waits for the calls in progress.
+/// Bounds: kMaxPeers peers, Peer::kMaxWaiting uids in each of a peer's two queues; of held results
+/// the uids of the last confirm_timeout.
 class Replicator {
  public:
   static constexpr std::size_t kMaxPeers = 64;

@@ -30,7 +30,8 @@ struct ResultBundle {
 
 /// Takes the byte artifacts of a kResult or kReplica message, in their order, with the checksums of
 /// whoever made them; computes those that are missing. Shares the message's bytes where it holds
-/// nothing else. Errors: INVALID_ARGUMENT with reason EMPTY_RESULT.
+/// nothing else.
+/// Errors: INVALID_ARGUMENT with reason EMPTY_RESULT.
 absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message);
 
 }  // namespace onepiece::database

@@ -30,9 +30,9 @@ struct SpillStats {
 /// in the index; removal is the other way round. Open drops files that the index does not know and
 /// entries whose file is missing, short or of another result.
 ///
-/// Ownership  Artifacts handed out map their file and outlive its removal.
-/// Threading  Thread-safe; one writer at a time.
-/// Blocking   Disk.
+/// Ownership: Artifacts handed out map their file and outlive its removal.
+/// Threading: Thread-safe; one writer at a time.
+/// Blocking: Disk.
 class Spill {
  public:
   /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER, FOLDER_IN_USE, NEWER_FORMAT), PERMISSION_DENIED,
@@ -43,13 +43,13 @@ class Spill {
   /// The results of earlier runs, in no order. Their bytes are checked when they are first read
   /// (Read), sizes and headers now.
   [[nodiscard]] virtual std::vector<base::Uid> Kept() const = 0;
-  /// Writes a result; what it returns holds the same artifacts, mapped from the file. Errors:
-  /// RESOURCE_EXHAUSTED (SPILL_FULL: the budget; DISK_FULL), UNAVAILABLE (DISK_FAILED); nothing is
-  /// left of it then.
+  /// Writes a result; what it returns holds the same artifacts, mapped from the file.
+  /// Errors: RESOURCE_EXHAUSTED (SPILL_FULL: the budget; DISK_FULL), UNAVAILABLE (DISK_FAILED);
+  /// nothing is left of it then.
   virtual absl::StatusOr<std::vector<StoredArtifact>> Write(
       const base::Uid& uid, std::span<const StoredArtifact> artifacts) = 0;
-  /// Maps a result and checks every byte. Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED: it is
-  /// dropped).
+  /// Maps a result and checks every byte.
+  /// Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED: it is dropped).
   virtual absl::StatusOr<std::vector<StoredArtifact>> Read(const base::Uid& uid) = 0;
   /// The file is gone when this returns; no-op when there is none.
   virtual void Remove(const base::Uid& uid) = 0;

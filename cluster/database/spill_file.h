@@ -34,15 +34,16 @@ std::uint64_t ClusterHash(const std::string& cluster_id);
 /// Bytes that the file of these artifacts takes.
 std::int64_t SpillFileBytes(std::span<const StoredArtifact> artifacts);
 /// Writes a file that is durable (its name is not) when this returns OK, past the page cache where
-/// the file system can. One that is there is overwritten. Errors: those of DiskError; what was
-/// written is left.
+/// the file system can. One that is there is overwritten.
+/// Errors: those of DiskError; what was written is left.
 absl::Status WriteSpillFile(const std::string& path, const SpillOwner& owner,
                             std::span<const StoredArtifact> artifacts);
-/// Checks all but the artifacts' bytes. Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED: truncated,
-/// damaged, or no such file at all), FAILED_PRECONDITION (NEWER_FORMAT), those of DiskError.
+/// Checks all but the artifacts' bytes.
+/// Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED: truncated, damaged, or no such file at all),
+/// FAILED_PRECONDITION (NEWER_FORMAT), those of DiskError.
 absl::StatusOr<SpillHeader> ReadSpillHeader(const std::string& path);
-/// The artifacts, mapped; they keep the mapping alive. Errors: those of ReadSpillHeader; DATA_LOSS
-/// also when it is another result's.
+/// The artifacts, mapped; they keep the mapping alive.
+/// Errors: those of ReadSpillHeader; DATA_LOSS also when it is another result's.
 absl::StatusOr<std::vector<StoredArtifact>> MapSpillFile(const std::string& path,
                                                          const SpillOwner& owner);
 /// MapSpillFile, and every byte is checked.

@@ -60,8 +60,8 @@ using AgeKey = std::pair<base::Duration, base::Uid>;
 /// Methods and their errors are JobStore's; what needs another shard (room above all) is its
 /// business, so no two shards' locks are ever held together.
 ///
-/// Ownership  Owns its jobs. Borrows `shared`.
-/// Threading  Thread-safe.
+/// Ownership: Owns its jobs. Borrows `shared`.
+/// Threading: Thread-safe.
 class StoreShard {
  public:
   explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.WallNow()) {}

@@ -22,14 +22,14 @@ struct Timer {
   Timer* previous = nullptr;
 };
 
-/// Ownership  Borrows the timers; a timer must be cancelled before it is destroyed.
-/// Threading  One at a time (its shard's lock).
-/// Exactness  A timer is handed out by the first Advance(now) with now >= due, never before; the
-///            wheel's tick decides only how much is looked at. A clock that jumps forward makes all
-///            that is due come at once, in order of due time to within a tick (those that were
-///            overdue when they were set in no order); one that jumps back makes nothing come twice
-///            and nothing come early, and costs a look at every timer.
-/// Range      Any due time.
+/// Ownership: Borrows the timers; a timer must be cancelled before it is destroyed.
+/// Threading: One at a time (its shard's lock).
+/// Exactness: A timer is handed out by the first Advance(now) with now >= due, never before; the
+/// wheel's tick decides only how much is looked at. A clock that jumps forward makes all that is
+/// due come at once, in order of due time to within a tick (those that were overdue when they were
+/// set in no order); one that jumps back makes nothing come twice and nothing come early, and costs
+/// a look at every timer.
+/// Range: Any due time.
 class TimerWheel {
  public:
   explicit TimerWheel(base::WallTime now);

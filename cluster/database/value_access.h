@@ -27,9 +27,9 @@ struct ValueAccessOptions {
   std::int64_t max_records = 100'000;
 };
 
-/// Ownership  Owns the slabs and the index. `fabric` and `clock` outlive it.
-/// Threading  Thread-safe.
-/// Invariant  At most kMaxReservations wait to be written, of at most budget_bytes together.
+/// Ownership: Owns the slabs and the index. `fabric` and `clock` outlive it.
+/// Threading: Thread-safe.
+/// Invariants: At most kMaxReservations wait to be written, of at most budget_bytes together.
 class ValueAccess {
  public:
   static constexpr std::size_t kMaxReservations = 64;
@@ -59,8 +59,9 @@ class ValueAccess {
   /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL): send it by message then.
   absl::StatusOr<v1::ReserveResultResponse> Reserve(const v1::ReserveResultRequest& request,
                                                     const Store& store);
-  /// Reads the bytes once. Errors: NOT_FOUND (RESERVATION_UNKNOWN: it took too long), DATA_LOSS
-  /// (BAD_CHECKSUM: other bytes are there; the reservation is gone).
+  /// Reads the bytes once.
+  /// Errors: NOT_FOUND (RESERVATION_UNKNOWN: it took too long), DATA_LOSS (BAD_CHECKSUM: other
+  /// bytes are there; the reservation is gone).
   absl::StatusOr<v1::CommitResultResponse> Commit(const v1::CommitResultRequest& request,
                                                   const Store& store);
   /// Forgets reservations whose time is over, and gives back memory that was long unused.

@@ -75,8 +75,8 @@ class Doorbell {
 
 /// One peer's way into one region, held by the region's owner. Thread-safe.
 ///
-/// Ownership  Destroying it ends the way as Revoke does, as far as the backend can. Does not
-///            outlive its region.
+/// Ownership: Destroying it ends the way as Revoke does, as far as the backend can. Does not
+/// outlive its region.
 class Access {
  public:
   virtual ~Access() = default;
@@ -94,17 +94,17 @@ class Access {
 /// Registered memory of this process. Zeroed at first. Its pages are present: touching them never
 /// fails or faults in from disk.
 ///
-/// Ownership  Destruction retires it: peers' channels break, the name disappears. Peers' late
-///            writes land in memory that nobody reads.
-/// Threading  Thread-safe; the bytes are the caller's business (LoadWord, StoreWord for shared
-///            words).
+/// Ownership: Destruction retires it: peers' channels break, the name disappears. Peers' late
+/// writes land in memory that nobody reads.
+/// Threading: Thread-safe; the bytes are the caller's business (LoadWord, StoreWord for shared
+/// words).
 class Region {
  public:
   virtual ~Region() = default;
   [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
-  /// Lets a peer in. Errors: INVALID_ARGUMENT (WRONG_FABRIC, of another backend, cluster or host;
-  /// MALFORMED_OFFER), RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE, PEER_UNREACHABLE),
-  /// INTERNAL.
+  /// Lets a peer in.
+  /// Errors: INVALID_ARGUMENT (WRONG_FABRIC, of another backend, cluster or host; MALFORMED_OFFER),
+  /// RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE, PEER_UNREACHABLE), INTERNAL.
   virtual absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) = 0;
 };
 
@@ -163,9 +163,9 @@ struct ChannelCounters {
 
 /// A connection to one remote region.
 ///
-/// Threading  Execute: one thread at a time. broken(), Break() and counters(): any thread.
-/// Blocking   Execute returns by its deadline (measured between operations on shm; elsewhere also
-///            once as much time as was left has really passed, whatever the clock says).
+/// Threading: Execute: one thread at a time. broken(), Break() and counters(): any thread.
+/// Blocking: Execute returns by its deadline (measured between operations on shm; elsewhere also
+/// once as much time as was left has really passed, whatever the clock says).
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -173,9 +173,10 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   /// Executes `chain` in order, with one completion. On an error a prefix of it has taken effect,
-  /// the last operation of which perhaps in part. Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS, nothing
-  /// was done, the channel stays usable); everything else breaks the channel: DEADLINE_EXCEEDED,
-  /// UNAVAILABLE (CHANNEL_BROKEN, PEER_GONE, REGION_RETIRED).
+  /// the last operation of which perhaps in part.
+  /// Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS, nothing was done, the channel stays usable);
+  /// everything else breaks the channel: DEADLINE_EXCEEDED, UNAVAILABLE (CHANNEL_BROKEN, PEER_GONE,
+  /// REGION_RETIRED).
   absl::Status Execute(std::span<const Op> chain, base::MonotonicTime deadline);
   [[nodiscard]] bool broken() const { return broken_.load(); }
   void Break() { broken_.store(true); }
@@ -214,8 +215,9 @@ class Dialer {
   /// For the region's owner.
   [[nodiscard]] virtual const Offer& offer() const = 0;
   /// Completes the connection with the owner's answer to the offer. At most once. The channel may
-  /// outlive the dialer. Errors: UNAVAILABLE (PEER_GONE, REGION_RETIRED), INVALID_ARGUMENT (of
-  /// another cluster or backend, wrong length or key), DEADLINE_EXCEEDED.
+  /// outlive the dialer.
+  /// Errors: UNAVAILABLE (PEER_GONE, REGION_RETIRED), INVALID_ARGUMENT (of another cluster or
+  /// backend, wrong length or key), DEADLINE_EXCEEDED.
   virtual absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) = 0;
 };
 
@@ -225,20 +227,23 @@ class Fabric {
   virtual ~Fabric() = default;
   /// "shm://CLUSTER-ID" (letters, digits, '-', '_', at most 64), "verbs://DEVICE[:PORT][/gid=N]"
   /// (where "verbs://" takes the first active device), "ucx://INTERFACE[,INTERFACE…]" (where
-  /// "ucx://" takes all network interfaces). Deadlines are times of `clock`. Errors:
-  /// INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED (FABRIC_NOT_BUILT), and the backend's own.
+  /// "ucx://" takes all network interfaces). Deadlines are times of `clock`.
+  /// Errors: INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED (FABRIC_NOT_BUILT), and the backend's
+  /// own.
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
                                                       base::Clock& clock = base::SystemClock());
 
   /// Errors: as Register.
   virtual absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) = 0;
   /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of
-  /// its name. Peers' Notify rings `doorbell`, which may be null. Errors: RESOURCE_EXHAUSTED
-  /// (SHARED_MEMORY_FULL, NO_MEMORY, MEMLOCK_LIMIT), INVALID_ARGUMENT, INTERNAL.
+  /// its name. Peers' Notify rings `doorbell`, which may be null.
+  /// Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL, NO_MEMORY, MEMLOCK_LIMIT), INVALID_ARGUMENT,
+  /// INTERNAL.
   virtual absl::StatusOr<std::unique_ptr<Region>> Register(
       std::uint64_t length_bytes, std::string_view label,
       std::shared_ptr<Doorbell> doorbell = nullptr) = 0;
-  /// Starts a connection to a region of a peer or of our own. Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  /// Starts a connection to a region of a peer or of our own.
+  /// Errors: RESOURCE_EXHAUSTED, INTERNAL.
   virtual absl::StatusOr<std::unique_ptr<Dialer>> Dial() = 0;
 };
 

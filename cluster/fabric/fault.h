@@ -137,7 +137,7 @@ class FaultBoard {
 /// The decorator: `inner` as the process `self` of the board sees it. Regions registered through it
 /// accept the board's pretended processes as well as real ones.
 ///
-/// Ownership  Borrows `inner`; shares the rest.
+/// Ownership: Borrows `inner`; shares the rest.
 class FaultyFabric final : public Fabric {
  public:
   /// A null policy makes no faults.

@@ -19,10 +19,11 @@ class ProcessWatch {
 /// The calling process.
 PeerIdentity SelfIdentity();
 /// Watches a process through a pidfd. A process of another host never seems dead; one that is dead
-/// already gives a watch that says so. Errors: INTERNAL (no descriptors left, no pidfd on this
-/// kernel).
+/// already gives a watch that says so.
+/// Errors: INTERNAL (no descriptors left, no pidfd on this kernel).
 absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& identity);
-/// The same for a peer that is to be let in. Errors: also UNAVAILABLE (PEER_GONE) when it is dead.
+/// The same for a peer that is to be let in.
+/// Errors: also UNAVAILABLE (PEER_GONE) when it is dead.
 absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchLivingPeer(const PeerIdentity& identity);
 
 }  // namespace onepiece::fabric

@@ -78,8 +78,8 @@ enum class Checksum : std::uint8_t {
 };
 
 /// Maps `bytes` in place: the artifacts of the result are views that keep `bytes` alive. Bytes that
-/// do not start at a multiple of 64 are copied first (AllocateAligned avoids that). Errors:
-/// INVALID_ARGUMENT with reason MALFORMED_MESSAGE, the message says what is wrong.
+/// do not start at a multiple of 64 are copied first (AllocateAligned avoids that).
+/// Errors: INVALID_ARGUMENT with reason MALFORMED_MESSAGE, the message says what is wrong.
 absl::StatusOr<Message> Decode(const Buffer& bytes, Checksum checksum);
 
 }  // namespace onepiece::message

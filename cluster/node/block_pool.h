@@ -20,8 +20,8 @@ using BlockHook = std::function<std::shared_ptr<const void>(std::span<std::byte>
 /// Recycles large blocks: fresh memory costs a page fault every 4 KiB, which for a message of many
 /// megabytes takes longer than copying it.
 ///
-/// Ownership  Blocks keep the pool alive. At most `keep_bytes` of unused blocks are kept.
-/// Threading  Thread-safe.
+/// Ownership: Blocks keep the pool alive. At most `keep_bytes` of unused blocks are kept.
+/// Threading: Thread-safe.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   explicit BlockPool(std::uint64_t keep_bytes, BlockHook hook = nullptr)

@@ -71,12 +71,11 @@ struct RingStats {
 /// are told BUSY. Producers are admitted and the ring is repaired all the same, by a thread of the
 /// Inbox.
 ///
-/// Ownership  Owns the ring and its memory. Borrows `fabric` and `clock`, which must outlive it.
-/// Messages handed out
-///            live in memory of their own: of InboxOptions::blocks, else of the heap, where large
-///            blocks are recycled when the last artifact of a message goes, which may be after the
-///            Inbox has gone.
-/// Threading  Thread-safe; Receive is meant for one thread (others wait their turn).
+/// Ownership: Owns the ring and its memory. Borrows `fabric` and `clock`, which must outlive it.
+/// Messages handed out live in memory of their own: of InboxOptions::blocks, else of the heap,
+/// where large blocks are recycled when the last artifact of a message goes, which may be after the
+/// Inbox has gone.
+/// Threading: Thread-safe; Receive is meant for one thread (others wait their turn).
 class Inbox {
  public:
   /// Errors: those of ring creation (RESOURCE_EXHAUSTED: no shared memory; INVALID_ARGUMENT:
@@ -91,7 +90,8 @@ class Inbox {
   /// Inbox has gone.
   [[nodiscard]] virtual grpc::Service* service() = 0;
   /// The next message, copied out of the ring and checked. Malformed ones are counted, logged and
-  /// dropped. Errors: DEADLINE_EXCEEDED; CANCELLED after Close().
+  /// dropped.
+  /// Errors: DEADLINE_EXCEEDED; CANCELLED after Close().
   virtual absl::StatusOr<Received> Receive(base::MonotonicTime deadline) = 0;
   /// Makes Receive return CANCELLED, now and later, and OpenRing refuse. Idempotent.
   virtual void Close() = 0;

@@ -33,9 +33,9 @@ struct JobRecordsOptions {
 /// the record is away, a miss at the others is UNAVAILABLE, not NOT_FOUND); NOT_FOUND
 /// (JOB_NOT_FOUND); what the database says.
 ///
-/// Ownership  Owns its connections.
-/// Threading  Thread-safe.
-/// Blocking   Unary calls: number of databases × call_timeout at most. Streams: until they end or
+/// Ownership: Owns its connections.
+/// Threading: Thread-safe.
+/// Blocking: Unary calls: number of databases × call_timeout at most. Streams: until they end or
 /// `keep_going` says no.
 class JobRecords {
  public:
@@ -56,8 +56,8 @@ class JobRecords {
   /// Each attempt is limited by `timeout` (scaled) where one is given.
   absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid,
                                     std::optional<base::Duration> timeout = std::nullopt);
-  /// A page over all databases, newest first, each job once. Errors: UNAVAILABLE when no database
-  /// answers; a database that is away is left out.
+  /// A page over all databases, newest first, each job once.
+  /// Errors: UNAVAILABLE when no database answers; a database that is away is left out.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
   absl::Status Delete(const base::Uid& uid);

@@ -52,13 +52,12 @@ struct NodeStatus {
 /// routing() is empty (epoch 0) until that set's table comes, and no table of the set before is
 /// taken any more.
 ///
-/// Ownership  Owns its threads (report; routing watch; for instances, assignment watch).
-/// Threading  Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never
-/// after Stop()
-///            returned; they must not call Stop(). They delay the next update of their kind, and
-///            Stop(): an instance's assignment callback may take a minute (it finishes what it has
-///            of a workflow set that it leaves), and ends when the instance leaves.
-/// Blocking   Start never blocks. WaitReady until its deadline. Stop until callbacks have returned,
+/// Ownership: Owns its threads (report; routing watch; for instances, assignment watch).
+/// Threading: Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never
+/// after Stop() returned; they must not call Stop(). They delay the next update of their kind, and
+/// Stop(): an instance's assignment callback may take a minute (it finishes what it has of a
+/// workflow set that it leaves), and ends when the instance leaves.
+/// Blocking: Start never blocks. WaitReady until its deadline. Stop until callbacks have returned,
 /// and then at most about one second (the goodbye).
 class NodeAgent {
  public:
@@ -85,8 +84,8 @@ class NodeAgent {
 
   /// Starts registering. The node is STARTING until SetState says otherwise.
   void Start();
-  /// Waits until the node is registered and has a routing table. Errors: DEADLINE_EXCEEDED with the
-  /// last failure in its message, CANCELLED after Stop().
+  /// Waits until the node is registered and has a routing table.
+  /// Errors: DEADLINE_EXCEEDED with the last failure in its message, CANCELLED after Stop().
   absl::Status WaitReady(base::Duration limit);
   /// What the next reports say; reported at once. Callable before Start().
   void SetState(NodeStatus status);

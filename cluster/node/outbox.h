@@ -81,11 +81,10 @@ struct Delivered {
   base::Duration encode{};    ///< Spent on encoding, checksums included.
 };
 
-/// Ownership  Owns its producers. Borrows `fabric` and `clock`, which must outlive it.
-/// Threading  Thread-safe; sends to different consumers go in parallel, sends to one take turns.
-/// Blocking   Deliver returns by its deadline (plus at most the one call or chain of operations it
-/// is in), and soon
-///            after Close().
+/// Ownership: Owns its producers. Borrows `fabric` and `clock`, which must outlive it.
+/// Threading: Thread-safe; sends to different consumers go in parallel, sends to one take turns.
+/// Blocking: Deliver returns by its deadline (plus at most the one call or chain of operations it
+/// is in), and soon after Close().
 class Outbox {
  public:
   static std::unique_ptr<Outbox> Create(fabric::Fabric& fabric, OutboxOptions options,
@@ -99,7 +98,8 @@ class Outbox {
   /// could not be opened (nothing was sent); goes round until `deadline`, also while there is no
   /// candidate at all. A send whose outcome is unknown is repeated to the same ring, and goes
   /// elsewhere, with attempt + 1, only once the routing says that this consumer's incarnation is
-  /// dead. Errors: INVALID_ARGUMENT (the message cannot be encoded, or is too large for a ring:
+  /// dead.
+  /// Errors: INVALID_ARGUMENT (the message cannot be encoded, or is too large for a ring:
   /// MESSAGE_TOO_LARGE). By the deadline, and nothing was sent: UNAVAILABLE (NO_INSTANCE: no
   /// candidate; UNREACHABLE: no ring could be opened), RESOURCE_EXHAUSTED (RING_FULL: every ring
   /// that could be opened was busy). DEADLINE_EXCEEDED (OUTCOME_UNKNOWN: the message may have

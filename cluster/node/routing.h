@@ -19,8 +19,8 @@ namespace onepiece::node {
 
 /// Pure: no clock, no network.
 ///
-/// Ownership  Owns its table; what it returns lives as long as it does.
-/// Threading  Immutable; share it as shared_ptr<const Routing>.
+/// Ownership: Owns its table; what it returns lives as long as it does.
+/// Threading: Immutable; share it as shared_ptr<const Routing>.
 class Routing {
  public:
   /// An empty table of epoch 0: nobody is alive.

@@ -13,7 +13,7 @@ namespace onepiece::node {
 /// Runs `update` before every scrape for as long as it lives, which may be shorter than the metrics
 /// do.
 ///
-/// Threading  `update` runs on the scraping thread. Destruction waits for one under way.
+/// Threading: `update` runs on the scraping thread. Destruction waits for one under way.
 class ScrapeHook {
  public:
   ScrapeHook(telemetry::Metrics* metrics, std::function<void(telemetry::Metrics&)> update) {

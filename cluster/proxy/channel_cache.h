@@ -13,10 +13,10 @@
 
 namespace onepiece::proxy {
 
-/// Ownership  Owns its channels; callers share them.
-/// Threading  Thread-safe. Never blocks.
-/// Invariant  At most kMaxChannels are kept; nodes come back under other addresses for as long as a
-/// cluster lives.
+/// Ownership: Owns its channels; callers share them.
+/// Threading: Thread-safe. Never blocks.
+/// Invariants: At most kMaxChannels are kept; nodes come back under other addresses for as long as
+/// a cluster lives.
 class ChannelCache {
  public:
   static constexpr std::size_t kMaxChannels = 512;

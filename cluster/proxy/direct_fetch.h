@@ -25,10 +25,10 @@ struct DirectFetchOptions {
   std::function<std::shared_ptr<const node::Routing>()> routing;
 };
 
-/// Ownership  Borrows `fabric` and `clock`, which outlive it.
-/// Threading  Thread-safe.
-/// Invariant  What it reads and is not sent yet takes at most kMaxBytes; it knows the results of at
-///            most kMaxKnown jobs.
+/// Ownership: Borrows `fabric` and `clock`, which outlive it.
+/// Threading: Thread-safe.
+/// Invariants: What it reads and is not sent yet takes at most kMaxBytes; it knows the results of
+/// at most kMaxKnown jobs.
 class DirectFetch {
  public:
   static constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;

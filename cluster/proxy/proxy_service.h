@@ -43,10 +43,10 @@ struct ProxyOptions {
 /// Any proxy answers for any job: all state is in the databases, but for the count of jobs in
 /// flight.
 ///
-/// Ownership  Borrows everything it is given; all of it outlives the service.
-/// Threading  Thread-safe. One thread of its own asks how admitted jobs do.
-/// Blocking   Unary calls answer within about 4 s (scaled); streams last until the job or the
-/// client ends, or Stop().
+/// Ownership: Borrows everything it is given; all of it outlives the service.
+/// Threading: Thread-safe. One thread of its own asks how admitted jobs do.
+/// Blocking: Unary calls answer within about 4 s (scaled); streams last until the job or the client
+/// ends, or Stop().
 class ProxyService final : public v1::GenerationService::Service {
  public:
   ProxyService(ProxyOptions options, node::JobRecords& records, node::Outbox& outbox,

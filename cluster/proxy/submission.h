@@ -24,8 +24,9 @@ namespace onepiece::proxy {
 base::Uid MakeUid(std::string_view cluster_secret, std::string_view request_id, base::WallTime now);
 
 /// Checks everything that needs no schema: request_id, priority, labels, deadline, number and size
-/// of parameters. Errors: INVALID_ARGUMENT with BAD_REQUEST_ID, BAD_PRIORITY, BAD_LABELS,
-/// BAD_DEADLINE or INVALID_PARAMETERS.
+/// of parameters.
+/// Errors: INVALID_ARGUMENT with BAD_REQUEST_ID, BAD_PRIORITY, BAD_LABELS, BAD_DEADLINE or
+/// INVALID_PARAMETERS.
 absl::Status CheckEnvelope(const v1::SubmitJobRequest& request);
 
 /// How long the job may take: what the request says, or the application's default.

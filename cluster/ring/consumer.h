@@ -28,8 +28,9 @@ class Segment;
 /// A message whose bytes still lie in the ring. Copy it out at once: the ring's space is held until
 /// then.
 ///
-/// Ownership  Keeps the memory it reads alive, also beyond the Consumer and beyond a move of the
-/// ring. Movable. Threading  Any one thread; deliveries may be released in any order.
+/// Ownership: Keeps the memory it reads alive, also beyond the Consumer and beyond a move of the
+/// ring. Movable.
+/// Threading: Any one thread; deliveries may be released in any order.
 class Delivery {
  public:
   Delivery(Delivery&& other) noexcept;
@@ -43,8 +44,9 @@ class Delivery {
 
   /// Copies the payload out and checks it (unless its producer sends without checksums), in one
   /// pass, then releases the ring's bytes, whatever
-  /// the result. REQUIRES: out.size() == size_bytes(), not called before. Errors: DATA_LOSS
-  /// (BAD_PAYLOAD_CHECKSUM): `out` is not a message; a resend with the same id will be taken.
+  /// the result. REQUIRES: out.size() == size_bytes(), not called before.
+  /// Errors: DATA_LOSS (BAD_PAYLOAD_CHECKSUM): `out` is not a message; a resend with the same id
+  /// will be taken.
   absl::Status CopyTo(std::span<std::byte> out);
 
  private:
@@ -63,11 +65,12 @@ class Delivery {
   bool payload_checked_ = true;
 };
 
-/// Ownership  Owns the ring's region. Borrows `fabric` and `clock`, which must outlive it and its
-/// deliveries. Threading  Poll and Wait: one thread at a time. Tick: one other thread. Everything
-/// else: any thread. Invariant  Nothing is delivered that no producer sent as one message; each
-/// (producer_id, message id) at most
-///            once within the dedup window; in order for each producer.
+/// Ownership: Owns the ring's region. Borrows `fabric` and `clock`, which must outlive it and its
+/// deliveries.
+/// Threading: Poll and Wait: one thread at a time. Tick: one other thread. Everything else: any
+/// thread.
+/// Invariants: Nothing is delivered that no producer sent as one message; each (producer_id,
+/// message id) at most once within the dedup window; in order for each producer.
 class Consumer {
  public:
   /// Errors: INVALID_ARGUMENT (options out of bounds), those of Fabric::Register.

@@ -16,14 +16,14 @@
 
 namespace onepiece::ring {
 
-/// Threading  As Consumer's. One mutex guards everything below it; no code holds it while it waits
-///            for a producer, makes or destroys a segment or an access, fences, or copies a
-///            payload.
+/// Threading: As Consumer's. One mutex guards everything below it; no code holds it while it waits
+/// for a producer, makes or destroys a segment or an access, fences, or copies a payload.
 class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
  public:
   ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base::Clock& clock,
                std::shared_ptr<fabric::Doorbell> doorbell);
-  /// Before anything else. Errors: those of Fabric::Register.
+  /// Before anything else.
+  /// Errors: those of Fabric::Register.
   absl::Status Open();
 
   absl::StatusOr<ProducerGrant> Enroll(const ProducerIdentity& identity);

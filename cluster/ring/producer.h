@@ -40,9 +40,9 @@ struct SendResult {
   absl::Status detail;
 };
 
-/// Ownership  Owns its channel. Borrows `clock` and the channel's fabric, which must outlive it.
-/// Threading  One thread at a time.
-/// Blocking   Send waits for the lock with jittered backoff, at most until its deadline, never for
+/// Ownership: Owns its channel. Borrows `clock` and the channel's fabric, which must outlive it.
+/// Threading: One thread at a time.
+/// Blocking: Send waits for the lock with jittered backoff, at most until its deadline, never for
 /// room.
 class Producer {
  public:
@@ -53,8 +53,8 @@ class Producer {
       base::Clock& clock = base::SystemClock());
 
   /// Sends the pieces as one message. `message_id` is unique for this producer_id; a resend carries
-  /// the same. `deadline` limits the wait for the lock. Errors: INVALID_ARGUMENT (EMPTY_MESSAGE,
-  /// MESSAGE_TOO_LARGE), nothing was sent.
+  /// the same. `deadline` limits the wait for the lock.
+  /// Errors: INVALID_ARGUMENT (EMPTY_MESSAGE, MESSAGE_TOO_LARGE), nothing was sent.
   absl::StatusOr<SendResult> Send(std::uint64_t message_id, std::span<const Piece> pieces,
                                   base::MonotonicTime deadline);
 

@@ -11,7 +11,7 @@ namespace onepiece::ring {
 /// Ticks and rests (Consumer::Rest) from its own thread until destroyed. The death of a producer in
 /// the middle of a send is noticed within `watchful`; an idle ring costs a look each `calm`.
 ///
-/// Ownership  Borrows `consumer` and `clock`; destroy it before them. Destruction waits for the
+/// Ownership: Borrows `consumer` and `clock`; destroy it before them. Destruction waits for the
 /// tick under way.
 class RecoveryRunner {
  public:

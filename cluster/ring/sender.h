@@ -14,7 +14,7 @@
 
 namespace onepiece::ring {
 
-/// Threading  As Producer's.
+/// Threading: As Producer's.
 class Sender {
  public:
   static std::unique_ptr<Sender> Make(std::unique_ptr<fabric::Channel> channel,

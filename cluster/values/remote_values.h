@@ -25,11 +25,11 @@ struct RemoteValuesOptions {
 /// Results of at least this size are worth a reservation; smaller ones go through the ring.
 inline constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;
 
-/// Ownership  Owns its connections: one to the index, one to each segment that it has used of late.
-///            `fabric` and `clock` outlive it.
-/// Threading  Thread-safe; one-sided operations on one segment take turns. A thread of its own
-///            closes connections that nobody uses, as they keep memory that the database gave back.
-/// Blocking   By `deadline`.
+/// Ownership: Owns its connections: one to the index, one to each segment that it has used of late.
+/// `fabric` and `clock` outlive it.
+/// Threading: Thread-safe; one-sided operations on one segment take turns. A thread of its own
+/// closes connections that nobody uses, as they keep memory that the database gave back.
+/// Blocking: By `deadline`.
 class RemoteValues {
  public:
   static std::unique_ptr<RemoteValues> Create(fabric::Fabric& fabric, RemoteValuesOptions options,
@@ -58,9 +58,9 @@ bool IsForPut(const message::Message& message);
 
 /// The RemoteValues of every database that was asked for, by address.
 ///
-/// Ownership  As RemoteValues; callers share.
-/// Threading  Thread-safe.
-/// Invariant  At most kMaxPeers are kept: databases come back under other addresses.
+/// Ownership: As RemoteValues; callers share.
+/// Threading: Thread-safe.
+/// Invariants: At most kMaxPeers are kept: databases come back under other addresses.
 class ValuePeers {
  public:
   static constexpr std::size_t kMaxPeers = 32;

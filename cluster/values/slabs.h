@@ -47,13 +47,13 @@ struct SlabsStats {
   std::uint64_t slabs = 0;
 };
 
-/// Ownership   Slabs keep their segment alive, and may outlive this object; `fabric` and `clock`
-///             outlive both.
-/// Threading   Thread-safe. A slab's bytes are its owner's business until they are shared.
-/// Blocking    Take may register a segment: milliseconds for 64 MiB. When the machine has no memory
-///             for one, no other is asked for during kRegisterPause: Take says so at once.
-/// Invariants  registered_bytes <= limit_bytes; slabs never overlap and begin at multiples of 64;
-///             rounding costs at most 63 bytes or 1/16 of a slab, whichever is more.
+/// Ownership: Slabs keep their segment alive, and may outlive this object; `fabric` and `clock`
+/// outlive both.
+/// Threading: Thread-safe. A slab's bytes are its owner's business until they are shared.
+/// Blocking: Take may register a segment: milliseconds for 64 MiB. When the machine has no memory
+/// for one, no other is asked for during kRegisterPause: Take says so at once.
+/// Invariants: registered_bytes <= limit_bytes; slabs never overlap and begin at multiples of 64;
+/// rounding costs at most 63 bytes or 1/16 of a slab, whichever is more.
 class Slabs {
  public:
   static constexpr base::Duration kRegisterPause = std::chrono::seconds(1);

@@ -41,8 +41,8 @@ std::optional<ValueEntry> FindInBucket(const ValueKey& key, std::span<const std:
 
 /// Owner's side.
 ///
-/// Ownership  Owns its region. `fabric` outlives it.
-/// Threading  Thread-safe.
+/// Ownership: Owns its region. `fabric` outlives it.
+/// Threading: Thread-safe.
 class ValueIndex {
  public:
   /// For up to about `values` values (rounded up so that full buckets are rare).

@@ -17,12 +17,14 @@ namespace onepiece::device {
 
 /// Makes `memory` page-locked, so that `device` copies from it directly, for as long as the result
 /// lives; the result must go before the memory does. Slow (milliseconds): for memory that is used
-/// again and again. Errors: UNIMPLEMENTED NO_CUDA; FAILED_PRECONDITION CUDA_FAILED (no driver, no
-/// such device, the limit of locked memory).
+/// again and again.
+/// Errors: UNIMPLEMENTED NO_CUDA; FAILED_PRECONDITION CUDA_FAILED (no driver, no such device, the
+/// limit of locked memory).
 absl::StatusOr<std::shared_ptr<const void>> PinHostMemory(int device, std::span<std::byte> memory);
 
 /// Where `device` sits ("0000:65:00.0"): its name outside of CUDA, whose numbers depend on the
-/// process. Errors: as PinHostMemory's.
+/// process.
+/// Errors: as PinHostMemory's.
 absl::StatusOr<std::string> PciBusId(int device);
 
 struct MemoryUse {
@@ -30,7 +32,8 @@ struct MemoryUse {
   std::int64_t total_bytes = 0;
 };
 
-/// The memory of `device`. Errors: as PinHostMemory's.
+/// The memory of `device`.
+/// Errors: as PinHostMemory's.
 absl::StatusOr<MemoryUse> DeviceMemory(int device);
 
 }  // namespace onepiece::device

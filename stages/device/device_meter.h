@@ -24,8 +24,8 @@ struct DeviceReading {
 /// Opens NVML's library for one device. Where it cannot (no driver, no such device) a reading is
 /// empty, and the reason is logged once.
 ///
-/// Ownership  Owns its NVML session.
-/// Threading  Externally synchronised.
+/// Ownership: Owns its NVML session.
+/// Threading: Externally synchronised.
 class DeviceMeter {
  public:
   /// `pci_bus_id` as PciBusId gives it.

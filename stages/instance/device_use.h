@@ -19,7 +19,8 @@ namespace onepiece::instance {
 node::BlockHook PinBlocks(const std::string& device);
 
 /// Of "cuda:N" the device's memory (all processes'), else this process's resident memory in that of
-/// the host. Errors: those of device::DeviceMemory.
+/// the host.
+/// Errors: those of device::DeviceMemory.
 absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device);
 
 /// For "cuda:N"; nullptr for cpu, and when the device does not say where it sits.

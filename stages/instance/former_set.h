@@ -18,7 +18,7 @@ namespace onepiece::instance {
 inline constexpr char kWorkflowSetLeft[] = "WORKFLOW_SET_LEFT";
 absl::Status WorkflowSetLeft(const std::string& workflow_set);
 
-/// Threading  Thread-safe.
+/// Threading: Thread-safe.
 class FormerSet {
  public:
   /// `table` is the last one of that set; its databases are told.

@@ -38,13 +38,13 @@ namespace onepiece::instance {
 /// Joins the runtime (scheduler, workers, deliverer) to the cluster (inbox, outbox, records,
 /// NodeManager).
 ///
-/// Ownership  Owns all its parts and threads. Borrows the fabric, metrics, spans and the clock.
-/// Threading  Open, Join and Leave on one thread; everything else happens on its own threads.
+/// Ownership: Owns all its parts and threads. Borrows the fabric, metrics, spans and the clock.
+/// Threading: Open, Join and Leave on one thread; everything else happens on its own threads.
 class Instance final : public runtime::WorkEvents, public v1::InstanceService::Service {
  public:
-  /// Opens the ring. A drain hands over what is still computed after `hand_over_after`. Errors:
-  /// RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later show in the instance's
-  /// state.
+  /// Opens the ring. A drain hands over what is still computed after `hand_over_after`.
+  /// Errors: RESOURCE_EXHAUSTED (no shared memory), those of loading plug-ins later show in the
+  /// instance's state.
   static absl::StatusOr<std::unique_ptr<Instance>> Open(
       const v1::InstanceConfig& config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
       telemetry::Spans& spans, base::Clock& clock,

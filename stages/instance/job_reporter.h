@@ -22,8 +22,8 @@ namespace onepiece::instance {
 /// `min_progress_interval`. Other updates are repeated until the database has them or
 /// `give_up_after` is over.
 ///
-/// Threading  Thread-safe. Callbacks run on the reporter's thread.
-/// Blocking   Reports never block. Bounded: beyond kMaxPending updates progress is dropped first.
+/// Threading: Thread-safe. Callbacks run on the reporter's thread.
+/// Blocking: Reports never block. Bounded: beyond kMaxPending updates progress is dropped first.
 class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;

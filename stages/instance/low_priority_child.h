@@ -23,8 +23,9 @@ class LowPriorityChild {
   static constexpr std::int64_t kLogBytes = 1 << 20;
 
   /// Starts `command` (a path, or a name that PATH has, and its arguments) in `folder`, as a
-  /// process group of its own. Errors: NOT_FOUND (no such program), FAILED_PRECONDITION (folder),
-  /// RESOURCE_EXHAUSTED (no more processes).
+  /// process group of its own.
+  /// Errors: NOT_FOUND (no such program), FAILED_PRECONDITION (folder), RESOURCE_EXHAUSTED (no more
+  /// processes).
   static absl::StatusOr<LowPriorityChild> Spawn(const std::vector<std::string>& command,
                                                 const std::string& folder);
   LowPriorityChild(LowPriorityChild&& other) noexcept;

@@ -21,7 +21,7 @@ double UnitsOf(const node::Routing& table, const message::Message& message);
 
 /// Counts by stage and application. They only grow, and at most kMaxEntries are kept: beyond that
 /// nothing new is counted, so that no number ever falls.
-/// Threading  Thread-safe.
+/// Threading: Thread-safe.
 class WorkCounts {
  public:
   static constexpr std::size_t kMaxEntries = 64;

@@ -36,12 +36,14 @@ class FusedPipeline {
     std::vector<std::string> predecessors;  ///< Earlier stages whose outputs it takes.
   };
 
-  /// Loads every stage, in the order of the workflow. Errors: those of `source` and of Stage::Load.
+  /// Loads every stage, in the order of the workflow.
+  /// Errors: those of `source` and of Stage::Load.
   static absl::StatusOr<FusedPipeline> Load(const std::vector<StagePlan>& stages,
                                             const TaskManager::StageSource& source);
 
   /// Runs one job through all stages; entrances get `inputs`, the files that it brings. Blocks for
-  /// the whole computation. Errors: those of the stages and of Unite.
+  /// the whole computation.
+  /// Errors: those of the stages and of Unite.
   absl::StatusOr<Result> Run(const message::Parameters& parameters,
                              const std::vector<message::Artifact>& inputs, base::WallTime deadline,
                              const Progress& progress);

@@ -24,14 +24,15 @@ struct Branch {
   std::span<const message::Artifact> artifacts;
 };
 
-/// All artifacts of all branches, in their order. Errors: INVALID_ARGUMENT (ARTIFACT_TWICE) when
-/// two have one of the same name; the message names both stages.
+/// All artifacts of all branches, in their order.
+/// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE) when two have one of the same name; the message names
+/// both stages.
 absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> branches);
 
 /// The parts that have come of joins that are not complete. Pure: the time is passed in.
 ///
-/// Ownership  Owns the parts.
-/// Threading  Externally synchronised (by RequestScheduler).
+/// Ownership: Owns the parts.
+/// Threading: Externally synchronised (by RequestScheduler).
 class JoinTable {
  public:
   /// Bounds of what is held. A part that completes a join, or goes to one that is there, is always

@@ -30,8 +30,8 @@ struct LoadedModel {
   std::optional<base::Duration> load_time;  ///< Absent when it was in memory.
 };
 
-/// Ownership  Owns what is parked; what it hands out belongs to the caller until he releases it.
-/// Threading  Thread-safe. Stages are loaded, measured and unloaded outside of the lock.
+/// Ownership: Owns what is parked; what it hands out belongs to the caller until he releases it.
+/// Threading: Thread-safe. Stages are loaded, measured and unloaded outside of the lock.
 class ModelStore {
  public:
   /// Finds a plug-in's stage.
@@ -49,8 +49,8 @@ class ModelStore {
 
   /// A parked stage whose files have not been replaced since, else one that is loaded now. When
   /// there is no memory for it, everything parked goes and it is tried once more. Blocks while
-  /// loading. Errors: those of the source and of Stage::Load; INTERNAL (STAGE_FAILED) when it
-  /// throws.
+  /// loading.
+  /// Errors: those of the source and of Stage::Load; INTERNAL (STAGE_FAILED) when it throws.
   absl::StatusOr<LoadedModel> Get(const ModelKey& key);
   /// Parks the stage if it fits, for which the ones unused longest go. Nobody computes with it any
   /// more, since it may be handed out again at once. Its size is what it exports as `weight_bytes`;

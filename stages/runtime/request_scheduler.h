@@ -118,7 +118,8 @@ class RequestScheduler {
   /// The next item, to be sent elsewhere; nullopt when nothing is queued.
   std::optional<WorkItem> Take();
   /// Takes an item again that was here before; with several `predecessors` of its stage one that is
-  /// a single branch waits for the others. False after Close: not taken. Errors: as Push.
+  /// a single branch waits for the others. False after Close: not taken.
+  /// Errors: as Push.
   absl::StatusOr<bool> Return(WorkItem item, std::span<const std::string> predecessors = {});
   /// Joins that will not be complete in time (JoinTable::Expire).
   std::vector<JoinTable::Lost> ExpireJoins();

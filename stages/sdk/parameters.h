@@ -1,7 +1,8 @@
 // Job parameters as a stage reads them: typed, bounded, with errors that name the parameter.
 //
 // All functions are thread-safe. A missing parameter takes `fallback`, or is an error where there
-// is none. Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and metadata field=NAME.
+// is none.
+// Errors: INVALID_ARGUMENT with reason BAD_PARAMETER and metadata field=NAME.
 #pragma once
 
 #include <cstdint>

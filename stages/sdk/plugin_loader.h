@@ -15,11 +15,10 @@ namespace onepiece::sdk {
 
 /// The plug-ins that a process has loaded.
 ///
-/// Ownership  Plug-ins are never unloaded: libraries below them keep thread-local state. Stages
-/// made by Create and
-///            pointers from here may therefore outlive the loader.
-/// Threading  Load on one thread; then the const methods are thread-safe.
-/// Blocking   Loading reads files and runs the plug-ins' static initialisers.
+/// Ownership: Plug-ins are never unloaded: libraries below them keep thread-local state. Stages
+/// made by Create and pointers from here may therefore outlive the loader.
+/// Threading: Load on one thread; then the const methods are thread-safe.
+/// Blocking: Loading reads files and runs the plug-ins' static initialisers.
 class PluginLoader {
  public:
   struct LoadedPlugin {
@@ -30,8 +29,9 @@ class PluginLoader {
   /// $ONEPIECE_PLUGIN_DIR, else ../lib/onepiece/stages beside the folder of the running program.
   static std::string DefaultDirectory();
 
-  /// Loads one file. Errors: NOT_FOUND (no such file), FAILED_PRECONDITION (not loadable, no entry
-  /// point, another ABI), ALREADY_EXISTS (one of its stages is loaded already).
+  /// Loads one file.
+  /// Errors: NOT_FOUND (no such file), FAILED_PRECONDITION (not loadable, no entry point, another
+  /// ABI), ALREADY_EXISTS (one of its stages is loaded already).
   absl::Status LoadFile(const std::string& path);
   /// Loads every *.so of a folder in the order of their names and stops at the first error.
   /// Errors: as LoadFile; NOT_FOUND also when there is no plug-in in the folder.

@@ -82,12 +82,12 @@ class Stage {
  public:
   virtual ~Stage() = default;
   [[nodiscard]] virtual StageInfo Info() const = 0;
-  /// Loads weights. Errors: NOT_FOUND, INVALID_ARGUMENT (the files do not fit), RESOURCE_EXHAUSTED
-  /// (memory).
+  /// Loads weights.
+  /// Errors: NOT_FOUND, INVALID_ARGUMENT (the files do not fit), RESOURCE_EXHAUSTED (memory).
   virtual absl::Status Load(const LoadOptions& options) = 0;
   /// Computes one job. The runtime has checked that every input of Info() is present. Inputs are
-  /// immutable views; outputs own or share their bytes. Errors: INVALID_ARGUMENT (bad input),
-  /// CANCELLED, DEADLINE_EXCEEDED, INTERNAL.
+  /// immutable views; outputs own or share their bytes.
+  /// Errors: INVALID_ARGUMENT (bad input), CANCELLED, DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::StatusOr<std::vector<Artifact>> Run(StageContext& context,
                                                     const std::vector<Artifact>& inputs) = 0;
   /// Gives memory back. The stage may be loaded again.

@@ -98,7 +98,8 @@ class Children {
   Children& operator=(const Children&) = delete;
   /// Starts this program again with `arguments`.
   absl::Status Start(std::vector<std::string> arguments);
-  /// Waits until all have ended well. Errors: UNAVAILABLE (one failed), DEADLINE_EXCEEDED.
+  /// Waits until all have ended well.
+  /// Errors: UNAVAILABLE (one failed), DEADLINE_EXCEEDED.
   absl::Status Join(Nanoseconds limit);
 
  private:

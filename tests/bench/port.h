@@ -33,7 +33,7 @@ struct Link {
   std::string name;  ///< Of the measurement; unique on the machine, fit for a file name.
 };
 
-/// Threading  One thread. Everything that cannot go on ends the process (Die).
+/// Threading: One thread. Everything that cannot go on ends the process (Die).
 class Port {
  public:
   virtual ~Port() = default;

@@ -22,10 +22,12 @@ struct RingBenchOptions {
 
 /// Names that RingBenchOptions::peers may hold.
 const std::vector<std::string>& RingPeers();
-/// Bytes of "64B", "4KiB", "4MiB". Errors: INVALID_ARGUMENT.
+/// Bytes of "64B", "4KiB", "4MiB".
+/// Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::size_t> ParseSize(const std::string& text);
 
-/// Measures; says on stderr which row is under way. Errors: INVALID_ARGUMENT, those of Measure.
+/// Measures; says on stderr which row is under way.
+/// Errors: INVALID_ARGUMENT, those of Measure.
 absl::StatusOr<BenchReport> RunRingBench(const RingBenchOptions& options);
 
 }  // namespace onepiece::bench

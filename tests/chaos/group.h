@@ -14,8 +14,8 @@
 
 namespace onepiece::chaos {
 
-/// Ownership  Owns the processes: they die with the thread that started them.
-/// Threading  Thread-confined.
+/// Ownership: Owns the processes: they die with the thread that started them.
+/// Threading: Thread-confined.
 class Group {
  public:
   static constexpr int kReplicas = 3;

@@ -16,7 +16,7 @@ namespace onepiece::chaos {
 /// Keeps a copy of the load's registers. Each stream lasts some seconds; the next one goes on from
 /// the last revision, at whichever replica serves it.
 ///
-/// Threading  Thread-safe.
+/// Threading: Thread-safe.
 class Watcher {
  public:
   explicit Watcher(const std::vector<std::string>& addresses);

@@ -1,8 +1,9 @@
 // A program seen and driven as a screen reader does it: over AT-SPI's D-Bus interfaces, with
 // nothing from inside it.
 //
-// Source     https://gitlab.gnome.org/GNOME/at-spi2-core, xml/*.xml (interfaces org.a11y.atspi.*).
-// Threading  Thread-confined. Blocking: every call waits for the program, 5 s at most.
+// Source: https://gitlab.gnome.org/GNOME/at-spi2-core, xml/*.xml (interfaces org.a11y.atspi.*).
+// Threading: Thread-confined.
+// Blocking: every call waits for the program, 5 s at most.
 #pragma once
 
 #include <QDBusConnection>

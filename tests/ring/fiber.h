@@ -11,7 +11,7 @@ namespace onepiece::ring {
 
 /// Not thread-safe: all fibers belong to one thread.
 ///
-/// Ownership  Destroy it only when done().
+/// Ownership: Destroy it only when done().
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body)

@@ -58,7 +58,7 @@ class SimFabric final : public fabric::Fabric {
 
 /// `inner`, but every chain has two operations exchanged: a producer that does not keep the order.
 ///
-/// Ownership  Borrows `inner`.
+/// Ownership: Borrows `inner`.
 class ReorderingFabric final : public fabric::Fabric {
  public:
   /// Operation `second` is executed in the place of `first`, which goes where `second` was.

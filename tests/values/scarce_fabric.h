@@ -11,7 +11,7 @@
 
 namespace onepiece::values {
 
-/// Ownership  Borrows `inner`. Thread-safe.
+/// Ownership: Borrows `inner`. Thread-safe.
 class ScarceFabric final : public fabric::Fabric {
  public:
   explicit ScarceFabric(fabric::Fabric& inner) : inner_(inner) {}

@@ -23,8 +23,8 @@ class ShmSegment {
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Create(const std::string& name,
                                                             std::uint64_t length_bytes,
                                                             const PeerIdentity& owner);
-  /// Maps what a peer created. Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (wrong length or
-  /// key).
+  /// Maps what a peer created.
+  /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (wrong length or key).
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;

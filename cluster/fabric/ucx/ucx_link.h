@@ -17,7 +17,7 @@ namespace onepiece::fabric {
 /// the worker: from then on nothing of UCX reads or writes the memory that operations referred to,
 /// completed or not.
 ///
-/// Threading  One thread at a time.
+/// Threading: One thread at a time.
 class UcxLink {
  public:
   /// Introduces itself and waits for the owner's verdict, at most until `deadline` of real time.

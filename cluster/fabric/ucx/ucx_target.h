@@ -54,7 +54,7 @@ class UcxMemory {
 /// the peer takes effect but in this worker's Progress, so after Close nothing can, whatever is
 /// still on its way.
 ///
-/// Threading  Thread-safe.
+/// Threading: Thread-safe.
 class UcxTarget {
  public:
   /// `doorbell` may be null. `expected` is what a peer must know to be welcome.

@@ -18,8 +18,8 @@ absl::Status UcxError(const char* what, ucs_status_t status);
 /// One for each fabric. Thread-safe.
 class UcxContext {
  public:
-  /// `devices`: UCX's names of network interfaces, or "all". Errors: INVALID_ARGUMENT
-  /// (BAD_FABRIC_URI) when none of them can be used, INTERNAL.
+  /// `devices`: UCX's names of network interfaces, or "all".
+  /// Errors: INVALID_ARGUMENT (BAD_FABRIC_URI) when none of them can be used, INTERNAL.
   static absl::StatusOr<std::shared_ptr<UcxContext>> Open(const std::string& devices);
   ~UcxContext() { ucp_cleanup(context_); }
   UcxContext(const UcxContext&) = delete;
@@ -34,7 +34,7 @@ class UcxContext {
 /// Sockets, endpoints and requests of one connection, and the only code that moves their bytes: a
 /// worker executes nothing unless somebody calls Progress, and nothing at all once it is destroyed.
 ///
-/// Threading  One thread at a time.
+/// Threading: One thread at a time.
 class UcxWorker {
  public:
   /// Errors: RESOURCE_EXHAUSTED (no descriptors or memory left), INTERNAL.

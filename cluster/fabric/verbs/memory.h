@@ -34,8 +34,9 @@ class Pages {
 };
 
 /// Pins `bytes` and makes them known to the device; `access` are IBV_ACCESS_ flags, never relaxed
-/// ordering: the ring's words must arrive in order. Errors: RESOURCE_EXHAUSTED (MEMLOCK_LIMIT,
-/// whose message says what to raise), INTERNAL (VERBS_FAILED).
+/// ordering: the ring's words must arrive in order.
+/// Errors: RESOURCE_EXHAUSTED (MEMLOCK_LIMIT, whose message says what to raise), INTERNAL
+/// (VERBS_FAILED).
 absl::StatusOr<Handle<ibv_mr>> RegisterMemory(ibv_pd* domain, std::span<const std::byte> bytes,
                                               int access);
 

@@ -70,7 +70,7 @@ struct QueuePairOptions {
 
 /// One end. One thread at a time.
 ///
-/// Ownership  Destruction destroys it.
+/// Ownership: Destruction destroys it.
 class QueuePair {
  public:
   /// Errors: INTERNAL or RESOURCE_EXHAUSTED (VERBS_FAILED).
@@ -83,10 +83,12 @@ class QueuePair {
   [[nodiscard]] Endpoint local() const;
   [[nodiscard]] const ibv_qp_cap& abilities() const { return abilities_; }
   /// Makes the connection; `access` are the IBV_ACCESS_REMOTE_ flags of the other end. At most
-  /// once. Errors: INVALID_ARGUMENT (WRONG_FABRIC), UNAVAILABLE (PEER_UNREACHABLE), INTERNAL
+  /// once.
+  /// Errors: INVALID_ARGUMENT (WRONG_FABRIC), UNAVAILABLE (PEER_UNREACHABLE), INTERNAL
   /// (VERBS_FAILED).
   absl::Status Connect(const Endpoint& remote, int access);
-  /// Posts a list with one call. Errors: INTERNAL (VERBS_FAILED).
+  /// Posts a list with one call.
+  /// Errors: INTERNAL (VERBS_FAILED).
   absl::Status Post(ibv_send_wr* first);
   CompletionQueue& completions() { return *completions_; }
   /// Takes every right from the other end; what it has under way may still be carried out.

@@ -15,8 +15,9 @@ enum class VerbsKeys {
   kRegistrations,  ///< A protection domain and a registration for each peer.
 };
 
-/// `address` is what follows verbs://. Errors: those of Fabric::Open; NOT_FOUND (NO_RDMA_DEVICE,
-/// NO_GID), FAILED_PRECONDITION (PORT_NOT_ACTIVE, DEVICE_TOO_WEAK), INTERNAL (VERBS_FAILED).
+/// `address` is what follows verbs://.
+/// Errors: those of Fabric::Open; NOT_FOUND (NO_RDMA_DEVICE, NO_GID), FAILED_PRECONDITION
+/// (PORT_NOT_ACTIVE, DEVICE_TOO_WEAK), INTERNAL (VERBS_FAILED).
 absl::StatusOr<std::unique_ptr<Fabric>> OpenVerbsFabric(std::string_view address,
                                                         base::Clock& clock,
                                                         VerbsKeys keys = VerbsKeys::kBest);

@@ -30,16 +30,18 @@ struct GroupPlan {
 };
 
 /// Three onepiece-nodemanager that keep their data under `dir`. A write of 256 bytes is an
-/// ApplyWorkflow whose workflow has so many. Errors: NOT_FOUND.
+/// ApplyWorkflow whose workflow has so many.
+/// Errors: NOT_FOUND.
 absl::StatusOr<GroupPlan> PlanNodeManagers(const std::string& dir);
-/// Three etcd with their defaults. A write is a Put of 256 bytes. Errors: NOT_FOUND.
+/// Three etcd with their defaults. A write is a Put of 256 bytes.
+/// Errors: NOT_FOUND.
 absl::StatusOr<GroupPlan> PlanEtcd(const std::string& dir);
 
-/// Threading  Thread-confined; the servers end with the thread that started them.
+/// Threading: Thread-confined; the servers end with the thread that started them.
 class Group {
  public:
-  /// Starts the servers and waits until one leads and all have the log. Errors: DEADLINE_EXCEEDED,
-  /// those of local::Spawn.
+  /// Starts the servers and waits until one leads and all have the log.
+  /// Errors: DEADLINE_EXCEEDED, those of local::Spawn.
   static absl::StatusOr<std::unique_ptr<Group>> Start(GroupPlan plan, const std::string& dir);
   ~Group();
 

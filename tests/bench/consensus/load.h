@@ -26,7 +26,8 @@ struct Load {
 
 /// `clients` clients, each with one write in flight, over at most 16 connections to `address`.
 /// A write that is refused (RESOURCE_EXHAUSTED) is asked for again at once, and takes so much
-/// longer. Blocks for warm_up + window. Errors: of the first write that fails otherwise.
+/// longer. Blocks for warm_up + window.
+/// Errors: of the first write that fails otherwise.
 absl::StatusOr<Load> RunLoad(const std::string& address, const WriteCall& write, int clients,
                              base::Duration warm_up, base::Duration window);
 

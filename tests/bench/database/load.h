@@ -25,8 +25,8 @@ struct Turn {
 
 using Sessions = std::vector<std::unique_ptr<Session>>;
 
-/// Clears the store afterwards. A put phase is over when the last values can be read. Errors: of
-/// the first operation that fails.
+/// Clears the store afterwards. A put phase is over when the last values can be read.
+/// Errors: of the first operation that fails.
 absl::StatusOr<Turn> RunTurn(Store& store, Sessions& sessions, const Value& value,
                              std::size_t values);
 

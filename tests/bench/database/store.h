@@ -56,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Store>> StartRedis(const std::string& folder);
 /// memcached with large items allowed, libmemcached clients over loopback.
 absl::StatusOr<std::unique_ptr<Store>> StartMemcached(const std::string& folder);
 
-/// Requests a second that redis-benchmark reaches with pipelining, {puts, gets}. Errors: NOT_FOUND.
+/// Requests a second that redis-benchmark reaches with pipelining, {puts, gets}.
+/// Errors: NOT_FOUND.
 absl::StatusOr<std::pair<double, double>> RedisPipelined(const Store& redis,
                                                          std::size_t value_bytes, int clients,
                                                          std::size_t values);

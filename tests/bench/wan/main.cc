@@ -74,7 +74,8 @@ BenchResult Row(const Workload& workload, const std::string& metric, const char*
   return row;
 }
 
-/// Ours beside one peer. Errors: FAILED_PRECONDITION when the two do not compute the same.
+/// Ours beside one peer.
+/// Errors: FAILED_PRECONDITION when the two do not compute the same.
 absl::Status Compare(const Workload& workload, const std::string& peer, const Options& options,
                      const std::string& scratch, BenchResult& time, BenchResult& memory) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto ours, Side::Start(Command("ours", workload, options)));

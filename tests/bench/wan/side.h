@@ -16,8 +16,8 @@ namespace onepiece::bench {
 /// Not thread-safe. The process ends with this object.
 class Side {
  public:
-  /// Starts `command` (found in PATH) and waits until it is ready. Errors: UNAVAILABLE (it cannot
-  /// start or ends), DEADLINE_EXCEEDED.
+  /// Starts `command` (found in PATH) and waits until it is ready.
+  /// Errors: UNAVAILABLE (it cannot start or ends), DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<Side>> Start(const std::vector<std::string>& command);
   ~Side();
   Side(const Side&) = delete;

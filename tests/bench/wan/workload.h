@@ -18,7 +18,8 @@ struct Workload {
 };
 
 /// The shipped tiny model and a mid-size one of random weights, which is written below `scratch`
-/// together with all inputs. Errors: NOT_FOUND (the shipped models), INTERNAL (the disk).
+/// together with all inputs.
+/// Errors: NOT_FOUND (the shipped models), INTERNAL (the disk).
 absl::StatusOr<std::vector<Workload>> MakeWorkloads(const std::string& scratch);
 
 }  // namespace onepiece::bench
