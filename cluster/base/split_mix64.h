@@ -1,5 +1,5 @@
-// Random numbers that are the same with every standard library: one seed gives one history, so that a
-// simulated history can be replayed.
+// Random numbers that are the same with every standard library: one seed gives one history, so that
+// a simulated history can be replayed.
 #pragma once
 
 #include <cstdint>

@@ -168,8 +168,11 @@ class Table {
            Entities (*facts_of)(const T& value)) {
     if (a.value == b.value) return;
     if (!a.value || !b.value) {
-      rows_.push_back(
-          {"cluster", part, a.value ? "known" : kUnknownText, b.value ? "known" : kUnknownText, {}});
+      rows_.push_back({"cluster",
+                       part,
+                       a.value ? "known" : kUnknownText,
+                       b.value ? "known" : kUnknownText,
+                       {}});
       return;
     }
     const Entities before = facts_of(*a.value), after = facts_of(*b.value);

@@ -54,9 +54,8 @@ std::string_view DTypeName(DType dtype) {
 
 std::shared_ptr<std::byte[]> AllocateAligned(std::size_t bytes) {
   const std::align_val_t align{bytes < kLargeBytes ? kArtifactAlignBytes : kHugePageBytes};
-  std::shared_ptr<std::byte[]> memory(
-      static_cast<std::byte*>(::operator new(bytes, align)),
-      [align](std::byte* old) { ::operator delete(old, align); });
+  std::shared_ptr<std::byte[]> memory(static_cast<std::byte*>(::operator new(bytes, align)),
+                                      [align](std::byte* old) { ::operator delete(old, align); });
   // Filling fresh pages of 4 KiB takes longer than the copy does. A wish: the system may refuse.
   if (bytes >= kLargeBytes)
     (void)madvise(memory.get(), bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);

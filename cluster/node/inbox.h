@@ -39,9 +39,10 @@ struct InboxOptions {
   /// refused.
   std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
-  /// Where messages are copied into, if it has room; else, and by default, a BlockPool. Thread-safe.
+  /// Where messages are copied into, if it has room; else, and by default, a BlockPool.
+  /// Thread-safe.
   std::function<absl::StatusOr<BlockPool::Block>(std::size_t)> blocks;
-  BlockHook block_hook;  ///< Told of the pool's blocks.
+  BlockHook block_hook;                   ///< Told of the pool's blocks.
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 

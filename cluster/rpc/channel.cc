@@ -40,8 +40,8 @@ void SetTimeout(grpc::ClientContext& context, base::Duration timeout) {
 }
 
 void SetTimeLeft(grpc::ClientContext& context, base::Duration left) {
-  context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                    gpr_time_from_nanos(left.count(), GPR_TIMESPAN)));
+  context.set_deadline(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left.count(), GPR_TIMESPAN)));
 }
 
 }  // namespace onepiece::rpc

@@ -10,7 +10,6 @@
 namespace onepiece::bench {
 namespace {
 
-
 constexpr std::size_t kSmallBytes = 4096;       // Up to here, rate and latency say something.
 constexpr std::size_t kBandwidthBytes = 65536;  // From here on, bandwidth does.
 
