@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kGoodHeader[] =
     R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2,1],"data_offsets":[4,12]},)"
-    R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"none":{"dtype":"I64","shape":[0,7],"data_offsets":[12,12]}})";
+    R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+    R"("none":{"dtype":"I64","shape":[0,7],"data_offsets":[12,12]}})";
 
 std::string One(const std::string& fields) { return "{\"t\":{" + fields + "}}"; }
 
@@ -24,13 +25,16 @@ void AddBadHeaders() {
                         << says;
   };
   row("overlap",
-      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
+      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+      R"("t":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
       7, "\"t\": its data overlap");
   row("same range twice",
-      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
+      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+      R"("t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
       4, "overlap");
   row("hole",
-      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[4],"data_offsets":[5,9]}})",
+      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+      R"("t":{"dtype":"U8","shape":[4],"data_offsets":[5,9]}})",
       9, "\"t\": there is a hole");
   row("bytes left over", One(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])"), 5,
       "belong to no tensor");
@@ -65,7 +69,8 @@ void AddBadHeaders() {
   row("duplicate field", One(R"("dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4])"), 4,
       "duplicate field");
   row("duplicate name",
-      R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}})",
+      R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+      R"("t":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}})",
       4, "duplicate name \"t\"");
   row("duplicate metadata", R"({"__metadata__":{"a":"1","a":"2"}})", 0, "duplicate key");
   row("metadata not text", R"({"__metadata__":{"a":1}})", 0, "a number where none belongs");

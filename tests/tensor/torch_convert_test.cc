@@ -73,8 +73,8 @@ class TorchConvertTest : public QObject {
     // The data of "b" begin 4 bytes after those of "a". The header's length decides whether they
     // are aligned for F32.
     for (int pad = 0; pad < 4; ++pad) {
-      const std::string header =
-          R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[],"data_offsets":[4,8]}})";
+      const std::string header = R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+                                 R"("b":{"dtype":"F32","shape":[],"data_offsets":[4,8]}})";
       WriteFile(path, SafetensorsBytes(header + std::string(static_cast<std::size_t>(pad), ' '),
                                        std::string("\x80\x3f\x00\x40\x00\x00\x40\x40", 8)));
       at::Tensor a, b;
