@@ -67,27 +67,31 @@ function(onepiece_borrow_precompiled target kind)
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)
 endfunction()
 
-# onepiece_library(NAME SOURCES .. HEADERS .. DEPS ..): the static library onepiece::NAME. Files include its headers by
-# their path from the top of the tree. A library without sources becomes an INTERFACE library.
+# onepiece_library(NAME SOURCES .. PUBLIC_HEADERS .. PRIVATE_HEADERS .. DEPS .. PRIVATE_DEPS ..): the static library
+# onepiece::NAME. Files include its headers by their path from the top of the tree. Only the folder itself, its tests,
+# the benchmarks and the fuzz targets include its private headers (tests/structure). A library without sources becomes an
+# INTERFACE library.
 function(onepiece_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;DEPS;PRIVATE_DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;PUBLIC_HEADERS;PRIVATE_HEADERS;DEPS;PRIVATE_DEPS")
   if(A_SOURCES)
     add_library(onepiece_${name} STATIC ${A_SOURCES})
-    target_sources(onepiece_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
+    target_sources(onepiece_${name}
+      PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_PUBLIC_HEADERS}
+      PRIVATE FILE_SET private_headers TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_PRIVATE_HEADERS})
     target_link_libraries(onepiece_${name} PUBLIC ${A_DEPS} PRIVATE onepiece_flags ${A_PRIVATE_DEPS})
     onepiece_borrow_precompiled(onepiece_${name} "${ONEPIECE_PRECOMPILED}")
   else()
     add_library(onepiece_${name} INTERFACE)
-    target_sources(onepiece_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_HEADERS})
+    target_sources(onepiece_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${A_PUBLIC_HEADERS})
     target_link_libraries(onepiece_${name} INTERFACE ${A_DEPS})
   endif()
   add_library(onepiece::${name} ALIAS onepiece_${name})
 endfunction()
 
-# onepiece_qt_library(NAME SOURCES .. HEADERS .. MOC headers with Q_OBJECT .. DEPS .. [PRECOMPILE ..]): an
-# onepiece_library of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
+# onepiece_qt_library(NAME SOURCES .. PUBLIC_HEADERS .. PRIVATE_HEADERS .. MOC headers with Q_OBJECT .. DEPS ..
+# [PRECOMPILE ..]): an onepiece_library of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
 function(onepiece_qt_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;HEADERS;MOC;DEPS;PRIVATE_DEPS;PRECOMPILE")
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;PUBLIC_HEADERS;PRIVATE_HEADERS;MOC;DEPS;PRIVATE_DEPS;PRECOMPILE")
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
   foreach(header IN LISTS A_MOC)
     cmake_path(GET header STEM stem)
@@ -98,7 +102,8 @@ function(onepiece_qt_library name)
       DEPENDS ${header} VERBATIM)
     list(APPEND A_SOURCES ${output})
   endforeach()
-  onepiece_library(${name} SOURCES ${A_SOURCES} HEADERS ${A_HEADERS} DEPS ${A_DEPS} PRIVATE_DEPS ${A_PRIVATE_DEPS})
+  onepiece_library(${name} SOURCES ${A_SOURCES} PUBLIC_HEADERS ${A_PUBLIC_HEADERS} PRIVATE_HEADERS ${A_PRIVATE_HEADERS}
+    DEPS ${A_DEPS} PRIVATE_DEPS ${A_PRIVATE_DEPS})
   # The console mostly waits for its user, so -O1 is fast enough, and it compiles sooner.
   target_compile_options(onepiece_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(A_PRECOMPILE)

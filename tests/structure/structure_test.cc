@@ -1,10 +1,11 @@
-// The shape of the tree: which folder may include which, where vendor headers may appear, and how
-// long files get.
+// The shape of the tree: which folder may include which, where vendor headers may appear, and which
+// headers a folder keeps to itself.
 #include <QDirIterator>
 #include <QFile>
 #include <QMap>
 #include <QRegularExpression>
 #include <QSet>
+#include <QTemporaryDir>
 #include <QtTest>
 
 #include "tests/structure/rooms.h"
@@ -44,8 +45,7 @@ QString FolderOf(const QString& path) {
   return path.section('/', 0, 1);
 }
 
-QVector<Source> Sources(const QStringList& roots) {
-  const QDir top(ONEPIECE_SOURCE_DIR);
+QVector<Source> Sources(const QDir& top, const QStringList& roots) {
   QVector<Source> sources;
   for (const QString& root : roots) {
     QDirIterator files(top.filePath(root), {"*.h", "*.cc", "*.cu"}, QDir::Files,
@@ -67,13 +67,91 @@ const QRegularExpression& IncludeLine() {
 
 const QStringList kProductRoots = {"cluster", "nodemanager", "stages", "gui"};
 
+// Which folder keeps which of its headers to itself, as the CMakeLists.txt of the folders say.
+struct HeaderSets {
+  QSet<QString> public_headers;  // From the top of the tree.
+  QStringList library_folders;   // Folders with a library, from the top of the tree.
+};
+
+// Reads what onepiece_library() and onepiece_qt_library() list; a list may come from a variable
+// that the file sets.
+HeaderSets ReadHeaderSets(const QDir& top) {
+  static const QRegularExpression library("onepiece_(?:qt_)?library\\(([^)]*)\\)");
+  static const QRegularExpression variable("set\\((\\w+)\\s([^)]*)\\)");
+  static const QRegularExpression keyword("^[A-Z_]+$");
+  HeaderSets sets;
+  for (const QString& root : kProductRoots) {
+    QDirIterator files(top.filePath(root), {"CMakeLists.txt"}, QDir::Files,
+                       QDirIterator::Subdirectories);
+    while (files.hasNext()) {
+      QFile file(files.next());
+      if (!file.open(QIODevice::ReadOnly)) continue;
+      QString text = QString::fromUtf8(file.readAll());
+      for (const auto& set : variable.globalMatch(text)) {
+        text.replace("${" + set.captured(1) + "}", set.captured(2));
+      }
+      const QString folder = top.relativeFilePath(QFileInfo(file).path());
+      for (const auto& call : library.globalMatch(text)) {
+        sets.library_folders.append(folder);
+        QString list;
+        for (const QString& word : call.captured(1).simplified().split(' ')) {
+          if (keyword.match(word).hasMatch()) {
+            list = word;
+          } else if (list == "PUBLIC_HEADERS") {
+            sets.public_headers.insert(folder + '/' + word);
+          }
+        }
+      }
+    }
+  }
+  return sets;
+}
+
+// Whether `path` may include what `folder` keeps to itself: the folder, its tests, the benchmarks
+// and the fuzz targets may.
+bool IsInside(const QString& path, const QString& folder) {
+  const QString top = folder.section('/', 0, 0);
+  const bool named_alone = top == "cluster" || top == "stages";  // tests/ring tests cluster/ring.
+  const QString tests = "tests/" + (named_alone ? folder.section('/', 1) : folder);
+  const QStringList inside = {folder, tests, "tests/bench", "tests/fuzz"};
+  return std::any_of(inside.begin(), inside.end(),
+                     [&](const QString& place) { return path.startsWith(place + '/'); });
+}
+
+// The includes of private headers from outside their folder.
+QStringList PrivateIncludes(const QDir& top) {
+  const HeaderSets sets = ReadHeaderSets(top);
+  QStringList broken;
+  for (const Source& source : Sources(top, kProductRoots + QStringList{"tests"})) {
+    for (const QString& line : source.lines) {
+      const auto match = IncludeLine().match(line);
+      if (!match.hasMatch() || sets.public_headers.contains(match.captured(1))) continue;
+      for (const QString& folder : sets.library_folders) {
+        if (match.captured(1).startsWith(folder + '/') && !IsInside(source.path, folder)) {
+          broken << QString("%1 includes %2, which %3/CMakeLists.txt does not list as public")
+                        .arg(source.path, match.captured(1), folder);
+          break;
+        }
+      }
+    }
+  }
+  return broken;
+}
+
+void WriteText(const QString& path, const char* text) {
+  QVERIFY(QDir().mkpath(QFileInfo(path).path()));
+  QFile file(path);
+  QVERIFY(file.open(QIODevice::WriteOnly));
+  QVERIFY(file.write(text) >= 0);
+}
+
 }  // namespace
 
 class StructureTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    sources_ = Sources(kProductRoots);
+    sources_ = Sources(QDir(ONEPIECE_SOURCE_DIR), kProductRoots);
     QVERIFY(sources_.size() > 50);
   }
 
@@ -150,33 +228,28 @@ class StructureTest : public QObject {
     QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
   }
 
-  void Files_StayShort() {
-    QStringList broken;
-    for (const Source& source : sources_ + Sources({"tests"})) {
-      const int cap = source.path.endsWith(".h") ? 400 : 800;
-      if (source.lines.size() - 1 > cap) {
-        broken << QString("%1 has %2 lines, cap %3")
-                      .arg(source.path)
-                      .arg(source.lines.size() - 1)
-                      .arg(cap);
-      }
-    }
+  void PrivateHeaders_StayInTheirFolder() {
+    const QDir top(ONEPIECE_SOURCE_DIR);
+    QVERIFY(ReadHeaderSets(top).public_headers.size() > 50);
+    const QStringList broken = PrivateIncludes(top);
     QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
   }
 
-  void Tests_DoNotSleep() {
-    static const QRegularExpression sleep(
-        "sleep_for|sleep_until|usleep\\(|QTest::qSleep|QTest::qWait\\(");
-    QStringList broken;
-    for (const Source& source : Sources({"tests"})) {
-      // A benchmark offers its load at a pace, in real time.
-      const bool benchmark = source.folder == "tests/bench" && !source.path.endsWith("_test.cc");
-      if (source.folder == "tests/structure" || benchmark) continue;
-      for (const QString& line : source.lines) {
-        if (line.contains(sleep)) broken << source.path + ": " + line.trimmed();
-      }
-    }
-    QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
+  void PrivateHeaders_IncludedFromOutside_AreFound() {
+    const QTemporaryDir copy;
+    WriteText(copy.filePath("cluster/ring/CMakeLists.txt"),
+              "set(more segment.h)\n"
+              "onepiece_library(ring SOURCES ring.cc PUBLIC_HEADERS ring.h\n"
+              "  PRIVATE_HEADERS ${more} DEPS onepiece::base)\n");
+    WriteText(copy.filePath("cluster/ring/ring.cc"), "#include \"cluster/ring/segment.h\"\n");
+    WriteText(copy.filePath("tests/ring/ring_test.cc"), "#include \"cluster/ring/segment.h\"\n");
+    WriteText(copy.filePath("cluster/node/outbox.cc"), "#include \"cluster/ring/ring.h\"\n");
+    QCOMPARE(PrivateIncludes(QDir(copy.path())), QStringList());
+
+    WriteText(copy.filePath("cluster/node/inbox.cc"), "#include \"cluster/ring/segment.h\"\n");
+    QCOMPARE(PrivateIncludes(QDir(copy.path())),
+             QStringList{"cluster/node/inbox.cc includes cluster/ring/segment.h, which "
+                         "cluster/ring/CMakeLists.txt does not list as public"});
   }
 
  private:
