@@ -62,9 +62,13 @@ std::span<const base::Uid> TakeFront(std::span<const base::Uid>& uids, std::size
 
 }  // namespace
 
-AntiEntropy::AntiEntropy(AntiEntropyOptions options, const JobStore& store, Replicator& replicator,
-                         base::Clock& clock)
-    : options_(std::move(options)), store_(store), replicator_(replicator), clock_(clock) {}
+AntiEntropy::AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options,
+                         const JobStore& store, Replicator& replicator, base::Clock& clock)
+    : view_(view),
+      options_(std::move(options)),
+      store_(store),
+      replicator_(replicator),
+      clock_(clock) {}
 
 AntiEntropy::~AntiEntropy() { Stop(); }
 
@@ -79,7 +83,7 @@ void AntiEntropy::Stop() {
 }
 
 absl::Status AntiEntropy::CheckCluster(const std::string& cluster_id) const {
-  const std::string ours = options_.cluster_id();
+  const std::string ours = view_.cluster_id();
   if (cluster_id == ours) return absl::OkStatus();
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
                          "this database is of cluster " + ours + ", not " + cluster_id);
@@ -99,7 +103,7 @@ JobStore::Filter AntiEntropy::BothKeep(std::vector<std::string> databases,
 absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
     const v1::CompareJobsRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
-  const std::vector<std::string> databases = NodeIds(*options_.routing());
+  const std::vector<std::string> databases = NodeIds(*view_.routing());
   if (!std::ranges::equal(databases, request.databases())) {
     return OtherView("this database sees other databases than the caller");
   }
@@ -136,7 +140,7 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
 absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
   if (request.node_id() == options_.node_id ||
-      !FindDatabase(*options_.routing(), request.node_id()).has_value()) {
+      !FindDatabase(*view_.routing(), request.node_id()).has_value()) {
     return OtherView("the caller is not among the other databases");
   }
   if (request.records_size() > kMaxUidsPerCall || request.results_size() > kMaxUidsPerCall) {
@@ -166,10 +170,10 @@ absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
 
 absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
   const base::MonotonicTime now = clock_.Now();
-  const std::vector<std::string> databases = NodeIds(*options_.routing());
+  const std::vector<std::string> databases = NodeIds(*view_.routing());
   const JobStore::Filter filter = BothKeep(databases, peer.node_id());
   v1::CompareJobsRequest request;
-  request.set_cluster_id(options_.cluster_id());
+  request.set_cluster_id(view_.cluster_id());
   request.set_node_id(options_.node_id);
   for (const std::string& id : databases) request.add_databases(id);
   const Digests digests = store_.DigestsFor(filter);
@@ -294,7 +298,7 @@ absl::Status AntiEntropy::Carry(const v1::Endpoint& peer, v1::DatabaseService::S
   std::span<const base::Uid> results(plan.ask_results);
   while (!records.empty() || !results.empty()) {
     v1::SendJobsRequest request;
-    request.set_cluster_id(options_.cluster_id());
+    request.set_cluster_id(view_.cluster_id());
     request.set_node_id(options_.node_id);
     AppendUids(TakeFront(records, kMaxUidsPerCall), *request.mutable_records());
     AppendUids(TakeFront(results, kMaxUidsPerCall), *request.mutable_results());
@@ -315,7 +319,7 @@ void AntiEntropy::NoteEqual(const std::string& node_id, base::MonotonicTime time
 }
 
 std::optional<base::MonotonicTime> AntiEntropy::SettledTime() const {
-  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
   if (routing->epoch() == 0) return std::nullopt;
   base::MonotonicTime settled = clock_.Now();
   const base::MutexLock lock(mutex_);
@@ -345,7 +349,7 @@ AntiEntropyStats AntiEntropy::stats() const {
 void AntiEntropy::Run(const std::stop_token& stop) {
   std::vector<std::string> databases;
   while (!stop.stop_requested()) {
-    if (std::vector<std::string> now = NodeIds(*options_.routing()); now != databases) {
+    if (std::vector<std::string> now = NodeIds(*view_.routing()); now != databases) {
       databases = std::move(now);
       // A table without this instance is not a reason to give everything away.
       if (std::ranges::binary_search(databases, options_.node_id)) HandOn(databases);
@@ -375,7 +379,7 @@ void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
 }
 
 std::optional<v1::Endpoint> AntiEntropy::NextDue() {
-  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
   const std::optional<v1::Endpoint> self = FindDatabase(*routing, options_.node_id);
   std::vector<std::string> databases = NodeIds(*routing);
   const base::MonotonicTime now = clock_.Now();

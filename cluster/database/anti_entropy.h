@@ -17,15 +17,13 @@
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
-#include "cluster/node/routing.h"
+#include "cluster/node/cluster_view.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::database {
 
 struct AntiEntropyOptions {
   std::string node_id;
-  std::function<std::string()> cluster_id;
-  std::function<std::shared_ptr<const node::Routing>()> routing;
   int copies = 2;
   // All scaled:
   base::Duration interval = std::chrono::seconds(30);  ///< Between peers that hold the same.
@@ -59,8 +57,8 @@ class AntiEntropy {
   static constexpr int kMaxSummaries = 65'536;   ///< In an answer, but for one whole bucket.
   static constexpr int kMaxUidsPerCall = 4'096;  ///< Of each list in SendJobsRequest.
 
-  AntiEntropy(AntiEntropyOptions options, const JobStore& store, Replicator& replicator,
-              base::Clock& clock = base::SystemClock());
+  AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options, const JobStore& store,
+              Replicator& replicator, base::Clock& clock = base::SystemClock());
   ~AntiEntropy();
   AntiEntropy(const AntiEntropy&) = delete;
   AntiEntropy& operator=(const AntiEntropy&) = delete;
@@ -120,6 +118,7 @@ class AntiEntropy {
                                           const std::string& peer) const;
   void NoteEqual(const std::string& node_id, base::MonotonicTime time);
 
+  const node::ClusterView& view_;
   const AntiEntropyOptions options_;
   const JobStore& store_;
   Replicator& replicator_;

@@ -57,11 +57,9 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(DatabaseNodeOptions options,
-                                                                 fabric::Fabric& fabric,
-                                                                 telemetry::Metrics& metrics,
-                                                                 telemetry::Spans& spans,
-                                                                 base::Clock& clock) {
+absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(
+    const node::ClusterView& view, DatabaseNodeOptions options, fabric::Fabric& fabric,
+    telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock) {
   options.inbox.metrics = &metrics;
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ValueAccess> values,
                             ValueAccess::Create(fabric,
@@ -75,25 +73,25 @@ absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(DatabaseNodeOpt
     return node::BlockPool::Block{.owner = std::move(slab.owner), .bytes = slab.bytes};
   };
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<node::Inbox> inbox,
-                            node::Inbox::Open(fabric, options.inbox, clock));
-  return std::unique_ptr<DatabaseNode>(new DatabaseNode(
-      std::move(options), std::move(values), std::move(inbox), fabric, metrics, spans, clock));
+                            node::Inbox::Open(fabric, view, options.inbox, clock));
+  return std::unique_ptr<DatabaseNode>(new DatabaseNode(view, std::move(options), std::move(values),
+                                                        std::move(inbox), fabric, metrics, spans,
+                                                        clock));
 }
 
-DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAccess> values,
-                           std::unique_ptr<node::Inbox> inbox, fabric::Fabric& fabric,
-                           telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
-    : options_(std::move(options)),
+DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions options,
+                           std::unique_ptr<ValueAccess> values, std::unique_ptr<node::Inbox> inbox,
+                           fabric::Fabric& fabric, telemetry::Metrics& metrics,
+                           telemetry::Spans& spans, base::Clock& clock)
+    : view_(view),
+      options_(std::move(options)),
       metrics_(metrics),
       spans_(spans),
       clock_(clock),
       values_(std::move(values)),
       disk_(std::make_unique<Disk>(options_.disk, clock)),
-      replicator_(std::make_unique<Replicator>(ReplicatorOptions{.node_id = options_.node_id,
-                                                                 .cluster_id = options_.cluster_id,
-                                                                 .routing = options_.routing,
-                                                                 .copies = options_.copies},
-                                               clock)),
+      replicator_(std::make_unique<Replicator>(
+          view, ReplicatorOptions{.node_id = options_.node_id, .copies = options_.copies}, clock)),
       store_(std::make_unique<JobStore>(
           options_.store, clock,
           JobStoreHooks{
@@ -109,16 +107,12 @@ DatabaseNode::DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAcc
                     disk_->Served(uid, artifacts);
                   }})),
       inbox_(std::move(inbox)),
-      outbox_(node::Outbox::Create(fabric,
-                                   {.node_id = options_.node_id,
-                                    .routing = options_.routing,
-                                    .metrics = &metrics,
-                                    .spans = &spans},
-                                   clock)),
+      outbox_(node::Outbox::Create(
+          fabric, view, {.node_id = options_.node_id, .metrics = &metrics, .spans = &spans},
+          clock)),
       anti_entropy_(
-          std::make_unique<AntiEntropy>(AntiEntropyOptions{.node_id = options_.node_id,
-                                                           .cluster_id = options_.cluster_id,
-                                                           .routing = options_.routing,
+          std::make_unique<AntiEntropy>(view,
+                                        AntiEntropyOptions{.node_id = options_.node_id,
                                                            .copies = options_.copies,
                                                            .interval = options_.compare_interval},
                                         *store_, *replicator_, clock)),
@@ -267,7 +261,7 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
   base::CondVar never;
   base::MutexLock lock(mutex);
   while (!stop.stop_requested()) {
-    const std::shared_ptr<const node::Routing> routing = options_.routing();
+    const std::shared_ptr<const node::Routing> routing = view_.routing();
     JobStore::IsAlive is_alive;
     if (routing->epoch() > 0) {
       is_alive = [&routing](const v1::WorkHolder& holder) {

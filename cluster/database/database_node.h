@@ -18,6 +18,7 @@
 #include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/inbox.h"
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
@@ -32,10 +33,8 @@ struct DatabaseNodeOptions {
   JobStoreOptions store;
   DiskOptions disk;
   node::InboxOptions inbox;
-  std::function<std::shared_ptr<const node::Routing>()> routing;
-  std::function<std::string()> cluster_id;  ///< NodeAgent::cluster_id.
-  int copies = 2;                           ///< Of each job, this instance's included.
-  bool read_only = false;                   ///< People purge nothing here.
+  int copies = 2;          ///< Of each job, this instance's included.
+  bool read_only = false;  ///< People purge nothing here.
   v1::ResultCopies acknowledge = v1::RESULT_COPIES_ALL;
   base::Duration compare_interval = std::chrono::seconds(30);  ///< Scaled.
   base::Duration sweep_interval = std::chrono::milliseconds(200);
@@ -43,11 +42,10 @@ struct DatabaseNodeOptions {
   base::Duration lost_after = std::chrono::seconds(5);
 };
 
-/// The options that a configuration file asks for; `routing`, `cluster_id` and `incarnation` are
-/// the caller's.
+/// The options that a configuration file asks for.
 DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 
-/// Ownership: Owns its store, ring and threads. Borrows fabric, metrics, spans and clock.
+/// Ownership: Owns its store, ring and threads. Borrows view, fabric, metrics, spans and clock.
 /// Threading: Thread-safe. Threads of its own: ring, upkeep, replication, comparison, two for each
 /// peer.
 /// Blocking: Stop waits for the threads: about 1 s.
@@ -55,8 +53,9 @@ class DatabaseNode {
  public:
   /// Errors: those of Inbox::Open and ValueAccess::Create.
   static absl::StatusOr<std::unique_ptr<DatabaseNode>> Open(
-      DatabaseNodeOptions options, fabric::Fabric& fabric, telemetry::Metrics& metrics,
-      telemetry::Spans& spans, base::Clock& clock = base::SystemClock());
+      const node::ClusterView& view, DatabaseNodeOptions options, fabric::Fabric& fabric,
+      telemetry::Metrics& metrics, telemetry::Spans& spans,
+      base::Clock& clock = base::SystemClock());
   ~DatabaseNode();
   DatabaseNode(const DatabaseNode&) = delete;
   DatabaseNode& operator=(const DatabaseNode&) = delete;
@@ -79,9 +78,10 @@ class DatabaseNode {
   [[nodiscard]] v1::NodeLoad load() const;
 
  private:
-  DatabaseNode(DatabaseNodeOptions options, std::unique_ptr<ValueAccess> values,
-               std::unique_ptr<node::Inbox> inbox, fabric::Fabric& fabric,
-               telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock);
+  DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions options,
+               std::unique_ptr<ValueAccess> values, std::unique_ptr<node::Inbox> inbox,
+               fabric::Fabric& fabric, telemetry::Metrics& metrics, telemetry::Spans& spans,
+               base::Clock& clock);
   void TakeMessages(const std::stop_token& stop);
   void Take(const node::Received& received);
   bool Wants(const base::Uid& uid) const;
@@ -94,6 +94,7 @@ class DatabaseNode {
   void ExportMetrics();
   void ExportDiskMetrics();
 
+  const node::ClusterView& view_;
   const DatabaseNodeOptions options_;
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;

@@ -1,8 +1,6 @@
 // onepiece-database: one instance of the results database.
 #include <malloc.h>
 
-#include <atomic>
-
 #include "absl/strings/str_cat.h"
 #include "cluster/database/database_node.h"
 #include "cluster/node/node_agent.h"
@@ -15,60 +13,43 @@ constexpr int kMaxCopies = 16;
 
 // A folder belongs to one cluster, so which one this is must be known first: from the NodeManager.
 absl::Status Recover(const v1::DatabaseConfig& config, service::Host& host,
-                     const node::NodeAgent& agent, DatabaseNode& database) {
+                     const node::ClusterView& view, DatabaseNode& database) {
   if (config.node().data_dir().empty()) return absl::OkStatus();
-  while (agent.cluster_id().empty()) {
+  while (view.cluster_id().empty()) {
     if (host.WaitForShutdown(std::chrono::milliseconds(20))) return absl::OkStatus();
   }
-  return database.Recover(agent.cluster_id());
+  return database.Recover(view.cluster_id());
 }
 
 absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
                             fabric::Fabric::Open(config.node().fabric()));
-  // The agent needs the server's address, and the server's services need the agent's view of the
-  // cluster.
-  std::unique_ptr<node::NodeAgent> agent;
-  std::atomic<node::NodeAgent*> agent_now{nullptr};
-  const auto nobody = std::make_shared<const node::Routing>();
-  DatabaseNodeOptions options = OptionsFrom(config);
-  options.routing = [&agent_now, nobody] {
-    const node::NodeAgent* known = agent_now;
-    return known == nullptr ? nobody : known->routing();
-  };
-  options.cluster_id = [&agent_now] {
-    const node::NodeAgent* known = agent_now;
-    return known == nullptr ? std::string() : known->cluster_id();
-  };
-  options.inbox.incarnation = [&agent_now]() -> std::uint64_t {
-    const node::NodeAgent* known = agent_now;
-    return known == nullptr ? 0 : known->incarnation();
-  };
+  node::ClusterView view;
   ONEPIECE_ASSIGN_OR_RETURN(
       const std::unique_ptr<DatabaseNode> database,
-      DatabaseNode::Open(std::move(options), *fabric, host.metrics(), host.spans()));
+      DatabaseNode::Open(view, OptionsFrom(config), *fabric, host.metrics(), host.spans()));
   if (absl::Status served = host.Serve(database->services()); !served.ok()) {
     host.StopServing();  // Half of it may be up, on services that end with this function.
     return served;
   }
-  agent = std::make_unique<node::NodeAgent>(node::NodeAgentOptions{
-      .role = v1::DATABASE,
-      .node_id = config.node().node_id(),
-      .nodemanagers = {config.node().nodemanagers().begin(), config.node().nodemanagers().end()},
-      .address = host.address(),
-      .metrics_address = host.metrics_address(),
-      .workflow_set = config.node().workflow_set()});
-  agent->SetLoadSource([&database] { return database->load(); });
-  agent_now = agent.get();
-  agent->Start();
-  absl::Status status = Recover(config, host, *agent, *database);
+  node::NodeAgent agent(
+      {.role = v1::DATABASE,
+       .node_id = config.node().node_id(),
+       .nodemanagers = {config.node().nodemanagers().begin(), config.node().nodemanagers().end()},
+       .address = host.address(),
+       .metrics_address = host.metrics_address(),
+       .workflow_set = config.node().workflow_set()},
+      view);
+  agent.SetLoadSource([&database] { return database->load(); });
+  agent.Start();
+  absl::Status status = Recover(config, host, view, *database);
   if (status.ok()) {
     database->Start();
-    agent->SetState({.state = v1::Node::READY});
+    agent.SetState({.state = v1::Node::READY});
     status = host.ReportReady();
   }
   if (status.ok()) host.WaitForShutdown();
-  agent->Stop();
+  agent.Stop();
   database->Stop();
   host.StopServing();
   return status;

@@ -51,9 +51,10 @@ std::vector<base::Uid> Peer::Queue::Take(std::size_t count) {
   return uids;
 }
 
-Peer::Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Failed failed,
-           base::Clock& clock)
-    : options_(std::move(options)),
+Peer::Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store,
+           node::Outbox& outbox, Failed failed, base::Clock& clock)
+    : view_(view),
+      options_(std::move(options)),
       store_(store),
       outbox_(outbox),
       failed_(std::move(failed)),
@@ -113,7 +114,7 @@ PeerStats Peer::stats() const {
 }
 
 std::optional<v1::Endpoint> Peer::Endpoint() const {
-  std::vector<v1::Endpoint> found = FindEndpoints(*options_.routing(), options_.node_id);
+  std::vector<v1::Endpoint> found = FindEndpoints(*view_.routing(), options_.node_id);
   if (found.empty()) return std::nullopt;
   return std::move(found.front());
 }
@@ -168,7 +169,7 @@ std::vector<base::Uid> Peer::SendRecords(const v1::Endpoint& endpoint,
   std::size_t bytes = 0;
   const auto flush = [&] {
     if (in_request.empty()) return;
-    request.set_cluster_id(options_.cluster_id());
+    request.set_cluster_id(view_.cluster_id());
     const auto answer = rpc::Call(*stub_, &v1::DatabaseService::Stub::ReplicateJobs, request,
                                   options_.call_timeout);
     Note(endpoint, answer.ok());

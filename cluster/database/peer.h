@@ -16,16 +16,14 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/outbox.h"
-#include "cluster/node/routing.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::database {
 
 struct PeerOptions {
-  std::string node_id;                      ///< The peer's.
-  std::function<std::string()> cluster_id;  ///< Ours.
-  std::function<std::shared_ptr<const node::Routing>()> routing;
+  std::string node_id;  ///< The peer's.
   base::Duration call_timeout = std::chrono::seconds(2);
   base::Duration deliver_timeout = std::chrono::seconds(5);
   base::Duration patience = std::chrono::seconds(1);  ///< While its ring cannot be opened.
@@ -58,8 +56,8 @@ class Peer {
   /// peer's ring nobody knows more until the peer tells of the job.
   using Failed = std::function<void(const base::Uid&)>;
 
-  Peer(PeerOptions options, const JobStore& store, node::Outbox& outbox, Failed failed,
-       base::Clock& clock);
+  Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store,
+       node::Outbox& outbox, Failed failed, base::Clock& clock);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -100,6 +98,7 @@ class Peer {
   Sent SendResult(const base::Uid& uid);
   void Note(const v1::Endpoint& endpoint, bool took);
 
+  const node::ClusterView& view_;
   const PeerOptions options_;
   const JobStore& store_;
   node::Outbox& outbox_;

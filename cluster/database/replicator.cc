@@ -29,8 +29,9 @@ Peer::What WhatOf(Change change) {
 
 }  // namespace
 
-Replicator::Replicator(ReplicatorOptions options, base::Clock& clock)
-    : options_(std::move(options)), clock_(clock) {}
+Replicator::Replicator(const node::ClusterView& cluster, ReplicatorOptions options,
+                       base::Clock& clock)
+    : cluster_(cluster), options_(std::move(options)), clock_(clock) {}
 
 Replicator::~Replicator() { Stop(); }
 
@@ -141,7 +142,7 @@ std::vector<v1::DatabasePeer> Replicator::peers() {
 std::shared_ptr<const Replicator::View> Replicator::CurrentView() {
   const base::MutexLock lock(mutex_);
   if (!running_) return nullptr;
-  std::shared_ptr<const node::Routing> routing = options_.routing();
+  std::shared_ptr<const node::Routing> routing = cluster_.routing();
   if (view_ == nullptr || view_->routing != routing) view_ = MakeView(std::move(routing));
   return view_;
 }
@@ -161,8 +162,8 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
       continue;
     }
     view->peers[id] = std::make_shared<Peer>(
-        PeerOptions{.node_id = id, .cluster_id = options_.cluster_id, .routing = options_.routing},
-        *store_, *outbox_, [this, id](const base::Uid& uid) { Failed(id, uid); }, clock_);
+        cluster_, PeerOptions{.node_id = id}, *store_, *outbox_,
+        [this, id](const base::Uid& uid) { Failed(id, uid); }, clock_);
   }
   view->known = view->alive;
   for (const auto& [id, peer] : view->peers) {

@@ -20,17 +20,15 @@
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/peer.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/outbox.h"
-#include "cluster/node/routing.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::database {
 
 struct ReplicatorOptions {
-  std::string node_id;                      ///< Ours: never a peer.
-  std::function<std::string()> cluster_id;  ///< Ours, once the NodeManager has told us.
-  std::function<std::shared_ptr<const node::Routing>()> routing;
-  int copies = 2;  ///< Of each job, this one included.
+  std::string node_id;  ///< Ours: never a peer.
+  int copies = 2;       ///< Of each job, this one included.
   /// A peer that did not say for so long that it has a result counts as not there. Scaled.
   base::Duration confirm_timeout = std::chrono::seconds(2);
   /// What waits for a peer that is away for so long is forgotten. Scaled.
@@ -52,7 +50,8 @@ class Replicator {
   /// JobStore::Confirm. Called on a thread of the replicator's when no more copies can be made now.
   using Confirm = std::function<bool(const base::Uid&)>;
 
-  explicit Replicator(ReplicatorOptions options, base::Clock& clock = base::SystemClock());
+  Replicator(const node::ClusterView& cluster, ReplicatorOptions options,
+             base::Clock& clock = base::SystemClock());
   ~Replicator();
   Replicator(const Replicator&) = delete;
   Replicator& operator=(const Replicator&) = delete;
@@ -101,6 +100,7 @@ class Replicator {
   void Upkeep(const std::stop_token& stop);
   void ForgetPeers();
 
+  const node::ClusterView& cluster_;
   const ReplicatorOptions options_;
   base::Clock& clock_;
   const JobStore* store_ = nullptr;  // Set by Start, as are the next two.

@@ -31,8 +31,10 @@ absl::Status Closed() {
 
 class RingInbox final : public Inbox, private v1::RingService::Service {
  public:
-  RingInbox(std::unique_ptr<ring::Consumer> consumer, InboxOptions options, base::Clock& clock)
-      : options_(std::move(options)),
+  RingInbox(std::unique_ptr<ring::Consumer> consumer, const ClusterView& view, InboxOptions options,
+            base::Clock& clock)
+      : view_(view),
+        options_(std::move(options)),
         clock_(clock),
         pool_(std::make_shared<BlockPool>(options_.capacity_bytes, options_.block_hook)),
         consumer_(std::move(consumer)),
@@ -58,6 +60,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
   void NoteMalformed(const absl::Status& status);
 
+  const ClusterView& view_;
   const InboxOptions options_;
   base::Clock& clock_;
   const std::shared_ptr<BlockPool> pool_;
@@ -160,7 +163,7 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PRODUCER",
                            "producer_id and incarnation must be set");
   }
-  const std::uint64_t ours = options_.incarnation();
+  const std::uint64_t ours = view_.incarnation();
   if (request.consumer_incarnation() != ours) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                            "another incarnation was meant",
@@ -188,9 +191,8 @@ void ApplyRingConfig(const v1::RingConfig& config, InboxOptions& options) {
   options.max_producers = static_cast<std::uint32_t>(config.max_producers());
 }
 
-absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, InboxOptions options,
-                                                   base::Clock& clock) {
-  ONEPIECE_CHECK(options.incarnation != nullptr);
+absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, const ClusterView& view,
+                                                   InboxOptions options, base::Clock& clock) {
   ring::ConsumerOptions ring_options;
   const bool shared = options.shape == ring::Shape::kShared;
   if (options.capacity_bytes == 0)
@@ -206,7 +208,7 @@ absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, Inbox
   ring_options.timeouts = options.timeouts;
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ring::Consumer> consumer,
                             ring::Consumer::Create(fabric, ring_options, clock));
-  return std::make_unique<RingInbox>(std::move(consumer), std::move(options), clock);
+  return std::make_unique<RingInbox>(std::move(consumer), view, std::move(options), clock);
 }
 
 }  // namespace onepiece::node

@@ -12,6 +12,7 @@
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
 #include "cluster/node/block_pool.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/ring/options.h"
 
 namespace grpc {
@@ -35,9 +36,6 @@ struct InboxOptions {
   std::uint64_t capacity_bytes = 0;
   std::uint32_t slots = 0;
   std::uint32_t max_producers = 0;
-  /// This node's incarnation now (NodeAgent::incarnation): a producer that means another one is
-  /// refused.
-  std::function<std::uint64_t()> incarnation;
   ring::Timeouts timeouts;
   /// Where messages are copied into, if it has room; else, and by default, a BlockPool.
   /// Thread-safe.
@@ -72,16 +70,17 @@ struct RingStats {
 /// are told BUSY. Producers are admitted and the ring is repaired all the same, by a thread of the
 /// Inbox.
 ///
-/// Ownership: Owns the ring and its memory. Borrows `fabric` and `clock`, which must outlive it.
+/// Ownership: Owns the ring and its memory. Borrows `fabric`, `view` and `clock`, which must outlive it.
 /// Messages handed out live in memory of their own: of InboxOptions::blocks, else of the heap,
 /// where large blocks are recycled when the last artifact of a message goes, which may be after the
 /// Inbox has gone.
 /// Threading: Thread-safe; Receive is meant for one thread (others wait their turn).
 class Inbox {
  public:
-  /// Errors: those of ring creation (RESOURCE_EXHAUSTED: no shared memory; INVALID_ARGUMENT:
-  /// BAD_RING_OPTIONS).
-  static absl::StatusOr<std::unique_ptr<Inbox>> Open(fabric::Fabric& fabric, InboxOptions options,
+  /// A producer that means another incarnation than that of `view` is refused. Errors: those of
+  /// ring creation (RESOURCE_EXHAUSTED: no shared memory; INVALID_ARGUMENT: BAD_RING_OPTIONS).
+  static absl::StatusOr<std::unique_ptr<Inbox>> Open(fabric::Fabric& fabric,
+                                                     const ClusterView& view, InboxOptions options,
                                                      base::Clock& clock = base::SystemClock());
   virtual ~Inbox() = default;
   Inbox(const Inbox&) = delete;

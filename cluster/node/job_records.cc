@@ -120,10 +120,8 @@ class Locations {
 }  // namespace
 
 struct JobRecords::Impl {
-  explicit Impl(JobRecordsOptions given)
-      : options(std::move(given)), locations(options.max_locations) {
-    ONEPIECE_CHECK(options.routing != nullptr);
-  }
+  Impl(const ClusterView& cluster, JobRecordsOptions given)
+      : view(cluster), options(std::move(given)), locations(options.max_locations) {}
 
   std::shared_ptr<DatabaseStub> StubFor(const std::string& address) {
     const base::MutexLock lock(mutex);
@@ -136,7 +134,7 @@ struct JobRecords::Impl {
 
   /// In the order in which they are asked.
   std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
-    std::vector<v1::Endpoint> databases = options.routing()->DatabasesFor(uid);
+    std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);
     const std::string wrote = locations.Find(uid);
     const auto first = std::ranges::find(databases, wrote, &v1::Endpoint::node_id);
     if (first != databases.end()) std::rotate(databases.begin(), first, first + 1);
@@ -183,6 +181,7 @@ struct JobRecords::Impl {
   /// remember.
   v1::CreateJobResponse PreferElsewhere(const base::Uid& uid, v1::CreateJobResponse created);
 
+  const ClusterView& view;
   const JobRecordsOptions options;
   base::Mutex mutex;
   std::map<std::string, std::shared_ptr<DatabaseStub>> stubs;  // Guarded by mutex.
@@ -248,7 +247,7 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
                                                         v1::CreateJobResponse created) {
   v1::GetJobRecordRequest ask;
   ask.set_uid(uid.ToString());
-  const std::vector<v1::Endpoint> databases = options.routing()->DatabasesFor(uid);
+  const std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);
   for (const v1::Endpoint& database : databases) {
     const auto known =
         rpc::Call(*StubFor(database.address()), &DatabaseStub::GetJob, ask, options.call_timeout);
@@ -275,8 +274,8 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
   return created;
 }
 
-JobRecords::JobRecords(JobRecordsOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options))) {}
+JobRecords::JobRecords(const ClusterView& view, JobRecordsOptions options)
+    : impl_(std::make_unique<Impl>(view, std::move(options))) {}
 
 JobRecords::~JobRecords() = default;
 
@@ -328,7 +327,7 @@ absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest&
   std::optional<JobPosition> horizon;
   absl::Status last;
   bool any = false;
-  for (const v1::Endpoint& database : impl_->options.routing()->Databases()) {
+  for (const v1::Endpoint& database : impl_->view.routing()->Databases()) {
     absl::StatusOr<v1::ListJobsResponse> page =
         rpc::Call(*impl_->StubFor(database.address()), &DatabaseStub::ListJobs, bounded,
                   impl_->options.call_timeout);

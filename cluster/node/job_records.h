@@ -12,14 +12,12 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
-#include "cluster/node/routing.h"
+#include "cluster/node/cluster_view.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::node {
 
 struct JobRecordsOptions {
-  /// The newest routing (NodeAgent::routing): says where the databases are.
-  std::function<std::shared_ptr<const Routing>()> routing;
   base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one unary call; scaled.
   std::size_t max_locations = 10'000;  ///< Jobs whose last writes are remembered.
 };
@@ -45,7 +43,8 @@ class JobRecords {
   /// Asked every 100 ms or so, on the calling thread, while a stream runs; false cancels it.
   using KeepGoing = std::function<bool()>;
 
-  explicit JobRecords(JobRecordsOptions options);
+  /// The routing of `view` says where the databases are. `view` is borrowed and outlives this.
+  explicit JobRecords(const ClusterView& view, JobRecordsOptions options = {});
   ~JobRecords();
   JobRecords(const JobRecords&) = delete;
   JobRecords& operator=(const JobRecords&) = delete;

@@ -53,24 +53,17 @@ std::uint64_t KnownIncarnation(const absl::Status& stale) {
 
 class NodeAgent::Impl {
  public:
-  explicit Impl(NodeAgentOptions options);
+  Impl(NodeAgentOptions options, ClusterView& view);
   void Start();
   absl::Status WaitReady(base::Duration limit);
   void SetState(NodeStatus status);
   void Stop();
 
-  const NodeAgentOptions options;
   // Constant after Start().
   RoutingCallback on_routing;
   AssignmentCallback on_assignment;
   CapacityCallback on_capacity;
   LoadSource load_source;
-
-  mutable base::Mutex mutex;
-  // Guarded by mutex.
-  std::uint64_t incarnation = NextIncarnation(0);
-  std::string cluster_secret, cluster_id;
-  std::shared_ptr<const Routing> routing = std::make_shared<Routing>();
 
  private:
   enum class Stream : std::uint8_t { kNone, kRouting, kAssignment };
@@ -83,7 +76,7 @@ class NodeAgent::Impl {
     Impl& owner;
     const Stream kind;
     const std::string address;
-    bool stale = false;  ///< Guarded by mutex: cancelled so that the stream begins anew.
+    bool stale = false;  ///< Guarded by mutex_: cancelled so that the stream begins anew.
   };
 
   template <typename Request, typename Response>
@@ -109,10 +102,15 @@ class NodeAgent::Impl {
   bool Pause(const std::stop_token& stop, base::Duration limit, std::uint64_t found);
   void NoteError(std::string_view what, const absl::Status& status);
   void Deregister();
+  void BeginIncarnation(std::uint64_t last);
 
+  const NodeAgentOptions options_;
+  // Written under mutex_ alone, so that what is read here fits together.
+  ClusterView& view_;
   rpc::Replicas replicas_;
+  mutable base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex.
+  // Guarded by mutex_.
   bool registered_ = false;
   bool was_registered_ = false;
   bool has_routing_ = false;
@@ -130,16 +128,27 @@ class NodeAgent::Impl {
   std::vector<std::jthread> threads_;
 };
 
-NodeAgent::Impl::Impl(NodeAgentOptions given)
-    : options(std::move(given)),
-      replicas_(options.nodemanagers),
-      followed_set_(options.workflow_set) {
-  ONEPIECE_CHECK(!options.nodemanagers.empty());
+NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view)
+    : options_(std::move(options)),
+      view_(view),
+      replicas_(options_.nodemanagers),
+      followed_set_(options_.workflow_set) {
+  ONEPIECE_CHECK(!options_.nodemanagers.empty());
+  BeginIncarnation(0);
+}
+
+// `last`: the greatest incarnation that this node is known to have had.
+void NodeAgent::Impl::BeginIncarnation(std::uint64_t last) {
+  v1::Endpoint self;
+  self.set_node_id(options_.node_id);
+  self.set_address(options_.address);
+  self.set_incarnation(NextIncarnation(last));
+  view_.SetSelf(std::move(self));
 }
 
 NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
     : owner(impl), kind(stream), address(std::move(where)) {
-  const base::MutexLock lock(owner.mutex);
+  const base::MutexLock lock(owner.mutex_);
   owner.calls_.insert(this);
   if (owner.stopping_) context.TryCancel();
   if (kind == Stream::kRouting && owner.other_cluster_) {
@@ -149,7 +158,7 @@ NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
 }
 
 NodeAgent::Impl::Call::~Call() {
-  const base::MutexLock lock(owner.mutex);
+  const base::MutexLock lock(owner.mutex_);
   owner.calls_.erase(this);
 }
 
@@ -163,7 +172,7 @@ void NodeAgent::Impl::Start() {
 }
 
 absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
-  base::MutexLock lock(mutex);
+  base::MutexLock lock(mutex_);
   const bool ready =
       changed_.WaitFor(lock, limit, [&] { return stopping_ || (registered_ && has_routing_); });
   if (stopping_)
@@ -176,7 +185,7 @@ absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
 }
 
 void NodeAgent::Impl::SetState(NodeStatus status) {
-  const base::MutexLock lock(mutex);
+  const base::MutexLock lock(mutex_);
   status_ = std::move(status);
   report_now_ = true;
   changed_.NotifyAll();
@@ -184,7 +193,7 @@ void NodeAgent::Impl::SetState(NodeStatus status) {
 
 void NodeAgent::Impl::Stop() {
   {
-    const base::MutexLock lock(mutex);
+    const base::MutexLock lock(mutex_);
     if (stopping_) return;
     stopping_ = true;
     for (Call* call : calls_) call->context.TryCancel();
@@ -203,7 +212,7 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(
     grpc::Status (NodeManagerStub::*method)(grpc::ClientContext*, const Request&, Response*),
     const Request& request) {
   rpc::LeaderSearch search(replicas_);
-  base::Duration limit = options.call_timeout;
+  base::Duration limit = options_.call_timeout;
   if (replicas_.addresses().size() > 1) limit = std::min(limit, kFirstAttempt);
   for (;;) {
     const std::uint64_t found = replicas_.found();
@@ -225,7 +234,7 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(
     }
     const base::Duration pause = search.Failed(status);
     if (pause == base::Duration::zero()) continue;
-    limit = std::min(limit * 2, options.call_timeout);
+    limit = std::min(limit * 2, options_.call_timeout);
     NoteError(what, status);
     if (!Pause(stop, pause, found)) return absl::CancelledError("stopped");
   }
@@ -236,7 +245,7 @@ void NodeAgent::Impl::ReportLoop(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     bool known = false;
     {
-      const base::MutexLock lock(mutex);
+      const base::MutexLock lock(mutex_);
       known = registered_;
     }
     const absl::Status status = known ? Report(stop) : Register(stop);
@@ -254,16 +263,16 @@ v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
   v1::RegisterNodeRequest request;
   request.set_request_id(base::Uid::GenerateRandom().ToString());
   v1::Node& node = *request.mutable_node();
-  node.set_name("nodes/" + options.node_id);
-  node.set_node_id(options.node_id);
-  node.set_role(options.role);
-  node.set_address(options.address);
-  node.set_metrics_address(options.metrics_address);
+  node.set_name("nodes/" + options_.node_id);
+  node.set_node_id(options_.node_id);
+  node.set_role(options_.role);
+  node.set_address(options_.address);
+  node.set_metrics_address(options_.metrics_address);
   node.set_pid(getpid());
-  node.set_workflow_set(options.workflow_set);
-  node.set_pinned_stage(options.pinned_stage);
-  const base::MutexLock lock(mutex);
-  node.set_incarnation(incarnation);
+  node.set_workflow_set(options_.workflow_set);
+  node.set_pinned_stage(options_.pinned_stage);
+  const base::MutexLock lock(mutex_);
+  node.set_incarnation(view_.incarnation());
   node.set_state(status_.state);
   node.set_detail(status_.detail);
   return request;
@@ -284,24 +293,23 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
   replicas_.Learn({response.nodemanagers().begin(), response.nodemanagers().end()});
   bool moved = false;
   {
-    const base::MutexLock lock(mutex);
-    moved = was_registered_ &&
-            (cluster_id != response.cluster_id() || cluster_secret != response.cluster_secret());
+    const base::MutexLock lock(mutex_);
+    moved = was_registered_ && (view_.cluster_id() != response.cluster_id() ||
+                                view_.cluster_secret() != response.cluster_secret());
     if (moved) {
-      spdlog::warn("the NodeManager is another cluster's now: {} before, {} now", cluster_id,
-                   response.cluster_id());
+      spdlog::warn("the NodeManager is another cluster's now: {} before, {} now",
+                   view_.cluster_id(), response.cluster_id());
     }
     other_cluster_ |= moved;
-    cluster_secret = response.cluster_secret();
-    cluster_id = response.cluster_id();
+    view_.SetCluster(response.cluster_id(), response.cluster_secret());
     report_interval_ =
         std::chrono::milliseconds(std::clamp(response.report_interval_ms(), 10, 60000));
     registered_ = was_registered_ = true;
     report_now_ = true;  // The state may have changed while the call was under way.
     last_error_ = absl::OkStatus();
     changed_.NotifyAll();
-    spdlog::info("registered node={} incarnation={} cluster={}", options.node_id, incarnation,
-                 cluster_id);
+    spdlog::info("registered node={} incarnation={} cluster={}", options_.node_id,
+                 view_.incarnation(), response.cluster_id());
   }
   if (moved) CancelStreams(Stream::kRouting);
 }
@@ -309,19 +317,19 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
 absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   v1::ReportNodeRequest request;
   {
-    base::MutexLock lock(mutex);
+    base::MutexLock lock(mutex_);
     changed_.WaitFor(lock, stop, report_interval_, [&] { return report_now_; });
     if (stop.stop_requested()) return absl::OkStatus();
     report_now_ = false;
-    request.set_node_id(options.node_id);
-    request.set_incarnation(incarnation);
+    request.set_node_id(options_.node_id);
+    request.set_incarnation(view_.incarnation());
     request.set_state(status_.state);
     request.set_detail(status_.detail);
     request.set_assignment_epoch(status_.assignment_epoch);
     request.mutable_served_app_ids()->Add(status_.served_apps.begin(), status_.served_apps.end());
     request.set_drained(status_.drained);
     request.set_load_failed(status_.load_failed);
-    request.set_routing_epoch(routing->epoch());
+    request.set_routing_epoch(view_.routing()->epoch());
   }
   if (load_source) *request.mutable_load() = load_source();
   const absl::StatusOr<v1::ReportNodeResponse> response =
@@ -335,7 +343,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   if (absl::IsNotFound(response.status()) || reason == "STALE_INCARNATION") {
     Unregister(response.status());
   } else {
-    const base::MutexLock lock(mutex);
+    const base::MutexLock lock(mutex_);
     report_now_ = true;
   }
   return response.status();
@@ -344,10 +352,10 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
 void NodeAgent::Impl::Unregister(const absl::Status& why) {
   const bool stale = base::GetReason(why).reason == "STALE_INCARNATION";
   {
-    const base::MutexLock lock(mutex);
+    const base::MutexLock lock(mutex_);
     registered_ = false;
     // An incarnation that was declared dead stays dead: what it held is being redone elsewhere.
-    if (stale) incarnation = NextIncarnation(std::max(incarnation, KnownIncarnation(why)));
+    if (stale) BeginIncarnation(std::max(view_.incarnation(), KnownIncarnation(why)));
   }
   CancelStreams(Stream::kAssignment);
 }
@@ -372,7 +380,7 @@ void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
       take(std::move(item));
     }
     status = rpc::FromGrpc(reader->Finish());
-    const base::MutexLock lock(mutex);
+    const base::MutexLock lock(mutex_);
     stale = call.stale;
   }
   if (stale) {
@@ -396,7 +404,7 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
         [&](NodeManagerStub& stub, grpc::ClientContext& context) {
           {
             // The call is known by now: a set followed later cancels it.
-            const base::MutexLock lock(mutex);
+            const base::MutexLock lock(mutex_);
             request.set_workflow_set(followed_set_);
           }
           return stub.WatchRouting(&context, request);
@@ -408,12 +416,12 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
 // Tables of another set than the last one followed are refused.
 void NodeAgent::Impl::Follow(const std::string& workflow_set) {
   {
-    const base::MutexLock lock(mutex);
-    const std::string& set = workflow_set.empty() ? options.workflow_set : workflow_set;
+    const base::MutexLock lock(mutex_);
+    const std::string& set = workflow_set.empty() ? options_.workflow_set : workflow_set;
     if (set == followed_set_) return;
     spdlog::info("follows the routing of workflow set '{}', not '{}' any more", set, followed_set_);
     followed_set_ = set;
-    routing = std::make_shared<Routing>();
+    view_.SetRouting(std::make_shared<const Routing>());
     has_routing_ = false;
     any_epoch_ = true;
   }
@@ -423,24 +431,26 @@ void NodeAgent::Impl::Follow(const std::string& workflow_set) {
 void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
   std::shared_ptr<const Routing> fresh;
   {
-    const base::MutexLock lock(mutex);
+    const base::MutexLock lock(mutex_);
     if (of_set != followed_set_) return;
+    const std::shared_ptr<const Routing> known = view_.routing();
     // A replica that lags behind must not bring the dead back.
-    if (!any_epoch_ && table.epoch() < routing->epoch()) {
+    if (!any_epoch_ && table.epoch() < known->epoch()) {
       if (!refused_older_) {
         spdlog::warn(
             "routing table of epoch {} is refused, {} is known: the replica lags behind, or its "
             "database was put back and this node must be restarted",
-            table.epoch(), routing->epoch());
+            table.epoch(), known->epoch());
       }
       refused_older_ = true;
       return;
     }
     refused_older_ = false;
-    if (has_routing_ && MessageDifferencer::Equals(table, routing->table())) return;
+    if (has_routing_ && MessageDifferencer::Equals(table, known->table())) return;
     any_epoch_ = false;
     has_routing_ = true;
-    fresh = routing = std::make_shared<Routing>(std::move(table));
+    fresh = std::make_shared<const Routing>(std::move(table));
+    view_.SetRouting(fresh);
     changed_.NotifyAll();
   }
   if (on_routing) on_routing(fresh);
@@ -451,11 +461,11 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
   Backoff backoff(kFirstPause, kMaxPause);
   while (!stop.stop_requested()) {
     v1::WatchAssignmentRequest request;
-    request.set_node_id(options.node_id);
+    request.set_node_id(options_.node_id);
     {
-      base::MutexLock lock(mutex);
+      base::MutexLock lock(mutex_);
       if (!changed_.Wait(lock, stop, [&] { return registered_; })) return;
-      request.set_incarnation(incarnation);
+      request.set_incarnation(view_.incarnation());
     }
     ReadStream<v1::Assignment>(
         stop, Stream::kAssignment, search, backoff, "watch assignment",
@@ -470,7 +480,7 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
 }
 
 void NodeAgent::Impl::CancelStreams(Stream kind) {
-  const base::MutexLock lock(mutex);
+  const base::MutexLock lock(mutex_);
   for (Call* call : calls_) {
     if (call->kind != kind) continue;
     call->stale = true;
@@ -481,7 +491,7 @@ void NodeAgent::Impl::CancelStreams(Stream kind) {
 // Ends streams that do not come from the leader: it may stand still, and then nothing else ends
 // them for long.
 void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
-  const base::MutexLock lock(mutex);
+  const base::MutexLock lock(mutex_);
   for (Call* call : calls_) {
     if (call->kind == Stream::kNone || call->address == leader) continue;
     call->stale = true;
@@ -493,13 +503,13 @@ void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
 // Also ends when another thread has found a leader since replicas_.found() was `found`.
 bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
                             std::uint64_t found) {
-  base::MutexLock lock(mutex);
+  base::MutexLock lock(mutex_);
   changed_.WaitFor(lock, stop, limit, [&] { return replicas_.found() != found; });
   return !stop.stop_requested();
 }
 
 void NodeAgent::Impl::NoteError(std::string_view what, const absl::Status& status) {
-  const base::MutexLock lock(mutex);
+  const base::MutexLock lock(mutex_);
   if (stopping_) return;
   // The same trouble again and again is one line.
   if (last_error_ != status) spdlog::warn("nodemanager: {}: {}", what, base::Message(status));
@@ -508,11 +518,11 @@ void NodeAgent::Impl::NoteError(std::string_view what, const absl::Status& statu
 
 void NodeAgent::Impl::Deregister() {
   v1::DeregisterNodeRequest request;
-  request.set_node_id(options.node_id);
+  request.set_node_id(options_.node_id);
   {
-    const base::MutexLock lock(mutex);
+    const base::MutexLock lock(mutex_);
     if (!was_registered_) return;
-    request.set_incarnation(incarnation);
+    request.set_incarnation(view_.incarnation());
   }
   // One round: who is not heard now is found dead a little later.
   const base::Duration share =
@@ -529,8 +539,8 @@ void NodeAgent::Impl::Deregister() {
   }
 }
 
-NodeAgent::NodeAgent(NodeAgentOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options))) {}
+NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view)
+    : impl_(std::make_unique<Impl>(std::move(options), view)) {}
 
 NodeAgent::~NodeAgent() { Stop(); }
 
@@ -551,35 +561,5 @@ absl::Status NodeAgent::WaitReady(base::Duration limit) { return impl_->WaitRead
 void NodeAgent::SetState(NodeStatus status) { impl_->SetState(std::move(status)); }
 
 void NodeAgent::Stop() { impl_->Stop(); }
-
-const std::string& NodeAgent::node_id() const { return impl_->options.node_id; }
-
-std::uint64_t NodeAgent::incarnation() const {
-  const base::MutexLock lock(impl_->mutex);
-  return impl_->incarnation;
-}
-
-v1::Endpoint NodeAgent::self() const {
-  v1::Endpoint self;
-  self.set_node_id(impl_->options.node_id);
-  self.set_address(impl_->options.address);
-  self.set_incarnation(incarnation());
-  return self;
-}
-
-std::string NodeAgent::cluster_secret() const {
-  const base::MutexLock lock(impl_->mutex);
-  return impl_->cluster_secret;
-}
-
-std::string NodeAgent::cluster_id() const {
-  const base::MutexLock lock(impl_->mutex);
-  return impl_->cluster_id;
-}
-
-std::shared_ptr<const Routing> NodeAgent::routing() const {
-  const base::MutexLock lock(impl_->mutex);
-  return impl_->routing;
-}
 
 }  // namespace onepiece::node

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
-#include "cluster/node/routing.h"
+#include "cluster/node/cluster_view.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::node {
@@ -37,20 +37,22 @@ struct NodeStatus {
   bool load_failed = false;  ///< A model could not be loaded; `detail` says why.
 };
 
-/// Keeps one node registered. Timeouts are multiplied by $ONEPIECE_TIME_SCALE; waits are in real
-/// time.
+/// Keeps one node registered, and its ClusterView up to date. Timeouts are multiplied by
+/// $ONEPIECE_TIME_SCALE; waits are in real time.
 ///
 /// While the NodeManager is away, or its replicas choose a leader, everything stays as it was: the
 /// last routing, the last assignment and the incarnation are kept, and the agent goes on trying
 /// (rpc/replicas.h). When the NodeManager forgot the node, it registers again with the same
-/// incarnation; when it declared the incarnation dead, with a greater one (so incarnation() may
-/// grow during the life of a process). A routing table is never older than the one before, except
-/// that of another cluster (its id or secret differ), whose epochs begin anew.
+/// incarnation; when it declared the incarnation dead, with a greater one (so the view's
+/// incarnation may grow during the life of a process). An incarnation is the Unix time in
+/// nanoseconds when it began, so that it also grows from start to start. A routing table is never
+/// older than the one before, except that of another cluster (its id or secret differ), whose
+/// epochs begin anew.
 ///
 /// The routing is that of the node's own workflow set, for an instance that of the set which its
 /// assignment names. Once the assignment callback has returned from one that names another set,
-/// routing() is empty (epoch 0) until that set's table comes, and no table of the set before is
-/// taken any more.
+/// the view's routing is empty (epoch 0) until that set's table comes, and no table of the set
+/// before is taken any more.
 ///
 /// Ownership: Owns its threads (report; routing watch; for instances, assignment watch).
 /// Threading: Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, never
@@ -66,7 +68,8 @@ class NodeAgent {
   using CapacityCallback = std::function<void(const v1::Capacity&)>;
   using LoadSource = std::function<v1::NodeLoad()>;
 
-  explicit NodeAgent(NodeAgentOptions options);
+  /// `view` is borrowed; it outlives the agent.
+  NodeAgent(NodeAgentOptions options, ClusterView& view);
   /// Stop().
   ~NodeAgent();
   NodeAgent(const NodeAgent&) = delete;
@@ -91,17 +94,6 @@ class NodeAgent {
   void SetState(NodeStatus status);
   /// Ends the threads and deregisters the node, best effort. Idempotent.
   void Stop();
-
-  [[nodiscard]] const std::string& node_id() const;
-  /// Unix time in nanoseconds when this incarnation began, so that it grows from start to start.
-  [[nodiscard]] std::uint64_t incarnation() const;
-  /// This node as others name it.
-  [[nodiscard]] v1::Endpoint self() const;
-  /// Empty before the first registration.
-  [[nodiscard]] std::string cluster_secret() const;
-  [[nodiscard]] std::string cluster_id() const;
-  /// The newest table; never null, empty (epoch 0) before the first.
-  [[nodiscard]] std::shared_ptr<const Routing> routing() const;
 
  private:
   class Impl;

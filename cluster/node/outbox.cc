@@ -56,9 +56,9 @@ class Goodbyes {
     {
       const base::MutexLock lock(mutex_);
       const auto under_way =
-          std::ranges::partition(calls_, [](const auto& one) { return one->ended; });
-      ended.assign(std::move_iterator(calls_.begin()), std::move_iterator(under_way.begin()));
-      calls_.erase(calls_.begin(), under_way.begin());
+          std::partition(calls_.begin(), calls_.end(), [](const auto& one) { return one->ended; });
+      ended.assign(std::move_iterator(calls_.begin()), std::move_iterator(under_way));
+      calls_.erase(calls_.begin(), under_way);
       calls_.push_back(std::move(owned));
       ++pending_;
     }
@@ -119,8 +119,10 @@ struct Link {
 
 class RingOutbox final : public Outbox {
  public:
-  RingOutbox(fabric::Fabric& fabric, OutboxOptions options, base::Clock& clock)
+  RingOutbox(fabric::Fabric& fabric, const ClusterView& view, OutboxOptions options,
+             base::Clock& clock)
       : fabric_(fabric),
+        view_(view),
         options_(std::move(options)),
         clock_(clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
@@ -161,6 +163,7 @@ class RingOutbox final : public Outbox {
   void Export(telemetry::Metrics& metrics) const;
 
   fabric::Fabric& fabric_;
+  const ClusterView& view_;
   const OutboxOptions options_;
   base::Clock& clock_;
   std::atomic<std::uint64_t> next_message_id_{1};
@@ -224,7 +227,7 @@ absl::Status RingOutbox::Encode(Delivery& delivery) {
 absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
                                                               const Target& target,
                                                               std::uint64_t start) {
-  const std::shared_ptr<const Routing> routing = options_.routing();
+  const std::shared_ptr<const Routing> routing = view_.routing();
   const std::vector<v1::Endpoint> candidates = target.candidates(*routing);
   delivery.any_candidate = delivery.any_busy = false;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -248,7 +251,7 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
 absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
   const v1::Endpoint& consumer = link.endpoint;
   while (true) {
-    if (!options_.routing()->IsAlive(consumer.node_id(), consumer.incarnation())) {
+    if (!view_.routing()->IsAlive(consumer.node_id(), consumer.incarnation())) {
       ++delivery.message.header.attempt;
       spdlog::warn("outbox: consumer died with a message under way uid={} node={} attempt={}",
                    delivery.message.header.uid.ToString(), consumer.node_id(),
@@ -350,7 +353,7 @@ void RingOutbox::CountRoundTrips(Link& link) {
 
 std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   // The newest table, not the caller's: an older one may not know of a link that is in use.
-  const std::shared_ptr<const Routing> newest = options_.routing();
+  const std::shared_ptr<const Routing> newest = view_.routing();
   // Destroyed without the mutex: closing a connection may take the backend a while.
   std::vector<std::shared_ptr<Link>> dead;
   const base::MutexLock lock(mutex_);
@@ -458,16 +461,16 @@ Target Target::Stage(std::string app, std::string stage, const base::Uid& uid,
   return {.order = Order::kRoundRobin,
           .candidates = [app = std::move(app), stage = std::move(stage), uid,
                          without = std::move(without)](const Routing& routing) {
-            std::vector<v1::Endpoint> candidates;
+            std::vector<v1::Endpoint> endpoints;
             if (routing.GraphOf(app).Predecessors(stage).size() > 1) {
               const auto meeting_point = routing.MeetingPoint(app, stage, uid, without);
-              if (meeting_point.has_value()) candidates.push_back(*meeting_point);
-              return candidates;
+              if (meeting_point.has_value()) endpoints.push_back(*meeting_point);
+              return endpoints;
             }
             for (const v1::Endpoint& instance : routing.Instances(app, stage)) {
-              if (instance.node_id() != without) candidates.push_back(instance);
+              if (instance.node_id() != without) endpoints.push_back(instance);
             }
-            return candidates;
+            return endpoints;
           }};
 }
 
@@ -481,10 +484,9 @@ Target Target::Nodes(std::vector<v1::Endpoint> endpoints) {
           .candidates = [endpoints = std::move(endpoints)](const Routing&) { return endpoints; }};
 }
 
-std::unique_ptr<Outbox> Outbox::Create(fabric::Fabric& fabric, OutboxOptions options,
-                                       base::Clock& clock) {
-  ONEPIECE_CHECK(options.routing != nullptr);
-  return std::make_unique<RingOutbox>(fabric, std::move(options), clock);
+std::unique_ptr<Outbox> Outbox::Create(fabric::Fabric& fabric, const ClusterView& view,
+                                       OutboxOptions options, base::Clock& clock) {
+  return std::make_unique<RingOutbox>(fabric, view, std::move(options), clock);
 }
 
 }  // namespace onepiece::node

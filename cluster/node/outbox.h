@@ -13,6 +13,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/routing.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -25,8 +26,6 @@ namespace onepiece::node {
 
 struct OutboxOptions {
   std::string node_id;
-  /// The newest routing (NodeAgent::routing): says which incarnations are dead.
-  std::function<std::shared_ptr<const Routing>()> routing;
   base::Duration open_timeout = std::chrono::seconds(2);  ///< Of one OpenRing call; scaled.
   base::Duration backoff_min =
       std::chrono::milliseconds(1);  ///< When all are busy; doubles, jittered.
@@ -81,13 +80,15 @@ struct Delivered {
   base::Duration encode{};    ///< Spent on encoding, checksums included.
 };
 
-/// Ownership: Owns its producers. Borrows `fabric` and `clock`, which must outlive it.
+/// Ownership: Owns its producers. Borrows `fabric`, `view` and `clock`, which must outlive it.
 /// Threading: Thread-safe; sends to different consumers go in parallel, sends to one take turns.
 /// Blocking: Deliver returns by its deadline (plus at most the one call or chain of operations it
 /// is in), and soon after Close().
 class Outbox {
  public:
-  static std::unique_ptr<Outbox> Create(fabric::Fabric& fabric, OutboxOptions options,
+  /// The routing of `view` says which incarnations are dead.
+  static std::unique_ptr<Outbox> Create(fabric::Fabric& fabric, const ClusterView& view,
+                                        OutboxOptions options,
                                         base::Clock& clock = base::SystemClock());
   virtual ~Outbox() = default;
   Outbox(const Outbox&) = delete;

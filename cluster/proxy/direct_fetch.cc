@@ -16,10 +16,11 @@ bool IsLarge(const v1::ResultArtifact& info) {
 
 }  // namespace
 
-DirectFetch::DirectFetch(DirectFetchOptions options, fabric::Fabric& fabric, base::Clock& clock)
-    : options_(std::move(options)),
+DirectFetch::DirectFetch(const node::ClusterView& view, const std::string& node_id,
+                         fabric::Fabric& fabric, base::Clock& clock)
+    : view_(view),
       clock_(clock),
-      peers_(fabric, options_.node_id, clock),
+      peers_(fabric, node_id, clock),
       used_(std::make_shared<std::atomic<std::int64_t>>(0)) {}
 
 void DirectFetch::Note(const base::Uid& uid, const v1::Job& job) {
@@ -54,7 +55,7 @@ std::optional<DirectFetch::Value> DirectFetch::Get(const base::Uid& uid,
     return artifact.empty() || info.artifact() == artifact;
   });
   if (found == artifacts.end() || !IsLarge(*found)) return std::nullopt;
-  const std::vector<v1::Endpoint> databases = options_.routing()->DatabasesFor(uid);
+  const std::vector<v1::Endpoint> databases = view_.routing()->DatabasesFor(uid);
   std::shared_ptr<const void> room = TakeRoom(found->size_bytes());
   if (databases.empty() || room == nullptr) return std::nullopt;
   const auto ordinal = static_cast<std::uint32_t>(found - artifacts.begin());

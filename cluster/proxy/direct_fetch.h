@@ -14,18 +14,13 @@
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/artifact.h"
-#include "cluster/node/routing.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/values/remote_values.h"
 #include "onepiece/v1/generation.pb.h"
 
 namespace onepiece::proxy {
 
-struct DirectFetchOptions {
-  std::string node_id;
-  std::function<std::shared_ptr<const node::Routing>()> routing;
-};
-
-/// Ownership: Borrows `fabric` and `clock`, which outlive it.
+/// Ownership: Borrows `view`, `fabric` and `clock`, which outlive it.
 /// Threading: Thread-safe.
 /// Invariants: What it reads and is not sent yet takes at most kMaxBytes; it knows the results of
 /// at most kMaxKnown jobs.
@@ -34,7 +29,7 @@ class DirectFetch {
   static constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;
   static constexpr std::size_t kMaxKnown = 4096;
 
-  DirectFetch(DirectFetchOptions options, fabric::Fabric& fabric,
+  DirectFetch(const node::ClusterView& view, const std::string& node_id, fabric::Fabric& fabric,
               base::Clock& clock = base::SystemClock());
 
   /// The job as a database has just shown it: whoever fetches its result has asked for it before.
@@ -55,7 +50,7 @@ class DirectFetch {
   std::shared_ptr<const void> TakeRoom(std::int64_t bytes);
   std::optional<v1::JobResult> Known(const base::Uid& uid) const;
 
-  const DirectFetchOptions options_;
+  const node::ClusterView& view_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   /// Guarded by mutex_. Those with large artifacts. Uids begin with the time: the first is the

@@ -1,6 +1,4 @@
 // onepiece-proxy: where clients come in.
-#include <atomic>
-
 #include "cluster/fabric/fabric.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/proxy/proxy_service.h"
@@ -14,21 +12,11 @@ constexpr int kDefaultMaxJobsInFlight = 256;
 absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
                             fabric::Fabric::Open(config.node().fabric()));
-  // The agent needs the server's address, and the server's services need the agent's view of the
-  // cluster.
-  std::unique_ptr<node::NodeAgent> agent;
-  std::atomic<node::NodeAgent*> agent_now{nullptr};
-  const auto nobody = std::make_shared<const node::Routing>();
-  const auto routing = [&agent_now, nobody] {
-    const node::NodeAgent* known = agent_now;
-    return known == nullptr ? nobody : known->routing();
-  };
-  node::JobRecords records({.routing = routing});
-  const std::unique_ptr<node::Outbox> outbox =
-      node::Outbox::Create(*fabric, {.node_id = config.node().node_id(),
-                                     .routing = routing,
-                                     .metrics = &host.metrics(),
-                                     .spans = &host.spans()});
+  node::ClusterView view;
+  node::JobRecords records(view);
+  const std::unique_ptr<node::Outbox> outbox = node::Outbox::Create(
+      *fabric, view,
+      {.node_id = config.node().node_id(), .metrics = &host.metrics(), .spans = &host.spans()});
   ProxyOptions options;
   options.workflow_set = config.node().workflow_set();
   options.max_jobs_in_flight =
@@ -40,38 +28,33 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   }
   if (share > 0) options.admission_share = share;
   options.read_only = config.node().read_only();
-  options.routing = routing;
-  DirectFetch direct_fetch({.node_id = config.node().node_id(), .routing = routing}, *fabric);
+  DirectFetch direct_fetch(view, config.node().node_id(), *fabric);
   options.direct_fetch = &direct_fetch;
-  options.cluster_secret = [&agent_now] {
-    const node::NodeAgent* known = agent_now;
-    return known == nullptr ? std::string() : known->cluster_secret();
-  };
-  ProxyService proxy(std::move(options), records, *outbox, host.metrics(), host.spans());
+  ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());
   if (absl::Status served = host.Serve({&proxy}); !served.ok()) {
     host.StopServing();  // Half of it may be up, on services that end with this function.
     return served;
   }
-  agent = std::make_unique<node::NodeAgent>(node::NodeAgentOptions{
-      .role = v1::PROXY,
-      .node_id = config.node().node_id(),
-      .nodemanagers = {config.node().nodemanagers().begin(), config.node().nodemanagers().end()},
-      .address = host.address(),
-      .metrics_address = host.metrics_address(),
-      .workflow_set = config.node().workflow_set()});
-  agent->SetLoadSource([&proxy] {
+  node::NodeAgent agent(
+      {.role = v1::PROXY,
+       .node_id = config.node().node_id(),
+       .nodemanagers = {config.node().nodemanagers().begin(), config.node().nodemanagers().end()},
+       .address = host.address(),
+       .metrics_address = host.metrics_address(),
+       .workflow_set = config.node().workflow_set()},
+      view);
+  agent.SetLoadSource([&proxy] {
     v1::NodeLoad load;
     load.set_running_jobs(proxy.jobs_in_flight());
     for (v1::Demand& demand : proxy.demands()) *load.add_demands() = std::move(demand);
     return load;
   });
-  agent->OnCapacity([&proxy](const v1::Capacity& capacity) { proxy.UpdateCapacity(capacity); });
-  agent->SetState({.state = v1::Node::READY});
-  agent_now = agent.get();
-  agent->Start();
+  agent.OnCapacity([&proxy](const v1::Capacity& capacity) { proxy.UpdateCapacity(capacity); });
+  agent.SetState({.state = v1::Node::READY});
+  agent.Start();
   absl::Status status = host.ReportReady();
   if (status.ok()) host.WaitForShutdown();
-  agent->Stop();
+  agent.Stop();
   outbox->Close();
   proxy.Stop();
   host.StopServing();

@@ -150,9 +150,11 @@ absl::Status NotRegistered() {
 
 }  // namespace
 
-ProxyService::ProxyService(ProxyOptions options, node::JobRecords& records, node::Outbox& outbox,
+ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
+                           node::JobRecords& records, node::Outbox& outbox,
                            telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
-    : options_(std::move(options)),
+    : view_(view),
+      options_(std::move(options)),
       records_(records),
       outbox_(outbox),
       metrics_(metrics),
@@ -199,7 +201,7 @@ grpc::Status ProxyService::SubmitJob(grpc::ServerContext* context,
 
 absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request, bool repeated) {
   const base::WallTime start = clock_.WallNow();
-  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
   const v1::Workflow* workflow = routing->FindWorkflow(request.app_id());
   if (workflow == nullptr || workflow->stages_size() == 0) {
     if (routing->epoch() == 0) return NotRegistered();  // Not one application is known yet.
@@ -209,7 +211,7 @@ absl::StatusOr<v1::Job> ProxyService::Submit(const v1::SubmitJobRequest& request
   }
   ONEPIECE_RETURN_IF_ERROR(CheckEnvelope(request));
   if (request.validate_only()) return Validate(request, *workflow, start);
-  const std::string secret = options_.cluster_secret();
+  const std::string secret = view_.cluster_secret();
   if (secret.empty()) return NotRegistered();
   const base::Uid uid = MakeUid(secret, request.request_id(), start);
   // The job's inputs are still untouched, its parameters unchecked.
@@ -247,7 +249,7 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
   ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(workflow, request.inputs()));
   const InputBudget::Share share(inputs_, InputBytes(request));
   ONEPIECE_RETURN_IF_ERROR(share.status());
-  ONEPIECE_RETURN_IF_ERROR(CheckEntrances(*options_.routing(), workflow.app_id()));
+  ONEPIECE_RETURN_IF_ERROR(CheckEntrances(*view_.routing(), workflow.app_id()));
   ONEPIECE_ASSIGN_OR_RETURN(message::Parameters parameters,
                             workflow::CheckParameters(workflow, request.parameters()));
   const v1::JobRecord wanted = MakeRecord(request, workflow, uid, start, options_.workflow_set);
@@ -262,7 +264,7 @@ absl::StatusOr<v1::Job> ProxyService::Admit(const v1::SubmitJobRequest& request,
                              {{"request_id", request.request_id()}});
     }
     span.Set("known", "true");
-    if (Unplaced(*options_.routing(), record).empty()) {
+    if (Unplaced(*view_.routing(), record).empty()) {
       // It has been paid for by the call that began it.
       CountAnswer(metrics_, "known");
       return job::PublicJob(record);
@@ -291,7 +293,7 @@ absl::StatusOr<v1::Job> ProxyService::FindKnown(const v1::SubmitJobRequest& requ
   const absl::Cleanup done = [this] { look_ups_.release(); };
   const absl::StatusOr<v1::JobRecord> record = records_.Get(uid, kLookUpTimeout);
   if (!record.ok() || record->deleted()) return refused;
-  if (!Unplaced(*options_.routing(), *record).empty()) return refused;  // Nobody computes it yet.
+  if (!Unplaced(*view_.routing(), *record).empty()) return refused;  // Nobody computes it yet.
   if (record->fingerprint() != Fingerprint(request, DigestInputs(request)))
     return RequestIdReused(request);
   CountAnswer(metrics_, "known");
@@ -301,7 +303,7 @@ absl::StatusOr<v1::Job> ProxyService::FindKnown(const v1::SubmitJobRequest& requ
 absl::StatusOr<v1::JobRecord> ProxyService::Start(const v1::JobRecord& record,
                                                   message::Parameters parameters,
                                                   const v1::SubmitJobRequest& request) {
-  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
   message::Message message = MakeMessage(record, std::move(parameters), request, routing->epoch());
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
   v1::UpdateJobRequest update;
@@ -388,7 +390,7 @@ absl::StatusOr<v1::JobRecord> ProxyService::AwaitHolder(v1::JobRecord record) {
   const base::WallTime until =
       job::FromTimestamp(record.job().create_time()) + base::Scaled(kHolderTimeout);
   const auto uid = base::Uid::Parse(record.job().uid());
-  while (!Unplaced(*options_.routing(), record).empty() && uid.has_value() &&
+  while (!Unplaced(*view_.routing(), record).empty() && uid.has_value() &&
          clock_.WallNow() < until && !stopping_.stop_requested()) {
     std::this_thread::sleep_for(20ms);
     ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
@@ -398,7 +400,7 @@ absl::StatusOr<v1::JobRecord> ProxyService::AwaitHolder(v1::JobRecord record) {
 
 absl::StatusOr<v1::Job> ProxyService::LookUp(const std::string& request_id) {
   if (!base::Uid::Parse(request_id).has_value()) return BadName();
-  const std::string secret = options_.cluster_secret();
+  const std::string secret = view_.cluster_secret();
   if (secret.empty()) return NotRegistered();
   absl::StatusOr<v1::JobRecord> record =
       records_.Get(MakeUid(secret, request_id, clock_.WallNow()));
@@ -450,7 +452,7 @@ absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
 }
 
 void ProxyService::CancelWork(const v1::Job& job) {
-  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
   std::map<std::string, v1::Endpoint> instances;
   if (const v1::Workflow* workflow = routing->FindWorkflow(job.app_id())) {
     for (const v1::StageSpec& stage : workflow->stages()) {
@@ -570,7 +572,7 @@ grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTra
                                        v1::GetJobTraceResponse* response) {
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  const std::shared_ptr<const node::Routing> routing = options_.routing();
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
   const auto& alive = routing->table().alive();
   const std::vector<v1::Endpoint> endpoints(alive.begin(), alive.end());
   base::Mutex mutex;
@@ -595,7 +597,7 @@ grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTra
 }
 
 v1::Job ProxyService::Present(v1::Job job) {
-  SortTimings(options_.routing()->FindWorkflow(job.app_id()), job);
+  SortTimings(view_.routing()->FindWorkflow(job.app_id()), job);
   const auto uid = base::Uid::Parse(job.uid());
   if (!uid.has_value() || !job::IsTerminal(job.state())) return job;
   monitor_.End(*uid, PriceOf(job));

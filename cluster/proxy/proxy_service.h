@@ -14,6 +14,7 @@
 #include "cluster/admission/request_monitor.h"
 #include "cluster/base/clock.h"
 #include "cluster/message/artifact.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
@@ -35,9 +36,6 @@ struct ProxyOptions {
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
   bool read_only = false;               ///< As in NodeConfig.
   DirectFetch* direct_fetch = nullptr;  ///< Borrowed. None: all results come over gRPC.
-  std::function<std::shared_ptr<const node::Routing>()> routing;
-  /// Empty while the node is not registered: nothing is admitted then.
-  std::function<std::string()> cluster_secret;
 };
 
 /// Any proxy answers for any job: all state is in the databases, but for the count of jobs in
@@ -49,8 +47,9 @@ struct ProxyOptions {
 /// ends, or Stop().
 class ProxyService final : public v1::GenerationService::Service {
  public:
-  ProxyService(ProxyOptions options, node::JobRecords& records, node::Outbox& outbox,
-               telemetry::Metrics& metrics, telemetry::Spans& spans,
+  /// No job is admitted before `view` has a cluster secret.
+  ProxyService(const node::ClusterView& view, ProxyOptions options, node::JobRecords& records,
+               node::Outbox& outbox, telemetry::Metrics& metrics, telemetry::Spans& spans,
                base::Clock& clock = base::SystemClock());
   /// Stop().
   ~ProxyService() override;
@@ -113,6 +112,7 @@ class ProxyService final : public v1::GenerationService::Service {
   void FollowJobs(const std::stop_token& stop);
   [[nodiscard]] std::function<bool()> WhileWanted(grpc::ServerContext* context) const;
 
+  const node::ClusterView& view_;
   const ProxyOptions options_;
   node::JobRecords& records_;
   node::Outbox& outbox_;

@@ -120,16 +120,17 @@ void WarnOfReplicas(const std::vector<paxos::Seat>& seats, const service::Host& 
 // READY node, so that whoever waits for the ready file can work at once. Other replicas need their
 // peers for that, and are ready when they serve.
 absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
-                            const node::NodeAgent& agent, base::Clock& clock) {
+                            const node::ClusterView& view, base::Clock& clock) {
   const base::MonotonicTime deadline = clock.Now() + base::Scaled(kReadyLimit);
+  const v1::Endpoint self = view.self();
   bool ready = !log.IsAlone();
   while (!ready) {
     const std::uint64_t version = controller.version();
     controller.Read([&](const StateMachine& state) {
-      const auto self = state.nodes().find(agent.node_id());
-      ready = self != state.nodes().end() &&
-              self->second.node().incarnation() == agent.incarnation() &&
-              self->second.node().state() == v1::Node::READY;
+      const auto known = state.nodes().find(self.node_id());
+      ready = known != state.nodes().end() &&
+              known->second.node().incarnation() == view.incarnation() &&
+              known->second.node().state() == v1::Node::READY;
     });
     if (ready) break;
     if (clock.Now() >= deadline) {
@@ -181,10 +182,11 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   WarnOfReplicas(seats, host);
   absl::Status status = log->Start(host.address());
   controller.Start();
-  node::NodeAgent agent(AgentOptions(host, *log));
+  node::ClusterView view;
+  node::NodeAgent agent(AgentOptions(host, *log), view);
   agent.SetState({.state = v1::Node::READY});
   if (status.ok()) agent.Start();
-  if (status.ok()) status = WaitUntilReady(*log, controller, agent, clock);
+  if (status.ok()) status = WaitUntilReady(*log, controller, view, clock);
   if (status.ok()) status = host.ReportReady();
   if (status.ok()) {
     host.WaitForShutdown();

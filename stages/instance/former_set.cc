@@ -24,9 +24,11 @@ absl::Status WorkflowSetLeft(const std::string& workflow_set) {
 
 FormerSet::FormerSet(std::shared_ptr<const node::Routing> table, base::Clock& clock)
     : table_(std::move(table)),
-      records_({.routing = [this] { return table_; }}),
+      records_(view_),
       reporter_([this](const v1::UpdateJobRequest& request) { return records_.Update(request); },
-                [](const base::Uid&) {}, clock) {}
+                [](const base::Uid&) {}, clock) {
+  view_.SetRouting(table_);
+}
 
 bool FormerSet::Sent(const message::Header& header, const node::Routing& now) const {
   return Knows(*table_, header.sender) && !Knows(now, header.sender);

@@ -7,6 +7,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/message/message.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/routing.h"
 #include "stages/instance/job_reporter.h"
@@ -31,6 +32,7 @@ class FormerSet {
 
  private:
   const std::shared_ptr<const node::Routing> table_;
+  node::ClusterView view_;  // Of table_, and of nothing else.
   node::JobRecords records_;
   JobReporter reporter_;
 };

@@ -76,14 +76,12 @@ absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(
   node::InboxOptions options;
   options.label = config.node().node_id();
   node::ApplyRingConfig(config.ring(), options);
-  options.incarnation = [raw = instance.get()] {
-    return raw->joined_ ? raw->agent_->incarnation() : 0;
-  };
   options.block_hook = PinBlocks(instance->DeviceName());
   options.metrics = &metrics;
   metrics.OnScrape(
       [device = instance->DeviceName(), &metrics] { ExportDeviceMemory(device, metrics); });
-  ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_, node::Inbox::Open(fabric, options, clock));
+  ONEPIECE_ASSIGN_OR_RETURN(instance->inbox_,
+                            node::Inbox::Open(fabric, instance->view_, options, clock));
   return instance;
 }
 
@@ -99,8 +97,6 @@ Instance::Instance(const v1::InstanceConfig& config, fabric::Fabric& fabric,
 
 Instance::~Instance() { Leave(); }
 
-std::shared_ptr<const node::Routing> Instance::routing() const { return agent_->routing(); }
-
 void Instance::Join(const std::string& address, const std::string& metrics_address) {
   node::NodeAgentOptions agent;
   agent.role = v1::INSTANCE;
@@ -111,18 +107,15 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   agent.workflow_set = config_.node().workflow_set();
   workflow_set_ = agent.workflow_set;
   agent.pinned_stage = config_.pinned_stage();
-  agent_ = std::make_unique<node::NodeAgent>(agent);
+  agent_ = std::make_unique<node::NodeAgent>(agent, view_);
 
   node::OutboxOptions outbox;
   outbox.node_id = agent.node_id;
-  outbox.routing = [this] { return routing(); };
   outbox.metrics = &metrics_;
   outbox.spans = &spans_;
-  outbox_ = node::Outbox::Create(fabric_, outbox, clock_);
+  outbox_ = node::Outbox::Create(fabric_, view_, outbox, clock_);
   values_ = std::make_unique<values::ValuePeers>(fabric_, agent.node_id, clock_);
-  node::JobRecordsOptions records;
-  records.routing = [this] { return routing(); };
-  records_ = std::make_unique<node::JobRecords>(records);
+  records_ = std::make_unique<node::JobRecords>(view_);
   reporter_ = std::make_unique<JobReporter>(
       [this](const v1::UpdateJobRequest& request) { return records_->Update(request); },
       [this](const base::Uid& uid) { scheduler_->Cancel(uid); }, clock_);
@@ -171,7 +164,7 @@ void Instance::AwaitUnrouted() {
     return std::ranges::any_of(assignment.models, [&](const runtime::AppModel& model) {
       return std::ranges::any_of(
           table->Instances(model.app, assignment.stage),
-          [&](const v1::Endpoint& endpoint) { return endpoint.node_id() == agent_->node_id(); });
+          [&](const v1::Endpoint& endpoint) { return endpoint.node_id() == node_id(); });
     });
   };
   while (routed() && clock_.Now() < until) Rest({}, kUnroutedPoll);
@@ -220,9 +213,7 @@ void Instance::SendLeft() {
   for (const auto& item : left_) {
     const message::Header& header = item.message.header;
     const bool elsewhere =
-        routing()
-            ->MeetingPoint(header.app, header.stage, header.uid, agent_->node_id())
-            .has_value();
+        routing()->MeetingPoint(header.app, header.stage, header.uid, node_id()).has_value();
     if (!elsewhere || clock_.Now() >= until || !Forward(item).ok()) FailStopped(header);
   }
   left_.clear();
@@ -284,7 +275,7 @@ void Instance::LeaveSet(std::uint64_t epoch) {
       scheduler_->TakeJoins([](const message::Header&) { return true; });
   while (auto item = scheduler_->Take()) late.push_back(*std::move(item));
   auto former = std::make_shared<FormerSet>(routing(), clock_);
-  for (const auto& item : late) former->Fail(item.message.header, agent_->node_id());
+  for (const auto& item : late) former->Fail(item.message.header, node_id());
   const base::MutexLock lock(former_mutex_);
   former_ = std::move(former);
 }
@@ -292,7 +283,7 @@ void Instance::LeaveSet(std::uint64_t epoch) {
 bool Instance::OthersServe(const node::Routing& table, const std::string& app,
                            const std::string& stage) const {
   return std::ranges::any_of(table.Instances(app, stage), [&](const v1::Endpoint& endpoint) {
-    return endpoint.node_id() != agent_->node_id();
+    return endpoint.node_id() != node_id();
   });
 }
 
@@ -462,7 +453,7 @@ void Instance::TakeIn(node::Received received) {
       *admission == runtime::RequestScheduler::Admission::kHeld) {
     // The sender says so too, but it may die before it has: then nobody must take the job for lost.
     v1::UpdateJobRequest placed;
-    *placed.add_placed() = Holder(*table, kept, agent_->self(), kept.attempt);
+    *placed.add_placed() = Holder(*table, kept, view_.self(), kept.attempt);
     reporter_->Report(kept.uid, std::move(placed));
   } else if (*admission == runtime::RequestScheduler::Admission::kClosed) {
     left_.push_back(std::move(item));
@@ -472,7 +463,7 @@ void Instance::TakeIn(node::Received received) {
 bool Instance::FailedForFormerSet(const message::Header& header) {
   const base::MutexLock lock(former_mutex_);
   if (!former_ || !former_->Sent(header, *routing())) return false;
-  former_->Fail(header, agent_->node_id());
+  former_->Fail(header, node_id());
   return true;
 }
 
@@ -493,7 +484,7 @@ void Instance::SendPartsElsewhere() {
     // A sender whose table is newer knows better where its job meets.
     if (header.routing_epoch > table->epoch()) return false;
     const auto point = table->MeetingPoint(header.app, header.stage, header.uid);
-    return point.has_value() && point->node_id() != agent_->node_id();
+    return point.has_value() && point->node_id() != node_id();
   });
   for (auto& part : parts) deliver_->Add({std::move(part), {}, runtime::WrongStage(), {}});
 }
@@ -518,7 +509,7 @@ void Instance::Started(const runtime::WorkItem& item) { Progressed(item, 0, 0); 
 void Instance::Progressed(const runtime::WorkItem& item, int step, int steps) {
   v1::JobProgress progress;
   *progress.mutable_holder() =
-      Holder(*routing(), item.message.header, agent_->self(), item.message.header.attempt);
+      Holder(*routing(), item.message.header, view_.self(), item.message.header.attempt);
   progress.set_step(step);
   progress.set_steps(steps);
   reporter_->ReportProgress(item.message.header.uid, std::move(progress));
@@ -652,7 +643,7 @@ absl::Status Instance::HandOn(runtime::FinishedWork& work) {
   v1::UpdateJobRequest update;
   update.set_uid(message.header.uid.ToString());
   update.mutable_timing()->set_stage(message.header.stage);
-  update.mutable_timing()->set_node(agent_->node_id());
+  update.mutable_timing()->set_node(node_id());
   SetDuration(update.mutable_timing()->mutable_transfer(), work.timing.transfer);
   SetDuration(update.mutable_timing()->mutable_queued(), work.timing.queued);
   SetDuration(update.mutable_timing()->mutable_compute(), work.timing.compute);
@@ -684,9 +675,8 @@ absl::Status Instance::HandOn(runtime::FinishedWork& work) {
 
 absl::StatusOr<v1::WorkHolder> Instance::SendToStage(const message::Message& message) {
   const message::Header& header = message.header;
-  node::Target target =
-      node::Target::Stage(header.app, header.stage, header.uid,
-                          leaving_ || drain_.orders().pass_on ? agent_->node_id() : "");
+  node::Target target = node::Target::Stage(header.app, header.stage, header.uid,
+                                            leaving_ || drain_.orders().pass_on ? node_id() : "");
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             outbox_->Deliver(message, target, DeadlineOf(header)));
@@ -732,15 +722,13 @@ void Instance::Fail(const base::Uid& uid, const absl::Status& status, const std:
   const std::string reason = base::GetReason(status).reason;
   if (absl::IsCancelled(status) && leaving_) {
     error->set_reason("INSTANCE_STOPPED");
-    error->set_message("instance " + agent_->node_id() + " was stopped while it computed stage " +
-                       stage);
+    error->set_message("instance " + node_id() + " was stopped while it computed stage " + stage);
   } else if (absl::IsCancelled(status)) {
     request.clear_failed();
     request.set_cancelled(true);
   } else {
     error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
-    error->set_message("stage " + stage + " on " + agent_->node_id() + ": " +
-                       base::Message(status));
+    error->set_message("stage " + stage + " on " + node_id() + ": " + base::Message(status));
   }
   spdlog::info("uid={} stage={} ended: {}", uid.ToString(), stage, base::Message(status));
   reporter_->Report(uid, std::move(request));
@@ -754,7 +742,7 @@ grpc::Status Instance::GetInstance(grpc::ServerContext*, const v1::GetInstanceRe
                                    v1::Instance* response) {
   response->set_node_id(config_.node().node_id());
   if (!joined_) return grpc::Status::OK;
-  response->set_incarnation(agent_->incarnation());
+  response->set_incarnation(view_.incarnation());
   switch (tasks_->status().state) {
     case runtime::TaskState::kIdle:
       response->set_state(v1::Instance::IDLE);

@@ -13,6 +13,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/inbox.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/node_agent.h"
@@ -124,13 +125,15 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
                                const v1::Endpoint& endpoint, std::uint32_t attempt);
   // The job's deadline on the monotonic clock.
   base::MonotonicTime DeadlineOf(const message::Header& header) const;
-  std::shared_ptr<const node::Routing> routing() const;
+  std::shared_ptr<const node::Routing> routing() const { return view_.routing(); }
+  const std::string& node_id() const { return config_.node().node_id(); }
 
   const v1::InstanceConfig config_;
   fabric::Fabric& fabric_;
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
+  node::ClusterView view_;            // Filled by agent_, read by all parts below.
   std::atomic<bool> joined_ = false;  // Everything below is made; gRPC handlers come before that.
   std::atomic<bool> leaving_ = false;
   std::unique_ptr<node::NodeAgent> agent_;  // Set by Join, before any thread below starts.

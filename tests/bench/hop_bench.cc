@@ -249,11 +249,11 @@ absl::StatusOr<BenchReport> RunHopBench(const HopBenchOptions& options) {
   v1::RoutingTable table;
   table.set_epoch(1);
   *table.add_alive() = receiver;
-  const auto routing = std::make_shared<const node::Routing>(std::move(table));
+  node::ClusterView view;
+  view.SetRouting(std::make_shared<const node::Routing>(std::move(table)));
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
                             fabric::Fabric::Open(uri));
-  const auto outbox =
-      node::Outbox::Create(*fabric, {.node_id = "sender", .routing = [&] { return routing; }});
+  const auto outbox = node::Outbox::Create(*fabric, view, {.node_id = "sender"});
 
   BenchReport report;
   for (const Size& size : kSizes) {
@@ -274,9 +274,12 @@ int RunHopPeer(const std::string& fabric_uri, std::uint64_t ring_bytes) {
   base::Clock& clock = base::SystemClock();
   const auto fabric = fabric::Fabric::Open(fabric_uri);
   if (!fabric.ok()) return EXIT_FAILURE;
-  auto opened = node::Inbox::Open(**fabric, {.label = "receiver",
-                                             .capacity_bytes = ring_bytes,
-                                             .incarnation = [] { return kIncarnation; }});
+  node::ClusterView view;
+  v1::Endpoint self;
+  self.set_incarnation(kIncarnation);
+  view.SetSelf(std::move(self));
+  auto opened =
+      node::Inbox::Open(**fabric, view, {.label = "receiver", .capacity_bytes = ring_bytes});
   if (!opened.ok()) return EXIT_FAILURE;
   const std::unique_ptr<node::Inbox> inbox = *std::move(opened);
   rpc::Server server({.listen = "127.0.0.1:0"});

@@ -33,17 +33,14 @@ class Registry final : public v1::NodeManagerService::Service {
  public:
   explicit Registry(std::string cluster_id) : cluster_id_(std::move(cluster_id)) {
     table_.set_epoch(1);
-    routing_ = std::make_shared<const node::Routing>(table_);
+    view_.SetRouting(std::make_shared<const node::Routing>(table_));
     server_.AddService(*this);
     started_ = server_.Start().ok();
   }
   ~Registry() override { server_.Shutdown(base::Duration::zero()); }
   [[nodiscard]] bool started() const { return started_; }
   [[nodiscard]] const std::string& address() const { return server_.address(); }
-  [[nodiscard]] std::shared_ptr<const node::Routing> routing() const {
-    const base::MutexLock lock(mutex_);
-    return routing_;
-  }
+  [[nodiscard]] const node::ClusterView& view() const { return view_; }
   void Forget(const std::string& node_id) {
     const base::MutexLock lock(mutex_);
     Remove(node_id);
@@ -103,7 +100,7 @@ class Registry final : public v1::NodeManagerService::Service {
   }
   void Publish() {
     table_.set_epoch(table_.epoch() + 1);
-    routing_ = std::make_shared<const node::Routing>(table_);
+    view_.SetRouting(std::make_shared<const node::Routing>(table_));
     changed_.NotifyAll();
   }
 
@@ -111,7 +108,7 @@ class Registry final : public v1::NodeManagerService::Service {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   v1::RoutingTable table_;
-  std::shared_ptr<const node::Routing> routing_;
+  node::ClusterView view_;
   bool started_ = false;
   rpc::Server server_{rpc::ServerOptions{}};
 };
@@ -123,8 +120,8 @@ class Databases {
       : id_(base::Uid::GenerateRandom().ToString()),
         fabric_(fabric::Fabric::Open("shm://" + id_).value()),
         registry_(id_),
-        outbox_(node::Outbox::Create(*fabric_, {.node_id = "last-stage", .routing = Source()})),
-        records_({.routing = Source()}) {}
+        outbox_(node::Outbox::Create(*fabric_, registry_.view(), {.node_id = "last-stage"})),
+        records_(registry_.view()) {}
   ~Databases() {
     for (auto& [id, process] : processes_) Kill(id);
     outbox_->Close();
@@ -224,12 +221,9 @@ class Databases {
     const auto job = Find(uid);
     return job.ok() && job->state() == Job::SUCCEEDED;
   }
-  std::vector<v1::Endpoint> All() { return registry_.routing()->Databases(); }
+  std::vector<v1::Endpoint> All() { return registry_.view().routing()->Databases(); }
 
  private:
-  std::function<std::shared_ptr<const node::Routing>()> Source() {
-    return [this] { return registry_.routing(); };
-  }
   std::optional<v1::Endpoint> EndpointOf(const std::string& id) {
     for (const v1::Endpoint& database : All()) {
       if (database.node_id() == id && !seen_.contains(database.incarnation())) {

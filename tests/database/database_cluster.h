@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QtTest>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,30 +61,27 @@ class DatabaseCluster {
         uri.empty() ? "shm://test-" + base::Uid::GenerateRandom().ToString() : uri);
     Require(opened.status());
     fabric_ = *std::move(opened);
-    table_.set_epoch(1);
-    Publish();
-    outbox_ = node::Outbox::Create(*fabric_, {.node_id = "sender", .routing = RoutingSource()});
-    records_ =
-        std::make_unique<node::JobRecords>(node::JobRecordsOptions{.routing = RoutingSource()});
+    view_.SetCluster("test", "secret");
+    ChangeTable([](v1::RoutingTable&) {});
+    outbox_ = node::Outbox::Create(*fabric_, view_, {.node_id = "sender"});
+    records_ = std::make_unique<node::JobRecords>(view_);
   }
   ~DatabaseCluster() {
     outbox_->Close();
     for (auto& [id, database] : databases_) StopDatabase(database);
   }
 
-  std::function<std::shared_ptr<const node::Routing>()> RoutingSource() {
-    return [this] {
-      const base::MutexLock lock(mutex_);
-      return routing_;
-    };
-  }
+  /// What every node but the databases sees. It names no node as its own.
+  const node::ClusterView& view() const { return view_; }
   /// Changes the routing table and publishes it under the next epoch.
   template <typename Change>
   void ChangeTable(const Change& change) {
     const base::MutexLock lock(mutex_);
     change(table_);
     table_.set_epoch(table_.epoch() + 1);
-    routing_ = std::make_shared<const node::Routing>(table_);
+    const auto routing = std::make_shared<const node::Routing>(table_);
+    view_.SetRouting(routing);
+    for (node::ClusterView& view : database_views_) view.SetRouting(routing);
   }
 
   Database& AddDatabase(const std::string& node_id, JobStoreOptions store = {},
@@ -100,15 +98,12 @@ class DatabaseCluster {
     options.inbox.label = "db";
     options.inbox.capacity_bytes = 16 << 20;
     options.inbox.slots = 64;
-    options.inbox.incarnation = [incarnation = database.incarnation] { return incarnation; };
-    options.routing = RoutingSource();
-    options.cluster_id = [] { return "test"; };
     options.sweep_interval = std::chrono::milliseconds(20);
     if (setup.options) setup.options(options);
     database.fabric = setup.fabric;
     fabric::Fabric& fabric = setup.fabric != nullptr ? *setup.fabric : *fabric_;
-    auto opened =
-        DatabaseNode::Open(std::move(options), fabric, *database.metrics, *database.spans);
+    auto opened = DatabaseNode::Open(AddView(database), std::move(options), fabric,
+                                     *database.metrics, *database.spans);
     Require(opened.status());
     database.node = *std::move(opened);
     database.server = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = listen});
@@ -167,7 +162,7 @@ class DatabaseCluster {
   /// The databases in the order in which they keep the job.
   std::vector<std::string> Order(const std::string& uid) {
     std::vector<std::string> ids;
-    for (const v1::Endpoint& endpoint : RoutingSource()()->DatabasesFor(*base::Uid::Parse(uid))) {
+    for (const v1::Endpoint& endpoint : view_.routing()->DatabasesFor(*base::Uid::Parse(uid))) {
       ids.push_back(endpoint.node_id());
     }
     return ids;
@@ -178,7 +173,17 @@ class DatabaseCluster {
   node::JobRecords& records() { return *records_; }
 
  private:
-  void Publish() { routing_ = std::make_shared<const node::Routing>(table_); }
+  const node::ClusterView& AddView(const Database& database) {
+    const base::MutexLock lock(mutex_);
+    node::ClusterView& view = database_views_.emplace_back();
+    v1::Endpoint self;
+    self.set_node_id(database.node_id);
+    self.set_incarnation(database.incarnation);
+    view.SetSelf(std::move(self));
+    view.SetCluster("test", "secret");
+    view.SetRouting(view_.routing());
+    return view;
+  }
   static void StopDatabase(Database& database) {
     database.node->Stop();
     database.server->Shutdown(base::Duration::zero());
@@ -186,8 +191,10 @@ class DatabaseCluster {
 
   std::unique_ptr<fabric::Fabric> fabric_;
   base::Mutex mutex_;
-  v1::RoutingTable table_;
-  std::shared_ptr<const node::Routing> routing_;
+  v1::RoutingTable table_ ABSL_GUARDED_BY(mutex_);
+  node::ClusterView view_;
+  // One for each start of a database. They stay: a database that is killed may still read its own.
+  std::list<node::ClusterView> database_views_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_incarnation_ = 0;
   std::unique_ptr<node::Outbox> outbox_;
   std::unique_ptr<node::JobRecords> records_;

@@ -284,10 +284,8 @@ class DatabaseNodeTest : public QObject {
     telemetry::Spans spans("db");
     DatabaseNodeOptions options;
     options.node_id = "db";
-    options.inbox.incarnation = [] { return 1; };
-    options.routing = cluster.RoutingSource();
-    options.cluster_id = [] { return "test"; };
-    auto node = DatabaseNode::Open(std::move(options), cluster.fabric(), metrics, spans);
+    auto node =
+        DatabaseNode::Open(cluster.view(), std::move(options), cluster.fabric(), metrics, spans);
     QVERIFY(node.ok());
     for (const std::string& reason : reasons(**node)) QCOMPARE(reason, std::string("RECOVERING"));
     Require((*node)->Recover("test"));

@@ -315,9 +315,10 @@ class ReplicationTest : public QObject {
       endpoint.set_address(dead.address());
       *table.add_databases() = *table.add_alive() = endpoint;
     }
-    const auto routing = [known = std::make_shared<const node::Routing>(table)] { return known; };
-    Replicator replicator(
-        {.node_id = "db-1", .cluster_id = [] { return "test"; }, .routing = routing}, clock);
+    node::ClusterView view;
+    view.SetCluster("test", "secret");
+    view.SetRouting(std::make_shared<const node::Routing>(table));
+    Replicator replicator(view, {.node_id = "db-1"}, clock);
     JobStore store({}, clock, {.changed = [&](const base::Uid& uid, Change change) {
                      replicator.Enqueue(uid, change);
                    }});

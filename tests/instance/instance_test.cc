@@ -144,6 +144,7 @@ struct Fixture {
     cluster_server.AddService(static_cast<v1::DatabaseService::Service&>(cluster));
     other_server.AddService(*other->service());
     if (!cluster_server.Start().ok() || !other_server.Start().ok()) qFatal("no server");
+    other_view.SetSelf(Other());
     v1::InstanceConfig config;
     config.mutable_node()->set_node_id("i1");
     config.mutable_node()->set_workflow_set("set-1");
@@ -216,6 +217,7 @@ struct Fixture {
           return incarnation != 0;
         }))
       return false;
+    sender_view.SetRouting(std::make_shared<const node::Routing>(Table(1, {Self()})));
     cluster.Assign(Gate(1, false));
     cluster.Publish(Table(2, {Self()}));
     return cluster.WaitReport([](const auto& report) {
@@ -258,14 +260,13 @@ struct Fixture {
   Cluster cluster;
   rpc::Server cluster_server{{.listen = "127.0.0.1:0"}};
   std::unique_ptr<fabric::Fabric> fabric = OpenFabric(cluster_id);
+  node::ClusterView other_view;
   std::unique_ptr<node::Inbox> other = Must(node::Inbox::Open(
-      *fabric, {.label = "i2", .capacity_bytes = 1 << 20, .slots = 64, .incarnation = [] {
-                  return std::uint64_t{1};
-                }}));
+      *fabric, other_view, {.label = "i2", .capacity_bytes = 1 << 20, .slots = 64}));
   rpc::Server other_server{{.listen = "127.0.0.1:0"}};
-  std::unique_ptr<node::Outbox> sender = node::Outbox::Create(
-      *fabric, {.node_id = "sender",
-                .routing = [this] { return std::make_shared<node::Routing>(Table(1, {Self()})); }});
+  node::ClusterView sender_view;
+  std::unique_ptr<node::Outbox> sender =
+      node::Outbox::Create(*fabric, sender_view, {.node_id = "sender"});
   telemetry::Metrics metrics{"instance", "i1"};
   telemetry::Spans spans{"i1"};
   std::uint64_t incarnation = 0;

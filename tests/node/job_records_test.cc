@@ -198,10 +198,9 @@ class JobRecordsTest : public QObject {
     v1::RoutingTable table;
     *table.add_databases() = a_->endpoint();
     *table.add_databases() = b_->endpoint();
-    routing_ = std::make_shared<Routing>(table);
-    records_ =
-        std::make_unique<JobRecords>(JobRecordsOptions{.routing = [this] { return routing_; }});
-    const std::string first = routing_->DatabasesFor(uid_)[0].node_id();
+    view_.SetRouting(std::make_shared<Routing>(table));
+    records_ = std::make_unique<JobRecords>(view_);
+    const std::string first = view_.routing()->DatabasesFor(uid_)[0].node_id();
     first_ = first == a_->id() ? a_.get() : b_.get();
     second_ = first == a_->id() ? b_.get() : a_.get();
   }
@@ -275,18 +274,18 @@ class JobRecordsTest : public QObject {
   // The first database was away when the job was written to, and is back with what it knew before.
   void Get_ReadsWhatWasWritten_WhoeverWasAwayThen() {
     first_->Put(MakeJob(uid_));
-    const auto both = routing_;
+    const auto both = view_.routing();
     v1::RoutingTable table;
     *table.add_databases() = second_->endpoint();
-    routing_ = std::make_shared<Routing>(table);
+    view_.SetRouting(std::make_shared<Routing>(table));
     v1::JobRecord newer;
     *newer.mutable_job() = MakeJob(uid_);
     newer.mutable_job()->set_state(v1::Job::RUNNING);
     QVERIFY(records_->Create(newer).ok());
-    routing_ = both;
+    view_.SetRouting(both);
     QCOMPARE(records_->Get(uid_)->job().state(), v1::Job::RUNNING);
     // Who did not write asks in the usual order.
-    JobRecords other({.routing = [this] { return routing_; }});
+    JobRecords other(view_);
     QCOMPARE(other.Get(uid_)->job().state(), v1::Job::QUEUED);
     // The database that was written to is gone: the next one answers.
     second_->Stop();
@@ -294,11 +293,11 @@ class JobRecordsTest : public QObject {
   }
 
   void Get_OfAJobWrittenLongAgo_AsksInTheUsualOrder() {
-    JobRecords few({.routing = [this] { return routing_; }, .max_locations = 3});
-    const auto both = routing_;
+    JobRecords few(view_, {.max_locations = 3});
+    const auto both = view_.routing();
     v1::RoutingTable table;
     *table.add_databases() = second_->endpoint();
-    routing_ = std::make_shared<Routing>(table);
+    view_.SetRouting(std::make_shared<Routing>(table));
     v1::JobRecord record;
     *record.mutable_job() = MakeJob(uid_);
     record.mutable_job()->set_state(v1::Job::RUNNING);
@@ -307,7 +306,7 @@ class JobRecordsTest : public QObject {
       *record.mutable_job() = MakeJob(base::Uid::GenerateRandom());
       QVERIFY(few.Create(record).ok());
     }
-    routing_ = both;
+    view_.SetRouting(both);
     first_->Put(MakeJob(uid_));
     QCOMPARE(few.Get(uid_)->job().state(), v1::Job::QUEUED);
   }
@@ -359,7 +358,7 @@ class JobRecordsTest : public QObject {
   }
 
   void Get_NoDatabases_IsUnavailable() {
-    routing_ = std::make_shared<Routing>();
+    view_.SetRouting(std::make_shared<Routing>());
     QCOMPARE(base::GetReason(records_->Get(uid_).status()).reason, std::string("NO_DATABASE"));
   }
 
@@ -512,7 +511,7 @@ class JobRecordsTest : public QObject {
   std::unique_ptr<FakeDatabase> a_, b_;
   FakeDatabase* first_ = nullptr;
   FakeDatabase* second_ = nullptr;
-  std::shared_ptr<const Routing> routing_;
+  ClusterView view_;
   std::unique_ptr<JobRecords> records_;
 };
 

@@ -262,6 +262,13 @@ NodeAgentOptions Options(const std::vector<std::string>& nodemanagers) {
           .address = "127.0.0.1:7"};
 }
 
+/// The incarnation that a process which starts now begins with.
+std::uint64_t FirstIncarnation() {
+  ClusterView view;
+  const NodeAgent agent(Options({"127.0.0.1:1"}), view);
+  return view.incarnation();
+}
+
 /// Epochs that a callback brought.
 class Epochs {
  public:
@@ -301,29 +308,32 @@ class NodeAgentTest : public QObject {
 
   void Start_RegistersAndBringsRouting() {
     manager_->Publish(3);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    QCOMPARE(agent.cluster_secret(), std::string("secret"));
-    QCOMPARE(agent.cluster_id(), std::string("test"));
-    QCOMPARE(agent.routing()->epoch(), std::uint64_t{3});
+    QCOMPARE(view.cluster_secret(), std::string("secret"));
+    QCOMPARE(view.cluster_id(), std::string("test"));
+    QCOMPARE(view.routing()->epoch(), std::uint64_t{3});
     const std::vector<v1::Node> nodes = manager_->WaitRegistrations(1);
     QCOMPARE(nodes.size(), std::size_t{1});
     QCOMPARE(nodes[0].node_id(), std::string("i1"));
     QCOMPARE(nodes[0].state(), v1::Node::STARTING);
-    QCOMPARE(nodes[0].incarnation(), agent.incarnation());
-    QCOMPARE(agent.self().address(), std::string("127.0.0.1:7"));
+    QCOMPARE(nodes[0].incarnation(), view.incarnation());
+    QCOMPARE(view.self().address(), std::string("127.0.0.1:7"));
   }
 
   void Start_TriesTheNextReplica() {
     manager_->Publish(1);
-    NodeAgent agent(Options({"127.0.0.1:1", served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({"127.0.0.1:1", served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
   }
 
   void WaitReady_SaysWhyNot() {
-    NodeAgent agent(Options({"127.0.0.1:1"}));
+    ClusterView view;
+    NodeAgent agent(Options({"127.0.0.1:1"}), view);
     agent.Start();
     const absl::Status status = agent.WaitReady(milliseconds(200));
     QVERIFY(absl::IsDeadlineExceeded(status));
@@ -331,7 +341,8 @@ class NodeAgentTest : public QObject {
   }
 
   void SetState_IsReportedWithLoad() {
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.SetLoadSource([] {
       v1::NodeLoad load;
       load.set_queued_jobs(4);
@@ -356,7 +367,8 @@ class NodeAgentTest : public QObject {
 
   void SetState_DrainedAndLoadFailed_AreReportedAtOnce() {
     manager_->WantReports(60000);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(!manager_->WaitReport([](const auto&) { return true; }).empty());
     agent.SetState({.assignment_epoch = 9, .drained = true});
@@ -372,7 +384,8 @@ class NodeAgentTest : public QObject {
 
   void Report_SaysWhichTableTheNodeGoesBy() {
     manager_->Publish(7);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(!manager_->WaitReport([](const auto& report) { return report.routing_epoch() == 7; })
                  .empty());
@@ -382,7 +395,8 @@ class NodeAgentTest : public QObject {
     base::Mutex mutex;
     base::CondVar changed;
     std::string came;
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.OnCapacity([&](const v1::Capacity& capacity) {
       const base::MutexLock lock(mutex);
       came = capacity.workflow_set();
@@ -400,18 +414,19 @@ class NodeAgentTest : public QObject {
     Epochs tables;
     base::Mutex mutex;
     std::vector<std::string> routing_when_assigned;
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.OnRouting(
         [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
     agent.OnAssignment([&](const v1::Assignment&) {
       const base::MutexLock lock(mutex);
-      routing_when_assigned.push_back(std::to_string(agent.routing()->epoch()));
+      routing_when_assigned.push_back(std::to_string(view.routing()->epoch()));
     });
     manager_->Publish(8);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     manager_->Assign(9, "set-2");
-    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{0}, 10000);
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{0}, 10000);
     {
       // What is left of the old set's work needs its table until the callback has returned.
       const base::MutexLock lock(mutex);
@@ -422,7 +437,7 @@ class NodeAgentTest : public QObject {
     manager_->Publish(11);
     manager_->Publish(12, "set-2");
     QCOMPARE(tables.WaitLast(12), (std::vector<std::uint64_t>{8, 6, 12}));
-    QCOMPARE(agent.routing()->table().workflow_set(), std::string("set-2"));
+    QCOMPARE(view.routing()->table().workflow_set(), std::string("set-2"));
     // Back to its own, as an empty name says.
     manager_->Assign(13);
     QCOMPARE(tables.WaitLast(11), (std::vector<std::uint64_t>{8, 6, 12, 8, 10, 11}));
@@ -431,7 +446,8 @@ class NodeAgentTest : public QObject {
 
   void Callbacks_ComeInOrder() {
     Epochs tables, assignments;
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.OnRouting(
         [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
     agent.OnAssignment(
@@ -447,10 +463,11 @@ class NodeAgentTest : public QObject {
 
   void Report_UnknownToAnotherCluster_RegistersAgainAndTakesItsHistory() {
     manager_->Publish(8);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    const std::uint64_t incarnation = agent.incarnation();
+    const std::uint64_t incarnation = view.incarnation();
     manager_->ClearTables();
     manager_->Publish(2);
     manager_->BeOfCluster("other");
@@ -458,12 +475,13 @@ class NodeAgentTest : public QObject {
     const std::vector<v1::Node> nodes = manager_->WaitRegistrations(2);
     QCOMPARE(nodes.size(), std::size_t{2});
     QCOMPARE(nodes[1].incarnation(), incarnation);
-    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{2}, 10000);
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{2}, 10000);
   }
 
   void Report_UnknownToTheSameCluster_NeverGoesBack() {
     Epochs tables;
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.OnRouting(
         [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
     manager_->Publish(8);
@@ -480,7 +498,9 @@ class NodeAgentTest : public QObject {
     FakeNodeManager next;
     const Served next_served(next);
     Epochs tables, assignments;
-    NodeAgent agent(Options({served_->server.address()}));  // The next one is not in the list.
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}),
+                    view);  // The next one is not in the list.
     agent.OnRouting(
         [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
     agent.OnAssignment(
@@ -490,7 +510,7 @@ class NodeAgentTest : public QObject {
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     QVERIFY(!assignments.WaitLast(5).empty());
-    const std::uint64_t incarnation = agent.incarnation();
+    const std::uint64_t incarnation = view.incarnation();
     next.Know(incarnation);
     next.Publish(4);  // It may lag for a moment.
     next.Publish(6);
@@ -501,7 +521,7 @@ class NodeAgentTest : public QObject {
     QVERIFY(base::SystemClock().Now() - start < seconds(1));
     QCOMPARE(tables.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
     QCOMPARE(assignments.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
-    QCOMPARE(agent.incarnation(), incarnation);
+    QCOMPARE(view.incarnation(), incarnation);
     QCOMPARE(next.registrations(), std::size_t{0});
   }
 
@@ -509,20 +529,21 @@ class NodeAgentTest : public QObject {
     FakeNodeManager other;
     const Served other_served(other);
     manager_->Publish(5);
-    NodeAgent agent(Options({served_->server.address(), other_served.server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address(), other_served.server.address()}), view);
     other.Follow(served_->server.address());
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    other.Know(agent.incarnation());
+    other.Know(view.incarnation());
     other.Publish(6);
     // Each names the other: a loop.
     manager_->Follow(other_served.server.address());
     const int before = manager_->refusals();
     QTRY_VERIFY_WITH_TIMEOUT(manager_->refusals() > before + 5, 10000);
-    QCOMPARE(agent.routing()->epoch(), std::uint64_t{5});
+    QCOMPARE(view.routing()->epoch(), std::uint64_t{5});
     const auto start = base::SystemClock().Now();
     other.Lead();
-    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{6}, 10000);
     QVERIFY(base::SystemClock().Now() - start < seconds(1));
     QCOMPARE(manager_->registrations() + other.registrations(), std::size_t{1});
   }
@@ -531,21 +552,23 @@ class NodeAgentTest : public QObject {
     FakeNodeManager next;
     const Served next_served(next);
     manager_->Publish(5);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    next.Know(agent.incarnation());
+    next.Know(view.incarnation());
     next.Publish(6);
     // Its reports are refused, but the routing stream stays open and silent.
     manager_->StandStill();
     manager_->RefuseReports(next_served.server.address());
-    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{6}, 10000);
   }
 
   void Register_LostAnswer_IsAskedAgainWithTheSameRequestId() {
     manager_->Publish(1);
     manager_->LoseAnswers(2);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     const std::vector<std::string> ids = manager_->WaitRequestIds(3);
@@ -563,13 +586,14 @@ class NodeAgentTest : public QObject {
     const Served other_served(other);
     manager_->Publish(5);
     manager_->BeOfCluster("test", {other_served.server.address()});
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    other.Know(agent.incarnation());
+    other.Know(view.incarnation());
     other.Publish(6);
     served_.reset();  // Gone, without a word about who leads.
-    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 10000);
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{6}, 10000);
   }
 
   void Failover_TwoReplicasAreSilent_TheThirdIsFoundBeforeTheNodeIsDead() {
@@ -578,10 +602,11 @@ class NodeAgentTest : public QObject {
     const Served third_served(third);
     manager_->Publish(5);
     manager_->BeOfCluster("test", {one.address(), two.address(), third_served.server.address()});
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    third.Know(agent.incarnation());
+    third.Know(view.incarnation());
     const auto start = base::SystemClock().Now();
     served_.reset();
     QVERIFY(!third.WaitReport([](const auto&) { return true; }).empty());
@@ -590,29 +615,32 @@ class NodeAgentTest : public QObject {
 
   void Register_ClockWentBack_TakesMoreThanTheNodeManagerKnows() {
     manager_->Publish(1);
-    const std::uint64_t ahead = NodeAgent(Options({"127.0.0.1:1"})).incarnation() + (1ULL << 42);
+    const std::uint64_t ahead = FirstIncarnation() + (1ULL << 42);
     manager_->RequireAbove(ahead);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
-    QCOMPARE(agent.incarnation(), ahead + 1);
+    QCOMPARE(view.incarnation(), ahead + 1);
   }
 
   void Report_DeclaredDead_RegistersAGreaterIncarnation() {
     manager_->Publish(1);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     manager_->DeclareDead();
     const std::vector<v1::Node> nodes = manager_->WaitRegistrations(2);
     QCOMPARE(nodes.size(), std::size_t{2});
     QVERIFY(nodes[1].incarnation() > nodes[0].incarnation());
-    QCOMPARE(agent.incarnation(), nodes[1].incarnation());
+    QCOMPARE(view.incarnation(), nodes[1].incarnation());
   }
 
   void Routing_OfALaggingReplica_IsIgnored() {
     Epochs tables;
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.OnRouting(
         [&](const std::shared_ptr<const Routing>& routing) { tables.Add(routing->epoch()); });
     agent.Start();
@@ -625,32 +653,35 @@ class NodeAgentTest : public QObject {
   void NodeManagerAway_KeepsRoutingAndComesBack() {
     manager_->Publish(5);
     const std::string address = served_->server.address();
-    NodeAgent agent(Options({address}));
+    ClusterView view;
+    NodeAgent agent(Options({address}), view);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     served_.reset();
-    QCOMPARE(agent.routing()->epoch(), std::uint64_t{5});
+    QCOMPARE(view.routing()->epoch(), std::uint64_t{5});
     served_ = std::make_unique<Served>(*manager_, address);
     QVERIFY(served_->started);
     manager_->Publish(6);
-    QTRY_COMPARE_WITH_TIMEOUT(agent.routing()->epoch(), std::uint64_t{6}, 20000);
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{6}, 20000);
   }
 
   void Stop_IsPromptAndSaysGoodbye() {
     manager_->Publish(1);
-    NodeAgent agent(Options({served_->server.address()}));
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
     agent.OnAssignment([](const v1::Assignment&) {});
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     const auto start = base::SystemClock().Now();
     agent.Stop();
     QVERIFY(base::SystemClock().Now() - start < seconds(1));
-    QCOMPARE(manager_->deregistered(), std::vector<std::uint64_t>{agent.incarnation()});
+    QCOMPARE(manager_->deregistered(), std::vector<std::uint64_t>{view.incarnation()});
     QVERIFY(absl::IsCancelled(agent.WaitReady(seconds(10))));
   }
 
   void Stop_WithoutNodeManager_IsPrompt() {
-    NodeAgent agent(Options({"127.0.0.1:1"}));
+    ClusterView view;
+    NodeAgent agent(Options({"127.0.0.1:1"}), view);
     agent.OnAssignment([](const v1::Assignment&) {});
     agent.Start();
     const auto start = base::SystemClock().Now();
@@ -659,8 +690,8 @@ class NodeAgentTest : public QObject {
   }
 
   void Incarnation_GrowsFromStartToStart() {
-    const std::uint64_t first = NodeAgent(Options({"127.0.0.1:1"})).incarnation();
-    QVERIFY(NodeAgent(Options({"127.0.0.1:1"})).incarnation() > first);
+    const std::uint64_t first = FirstIncarnation();
+    QVERIFY(FirstIncarnation() > first);
   }
 
  private:

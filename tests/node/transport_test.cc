@@ -53,26 +53,28 @@ struct Receiver {
            std::uint32_t slots = 64, telemetry::Metrics* metrics = nullptr,
            ring::Shape shape = ring::Shape::kShared)
       : server({.listen = "127.0.0.1:0"}) {
-    auto opened = Inbox::Open(fabric, {.label = node_id,
-                                       .shape = shape,
-                                       .capacity_bytes = 32 << 20,
-                                       .slots = slots,
-                                       .incarnation = [incarnation] { return incarnation; },
-                                       .metrics = metrics});
+    endpoint.set_node_id(node_id);
+    endpoint.set_incarnation(incarnation);
+    view.SetSelf(endpoint);
+    auto opened = Inbox::Open(fabric, view,
+                              {.label = node_id,
+                               .shape = shape,
+                               .capacity_bytes = 32 << 20,
+                               .slots = slots,
+                               .metrics = metrics});
     if (!opened.ok()) qFatal("%s", base::Message(opened.status()).c_str());
     inbox = *std::move(opened);
     server.AddService(*inbox->service());
     if (const auto port = server.Start(); !port.ok())
       qFatal("%s", base::Message(port.status()).c_str());
-    endpoint.set_node_id(node_id);
-    endpoint.set_incarnation(incarnation);
     endpoint.set_address(server.address());
   }
   ~Receiver() { server.Shutdown(base::Duration(0)); }
 
+  v1::Endpoint endpoint;
+  ClusterView view;
   std::unique_ptr<Inbox> inbox;
   rpc::Server server;
-  v1::Endpoint endpoint;
 };
 
 /// The routing that an Outbox sees. Thread-safe.
@@ -98,17 +100,14 @@ class Cluster {
       *table.add_alive() = node;
     }
     *paint.mutable_instances() = route.instances();
-    routing_ = std::make_shared<Routing>(table);
+    view_.SetRouting(std::make_shared<const Routing>(table));
   }
-  std::shared_ptr<const Routing> Get() {
-    const base::MutexLock lock(mutex_);
-    return routing_;
-  }
+  const ClusterView& view() const { return view_; }
 
  private:
   base::Mutex mutex_;
-  std::uint64_t epoch_ = 0;
-  std::shared_ptr<const Routing> routing_ = std::make_shared<Routing>();
+  std::uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  ClusterView view_;
 };
 
 /// Makes one fault at the next operation of that name. Thread-safe.
@@ -240,8 +239,8 @@ class TransportTest : public QObject {
     Receiver a(*fabric_, "i1"), b(*fabric_, "i2"), c(*fabric_, "i3"), d(*fabric_, "i4");
     cluster_->Set({a.endpoint, b.endpoint, c.endpoint, d.endpoint});
     for (int i = 1; i <= 16; ++i) {
-      const auto outbox = Outbox::Create(*fabric_, {.node_id = "instance-" + std::to_string(i),
-                                                    .routing = [this] { return cluster_->Get(); }});
+      const auto outbox =
+          Outbox::Create(*fabric_, cluster_->view(), {.node_id = "instance-" + std::to_string(i)});
       QVERIFY(outbox->Deliver(MakeMessage(10), kDiffuse, In(seconds(10))).ok());
     }
     for (const Receiver* receiver : {&a, &b, &c, &d}) {
@@ -292,7 +291,7 @@ class TransportTest : public QObject {
     cluster_->Set({a.endpoint, b.endpoint});
     const auto uid = base::Uid::GenerateRandom();
     const Target target = Target::Stage("video", "paint", uid);
-    const auto point = cluster_->Get()->MeetingPoint("video", "paint", uid);
+    const auto point = cluster_->view().routing()->MeetingPoint("video", "paint", uid);
     QVERIFY(point.has_value());
     Receiver& here = point->node_id() == "i1" ? a : b;
     Receiver& there = point->node_id() == "i1" ? b : a;
@@ -636,10 +635,8 @@ class TransportTest : public QObject {
     {
       Receiver a(*fabric_, "i1", 1, 64, &metrics);
       cluster_->Set({a.endpoint});
-      const auto outbox = Outbox::Create(*fabric_, {.node_id = "sender",
-                                                    .routing = [this] { return cluster_->Get(); },
-                                                    .metrics = &metrics,
-                                                    .spans = &spans});
+      const auto outbox = Outbox::Create(
+          *fabric_, cluster_->view(), {.node_id = "sender", .metrics = &metrics, .spans = &spans});
       QVERIFY(outbox->Deliver(message, kDiffuse, In(seconds(10))).ok());
       QVERIFY(a.inbox->Receive(In(seconds(10))).ok());
       const std::string text = Get(*address, "/metrics");
@@ -679,8 +676,7 @@ class TransportTest : public QObject {
   };
 
   std::unique_ptr<Outbox> MakeOutbox(fabric::Fabric& fabric) {
-    return Outbox::Create(fabric,
-                          {.node_id = "sender", .routing = [this] { return cluster_->Get(); }});
+    return Outbox::Create(fabric, cluster_->view(), {.node_id = "sender"});
   }
 
   std::unique_ptr<ring::Producer> ConnectRaw(const Receiver& receiver) {
@@ -745,8 +741,7 @@ int SendAsPeer(const std::string& cluster_id, const std::string& address) {
   endpoint.set_incarnation(1);
   endpoint.set_address(address);
   cluster.Set({endpoint});
-  const auto outbox =
-      Outbox::Create(**fabric, {.node_id = "peer", .routing = [&] { return cluster.Get(); }});
+  const auto outbox = Outbox::Create(**fabric, cluster.view(), {.node_id = "peer"});
   const message::Message message = MakeMessage(1'000'000);
   while (outbox->Deliver(message, kDiffuse, In(seconds(60))).ok()) {
   }

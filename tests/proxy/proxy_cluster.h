@@ -28,23 +28,20 @@ inline std::string Reason(const absl::Status& status) { return base::GetReason(s
 class FakeInstance final : public v1::InstanceService::Service {
  public:
   explicit FakeInstance(DatabaseCluster& cluster, const std::string& app = "app",
-                        const std::string& stage = "encode", const std::string& node = "inst-1")
-      : cluster_(cluster) {
-    auto inbox = node::Inbox::Open(
-        cluster.fabric(),
-        {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16, .incarnation = [] {
-           return std::uint64_t{77};
-         }});
+                        const std::string& stage = "encode", const std::string& node = "inst-1") {
+    v1::Endpoint self;
+    self.set_node_id(node);
+    self.set_incarnation(77);
+    view_.SetSelf(self);
+    auto inbox = node::Inbox::Open(cluster.fabric(), view_,
+                                   {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16});
     Require(inbox.status());
     inbox_ = *std::move(inbox);
     server_.AddService(*this);
     server_.AddService(*inbox_->service());
     Require(server_.Start().status());
+    self.set_address(server_.address());
     cluster.ChangeTable([&](v1::RoutingTable& table) {
-      v1::Endpoint self;
-      self.set_node_id(node);
-      self.set_incarnation(77);
-      self.set_address(server_.address());
       *table.add_alive() = self;
       v1::Route& route = *table.add_routes();
       route.set_app_id(app);
@@ -84,7 +81,7 @@ class FakeInstance final : public v1::InstanceService::Service {
   }
 
  private:
-  DatabaseCluster& cluster_;
+  node::ClusterView view_;
   std::unique_ptr<node::Inbox> inbox_;
   rpc::Server server_{rpc::ServerOptions{}};
   base::Mutex mutex_;
@@ -97,16 +94,13 @@ struct Proxy {
         base::Clock& clock = base::SystemClock())
       : metrics("proxy", id),
         spans(id),
-        records({.routing = cluster.RoutingSource()}),
-        outbox(node::Outbox::Create(cluster.fabric(),
-                                    {.node_id = id, .routing = cluster.RoutingSource()})),
-        direct_fetch({.node_id = id, .routing = cluster.RoutingSource()}, cluster.fabric()),
-        service({.workflow_set = "set",
-                 .max_jobs_in_flight = max_jobs,
-                 .direct_fetch = &direct_fetch,
-                 .routing = cluster.RoutingSource(),
-                 .cluster_secret = [] { return std::string("secret"); }},
-                records, *outbox, metrics, spans, clock),
+        records(cluster.view()),
+        outbox(node::Outbox::Create(cluster.fabric(), cluster.view(), {.node_id = id})),
+        direct_fetch(cluster.view(), id, cluster.fabric()),
+        service(
+            cluster.view(),
+            {.workflow_set = "set", .max_jobs_in_flight = max_jobs, .direct_fetch = &direct_fetch},
+            records, *outbox, metrics, spans, clock),
         telemetry_service(spans, logs, {}, {}) {
     server.AddService(service);
     server.AddService(telemetry_service);

@@ -19,17 +19,14 @@ class ReadOnlyTest : public QObject {
   void EveryChangeIsRefused() {
     const auto fabric = fabric::Fabric::Open("shm://read-only-" + std::to_string(getpid()));
     QVERIFY(fabric.ok());
-    const auto nobody = std::make_shared<const node::Routing>();
-    const auto routing = [nobody] { return nobody; };
-    node::JobRecords records({.routing = routing});
-    const auto outbox = node::Outbox::Create(**fabric, {.node_id = "p", .routing = routing});
+    node::ClusterView view;
+    view.SetCluster("test", "secret");
+    node::JobRecords records(view);
+    const auto outbox = node::Outbox::Create(**fabric, view, {.node_id = "p"});
     telemetry::Metrics metrics("proxy", "p");
     telemetry::Spans spans("p");
-    ProxyService service({.workflow_set = "set",
-                          .read_only = true,
-                          .routing = routing,
-                          .cluster_secret = [] { return std::string("secret"); }},
-                         records, *outbox, metrics, spans);
+    ProxyService service(view, {.workflow_set = "set", .read_only = true}, records, *outbox,
+                         metrics, spans);
     rpc::Server server({});
     server.AddService(service);
     QVERIFY(server.Start().ok());

@@ -94,20 +94,18 @@ v1::SubmitJobRequest Job() {
 class Sink {
  public:
   explicit Sink(database::DatabaseCluster& cluster) {
-    auto inbox = node::Inbox::Open(
-        cluster.fabric(),
-        {.label = "inst", .capacity_bytes = 16 << 20, .slots = 256, .incarnation = [] {
-           return std::uint64_t{77};
-         }});
+    v1::Endpoint self;
+    self.set_node_id("inst-1");
+    self.set_incarnation(77);
+    view_.SetSelf(self);
+    auto inbox = node::Inbox::Open(cluster.fabric(), view_,
+                                   {.label = "inst", .capacity_bytes = 16 << 20, .slots = 256});
     Require(inbox.status());
     inbox_ = *std::move(inbox);
     server_.AddService(*inbox_->service());
     Require(server_.Start().status());
+    self.set_address(server_.address());
     cluster.ChangeTable([&](v1::RoutingTable& table) {
-      v1::Endpoint self;
-      self.set_node_id("inst-1");
-      self.set_incarnation(77);
-      self.set_address(server_.address());
       *table.add_alive() = self;
       v1::Route& route = *table.add_routes();
       route.set_app_id("app");
@@ -135,6 +133,7 @@ class Sink {
   [[nodiscard]] int jobs() const { return jobs_; }
 
  private:
+  node::ClusterView view_;
   std::unique_ptr<node::Inbox> inbox_;
   rpc::Server server_{rpc::ServerOptions{}};
   std::atomic<int> jobs_{0};
@@ -254,15 +253,13 @@ BenchReport Measure() {
   Sink sink(cluster);
   telemetry::Metrics metrics("proxy", "proxy-1");
   telemetry::Spans spans("proxy-1");
-  node::JobRecords records({.routing = cluster.RoutingSource()});
-  const auto outbox = node::Outbox::Create(
-      cluster.fabric(), {.node_id = "proxy-1", .routing = cluster.RoutingSource()});
-  proxy::ProxyService service({.workflow_set = "default",
-                               .max_jobs_in_flight = 1'000'000,
-                               .admission_share = kShare,
-                               .routing = cluster.RoutingSource(),
-                               .cluster_secret = [] { return std::string("secret"); }},
-                              records, *outbox, metrics, spans);
+  node::JobRecords records(cluster.view());
+  const auto outbox =
+      node::Outbox::Create(cluster.fabric(), cluster.view(), {.node_id = "proxy-1"});
+  proxy::ProxyService service(
+      cluster.view(),
+      {.workflow_set = "default", .max_jobs_in_flight = 1'000'000, .admission_share = kShare},
+      records, *outbox, metrics, spans);
   service.UpdateCapacity(Capacity());
   TimedProxy timed(service);
   rpc::Server server{rpc::ServerOptions{}};

@@ -10,9 +10,9 @@
 #include "cluster/fabric/fabric.h"
 #include "cluster/local/process.h"
 #include "cluster/local/resources.h"
+#include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/outbox.h"
-#include "cluster/node/routing.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/result_part.h"
 #include "cluster/values/remote_values.h"
@@ -39,7 +39,7 @@ absl::Status Compare(std::size_t bytes, std::byte front, std::byte back, const V
 /// What the sessions of one server share.
 struct Shared {
   std::unique_ptr<fabric::Fabric> fabric;
-  std::shared_ptr<const node::Routing> routing;
+  node::ClusterView view;
   v1::Endpoint database;
   /// Results are written once: every turn has its own uids.
   std::uint32_t turn = 0;
@@ -78,9 +78,8 @@ class OurSession final : public Session {
   OurSession(const Shared& shared, Door door, int number)
       : shared_(shared),
         door_(door),
-        outbox_(node::Outbox::Create(*shared.fabric,
-                                     {.node_id = absl::StrCat("bench-", number),
-                                      .routing = [&shared] { return shared.routing; }})),
+        outbox_(node::Outbox::Create(*shared.fabric, shared.view,
+                                     {.node_id = absl::StrCat("bench-", number)})),
         values_(values::RemoteValues::Create(
             *shared.fabric,
             {.node_id = absl::StrCat("bench-", number), .address = shared.database.address()})),
@@ -208,7 +207,7 @@ class Ours final : public Store {
     while (reader->Read(&table)) {
       if (table.databases_size() == 0) continue;
       shared_.database = table.databases(0);
-      shared_.routing = std::make_shared<const node::Routing>(table);
+      shared_.view.SetRouting(std::make_shared<const node::Routing>(table));
       context.TryCancel();
       return absl::OkStatus();
     }
