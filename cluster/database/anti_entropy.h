@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -123,11 +124,13 @@ class AntiEntropy {
   const JobStore& store_;
   Replicator& replicator_;
   base::Clock& clock_;
-  mutable base::Mutex mutex_;  // Guards what follows, up to the thread.
+  mutable base::Mutex mutex_;
   base::CondVar wake_;
-  std::vector<std::string> databases_;       // As of the last look at the routing.
-  std::map<std::string, Contact> contacts_;  // Databases in the routing.
-  AntiEntropyStats stats_;
+  // As of the last look at the routing.
+  std::vector<std::string> databases_ ABSL_GUARDED_BY(mutex_);
+  // Databases in the routing.
+  std::map<std::string, Contact> contacts_ ABSL_GUARDED_BY(mutex_);
+  AntiEntropyStats stats_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

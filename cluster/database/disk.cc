@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/recovery.h"
@@ -73,8 +74,10 @@ bool Disk::MakeRoom(base::MonotonicTime deadline) {
   base::MutexLock lock(mutex_);
   const std::uint64_t ours = ++asked_;
   changed_.NotifyAll();
-  const bool answered = clock_.WaitUntil(changed_, lock, stopping_.get_token(), deadline,
-                                         [&] { return answered_ >= ours; });
+  const auto is_answered = [&]()
+                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return answered_ >= ours; };
+  const bool answered =
+      clock_.WaitUntil(changed_, lock, stopping_.get_token(), deadline, is_answered);
   return answered && moved_;
 }
 
@@ -94,7 +97,9 @@ void Disk::Run(const std::stop_token& stop) {
     {
       base::MutexLock lock(mutex_);
       clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kLook,
-                       [this] { return !gone_.empty() || asked_ > answered_; });
+                       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                         return !gone_.empty() || asked_ > answered_;
+                       });
       gone = std::exchange(gone_, {});
       asked = asked_;
       wanted = asked_ > answered_;
@@ -147,7 +152,9 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
   // A disk that fails or is full is not asked as fast as we can.
   base::MutexLock lock(mutex_);
   clock_.WaitUntil(changed_, lock, stop, clock_.Now() + base::Scaled(kSpillRetryPause),
-                   [this] { return !gone_.empty() || asked_ > answered_; });
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                     return !gone_.empty() || asked_ > answered_;
+                   });
   return false;
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
@@ -80,10 +81,15 @@ class Disk {
 
   mutable base::Mutex mutex_;  // Never held while the disk or the store works.
   base::CondVar changed_;
-  std::unordered_set<base::Uid> spilled_;   // They have a file, or are getting one.
-  std::vector<base::Uid> gone_;             // Of these, whose files must go.
-  std::uint64_t asked_ = 0, answered_ = 0;  // Calls of MakeRoom.
-  bool moved_ = false;                      // What the last of them got.
+  // They have a file, or are getting one.
+  std::unordered_set<base::Uid> spilled_ ABSL_GUARDED_BY(mutex_);
+  // Of these, whose files must go.
+  std::vector<base::Uid> gone_ ABSL_GUARDED_BY(mutex_);
+  // Calls of MakeRoom.
+  std::uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What the last of them got.
+  bool moved_ ABSL_GUARDED_BY(mutex_) = false;
   std::stop_source stopping_;
   std::jthread thread_;
 };

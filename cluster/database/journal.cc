@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/mutex.h"
@@ -50,10 +51,10 @@ class SqliteJournal final : public Journal {
   absl::Status Load(sqlite::Database& database);
   void Take(const base::Uid& uid, Change change);
   void WriteBehind(const std::stop_token& stop);
-  Group NextGroup();
+  Group NextGroup() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteRows(const Group& group);
   absl::Status WriteGroup(const Group& group);
-  void PutBack(Group group);
+  void PutBack(Group group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const JournalOptions options_;
   base::Clock& clock_;
@@ -62,17 +63,20 @@ class SqliteJournal final : public Journal {
   std::unique_ptr<sqlite::Database> database_;
   sqlite::Statement put_, remove_;  // Go before database_.
   std::unordered_set<base::Uid> on_disk_;
+  std::vector<std::int64_t> damaged_;  // Rows, while it is opened.
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<v1::JobRecord> recovered_;
-  std::vector<std::int64_t> damaged_;  // Rows, while it is opened.
-  std::unordered_map<base::Uid, Change> waiting_;
-  std::deque<base::Uid> order_;  // Of waiting_, the oldest first.
-  std::size_t waiting_bytes_ = 0;
-  std::size_t writing_ = 0;  // Of the group that is being written.
-  bool hurry_ = false;       // Somebody waits in Flush.
-  JournalStats stats_;
+  std::vector<v1::JobRecord> recovered_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<base::Uid, Change> waiting_ ABSL_GUARDED_BY(mutex_);
+  // Of waiting_, the oldest first.
+  std::deque<base::Uid> order_ ABSL_GUARDED_BY(mutex_);
+  std::size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the group that is being written.
+  std::size_t writing_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Somebody waits in Flush.
+  bool hurry_ ABSL_GUARDED_BY(mutex_) = false;
+  JournalStats stats_ ABSL_GUARDED_BY(mutex_);
   std::jthread writer_;
 };
 
@@ -106,9 +110,12 @@ absl::Status SqliteJournal::Open() {
   }
   if (!damaged_.empty())
     spdlog::error("op=journal_open folder={} damaged_records={}", options_.folder, damaged_.size());
-  stats_.records = static_cast<std::int64_t>(on_disk_.size());
-  spdlog::info("op=journal_open folder={} records={} file={}", options_.folder, recovered_.size(),
-               made ? "new" : "kept");
+  {
+    const base::MutexLock lock(mutex_);
+    stats_.records = static_cast<std::int64_t>(on_disk_.size());
+    spdlog::info("op=journal_open folder={} records={} file={}", options_.folder, recovered_.size(),
+                 made ? "new" : "kept");
+  }
   writer_ = std::jthread([this](const std::stop_token& stop) { WriteBehind(stop); });
   return absl::OkStatus();
 }
@@ -117,6 +124,7 @@ absl::Status SqliteJournal::Load(sqlite::Database& database) {
   ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement select,
                             database.Prepare("SELECT uid, record, checksum, rowid FROM records"));
   absl::StatusOr<bool> row = false;
+  const base::MutexLock lock(mutex_);
   while ((row = select.Next()).ok() && *row) {
     v1::JobRecord record;
     const std::string_view bytes = select.Bytes(1);
@@ -173,8 +181,9 @@ bool SqliteJournal::Flush(base::MonotonicTime deadline) {
   base::MutexLock lock(mutex_);
   hurry_ = true;
   changed_.NotifyAll();
-  const bool done = clock_.WaitUntil(changed_, lock, {}, deadline,
-                                     [this] { return order_.empty() && writing_ == 0; });
+  const bool done = clock_.WaitUntil(
+      changed_, lock, {}, deadline,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return order_.empty() && writing_ == 0; });
   hurry_ = false;
   return done;
 }
@@ -192,11 +201,13 @@ void SqliteJournal::WriteBehind(const std::stop_token& stop) {
     Group group;
     {
       base::MutexLock lock(mutex_);
-      if (!changed_.Wait(lock, stop, [this] { return !order_.empty(); })) return;
+      const auto has_work = [this]()
+                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !order_.empty(); };
+      if (!changed_.Wait(lock, stop, has_work)) return;
       // A disk that does not take it is not asked as fast as we can.
       clock_.WaitUntil(changed_, lock, stop,
                        clock_.Now() + (failed ? kWriteRetryPause : options_.delay),
-                       [&] { return hurry_ && !failed; });
+                       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return hurry_ && !failed; });
       if (stop.stop_requested()) return;
       group = NextGroup();
     }

@@ -60,11 +60,11 @@ Peer::Peer(const node::ClusterView& view, PeerOptions options, const JobStore& s
       failed_(std::move(failed)),
       clock_(clock) {
   record_thread_ = std::jthread([this](const std::stop_token& stop) {
-    Run(records_, kRecordsPerCall, stop,
+    Run(What::kRecord, kRecordsPerCall, stop,
         [this](const auto& endpoint, const auto& uids) { return SendRecords(endpoint, uids); });
   });
   result_thread_ = std::jthread([this](const std::stop_token& stop) {
-    Run(results_, 1, stop,
+    Run(What::kResult, 1, stop,
         [this](const auto& endpoint, const auto& uids) { return SendResults(endpoint, uids); });
   });
 }
@@ -80,8 +80,7 @@ void Peer::Stop() {
 
 void Peer::Enqueue(const base::Uid& uid, What what) {
   const base::MutexLock lock(mutex_);
-  Queue& queue = what == What::kRecord ? records_ : results_;
-  if (!queue.Add(uid, what == What::kUrgentResult)) ++stats_.dropped;
+  if (!QueueOf(what).Add(uid, what == What::kUrgentResult)) ++stats_.dropped;
   changed_.NotifyAll();
 }
 
@@ -129,10 +128,11 @@ void Peer::Note(const v1::Endpoint& endpoint, bool took) {
   }
 }
 
-void Peer::Run(Queue& queue, std::size_t count, const std::stop_token& stop,
+void Peer::Run(What what, std::size_t count, const std::stop_token& stop,
                const std::function<std::vector<base::Uid>(const v1::Endpoint&,
                                                           const std::vector<base::Uid>&)>& send) {
   base::MutexLock lock(mutex_);
+  Queue& queue = QueueOf(what);
   while (changed_.Wait(lock, stop, [&queue] { return !queue.waiting.empty(); }) &&
          !stop.stop_requested()) {
     lock.Unlock();

@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
@@ -87,7 +88,10 @@ class Peer {
   };
   enum class Sent { kYes, kTryAgain, kNever };
 
-  void Run(Queue& queue, std::size_t count, const std::stop_token& stop,
+  Queue& QueueOf(What what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return what == What::kRecord ? records_ : results_;
+  }
+  void Run(What what, std::size_t count, const std::stop_token& stop,
            const std::function<std::vector<base::Uid>(const v1::Endpoint&,
                                                       const std::vector<base::Uid>&)>& send);
   [[nodiscard]] std::optional<v1::Endpoint> Endpoint() const;
@@ -104,13 +108,15 @@ class Peer {
   node::Outbox& outbox_;
   const Failed failed_;
   base::Clock& clock_;
-  mutable base::Mutex mutex_;  // Guards what follows, up to the stub.
+  mutable base::Mutex mutex_;
   base::CondVar changed_;
-  Queue records_, results_;
-  PeerStats stats_;
-  std::uint64_t silent_incarnation_ = 0;  // That did not take what it was sent last; 0: none.
-  std::uint64_t distrusted_incarnation_ = 0;
-  base::MonotonicTime distrusted_until_{};
+  Queue records_ ABSL_GUARDED_BY(mutex_);
+  Queue results_ ABSL_GUARDED_BY(mutex_);
+  PeerStats stats_ ABSL_GUARDED_BY(mutex_);
+  // That did not take what it was sent last; 0: none.
+  std::uint64_t silent_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t distrusted_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
+  base::MonotonicTime distrusted_until_ ABSL_GUARDED_BY(mutex_){};
   // Of the records thread alone:
   std::string stub_address_;
   std::unique_ptr<v1::DatabaseService::Stub> stub_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/placement.h"
 
@@ -229,8 +230,9 @@ void Replicator::Upkeep(const std::stop_token& stop) {
       const base::MonotonicTime now = clock_.Now();
       base::MonotonicTime next = now + kUpkeepInterval;
       if (!due_.empty()) next = std::min(next, due_.front().first);
-      clock_.WaitUntil(changed_, lock, stop, next,
-                       [&] { return !due_.empty() && due_.front().first <= clock_.Now(); });
+      clock_.WaitUntil(changed_, lock, stop, next, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !due_.empty() && due_.front().first <= clock_.Now();
+      });
       while (!due_.empty() && due_.front().first <= clock_.Now()) {
         const auto [until, uid] = due_.front();
         due_.pop_front();

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
@@ -91,8 +92,8 @@ class Replicator {
 
   /// Null while not running.
   std::shared_ptr<const View> CurrentView();
-  std::shared_ptr<const View> MakeView(
-      std::shared_ptr<const node::Routing> routing);  // Needs mutex_.
+  std::shared_ptr<const View> MakeView(std::shared_ptr<const node::Routing> routing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Those that should be told of a job: each peer, and whether it is in the routing.
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
   void Failed(const std::string& node_id, const base::Uid& uid);
@@ -106,14 +107,16 @@ class Replicator {
   const JobStore* store_ = nullptr;  // Set by Start, as are the next two.
   node::Outbox* outbox_ = nullptr;
   Confirm confirm_;
-  mutable base::Mutex mutex_;  // Guards what follows, up to the thread.
+  mutable base::Mutex mutex_;
   base::CondVar changed_;
-  bool running_ = false;
-  std::shared_ptr<const View> view_;
-  std::map<std::string, base::MonotonicTime> away_since_;
-  PeerStats forgotten_;  // Counts of peers that are no more.
-  std::unordered_map<base::Uid, Held> held_;
-  std::deque<std::pair<base::MonotonicTime, base::Uid>> due_;  // Of held_, oldest first.
+  bool running_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, base::MonotonicTime> away_since_ ABSL_GUARDED_BY(mutex_);
+  // Counts of peers that are no more.
+  PeerStats forgotten_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<base::Uid, Held> held_ ABSL_GUARDED_BY(mutex_);
+  // Of held_, oldest first.
+  std::deque<std::pair<base::MonotonicTime, base::Uid>> due_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

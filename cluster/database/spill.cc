@@ -11,6 +11,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -60,29 +61,34 @@ class FileSpill final : public Spill {
   }
   [[nodiscard]] SpillOwner OwnerOf(const base::Uid& uid) const { return {uid, cluster_}; }
   absl::Status LookAtFiles();
-  absl::Status Load(sqlite::Database& database);
-  absl::Status Reconcile(bool index_is_new);
+  absl::Status Load(sqlite::Database& database) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Reconcile(bool index_is_new) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Publish(const base::Uid& uid, const std::string& part, std::int64_t bytes);
-  // Needs mutex_, as the statements do.
-  absl::Status Insert(const base::Uid& uid, std::int64_t bytes);
-  void Drop(const base::Uid& uid);
+  absl::Status Insert(const base::Uid& uid, std::int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SpillOptions options_;
   const std::uint64_t cluster_;
   std::unique_ptr<DataFolder> folder_;
   std::map<base::Uid, Found> files_;  // While it is opened.
 
-  base::Mutex write_mutex_;  // Before mutex_: held while a file is written.
-  mutable base::Mutex mutex_;
-  std::unique_ptr<sqlite::Database> index_;
-  sqlite::Statement insert_, remove_;                    // Go before index_.
-  std::unordered_map<base::Uid, std::int64_t> entries_;  // Bytes of the files.
-  SpillStats stats_;                                     // `bytes`: with what is being written.
+  base::Mutex write_mutex_;  // Held while a file is written.
+  mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(write_mutex_);
+  std::unique_ptr<sqlite::Database> index_ ABSL_GUARDED_BY(mutex_);
+  // The statements go before index_.
+  sqlite::Statement insert_ ABSL_GUARDED_BY(mutex_);
+  sqlite::Statement remove_ ABSL_GUARDED_BY(mutex_);
+  // Bytes of the files.
+  std::unordered_map<base::Uid, std::int64_t> entries_ ABSL_GUARDED_BY(mutex_);
+  // `bytes`: with what is being written.
+  SpillStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status FileSpill::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(folder_, DataFolder::Open(options_.folder));
   ONEPIECE_RETURN_IF_ERROR(LookAtFiles());
+  const base::MutexLock lock(mutex_);
   // An index that is made anew takes in what lies there; it must not take in another cluster's.
   const auto may_make = [this]() -> absl::Status {
     for (const auto& [uid, found] : files_) {
@@ -99,7 +105,9 @@ absl::Status FileSpill::Open() {
                    .format = 1,
                    .schema = kSchema,
                    .cluster_id = options_.cluster_id},
-                  [this](sqlite::Database& database) { return Load(database); }, may_make, made));
+                  [this](sqlite::Database& database)
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Load(database); },
+                  may_make, made));
   ONEPIECE_ASSIGN_OR_RETURN(insert_,
                             index_->Prepare("INSERT OR REPLACE INTO results VALUES (?1, ?2, ?3)"));
   ONEPIECE_ASSIGN_OR_RETURN(remove_, index_->Prepare("DELETE FROM results WHERE uid = ?1"));
@@ -165,7 +173,7 @@ absl::Status FileSpill::Load(sqlite::Database& database) {
 
 // Files and index agree afterwards.
 absl::Status FileSpill::Reconcile(bool index_is_new) {
-  return index_->InTransaction([&]() -> absl::Status {
+  return index_->InTransaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     for (const auto& [uid, found] : files_) {
       const auto entry = entries_.find(uid);
       const bool known = entry != entries_.end() && entry->second == found.bytes;

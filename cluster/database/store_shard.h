@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
@@ -113,9 +114,9 @@ class StoreShard {
   /// Tickets of the oldest tombstone, of the oldest result that was sent to its client, and of the
   /// oldest result in memory; kNoTicket: none. Read without the lock.
   static constexpr std::uint64_t kNoTicket = std::numeric_limits<std::uint64_t>::max();
-  [[nodiscard]] std::uint64_t oldest_tombstone() const { return tombstones_.oldest; }
-  [[nodiscard]] std::uint64_t oldest_streamed() const { return streamed_.oldest; }
-  [[nodiscard]] std::uint64_t oldest_result() const { return results_.oldest; }
+  [[nodiscard]] std::uint64_t oldest_tombstone() const { return oldest_tombstone_; }
+  [[nodiscard]] std::uint64_t oldest_streamed() const { return oldest_streamed_; }
+  [[nodiscard]] std::uint64_t oldest_result() const { return oldest_result_; }
   void ForgetOldestTombstone();
   void PurgeOldestStreamed();
   std::optional<base::Uid> OldestResult() const;
@@ -150,20 +151,22 @@ class StoreShard {
   };
   /// Entries in order of their tickets, which grow through all shards.
   struct Line {
+    explicit Line(std::atomic<std::uint64_t>& its_oldest) : oldest(its_oldest) {}
+
     std::map<std::uint64_t, Entry*> entries;
-    std::atomic<std::uint64_t> oldest{kNoTicket};
+    std::atomic<std::uint64_t>& oldest;  ///< The first ticket, for readers without the lock.
 
     void Add(Entry& entry, std::uint64_t& ticket, StoreShared& shared);
     void Remove(std::uint64_t& ticket);
   };
 
-  // All private methods need mutex_.
-  Entry* Find(const base::Uid& uid) const;
-  Entry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false);
-  void Committed(Entry& entry);
-  void SetPhase(Entry& entry);
-  void ShowBytes(Entry& entry);
-  void NoteMissing(const Entry& entry);
+  Entry* Find(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Entry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Committed(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetPhase(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowBytes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteMissing(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Servable(const Entry& entry) {
     return entry.result != nullptr && entry.phase == Phase::kEnded;
   }
@@ -172,32 +175,39 @@ class StoreShard {
   static bool AreResultOf(const v1::JobRecord& record, const Artifacts& artifacts);
   static absl::Status JobUnknown(const base::Uid& uid, bool deleted);
   void Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts, std::int64_t bytes,
-              bool counted);
-  void DropBytes(Entry& entry);
-  void GiveBytesBack(Entry& entry);
-  void Succeed(Entry& entry);
-  void Erase(Entry& entry);
-  void Fail(Entry& entry, const std::string& reason, const std::string& message);
-  void MarkFetched(Entry& entry);
-  void Expire(Entry& entry);
+              bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropBytes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveBytesBack(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Succeed(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Erase(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(Entry& entry, const std::string& reason, const std::string& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MarkFetched(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Expire(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepTimers(const JobStore::IsAlive& is_alive);
-  void FailOverdue(Entry& entry, const JobStore::IsAlive& is_alive);
+  void FailOverdue(Entry& entry, const JobStore::IsAlive& is_alive)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);
-  void FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now);
-  void Notify(const Entry& entry, Change change);
-  v1::JobRecord View(const Entry& entry) const;
-  v1::Job PublicView(const Entry& entry) const;
-  absl::Status CheckFetchable(const Entry& entry) const;
+  void FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Notify(const Entry& entry, Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::JobRecord View(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::Job PublicView(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFetchable(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   StoreShared& shared_;
+  std::atomic<std::uint64_t> oldest_tombstone_{kNoTicket}, oldest_streamed_{kNoTicket};
+  std::atomic<std::uint64_t> oldest_result_{kNoTicket};
   mutable base::Mutex mutex_;
-  mutable std::unordered_map<base::Uid, Entry> entries_;
-  TimerWheel timers_;
-  std::map<AgeKey, Entry*> by_age_;
-  std::set<base::Uid> open_;  ///< Phase::kOpen.
+  mutable std::unordered_map<base::Uid, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  TimerWheel timers_ ABSL_GUARDED_BY(mutex_);
+  std::map<AgeKey, Entry*> by_age_ ABSL_GUARDED_BY(mutex_);
+  std::set<base::Uid> open_ ABSL_GUARDED_BY(mutex_);  ///< Phase::kOpen.
   /// SUCCEEDED, without bytes, not given up for lost; since when.
-  std::unordered_map<base::Uid, base::MonotonicTime> missing_;
-  Line tombstones_, streamed_, results_;
+  std::unordered_map<base::Uid, base::MonotonicTime> missing_ ABSL_GUARDED_BY(mutex_);
+  Line tombstones_ ABSL_GUARDED_BY(mutex_){oldest_tombstone_};
+  Line streamed_ ABSL_GUARDED_BY(mutex_){oldest_streamed_};
+  Line results_ ABSL_GUARDED_BY(mutex_){oldest_result_};
 };
 
 }  // namespace onepiece::database

@@ -1,6 +1,7 @@
 // What is seen of a shard's jobs: by clients, by peers, by whoever waits for a change.
 #include <fmt/format.h>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
@@ -69,15 +70,15 @@ absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& ui
   if (found->changed == nullptr) found->changed = std::make_shared<base::CondVar>();
   const std::shared_ptr<base::CondVar> changed = found->changed;
   // The entry may go while we wait, and come back with a smaller revision: then it is another one.
-  const auto entry_now = [&]() -> const Entry* {
+  const auto entry_now = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> const Entry* {
     const Entry* const entry = Find(uid);
     return entry != nullptr && entry->changed == changed ? entry : nullptr;
   };
-  const bool moved = shared_.clock.WaitUntil(*changed, lock, stop, deadline, [&] {
+  const auto has_moved = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Entry* const entry = entry_now();
     return entry == nullptr || entry->record.deleted() || entry->revision > after;
-  });
-  if (!moved) {
+  };
+  if (!shared_.clock.WaitUntil(*changed, lock, stop, deadline, has_moved)) {
     return stop.stop_requested() ? absl::CancelledError("stopped waiting")
                                  : absl::DeadlineExceededError("the job did not change in time");
   }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -80,17 +81,18 @@ class ValueAccess {
 
   ValueAccess(std::shared_ptr<values::Slabs> slabs, std::unique_ptr<values::ValueIndex> index,
               std::int64_t budget_bytes, base::Clock& clock);
-  absl::Status CheckRoom(std::int64_t bytes) const;  // Needs mutex_.
+  absl::Status CheckRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<values::Slabs> slabs_;
   const std::unique_ptr<values::ValueIndex> index_;
   const std::int64_t budget_bytes_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  std::map<std::uint64_t, Reservation> reservations_;
-  std::int64_t reserved_bytes_ = 0;
+  std::map<std::uint64_t, Reservation> reservations_ ABSL_GUARDED_BY(mutex_);
+  std::int64_t reserved_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   base::Mutex served_mutex_;
-  std::unordered_map<base::Uid, std::uint32_t> served_;  // How many of a job's values there are.
+  // How many of a job's values there are.
+  std::unordered_map<base::Uid, std::uint32_t> served_ ABSL_GUARDED_BY(served_mutex_);
 };
 
 }  // namespace onepiece::database

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 
@@ -42,16 +43,17 @@ class Drain {
   [[nodiscard]] std::optional<std::uint64_t> drained() const;
 
  private:
-  bool IsDrained() const { return epoch_.has_value() && empty_looks_ >= 2; }
+  bool IsDrained() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return epoch_.has_value() && empty_looks_ >= 2;
+  }
 
   base::Clock& clock_;
   const base::Duration hand_over_after_;
   mutable base::Mutex mutex_;
-  // Guarded by mutex_.
-  std::optional<std::uint64_t> epoch_;
-  base::MonotonicTime since_{};
-  bool others_ = false;
-  int empty_looks_ = 0;
+  std::optional<std::uint64_t> epoch_ ABSL_GUARDED_BY(mutex_);
+  base::MonotonicTime since_ ABSL_GUARDED_BY(mutex_){};
+  bool others_ ABSL_GUARDED_BY(mutex_) = false;
+  int empty_looks_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace onepiece::instance

@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "spdlog/spdlog.h"
-#include "stages/instance/low_priority_child.h"
 
 namespace onepiece::instance {
 namespace {
@@ -60,8 +60,9 @@ void IdleWork::Stop() {
   changed_.NotifyAll();
   if (options_.command.empty()) return;
   base::Clock& clock = base::SystemClock();  // A process takes real time to end.
-  const bool gone = clock.WaitUntil(changed_, lock, {}, clock.Now() + kGiveBackLimit,
-                                    [this] { return phase_ != Phase::kRunning; });
+  const bool gone = clock.WaitUntil(
+      changed_, lock, {}, clock.Now() + kGiveBackLimit,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return phase_ != Phase::kRunning; });
   if (!gone) spdlog::warn("idle work {}, pid {}, was killed but is not gone yet", name_, pid_);
 }
 
@@ -92,44 +93,51 @@ void IdleWork::Loop(const std::stop_token& stop) {
     const bool due =
         phase_ == Phase::kStopped || (phase_ == Phase::kWaiting && clock_.Now() >= due_);
     if (wanted_ && due) {
-      Run(lock);
+      std::optional<LowPriorityChild> child = Spawn();
+      if (!child) continue;
+      lock.Unlock();
+      const auto started = clock_.Now();
+      const int wait_status = child->Tend(wake_fd_);
+      const auto took = clock_.Now() - started;
+      lock.Lock();
+      Ended(wait_status, took);
       continue;
     }
     const Phase seen = phase_;
     const auto until = phase_ == Phase::kWaiting ? due_ : clock_.Now() + kLookAgain;
-    clock_.WaitUntil(changed_, lock, stop, until,
-                     [&] { return phase_ != seen || (wanted_ && phase_ == Phase::kStopped); });
+    clock_.WaitUntil(changed_, lock, stop, until, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return phase_ != seen || (wanted_ && phase_ == Phase::kStopped);
+    });
   }
 }
 
-void IdleWork::Run(base::MutexLock& lock) {
+std::optional<LowPriorityChild> IdleWork::Spawn() {
   std::uint64_t former = 0;
   [[maybe_unused]] const auto cleared = ::read(wake_fd_, &former, sizeof former);
   if (options_.data_dir.empty()) {
     WaitForNextTime("needs a data directory (data_dir)");
-    return;
+    return std::nullopt;
   }
   auto child = LowPriorityChild::Spawn(options_.command, options_.data_dir + "/idle-work");
   if (!child.ok()) {
     WaitForNextTime("cannot start: " + base::Message(child.status()));
-    return;
+    return std::nullopt;
   }
   phase_ = Phase::kRunning;
   pid_ = child->pid();
   spdlog::info("idle work {} runs as pid {}", name_, pid_);
-  lock.Unlock();
-  const auto started = clock_.Now();
-  const int status = child->Tend(wake_fd_);
-  const auto took = clock_.Now() - started;
-  lock.Lock();
+  return *std::move(child);
+}
+
+void IdleWork::Ended(int wait_status, base::Duration took) {
   if (took > kLongestBackoff) backoff_ = {};
   if (!wanted_) {
     phase_ = Phase::kStopped;
-  } else if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+  } else if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
     phase_ = Phase::kDone;
     spdlog::info("idle work {} is done", name_);
   } else {
-    WaitForNextTime(HowItEnded(status));
+    WaitForNextTime(HowItEnded(wait_status));
   }
   changed_.NotifyAll();
 }

@@ -4,12 +4,15 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
+#include "stages/instance/low_priority_child.h"
 
 namespace onepiece::instance {
 
@@ -45,9 +48,11 @@ class IdleWork {
   enum class Phase { kStopped, kRunning, kWaiting, kDone };
 
   void Loop(const std::stop_token& stop);
-  /// From start to end of one child. REQUIRES: `lock` holds mutex_; free while the child runs.
-  void Run(base::MutexLock& lock);
-  void WaitForNextTime(const std::string& why);
+  /// A child that runs; nullopt when none can, which is tried again later.
+  std::optional<LowPriorityChild> Spawn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// The child ended after so long; `wait_status` is that of waitpid.
+  void Ended(int wait_status, base::Duration took) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WaitForNextTime(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake() const;
 
   const IdleWorkOptions options_;
@@ -56,14 +61,13 @@ class IdleWork {
   int wake_fd_ = -1;  // Readable: the child shall end.
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex_.
-  bool wanted_ = false;
-  Phase phase_ = Phase::kStopped;
-  pid_t pid_ = -1;   // Of kRunning.
-  std::string why_;  // Of kWaiting.
-  base::Duration backoff_{};
-  base::MonotonicTime due_{};  // Of kWaiting.
-  std::jthread thread_;        // Last: uses all of the above.
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kStopped;
+  pid_t pid_ ABSL_GUARDED_BY(mutex_) = -1;   // Of kRunning.
+  std::string why_ ABSL_GUARDED_BY(mutex_);  // Of kWaiting.
+  base::Duration backoff_ ABSL_GUARDED_BY(mutex_){};
+  base::MonotonicTime due_ ABSL_GUARDED_BY(mutex_){};  // Of kWaiting.
+  std::jthread thread_;                                // Last: uses all of the above.
 };
 
 }  // namespace onepiece::instance

@@ -105,7 +105,10 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   agent.address = address;
   agent.metrics_address = metrics_address;
   agent.workflow_set = config_.node().workflow_set();
-  workflow_set_ = agent.workflow_set;
+  {
+    const base::MutexLock lock(publish_mutex_);
+    workflow_set_ = agent.workflow_set;
+  }
   agent.pinned_stage = config_.pinned_stage();
   agent_ = std::make_unique<node::NodeAgent>(agent, view_);
 
@@ -247,7 +250,7 @@ void Instance::Assign(const v1::Assignment& assignment) {
   const std::string& set =
       assignment.workflow_set().empty() ? config_.node().workflow_set() : assignment.workflow_set();
   // Only this thread changes it. The routing stays the old set's until this call returns.
-  if (set != workflow_set_) LeaveSet(assignment.epoch());
+  if (set != CurrentSet()) LeaveSet(assignment.epoch());
   {
     const base::MutexLock publish(publish_mutex_);
     workflow_set_ = set;
@@ -324,6 +327,11 @@ void Instance::RetryFailedModels() {
 void Instance::StatusChanged(const runtime::TaskStatus& status) {
   if (!status.error.ok()) spdlog::error("loading failed: {}", base::Message(status.error));
   Publish();
+}
+
+std::string Instance::CurrentSet() {
+  const base::MutexLock lock(publish_mutex_);
+  return workflow_set_;
 }
 
 void Instance::Publish() {

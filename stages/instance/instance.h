@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -103,6 +104,8 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   void StatusChanged(const runtime::TaskStatus& status);
   // Lets the agent report how things are.
   void Publish();
+  // The workflow set of the assignment that was taken on last.
+  std::string CurrentSet();
   v1::NodeLoad Load();
   void AddDevice(v1::NodeLoad& load);
   // "cpu" or "cuda:N".
@@ -151,13 +154,14 @@ class Instance final : public runtime::WorkEvents, public v1::InstanceService::S
   Drain drain_;
   // The pump has waited for a message in vain since the last one: none is between ring and queue.
   std::atomic<bool> pump_idle_ = false;
-  base::Mutex assign_mutex_;   // Held while an assignment is taken on.
-  base::Mutex publish_mutex_;  // Held while the agent is told, so that it hears the latest last.
-  std::string workflow_set_;   // Of the assignment. Guarded by publish_mutex_.
+  base::Mutex assign_mutex_;  // Held while an assignment is taken on.
+  // Held while the agent is told, so that it hears the latest last.
+  base::Mutex publish_mutex_ ABSL_ACQUIRED_AFTER(assign_mutex_);
+  std::string workflow_set_ ABSL_GUARDED_BY(publish_mutex_);  // Of the assignment.
   // An assignment of another set has come and is not taken on yet.
   std::atomic<bool> leaving_set_ = false;
   mutable base::Mutex former_mutex_;
-  std::shared_ptr<FormerSet> former_;           // Guarded by former_mutex_; null: none.
+  std::shared_ptr<FormerSet> former_ ABSL_GUARDED_BY(former_mutex_);  // Null: none.
   std::unique_ptr<device::DeviceMeter> meter_;  // Null: of the cpu. Report thread only.
   base::MonotonicTime load_since_{};            // Agent's report thread only.
   base::Duration load_busy_{};                  // Likewise.

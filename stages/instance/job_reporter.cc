@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "spdlog/spdlog.h"
@@ -64,7 +65,7 @@ void JobReporter::Main(const std::stop_token& stop) {
   while (true) {
     base::MutexLock lock(mutex_);
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kIdleWait,
-                     [this] { return pending_count_ > 0; });
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pending_count_ > 0; });
     if (pending_count_ == 0 && stop.stop_requested()) return;
     lock.Unlock();
     const bool all_sent = SendRound();

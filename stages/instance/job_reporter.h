@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
@@ -62,8 +63,8 @@ class JobReporter {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::map<base::Uid, std::deque<Pending>> pending_;  // Guarded by mutex_.
-  std::size_t pending_count_ = 0;                     // Guarded by mutex_.
+  std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);
+  std::size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::jthread thread_;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/node/routing.h"
@@ -40,10 +41,11 @@ class WorkCounts {
 
  private:
   // nullptr: too many.
-  v1::StageLoad* Entry(const std::string& stage, const std::string& app);
+  v1::StageLoad* Entry(const std::string& stage, const std::string& app)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable base::Mutex mutex_;
-  std::map<std::pair<std::string, std::string>, v1::StageLoad> entries_;  // Guarded by mutex_.
+  std::map<std::pair<std::string, std::string>, v1::StageLoad> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::instance

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -76,10 +77,10 @@ class ModelStore {
   const std::int64_t budget_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  // Guarded by mutex_.
-  std::list<Parked> parked_;  // The one released last is at the front.
-  std::int64_t parked_bytes_ = 0;
-  std::uint64_t hits_ = 0;
+  // The one released last is at the front.
+  std::list<Parked> parked_ ABSL_GUARDED_BY(mutex_);
+  std::int64_t parked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t hits_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace onepiece::runtime

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/sdk/plugin_loader.h"
@@ -12,9 +13,8 @@ namespace {
 
 struct Plugins {
   base::Mutex mutex;
-  // Guarded by mutex.
-  sdk::PluginLoader loader;
-  std::set<std::string> loaded;
+  sdk::PluginLoader loader ABSL_GUARDED_BY(mutex);
+  std::set<std::string> loaded ABSL_GUARDED_BY(mutex);
 };
 
 }  // namespace

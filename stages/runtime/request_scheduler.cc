@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
@@ -120,10 +121,11 @@ RequestScheduler::RequestScheduler(Options options, std::unique_ptr<SchedulingSt
 
 bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline) {
   base::MutexLock lock(mutex_);
-  return clock_.WaitUntil(changed_, lock, stop, deadline, [this] {
+  const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return strategy_->size() == 0 || (strategy_->size() < options_.max_queued &&
                                       strategy_->bytes() < options_.max_queued_bytes);
-  });
+  };
+  return clock_.WaitUntil(changed_, lock, stop, deadline, has_room);
 }
 
 absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Push(
@@ -155,9 +157,9 @@ absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Enqueue(
 std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
                                               base::MonotonicTime deadline) {
   base::MutexLock lock(mutex_);
-  if (!clock_.WaitUntil(changed_, lock, stop, deadline, [this] { return strategy_->size() > 0; })) {
-    return std::nullopt;
-  }
+  const auto has_item = [this]()
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return strategy_->size() > 0; };
+  if (!clock_.WaitUntil(changed_, lock, stop, deadline, has_item)) return std::nullopt;
   auto item = strategy_->Pop();
   ++given_out_;
   changed_.NotifyAll();

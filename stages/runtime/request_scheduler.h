@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -144,23 +145,23 @@ class RequestScheduler {
  private:
   using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
 
-  // Into the queue, or to the other branches. REQUIRES: mutex_ is held.
-  absl::StatusOr<Admission> Enqueue(WorkItem item, std::span<const std::string> predecessors);
+  // Into the queue, or to the other branches.
+  absl::StatusOr<Admission> Enqueue(WorkItem item, std::span<const std::string> predecessors)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex_.
-  std::unique_ptr<SchedulingStrategy> strategy_;
-  JoinTable joins_;
-  std::set<ItemKey> seen_;
-  std::deque<ItemKey> seen_order_;
-  std::set<base::Uid> cancelled_;
-  std::deque<base::Uid> cancelled_order_;
-  std::uint64_t duplicates_ = 0;
-  std::size_t given_out_ = 0;
-  bool closed_ = false;
+  const std::unique_ptr<SchedulingStrategy> strategy_ ABSL_PT_GUARDED_BY(mutex_);
+  JoinTable joins_ ABSL_GUARDED_BY(mutex_);
+  std::set<ItemKey> seen_ ABSL_GUARDED_BY(mutex_);
+  std::deque<ItemKey> seen_order_ ABSL_GUARDED_BY(mutex_);
+  std::set<base::Uid> cancelled_ ABSL_GUARDED_BY(mutex_);
+  std::deque<base::Uid> cancelled_order_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t given_out_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace onepiece::runtime

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 
 namespace onepiece::runtime {
@@ -27,8 +28,9 @@ void ResultDeliver::Close() {
 void ResultDeliver::Submit(FinishedWork work) {
   base::MutexLock lock(mutex_);
   ++held_;
-  clock_.WaitUntil(changed_, lock, thread_.get_stop_token(), clock_.Now() + kForever,
-                   [this] { return queue_.size() < max_queued_; });
+  clock_.WaitUntil(
+      changed_, lock, thread_.get_stop_token(), clock_.Now() + kForever,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return queue_.size() < max_queued_; });
   queue_.push_back(std::move(work));
   changed_.NotifyAll();
 }
@@ -49,7 +51,7 @@ void ResultDeliver::Main(const std::stop_token& stop) {
   base::MutexLock lock(mutex_);
   while (true) {
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kForever,
-                     [this] { return !queue_.empty(); });
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty(); });
     if (queue_.empty()) return;
     FinishedWork work = std::move(queue_.front());
     queue_.pop_front();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "stages/runtime/work_item.h"
@@ -47,8 +48,8 @@ class ResultDeliver {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::deque<FinishedWork> queue_;  // Guarded by mutex_.
-  std::size_t held_ = 0;            // Likewise.
+  std::deque<FinishedWork> queue_ ABSL_GUARDED_BY(mutex_);
+  std::size_t held_ ABSL_GUARDED_BY(mutex_) = 0;
   std::jthread thread_;
 };
 

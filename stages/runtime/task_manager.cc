@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 
 namespace onepiece::runtime {
@@ -65,7 +66,7 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
   std::uint64_t generation = 0;
   {
     const base::MutexLock lock(mutex_);
-    std::erase_if(status_.apps, [&](const std::string& app) {
+    std::erase_if(status_.apps, [&](const std::string& app) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       const std::string* model = ModelOf(assignment, app);
       return model == nullptr || *model != *ModelOf(assignment_, app);
     });
@@ -77,8 +78,7 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
     pending_ = assignment.workers;
   }
   Report();
-  // Only Assign changes workers_.
-  for (const auto& worker : workers_) worker->Serve(assignment.models, generation);
+  for (TaskWorker* worker : Workers()) worker->Serve(assignment.models, generation);
 }
 
 void TaskManager::Restart(const StageAssignment& assignment) {
@@ -87,9 +87,9 @@ void TaskManager::Restart(const StageAssignment& assignment) {
     const base::MutexLock lock(mutex_);
     generation = ++generation_;
   }
-  // Only Assign changes workers_. Until all have ended, what they compute counts as before.
-  for (const auto& worker : workers_) worker->RequestStop();
-  for (const auto& worker : workers_) worker->Stop();
+  // Until all have ended, what they compute counts as before.
+  for (TaskWorker* worker : Workers()) worker->RequestStop();
+  for (TaskWorker* worker : Workers()) worker->Stop();
   std::vector<std::unique_ptr<TaskWorker>> old;
   {
     const base::MutexLock lock(mutex_);
@@ -131,7 +131,7 @@ void TaskManager::RetryFailed() {
     generation = ++generation_;
     pending_ = assignment_.workers;
   }
-  for (const auto& worker : workers_) worker->Serve(models, generation);
+  for (TaskWorker* worker : Workers()) worker->Serve(models, generation);
 }
 
 void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
@@ -161,6 +161,13 @@ void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
 void TaskManager::Report() {
   const base::MutexLock lock(report_mutex_);
   changed_(status());
+}
+
+std::vector<TaskWorker*> TaskManager::Workers() const {
+  const base::MutexLock lock(mutex_);
+  std::vector<TaskWorker*> workers;
+  for (const auto& worker : workers_) workers.push_back(worker.get());
+  return workers;
 }
 
 TaskStatus TaskManager::status() const {

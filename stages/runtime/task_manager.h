@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -89,26 +90,33 @@ class TaskManager {
   void Restart(const StageAssignment& assignment);
   void WorkerLoaded(const TaskWorker::Outcome& outcome);
   void Report();
+  // Only Assign changes workers_, so its caller may use them without the lock.
+  std::vector<TaskWorker*> Workers() const;
 
   RequestScheduler& scheduler_;
   WorkEvents& events_;
   const StatusChanged changed_;
   base::Clock& clock_;
   ModelStore store_;
-  base::Mutex
-      report_mutex_;  // Held while changed_ is told, so that the last it hears is the latest.
-  mutable base::Mutex mutex_;
-  // Guarded by mutex_.
-  TaskStatus status_;
-  StageAssignment assignment_;
-  std::uint64_t generation_ = 0;    // Of the assignment: late reports of workers are ignored.
-  int pending_ = 0;                 // Workers that have not said how loading went.
-  TaskWorker::Outcome gathered_;    // What those that have said can all serve.
-  int failures_ = 0;                // Of loading this assignment, one after the other.
-  base::MonotonicTime retry_at_{};  // After the last of them.
-  base::Duration past_busy_{};
-  std::vector<std::unique_ptr<TaskWorker>> workers_;
-  std::map<std::pair<std::string, std::string>, Counted> counted_;  // By stage and metric.
+  // Held while changed_ is told, so that the last it hears is the latest.
+  base::Mutex report_mutex_;
+  mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(report_mutex_);
+  TaskStatus status_ ABSL_GUARDED_BY(mutex_);
+  StageAssignment assignment_ ABSL_GUARDED_BY(mutex_);
+  // Of the assignment: late reports of workers are ignored.
+  std::uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Workers that have not said how loading went.
+  int pending_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What those that have said can all serve.
+  TaskWorker::Outcome gathered_ ABSL_GUARDED_BY(mutex_);
+  // Of loading this assignment, one after the other.
+  int failures_ ABSL_GUARDED_BY(mutex_) = 0;
+  // After the last of them.
+  base::MonotonicTime retry_at_ ABSL_GUARDED_BY(mutex_){};
+  base::Duration past_busy_ ABSL_GUARDED_BY(mutex_){};
+  std::vector<std::unique_ptr<TaskWorker>> workers_ ABSL_GUARDED_BY(mutex_);
+  // By stage and metric.
+  std::map<std::pair<std::string, std::string>, Counted> counted_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::runtime

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/runtime/stage_runner.h"
@@ -104,7 +105,10 @@ void TaskWorker::LoadMain(const std::stop_token& stop) {
     std::uint64_t revision = 0;
     {
       base::MutexLock lock(mutex_);
-      if (!changed_.Wait(lock, stop, [this] { return wanted_revision_ != done_revision_; })) return;
+      const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return wanted_revision_ != done_revision_;
+      };
+      if (!changed_.Wait(lock, stop, has_work)) return;
       models = wanted_;
       revision = wanted_revision_;
     }
@@ -159,7 +163,9 @@ void TaskWorker::ComputeMain(const std::stop_token& stop) {
     {
       // Without any model nothing is taken: what is queued waits for the first.
       base::MutexLock lock(mutex_);
-      if (!changed_.Wait(lock, stop, [this] { return !stages_.empty(); })) return;
+      const auto has_model = [this]()
+                                 ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !stages_.empty(); };
+      if (!changed_.Wait(lock, stop, has_model)) return;
     }
     if (auto item = scheduler_.Pop(stop, clock_.Now() + kIdleWait)) Compute(std::move(*item));
   }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
@@ -102,12 +103,12 @@ class TaskWorker {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex_.
-  std::vector<AppModel> wanted_;
-  std::uint64_t wanted_revision_ = 0, done_revision_ = 0;
-  Stages stages_;
-  std::optional<Running> running_;
-  base::Duration busy_{};  // Of finished items.
+  std::vector<AppModel> wanted_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t wanted_revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t done_revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  Stages stages_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Running> running_ ABSL_GUARDED_BY(mutex_);
+  base::Duration busy_ ABSL_GUARDED_BY(mutex_){};  // Of finished items.
   // Last: they start when everything else is there.
   std::jthread loader_;
   std::jthread computer_;

@@ -2,6 +2,7 @@
 #include <QtTest>
 #include <random>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
@@ -131,11 +132,12 @@ class FakePeer final : public v1::DatabaseService::Service {
  private:
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  bool open_ = false;
-  int calls_ = 0, asked_ = 0;
-  std::vector<std::string> records_;
-  std::string cluster_id_;
-  v1::CompareJobsResponse answer_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int asked_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> records_ ABSL_GUARDED_BY(mutex_);
+  std::string cluster_id_ ABSL_GUARDED_BY(mutex_);
+  v1::CompareJobsResponse answer_ ABSL_GUARDED_BY(mutex_);
   rpc::Server server_{rpc::ServerOptions{}};
 };
 

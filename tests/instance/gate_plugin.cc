@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "stages/sdk/stage.h"
 
@@ -9,9 +10,11 @@ namespace {
 
 namespace sdk = onepiece::sdk;
 
-onepiece::base::Mutex mutex;
-onepiece::base::CondVar changed;
-bool is_open = false;  // Guarded by mutex.
+namespace base = onepiece::base;
+
+base::Mutex mutex;
+base::CondVar changed;
+bool is_open ABSL_GUARDED_BY(mutex) = false;
 std::atomic<int> loads = 0;
 
 class GateStage final : public sdk::Stage {
@@ -23,10 +26,10 @@ class GateStage final : public sdk::Stage {
   }
   absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext& context,
                                                  const std::vector<sdk::Artifact>&) override {
-    onepiece::base::MutexLock lock(mutex);
+    base::MutexLock lock(mutex);
     // A step takes a millisecond. Until the job's deadline at the latest.
-    for (int step = 1; !changed.WaitFor(lock, std::chrono::milliseconds(1), [] { return is_open; });
-         ++step) {
+    const auto opened = []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return is_open; };
+    for (int step = 1; !changed.WaitFor(lock, std::chrono::milliseconds(1), opened); ++step) {
       const auto save = [step] {
         return std::vector{onepiece::message::BytesArtifact("saved", "", std::to_string(step))};
       };
@@ -49,7 +52,7 @@ class GatePlugin final : public sdk::Plugin {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) void gate_open(bool open) {
-  const onepiece::base::MutexLock lock(mutex);
+  const base::MutexLock lock(mutex);
   is_open = open;
   changed.NotifyAll();
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/server.h"
@@ -46,19 +47,26 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   }
   grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
                             grpc::ServerWriter<v1::RoutingTable>* writer) override {
-    return Stream(context, writer, tables_, [&](const v1::RoutingTable& table) {
+    const auto next = [this](std::size_t at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return at < tables_.size() ? &tables_[at] : nullptr;
+    };
+    return Stream(context, writer, next, [&](const v1::RoutingTable& table) {
       return table.workflow_set() == request->workflow_set();
     });
   }
   grpc::Status WatchAssignment(grpc::ServerContext* context, const v1::WatchAssignmentRequest*,
                                grpc::ServerWriter<v1::Assignment>* writer) override {
-    return Stream(context, writer, assignments_, [](const auto&) { return true; });
+    const auto next = [this](std::size_t at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return at < assignments_.size() ? &assignments_[at] : nullptr;
+    };
+    return Stream(context, writer, next, [](const auto&) { return true; });
   }
   grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
                          v1::JobRecord* response) override {
     response->mutable_job()->set_state(v1::Job::RUNNING);
     base::MutexLock lock(mutex_);
-    changed_.WaitFor(lock, kSoon, [&] { return !updates_wait_; });
+    changed_.WaitFor(lock, kSoon,
+                     [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !updates_wait_; });
     if (request->has_failed()) failures_.push_back(request->failed().reason());
     changed_.NotifyAll();
     return grpc::Status::OK;
@@ -77,12 +85,14 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   template <typename Predicate>
   bool WaitReport(Predicate predicate) {
     base::MutexLock lock(mutex_);
-    return changed_.WaitFor(lock, kSoon, [&] { return predicate(report_); });
+    return changed_.WaitFor(
+        lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return predicate(report_); });
   }
   bool WaitFailure(const std::string& reason) {
     base::MutexLock lock(mutex_);
-    return changed_.WaitFor(lock, kSoon,
-                            [&] { return std::ranges::count(failures_, reason) == 1; });
+    return changed_.WaitFor(lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return std::ranges::count(failures_, reason) == 1;
+    });
   }
   /// Job records take nothing until it is told otherwise.
   void HoldUpdates(bool hold) {
@@ -100,14 +110,15 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   }
 
  private:
-  template <typename Item, typename Wanted>
-  grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
-                      const std::vector<Item>& items, Wanted wanted) {
+  /// `next` gives the item at a place, null where there is none yet; called under the lock.
+  template <typename Item, typename Next, typename Wanted>
+  grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer, Next next,
+                      Wanted wanted) {
     base::MutexLock lock(mutex_);
-    for (std::size_t next = 0; !context->IsCancelled();) {
-      if (next < items.size()) {
-        const Item& item = items[next++];
-        if (wanted(item)) writer->Write(item);
+    for (std::size_t at = 0; !context->IsCancelled();) {
+      if (const Item* const item = next(at); item != nullptr) {
+        ++at;
+        if (wanted(*item)) writer->Write(*item);
         continue;
       }
       changed_.WaitFor(lock, milliseconds(10));
@@ -117,13 +128,12 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex_.
-  v1::ReportNodeRequest report_;
-  std::vector<v1::ReportNodeRequest> reports_;  // All of them.
-  bool updates_wait_ = false;
-  std::vector<v1::RoutingTable> tables_;
-  std::vector<v1::Assignment> assignments_;
-  std::vector<std::string> failures_;
+  v1::ReportNodeRequest report_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ReportNodeRequest> reports_ ABSL_GUARDED_BY(mutex_);  // All of them.
+  bool updates_wait_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<v1::RoutingTable> tables_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Assignment> assignments_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> failures_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::unique_ptr<fabric::Fabric> OpenFabric(const std::string& cluster_id) {

@@ -3,6 +3,7 @@
 #include <QtTest>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "tests/test_main.h"
 
@@ -32,7 +33,8 @@ class FakeDatabase {
     base::MutexLock lock(mutex_);
     ++calls_;
     changed_.NotifyAll();
-    if (held_) changed_.WaitFor(lock, kSoon, [this] { return !held_; });
+    const auto let_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !held_; };
+    if (held_) changed_.WaitFor(lock, kSoon, let_go);
     if (away_) return absl::UnavailableError("away");
     updates_.push_back(request);
     changed_.NotifyAll();
@@ -48,11 +50,14 @@ class FakeDatabase {
   }
   bool WaitForCalls(int count) {
     base::MutexLock lock(mutex_);
-    return changed_.WaitFor(lock, kSoon, [&] { return calls_ >= count; });
+    return changed_.WaitFor(
+        lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_ >= count; });
   }
   std::vector<v1::UpdateJobRequest> WaitForUpdates(std::size_t count) {
     base::MutexLock lock(mutex_);
-    changed_.WaitFor(lock, kSoon, [&] { return updates_.size() >= count; });
+    changed_.WaitFor(lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return updates_.size() >= count;
+    });
     return updates_;
   }
   v1::Job::State state = v1::Job::RUNNING;
@@ -60,15 +65,16 @@ class FakeDatabase {
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  bool away_ = false, held_ = false;
-  int calls_ = 0;
-  std::vector<v1::UpdateJobRequest> updates_;
+  bool away_ ABSL_GUARDED_BY(mutex_) = false;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<v1::UpdateJobRequest> updates_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct Fixture {
   FakeDatabase database;
   base::Mutex mutex;
-  std::vector<base::Uid> ended;
+  std::vector<base::Uid> ended ABSL_GUARDED_BY(mutex);
   std::unique_ptr<JobReporter> reporter = std::make_unique<JobReporter>(
       [this](const v1::UpdateJobRequest& request) { return database.Update(request); },
       [this](const base::Uid& uid) {
@@ -132,6 +138,7 @@ class JobReporterTest : public QObject {
     f.reporter->ReportProgress(uid, Step(1));
     f.database.WaitForUpdates(1);
     f.reporter.reset();
+    const base::MutexLock lock(f.mutex);
     QVERIFY(f.ended == std::vector{uid});
   }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/runtime/fused_pipeline.h"
@@ -100,9 +101,9 @@ class Recorder final : public WorkEvents {
   void ModelLoaded(const std::string&, const std::string&, base::Duration) override {}
   FinishedWork Next() {
     base::MutexLock lock(mutex_);
-    if (!changed_.WaitFor(lock, kSoon, [this] { return !finished_.empty(); })) {
-      throw std::runtime_error("no finished work");
-    }
+    const auto is_there = [this]()
+                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !finished_.empty(); };
+    if (!changed_.WaitFor(lock, kSoon, is_there)) throw std::runtime_error("no finished work");
     FinishedWork work = std::move(finished_.front());
     finished_.erase(finished_.begin());
     return work;
@@ -114,7 +115,7 @@ class Recorder final : public WorkEvents {
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<FinishedWork> finished_;
+  std::vector<FinishedWork> finished_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct Fixture {
@@ -128,9 +129,13 @@ struct Fixture {
   }
   bool WaitFor(TaskState state, std::uint64_t epoch = 0) {
     base::MutexLock lock(mutex);
-    return changed.WaitFor(lock, kSoon, [&] {
+    return changed.WaitFor(lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       return !states.empty() && states.back().state == state && states.back().epoch == epoch;
     });
+  }
+  std::vector<TaskStatus> States() {
+    const base::MutexLock lock(mutex);
+    return states;
   }
   std::size_t Reports() {
     const base::MutexLock lock(mutex);
@@ -152,7 +157,7 @@ struct Fixture {
   Recorder events;
   base::Mutex mutex;
   base::CondVar changed;
-  std::vector<TaskStatus> states;
+  std::vector<TaskStatus> states ABSL_GUARDED_BY(mutex);
   RequestScheduler scheduler{{}, std::make_unique<IndividualMode>(), clock};
   TaskManager manager{Source(),
                       scheduler,
@@ -234,7 +239,7 @@ class TaskManagerTest : public QObject {
     f.script.load = [](const auto&) { return absl::InvalidArgumentError("bad weights"); };
     f.manager.Assign(Echo(plugin.toStdString()));
     QVERIFY(f.WaitFor(TaskState::kFailed));
-    QCOMPARE(base::Message(f.states.back().error), message.toStdString());
+    QCOMPARE(base::Message(f.States().back().error), message.toStdString());
   }
 
   void Assign_FailedLoad_IsTriedAgainLaterAndLater() {
@@ -548,7 +553,7 @@ class TaskManagerTest : public QObject {
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     f.manager.Assign(Pool(2, {{"one", "z"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 2));
-    QVERIFY(std::ranges::any_of(f.states, [](const TaskStatus& status) {
+    QVERIFY(std::ranges::any_of(f.States(), [](const TaskStatus& status) {
       return status.state == TaskState::kLoading && status.epoch == 2;
     }));
     QVERIFY(f.scheduler.Push(f.Item(true, "one")).ok());
