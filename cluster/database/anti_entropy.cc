@@ -124,7 +124,8 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
   JobStore::Summaries summaries = store_.SummariesOf(differing, filter);
   for (const int bucket : differing) {
     std::vector<v1::JobSummary>& jobs = summaries[static_cast<std::size_t>(bucket)];
-    // The first bucket always goes: else the two would never get beyond it.
+    // The first bucket is sent whatever its size. Otherwise a bucket above the limit would never
+    // be sent, and the two databases would never get past it.
     if (response.buckets_size() > 0 &&
         response.jobs_size() + static_cast<int>(jobs.size()) > kMaxSummaries) {
       response.set_more(true);
@@ -248,8 +249,8 @@ bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
     const base::Uid uid = *UidOfBytes(ours.uid());
     const auto found = left.find(uid);
     if (found == left.end()) {
-      // Its bytes go when the next comparison finds that the peer wants the job: it may know it as
-      // fetched.
+      // Only the record goes now, because the peer may know the job as fetched. The bytes go when
+      // the next comparison shows that the peer wants them.
       plan.push_records.push_back(uid);
       continue;
     }
@@ -257,8 +258,9 @@ bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
     left.erase(found);
     if (their.digest() == ours.digest()) continue;
     const std::vector<v1::JobRecord> record = store_.Records(std::vector{uid});
-    if (record.empty()) continue;  // Forgotten meanwhile.
-    // The record goes one way only: what the peer knows better comes back from its merge.
+    if (record.empty()) continue;  // It was forgotten meanwhile.
+    // The record is sent in one direction only. If the peer's record is newer, its merge sends the
+    // newer record back.
     if (DigestOf(record.front(), their.has_bytes()) != their.digest()) {
       plan.push_records.push_back(uid);
     }
@@ -267,7 +269,7 @@ bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
   }
   for (const auto& [uid, job] : left) {
     if (!store_.Records(std::vector{uid}).empty()) {
-      plan.push_records.push_back(uid);  // A tombstone here.
+      plan.push_records.push_back(uid);  // The job is a tombstone here.
       continue;
     }
     plan.ask_records.push_back(uid);
@@ -351,7 +353,8 @@ void AntiEntropy::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     if (std::vector<std::string> now = NodeIds(*view_.routing()); now != databases) {
       databases = std::move(now);
-      // A table without this instance is not a reason to give everything away.
+      // When the table does not name this instance, it keeps its jobs: it may only be missing for a
+      // moment.
       if (std::ranges::binary_search(databases, options_.node_id)) HandOn(databases);
     }
     while (const std::optional<v1::Endpoint> peer = NextDue()) {
@@ -403,7 +406,8 @@ std::optional<v1::Endpoint> AntiEntropy::NextDue() {
     const bool ours_to_ask = self.has_value() && std::pair(self->incarnation(), self->node_id()) >
                                                      std::pair(peer.incarnation(), peer.node_id());
     if (!ours_to_ask || now < contact.next || due.has_value()) continue;
-    // What was found last time is still under way: it would only be found again.
+    // While the last comparison's differences are still being sent, another comparison would only
+    // find them again.
     const bool wait =
         now < contact.next + base::Scaled(options_.interval) && !replicator_.IsIdle(peer.node_id());
     if (!wait) due = peer;

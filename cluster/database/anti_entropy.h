@@ -1,5 +1,4 @@
-// Finds what two databases hold differently of the jobs that both should keep, and has only that
-// sent.
+// Compares two databases over the jobs that both should keep, and sends only the differences.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +25,11 @@ namespace onepiece::database {
 struct AntiEntropyOptions {
   std::string node_id;
   int copies = 2;
-  // All scaled:
+  // All durations are scaled.
   base::Duration interval = std::chrono::seconds(30);  ///< Between peers that hold the same.
-  /// The first look again at a peer that differed; doubles, up to `interval` while there is
-  /// progress, and up to 16 of it with a peer that does not take what it lacks (it may be full).
+  /// Pause before the next comparison with a peer that differed. The pause doubles each time: up
+  /// to `interval` while the peer makes progress, and up to 16 times that while the peer keeps
+  /// lacking the same results (it may be full).
   base::Duration first_pause = std::chrono::milliseconds(500);
   base::Duration call_timeout = std::chrono::seconds(5);
 };
@@ -37,26 +37,28 @@ struct AntiEntropyOptions {
 /// Totals since the start.
 struct AntiEntropyStats {
   std::uint64_t compared = 0, equal = 0;
-  std::uint64_t failures = 0;  ///< Comparisons that came to nothing.
-  std::uint64_t nonsense = 0;  ///< Answers that cannot be right; nothing of them was used.
+  std::uint64_t failures = 0;  ///< Comparisons that failed.
+  std::uint64_t nonsense = 0;  ///< Answers that cannot be right; they were ignored.
   std::uint64_t records_pushed = 0, results_pushed = 0, records_asked = 0, results_asked = 0;
 };
 
-/// Of two databases the one that started later asks: when it or the other appears, when the set of
-/// databases changes, and every `interval`. Digests of buckets, then the jobs of differing buckets,
-/// then what differs: ours through the replicator, theirs by SendJobs; then it looks again.
-/// Tombstones are no difference by themselves (each instance forgets its own in time), but are told
-/// to a peer that holds the job as alive. Whenever the set of databases changes, jobs that are not
-/// this instance's to keep are handed on.
+/// The database that started later asks the one that started earlier. It asks when either of them
+/// appears, when the set of databases changes, and every `interval`. The two compare digests of
+/// buckets, then the jobs of the buckets that differ. This database pushes what the peer lacks
+/// through the replicator, asks for what it lacks itself with SendJobs, and compares again.
 ///
-/// Ownership: Owns its thread and connections. Borrows store, replicator and clock.
-/// Threading: Thread-safe.
-/// Blocking: Compare, Send: not. CompareWith: two calls' timeouts and one for each 4096 jobs asked
-/// for. Stop: the call in progress.
+/// A tombstone alone is no difference, because each instance forgets its own tombstones in time.
+/// But a peer that still holds the job as alive is told of the tombstone. Whenever the set of
+/// databases changes, this database hands on the jobs that are no longer its own to keep.
+///
+/// Ownership: owns its thread and connections. Borrows store, replicator and clock.
+/// Threading: thread-safe.
+/// Blocking: Compare and Send do not block. CompareWith blocks for the timeouts of two calls, and
+/// of one more for each 4096 jobs that it asks for. Stop waits for the call in progress.
 class AntiEntropy {
  public:
-  static constexpr int kMaxSummaries = 65'536;   ///< In an answer, but for one whole bucket.
-  static constexpr int kMaxUidsPerCall = 4'096;  ///< Of each list in SendJobsRequest.
+  static constexpr int kMaxSummaries = 65'536;   ///< Per answer, unless one bucket alone has more.
+  static constexpr int kMaxUidsPerCall = 4'096;  ///< In each list of SendJobsRequest.
 
   AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options, const JobStore& store,
               Replicator& replicator, base::Clock& clock = base::SystemClock());
@@ -66,24 +68,29 @@ class AntiEntropy {
   void Start();
   void Stop();
 
-  /// CompareJobs.
+  /// Answers CompareJobs.
+  ///
   /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER), ABORTED (OTHER_VIEW), INVALID_ARGUMENT
   /// (BAD_DIGESTS).
   absl::StatusOr<v1::CompareJobsResponse> Compare(const v1::CompareJobsRequest& request);
-  /// SendJobs. Jobs that are not here are passed over.
-  /// Errors: as Compare, and BAD_UID, TOO_MANY_JOBS.
+  /// Answers SendJobs. Skips jobs that this database does not hold.
+  ///
+  /// Errors: those of Compare; INVALID_ARGUMENT (BAD_UID, TOO_MANY_JOBS).
   absl::Status Send(const v1::SendJobsRequest& request);
-  /// ReplicateJobs' check: a cluster's id that is given must be ours.
+  /// Checks that `cluster_id` is the id of this database's cluster.
+  ///
   /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER).
   [[nodiscard]] absl::Status CheckCluster(const std::string& cluster_id) const;
 
-  /// One comparison with this peer, now. True: the two hold the same.
-  /// Errors: the peer's; DATA_LOSS (BAD_ANSWER).
+  /// Compares with this peer now. Returns true when the two hold the same.
+  ///
+  /// Errors: those of the peer; DATA_LOSS (BAD_ANSWER).
   absl::StatusOr<bool> CompareWith(const v1::Endpoint& peer);
-  /// No database in the routing had anything then that this instance lacked: each, as it now runs,
-  /// has been compared with since. nullopt: not found yet, or nobody has told us who is there.
+  /// Returns the latest time at which no database of the routing had anything that this instance
+  /// lacked: each of them, in its present incarnation, has been compared with since then. Returns
+  /// nullopt when one of them has not been compared with yet, or when there is no routing yet.
   [[nodiscard]] std::optional<base::MonotonicTime> SettledTime() const;
-  /// When the two were last found to hold the same.
+  /// Returns when the two were last found to hold the same.
   [[nodiscard]] std::optional<base::WallTime> ComparedTime(const std::string& node_id) const;
   [[nodiscard]] AntiEntropyStats stats() const;
 
@@ -92,8 +99,9 @@ class AntiEntropy {
     std::uint64_t incarnation = 0;
     base::MonotonicTime next;
     base::Duration pause{};
-    std::size_t lacking = 0;                          ///< Results that it lacked last time.
-    std::optional<base::MonotonicTime> settled_time;  ///< It had nothing then that we lacked.
+    std::size_t lacking = 0;  ///< Results that the peer lacked last time.
+    /// When the peer last had nothing that this database lacked.
+    std::optional<base::MonotonicTime> settled_time;
     std::optional<base::WallTime> compared_time;
   };
   struct Plan {
@@ -105,11 +113,12 @@ class AntiEntropy {
   };
 
   void Run(const std::stop_token& stop);
-  /// Jobs that this instance has and is not to keep go to those that are: no comparison finds them.
+  /// Sends jobs that this instance holds but should not keep to their keepers. No comparison finds
+  /// these jobs, since a comparison covers only jobs that both sides should keep.
   void HandOn(const std::vector<std::string>& databases);
   std::optional<v1::Endpoint> NextDue();
   void Schedule(const v1::Endpoint& peer, const absl::StatusOr<bool>& equal);
-  /// A bucket's part of the plan; false when `theirs` cannot be right.
+  /// Adds one bucket to the plan. Returns false when `theirs` cannot be right.
   bool PlanBucket(const std::vector<v1::JobSummary>& mine,
                   const std::vector<const v1::JobSummary*>& theirs, Plan& plan) const;
   absl::StatusOr<Plan> MakePlan(const v1::CompareJobsResponse& answer,

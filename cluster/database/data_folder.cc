@@ -44,7 +44,8 @@ sqlite::Explain ExplainFor(const std::string& path) {
   };
 }
 
-// EXCLUSIVE: no shared memory beside it. The file and its log shrink again when rows go.
+// With EXCLUSIVE, SQLite needs no shared-memory file beside the database. Vacuum and size limit let
+// the file and its log shrink again when rows are deleted.
 constexpr const char* kPragmas =
     "PRAGMA locking_mode=EXCLUSIVE; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; "
     "PRAGMA synchronous=FULL; PRAGMA secure_delete=OFF; PRAGMA journal_size_limit=4194304; "
@@ -85,7 +86,7 @@ absl::Status CheckOwner(sqlite::Database& database, const TablesOptions& options
   return absl::OkStatus();
 }
 
-// NOT_FOUND: there is none yet.
+// Returns NOT_FOUND when there is no file yet.
 absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenExisting(
     const std::string& path, const TablesOptions& options,
     absl::FunctionRef<absl::Status(sqlite::Database&)> load) {
@@ -100,7 +101,8 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenExisting(
   ONEPIECE_RETURN_IF_ERROR(database->Execute("PRAGMA locking_mode=EXCLUSIVE"));
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t tables,
                             database->Number("SELECT count(*) FROM sqlite_master"));
-  if (tables == 0) return absl::NotFoundError("no tables");  // Made, and killed before the commit.
+  // The process that created the file was killed before its commit.
+  if (tables == 0) return absl::NotFoundError("no tables");
   ONEPIECE_RETURN_IF_ERROR(CheckOwner(*database, options));
   {
     ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement check, database->Prepare("PRAGMA quick_check(1)"));
@@ -148,7 +150,7 @@ absl::StatusOr<std::unique_ptr<DataFolder>> DataFolder::Open(const std::string& 
   if (error) return DiskError(error.value(), "cannot make the folder", path);
   if (made) {
     fs::permissions(path, fs::perms::owner_all, error);
-    // A new folder outlives a power cut only when the one above it has been written too.
+    // A new folder survives a power cut only when its parent folder has been synchronised too.
     const std::string above = fs::absolute(path, error).lexically_normal().parent_path().string();
     if (const int parent = open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); parent >= 0) {
       fsync(parent);
@@ -202,7 +204,7 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenTables(
                   base::View(opened.status().message()), aside);
     if (rename(path.c_str(), aside.c_str()) != 0) return DiskError(errno, "cannot rename", path);
   }
-  // Of a file that is gone: they would be taken for the new one's.
+  // Side files of a database that is gone: SQLite would take them for the new file's.
   RemoveSideFiles(path);
   ONEPIECE_ASSIGN_OR_RETURN(
       std::unique_ptr<sqlite::Database> database,

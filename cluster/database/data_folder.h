@@ -1,5 +1,5 @@
-// A folder of a database: one process at a time, one cluster for ever, and a SQLite file in it.
-// Internal to cluster/database.
+// A folder of a database. One process uses it at a time, it belongs to one cluster for ever, and it
+// holds a SQLite file. Internal to cluster/database.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,26 @@
 
 namespace onepiece::database {
 
-/// What an errno means for whoever writes files: RESOURCE_EXHAUSTED (DISK_FULL), PERMISSION_DENIED,
-/// UNAVAILABLE (DISK_FAILED).
+/// Turns the errno of a failed file operation into a status: RESOURCE_EXHAUSTED (DISK_FULL),
+/// PERMISSION_DENIED or UNAVAILABLE (DISK_FAILED).
 absl::Status DiskError(int number, std::string_view what, const std::string& path);
 
-/// A uid as a key of a table.
+/// Returns the bytes of a uid, as they stand in a key of a table. They are valid as long as `uid`.
 inline std::string_view KeyOf(const base::Uid& uid) {
   return {reinterpret_cast<const char*>(uid.bytes().data()), uid.bytes().size()};
 }
 
-/// Of a row: its uid (as KeyOf has it) and the rest of it.
+/// Returns the checksum of a row: of its uid (as KeyOf returns it) and the rest of the row.
 std::uint32_t RowChecksum(std::string_view uid, std::string_view rest);
 
-/// Ownership: Holds the folder's lock, which ends with the process however that ends.
+/// A folder that this process has locked.
+///
+/// Ownership: holds the folder's lock. The kernel releases the lock when the process ends, however
+/// it ends.
 class DataFolder {
  public:
-  /// Makes the folder where there is none.
+  /// Creates the folder if it does not exist, and locks it.
+  ///
   /// Errors: FAILED_PRECONDITION (FOLDER_IN_USE), those of DiskError.
   static absl::StatusOr<std::unique_ptr<DataFolder>> Open(const std::string& path);
   ~DataFolder();
@@ -37,7 +41,7 @@ class DataFolder {
   DataFolder& operator=(const DataFolder&) = delete;
 
   [[nodiscard]] std::string File(std::string_view name) const;
-  /// Makes the names in it durable: files that came, were renamed or went.
+  /// Makes the folder's names durable: files that were created, renamed or removed.
   [[nodiscard]] absl::Status Sync() const;
 
  private:
@@ -48,17 +52,19 @@ class DataFolder {
 };
 
 struct TablesOptions {
-  std::string name;                 ///< Of the file.
-  std::int32_t application_id = 0;  ///< Tells our files from others'.
-  int format = 1;                   ///< Newer ones are refused.
+  std::string name;                 ///< Name of the file.
+  std::int32_t application_id = 0;  ///< Distinguishes our files from those of other programs.
+  int format = 1;                   ///< Files of a newer format are refused.
   std::string schema;
   std::string cluster_id;
 };
 
-/// Opens the folder's SQLite file: WAL, every commit durable. `load` reads what it holds; when it,
-/// or SQLite, says DATA_LOSS, the file is set aside as NAME.damaged (one is kept; the log names it)
-/// and made anew. A file that is empty, or not there, is made too. Before one is made, `may_make`
-/// is asked. `made` tells the caller.
+/// Opens the folder's SQLite file with a write-ahead log and durable commits. `load` reads what the
+/// file holds. When `load` or SQLite reports DATA_LOSS, the file is renamed to NAME.damaged (only
+/// the last one is kept, and the log names it) and a new file is created. A new file is also
+/// created when there is none, or an empty one. `may_make` is called before a file is created, and
+/// its error is returned. `made` is set to whether a file was created.
+///
 /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER, NEWER_FORMAT), those of `load`, `may_make` and
 /// DiskError.
 absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenTables(

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr base::Duration kReceiveSlice = 500ms;
-/// How long a result waits for others to move to files.
+/// How long a result waits until others have moved to files.
 constexpr base::Duration kRoomLimit = 10s;
 
 std::string_view OutcomeName(StoreOutcome outcome) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(
                                                 {.budget_bytes = options.store.budget_bytes,
                                                  .max_records = options.store.max_records},
                                                 clock));
-  // Received once, and served from there.
+  // Messages arrive in slabs, from which peers read the results later: no copy in between.
   options.inbox.blocks =
       [&slabs = values->slabs()](std::size_t size) -> absl::StatusOr<node::BlockPool::Block> {
     ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab, slabs.Take(size));
@@ -213,7 +213,8 @@ void DatabaseNode::Take(const node::Received& received) {
   Keep(*bundle, header.kind, header.sender);
 }
 
-// The store decides once the bytes are here; this saves most of those that come in vain.
+// Only the store decides, once the bytes have arrived. This check saves most of the transfers that
+// the store would drop.
 bool DatabaseNode::Wants(const base::Uid& uid) const {
   if (store_->FindResult(uid) != nullptr) return false;
   const std::vector<v1::JobRecord> records = store_->Records(std::vector{uid});
@@ -224,7 +225,7 @@ bool DatabaseNode::Wants(const base::Uid& uid) const {
 bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
   const std::string uid = bundle.uid.ToString();
   telemetry::ScopedSpan span(spans_, bundle.uid, "store");
-  // A copy counts at once: whoever sent it holds the job until then.
+  // A replica counts immediately, because the peer that sent it holds the result already.
   const bool hold = kind == message::Kind::kResult &&
                     options_.acknowledge == v1::RESULT_COPIES_ALL &&
                     replicator_->CanCopy(bundle.uid);
@@ -243,7 +244,7 @@ bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const st
   return *outcome == StoreOutcome::kStored || *outcome == StoreOutcome::kHeld;
 }
 
-// While results move to files, the ring's back-pressure holds their producers.
+// While results move to files, nobody empties the ring, and its backpressure holds the producers.
 absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundle,
                                                        message::Kind kind, bool hold) {
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kRoomLimit);
@@ -276,8 +277,8 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
   }
 }
 
-// Only a keeper of a job can know that no other database has its result: comparisons are of what
-// both keep.
+// Only a keeper of a job can know that no other database has its result, because a comparison
+// covers only the jobs that both sides keep.
 void DatabaseNode::GiveUpLost(const node::Routing& routing, base::MonotonicTime started) {
   if (store_->stats().missing_results == 0) return;
   std::vector<std::string> databases;
@@ -291,10 +292,11 @@ void DatabaseNode::GiveUpLost(const node::Routing& routing, base::MonotonicTime 
   };
   const base::MonotonicTime patience = clock_.Now() - base::Scaled(options_.lost_after);
   const std::optional<base::MonotonicTime> settled = anti_entropy_->SettledTime();
-  // What was missing at the start: nobody may be bringing it. Who sees nobody else may have come
-  // back before the others.
+  // Results that were missing at the start: perhaps no peer will send them, so waiting is bounded
+  // by `lost_after`. A database that sees no peer may have come back before its peers, so it does
+  // not count as settled here.
   if (patience >= started || (settled.has_value() && !alone)) store_->MarkLost(started, keeps);
-  // What is missing since may be on its way.
+  // Results that went missing later may still be on their way, so they get `lost_after` too.
   if (settled.has_value()) store_->MarkLost(std::min(*settled, patience), keeps);
 }
 

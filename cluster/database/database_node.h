@@ -33,22 +33,24 @@ struct DatabaseNodeOptions {
   JobStoreOptions store;
   DiskOptions disk;
   node::InboxOptions inbox;
-  int copies = 2;          ///< Of each job, this instance's included.
-  bool read_only = false;  ///< People purge nothing here.
+  int copies = 2;          ///< Copies of each job, this instance's included.
+  bool read_only = false;  ///< Refuse purges by people.
   v1::ResultCopies acknowledge = v1::RESULT_COPIES_ALL;
   base::Duration compare_interval = std::chrono::seconds(30);  ///< Scaled.
   base::Duration sweep_interval = std::chrono::milliseconds(200);
-  /// How long peers may take to bring a result that this instance lacks. Scaled.
+  /// How long peers may take to send a result that this instance lacks. Scaled.
   base::Duration lost_after = std::chrono::seconds(5);
 };
 
-/// The options that a configuration file asks for.
+/// Returns the options that a configuration file asks for.
 DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 
-/// Ownership: Owns its store, ring and threads. Borrows view, fabric, metrics, spans and clock.
-/// Threading: Thread-safe. Threads of its own: ring, upkeep, replication, comparison, two for each
-/// peer.
-/// Blocking: Stop waits for the threads: about 1 s.
+/// A database: it stores job records and results, replicates them, and takes results from a ring.
+///
+/// Ownership: owns its store, ring and threads. Borrows view, fabric, metrics, spans and clock.
+/// Threading: thread-safe. It has threads of its own: for the ring, upkeep, replication and
+/// comparison, and two for each peer.
+/// Blocking: Stop waits for the threads, which takes about 1 s.
 class DatabaseNode {
  public:
   /// Errors: those of Inbox::Open and ValueAccess::Create.
@@ -60,15 +62,16 @@ class DatabaseNode {
   DatabaseNode(const DatabaseNode&) = delete;
   DatabaseNode& operator=(const DatabaseNode&) = delete;
 
-  /// Serve these while the node lives.
+  /// Returns the services to serve while the node lives.
   [[nodiscard]] std::vector<grpc::Service*> services();
-  /// Takes in what earlier runs left on disk, where DiskOptions name a folder. Before Start.
+  /// Loads what earlier runs left on disk, if DiskOptions names a folder. Call it before Start.
+  ///
   /// Errors: those of Disk::Open.
   absl::Status Recover(const std::string& cluster_id);
-  /// Begins to answer (until then every call is told RECOVERING), to take messages and to
-  /// replicate.
+  /// Begins to answer calls, to take messages and to replicate. Until then every call fails with
+  /// RECOVERING.
   void Start();
-  /// Ends streams and threads. Then the gRPC server can be shut down. Idempotent.
+  /// Ends streams and threads. The gRPC server can be shut down afterwards. Idempotent.
   void Stop();
 
   [[nodiscard]] JobStore& store() { return *store_; }
@@ -99,9 +102,10 @@ class DatabaseNode {
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
-  std::unique_ptr<ValueAccess> values_;     // Outlives the store, which tells it of results.
-  std::unique_ptr<Disk> disk_;              // Outlives the store, which calls it.
-  std::unique_ptr<Replicator> replicator_;  // Outlives the store, which calls it.
+  // The store's hooks call these three, so they are declared before the store and outlive it.
+  std::unique_ptr<ValueAccess> values_;
+  std::unique_ptr<Disk> disk_;
+  std::unique_ptr<Replicator> replicator_;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<node::Inbox> inbox_;
   std::unique_ptr<node::Outbox> outbox_;

@@ -14,7 +14,7 @@
 namespace onepiece::database {
 namespace {
 
-/// How often a watch of a job that does not change looks whether its client is still there.
+/// How often a watch of an unchanged job checks whether its client is still there.
 constexpr base::Duration kWatchSlice = std::chrono::milliseconds(250);
 
 absl::StatusOr<std::string> UidOfResult(const std::string& name) {
@@ -135,7 +135,7 @@ absl::Status DatabaseService::Watch(const grpc::ServerContext& context, const st
   return absl::OkStatus();
 }
 
-// The bytes leave from where they lie: the transport holds the artifact until it has sent them.
+// The bytes are sent without a copy: the transport shares the artifact until it has sent them.
 grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
                                     const v1::FetchResultRequest& request,
                                     rpc::ResultStream& stream) {
@@ -164,7 +164,7 @@ grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
     guarded.Moved();
     part.artifact.reset();
   } while (!rest.empty());
-  // Of a part, its client may want more.
+  // After a partial fetch the client may want the rest, so only a fetch to the end counts.
   if (range->data() + range->size() == artifact->data.bytes().data() + artifact->data.size()) {
     store_.MarkStreamed(*uid, artifact->info.artifact());
   }

@@ -17,29 +17,29 @@
 
 namespace onepiece::database {
 
-/// Until Open every call is answered with UNAVAILABLE (RECOVERING): what is not known yet must not
-/// look as if it were not there.
+/// Serves a JobStore over gRPC. Until Open every call fails with UNAVAILABLE (RECOVERING), so that
+/// a job that has not been read from disk yet does not look as if it did not exist.
 ///
-/// Ownership: Borrows the store, what replicates it, and the values.
-/// Threading: Thread-safe.
-/// Bounds: As many fetches as `fetches` says (RESOURCE_EXHAUSTED TOO_MANY_FETCHES); one whose
-/// client does not read is ended.
-/// Blocking: WatchJob until the job or the client ends, or Stop(). At most kMaxWatchers watch at a
-/// time (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS); a slow watcher sees the latest state, not every
-/// one.
+/// At most `fetches` clients fetch at a time (RESOURCE_EXHAUSTED TOO_MANY_FETCHES), and a fetch
+/// whose client does not read is ended. At most kMaxWatchers watch jobs at a time
+/// (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS). A slow watcher sees the latest state, not every state.
+///
+/// Ownership: borrows the store, the replicator, the anti-entropy and the values.
+/// Threading: thread-safe.
+/// Blocking: WatchJob blocks until the job or the client ends, or until Stop().
 class DatabaseService final : public v1::DatabaseService::Service {
  public:
   static constexpr int kMaxWatchers = 128;
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
-  /// `value_store` is what committed results go to. `read_only`: people purge nothing here.
+  /// Committed results go to `value_store`. With `read_only`, purges by people are refused.
   DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
                   AntiEntropy& anti_entropy, ValueAccess& values, ValueAccess::Store value_store,
                   base::Clock& clock = base::SystemClock(), rpc::StreamGuardOptions fetches = {},
                   bool read_only = false);
-  /// What GetDatabase says beyond the store's numbers. Before the first call.
+  /// Sets the function that adds to GetDatabase's answer. Call it before the first call arrives.
   void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
-  /// Begins to answer: what earlier runs left is in the store.
+  /// Begins to answer. The store must hold what earlier runs left on disk.
   void Open() { open_ = true; }
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
@@ -78,7 +78,7 @@ class DatabaseService final : public v1::DatabaseService::Service {
                            v1::Database* response) override;
 
  private:
-  /// Answers with what `work` says: a T, or why there is none.
+  /// Answers with the result of `work`, which is a T or a status.
   template <typename T, typename Work>
   grpc::Status Answer(T* response, const Work& work);
   absl::Status CheckOpen() const;

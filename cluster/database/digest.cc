@@ -16,7 +16,7 @@ std::uint64_t Mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Little-endian on every machine, as digests travel; at most 8 bytes.
+// Reads at most 8 bytes, little-endian on every machine, because digests travel between machines.
 std::uint64_t Load(std::string_view bytes) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -1,4 +1,4 @@
-// What two databases compare to find what one of them lacks. Pure.
+// The digests that two databases compare to find what one of them lacks. Pure.
 #pragma once
 
 #include <array>
@@ -14,19 +14,21 @@ namespace onepiece::database {
 
 inline constexpr int kBuckets = 256;
 
-/// The bucket of a job: from a mix of its uid, as uids of one moment share their first bytes.
+/// Returns the bucket of a job. It depends on a hash of the uid, because uids that were made at the
+/// same time share their first bytes.
 int BucketOf(const base::Uid& uid);
-/// Of a record as peers would hold it (has_bytes left out), and of whether its bytes are here.
+/// Returns the digest of a record as peers would hold it (without has_bytes), and of whether this
+/// database has the bytes of its result.
 std::uint64_t DigestOf(const v1::JobRecord& record, bool has_bytes);
 
-/// One digest for each bucket: the sum of the digests of its jobs, mixed with their uids, so that
-/// jobs may be added and taken out in any order.
+/// Holds one digest for each bucket. It is the sum of the digests of the bucket's jobs, each mixed
+/// with the job's uid, so that jobs can be added and removed in any order.
 class Digests {
  public:
   void Add(const base::Uid& uid, std::uint64_t digest);
   void Remove(const base::Uid& uid, std::uint64_t digest);
   [[nodiscard]] const std::array<std::uint64_t, kBuckets>& values() const { return values_; }
-  /// The buckets that differ. `theirs` of another size: all of them.
+  /// Returns the buckets that differ: all of them when `theirs` has another size.
   [[nodiscard]] std::vector<int> Differing(std::span<const std::uint64_t> theirs) const;
 
  private:

@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How often memory is looked at while nobody asks for room.
+/// How often the thread checks the memory while nobody asks for room.
 constexpr base::Duration kLook = 100ms;
-/// After a file could not be written.
+/// Pause after a file could not be written.
 constexpr base::Duration kSpillRetryPause = 1s;
 
 }  // namespace
@@ -113,13 +113,13 @@ void Disk::Run(const std::stop_token& stop) {
   }
 }
 
-// True: something was moved.
+// Returns true when something was moved.
 bool Disk::Relieve(bool asked, const std::stop_token& stop) {
   const JobStoreStats before = store_->stats();
   if (!asked && before.result_bytes <= before.budget_bytes / 10 * 9) return false;
   bool moved = false;
   while (!stop.stop_requested()) {
-    // Who asks gets something, however little is used: his result may be large.
+    // A caller of MakeRoom gets at least one move, however little is used: its result may be large.
     const bool enough = store_->stats().result_bytes <= before.budget_bytes / 10 * 8;
     if (enough && (moved || !asked)) break;
     if (!MoveOldest(stop)) break;
@@ -132,10 +132,11 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
   const std::optional<base::Uid> uid = store_->OldestResult();
   if (!uid.has_value()) return false;
   const auto result = store_->FindResult(*uid);
-  if (result == nullptr) return true;  // Purged meanwhile: there is room.
+  if (result == nullptr) return true;  // It was purged meanwhile, so there is room.
   {
     const base::MutexLock lock(mutex_);
-    spilled_.insert(*uid);  // From here on its purge takes the file away.
+    // Before the file is written: from here on, a purge of the result removes the file.
+    spilled_.insert(*uid);
   }
   auto mapped = spill_->Write(*uid, *result);
   const bool kept = mapped.ok() && store_->Replace(*uid, *std::move(mapped), false);
@@ -149,7 +150,7 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
     return store_->FindResult(*uid) == nullptr;
   }
   spdlog::warn("op=spill uid={} {}", uid->ToString(), base::View(mapped.status().message()));
-  // A disk that fails or is full is not asked as fast as we can.
+  // Pause, so that a disk that fails or is full is not retried in a tight loop.
   base::MutexLock lock(mutex_);
   clock_.WaitUntil(changed_, lock, stop, clock_.Now() + base::Scaled(kSpillRetryPause),
                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

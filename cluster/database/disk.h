@@ -1,5 +1,4 @@
-// What a database keeps on disk beside its memory: the journal, spilled results, and the thread
-// that spills.
+// The disk of a database: the journal, spilled results, and the thread that spills.
 #pragma once
 
 #include <atomic>
@@ -33,13 +32,14 @@ struct DiskStats {
   SpillStats spill;
 };
 
-/// Spills when more than 90 % of the store's budget is used, down to 80 %, and when a result finds
-/// no room. Until Open, and without a folder, everything here does nothing.
+/// Keeps records in a journal and spills results to files. It spills when more than 90 % of the
+/// store's budget is used, until 80 % is used, and when a result finds no room. Before Open, and
+/// without a folder, all methods do nothing.
 ///
-/// Ownership: Borrows clock, and the store between Open and Stop.
-/// Threading: Thread-safe. A thread of its own.
-/// Blocking: Note, Forget and Served never wait (they run under the store's locks). Open reads all
-/// that is spilled. Stop waits for the file that is being written, and for the journal.
+/// Ownership: borrows the clock, and the store between Open and Stop.
+/// Threading: thread-safe. It has a thread of its own.
+/// Blocking: Note, Forget and Served never wait, because they run under the store's locks. Open
+/// reads all spilled results. Stop waits for the file that is being written, and for the journal.
 class Disk {
  public:
   Disk(DiskOptions options, base::Clock& clock);
@@ -47,17 +47,19 @@ class Disk {
   Disk(const Disk&) = delete;
   Disk& operator=(const Disk&) = delete;
 
-  // The store's hooks.
+  // Call these from the store's hooks.
   void Note(const v1::JobRecord& record);
   void Forget(const base::Uid& uid);
   void Served(const base::Uid& uid, const Artifacts* artifacts);
 
-  /// Takes in what earlier runs left, and begins to keep. Once.
+  /// Loads what earlier runs left into `store`, and begins to keep records and results. Call it
+  /// once.
+  ///
   /// Errors: those of Journal::Open and Spill::Open.
   absl::Status Open(const std::string& cluster_id, JobStore& store);
   void Stop();
-  /// Moves something out of memory; false: there is nothing to move, no room for it, or `deadline`
-  /// passed.
+  /// Moves a result out of memory. Returns false when there is none to move, when the files have no
+  /// room, or when `deadline` passed.
   bool MakeRoom(base::MonotonicTime deadline);
 
   [[nodiscard]] bool spills() const { return options_.spill && !options_.folder.empty(); }
@@ -81,14 +83,14 @@ class Disk {
 
   mutable base::Mutex mutex_;  // Never held while the disk or the store works.
   base::CondVar changed_;
-  // They have a file, or are getting one.
+  // Results that have a file, or are getting one.
   std::unordered_set<base::Uid> spilled_ ABSL_GUARDED_BY(mutex_);
-  // Of these, whose files must go.
+  // Results whose files must be removed.
   std::vector<base::Uid> gone_ ABSL_GUARDED_BY(mutex_);
-  // Calls of MakeRoom.
+  // Numbers of the last MakeRoom call and of the last one that was answered.
   std::uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What the last of them got.
+  // The answer to the last answered call.
   bool moved_ ABSL_GUARDED_BY(mutex_) = false;
   std::stop_source stopping_;
   std::jthread thread_;

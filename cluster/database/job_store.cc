@@ -31,7 +31,7 @@ absl::Status RecordsFull() {
                          "the database holds as many jobs as it may");
 }
 
-/// Which jobs a list is of. Borrows `request`.
+/// Returns the filter of a list request. It borrows `request`.
 StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
   return [&request](const Job& job, Job::State state) {
     if (!request.app_id().empty() && job.app_id() != request.app_id()) return false;
@@ -170,7 +170,8 @@ absl::StatusOr<v1::ListJobsResponse> JobStore::List(const v1::ListJobsRequest& r
     after = {base::Duration(-position->create_unix_ns), *uid};
   }
   const StoreShard::Wanted wanted = WantedBy(request);
-  // Keys of every shard first, jobs of those on the page alone. One more says that there are more.
+  // First collect the keys of every shard, then read only the jobs of the page. One key more than
+  // the page holds tells whether there is another page.
   std::vector<AgeKey> page;
   for (const auto& shard : shards_) {
     const std::vector<AgeKey> keys = shard->Positions(after, page_size + 1, wanted);
@@ -187,7 +188,7 @@ absl::StatusOr<v1::ListJobsResponse> JobStore::List(const v1::ListJobsRequest& r
             .ToToken());
   }
   for (const auto& [minus_created, uid] : page) {
-    // One that went, or is wanted no more, since its key was looked up is left out.
+    // A job that was forgotten or stopped matching since its key was read is left out.
     std::optional<Job> job = ShardOf(uid).Seen(uid, wanted);
     if (job.has_value()) *response.add_jobs() = *std::move(job);
   }
@@ -307,7 +308,8 @@ JobStoreStats JobStore::stats() const {
           .lost_on_restart = shared.lost_on_restart};
 }
 
-// The shard where that line is oldest; nullptr: all are empty. Another thread may get there first.
+// Returns the shard whose line has the oldest ticket, or nullptr when all lines are empty. Another
+// thread may take that ticket first.
 StoreShard* JobStore::Oldest(std::uint64_t (StoreShard::*ticket)() const) const {
   const auto oldest = std::ranges::min_element(
       shards_, {}, [&](const auto& shard) { return (shard.get()->*ticket)(); });
@@ -320,7 +322,7 @@ bool JobStore::ForgetOldestTombstone() {
   return shard != nullptr;
 }
 
-// A step towards it; false: nothing can be given up.
+// Takes one step towards more room. Returns false when nothing can be evicted.
 bool JobStore::MakeRoomForBytes() {
   if (StoreShard* const shard = Oldest(&StoreShard::oldest_streamed); shard != nullptr) {
     shard->PurgeOldestStreamed();

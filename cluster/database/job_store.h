@@ -24,16 +24,18 @@ namespace onepiece::database {
 class StoreShard;
 struct StoreShared;
 
-/// Job records by uid, with the bytes of their results.
+/// Holds job records by uid, with the bytes of their results.
 ///
-/// Ownership: Owns everything it holds; artifacts handed out share their bytes and outlive their
-/// purge.
-/// Threading: Thread-safe. Jobs are spread over shards with a lock each; no two are held together.
-/// Blocking: Only WaitForChange waits.
-/// Invariants: Every change is a Join (cluster/job) of what was there with something newer, so
-/// peers converge. Records <= max_records, result bytes <= budget_bytes, always, over all shards.
-/// Errors: NOT_FOUND JOB_UNKNOWN, INVALID_ARGUMENT BAD_UID, RESOURCE_EXHAUSTED RECORDS_FULL; others
-/// as named.
+/// Ownership: owns everything it holds. Artifacts that it hands out share their bytes and stay
+/// valid after a purge.
+/// Threading: thread-safe. Jobs are spread over shards with a lock each. No thread holds two of
+/// these locks at once.
+/// Blocking: only WaitForChange waits.
+/// Errors: NOT_FOUND (JOB_UNKNOWN), INVALID_ARGUMENT (BAD_UID), RESOURCE_EXHAUSTED (RECORDS_FULL),
+/// and those that a method names.
+/// Invariants: every change joins the present record with a newer one (Join, cluster/job), so that
+/// peers converge. Over all shards there are at most `max_records` records and `budget_bytes` bytes
+/// of results, at any time.
 class JobStore {
  public:
   using IsAlive = std::function<bool(const v1::WorkHolder&)>;
@@ -45,79 +47,95 @@ class JobStore {
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
-  /// Stores a new record, QUEUED; or returns the one that is there (deleted ones too).
+  /// Stores a new record as QUEUED. If the job is known, even as deleted, returns its record
+  /// instead.
   absl::StatusOr<v1::CreateJobResponse> Create(v1::JobRecord record);
-  /// Moves a job forward. A job that has ended takes nothing but timings.
+  /// Moves a job forward. A job that has ended accepts only timings.
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
-  /// Keeps a result; the first one wins. `kind` is kResult or kReplica. What is full is made room
-  /// in first: results that were sent to their client, oldest first, then what has expired.
+  /// Keeps a result. The first result of a job wins. `kind` is kResult or kReplica. When there is
+  /// no room, the store evicts results that were sent to their client, oldest first, and then
+  /// expired results.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
-  /// A result that was kept with StoreMode::hold counts from now on. False: it counts already, or
-  /// its job ended otherwise (a deadline, a cancellation, a deletion) or is not here.
+  /// Ends the hold of a result that was kept with StoreMode::hold: its job has SUCCEEDED from now
+  /// on. Returns false when nothing is held: the result counts already, its job ended otherwise (by
+  /// its deadline, a cancellation or a deletion), or the job is unknown.
   bool Confirm(const base::Uid& uid);
-  /// Ends a job whose last stage delivered something unusable.
+  /// Fails a job whose last stage delivered an unusable result.
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
-  /// Joins a peer's records into ours. What they did not know of goes back to them through the
-  /// hook.
+  /// Joins a peer's records into ours. Where our record knows more, the `changed` hook is called,
+  /// so that the peer learns of it.
   void Merge(std::span<const v1::JobRecord> records);
 
-  /// Takes in a record of an earlier run, and the bytes of its result where `artifacts` has them
-  /// (in files: they do not count). Calls no hook but `served`, with nullptr for bytes that are not
-  /// wanted. False: too old, malformed, or no room; then nothing of it is here.
+  /// Restores a record of an earlier run, and the bytes of its result if `artifacts` has them. The
+  /// bytes lie in files and do not count against the budget. The only hook that it calls is
+  /// `served`, with nullptr for bytes that are not wanted. Returns false when the record is too
+  /// old or malformed, or when there is no room; the store is then unchanged.
   bool Restore(v1::JobRecord record, const Artifacts& artifacts = {});
-  /// Nobody has the bytes of the results that have been missing here since `since` or longer, of
-  /// those that `filter` says yes to (it runs under a shard's lock): clients of this instance see
-  /// these jobs FAILED, LOST_ON_RESTART, until bytes come.
+  /// Declares results lost that have been missing here since `since` or earlier and that `filter`
+  /// accepts: no database has their bytes. Clients of this instance see these jobs as FAILED with
+  /// LOST_ON_RESTART until the bytes arrive. `filter` runs under a shard's lock.
   void MarkLost(base::MonotonicTime since, const Filter& filter);
 
-  /// As clients see it.
+  /// Returns a record as clients see it.
   absl::StatusOr<v1::JobRecord> Get(const std::string& uid) const;
-  /// Newest first.
-  /// Errors: INVALID_ARGUMENT with BAD_PAGE_TOKEN or BAD_PAGE_SIZE.
+  /// Returns a page of jobs, newest first.
+  ///
+  /// Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN, BAD_PAGE_SIZE).
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
-  /// The artifact of that name; the first one for "".
-  /// Errors: FAILED_PRECONDITION with JOB_NOT_DONE, JOB_FAILED, JOB_CANCELLED, RESULT_FETCHED,
-  /// RESULT_EXPIRED or LOST_ON_RESTART; UNAVAILABLE RESULT_ELSEWHERE; NOT_FOUND ARTIFACT_UNKNOWN.
+  /// Returns the artifact of that name, or the first one for "".
+  ///
+  /// Errors: FAILED_PRECONDITION (JOB_NOT_DONE, JOB_FAILED, JOB_CANCELLED, RESULT_FETCHED,
+  /// RESULT_EXPIRED, LOST_ON_RESTART), UNAVAILABLE (RESULT_ELSEWHERE), NOT_FOUND
+  /// (ARTIFACT_UNKNOWN).
   absl::StatusOr<StoredArtifact> FindArtifact(const std::string& uid,
                                               const std::string& name) const;
-  /// All artifacts of a result whose bytes are here, held ones too, or nullptr.
+  /// Returns all artifacts of a result whose bytes are here, even of a held one; else nullptr.
   std::shared_ptr<const Artifacts> FindResult(const base::Uid& uid) const;
-  /// The client was sent the whole artifact: the result goes first when memory is short.
+  /// Notes that the client was sent the whole artifact. When memory is short, results whose
+  /// artifacts were all sent are evicted first.
   void MarkStreamed(const std::string& uid, const std::string& artifact);
-  /// Purges the bytes; the record stays as a tombstone. Idempotent. Errors as FindArtifact.
+  /// Purges the bytes. The record stays as a tombstone. Idempotent.
+  ///
+  /// Errors: those of FindArtifact.
   absl::StatusOr<v1::Job> Acknowledge(const std::string& uid);
-  /// Cancels if not done, purges, leaves a hidden tombstone.
+  /// Cancels the job if it has not ended, purges its bytes, and leaves a hidden tombstone.
   absl::Status Delete(const std::string& uid);
 
-  /// The result that has been in memory the longest and may be moved to a file: not a held one.
+  /// Returns the result that has been in memory the longest and may move to a file. A held result
+  /// may not.
   std::optional<base::Uid> OldestResult() const;
-  /// The same artifacts, kept elsewhere; `counted`: against the budget. False: the result is not
-  /// wanted any more (purged, or another one won), or there is no room.
+  /// Replaces the bytes of a result by the same artifacts that lie elsewhere. `counted` says
+  /// whether they count against the budget. Returns false when the result is no longer wanted (it
+  /// was purged, or another one won), or when there is no room.
   bool Replace(const base::Uid& uid, Artifacts artifacts, bool counted);
 
-  /// Ends jobs that are past their deadline or whose holder died, expires results, forgets
-  /// tombstones. An empty `is_alive` means that nothing is known of other nodes.
+  /// Fails jobs that are past their deadline or whose holder died, expires results, and forgets
+  /// old tombstones. An empty `is_alive` means that nothing is known of other nodes.
   void Sweep(const IsAlive& is_alive);
 
-  /// Waits until the job's revision is above `after`, it is forgotten (NOT_FOUND), `deadline`
-  /// passes (DEADLINE_EXCEEDED), or `stop` (CANCELLED). Returns the latest state only.
+  /// A state of a job, as clients see it.
   struct Revision {
     v1::Job job;
     std::int64_t revision = 0;  ///< At least 1.
   };
+  /// Waits until the job's revision is above `after`, and returns the latest state only.
+  ///
+  /// Errors: NOT_FOUND (the job is forgotten), DEADLINE_EXCEEDED (`deadline` passed), CANCELLED
+  /// (`stop` was requested).
   absl::StatusOr<Revision> WaitForChange(const std::string& uid, std::int64_t after,
                                          base::MonotonicTime deadline, std::stop_token stop);
 
-  /// Copies for a peer, without those that are forgotten meanwhile.
+  /// Returns copies of records for a peer. Records that were forgotten meanwhile are left out.
   std::vector<v1::JobRecord> Records(std::span<const base::Uid> uids) const;
-  /// Of the jobs, tombstones left out, that `filter` says yes to (it runs under a shard's lock, as
-  /// hooks do). A walk over all jobs in small steps: jobs that change meanwhile are in it as before
-  /// or as after.
+  /// Returns the digests of the jobs that `filter` accepts, without tombstones. It walks over all
+  /// jobs in small steps, so a job that changes meanwhile counts either as before or as after the
+  /// change. `filter` runs under a shard's lock, as hooks do.
   Digests DigestsFor(const Filter& filter) const;
-  /// What these buckets of those digests hold, each at its bucket's place; the others are empty.
-  /// One walk, as DigestsFor.
+  /// Jobs of some buckets, each list at the index of its bucket.
   using Summaries = std::array<std::vector<v1::JobSummary>, kBuckets>;
+  /// Returns the jobs that these buckets of DigestsFor(filter) cover, in one walk of the same kind.
+  /// The lists of other buckets are empty.
   Summaries SummariesOf(std::span<const int> buckets, const Filter& filter) const;
   JobStoreStats stats() const;
 

@@ -1,4 +1,4 @@
-// What the job store takes and answers, apart from records themselves.
+// The types that the job store takes and returns, apart from the records themselves.
 #pragma once
 
 #include <cstdint>
@@ -15,54 +15,56 @@ namespace onepiece::database {
 struct JobStoreOptions {
   std::int64_t budget_bytes = std::int64_t{1} << 30;  ///< For result bytes in memory.
   std::int64_t max_records = 100'000;
-  /// Serialised size of all records. Checked as a record comes; what it grows by later is bounded
-  /// by what a record takes of holders and timings.
+  /// Serialised size of all records. The limit is checked when a record is added. A record can grow
+  /// later, but only by its bounded lists of holders and timings.
   std::int64_t max_record_bytes = std::int64_t{512} << 20;
   base::Duration tombstone_ttl = std::chrono::hours(1);
-  /// A holder that is not alive for so long has lost its jobs.
+  /// A holder that has not been alive for this long has lost its jobs.
   base::Duration holder_grace = std::chrono::seconds(1);
 };
 
 struct StoreMode {
-  /// Keep the bytes, but let nobody see them: the job SUCCEEDED only with Confirm.
+  /// Keep the bytes, but show them to nobody: the job succeeds only with Confirm.
   bool hold = false;
-  /// Answer kFull where kRefused is due for want of room that may yet come.
+  /// Return kFull instead of kRefused when room may yet be made.
   bool wait_for_room = false;
 };
 
 enum class StoreOutcome {
   kStored,
-  kHeld,     ///< As StoreMode::hold asked.
-  kLate,     ///< The job has ended already, or has this result: counted and dropped.
-  kRefused,  ///< No room. A kResult ends its job FAILED(RESULT_BUDGET_EXCEEDED); a kReplica is only
-             ///< not kept.
-  kFull,     ///< No room now; nothing was changed.
+  kHeld,     ///< Kept, and hidden until Confirm.
+  kLate,     ///< The job has ended already, or has this result: it is counted and dropped.
+  kRefused,  ///< No room. A kResult fails its job with RESULT_BUDGET_EXCEEDED; a kReplica is only
+             ///< dropped.
+  kFull,     ///< No room now. Nothing has changed.
 };
 
-/// What of a job a peer does not have yet.
+/// The part of a job that a peer does not have yet.
 enum class Change { kRecord, kResultBytes };
 
 using Artifacts = std::vector<StoredArtifact>;
 
-/// Called under a shard's lock, so in order for each job: they must be quick, must not wait, and
-/// must not call the store. Any may be empty.
+/// Functions that the store calls. It calls them under a shard's lock, so the calls of one job are
+/// in order. They must be quick, must not wait, and must not call the store. Any may be empty.
 struct JobStoreHooks {
   /// A peer does not have this yet.
   std::function<void(const base::Uid&, Change)> changed;
-  /// A record was made; again when a record that was made up from its result is completed.
+  /// A record was made. Called again when the real record completes one that was made up from a
+  /// result.
   std::function<void(const v1::JobRecord&)> made;
-  /// It has ended; again when it becomes a tombstone.
+  /// A job has ended. Called again when it becomes a tombstone.
   std::function<void(const v1::JobRecord&)> ended;
   std::function<void(const base::Uid&)> forgotten;
-  /// What FindArtifact serves of a job from now on; nullptr: nothing any more. The store lets go of
-  /// what was served before after this returns.
+  /// FindArtifact serves these artifacts of a job from now on; with nullptr it serves none. The
+  /// store releases the artifacts that it served before only after this returns.
   std::function<void(const base::Uid&, const Artifacts*)> served;
 };
 
 /// Totals since the start, and what is held now.
 struct JobStoreStats {
   std::int64_t records = 0, results = 0, result_bytes = 0, budget_bytes = 0;  ///< In memory.
-  std::int64_t missing_results = 0;  ///< Of jobs that SUCCEEDED: a peer may bring their bytes.
+  /// Results of succeeded jobs whose bytes are not here: a peer may send them.
+  std::int64_t missing_results = 0;
   std::int64_t spilled_results = 0, spilled_bytes = 0;
   std::int64_t fetched_tombstones = 0, expired_tombstones = 0, deleted_tombstones = 0;
   std::uint64_t stored = 0, late_results = 0, refused_results = 0, evicted_results = 0;

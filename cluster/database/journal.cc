@@ -22,9 +22,9 @@ namespace {
 
 constexpr const char* kSchema =
     "CREATE TABLE records (uid BLOB PRIMARY KEY, record BLOB NOT NULL, checksum INTEGER NOT NULL)";
-/// In one transaction; the rest follows at once.
+/// Records in one transaction. The rest follows in the next one.
 constexpr std::size_t kGroup = 4096;
-/// Of records that wait for the disk. A record is some KiB.
+/// Limit of the records that wait for the disk. A record has a few KiB.
 constexpr std::size_t kMaxWaitingBytes = std::size_t{256} << 20;
 constexpr base::Duration kWriteRetryPause = std::chrono::seconds(1);
 constexpr base::Duration kCloseLimit = std::chrono::seconds(2);
@@ -44,7 +44,7 @@ class SqliteJournal final : public Journal {
   [[nodiscard]] JournalStats stats() const override;
 
  private:
-  // Bytes of the newest record; nullopt: it is forgotten.
+  // The bytes of the newest record, or nullopt when the record is forgotten.
   using Change = std::optional<std::string>;
   using Group = std::vector<std::pair<base::Uid, Change>>;
 
@@ -59,22 +59,22 @@ class SqliteJournal final : public Journal {
   const JournalOptions options_;
   base::Clock& clock_;
   std::unique_ptr<DataFolder> folder_;
-  // The writer's, once it runs.
+  // Open uses these first; once the writer runs, they belong to its thread.
   std::unique_ptr<sqlite::Database> database_;
-  sqlite::Statement put_, remove_;  // Go before database_.
+  sqlite::Statement put_, remove_;  // Destroyed before database_.
   std::unordered_set<base::Uid> on_disk_;
-  std::vector<std::int64_t> damaged_;  // Rows, while it is opened.
+  std::vector<std::int64_t> damaged_;  // Damaged rows that Open found.
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<v1::JobRecord> recovered_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<base::Uid, Change> waiting_ ABSL_GUARDED_BY(mutex_);
-  // Of waiting_, the oldest first.
+  // The uids of waiting_, oldest first.
   std::deque<base::Uid> order_ ABSL_GUARDED_BY(mutex_);
   std::size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the group that is being written.
+  // Size of the group that is being written.
   std::size_t writing_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Somebody waits in Flush.
+  // A caller waits in Flush.
   bool hurry_ ABSL_GUARDED_BY(mutex_) = false;
   JournalStats stats_ ABSL_GUARDED_BY(mutex_);
   std::jthread writer_;
@@ -204,7 +204,8 @@ void SqliteJournal::WriteBehind(const std::stop_token& stop) {
       const auto has_work = [this]()
                                 ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !order_.empty(); };
       if (!changed_.Wait(lock, stop, has_work)) return;
-      // A disk that does not take it is not asked as fast as we can.
+      // The delay collects a group. After a failed write the pause is longer, and Flush does not
+      // shorten it, so that a failing disk is not retried in a tight loop.
       clock_.WaitUntil(changed_, lock, stop,
                        clock_.Now() + (failed ? kWriteRetryPause : options_.delay),
                        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return hurry_ && !failed; });
@@ -242,7 +243,8 @@ SqliteJournal::Group SqliteJournal::NextGroup() {
   return group;
 }
 
-// What came meanwhile is newer.
+// Puts a group back that could not be written. A record that was noted meanwhile is newer and
+// stays.
 void SqliteJournal::PutBack(Group group) {
   for (auto change = group.rbegin(); change != group.rend(); ++change) {
     const std::size_t bytes = change->second.has_value() ? change->second->size() : 0;
@@ -263,7 +265,7 @@ absl::Status SqliteJournal::WriteRows(const Group& group) {
       ONEPIECE_RETURN_IF_ERROR(remove_.Run(sqlite::Blob{key}));
     }
   }
-  // The file gives back what forgotten records took.
+  // Returns the pages of forgotten records to the file system.
   return database_->Execute("PRAGMA incremental_vacuum(4096)");
 }
 

@@ -1,5 +1,5 @@
-// What a database must know of its jobs after a restart, to tell a lost result from one that never
-// was: records in SQLite, written behind the store in groups.
+// The journal: job records in SQLite, written in groups behind the store. After a restart they let
+// a database tell a lost result from one that never existed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace onepiece::database {
 struct JournalOptions {
   std::string folder;
   std::string cluster_id;
-  /// A record is on disk at most so long after Note (and one write).
+  /// A record is on disk at most this long after Note, plus the time of one write.
   base::Duration delay = std::chrono::milliseconds(50);
 };
 
@@ -27,26 +27,28 @@ struct JournalStats {
   std::int64_t waiting = 0;
 };
 
-/// A crash loses what was noted in the last `delay`; never what was written before. The store notes
-/// a record when it is made and when it ends, not every step.
+/// Keeps the newest record of each job on disk. A crash loses what was noted during the last
+/// `delay`, and nothing that was written before. The store notes a record when the job is made and
+/// when it ends, not at every step.
 ///
-/// Threading: Thread-safe.
-/// Blocking: Note and Forget never wait for the disk; at most kMaxWaiting uids wait, each with its
-/// newest record. Close writes the rest, 2 s at most.
+/// Threading: thread-safe.
+/// Blocking: Note and Forget never wait for the disk. At most kMaxWaiting uids wait, each with its
+/// newest record. Destruction writes the rest, for 2 s at most.
 class Journal {
  public:
   static constexpr std::size_t kMaxWaiting = 100'000;
 
-  /// Errors: as Spill::Open.
+  /// Errors: those of Spill::Open.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(JournalOptions options,
                                                        base::Clock& clock = base::SystemClock());
   virtual ~Journal() = default;
 
-  /// Every record of earlier runs, as last noted. Damaged ones are left out and counted in the log.
+  /// Returns every record of earlier runs, as last noted. The first call returns them, later calls
+  /// none. Damaged records are left out; the log says how many.
   [[nodiscard]] virtual std::vector<v1::JobRecord> Recover() = 0;
   virtual void Note(const v1::JobRecord& record) = 0;
   virtual void Forget(const base::Uid& uid) = 0;
-  /// Waits until all that was noted is on disk; false when `deadline` passes before.
+  /// Waits until everything that was noted is on disk. Returns false when `deadline` passes first.
   virtual bool Flush(base::MonotonicTime deadline) = 0;
   [[nodiscard]] virtual JournalStats stats() const = 0;
 

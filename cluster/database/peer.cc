@@ -14,7 +14,7 @@ namespace onepiece::database {
 namespace {
 
 constexpr std::size_t kRecordsPerCall = 256;
-/// Keeps a call well below the transport's limit, whatever the records hold.
+/// Keeps a call well below the transport's message limit, however large the records are.
 constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
 
 std::vector<v1::Endpoint> FindEndpoints(const node::Routing& routing, const std::string& node_id) {
@@ -29,7 +29,7 @@ std::vector<v1::Endpoint> FindEndpoints(const node::Routing& routing, const std:
 
 bool Peer::Queue::Add(const base::Uid& uid, bool is_urgent) {
   const bool is_new = waiting.insert(uid).second;
-  // An urgent one overtakes itself; Take passes over what is left of it in `order`.
+  // A waiting uid that becomes urgent is queued a second time. Take skips its old place in `order`.
   if (is_new || is_urgent) (is_urgent ? urgent : order).push_back(uid);
   bool kept_all = true;
   while (waiting.size() > kMaxWaiting || urgent.size() + order.size() > 2 * kMaxWaiting) {
@@ -151,7 +151,8 @@ void Peer::Run(What what, std::size_t count, const std::stop_token& stop,
       }
       all_sent = again.empty();
     }
-    // A peer that is away must not be asked as fast as we can. Only `stop` ends this wait early.
+    // Pause, so that a peer that is away is not retried in a tight loop. Only `stop` ends the
+    // pause.
     if (!all_sent) {
       (void)changed_.WaitFor(lock, stop, base::Scaled(options_.retry_pause), [] { return false; });
     }
@@ -200,7 +201,9 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
   std::vector<base::Uid> again;
   for (const base::Uid& uid : uids) {
     const Sent sent = SendResult(uid);
-    if (sent == Sent::kYes) continue;  // The ring of a dead process takes messages too.
+    // No Note(took) here: the shared-memory ring of a dead process accepts messages too, so a
+    // delivery does not prove that the peer is alive.
+    if (sent == Sent::kYes) continue;
     if (sent == Sent::kTryAgain) {
       Note(endpoint, false);
       again.push_back(uid);
@@ -213,7 +216,7 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
 Peer::Sent Peer::SendResult(const base::Uid& uid) {
   const auto result = store_.FindResult(uid);
   const std::vector<v1::JobRecord> records = store_.Records(std::vector{uid});
-  if (result == nullptr || records.empty()) return Sent::kNever;  // Purged meanwhile.
+  if (result == nullptr || records.empty()) return Sent::kNever;  // It was purged meanwhile.
   const v1::Job& job = records.front().job();
   message::Message message;
   message.header.kind = message::Kind::kReplica;
@@ -229,7 +232,8 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
                                  artifact.data,
                                  absl::HexStringToBytes(artifact.info.sha256())});
   }
-  // Asked anew at each round: the peer may come back under another incarnation meanwhile.
+  // The endpoint is looked up again at each round, because the peer may come back under another
+  // incarnation.
   const node::Target target{.patience = base::Scaled(options_.patience),
                             .candidates = [this](const node::Routing& routing) {
                               return FindEndpoints(routing, options_.node_id);

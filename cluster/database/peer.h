@@ -1,4 +1,5 @@
-// Another database, as this one feeds it: what it has yet to be told, and the threads that tell it.
+// Peer: another database to which this one sends records and results, with the queues of what the
+// peer has yet to be sent and the threads that send it.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ struct PeerOptions {
   std::string node_id;  ///< The peer's.
   base::Duration call_timeout = std::chrono::seconds(2);
   base::Duration deliver_timeout = std::chrono::seconds(5);
-  base::Duration patience = std::chrono::seconds(1);  ///< While its ring cannot be opened.
+  base::Duration patience = std::chrono::seconds(1);  ///< To wait for a ring that cannot be opened.
   base::Duration retry_pause = std::chrono::milliseconds(200);
-  base::Duration distrust = std::chrono::seconds(10);  ///< After Distrust(). Scaled.
+  base::Duration distrust = std::chrono::seconds(10);  ///< How long Distrust() lasts. Scaled.
 };
 
 struct PeerStats {
@@ -37,13 +38,14 @@ struct PeerStats {
   std::int64_t records_waiting = 0, results_waiting = 0;
 };
 
-/// The queues hold uids, not data: a job that changes ten times while the peer is slow or away is
-/// sent once, as it stands then. While the peer is not in the routing they are hints, for when it
-/// is back; what is dropped beyond kMaxWaiting is found by anti-entropy.
+/// Feeds one peer. The queues hold uids, not data, so changes are coalesced: a job that changes ten
+/// times while the peer is slow or away is sent once, with its latest state. While the peer is not
+/// in the routing, the queues hold hints for the time when it is back. Uids beyond kMaxWaiting are
+/// dropped, and anti-entropy finds them later.
 ///
-/// Ownership: Owns its two threads (records; results) and its connection. Borrows store, outbox and
-/// clock.
-/// Threading: Thread-safe.
+/// Ownership: owns two threads (one for records, one for results) and its connection. Borrows
+/// store, outbox and clock.
+/// Threading: thread-safe.
 /// Blocking: Enqueue never waits. Stop waits for the calls in progress.
 class Peer {
  public:
@@ -51,10 +53,11 @@ class Peer {
   enum class What {
     kRecord,
     kResult,
-    kUrgentResult,  ///< Before the other results: somebody waits for it.
+    kUrgentResult,  ///< Sent before the other results, because somebody waits for the copy.
   };
-  /// Told when a result could not be sent. Runs on a thread of the peer's. Of one that lies in the
-  /// peer's ring nobody knows more until the peer tells of the job.
+  /// Called when a result could not be sent, on a thread of the peer. A result that was written
+  /// into the peer's ring counts as sent; whether the peer stored it shows when the peer sends its
+  /// record.
   using Failed = std::function<void(const base::Uid&)>;
 
   Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store,
@@ -63,26 +66,29 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  /// Nothing is sent after it. Idempotent; one thread at a time.
+  /// Stops sending for good. Idempotent. Call it from one thread at a time.
   void Stop();
   [[nodiscard]] const std::string& node_id() const { return options_.node_id; }
   void Enqueue(const base::Uid& uid, What what);
-  /// In the routing, not distrusted, and its last answer was none of silence.
+  /// Returns whether the peer is expected to answer: it is in the routing, it is not distrusted,
+  /// and it took what it was last sent.
   [[nodiscard]] bool Answers() const;
-  /// It took a result and never said so: as it now runs, it counts as not answering for a while.
+  /// Treats the peer's present incarnation as not answering for a while. Call it when the peer took
+  /// a result but did not confirm it.
   void Distrust();
-  /// Nothing waits or is being sent.
+  /// Returns whether nothing waits and nothing is being sent.
   [[nodiscard]] bool IsIdle() const;
   [[nodiscard]] PeerStats stats() const;
 
  private:
-  /// Uids in order of arrival, urgent ones first, each once.
+  /// Uids in order of arrival, each once, urgent ones first.
   struct Queue {
-    std::deque<base::Uid> urgent, order;  // With uids that are not in `waiting` any more.
+    /// They may still hold uids that are no longer in `waiting`. Take skips these.
+    std::deque<base::Uid> urgent, order;
     std::unordered_set<base::Uid> waiting;
-    bool busy = false;  ///< Its thread is sending what it took.
+    bool busy = false;  ///< The queue's thread is sending the uids that it took.
 
-    /// False when another one was dropped for it.
+    /// Returns false when another uid was dropped to make room.
     bool Add(const base::Uid& uid, bool is_urgent);
     std::vector<base::Uid> Take(std::size_t count);
   };
@@ -113,11 +119,11 @@ class Peer {
   Queue records_ ABSL_GUARDED_BY(mutex_);
   Queue results_ ABSL_GUARDED_BY(mutex_);
   PeerStats stats_ ABSL_GUARDED_BY(mutex_);
-  // That did not take what it was sent last; 0: none.
+  // The incarnation that did not take what it was last sent; 0: none.
   std::uint64_t silent_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t distrusted_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
   base::MonotonicTime distrusted_until_ ABSL_GUARDED_BY(mutex_){};
-  // Of the records thread alone:
+  // Used by the records thread only.
   std::string stub_address_;
   std::unique_ptr<v1::DatabaseService::Stub> stub_;
   std::jthread record_thread_, result_thread_;

@@ -9,12 +9,12 @@
 
 namespace onepiece::database {
 
-/// The first `copies` of `databases` (node ids) in the order of Routing::DatabasesFor; all of them
-/// when there are no more. In no order; points into `databases`.
+/// Returns the first `copies` of `databases` (node ids) in the order of Routing::DatabasesFor, or
+/// all of them when there are no more. The result has no order and points into `databases`.
 std::vector<const std::string*> KeepersOf(const base::Uid& uid,
                                           std::span<const std::string> databases, int copies);
 
-/// Whether `node_id` is one of them.
+/// Returns whether `node_id` is one of the job's keepers.
 bool Keeps(const base::Uid& uid, const std::string& node_id, std::span<const std::string> databases,
            int copies);
 

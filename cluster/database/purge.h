@@ -1,4 +1,4 @@
-// Results that people give up by hand.
+// Purging results by hand.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,10 +7,10 @@
 
 namespace onepiece::database {
 
-/// Acknowledges every result that matches all that `request` sets, and counts those whose bytes
-/// were here; with dry_run it only counts. Jobs that end while it runs may or may not be among
-/// them.
-/// Errors: INVALID_ARGUMENT (BAD_UID, NOTHING_NAMED: nothing is set).
+/// Acknowledges every result that matches all filters of `request`, and counts those whose bytes
+/// were here. With dry_run it only counts. A job that ends while it runs may or may not be purged.
+///
+/// Errors: INVALID_ARGUMENT (BAD_UID; NOTHING_NAMED: no filter is set).
 absl::StatusOr<v1::PurgeResultsResponse> PurgeResults(JobStore& store,
                                                       const v1::PurgeResultsRequest& request);
 

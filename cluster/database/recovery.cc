@@ -15,7 +15,7 @@ void Recover(Journal& journal, Spill* spill, std::unordered_set<base::Uid> spill
         record.job().state() == v1::Job::SUCCEEDED && !job::IsTombstone(record);
     Artifacts artifacts;
     if (wants_bytes && spilled.contains(uid)) {
-      // Damaged ones are named and dropped by Read; a peer may have them.
+      // Read logs and drops a damaged file. A peer may still have the result.
       auto read = spill->Read(uid);
       if (read.ok()) artifacts = *std::move(read);
     }

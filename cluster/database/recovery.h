@@ -1,4 +1,4 @@
-// What an earlier run of this database left on disk, taken into its memory.
+// Recovery: loads what an earlier run of this database left on disk.
 #pragma once
 
 #include <unordered_set>
@@ -10,10 +10,10 @@
 
 namespace onepiece::database {
 
-/// Takes in every record of the journal, and the results of `spilled` (Spill::Kept) that their jobs
-/// still want; each byte of those is read and checked. What has no use any more (too old, no
-/// record, another result won) is taken off the disk. `spill` may be nullptr when nothing is
-/// spilled.
+/// Restores every record of the journal, and the results of `spilled` (Spill::Kept) that their jobs
+/// still want. It reads and checks every byte of these results. Records and files that are of no
+/// use any more (too old, without a record, or beaten by another result) are removed from disk.
+/// `spill` may be nullptr when `spilled` is empty.
 void Recover(Journal& journal, Spill* spill, std::unordered_set<base::Uid> spilled,
              JobStore& store);
 

@@ -12,7 +12,7 @@
 namespace onepiece::database {
 namespace {
 
-/// How often the routing is looked at when nothing else happens.
+/// How often the routing is read when nothing else happens.
 constexpr base::Duration kUpkeepInterval = std::chrono::seconds(1);
 
 void Add(const PeerStats& part, PeerStats& sum) {
@@ -58,7 +58,7 @@ void Replicator::Stop() {
     running_ = false;
     last = std::move(view_);
   }
-  // Outside the lock, which their threads may want.
+  // Outside the lock, because the peers' threads may be waiting for it.
   if (last == nullptr) return;
   for (const auto& [id, peer] : last->peers) peer->Stop();
 }
@@ -203,12 +203,14 @@ void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
   (void)confirm_(uid);
 }
 
-// Its time is over. Where a peer told of its copy, the job has long succeeded.
+// Confirms a held result when its time is over. If a peer confirmed its copy before, the job has
+// succeeded already and Confirm returns false.
 void Replicator::GiveUp(const base::Uid& uid, const Held& held) {
   if (!confirm_(uid) || held.missing.empty()) return;
   const std::shared_ptr<const View> view = CurrentView();
   if (view == nullptr) return;
-  // Keepers tell each other of their copies, and nobody else.
+  // Keepers tell only other keepers of their copies. When this database is no keeper, silence means
+  // nothing.
   const bool would_hear = Keeps(uid, options_.node_id, view->alive, options_.copies);
   for (const std::string& node_id : held.missing) {
     const auto peer = view->peers.find(node_id);

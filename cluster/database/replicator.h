@@ -1,5 +1,5 @@
-// Keeps the other databases among the first `copies` of every job up to date, and says when a
-// result has all the copies that it can have now.
+// Replicator: keeps the other keepers of every job up to date, and confirms a result when it has
+// all copies that it can have now.
 #pragma once
 
 #include <cstdint>
@@ -28,27 +28,28 @@
 namespace onepiece::database {
 
 struct ReplicatorOptions {
-  std::string node_id;  ///< Ours: never a peer.
-  int copies = 2;       ///< Of each job, this one included.
-  /// A peer that did not say for so long that it has a result counts as not there. Scaled.
+  std::string node_id;  ///< This database, which is never a peer.
+  int copies = 2;       ///< Copies of each job, this database's included.
+  /// How long a peer may take to confirm that it has a result. Then it counts as away. Scaled.
   base::Duration confirm_timeout = std::chrono::seconds(2);
-  /// What waits for a peer that is away for so long is forgotten. Scaled.
+  /// After a peer has been away for this long, its queues are dropped. Scaled.
   base::Duration forget_after = std::chrono::minutes(10);
 };
 
-/// A job goes to the databases among the first `copies` for its uid (cluster/database/placement.h),
-/// of those in the routing; one that is away and would be among them if it were back gets a hint.
-/// A slow peer holds up nobody else: each has its own queues and threads.
+/// Sends each job to its keepers (cluster/database/placement.h) among the databases in the routing.
+/// A database that is away, and would be a keeper if it were back, gets a hint. A slow peer does
+/// not hold up the others, since each peer has its own queues and threads. There are at most
+/// kMaxPeers peers, with Peer::kMaxWaiting uids in each of a peer's two queues. Held results are
+/// remembered for one confirm_timeout.
 ///
-/// Ownership: Owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
-/// Threading: Thread-safe. Enqueue and Hold may be called under the store's locks.
+/// Ownership: owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
+/// Threading: thread-safe. Enqueue and Hold may be called under the store's locks.
 /// Blocking: Enqueue and Hold never wait. Stop waits for the calls in progress.
-/// Bounds: kMaxPeers peers, Peer::kMaxWaiting uids in each of a peer's two queues; of held results
-/// the uids of the last confirm_timeout.
 class Replicator {
  public:
   static constexpr std::size_t kMaxPeers = 64;
-  /// JobStore::Confirm. Called on a thread of the replicator's when no more copies can be made now.
+  /// Confirms a held result (JobStore::Confirm). Called on a thread of the replicator when no more
+  /// copies can be made now.
   using Confirm = std::function<bool(const base::Uid&)>;
 
   Replicator(const node::ClusterView& cluster, ReplicatorOptions options,
@@ -60,41 +61,44 @@ class Replicator {
   void Start(const JobStore& store, node::Outbox& outbox, Confirm confirm);
   void Stop();
 
-  /// The store's observer. Before Start() there is nobody to send to.
+  /// Sends a change to the job's keepers. The store's `changed` hook calls it. Before Start() it
+  /// does nothing.
   void Enqueue(const base::Uid& uid, Change change);
-  /// Whether a peer that should have the job is there and answers.
+  /// Returns whether another keeper of the job is in the routing and answers.
   [[nodiscard]] bool CanCopy(const base::Uid& uid);
-  /// Sends this result before others. A peer that has it says so by its record, which makes it
-  /// count here too; it is confirmed when each peer that should have a copy and answers could not
-  /// be sent it, or when confirm_timeout has passed: who was silent then gets a hint.
+  /// Sends a held result before the other results. A peer that stored it sends its record, and the
+  /// merge of that record makes the result count here too. Otherwise the replicator confirms the
+  /// result itself: when it could be sent to none of the keepers that answer, or when
+  /// confirm_timeout has passed. A keeper that was silent until then gets a hint.
   void Hold(const base::Uid& uid);
-  /// For one peer, whether it should have the job or not; nobody of that name: ignored.
+  /// Sends a change to one peer, whether it is a keeper of the job or not. Does nothing when there
+  /// is no such peer.
   void EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change);
 
-  /// Nothing waits for this peer or is on its way to it.
+  /// Returns whether nothing waits for this peer and nothing is on its way to it.
   [[nodiscard]] bool IsIdle(const std::string& node_id);
-  /// Sums over all peers.
+  /// Returns the sums over all peers.
   [[nodiscard]] PeerStats stats() const;
   [[nodiscard]] std::vector<v1::DatabasePeer> peers();
 
  private:
-  /// The peers that one routing table and those before it told of. Immutable.
+  /// The peers that this routing table and the earlier ones named. Immutable.
   struct View {
     std::shared_ptr<const node::Routing> routing;
     std::vector<std::string> alive;  ///< Databases in the routing, this one included.
-    std::vector<std::string> known;  ///< With those that are away.
+    std::vector<std::string> known;  ///< The same, and the databases that are away.
     std::map<std::string, std::shared_ptr<Peer>> peers;
   };
   struct Held {
-    std::set<std::string> missing;  ///< Peers that may yet say that they have it.
+    std::set<std::string> missing;  ///< Peers that may yet confirm that they have it.
     base::MonotonicTime until;
   };
 
-  /// Null while not running.
+  /// Returns null while the replicator does not run.
   std::shared_ptr<const View> CurrentView();
   std::shared_ptr<const View> MakeView(std::shared_ptr<const node::Routing> routing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// Those that should be told of a job: each peer, and whether it is in the routing.
+  /// Returns the peers that should be told of a job, each with whether it is in the routing.
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
   void Failed(const std::string& node_id, const base::Uid& uid);
   void GiveUp(const base::Uid& uid, const Held& held);
@@ -104,7 +108,8 @@ class Replicator {
   const node::ClusterView& cluster_;
   const ReplicatorOptions options_;
   base::Clock& clock_;
-  const JobStore* store_ = nullptr;  // Set by Start, as are the next two.
+  // Start sets these three before `running_`, and nobody changes them afterwards.
+  const JobStore* store_ = nullptr;
   node::Outbox* outbox_ = nullptr;
   Confirm confirm_;
   mutable base::Mutex mutex_;
@@ -112,10 +117,10 @@ class Replicator {
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, base::MonotonicTime> away_since_ ABSL_GUARDED_BY(mutex_);
-  // Counts of peers that are no more.
+  // Counts of the peers that were dropped.
   PeerStats forgotten_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<base::Uid, Held> held_ ABSL_GUARDED_BY(mutex_);
-  // Of held_, oldest first.
+  // When the entries of held_ are given up, soonest first.
   std::deque<std::pair<base::MonotonicTime, base::Uid>> due_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };

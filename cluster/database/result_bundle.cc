@@ -28,7 +28,8 @@ absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message) {
                                : absl::BytesToHexString(base::AbslView(artifact.sha256)));
     stored.crc32c =
         artifact.crc32c.has_value() ? *artifact.crc32c : base::Crc32c(artifact.data.bytes());
-    // A view would keep the tensors' memory alive, which no budget counts.
+    // Beside tensors the bytes are copied: sharing would keep the tensors' memory alive, which no
+    // budget counts.
     stored.data = has_tensors ? message::Buffer::FromString(std::string(artifact.data.text()))
                               : artifact.data;
     bundle.total_bytes += stored.info.size_bytes();

@@ -1,4 +1,4 @@
-// The result of a job as the database keeps it.
+// A job's result in the form in which the database keeps it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace onepiece::database {
 struct StoredArtifact {
   v1::ResultArtifact info;
   message::Buffer data;      ///< info.size_bytes() bytes whose SHA-256 is info.sha256().
-  std::uint32_t crc32c = 0;  ///< Of the bytes; used while they are in value memory.
+  std::uint32_t crc32c = 0;  ///< CRC-32C of the bytes; used while they are in value memory.
 };
 
 struct ResultBundle {
@@ -28,10 +28,11 @@ struct ResultBundle {
   std::int64_t total_bytes = 0;
 };
 
-/// Takes the byte artifacts of a kResult or kReplica message, in their order, with the checksums of
-/// whoever made them; computes those that are missing. Shares the message's bytes where it holds
-/// nothing else.
-/// Errors: INVALID_ARGUMENT with reason EMPTY_RESULT.
+/// Takes the byte artifacts of a kResult or kReplica message, in their order. It keeps the
+/// checksums that the sender computed and computes those that are missing. It shares the message's
+/// bytes when the message holds nothing but byte artifacts.
+///
+/// Errors: INVALID_ARGUMENT (EMPTY_RESULT).
 absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message);
 
 }  // namespace onepiece::database

@@ -25,13 +25,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kResult = ".result";
-constexpr std::string_view kPart = ".part";  // Until it is renamed.
+constexpr std::string_view kPart = ".part";  // The suffix of a file that is not complete yet.
 
 constexpr const char* kSchema =
     "CREATE TABLE results (uid BLOB PRIMARY KEY, bytes INTEGER NOT NULL, checksum INTEGER NOT "
     "NULL) WITHOUT ROWID";
 
-// Of a row: a uid that is damaged must not make a file look like nobody's.
+// The checksum of a row. It covers the uid, so that damage to a uid shows and does not make the
+// file look like one without an entry, which would be deleted.
 std::uint32_t ChecksumOf(const base::Uid& uid, std::int64_t bytes) {
   return RowChecksum(KeyOf(uid), {reinterpret_cast<const char*>(&bytes), sizeof(bytes)});
 }
@@ -52,7 +53,7 @@ class FileSpill final : public Spill {
 
  private:
   struct Found {
-    absl::Status status;  // Of its header.
+    absl::Status status;  // What is wrong with the file's header.
     std::int64_t bytes = 0;
   };
 
@@ -71,17 +72,17 @@ class FileSpill final : public Spill {
   const SpillOptions options_;
   const std::uint64_t cluster_;
   std::unique_ptr<DataFolder> folder_;
-  std::map<base::Uid, Found> files_;  // While it is opened.
+  std::map<base::Uid, Found> files_;  // Files that Open found. Only Open uses it.
 
   base::Mutex write_mutex_;  // Held while a file is written.
   mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(write_mutex_);
   std::unique_ptr<sqlite::Database> index_ ABSL_GUARDED_BY(mutex_);
-  // The statements go before index_.
+  // Declared after index_, so that the statements are destroyed before it.
   sqlite::Statement insert_ ABSL_GUARDED_BY(mutex_);
   sqlite::Statement remove_ ABSL_GUARDED_BY(mutex_);
-  // Bytes of the files.
+  // The sizes of the files.
   std::unordered_map<base::Uid, std::int64_t> entries_ ABSL_GUARDED_BY(mutex_);
-  // `bytes`: with what is being written.
+  // `bytes` includes the file that is being written.
   SpillStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -89,7 +90,7 @@ absl::Status FileSpill::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(folder_, DataFolder::Open(options_.folder));
   ONEPIECE_RETURN_IF_ERROR(LookAtFiles());
   const base::MutexLock lock(mutex_);
-  // An index that is made anew takes in what lies there; it must not take in another cluster's.
+  // A new index adopts the files that lie here. It must not adopt those of another cluster.
   const auto may_make = [this]() -> absl::Status {
     for (const auto& [uid, found] : files_) {
       if (base::GetReason(found.status).reason == "OTHER_CLUSTER") return found.status;
@@ -119,7 +120,8 @@ absl::Status FileSpill::Open() {
   return absl::OkStatus();
 }
 
-// Names that are not ours are left alone.
+// Reads the headers of our files and removes incomplete ones. Files with other names are left
+// alone.
 absl::Status FileSpill::LookAtFiles() {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder, error)) {
@@ -171,7 +173,7 @@ absl::Status FileSpill::Load(sqlite::Database& database) {
   return row.status();
 }
 
-// Files and index agree afterwards.
+// Makes the files and the index agree.
 absl::Status FileSpill::Reconcile(bool index_is_new) {
   return index_->InTransaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     for (const auto& [uid, found] : files_) {
@@ -181,7 +183,7 @@ absl::Status FileSpill::Reconcile(bool index_is_new) {
         if (!known) ONEPIECE_RETURN_IF_ERROR(Insert(uid, found.bytes));
         continue;
       }
-      // Without an entry it was never finished, or is on its way out: no loss.
+      // A file without an entry is no loss: its write never finished, or its removal did not.
       if (entry != entries_.end() || index_is_new) {
         ++stats_.damaged;
         spdlog::error("op=spill_open uid={} dropped: {}", uid.ToString(),
@@ -254,12 +256,13 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
     stats_.bytes -= bytes;
     ++stats_.failed_writes;
   }
-  // A folder that we may no longer write is a disk that fails.
+  // PERMISSION_DENIED too becomes DISK_FAILED here: the folder could be written when it was opened.
   if (status.code() == absl::StatusCode::kResourceExhausted) return status;
   return base::MakeError(absl::StatusCode::kUnavailable, "DISK_FAILED", base::Message(status));
 }
 
-// The file gets its name, and then its entry; nothing of it is left when that fails.
+// Gives the file its name and then its entry, in this order: a crash in between leaves a file
+// without an entry, which the next start removes. When a step fails, nothing of the file is left.
 absl::Status FileSpill::Publish(const base::Uid& uid, const std::string& part, std::int64_t bytes) {
   const base::MutexLock lock(mutex_);
   const std::string path = PathOf(uid);
@@ -298,7 +301,8 @@ void FileSpill::Remove(const base::Uid& uid) {
   Drop(uid);
 }
 
-// A row that cannot be taken out finds no file at the next start, and goes then.
+// Removes the entry first and then the file. If the entry cannot be removed, the next start finds
+// no file for it and removes it then.
 void FileSpill::Drop(const base::Uid& uid) {
   const auto entry = entries_.find(uid);
   if (entry == entries_.end()) return;

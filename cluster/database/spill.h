@@ -1,4 +1,5 @@
-// Results on disk: files of their own, an index in SQLite beside them, read by mapping them.
+// Results on disk: each in a file of its own, with an index in SQLite. Results are read by mapping
+// their files.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace onepiece::database {
 
 struct SpillOptions {
-  std::string folder;      ///< Made when it is not there; one process at a time.
+  std::string folder;      ///< Created when it does not exist. One process uses it at a time.
   std::string cluster_id;  ///< A folder of another cluster is refused.
   std::int64_t budget_bytes = std::int64_t{8} << 30;
 };
@@ -23,35 +24,42 @@ struct SpillOptions {
 struct SpillStats {
   std::int64_t results = 0, bytes = 0, budget_bytes = 0;
   std::uint64_t written = 0, removed = 0, failed_writes = 0;
-  std::uint64_t damaged = 0;  ///< Found so when they were opened or read, and dropped.
+  std::uint64_t damaged = 0;  ///< Results that were found damaged, and dropped.
 };
 
-/// Crash-safe: a file is written under another name, synchronised, renamed, and only then entered
-/// in the index; removal is the other way round. Open drops files that the index does not know and
-/// entries whose file is missing, short or of another result.
+/// Keeps results in files. It survives a crash at any moment: a file is written under another name,
+/// synchronised, renamed, and only then entered into the index, and a removal takes these steps
+/// back in reverse order. Open drops files that the index does not know, and entries whose file is
+/// missing, too short or of another result.
 ///
-/// Ownership: Artifacts handed out map their file and outlive its removal.
-/// Threading: Thread-safe; one writer at a time.
-/// Blocking: Disk.
+/// Ownership: artifacts that it hands out map their file and stay valid after its removal.
+/// Threading: thread-safe. One thread writes at a time.
+/// Blocking: every method but Kept and stats waits for the disk.
 class Spill {
  public:
+  /// Opens the folder. A damaged index is set aside (the log names it) and created anew from the
+  /// files.
+  ///
   /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER, FOLDER_IN_USE, NEWER_FORMAT), PERMISSION_DENIED,
-  /// UNAVAILABLE (DISK_FAILED). A damaged index is set aside (named in the log) and made anew.
+  /// UNAVAILABLE (DISK_FAILED).
   static absl::StatusOr<std::unique_ptr<Spill>> Open(SpillOptions options);
   virtual ~Spill() = default;
 
-  /// The results of earlier runs, in no order. Their bytes are checked when they are first read
-  /// (Read), sizes and headers now.
+  /// Returns the results that lie here, in no order. Open has checked their sizes and headers; Read
+  /// checks their bytes.
   [[nodiscard]] virtual std::vector<base::Uid> Kept() const = 0;
-  /// Writes a result; what it returns holds the same artifacts, mapped from the file.
-  /// Errors: RESOURCE_EXHAUSTED (SPILL_FULL: the budget; DISK_FULL), UNAVAILABLE (DISK_FAILED);
-  /// nothing is left of it then.
+  /// Writes a result, and returns the same artifacts, mapped from the file. After an error nothing
+  /// of the result is left.
+  ///
+  /// Errors: RESOURCE_EXHAUSTED (SPILL_FULL: the budget is used up; DISK_FULL), UNAVAILABLE
+  /// (DISK_FAILED).
   virtual absl::StatusOr<std::vector<StoredArtifact>> Write(
       const base::Uid& uid, std::span<const StoredArtifact> artifacts) = 0;
-  /// Maps a result and checks every byte.
-  /// Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED: it is dropped).
+  /// Maps a result and checks every byte. A damaged result is dropped.
+  ///
+  /// Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED).
   virtual absl::StatusOr<std::vector<StoredArtifact>> Read(const base::Uid& uid) = 0;
-  /// The file is gone when this returns; no-op when there is none.
+  /// Removes a result's file before it returns. Does nothing when there is none.
   virtual void Remove(const base::Uid& uid) = 0;
   [[nodiscard]] virtual SpillStats stats() const = 0;
 

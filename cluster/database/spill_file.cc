@@ -25,15 +25,15 @@ namespace {
 
 constexpr std::size_t kAlign = 4096;
 constexpr std::size_t kBounceBytes = std::size_t{1} << 20;
-/// A table holds at most 256 names and types (message/message.h); this only bounds what a file may
-/// make us allocate.
+/// A table holds at most 256 names and types (message/message.h), far below this limit. The limit
+/// only bounds the memory that a damaged file can make us allocate.
 constexpr std::uint32_t kMaxHeaderBytes = std::uint32_t{16} << 20;
 constexpr std::uint32_t kFormat = 1;
 constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'I', 'L', 'L', '\n'};
 
 static_assert(std::endian::native == std::endian::little, "the file is little-endian");
-// The first 64 bytes; then the CRC-32C of each artifact, then a JobResult, then zeros. Magic,
-// version and `checksum` stay where they are in later formats.
+// The first 64 bytes of a file. The CRC-32C of each artifact follows, then a JobResult, then zeros.
+// Later formats must keep magic, version and `checksum` where they are.
 struct Preamble {
   char magic[8];
   std::uint32_t version;
@@ -42,7 +42,7 @@ struct Preamble {
   std::uint8_t uid[16];
   std::uint64_t file_bytes;
   std::uint32_t artifacts;
-  std::uint32_t result_bytes;    // Of the JobResult.
+  std::uint32_t result_bytes;    // Size of the JobResult.
   std::uint32_t table_checksum;  // CRC-32C of the header from byte 64 on.
   std::uint32_t checksum;        // CRC-32C of the bytes before it.
 };
@@ -79,7 +79,7 @@ struct File {
   const int fd;
 };
 
-// Writes whole blocks from aligned memory, as O_DIRECT wants it.
+// Writes whole blocks from aligned memory, as O_DIRECT requires.
 class BlockWriter {
  public:
   BlockWriter(int fd, const std::string& path)
@@ -88,8 +88,8 @@ class BlockWriter {
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
 
-  /// Writes `bytes` and zeros to the end of the block, from `at` on. The CRC-32C of `bytes` goes to
-  /// `checksum`.
+  /// Writes `bytes` at `at`, and zeros to the end of the last block. Sets `checksum` to the CRC-32C
+  /// of `bytes`.
   absl::Status Write(std::size_t at, std::span<const std::byte> bytes, std::uint32_t& checksum) {
     if (bounce_ == nullptr) return DiskError(ENOMEM, "cannot write", path_);
     checksum = 0;
@@ -115,7 +115,9 @@ class BlockWriter {
       if (wrote > 0) {
         done += static_cast<std::size_t>(wrote);
       } else if (wrote < 0 && errno == EINVAL && LeaveDirect()) {
-        continue;  // The file system, or a part that is no whole block: through the page cache.
+        // The file system refuses O_DIRECT, or the rest of a short write is no whole block: go on
+        // through the page cache.
+        continue;
       } else if (wrote == 0 || errno != EINTR) {
         return DiskError(wrote == 0 ? ENOSPC : errno, "cannot write", path_);
       }
@@ -144,7 +146,7 @@ absl::Status ReadAll(int fd, const std::string& path, std::span<std::byte> out) 
   return absl::OkStatus();
 }
 
-// The table: `bytes` is the header from byte 64 on.
+// Reads the table. `bytes` is the header from byte 64 on.
 absl::Status ReadTable(const std::string& path, const Preamble& preamble,
                        std::span<const std::byte> bytes, SpillHeader& header) {
   const std::size_t checksum_bytes = std::size_t{preamble.artifacts} * sizeof(std::uint32_t);
@@ -262,7 +264,8 @@ absl::Status WriteSpillFile(const std::string& path, const SpillOwner& owner,
   preamble.file_bytes = static_cast<std::uint64_t>(SpillFileBytes(artifacts));
   preamble.artifacts = static_cast<std::uint32_t>(artifacts.size());
   preamble.result_bytes = static_cast<std::uint32_t>(result.size());
-  // A disk without room says so before anything is written, and the file lies in one piece.
+  // Reserving the space first makes a full disk fail before anything is written, and lets the file
+  // lie in one piece.
   if (fallocate(fd, 0, 0, static_cast<off_t>(preamble.file_bytes)) != 0 && errno != EOPNOTSUPP)
     return DiskError(errno, "cannot write", path);
   BlockWriter writer(fd, path);

@@ -1,4 +1,4 @@
-// What all shards of a job store may hold together.
+// A limit that the shards of a job store share.
 #pragma once
 
 #include <atomic>
@@ -6,11 +6,13 @@
 
 namespace onepiece::database {
 
-/// So many units at most, never more: whoever takes them gives them back. Thread-safe.
+/// Counts units up to a limit. Whoever takes units gives them back later. Thread-safe.
 class Budget {
  public:
   explicit Budget(std::int64_t limit) : limit_(limit) {}
+  /// Takes `units`, or returns false when they would exceed the limit.
   bool Take(std::int64_t units) {
+    // Relaxed everywhere: the budget only counts, it publishes no data.
     std::int64_t used = used_.load(std::memory_order_relaxed);
     do {
       if (units > limit_ || used > limit_ - units) return false;
@@ -18,7 +20,7 @@ class Budget {
     return true;
   }
   void GiveBack(std::int64_t units) { used_.fetch_sub(units, std::memory_order_relaxed); }
-  /// For what has grown without asking.
+  /// Takes `units` beyond the limit if need be, for something that has grown already.
   void Force(std::int64_t units) { used_.fetch_add(units, std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t used() const { return used_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t limit() const { return limit_; }

@@ -16,7 +16,8 @@ using v1::Job;
 using v1::JobRecord;
 
 constexpr int kMadeUpTtlS = 3600;
-// Moves a record that has not ended to where the update says; true when that is news.
+// Moves a record that has not ended forward, as the update says. Returns whether the record
+// changed.
 bool ApplyPlace(const v1::UpdateJobRequest& request, JobRecord& record) {
   bool news = false;
   bool runs = request.has_progress();
@@ -35,7 +36,8 @@ bool ApplyPlace(const v1::UpdateJobRequest& request, JobRecord& record) {
   return news;
 }
 
-// The record is at another database, or was lost with one; the result must not be.
+// Makes up a record for a result whose record is at another database or was lost with one, so that
+// the result is not lost too.
 JobRecord MadeUpFrom(const ResultBundle& bundle) {
   JobRecord record;
   Job& job = *record.mutable_job();
@@ -112,7 +114,7 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
     Notify(*entry, Change::kRecord);
     response.set_created(true);
   } else if (entry->record.fingerprint().empty()) {
-    // Made up from a result that overtook its record.
+    // The record was made up from a result that arrived before it.
     entry->record = job::Join(entry->record, record);
     Committed(*entry);
     Notify(*entry, Change::kRecord);
@@ -130,7 +132,8 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
   bool news = request.has_timing() && job::AddTiming(request.timing(), entry->record);
   if (!job::IsTerminal(entry->record.job().state())) {
     news = ApplyPlace(request, entry->record) || news;
-    // A sign of life, wherever it comes from: the holder's absence counts anew.
+    // An update is a sign of life, wherever it comes from: the holder's absence is counted from
+    // zero again.
     for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
     if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
     if (request.cancelled() || request.has_failed()) {
@@ -158,13 +161,13 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
     Notify(*entry, Change::kRecord);
   }
   const bool open = entry->phase == Phase::kOpen;
-  // Of a job that has ended, only a second copy of the very result that won may still be of use.
+  // After a job has ended, only a copy of the result that won is still of use.
   const bool wanted =
       entry->result == nullptr &&
       (open || (entry->phase == Phase::kEnded && entry->record.job().state() == Job::SUCCEEDED &&
                 AreResultOf(entry->record, bundle.artifacts)));
   if (!wanted) {
-    // A peer that hands over what waits here for its own copy to be made has just proved it made.
+    // The result is held until a peer has a copy. A peer that sends this very result has one.
     if (entry->held && kind == message::Kind::kReplica &&
         std::ranges::equal(*entry->result, bundle.artifacts, SameArtifact, &StoredArtifact::info,
                            &StoredArtifact::info)) {
@@ -221,14 +224,14 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
   const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr) {
-    // What we would forget at once is not learnt again.
+    // A tombstone that would be forgotten immediately is not added again.
     if (job::IsTerminal(theirs.job().state()) &&
         job::FromTimestamp(theirs.job().expire_time()) + shared_.options.tombstone_ttl <=
             shared_.clock.WallNow()) {
       return true;
     }
     JobRecord record = theirs;
-    return Insert(uid, record) != nullptr;  // No news to whoever sent it.
+    return Insert(uid, record) != nullptr;  // No Notify: its sender has the record.
   }
   const std::string before = base::CanonicalBytes(entry->record);
   if (before == base::CanonicalBytes(theirs)) return true;
@@ -294,7 +297,7 @@ StoreShard::Entry* StoreShard::Find(const base::Uid& uid) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-// nullptr: no room.
+// Returns nullptr when there is no room.
 StoreShard::Entry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, bool known) {
   const auto record_bytes = static_cast<std::int64_t>(record.ByteSizeLong());
   if (!shared_.records.Take(1)) return nullptr;
@@ -312,7 +315,8 @@ StoreShard::Entry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, b
   return &entry;
 }
 
-// After every change to the record, its bytes, or what is seen of it.
+// Brings everything that follows from the record up to date. Call it after every change to the
+// record, to its bytes, or to what clients see of it.
 void StoreShard::Committed(Entry& entry) {
   const auto record_bytes = static_cast<std::int64_t>(entry.record.ByteSizeLong());
   shared_.record_bytes.Force(record_bytes - entry.record_bytes);
@@ -327,8 +331,9 @@ void StoreShard::Committed(Entry& entry) {
     by_age_.emplace(age, &entry);
   }
   SetPhase(entry);
-  const std::shared_ptr<const Artifacts> bytes = entry.result;  // Until ShowBytes has told of it.
-  // The bytes here may be those of a result that lost against a peer's.
+  // Keeps the bytes until ShowBytes has called the hook: peers may be reading them.
+  const std::shared_ptr<const Artifacts> bytes = entry.result;
+  // The bytes here may belong to a result that lost against a peer's.
   if (entry.phase != Phase::kOpen && entry.result != nullptr &&
       (entry.phase != Phase::kEnded || entry.record.job().state() != Job::SUCCEEDED ||
        !AreResultOf(entry.record, *entry.result))) {
@@ -382,7 +387,8 @@ void StoreShard::SetPhase(Entry& entry) {
   if (!entry.set() || due != entry.due) timers_.Set(entry, due);
 }
 
-// Tells of what can be fetched, and keeps the line of what may move to files.
+// Calls the `served` hook when what can be fetched has changed, and keeps the line of results that
+// may move to files.
 void StoreShard::ShowBytes(Entry& entry) {
   const Artifacts* const now = Servable(entry) ? entry.result.get() : nullptr;
   if (now != nullptr && entry.counted) {
@@ -425,7 +431,7 @@ void StoreShard::DropBytes(Entry& entry) {
   entry.streamed.clear();
 }
 
-// An open job has its result.
+// Ends an open job whose result is here.
 void StoreShard::Succeed(Entry& entry) {
   auto& artifacts = *entry.record.mutable_job()->mutable_result()->mutable_artifacts();
   artifacts.Clear();
@@ -436,7 +442,8 @@ void StoreShard::Succeed(Entry& entry) {
 }
 
 void StoreShard::Erase(Entry& entry) {
-  const std::shared_ptr<const Artifacts> bytes = entry.result;  // Until ShowBytes has told of it.
+  // Keeps the bytes until ShowBytes has called the hook: peers may be reading them.
+  const std::shared_ptr<const Artifacts> bytes = entry.result;
   DropBytes(entry);
   ShowBytes(entry);
   shared_.record_bytes.GiveBack(entry.record_bytes);

@@ -1,4 +1,4 @@
-// A shard of the job store: the jobs whose uids fall into some of the buckets, under one lock.
+// A shard of the job store: the jobs of some buckets, under one lock.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@
 
 namespace onepiece::database {
 
-/// What the shards of one store have in common. Thread-safe.
+/// The state that the shards of one store share. Thread-safe.
 struct StoreShared {
   StoreShared(const JobStoreOptions& given, base::Clock& its_clock, JobStoreHooks its_hooks)
       : options(given),
@@ -44,7 +44,7 @@ struct StoreShared {
   base::Clock& clock;
   const JobStoreHooks hooks;
   Budget records, record_bytes, result_bytes;
-  std::atomic<std::uint64_t> last_ticket{0};  ///< Of every Line.
+  std::atomic<std::uint64_t> last_ticket{0};  ///< The last ticket that any Line gave out.
   std::atomic<std::int64_t> results{0}, missing_results{0}, spilled_results{0}, spilled_bytes{0};
   std::atomic<std::int64_t> fetched_tombstones{0}, expired_tombstones{0}, deleted_tombstones{0};
   std::atomic<std::uint64_t> stored{0}, late_results{0}, refused_results{0}, evicted_results{0};
@@ -52,17 +52,18 @@ struct StoreShared {
   std::atomic<std::uint64_t> lost_on_restart{0};
 };
 
-/// How far a job is on its way out.
+/// The phases of a job's life. A phase above kEnded is a tombstone.
 enum class Phase : std::uint8_t { kOpen, kEnded, kFetched, kExpired, kDeleted };
 
-/// Newest first: minus the create_time since the epoch, then the uid.
+/// Orders jobs newest first: the negated create_time since the epoch, then the uid.
 using AgeKey = std::pair<base::Duration, base::Uid>;
 
-/// Methods and their errors are JobStore's; what needs another shard (room above all) is its
-/// business, so no two shards' locks are ever held together.
+/// Holds the jobs of some buckets. Its methods and their errors are those of JobStore. Whatever
+/// needs other shards too, such as making room, is done by JobStore, so no thread ever holds the
+/// locks of two shards.
 ///
-/// Ownership: Owns its jobs. Borrows `shared`.
-/// Threading: Thread-safe.
+/// Ownership: owns its jobs. Borrows `shared`.
+/// Threading: thread-safe.
 class StoreShard {
  public:
   explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.WallNow()) {}
@@ -70,17 +71,19 @@ class StoreShard {
   StoreShard& operator=(const StoreShard&) = delete;
   ~StoreShard();
 
-  /// `record` is normal (job::Normalize) and may be taken. nullopt: no room for another record.
+  /// `record` is normalised (job::Normalize) and may be moved from. Returns nullopt when there is
+  /// no room for another record.
   std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record);
   absl::StatusOr<v1::JobRecord> Update(const base::Uid& uid, const v1::UpdateJobRequest& request);
-  /// kFull: no room for the bytes; nullopt: no room for a record.
+  /// Returns kFull when there is no room for the bytes, and nullopt when there is none for a
+  /// record.
   std::optional<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                           bool hold);
-  /// There will be no room for a result.
+  /// Gives a result up for which there will be no room.
   void Refuse(const ResultBundle& bundle, message::Kind kind);
   bool Confirm(const base::Uid& uid);
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
-  /// False: no room for another record.
+  /// Returns false when there is no room for another record.
   bool Merge(const base::Uid& uid, const v1::JobRecord& theirs);
   enum class Restored { kYes, kStale, kNoRoom };
   Restored Restore(const base::Uid& uid, v1::JobRecord& record, const Artifacts& artifacts);
@@ -96,23 +99,24 @@ class StoreShard {
   absl::StatusOr<JobStore::Revision> WaitForChange(const base::Uid& uid, std::int64_t after,
                                                    base::MonotonicTime deadline,
                                                    std::stop_token stop);
-  /// As peers should hold it; nullopt: not here.
+  /// Returns the record as peers should hold it, or nullopt when it is not here.
   std::optional<v1::JobRecord> Record(const base::Uid& uid) const;
 
   using Wanted = std::function<bool(const v1::Job&, v1::Job::State)>;
-  /// The first `limit` after `after` of those that `wanted` says yes to.
+  /// Returns the first `limit` jobs after `after` that `wanted` accepts.
   std::vector<AgeKey> Positions(const AgeKey& after, std::size_t limit, const Wanted& wanted) const;
-  /// As clients see it, when it is (still) wanted.
+  /// Returns the job as clients see it, if it is here and `wanted` accepts it.
   std::optional<v1::Job> Seen(const base::Uid& uid, const Wanted& wanted) const;
   using Visit = std::function<void(const base::Uid&, std::uint64_t digest, bool has_bytes)>;
   void VisitDigests(const JobStore::Filter& filter, const Visit& visit) const;
 
   void Sweep(const JobStore::IsAlive& is_alive);
-  /// Expires results whose time has come but which Sweep has not seen yet; true when there were.
+  /// Expires results that are due but that Sweep has not reached yet. Returns whether there were
+  /// any.
   bool ExpireResults();
 
-  /// Tickets of the oldest tombstone, of the oldest result that was sent to its client, and of the
-  /// oldest result in memory; kNoTicket: none. Read without the lock.
+  /// The tickets of the oldest tombstone, of the oldest result that was sent to its client, and of
+  /// the oldest result in memory; kNoTicket when there is none. These do not take the lock.
   static constexpr std::uint64_t kNoTicket = std::numeric_limits<std::uint64_t>::max();
   [[nodiscard]] std::uint64_t oldest_tombstone() const { return oldest_tombstone_; }
   [[nodiscard]] std::uint64_t oldest_streamed() const { return oldest_streamed_; }
@@ -122,34 +126,35 @@ class StoreShard {
   std::optional<base::Uid> OldestResult() const;
 
  private:
+  /// Stage, `from`, node id and incarnation of a holder.
   using HolderKey = std::tuple<std::string, std::string, std::string, std::uint64_t>;
-  /// (stage, from, node id, incarnation)
   static HolderKey KeyOf(const v1::WorkHolder& holder) {
     return {holder.stage(), holder.from(), holder.node_id(), holder.incarnation()};
   }
-  struct Entry : Timer {  // Due when Sweep has something to do.
+  struct Entry : Timer {  // The timer is due when Sweep has something to do for the job.
     explicit Entry(const base::Uid& its_uid) : uid(its_uid) {}
 
     const base::Uid uid;
-    v1::JobRecord record;  ///< Normal.
+    v1::JobRecord record;  ///< Normalised.
     std::int64_t revision = 0;
     std::int64_t record_bytes = 0;
-    std::optional<AgeKey> age;  ///< Key in by_age_.
+    std::optional<AgeKey> age;  ///< Its key in by_age_.
     Phase phase = Phase::kOpen;
-    bool known = false;    ///< Its end is no news: it comes from an earlier run.
-    bool lost = false;     ///< Clients see LOST_ON_RESTART: this instance's view, never a peer's.
+    bool known = false;    ///< The record comes from an earlier run, so its end is no news.
+    bool lost = false;     ///< Clients see LOST_ON_RESTART. Only this instance sees it, no peer.
     bool held = false;     ///< `result` waits for Confirm. Only while kOpen.
     bool counted = false;  ///< `result` counts against the budget.
     std::shared_ptr<const Artifacts> result;
     std::int64_t result_bytes = 0;
-    const Artifacts* served = nullptr;  ///< As the hook was told last.
-    std::set<std::string> streamed;     ///< Artifacts that their client was sent whole.
+    const Artifacts* served = nullptr;  ///< The last argument of the `served` hook.
+    std::set<std::string> streamed;     ///< Artifacts that were sent whole to their client.
     std::uint64_t tombstone_ticket = 0, streamed_ticket = 0, result_ticket = 0;  ///< 0: in no line.
-    mutable std::optional<std::uint64_t> digest;             ///< Unset: to be computed anew.
-    std::map<HolderKey, base::MonotonicTime> missing_since;  ///< Of live holders that are away.
+    mutable std::optional<std::uint64_t> digest;             ///< Unset: it must be computed.
+    std::map<HolderKey, base::MonotonicTime> missing_since;  ///< Holders of work that are away.
     std::shared_ptr<base::CondVar> changed;
   };
-  /// Entries in order of their tickets, which grow through all shards.
+  /// Entries in order of their tickets. Tickets grow over all shards, so the oldest entries of two
+  /// shards can be compared.
   struct Line {
     explicit Line(std::atomic<std::uint64_t>& its_oldest) : oldest(its_oldest) {}
 
@@ -171,7 +176,7 @@ class StoreShard {
     return entry.result != nullptr && entry.phase == Phase::kEnded;
   }
   static bool IsSeen(const Entry& entry, const Wanted& wanted);
-  /// These are the very bytes that the record tells of.
+  /// Returns whether these artifacts are those that the record names.
   static bool AreResultOf(const v1::JobRecord& record, const Artifacts& artifacts);
   static absl::Status JobUnknown(const base::Uid& uid, bool deleted);
   void Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts, std::int64_t bytes,
@@ -203,7 +208,7 @@ class StoreShard {
   TimerWheel timers_ ABSL_GUARDED_BY(mutex_);
   std::map<AgeKey, Entry*> by_age_ ABSL_GUARDED_BY(mutex_);
   std::set<base::Uid> open_ ABSL_GUARDED_BY(mutex_);  ///< Phase::kOpen.
-  /// SUCCEEDED, without bytes, not given up for lost; since when.
+  /// Succeeded jobs whose bytes are not here and that are not marked lost, and since when.
   std::unordered_map<base::Uid, base::MonotonicTime> missing_ ABSL_GUARDED_BY(mutex_);
   Line tombstones_ ABSL_GUARDED_BY(mutex_){oldest_tombstone_};
   Line streamed_ ABSL_GUARDED_BY(mutex_){oldest_streamed_};

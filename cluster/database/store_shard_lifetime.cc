@@ -1,5 +1,4 @@
-// How results and records leave a shard: fetched, deleted, expired, lost, or pushed out by newer
-// ones.
+// How results and records leave a shard: fetched, deleted, expired, lost, or evicted by newer ones.
 #include <fmt/format.h>
 
 #include "cluster/base/mutex.h"
@@ -11,7 +10,7 @@ namespace {
 
 using v1::Job;
 
-/// What one hold of the lock does of a sweep.
+/// Jobs that a sweep handles before it releases the lock.
 constexpr std::size_t kJobsAtOnce = 256;
 
 std::string Died(const v1::WorkHolder& holder) {
@@ -91,7 +90,7 @@ bool StoreShard::ExpireResults() {
       Expire(entry);
       any = true;
     } else {
-      timers_.Set(entry, entry.due);  // Sweep's.
+      timers_.Set(entry, entry.due);  // Left to Sweep.
     }
   }
   return any;
@@ -119,7 +118,7 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
     const base::MonotonicTime now = shared_.clock.Now();
     auto it = last.has_value() ? open_.upper_bound(*last) : open_.begin();
     for (seen = 0; seen < kJobsAtOnce && it != open_.end(); ++seen) {
-      last = *it++;  // Before the job fails, which takes it out.
+      last = *it++;  // Move on first: a job that fails leaves open_.
       FailIfOrphaned(entries_.at(*last), is_alive, now);
     }
   }
@@ -127,7 +126,7 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
 
 void StoreShard::FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive,
                                 base::MonotonicTime now) {
-  if (entry.held) return;  // Its work is done.
+  if (entry.held) return;  // Its work is done: the result is here.
   std::map<HolderKey, base::MonotonicTime> missing;
   std::string lost;
   for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
@@ -188,7 +187,8 @@ bool StoreShard::Replace(const base::Uid& uid, Artifacts artifacts, bool counted
   const base::MutexLock lock(mutex_);
   Entry* const entry = Find(uid);
   if (entry == nullptr || !Servable(*entry) || !AreResultOf(entry->record, artifacts)) return false;
-  const std::shared_ptr<const Artifacts> before = entry->result;  // Until ShowBytes has told of it.
+  // Keeps the old bytes until ShowBytes has called the hook: peers may be reading them.
+  const std::shared_ptr<const Artifacts> before = entry->result;
   const std::int64_t bytes = entry->result_bytes;
   if (counted && !entry->counted && !shared_.result_bytes.Take(bytes)) return false;
   if (counted == entry->counted) {

@@ -1,4 +1,4 @@
-// What is seen of a shard's jobs: by clients, by peers, by whoever waits for a change.
+// What clients, peers and waiting callers see of a shard's jobs.
 #include <fmt/format.h>
 
 #include "absl/base/thread_annotations.h"
@@ -14,7 +14,7 @@ namespace {
 using v1::Job;
 using v1::JobRecord;
 
-/// Jobs that one hold of the lock looks at, where all are looked at.
+/// Jobs that a walk over all jobs looks at before it releases the lock.
 constexpr std::size_t kRowsAtOnce = 256;
 constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
 constexpr char kWhyLost[] = "no database has its result any more: they were restarted";
@@ -69,7 +69,8 @@ absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& ui
   if (found == nullptr) return JobUnknown(uid, false);
   if (found->changed == nullptr) found->changed = std::make_shared<base::CondVar>();
   const std::shared_ptr<base::CondVar> changed = found->changed;
-  // The entry may go while we wait, and come back with a smaller revision: then it is another one.
+  // While this call waits, the job may be forgotten and added again with a smaller revision. Then
+  // the entry is another one, which the condition variable tells apart.
   const auto entry_now = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> const Entry* {
     const Entry* const entry = Find(uid);
     return entry != nullptr && entry->changed == changed ? entry : nullptr;
@@ -125,7 +126,8 @@ void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit
       last = it->first;
       const Entry& entry = *it->second;
       if (!filter(entry.uid)) continue;
-      if (entry.phase > Phase::kEnded) continue;  // Each instance forgets its tombstones in time.
+      // Tombstones are left out, because each instance forgets its own at another time.
+      if (entry.phase > Phase::kEnded) continue;
       const bool has_bytes = entry.result != nullptr && !entry.held;
       if (!entry.digest.has_value()) entry.digest = DigestOf(entry.record, has_bytes);
       visit(entry.uid, *entry.digest, has_bytes);
@@ -135,7 +137,7 @@ void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit
 
 absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
   std::map<std::string, std::string> metadata{{"uid", uid.ToString()}};
-  // Tells the reader that no other database knows better, whatever it has not heard yet.
+  // Tells the proxy not to ask another database, which may not have heard of the deletion yet.
   if (deleted) metadata.emplace("deleted", "true");
   return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "no job " + uid.ToString(),
                          std::move(metadata));

@@ -7,10 +7,10 @@
 
 namespace onepiece::database {
 
-// Where a timer waits: let `tick` be that of its due time. The highest bit in which it differs from
-// current_ names the wheel, and the tick's own digit there the slot. So within a wheel every slot
-// in use comes after the current one and before the wheel's turn, and slots of a lower wheel come
-// before those of a higher one.
+// The place of a timer follows from the tick of its due time. The highest bit in which this tick
+// differs from current_ selects the wheel, and the tick's digit in that wheel selects the slot. So
+// within a wheel, every used slot comes after the current one and before the wheel wraps around,
+// and the slots of a lower wheel come before those of a higher one.
 
 TimerWheel::TimerWheel(base::WallTime now) : current_(TickOf(now)) {
   for (Slots& slots : wheels_) {
@@ -68,7 +68,8 @@ void TimerWheel::Unlink(Timer& timer) {
   timer.next = timer.previous = nullptr;
 }
 
-// Of the current slot: what is not due yet stays, be it later in this tick or after a jump back.
+// Takes the due timers of the current slot. The others stay: they are due later in this tick, or
+// the clock jumped back.
 void TimerWheel::TakeDue(base::WallTime now, std::size_t limit, std::vector<Timer*>& due) {
   Timer& head = wheels_[0][IndexOf(current_, 0)];
   for (Timer* timer = head.next; timer != &head && due.size() < limit;) {
@@ -81,12 +82,13 @@ void TimerWheel::TakeDue(base::WallTime now, std::size_t limit, std::vector<Time
   }
 }
 
-// To the next slot in use, `target` at most; false when current_ is there already.
+// Moves current_ to the next used slot, but not beyond `target`. Returns false when current_ is at
+// `target` already.
 bool TimerWheel::MoveOn(std::uint64_t target) {
   if (current_ == target) return false;
   for (std::size_t wheel = 0; wheel < kWheels; ++wheel) {
     const std::size_t index = IndexOf(current_, wheel);
-    // Shifted in two steps: by 64 there is no shift.
+    // Two shifts, because one shift by 64 would be undefined.
     const std::uint64_t later = occupied_[wheel] & (~std::uint64_t{0} << index << 1);
     if (later == 0) continue;
     const auto slot = static_cast<std::size_t>(std::countr_zero(later));
@@ -95,7 +97,7 @@ bool TimerWheel::MoveOn(std::uint64_t target) {
     if (start > target) break;
     current_ = start;
     occupied_[wheel] &= ~(std::uint64_t{1} << slot);
-    // Of wheel 0 it is now the current slot: TakeDue's.
+    // A slot of wheel 0 is now the current slot, which TakeDue reads in place.
     if (wheel > 0) Relink(wheels_[wheel][slot]);
     return true;
   }
@@ -111,7 +113,8 @@ void TimerWheel::Relink(Timer& head) {
   }
 }
 
-// The clock was set back: places follow from current_, so all are taken out and put in again.
+// Called when the clock was set back. The places of all timers depend on current_, so all are
+// removed and linked again.
 void TimerWheel::Rewind(std::uint64_t tick) {
   Timer all;
   all.next = all.previous = &all;

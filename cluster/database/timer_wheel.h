@@ -1,5 +1,5 @@
-// A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): what is due at a time, in O(1) for
-// setting, moving and cancelling, however many wait.
+// A hierarchical timing wheel (Varghese and Lauck, SOSP 1987). Setting, moving and cancelling a
+// timer take O(1), however many timers wait.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace onepiece::database {
 
-/// Embedded in what is timed. Not movable while set.
+/// A timer, embedded in the object that it times. It must not move while it is set.
 struct Timer {
   Timer() = default;
   Timer(const Timer&) = delete;
@@ -22,26 +22,28 @@ struct Timer {
   Timer* previous = nullptr;
 };
 
-/// Ownership: Borrows the timers; a timer must be cancelled before it is destroyed.
-/// Threading: One at a time (its shard's lock).
-/// Exactness: A timer is handed out by the first Advance(now) with now >= due, never before; the
-/// wheel's tick decides only how much is looked at. A clock that jumps forward makes all that is
-/// due come at once, in order of due time to within a tick (those that were overdue when they were
-/// set in no order); one that jumps back makes nothing come twice and nothing come early, and costs
-/// a look at every timer.
-/// Range: Any due time.
+/// Hands out timers when they are due. Any due time is allowed. The first Advance(now) with
+/// now >= due hands out a timer, and no earlier one does. The tick only decides how many timers
+/// Advance looks at.
+///
+/// When the clock jumps forward, all due timers come at once, in order of their due times to within
+/// a tick. Timers that were overdue when they were set come in no order. When the clock jumps back,
+/// no timer comes twice or early, but Advance looks at every timer.
+///
+/// Ownership: borrows the timers. A timer must be cancelled before it is destroyed.
+/// Threading: externally synchronised (by the lock of its shard).
 class TimerWheel {
  public:
   explicit TimerWheel(base::WallTime now);
   TimerWheel(const TimerWheel&) = delete;
   TimerWheel& operator=(const TimerWheel&) = delete;
 
-  /// Sets or moves.
+  /// Sets a timer, or moves one that is set.
   void Set(Timer& timer, base::WallTime due);
-  /// No-op when it is not set.
+  /// Does nothing when the timer is not set.
   void Cancel(Timer& timer);
-  /// Takes up to `limit` timers that are due out of the wheel, the earliest ticks first; call again
-  /// while it returns `limit`.
+  /// Removes up to `limit` due timers from the wheel and returns them, the earliest ticks first.
+  /// Call it again as long as it returns `limit` timers.
   std::vector<Timer*> Advance(base::WallTime now, std::size_t limit);
   [[nodiscard]] std::size_t size() const { return size_; }
 
@@ -49,7 +51,7 @@ class TimerWheel {
   static constexpr base::Duration kTick = std::chrono::milliseconds(1);
   /// 48 bits of ticks; a WallTime has 45.
   static constexpr int kWheels = 8, kSlotBits = 6, kSlots = 1 << kSlotBits;
-  using Slots = std::array<Timer, kSlots>;  // Heads of rings.
+  using Slots = std::array<Timer, kSlots>;  // Each is the head of a ring of timers.
 
   static std::uint64_t TickOf(base::WallTime time);
   static std::size_t IndexOf(std::uint64_t tick, std::size_t wheel) {
@@ -62,9 +64,10 @@ class TimerWheel {
   void Relink(Timer& head);
   void Rewind(std::uint64_t tick);
 
-  std::uint64_t current_;  // Tick that Advance has come to; its slot holds all that is overdue too.
+  // The tick that Advance has reached. Its slot also holds all overdue timers.
+  std::uint64_t current_;
   std::array<Slots, kWheels> wheels_;
-  // A bit for each slot that may have timers: cleared when it is found empty.
+  // A bit for each slot that may have timers. It is cleared when Advance moves on to the slot.
   std::array<std::uint64_t, kWheels> occupied_{};
   std::size_t size_ = 0;
 };

@@ -14,9 +14,11 @@
 namespace onepiece::database {
 namespace {
 
-/// On top of the budget: what arrives while the budget is full, and room that is cut badly.
+/// Memory on top of the budget, for results that arrive while the budget is full and for
+/// fragmentation.
 constexpr std::uint64_t kHeadRoomBytes = std::uint64_t{256} << 20;
-/// Smaller results are so cheap to send that they need not all be in the index.
+/// The index has one entry for this many bytes of budget. Smaller results are cheap to send by
+/// message, so they need not all be in the index.
 constexpr std::int64_t kBytesPerIndexed = 16384;
 constexpr std::int64_t kLeastIndexed = 1024;
 constexpr std::size_t kMaxNodeBytes = 63;
@@ -64,7 +66,7 @@ absl::Status CheckArtifact(const v1::ResultArtifact& artifact) {
   return absl::OkStatus();
 }
 
-/// Where the last artifact ends.
+/// Checks the artifacts of a request and returns where the last one ends.
 absl::StatusOr<std::int64_t> CheckArtifacts(const v1::ReserveResultRequest& request) {
   if (request.artifacts().empty() ||
       request.artifacts_size() > static_cast<int>(message::kMaxArtifacts)) {
@@ -84,7 +86,7 @@ absl::StatusOr<std::int64_t> CheckArtifacts(const v1::ReserveResultRequest& requ
   return end;
 }
 
-// 2200-01-01, as for messages.
+// Accepts times up to 2200-01-01, as messages do.
 bool IsSane(const google::protobuf::Timestamp& time) {
   return time.seconds() >= 0 && time.seconds() <= 7'258'118'400 && time.nanos() >= 0 &&
          time.nanos() < 1'000'000'000;
@@ -111,7 +113,7 @@ absl::StatusOr<ResultBundle> BundleOf(const v1::ReserveResultRequest& request) {
   return bundle;
 }
 
-/// One pass: the artifacts' checksums, and that of all bytes.
+/// Sets the checksums of the artifacts and returns that of all bytes, in one pass.
 std::uint32_t ReadChecksums(std::span<const std::byte> bytes,
                             std::vector<StoredArtifact>& artifacts) {
   std::uint32_t all = 0;
@@ -160,7 +162,7 @@ void ValueAccess::Serve(const base::Uid& uid, const std::vector<StoredArtifact>*
   for (std::uint32_t i = 0; i < artifacts->size(); ++i) {
     const StoredArtifact& artifact = (*artifacts)[i];
     const auto place = slabs_->PlaceOf(artifact.data.bytes());
-    // A full bucket: peers ask by message.
+    // Put fails when its bucket is full. Peers then ask for the value by message.
     any |= place.has_value() && index_->Put({uid, i}, {*place, artifact.crc32c});
   }
   if (any) served_.emplace(uid, static_cast<std::uint32_t>(artifacts->size()));
@@ -218,7 +220,7 @@ absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
   response.set_length(place.length);
   reservation.expires = clock_.Now() + base::Scaled(kReservationTtl);
   const base::MutexLock lock(mutex_);
-  // Others may have come meanwhile.
+  // The lock was released, so other reservations may have been added.
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
   response.set_reservation(base::RandomU64());
   reserved_bytes_ += length;
@@ -248,7 +250,7 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
     response.set_stored(store.keep(reservation.bundle, reservation.kind, reservation.sender));
     return response;
   }
-  // The writer is done; what it has on its way yet must not land where another value is.
+  // The writer is fenced, so that a write that is still on its way cannot land in another value.
   (void)slabs_->Fence(reservation.slab.place.segment, reservation.sender);
   if (request.abandon()) return response;
   return base::MakeError(absl::StatusCode::kDataLoss, "BAD_CHECKSUM",
@@ -258,7 +260,7 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
 void ValueAccess::Sweep() {
   slabs_->Trim();
   const base::MonotonicTime now = clock_.Now();
-  std::vector<Reservation> gone;  // Let go without the lock.
+  std::vector<Reservation> gone;  // Declared before the lock, so that it is released after it.
   const base::MutexLock lock(mutex_);
   for (auto it = reservations_.begin(); it != reservations_.end();) {
     Reservation& reservation = it->second;

@@ -1,5 +1,5 @@
-// One-sided access of peers to this database's values: who may read and write which memory, and the
-// reservations by which large results arrive (docs/database.md).
+// One-sided access of peers to this database's values: which peer may read and write which memory,
+// and the reservations through which large results arrive (docs/database.md).
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,25 @@
 namespace onepiece::database {
 
 struct ValueAccessOptions {
-  std::int64_t budget_bytes = std::int64_t{1} << 30;  ///< Of results, as the store has it.
+  std::int64_t budget_bytes = std::int64_t{1} << 30;  ///< The store's budget for results.
   std::int64_t max_records = 100'000;
 };
 
-/// Ownership: Owns the slabs and the index. `fabric` and `clock` outlive it.
-/// Threading: Thread-safe.
-/// Invariants: At most kMaxReservations wait to be written, of at most budget_bytes together.
+/// Lets peers read results from this database's memory and write large results into it.
+///
+/// Ownership: owns the slabs and the index. `fabric` and `clock` must outlive it.
+/// Threading: thread-safe.
+/// Invariants: at most kMaxReservations wait to be written, with at most budget_bytes in total.
 class ValueAccess {
  public:
   static constexpr std::size_t kMaxReservations = 64;
   static constexpr base::Duration kReservationTtl = std::chrono::seconds(10);  ///< Scaled.
 
-  /// What the results go to.
+  /// The store that the results go to.
   struct Store {
-    /// False: it is here, or the job takes no result any more.
+    /// Returns false when the result is here already, or when the job accepts none any more.
     std::function<bool(const base::Uid&)> wants;
-    /// True: it is kept.
+    /// Returns whether the result was kept.
     std::function<bool(const ResultBundle&, message::Kind, const std::string& sender)> keep;
   };
 
@@ -50,22 +52,28 @@ class ValueAccess {
       base::Clock& clock = base::SystemClock());
 
   [[nodiscard]] values::Slabs& slabs() { return *slabs_; }
-  /// What peers find of a job from now on, as far as it is in slabs; nullptr: nothing. Call it
-  /// before bytes may go.
+  /// Lets peers find these artifacts of a job from now on, as far as they lie in slabs; with
+  /// nullptr, none. Call it before the memory of the former artifacts is released.
   void Serve(const base::Uid& uid, const std::vector<StoredArtifact>* artifacts);
 
-  /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER); those of Slabs::Admit.
+  /// Grants a peer access to a segment.
+  ///
+  /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER), those of Slabs::Admit.
   absl::StatusOr<v1::OpenSegmentResponse> OpenSegment(const v1::OpenSegmentRequest& request);
+  /// Reserves memory that a peer writes a result into. After RESOURCE_EXHAUSTED the peer sends the
+  /// result by message.
+  ///
   /// Errors: INVALID_ARGUMENT (BAD_UID, BAD_NODE, BAD_TIME, BAD_ARTIFACTS), RESOURCE_EXHAUSTED
-  /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL): send it by message then.
+  /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL).
   absl::StatusOr<v1::ReserveResultResponse> Reserve(const v1::ReserveResultRequest& request,
                                                     const Store& store);
-  /// Reads the bytes once.
-  /// Errors: NOT_FOUND (RESERVATION_UNKNOWN: it took too long), DATA_LOSS (BAD_CHECKSUM: other
-  /// bytes are there; the reservation is gone).
+  /// Ends a reservation and keeps the written result. It reads the bytes once, to check them.
+  ///
+  /// Errors: NOT_FOUND (RESERVATION_UNKNOWN: the peer took too long), DATA_LOSS (BAD_CHECKSUM: the
+  /// memory holds other bytes; the reservation is gone).
   absl::StatusOr<v1::CommitResultResponse> Commit(const v1::CommitResultRequest& request,
                                                   const Store& store);
-  /// Forgets reservations whose time is over, and gives back memory that was long unused.
+  /// Drops reservations whose time is over, and returns memory that was long unused.
   void Sweep();
   [[nodiscard]] std::size_t reservations() const;
 
@@ -73,10 +81,10 @@ class ValueAccess {
   struct Reservation {
     message::Kind kind = message::Kind::kResult;
     std::string sender;
-    ResultBundle bundle;  ///< Its artifacts' data are places in the slab.
+    ResultBundle bundle;  ///< The data of its artifacts lie in the slab.
     values::Slabs::Slab slab;
     base::MonotonicTime expires{};
-    bool abandoned = false;  ///< Waits until its writer can do no harm.
+    bool abandoned = false;  ///< Its time is over, but its writer is not fenced yet.
   };
 
   ValueAccess(std::shared_ptr<values::Slabs> slabs, std::unique_ptr<values::ValueIndex> index,
@@ -91,7 +99,7 @@ class ValueAccess {
   std::map<std::uint64_t, Reservation> reservations_ ABSL_GUARDED_BY(mutex_);
   std::int64_t reserved_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   base::Mutex served_mutex_;
-  // How many of a job's values there are.
+  // The number of each job's values in the index.
   std::unordered_map<base::Uid, std::uint32_t> served_ ABSL_GUARDED_BY(served_mutex_);
 };
 

@@ -49,14 +49,14 @@ class DatabaseCluster {
     std::unique_ptr<DatabaseNode> node;
     std::unique_ptr<rpc::Server> server;
   };
-  /// What a test changes of a database before it starts.
+  /// Changes that a test makes to a database before it starts.
   struct Setup {
     std::function<void(DatabaseNodeOptions&)> options;
     std::function<void(JobStore&)> fill;
-    std::shared_ptr<fabric::Fabric> fabric;  ///< Of its memory; none: the cluster's.
+    std::shared_ptr<fabric::Fabric> fabric;  ///< The database's own fabric; none: the cluster's.
   };
 
-  /// `uri` of the fabric; empty: shared memory of its own.
+  /// `uri` names the fabric. When it is empty, the cluster has shared memory of its own.
   explicit DatabaseCluster(const std::string& uri = "") {
     auto opened = fabric::Fabric::Open(
         uri.empty() ? "shm://test-" + base::Uid::GenerateRandom().ToString() : uri);
@@ -132,7 +132,7 @@ class DatabaseCluster {
       *table.add_alive() = endpoint;
     });
   }
-  /// The process is gone; the routing still names it until Forget().
+  /// Ends a database like a process that died: the routing names it until Forget().
   void Kill(const std::string& node_id) {
     StopDatabase(databases_.at(node_id));
     databases_.erase(node_id);
@@ -160,7 +160,7 @@ class DatabaseCluster {
     return outbox_->Deliver(message, node::Target::DatabasesFor(message.header.uid),
                             base::SystemClock().Now() + std::chrono::seconds(10));
   }
-  /// The databases in the order in which they keep the job.
+  /// Returns the databases in the order in which they keep the job.
   std::vector<std::string> Order(const std::string& uid) {
     std::vector<std::string> ids;
     for (const v1::Endpoint& endpoint : view_.routing()->DatabasesFor(*base::Uid::Parse(uid))) {

@@ -36,7 +36,7 @@ absl::StatusOr<std::string> FetchFrom(const DatabaseCluster::Database& database,
   return bytes;
 }
 
-/// Why each call was refused; OK is "".
+/// Returns the reason with which each call was refused; "" stands for OK.
 std::vector<std::string> ReasonsOfAllCalls(const std::string& address) {
   using Stub = v1::DatabaseService::Stub;
   Stub stub(rpc::MakeChannel(address));
@@ -155,7 +155,7 @@ class DatabaseNodeTest : public QObject {
     v1::WorkHolder& placed = *update.add_placed();
     placed.set_node_id("inst");
     placed.set_stage("encode");
-    // Nobody sees "inst" alive; the job may be lost meanwhile, which moves it as well.
+    // No node sees "inst" alive, so the job may be lost meanwhile. That changes the job as well.
     QVERIFY(cluster.records().Update(update).ok());
     QVERIFY(Eventually([&] { return cluster.at(order[1]).node->store().Get(uid).ok(); }));
     QCOMPARE(cluster.at(order[1]).node->store().Get(uid)->fingerprint(), std::string("f"));
@@ -247,7 +247,7 @@ class DatabaseNodeTest : public QObject {
       QVERIFY(*FetchFrom(cluster.at("db-1"), uid) == std::string(kBytes, 'v'));
     }
     QVERIFY(scarce->refused() > 0);
-    // Two that nobody has fetched use up the budget.
+    // Two results that nobody has fetched use up the budget.
     QVERIFY(store.Delete(second).ok());
     const std::string third = send(kBytes);
     QVERIFY(Eventually([&] { return state(third) == Job::SUCCEEDED; }));
@@ -263,7 +263,7 @@ class DatabaseNodeTest : public QObject {
     QVERIFY(Eventually([&] { return cluster.at("db-1").node->load().ring_slots_used() == 0; }));
     QCOMPARE(store.stats().result_bytes, std::int64_t{2 * kBytes});
     QVERIFY(store.FindArtifact(third, "").ok() && store.FindArtifact(fourth, "").ok());
-    // Room again, of both kinds.
+    // Make room again, in memory and in the ring.
     scarce->SetFull(false);
     QVERIFY(store.Delete(third).ok());
     const std::string last = send(kBytes);
@@ -271,7 +271,7 @@ class DatabaseNodeTest : public QObject {
     QVERIFY(*FetchFrom(cluster.at("db-1"), last) == std::string(kBytes, 'v'));
   }
 
-  // What is not read yet must not look as if it were not there.
+  // A job that has not been read from disk yet must not look as if it did not exist.
   void Call_BeforeRecoveryIsDone_SaysSo() {
     DatabaseCluster cluster;
     const auto reasons = [](DatabaseNode& node) {
@@ -295,7 +295,7 @@ class DatabaseNodeTest : public QObject {
     (*node)->Stop();
   }
 
-  // It knows its cluster from the NodeManager alone, and reads nothing before.
+  // The database learns its cluster only from the NodeManager, and reads nothing before.
   void Program_ThatHasNotRecovered_IsNotServing() {
     const QTemporaryDir folder;
     const std::string address = FreeAddress();

@@ -50,9 +50,9 @@ class DigestTest : public QObject {
   }
 
   void Bucket_IsPartOfTheProtocol() {
-    // Every build must compute the same. Worked out apart from this code, from the rule:
-    // SplitMix64's finisher over the length, then over each 8 bytes, little-endian, then once more;
-    // top 8 bits.
+    // Every build must compute the same buckets. These were computed without this code, by the
+    // rule: SplitMix64's finisher over the length, then over each 8 bytes, little-endian, then once
+    // more; the bucket is the top 8 bits.
     const auto bucket = [](const char* uid) { return BucketOf(*base::Uid::Parse(uid)); };
     QCOMPARE(bucket("00000000-0000-0000-0000-000000000000"), 224);
     QCOMPARE(bucket("018f2b1c-0001-7000-8000-000000000001"), 198);
@@ -65,7 +65,7 @@ class DigestTest : public QObject {
     QCOMPARE(DigestOf(record, true), DigestOf(record, true));
     QVERIFY(DigestOf(record, true) != DigestOf(record, false));
     QVERIFY(DigestOf(record, true) != DigestOf(RecordOf(uid, "other"), true));
-    // What the record says of one instance does not count.
+    // Fields that describe a single instance do not count.
     v1::JobRecord here = record;
     here.set_has_bytes(true);
     QCOMPARE(DigestOf(here, false), DigestOf(record, false));
@@ -103,7 +103,7 @@ class DigestTest : public QObject {
   }
 
   void Digests_OfTwoJobsDoNotCancelOut() {
-    // Two jobs whose records hash alike must not look like two others.
+    // Two jobs with equal record hashes must not look like two other jobs.
     Digests ours;
     Digests theirs;
     for (const base::Uid& uid : SomeUids(200)) ours.Add(uid, 42);

@@ -132,7 +132,7 @@ class DiskTest : public QObject {
     QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[9], "").status()),
              std::string("RESULT_FETCHED"));
     QCOMPARE(node->store.Get(running)->job().state(), v1::Job::QUEUED);
-    // One of the others is brought by a peer.
+    // A peer sends one of the others.
     QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[2], "").status()),
              std::string("RESULT_ELSEWHERE"));
     QVERIFY(node->store.StoreResult(Bundle(2), message::Kind::kReplica).ok());
@@ -144,7 +144,7 @@ class DiskTest : public QObject {
                std::string("LOST_ON_RESTART"));
       QCOMPARE(node->store.Get(uids_[i])->job().error().reason(), std::string("LOST_ON_RESTART"));
     }
-    // A peer that comes back later heals it.
+    // A peer that comes back later repairs the loss.
     QVERIFY(node->store.StoreResult(Bundle(3), message::Kind::kReplica).ok());
     QVERIFY(node->store.FindArtifact(uids_[3], "").ok());
   }
@@ -162,7 +162,7 @@ class DiskTest : public QObject {
       QVERIFY(node->store.FindArtifact(uids_[1], "").ok());
       QCOMPARE(Files(), 1);
     }
-    // So late that nobody remembers the jobs.
+    // So much later that no database remembers the jobs.
     clock_->Advance(2h);
     auto node = Start(10, true);
     QCOMPARE(node->store.stats().records, 0);

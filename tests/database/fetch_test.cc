@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Eventually;
 
-// A call that has begun and that nobody reads from.
+// A call that has begun and whose client does not read.
 struct Call {
   explicit Call(v1::DatabaseService::Stub& stub, const v1::FetchResultRequest& request)
       : reader(stub.FetchResult(&context, request)) {}
@@ -133,7 +133,7 @@ class FetchTest : public QObject {
     QCOMPARE(*all, std::string("deo"));
   }
 
-  // Of a part, its client may want more: it is not what goes first when memory is short.
+  // After a partial fetch the client may want the rest, so the result is not evicted first.
   void Fetch_OnlyTheEndMarksAResultAsTaken() {
     Service s({}, 2 << 20);
     const std::string uid = s.Keep(std::string(1 << 20, 'x'));
@@ -150,7 +150,7 @@ class FetchTest : public QObject {
     QVERIFY(evicts());
   }
 
-  // The transport sends from the store's own memory, and gives it up when the client is given up.
+  // The transport sends from the store's own memory, and releases it when it gives the client up.
   void Fetch_AClientThatDoesNotReadHoldsTheBytesUntilItIsEnded() {
     Service s({.max_streams = 4, .stall_limit = 30s});
     const std::string uid = s.f.Create();
@@ -166,8 +166,8 @@ class FetchTest : public QObject {
     QVERIFY(call->reader->Read(&part));
     QVERIFY(s.f.store.Delete(uid).ok());
     QVERIFY(s.service->fetches() == 1 && !alive.expired());
-    // What the transport has taken ahead may let the handler move after the first advance. A socket
-    // that nobody empties is given up by its keepalive, 10 s later.
+    // Bytes that the transport has buffered may let the handler go on after the first advance. Its
+    // keepalive gives up a socket that nobody empties 10 s later.
     QVERIFY(Eventually([&] {
       s.f.clock.Advance(base::Scaled(31s));
       return s.service->fetches() == 0 && alive.expired();
@@ -194,11 +194,11 @@ class FetchTest : public QObject {
     const auto refused = s.Fetch(small)->ReadAll();
     QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
     QCOMPARE(Reason(refused.status()), std::string("TOO_MANY_FETCHES"));
-    // Nobody's copy of the artifact: what the transport lets go ahead, and a part for each.
+    // No fetch copies the artifact: memory grows by the transport's buffers and one part per fetch.
     const double grown = telemetry::ResidentBytes() - before;
     QVERIFY2(grown < (std::int64_t{64} << 20), std::to_string(grown).c_str());
 
-    // What the transport has taken ahead may let a handler move after the first advance.
+    // Bytes that the transport has buffered may let a handler go on after the first advance.
     QVERIFY(Eventually([&] {
       s.f.clock.Advance(base::Scaled(31s));
       return s.service->fetches() == 0;

@@ -1,4 +1,4 @@
-// A job store with a clock that tests move, and short ways to make jobs and results.
+// A job store with a clock that tests move, and helpers that make jobs and results.
 #pragma once
 
 #include <QtTest>
@@ -98,7 +98,7 @@ struct StoreFixture {
 
   base::ManualClock clock;
   std::vector<std::pair<base::Uid, Change>> changes;
-  std::string life;  ///< What the other hooks were told, each a word and a space.
+  std::string life;  ///< The calls of the other hooks, each a word and a space.
   JobStore store;
 };
 

@@ -1,4 +1,5 @@
-// A process of its own: what a store takes of memory after many jobs have come and gone.
+// Measures how much memory a store keeps after many jobs have come and gone. It runs in a process
+// of its own.
 //
 // ONEPIECE_LONG=1 runs 100,000 jobs instead of 20,000.
 
@@ -22,7 +23,7 @@ class JobStoreLeakTest : public QObject {
     const int jobs = qEnvironmentVariableIsSet("ONEPIECE_LONG") ? 100'000 : 20'000;
     constexpr int kAtOnce = 1000;
     StoreFixture f({.tombstone_ttl = 20s});
-    // Jobs of every fate, until their last tombstone is gone.
+    // Jobs that end in every possible way, until their last tombstone is forgotten.
     const auto churn = [&] {
       for (int i = 0; i < kAtOnce; ++i) {
         const std::string uid = f.Create();

@@ -1,4 +1,4 @@
-// The job store when many press on it: budgets, held and moved results, restarts.
+// The job store under pressure: budgets, held and moved results, restarts.
 #include <QtTest>
 #include <array>
 #include <atomic>
@@ -32,7 +32,7 @@ v1::UpdateJobRequest Cancel(const std::string& uid) {
 
 bool All(const base::Uid&) { return true; }
 
-// Of this process: a busy machine does not show in it.
+// Returns the CPU time of this process, which does not depend on how busy the machine is.
 double CpuMicroseconds() { return static_cast<double>(std::clock()) * 1e6 / CLOCKS_PER_SEC; }
 
 // The jobs whose results the store serves, as its hook says. Thread-safe.
@@ -170,7 +170,8 @@ class JobStorePressureTest : public QObject {
     QVERIFY(b.store.FindArtifact(uid, "").ok());
     b.store.MarkLost(b.clock.Now(), any);
     QCOMPARE(b.State(uid), Job::SUCCEEDED);
-    // Even what clients were told comes right at an instance that knew nothing else.
+    // FAILED is only what clients were told. When it reaches another instance as a record, the
+    // journalled SUCCEEDED still wins.
     StoreFixture c;
     JobRecord told = journalled;
     told.mutable_job()->set_state(Job::FAILED);
@@ -196,7 +197,7 @@ class JobStorePressureTest : public QObject {
     QVERIFY(b.store.FindArtifact(done, "")->data.text() == "video");
     QCOMPARE(b.State(open), Job::QUEUED);
     QCOMPARE(b.Store(open, "other"), StoreOutcome::kStored);
-    // Bytes of another result are said to be unwanted.
+    // The hook reports the bytes of another result as unwanted.
     StoreFixture c;
     QVERIFY(c.store.Restore(b.store.Records(std::vector{ToUid(open)}).front(), *artifacts));
     QCOMPARE(c.life, std::string("dropped "));
@@ -230,7 +231,7 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(f.store.stats().result_bytes, 8);
     QCOMPARE(f.store.stats().spilled_bytes, 4);
     QVERIFY(f.store.FindArtifact(first, "")->data.text() == "aaaa");
-    QVERIFY(!f.store.Replace(*oldest, *artifacts, true));  // No room to come back to.
+    QVERIFY(!f.store.Replace(*oldest, *artifacts, true));  // Memory has no room to return to.
     QVERIFY(f.store.Acknowledge(second).ok());
     QVERIFY(f.store.Replace(*oldest, *artifacts, true));
     QCOMPARE(f.store.stats().result_bytes, 8);
@@ -240,7 +241,7 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(f.store.stats().result_bytes, 4);
   }
 
-  // What is in a file takes no memory: it is not what goes when memory is short.
+  // A result in a file takes no memory, so it is not evicted when memory is short.
   void Replace_WhatWasStreamedStays() {
     StoreFixture f({.budget_bytes = 8});
     const std::string first = f.Create(), second = f.Create(), third = f.Create();
@@ -280,7 +281,7 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(f.Store(empty, ""), StoreOutcome::kStored);
     QCOMPARE(f.store.FindArtifact(empty, "")->data.size(), std::size_t{0});
     QCOMPARE(f.Store(over, "aaaaa"), StoreOutcome::kRefused);
-    QVERIFY(f.store.FindArtifact(full, "").ok());  // Nothing gave way to what can never fit.
+    QVERIFY(f.store.FindArtifact(full, "").ok());  // A result that can never fit evicts nothing.
     const v1::JobError error = f.store.Get(over)->job().error();
     QCOMPARE(error.reason(), std::string("RESULT_BUDGET_EXCEEDED"));
     QVERIFY(error.message().find("budget_bytes, 4)") != std::string::npos);
@@ -427,8 +428,8 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(jobs, std::size_t{kJobs});
   }
 
-  // Sixteen threads do anything at all; whoever looks never sees a budget exceeded, and in the end
-  // what is counted is what is there.
+  // Sixteen threads do random operations. No thread ever sees a budget exceeded, and in the end the
+  // counters equal what the store holds.
   void Anything_KeepsTheBudgets() {
     constexpr int kThreads = 16, kSteps = 3000;
     constexpr std::int64_t kBudget = 20'000, kRecords = 400;
@@ -440,7 +441,7 @@ class JobStorePressureTest : public QObject {
                    {.served = [&](const base::Uid& uid, const Artifacts* artifacts) {
                      served.Note(uid, artifacts != nullptr);
                    }});
-    StoreFixture maker;  // Its store is not used.
+    StoreFixture maker;  // Only makes records and bundles; its store is not used.
     std::vector<JobRecord> records;
     std::vector<std::array<ResultBundle, 2>> bundles;
     for (int i = 0; i < 2 * kRecords; ++i) {

@@ -228,7 +228,7 @@ class JobStoreTest : public QObject {
     QCOMPARE(f.State(uid), Job::RUNNING);
   }
 
-  // Two branches of one job: the one that goes on must not hide that the other is dead.
+  // Two branches of one job: a branch that makes progress must not hide that the other is dead.
   void Sweep_OneDeadBranchLosesTheJob() {
     StoreFixture f;
     const std::string uid = f.Create();
@@ -323,7 +323,7 @@ class JobStoreTest : public QObject {
     QCOMPARE(Reason(f.store.Get(uid).status()), std::string("JOB_UNKNOWN"));
     QCOMPARE(Reason(f.store.Delete(uid)), std::string("JOB_UNKNOWN"));
     QCOMPARE(f.store.List({})->jobs_size(), 0);
-    // An instance that still works on it learns that it need not.
+    // An instance that still computes the job learns that it can stop.
     QCOMPARE(f.store.Update(f.Progress(uid, "a", 0, 1))->job().state(), Job::CANCELLED);
     f.clock.Advance(20s);
     f.store.Sweep(EveryoneAlive);
@@ -469,7 +469,7 @@ class JobStoreTest : public QObject {
         StoreFixture::RequireOk(page);
         jobs.insert(jobs.end(), page->jobs().begin(), page->jobs().end());
         request.set_page_token(page->next_page_token());
-        f.Create("later");  // Newer than all: on no page that is still to come.
+        f.Create("later");  // It is newer than all others, so no later page shows it.
       } while (!request.page_token().empty());
       return jobs;
     };

@@ -1,5 +1,5 @@
-// Records behind the store: what was written is there after a kill, the newest of each; a disk that
-// is full or slow holds nobody up.
+// The journal: after a kill it has the newest written record of each job, and a full or slow disk
+// holds nobody up.
 #include "cluster/database/journal.h"
 
 #include <sys/resource.h>
@@ -64,7 +64,7 @@ class JournalTest : public QObject {
  private Q_SLOTS:
   void initTestCase() { signal(SIGXFSZ, SIG_IGN); }
   void init() {
-    // Memory, unless a test wants the disk.
+    // In memory, unless a test needs a real disk.
     folder_ = std::make_unique<QTemporaryDir>(QDir("/dev/shm").exists()
                                                   ? "/dev/shm/journal-XXXXXX"
                                                   : QDir::tempPath() + "/journal-XXXXXX");
@@ -98,7 +98,7 @@ class JournalTest : public QObject {
       const int step = n == 5 ? 9 : n < 100 ? 7 : 0;
       QCOMPARE(found.at(UidOf(n)), base::CanonicalBytes(RecordOf(n, step)));
     }
-    QVERIFY(journal->Recover().empty());  // Once.
+    QVERIFY(journal->Recover().empty());  // The first call took the records.
   }
 
   void Closing_WritesTheRest() {
@@ -126,7 +126,7 @@ class JournalTest : public QObject {
       for (std::uint64_t n = 0; n < 20; ++n) journal->Note(RecordOf(n));
     }
     std::string bytes = ReadBytes(Path());
-    // Also where an older page has it.
+    // Damages every place where the file holds the record: an older page may hold it too.
     int places = 0;
     for (std::size_t at = 0; (at = bytes.find(std::string(200, 'e'), at)) != std::string::npos;) {
       bytes[at + 50] = 'E';
@@ -191,7 +191,7 @@ class JournalTest : public QObject {
     QCOMPARE(Found(*Open()).size(), 1U);
   }
 
-  // What cannot be written waits, in bounds; nobody who notes waits.
+  // Records that cannot be written wait, up to a limit. Note never waits.
   void FullDisk_IsSurvived() {
     base::ManualClock clock;
     auto opened = Journal::Open({.folder = dir_, .cluster_id = "cluster"}, clock);
@@ -222,7 +222,7 @@ class JournalTest : public QObject {
   }
 
   void TooManyWaiting_AreCounted() {
-    base::ManualClock clock;  // Stands still: nothing is written.
+    base::ManualClock clock;  // It stands still, so nothing is written.
     auto opened = Journal::Open({.folder = dir_, .cluster_id = "cluster"}, clock);
     QVERIFY(opened.ok());
     for (std::uint64_t n = 0; n < Journal::kMaxWaiting + 10; ++n) (*opened)->Forget(UidOf(n));
@@ -241,7 +241,7 @@ class JournalTest : public QObject {
       for (std::uint64_t n = 0; n < 20'000; ++n) journal->Forget(UidOf(n));
       QVERIFY(Flush(*journal));
     }
-    // The log goes back to its limit when it is written from its beginning again.
+    // SQLite truncates the log to its limit when it starts again at the log's beginning.
     for (int i = 0; i < 2000 && DiskBytes() > 5'000'000; ++i) {
       journal->Note(RecordOf(1'000'000, i));
       QVERIFY(Flush(*journal));
@@ -256,7 +256,7 @@ class JournalTest : public QObject {
       const std::uint64_t written = shared->written;
       for (std::uint64_t n = shared->forgotten + 10; n < written; ++n)
         QVERIFY2(found.contains(UidOf(n)), qPrintable(QString::number(n)));
-      // Ten at most were forgotten, or noted, that nobody was told of.
+      // At most ten records were noted or forgotten after the last report.
       QVERIFY(found.size() <= written - shared->forgotten + 10);
       for (const auto& [uid, record] : found) QVERIFY(!record.empty());
     };

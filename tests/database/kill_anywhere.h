@@ -15,7 +15,7 @@
 
 namespace onepiece::database {
 
-/// What the process tells of its work: memory that it and this one share.
+/// Memory that the process shares with this one to report its work.
 template <typename T>
 class SharedWith {
  public:

@@ -1,4 +1,5 @@
-// Results that people give up: those that all filters name, on every copy, and nothing else.
+// Purges by hand: they remove the results that match all filters, every copy of them, and no
+// others.
 #include <QtTest>
 
 #include "cluster/base/status.h"
@@ -29,7 +30,7 @@ class PurgeTest : public QObject {
     const std::string gone = Succeeded("a", 1000), stays = Succeeded("a", 1000);
     v1::PurgeResultsRequest request;
     request.add_uids(gone);
-    request.add_uids(base::Uid::GenerateRandom().ToString());  // Nobody's.
+    request.add_uids(base::Uid::GenerateRandom().ToString());  // No job has this uid.
     request.set_dry_run(true);
     for (int again = 0; again < 2; ++again) {
       const auto counted = Purge("db-1", request);

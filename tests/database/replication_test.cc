@@ -1,4 +1,5 @@
-// Copies: who gets them, when a result counts, and what databases that were apart send each other.
+// Replication: which databases get copies, when a result counts, and what databases send each other
+// after they were apart.
 #include <QtTest>
 #include <random>
 
@@ -69,7 +70,7 @@ absl::StatusOr<std::string> Fetch(DatabaseCluster& cluster, const base::Uid& uid
   return bytes;
 }
 
-/// A database that says what the test wants, and takes records when it is let.
+/// A database that answers as the test says, and takes records once it is opened.
 class FakePeer final : public v1::DatabaseService::Service {
  public:
   FakePeer() {
@@ -141,7 +142,8 @@ class FakePeer final : public v1::DatabaseService::Service {
   rpc::Server server_{rpc::ServerOptions{}};
 };
 
-/// As the shared memory of killed processes: every ring takes everything, and nobody reads it.
+/// Behaves like the shared memory of killed processes: every ring accepts everything, and no
+/// process reads it.
 class DeadRings final : public node::Outbox {
  public:
   absl::StatusOr<node::Delivered> Deliver(const message::Message&, const node::Target&,
@@ -272,13 +274,14 @@ class ReplicationTest : public QObject {
     DatabaseCluster cluster;
     auto& database = cluster.AddDatabase("db-1");
     cluster.Announce("db-2", 99, "127.0.0.1:1");
-    // Its record is made from the result: nothing was sent before, so db-2 is believed to be there.
+    // The record is made up from the result. Nothing was sent to db-2 before, so it is assumed to
+    // answer.
     const v1::JobRecord first = NewRecord();
     QVERIFY(database.node->replicator().CanCopy(UidOf(first)));
     QVERIFY(cluster.SendResult(first.job().uid(), "video").ok());
     QVERIFY(Eventually([&] { return Succeeded(cluster, "db-1", first); }));
     QVERIFY(Eventually([&] { return Outcomes(database, "held") == 1; }));
-    // Known not to answer: the next result does not wait at all.
+    // db-2 is known not to answer now, so the next result does not wait for it.
     const v1::JobRecord second = NewRecord();
     QVERIFY(!database.node->replicator().CanCopy(UidOf(second)));
     QVERIFY(cluster.SendResult(second.job().uid(), "video").ok());
@@ -347,11 +350,11 @@ class ReplicationTest : public QObject {
     clock.Advance(base::Scaled(2ms));
     QVERIFY(Eventually([&] { return state(record) == Job::SUCCEEDED; }));
     QVERIFY(sent(2));  // The hint; the peer is in the routing.
-    // It counts as not there: the next result does not wait for it, until it is tried again.
+    // The peer counts as away, so results do not wait for it until it is tried again.
     QVERIFY(Eventually([&] { return !replicator.CanCopy(uid); }));
     clock.Advance(base::Scaled(10s));
     QVERIFY(replicator.CanCopy(uid));
-    // Now it confirms, by its record: nothing is left to do when the time is up.
+    // Now its record confirms the copy, so nothing is left to do when the time is up.
     v1::JobRecord next = NewRecord();
     *next.mutable_job()->mutable_deadline() = record.job().deadline();
     QVERIFY(store.Create(next).ok());
@@ -381,7 +384,7 @@ class ReplicationTest : public QObject {
     const std::string taker = sent->endpoint.node_id();
     const std::string other = taker == "db-1" ? "db-2" : "db-1";
     QVERIFY(Eventually([&] { return Succeeded(cluster, taker, record); }));
-    // In its ring at least; the taker is not needed any more.
+    // The copy lies in the other database's ring at least, so the taker is not needed any more.
     cluster.Kill(taker);
     cluster.Forget(taker);
     QVERIFY(Eventually([&] { return HasBytes(cluster, other, UidOf(record)); }));
@@ -391,7 +394,7 @@ class ReplicationTest : public QObject {
   void Comparison_SendsOnlyWhatIsMissing() {
     DatabaseCluster cluster;
     JobStore& ours = cluster.AddDatabase("db-1").node->store();
-    // Else the job that it holds would be lost, and its record sent, while the test looks.
+    // Otherwise its job would be declared lost, and the record sent, during the test.
     cluster.ChangeTable([](v1::RoutingTable& table) { table.add_alive()->set_node_id("inst"); });
     std::vector<v1::JobRecord> records;
     for (int i = 0; i < 1004; ++i) {
@@ -399,8 +402,8 @@ class ReplicationTest : public QObject {
       QVERIFY(ours.Create(records.back()).ok());
       if (i != 1001) Put(ours, records.back(), "video " + std::to_string(i));
     }
-    // 1000: not there at all. 1001: there as it was before. 1002: without its bytes. 1003: fetched
-    // here, and there as if nothing had happened.
+    // At the peer, job 1000 is missing, 1001 has an older record, 1002 has no bytes, and 1003 is
+    // not fetched although it was fetched here.
     QVERIFY(ours.Update(StepOf(records[1001], 7)).ok());
     const auto fill = [&](JobStore& theirs) {
       for (std::size_t i = 0; i < records.size(); ++i) {
@@ -462,7 +465,8 @@ class ReplicationTest : public QObject {
 
   void Peer_ThatWasAwayDuringTheAcknowledge_DropsItsBytes() {
     DatabaseCluster cluster;
-    // Away for less than a tick, and back as the same incarnation: found by the next comparison.
+    // The peer is away for less than a tick and returns as the same incarnation. The next
+    // comparison finds the difference.
     const DatabaseCluster::Setup often = {
         .options = [](DatabaseNodeOptions& options) { options.compare_interval = 1s; }, .fill = {}};
     for (const char* id : {"db-1", "db-2"}) cluster.AddDatabase(id, {}, often);
@@ -484,7 +488,8 @@ class ReplicationTest : public QObject {
   }
 
   void MissingResult_IsLost_WhenEveryPeerWasAskedOrTimeIsUp() {
-    // As after a restart: SUCCEEDED in the journal, the bytes gone. Of `kept` a peer has them.
+    // Like after a restart: the jobs SUCCEEDED in the journal, but the bytes are gone. A peer has
+    // the bytes of `kept`.
     const v1::JobRecord gone = NewRecord(), kept = NewRecord();
     JobStore before({}, base::SystemClock(), {});
     for (const v1::JobRecord& record : {gone, kept}) {
@@ -514,12 +519,12 @@ class ReplicationTest : public QObject {
 
     const auto has_one = [&](JobStore& store) { Put(store, kept, "video"); };
     JobStore& theirs = cluster.AddDatabase("db-2", {}, start(500ms, has_one)).node->store();
-    // No time is long enough here: what db-2 has decides.
+    // No time alone suffices here: only the comparison with db-2 decides.
     JobStore& ours = cluster.AddDatabase("db-1", {}, start(1h, restore)).node->store();
     QVERIFY(Eventually([&] { return lost(ours, gone); }));
     QVERIFY(Eventually([&] { return ours.FindArtifact(kept.job().uid(), "").ok(); }));
     QCOMPARE(ours.stats().lost_on_restart, 1u);
-    // db-2, which heard of the job by that, says the same in the end.
+    // db-2 learned of the job by the comparison, and declares it lost in the end, too.
     QVERIFY(Eventually([&] { return lost(theirs, gone); }));
     QCOMPARE(theirs.stats().lost_on_restart, 1u);
   }
@@ -555,7 +560,7 @@ class ReplicationTest : public QObject {
     v1::SendJobsRequest wanted;
     wanted.set_cluster_id("test");
     wanted.set_node_id("db-2");
-    wanted.add_records(std::string(16, 'x'));  // Not here: passed over.
+    wanted.add_records(std::string(16, 'x'));  // The database does not have it and skips it.
     QCOMPARE(send(wanted), std::string());
     wanted.add_results("short");
     QCOMPARE(send(wanted), std::string("BAD_UID"));
@@ -589,7 +594,7 @@ class ReplicationTest : public QObject {
     answers[0].add_buckets(kBuckets);
     answers[1].add_buckets(3);
     answers[1].add_buckets(3);
-    job(answers[2]);  // Of a bucket that it does not cover.
+    job(answers[2]);  // The job's bucket is not covered by the answer.
     answers[3].add_buckets(BucketOf(uid));
     job(answers[3]);
     job(answers[3]);
@@ -598,7 +603,7 @@ class ReplicationTest : public QObject {
     v1::Endpoint peer;
     peer.set_node_id("db-2");
     peer.set_address(liar.address());
-    // Not in the table of those who ask by themselves: the later one asks, and it never does.
+    // Of two databases only the later one asks by itself, and this peer never does.
     cluster.Announce("db-2", 1'000'000, liar.address());
     for (const v1::CompareJobsResponse& answer : answers) {
       liar.Answer(answer);
@@ -649,7 +654,7 @@ class ReplicationTest : public QObject {
       }
       cluster.AddDatabase(victim);
       succeeded = 0;
-      // Two copies of each again.
+      // Each result has two copies again.
       QVERIFY(Eventually([&] {
         succeeded = 0;
         for (const auto& [uid, sha256] : sent) {
@@ -670,7 +675,8 @@ class ReplicationTest : public QObject {
       QCOMPARE(base::Sha256Hex(*bytes), sha256);
     }
     qInfo("%zu of %zu results were announced, each is intact", succeeded, sent.size());
-    // What a database took with it before it had told anybody is not announced; that is rare.
+    // A result that died with its only database before anyone heard of it is not announced. That is
+    // rare.
     QVERIFY(succeeded * 10 >= sent.size() * 8);
   }
 };

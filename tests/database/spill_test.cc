@@ -1,4 +1,4 @@
-// Results on disk: what was written comes back whole, through damage, full disks and kills; nothing
+// Results on disk: written results come back whole after damage, full disks and kills, and nothing
 // else is left.
 #include "cluster/database/spill.h"
 
@@ -33,7 +33,7 @@ constexpr int kKills = 40;
 
 std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
 
-// The same number gives the same bytes.
+// Returns bytes that depend only on the number.
 std::string Content(std::uint64_t number, std::size_t bytes) {
   std::string content(bytes, '\0');
   std::mt19937_64 random(number);
@@ -91,11 +91,11 @@ class SpillTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    // Before any thread: a write above the limit shall fail, not kill.
+    // Set before any thread starts: a write above the file size limit must fail, not kill.
     signal(SIGXFSZ, SIG_IGN);
   }
   void init() {
-    // Memory, unless a test wants the disk.
+    // In memory, unless a test needs a real disk.
     folder_ = std::make_unique<QTemporaryDir>(
         QDir("/dev/shm").exists() ? "/dev/shm/spill-XXXXXX" : QDir::tempPath() + "/spill-XXXXXX");
     dir_ = folder_->filePath("results").toStdString();
@@ -177,7 +177,7 @@ class SpillTest : public QObject {
 
   void OtherCluster_IsRefused_AndNothingIsTouched() {
     { QVERIFY(Open()->Write(UidOf(1), ResultOf(1)).ok()); }
-    // With its index, and without: the files say it too.
+    // With its index and without: the files name their cluster too.
     for (const bool index : {true, false}) {
       if (!index) fs::remove(dir_ + "/index.sqlite");
       for (int again = 0; again < 2; ++again) {
@@ -211,7 +211,7 @@ class SpillTest : public QObject {
     QCOMPARE(ReadBytes(file), before);
   }
 
-  // A small file that ends anywhere is dropped, whole or not at all.
+  // A small file is cut off at every length: the result is dropped as a whole.
   void Truncated_AtEveryBlock_IsDropped() {
     { QVERIFY(Open()->Write(UidOf(1), ResultOf(1)).ok()); }
     const fs::path file = *Files().begin();
@@ -226,13 +226,13 @@ class SpillTest : public QObject {
       QCOMPARE(spill->stats().bytes, 0);
       QVERIFY(Files().empty());
     }
-    // Longer than it was is damaged too.
+    // A file that is too long is damaged as well.
     WriteBytes(file, whole + std::string(4096, 'x'));
     WriteBytes(dir_ + "/index.sqlite", index);
     QVERIFY(Open()->Kept().empty());
   }
 
-  // Every byte of header and artifacts; what pads them means nothing.
+  // Damages every byte of the header and the artifacts. The padding does not matter.
   void FlippedByte_Anywhere_IsNoticed() {
     { QVERIFY(Open()->Write(UidOf(1), {{Artifact("a", Content(1, 700))}}).ok()); }
     const fs::path file = *Files().begin();
@@ -343,7 +343,7 @@ class SpillTest : public QObject {
     QCOMPARE(spill->stats().failed_writes, 1U);
     QCOMPARE(Files().size(), written);
     QCOMPARE(spill->stats().bytes, FileBytes());
-    // Smaller ones still fit, and what is there is whole.
+    // Smaller results still fit, and the earlier ones are whole.
     QVERIFY(spill->Write(UidOf(1000), {{Artifact("a", Content(5, 3000))}}).ok());
     for (std::uint64_t n = 0; n < written; ++n) QVERIFY(spill->Read(UidOf(n)).ok());
     spill->Remove(UidOf(0));
@@ -382,7 +382,7 @@ class SpillTest : public QObject {
     const auto check = [&] {
       const auto spill = Open();
       const std::uint64_t first = shared->first, next = shared->next;
-      // One more may have been written, or removed, that nobody was told of.
+      // One more result may have been written or removed after the last report.
       std::set<base::Uid> kept;
       for (const base::Uid& uid : spill->Kept()) kept.insert(uid);
       for (std::uint64_t n = first; n < next; ++n) {

@@ -22,7 +22,7 @@ struct Named : Timer {
   bool late_when_set = false;
 };
 
-// The wheel beside an ordered map of what should be in it.
+// A wheel, and an ordered map of the timers that it should hold.
 struct Fixture {
   explicit Fixture(std::size_t count, base::WallTime start) : timers(count), wheel(start) {
     for (std::size_t i = 0; i < count; ++i) timers[i].name = static_cast<int>(i);
@@ -41,7 +41,7 @@ struct Fixture {
     Forget(timer);
     wheel.Cancel(timer);
   }
-  // What is wrong with what came; empty: nothing.
+  // Returns what is wrong with the timers that came; empty when nothing is.
   std::string Advance(base::WallTime now, std::size_t limit) {
     std::vector<Timer*> came = wheel.Advance(now, limit);
     if (came.size() > limit) return "more than the limit";
@@ -141,7 +141,7 @@ class TimerWheelTest : public QObject {
     const auto pick = [&](std::int64_t below) {
       return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
     };
-    // Of every size: a part of a tick to decades.
+    // Delays of every size, from a fraction of a tick to decades.
     const auto span = [&] { return base::Duration(pick(std::int64_t{1} << (1 + pick(60)))); };
     base::WallTime now = kStart;
     Fixture f(500, now);
@@ -159,7 +159,7 @@ class TimerWheelTest : public QObject {
         case 4:
           if (pick(100) == 0) now += span();
           if (pick(100) == 0) now -= span();
-          // Far enough from where a WallTime ends.
+          // Far enough from the end of WallTime's range.
           if (now < base::WallTime{} || now > kStart + 1'000'000h) now = kStart;
           break;
         case 5:
@@ -173,7 +173,8 @@ class TimerWheelTest : public QObject {
     }
   }
 
-  // A day of results with an hour to live, each then a tombstone for another, in steps of a sweep.
+  // A day of results that live for an hour, and then for another as tombstones, in steps of a
+  // sweep.
   void Advance_ADayOfChurnLeavesNothing() {
     constexpr int kTimers = 500'000;  // Each is set twice.
     constexpr base::Duration kTtl = 1h, kSweep = 200ms;
@@ -210,7 +211,7 @@ class TimerWheelTest : public QObject {
     QCOMPARE(expired, std::size_t{kTimers});
     QCOMPARE(forgotten, std::size_t{kTimers});
     QCOMPARE(wheel.size(), std::size_t{0});
-    QVERIFY(worst <= kSweep);  // Late by the sweep's step alone: what is due comes at once.
+    QVERIFY(worst <= kSweep);  // Timers are late by one step of the sweep at most.
   }
 };
 

@@ -42,7 +42,7 @@ v1::ReserveResultRequest Request(const std::vector<std::string>& values) {
   return request;
 }
 
-// As a reservation holds them: each from a multiple of 64.
+// Lays artifacts out as a reservation does: each begins at a multiple of 64.
 std::string Laid(const std::vector<std::string>& values) {
   std::string bytes;
   for (const std::string& value : values) {
@@ -325,7 +325,7 @@ class ValueAccessTest : public QObject {
     QVERIFY(find({uid, 2})->place ==
             (values::Place{slab.place.segment, slab.place.offset + 128, 300}));
     QCOMPARE(find({uid, 2})->crc32c, base::Crc32c(slab.bytes.subspan(128, 300)));
-    // Moved to where peers cannot read, as a spilled result is.
+    // The result moves to memory that peers cannot read, as a spilled one does.
     const std::vector<StoredArtifact> elsewhere = {artifact(nullptr, BytesOf(heap))};
     values_->Serve(uid, &elsewhere);
     QVERIFY(!find({uid, 0}).has_value() && !find({uid, 2}).has_value());
