@@ -31,9 +31,10 @@ function(onepiece_add_folders)
 endfunction()
 
 # Precompiled headers: the large headers take most of a file's compile time. They are compiled once for each set of
-# flags: gRPC and our messages for libraries, and the same with Qt Test for tests; LibTorch for libraries and for tests;
-# Qt's widgets for tests. A folder borrows one when it sets ONEPIECE_PRECOMPILED (for its libraries) or
-# ONEPIECE_TEST_PRECOMPILED (for its tests). A build with this option OFF shows which files include too little.
+# flags. Libraries have services (gRPC, without our messages: a changed .proto would rebuild every service), torch and
+# widgets. Tests have the same with Qt Test, and services with our messages. A folder borrows one when it sets
+# ONEPIECE_PRECOMPILED (for its libraries) or ONEPIECE_TEST_PRECOMPILED (for its tests). A build with this option OFF
+# shows which files include too little.
 option(ONEPIECE_PRECOMPILE "Precompile large headers" ON)
 
 # onepiece_precompiled(KIND [PROGRAM] HEADERS .. DEPS .. OPTIONS ..): makes the target onepiece_precompiled_KIND, which
@@ -88,10 +89,10 @@ function(onepiece_library name)
   add_library(onepiece::${name} ALIAS onepiece_${name})
 endfunction()
 
-# onepiece_qt_library(NAME SOURCES .. PUBLIC_HEADERS .. PRIVATE_HEADERS .. MOC headers with Q_OBJECT .. DEPS ..
-# [PRECOMPILE ..]): an onepiece_library of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
+# onepiece_qt_library(NAME SOURCES .. PUBLIC_HEADERS .. PRIVATE_HEADERS .. MOC headers with Q_OBJECT .. DEPS ..): an
+# onepiece_library of Qt classes. It calls moc itself, for the reason that onepiece_test() gives.
 function(onepiece_qt_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;PUBLIC_HEADERS;PRIVATE_HEADERS;MOC;DEPS;PRIVATE_DEPS;PRECOMPILE")
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;PUBLIC_HEADERS;PRIVATE_HEADERS;MOC;DEPS;PRIVATE_DEPS")
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
   foreach(header IN LISTS A_MOC)
     cmake_path(GET header STEM stem)
@@ -106,17 +107,18 @@ function(onepiece_qt_library name)
     DEPS ${A_DEPS} PRIVATE_DEPS ${A_PRIVATE_DEPS})
   # The console mostly waits for its user, so -O1 is fast enough, and it compiles sooner.
   target_compile_options(onepiece_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(A_PRECOMPILE)
-    target_precompile_headers(onepiece_${name} PRIVATE ${A_PRECOMPILE})
-  endif()
 endfunction()
 
-# onepiece_program(NAME SOURCES .. DEPS ..): a program in bin/.
+# onepiece_program(NAME SOURCES .. DEPS .. [MEASURES]): a program in bin/. Its own files read arguments and wire libraries
+# together, so -O1 is fast enough; a program that MEASURES is optimised like a library.
 function(onepiece_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "MEASURES" "" "SOURCES;DEPS")
   add_executable(${name} ${A_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${A_DEPS} onepiece_flags)
+  if(NOT A_MEASURES)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
 endfunction()
 
 # onepiece_stage_plugin(NAME SOURCES .. DEPS ..): a loadable stage plug-in in lib/onepiece/stages.

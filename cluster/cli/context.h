@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,9 @@ class Context : public terminal::Output {
   /// Errors: INVALID_ARGUMENT (NO_NODEMANAGER: only proxies are given, and no cluster runs here).
   [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> MakeManagerClient() const;
 };
+
+/// INVALID_ARGUMENT (USAGE): the arguments do not fit together.
+absl::Status UsageError(std::string_view message);
 
 /// Runs a verb with a client of the NodeManager and returns the exit code.
 using ManagerVerb = std::function<int(client::Client& client)>;

@@ -29,10 +29,6 @@ struct DatabaseArguments {
   bool all = false, dry_run = false, yes = false;
 };
 
-absl::Status BadArgument(std::string_view message) {
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
-}
-
 // ---- which databases ----
 
 absl::StatusOr<std::vector<client::DatabaseAnswer>> Wanted(client::Client& client,
@@ -217,7 +213,7 @@ int RunGet(const Context& context, client::Client& client, const DatabaseArgumen
   const bool part = arguments.offset_bytes > 0 || arguments.limit_bytes > 0;
   if (arguments.output.empty()) {
     if (part || !arguments.artifact.empty())
-      return context.Fail(BadArgument("--artifact, --offset and --bytes need -o FILE"));
+      return context.Fail(UsageError("--artifact, --offset and --bytes need -o FILE"));
     return ShowRecord(context, *answers, *uid);
   }
   v1::FetchResultRequest request;
@@ -271,7 +267,7 @@ absl::StatusOr<v1::PurgeResultsRequest> PurgeRequest(const DatabaseArguments& ar
   request.set_all(arguments.all);
   if (arguments.uids.empty() && arguments.app.empty() && arguments.ended_before.empty() &&
       !arguments.all) {
-    return BadArgument("say which results: UIDs, --app, --ended-before, or --all");
+    return UsageError("say which results: UIDs, --app, --ended-before, or --all");
   }
   return request;
 }
@@ -311,7 +307,7 @@ int RunPurge(const Context& context, client::Client& client, const DatabaseArgum
   auto request = PurgeRequest(arguments);
   if (!request.ok()) return context.Fail(request.status());
   if (!arguments.dry_run && !arguments.yes && (context.json || isatty(STDIN_FILENO) != 1)) {
-    return context.Fail(BadArgument(
+    return context.Fail(UsageError(
         "results that are purged are gone: look with --dry-run, and say --yes where nobody can be "
         "asked"));
   }

@@ -18,7 +18,7 @@
 namespace onepiece::cli {
 namespace {
 
-constexpr base::Duration kAnswerTimeout = std::chrono::seconds(2);
+constexpr base::Duration kLogTimeout = std::chrono::seconds(2);
 constexpr base::Duration kRetryPause = std::chrono::seconds(1);
 constexpr std::size_t kMaxNodes = 64;  // Each node has a thread.
 constexpr int kFullResponse = 256;     // A response with fewer lines means no more for now.
@@ -112,7 +112,7 @@ absl::Status Tail(const std::string& address, const LogArguments& arguments, int
   request.set_backlog(backlog);
   const auto stub = v1::TelemetryService::NewStub(rpc::MakeChannel(address));
   grpc::ClientContext context;
-  if (!arguments.follow) rpc::SetTimeout(context, kAnswerTimeout);
+  if (!arguments.follow) rpc::SetTimeout(context, kLogTimeout);
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   const auto reader = stub->TailLogs(&context, request);
   v1::TailLogsResponse response;

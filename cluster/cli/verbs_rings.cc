@@ -10,7 +10,7 @@
 namespace onepiece::cli {
 namespace {
 
-constexpr base::Duration kAnswerTimeout = std::chrono::seconds(2);
+constexpr base::Duration kRingTimeout = std::chrono::seconds(2);
 
 Json ProducerDocument(const v1::RingProducer& producer) {
   return {{"producer_id", absl::StrFormat("%016x", producer.producer_id())},
@@ -109,7 +109,7 @@ int RunRings(const Context& context) {
     if (!has_ring || node.state() == v1::Node::DEAD) continue;
     const auto stub = v1::RingService::NewStub(rpc::MakeChannel(node.address()));
     const auto ring = rpc::Call(*stub, &v1::RingService::Stub::GetRingHealth,
-                                v1::GetRingHealthRequest(), kAnswerTimeout);
+                                v1::GetRingHealthRequest(), kRingTimeout);
     if (ring.ok()) {
       document["rings"].push_back(RingDocument(node, *ring));
       text += RingText(node, *ring);
