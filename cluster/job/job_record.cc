@@ -312,4 +312,17 @@ base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp) {
       std::chrono::nanoseconds(timestamp.nanos()));
 }
 
+void SortTimings(const v1::Workflow* workflow, v1::Job& job) {
+  if (workflow == nullptr) return;
+  const auto rank = [&](const v1::StageTiming& timing) {
+    int index = 0;
+    while (index < workflow->stages_size() && workflow->stages(index).stage() != timing.stage())
+      ++index;
+    return index;
+  };
+  std::stable_sort(
+      job.mutable_timings()->begin(), job.mutable_timings()->end(),
+      [&](const v1::StageTiming& a, const v1::StageTiming& b) { return rank(a) < rank(b); });
+}
+
 }  // namespace onepiece::job

@@ -7,6 +7,7 @@
 
 #include "cluster/base/clock.h"
 #include "onepiece/v1/database.pb.h"
+#include "onepiece/v1/workflow.pb.h"
 
 namespace onepiece::job {
 
@@ -59,6 +60,10 @@ std::vector<const v1::WorkHolder*> LiveHolders(const v1::JobRecord& record);
 v1::Job PublicJob(const v1::JobRecord& record);
 /// Returns PublicJob(record).state() without a copy of the job.
 v1::Job::State PublicState(const v1::JobRecord& record);
+
+/// Puts the job's timings into the order of the workflow's stages. Without a workflow they stay as
+/// they are.
+void SortTimings(const v1::Workflow* workflow, v1::Job& job);
 
 google::protobuf::Timestamp ToTimestamp(base::WallTime time);
 base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp);

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <semaphore>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -13,14 +12,12 @@
 
 #include "cluster/admission/request_monitor.h"
 #include "cluster/base/clock.h"
-#include "cluster/message/artifact.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/outbox.h"
-#include "cluster/node/routing.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/direct_fetch.h"
-#include "cluster/proxy/input_budget.h"
+#include "cluster/proxy/submission.h"
 #include "cluster/rpc/stream_guard.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
@@ -86,28 +83,10 @@ class ProxyService final : public v1::GenerationService::Service {
  private:
   using FetchSink = node::JobRecords::Sink<v1::FetchResultResponse>;
 
-  absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request, bool repeated);
-  absl::StatusOr<v1::Job> Validate(const v1::SubmitJobRequest& request,
-                                   const v1::Workflow& workflow, base::WallTime start);
-  absl::StatusOr<v1::Job> Admit(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                                const base::Uid& uid, base::WallTime start, bool& begun);
-  absl::StatusOr<v1::Job> FindKnown(const v1::SubmitJobRequest& request, const base::Uid& uid,
-                                    const absl::Status& refused);
-  absl::StatusOr<v1::Job> LookUp(const std::string& request_id);
-  absl::StatusOr<v1::JobRecord> Start(const v1::JobRecord& record, message::Parameters parameters,
-                                      const v1::SubmitJobRequest& request);
-  absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing,
-                                        const message::Message& message,
-                                        base::MonotonicTime deadline);
-  absl::Status GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
-                      const absl::Status& status);
-  absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
-  void CancelWork(const v1::Job& job);
   absl::Status SendDirect(const base::Uid& uid, const DirectFetch::Value& value,
                           const FetchSink& send, const std::function<bool()>& wanted);
   v1::Job Present(v1::Job job);
-  void CountDecision(const absl::Status& status, base::Duration taken);
   void ShowLevels();
   void FollowJobs(const std::stop_token& stop);
   [[nodiscard]] std::function<bool()> WhileWanted(grpc::ServerContext* context) const;
@@ -115,20 +94,14 @@ class ProxyService final : public v1::GenerationService::Service {
   const node::ClusterView& view_;
   const ProxyOptions options_;
   node::JobRecords& records_;
-  node::Outbox& outbox_;
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
   admission::RequestMonitor monitor_;
-  // Looked up once: the way to a rejection is short.
-  prometheus::Histogram& admitted_seconds_;
-  prometheus::Histogram& rejected_seconds_;
-  prometheus::Histogram& failed_seconds_;
-  std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
-  InputBudget inputs_;
-  rpc::StreamGuard fetches_;
-  std::counting_semaphore<> look_ups_;  // Of FindKnown.
   ChannelCache channels_;
+  Submission submission_;
+  std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
+  rpc::StreamGuard fetches_;
   std::stop_source stopping_;
   std::jthread follower_;
 };

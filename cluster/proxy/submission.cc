@@ -3,18 +3,25 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 #include "cluster/job/job_record.h"
+#include "cluster/proxy/cancel_work.h"
 #include "cluster/rpc/server.h"
+#include "cluster/rpc/status.h"
 #include "cluster/workflow/input_check.h"
+#include "cluster/workflow/parameter_check.h"
 #include "cluster/workflow/work_units.h"
 
 namespace onepiece::proxy {
@@ -33,6 +40,15 @@ constexpr std::int64_t kMaxParameterBytes = std::int64_t{1} << 20;
 static_assert(workflow::kMaxInputBytes + 4 * kMaxParameterBytes < rpc::kMaxMessageBytes);
 constexpr int kDefaultDeadlineS = 600;
 constexpr int kDefaultResultTtlS = 3600;
+/// The time to deliver into an entrance ring, and the time for which a record without a holder may
+/// be another proxy's work in progress. The second must be longer, or two proxies would start the
+/// same job.
+constexpr base::Duration kDeliverTimeout = 1500ms;
+constexpr base::Duration kHolderTimeout = 2s;
+/// These bound what refused jobs may ask of the databases, so that a proxy's overload does not
+/// become theirs.
+constexpr std::ptrdiff_t kLookUpsAtOnce = 8;
+constexpr base::Duration kLookUpTimeout = 300ms;
 
 absl::Status Bad(std::string_view reason, std::string_view field, const std::string& why) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, reason,
@@ -50,6 +66,72 @@ absl::Status CheckLabels(const google::protobuf::Map<std::string, std::string>& 
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckEntrances(const node::Routing& routing, const std::string& app) {
+  for (const std::string& stage : routing.GraphOf(app).Entrances()) {
+    if (!routing.Instances(app, stage).empty()) continue;
+    return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE",
+                           "no instance of stage " + stage + " is ready for " + app,
+                           {{"app_id", app}, {"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+  }
+  return absl::OkStatus();
+}
+
+bool IsPlaced(const v1::JobRecord& record, const std::string& entrance) {
+  return std::ranges::any_of(record.holders(), [&](const v1::WorkHolder& holder) {
+    return (holder.from().empty() && holder.stage() == entrance) || holder.from() == entrance;
+  });
+}
+
+/// Returns the entrances of the job's workflow for which no holder is known.
+std::vector<std::string> Unplaced(const node::Routing& routing, const v1::JobRecord& record) {
+  std::vector<std::string> stages;
+  if (record.deleted() || job::IsTerminal(record.job().state())) return stages;
+  const auto entrances = routing.GraphOf(record.job().app_id()).Entrances();
+  // With one entrance every sign of life comes from it, even when a database has forgotten the
+  // holder.
+  if (entrances.size() == 1 &&
+      (record.job().state() != v1::Job::QUEUED || !record.holders().empty())) {
+    return stages;
+  }
+  for (const std::string& stage : entrances) {
+    if (!IsPlaced(record, stage)) stages.push_back(stage);
+  }
+  return stages;
+}
+
+/// Returns true when no instance was given the job: its proxy died, or found no instance. The job
+/// starts when its client submits it again.
+bool IsOrphan(const v1::JobRecord& record) {
+  return !record.deleted() && record.job().state() == v1::Job::QUEUED && record.holders().empty();
+}
+
+std::int64_t InputBytes(const v1::SubmitJobRequest& request) {
+  std::int64_t bytes = 0;
+  for (const v1::JobInput& input : request.inputs())
+    bytes += static_cast<std::int64_t>(input.data().size());
+  return bytes;
+}
+
+absl::Status RequestIdReused(const v1::SubmitJobRequest& request) {
+  return base::MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                         "another job was submitted under this request_id",
+                         {{"request_id", request.request_id()}});
+}
+
+prometheus::Histogram& DecisionSeconds(telemetry::Metrics& metrics, const char* outcome) {
+  // A rejection takes microseconds, an admission some round trips.
+  return metrics.Histogram("onepiece_admission_seconds", "Time to admit or reject a job",
+                           {1e-5, 2e-5, 3e-5, 5e-5, 7.5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4,
+                            1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1,  0.25,   0.5,  1,    2.5},
+                           {{"outcome", outcome}});
+}
+
+absl::Status NotRegistered() {
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_REGISTERED",
+                         "this proxy has not joined its cluster yet",
+                         {{rpc::kRetryAfterMs, "500"}});
 }
 
 }  // namespace
@@ -205,17 +287,269 @@ message::Message MakeMessage(const v1::JobRecord& record, message::Parameters pa
   return message;
 }
 
-void SortTimings(const v1::Workflow* workflow, v1::Job& job) {
-  if (workflow == nullptr) return;
-  const auto rank = [&](const v1::StageTiming& timing) {
-    int index = 0;
-    while (index < workflow->stages_size() && workflow->stages(index).stage() != timing.stage())
-      ++index;
-    return index;
-  };
-  std::stable_sort(
-      job.mutable_timings()->begin(), job.mutable_timings()->end(),
-      [&](const v1::StageTiming& a, const v1::StageTiming& b) { return rank(a) < rank(b); });
+Submission::Submission(const node::ClusterView& view, SubmissionOptions options,
+                       node::JobRecords& records, node::Outbox& outbox,
+                       admission::RequestMonitor& monitor, ChannelCache& channels,
+                       telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
+    : view_(view),
+      options_(std::move(options)),
+      records_(records),
+      outbox_(outbox),
+      monitor_(monitor),
+      channels_(channels),
+      metrics_(metrics),
+      spans_(spans),
+      clock_(clock),
+      admitted_seconds_(DecisionSeconds(metrics, "admitted")),
+      rejected_seconds_(DecisionSeconds(metrics, "rejected")),
+      failed_seconds_(DecisionSeconds(metrics, "failed")),
+      inputs_(options_.max_input_bytes),
+      look_ups_(kLookUpsAtOnce) {}
+
+absl::StatusOr<v1::Job> Submission::StartJob(const v1::SubmitJobRequest& request, bool repeated) {
+  const base::MonotonicTime start = clock_.Now();
+  absl::StatusOr<v1::Job> job = Decide(request, repeated);
+  CountDecision(job.status(), clock_.Now() - start);
+  return job;
+}
+
+absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request, bool repeated) {
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
+  const v1::Workflow* workflow = routing->FindWorkflow(request.app_id());
+  if (workflow == nullptr || workflow->stages_size() == 0) {
+    if (routing->epoch() == 0) return NotRegistered();  // Not one application is known yet.
+    return base::MakeError(absl::StatusCode::kNotFound, "APP_UNKNOWN",
+                           "no application \"" + request.app_id() + "\"",
+                           {{"app_id", request.app_id()}});
+  }
+  ONEPIECE_RETURN_IF_ERROR(CheckEnvelope(request));
+  Order order{.request = request,
+              .routing = routing,
+              .workflow = *workflow,
+              .start = clock_.WallNow(),
+              .uid = {}};
+  if (request.validate_only()) return Validate(order);
+  const std::string secret = view_.cluster_secret();
+  if (secret.empty()) return NotRegistered();
+  order.uid = MakeUid(secret, request.request_id(), order.start);
+  // A rejection must stay cheap, so the inputs are still untouched and the parameters unchecked.
+  const absl::Status admitted = monitor_.Admit(AdmissionOf(
+      request, *workflow, routing->GraphOf(workflow->app_id()), order.uid, order.start));
+  if (!admitted.ok()) return repeated ? FindKnown(order, admitted) : admitted;
+  absl::StatusOr<v1::Job> job = Admit(order);
+  // A job that another call has begun was paid for by that call.
+  if (order.begun) {
+    monitor_.Keep(order.uid);
+  } else {
+    monitor_.Withdraw(order.uid);
+  }
+  return job;
+}
+
+absl::Status Submission::Prepare(Order& order) {
+  const v1::SubmitJobRequest& request = order.request;
+  ONEPIECE_RETURN_IF_ERROR(workflow::CheckInputs(order.workflow, request.inputs()));
+  order.inputs.emplace(inputs_, InputBytes(request));
+  ONEPIECE_RETURN_IF_ERROR(order.inputs->status());
+  if (!request.validate_only())
+    ONEPIECE_RETURN_IF_ERROR(CheckEntrances(*view_.routing(), order.workflow.app_id()));
+  ONEPIECE_ASSIGN_OR_RETURN(order.parameters,
+                            workflow::CheckParameters(order.workflow, request.parameters()));
+  order.wanted = MakeRecord(request, order.workflow, order.uid, order.start, options_.workflow_set);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Job> Submission::Validate(Order& order) {
+  ONEPIECE_RETURN_IF_ERROR(Prepare(order));
+  v1::Job job = std::move(*order.wanted.mutable_job());
+  job.clear_uid();
+  job.clear_name();
+  return job;
+}
+
+absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
+  const v1::SubmitJobRequest& request = order.request;
+  telemetry::ScopedSpan span(spans_, order.uid, "admit");
+  ONEPIECE_RETURN_IF_ERROR(Prepare(order));
+  ONEPIECE_ASSIGN_OR_RETURN(v1::CreateJobResponse created, records_.Create(order.wanted));
+  v1::JobRecord record = std::move(*created.mutable_record());
+  if (!created.created()) {
+    if (record.fingerprint() != order.wanted.fingerprint()) return RequestIdReused(request);
+    ONEPIECE_ASSIGN_OR_RETURN(record, AwaitHolder(std::move(record)));
+    if (record.deleted()) {
+      return base::MakeError(absl::StatusCode::kFailedPrecondition, "JOB_DELETED",
+                             "the job of this request_id was deleted",
+                             {{"request_id", request.request_id()}});
+    }
+    span.Set("known", "true");
+    if (Unplaced(*view_.routing(), record).empty()) {
+      CountAnswer("known");
+      return job::PublicJob(record);
+    }
+  }
+  absl::StatusOr<v1::JobRecord> started = Start(order, record);
+  if (!started.ok()) {
+    // Nothing is under way. With a request_id the record stays: the client's retry finds the job
+    // and starts it, or learns that it failed. Without one nobody could ask for the job again, and
+    // a message that can never be sent makes every retry fail, so such a record goes.
+    const bool hopeless = absl::IsInvalidArgument(started.status());
+    if (hopeless || request.request_id().empty()) (void)records_.Delete(order.uid);
+    return started.status();
+  }
+  order.begun = true;
+  CountAnswer("admitted");
+  return job::PublicJob(*started);
+}
+
+// A refused job may be one that another proxy, or an earlier life of this one, has admitted. Asks a
+// database, but only for calls that say that they are repeated, and for few at a time. The others
+// are refused without a look; their clients retry.
+absl::StatusOr<v1::Job> Submission::FindKnown(const Order& order, const absl::Status& refused) {
+  if (order.request.request_id().empty() || !look_ups_.try_acquire()) return refused;
+  const absl::Cleanup done = [this] { look_ups_.release(); };
+  const absl::StatusOr<v1::JobRecord> record = records_.Get(order.uid, kLookUpTimeout);
+  if (!record.ok() || record->deleted()) return refused;
+  if (!Unplaced(*view_.routing(), *record).empty()) return refused;  // No instance has it yet.
+  if (record->fingerprint() != Fingerprint(order.request, DigestInputs(order.request)))
+    return RequestIdReused(order.request);
+  CountAnswer("known");
+  return job::PublicJob(*record);
+}
+
+absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, const v1::JobRecord& record) {
+  const std::shared_ptr<const node::Routing> routing = view_.routing();
+  message::Message message =
+      MakeMessage(record, std::move(order.parameters), order.request, routing->epoch());
+  const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
+  v1::UpdateJobRequest update;
+  update.set_uid(record.job().uid());
+  bool begun = !record.holders().empty();
+  for (const std::string& stage : Unplaced(*routing, record)) {
+    message.header.stage = stage;
+    absl::StatusOr<v1::WorkHolder> holder = SendTo(*routing, message, deadline);
+    // The messages sent before this one are out, whether their outcome is known or not.
+    if (!holder.ok()) return GiveUp(record, begun, stage, holder.status());
+    begun = true;
+    if (!holder->node_id().empty()) *update.add_placed() = *std::move(holder);
+  }
+  if (update.placed().empty()) return record;
+  absl::StatusOr<v1::JobRecord> updated = records_.Update(update);
+  if (!updated.ok()) {
+    // The job runs; its instances write the record too.
+    spdlog::warn("op=admit uid={} the record does not say where the job is: {}", update.uid(),
+                 base::View(updated.status().message()));
+    return record;
+  }
+  return updated;
+}
+
+// Sends a new job's message to an entrance. The holder names no node when it is not known which
+// instance has the message.
+absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
+                                                  const message::Message& message,
+                                                  base::MonotonicTime deadline) {
+  const message::Header& header = message.header;
+  const absl::StatusOr<node::Delivered> sent =
+      outbox_.Deliver(message, node::Target::Stage(header.app, header.stage, header.uid), deadline);
+  v1::WorkHolder holder;
+  holder.set_stage(header.stage);
+  holder.set_stage_index(routing.StageIndex(header.app, header.stage).value_or(0));
+  const auto next = routing.GraphOf(header.app).Successors(header.stage).size();
+  holder.set_successors(std::max(1, static_cast<int>(next)));
+  if (sent.ok()) {
+    holder.set_node_id(sent->endpoint.node_id());
+    holder.set_incarnation(sent->endpoint.incarnation());
+    holder.set_attempt(sent->attempt);
+    return holder;
+  }
+  const base::ErrorReason reason = base::GetReason(sent.status());
+  if (reason.reason != "OUTCOME_UNKNOWN") return sent.status();
+  // The message may have arrived. If it has, that instance reports the job; if not, the instance's
+  // death or the deadline ends the job.
+  const auto named = reason.metadata.find("node_id");
+  for (const v1::Endpoint& endpoint : routing.Instances(header.app, header.stage)) {
+    if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
+    holder.set_node_id(endpoint.node_id());
+    holder.set_incarnation(endpoint.incarnation());
+  }
+  spdlog::warn("op=admit uid={} {}", header.uid.ToString(), base::View(sent.status().message()));
+  return holder;
+}
+
+// No instance of entrance `stage` took a new job. When another entrance has it already, the job
+// fails and that work is called back, because it would be computed for nothing. Whatever `status`
+// says, the job has a record here. The answer must therefore neither send its client to another set
+// (RING_FULL would) nor be one that is also given before there is a record (as NO_INSTANCE is).
+absl::Status Submission::GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
+                                const absl::Status& status) {
+  if (begun) {
+    v1::UpdateJobRequest update;
+    update.set_uid(record.job().uid());
+    update.mutable_failed()->set_reason("NOT_STARTED");
+    update.mutable_failed()->set_message("stage " + stage +
+                                         " did not take the job: " + base::Message(status));
+    if (const auto failed = records_.Update(update); !failed.ok()) {
+      spdlog::warn("op=admit uid={} the record does not say that the job failed: {}", update.uid(),
+                   base::View(failed.status().message()));
+    }
+    CancelWork(record.job(), *view_.routing(), channels_);
+  }
+  // No instance can ever take it, so Admit() deletes the record.
+  if (absl::IsInvalidArgument(status)) return status;
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
+                         "stage " + stage + " does not take the job now: " + base::Message(status),
+                         {{"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+}
+
+// The record may be another proxy's work in progress: waits until that proxy has written where the
+// job is, or has had the time to.
+absl::StatusOr<v1::JobRecord> Submission::AwaitHolder(v1::JobRecord record) {
+  const base::WallTime until =
+      job::FromTimestamp(record.job().create_time()) + base::Scaled(kHolderTimeout);
+  const auto uid = base::Uid::Parse(record.job().uid());
+  while (!Unplaced(*view_.routing(), record).empty() && uid.has_value() &&
+         clock_.WallNow() < until && !stopping_.stop_requested()) {
+    std::this_thread::sleep_for(20ms);
+    ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
+  }
+  return record;
+}
+
+absl::StatusOr<v1::Job> Submission::LookUp(const std::string& request_id) {
+  const std::string secret = view_.cluster_secret();
+  if (secret.empty()) return NotRegistered();
+  absl::StatusOr<v1::JobRecord> record =
+      records_.Get(MakeUid(secret, request_id, clock_.WallNow()));
+  if (record.ok()) record = AwaitHolder(*std::move(record));
+  // A deleted job is known. If this call said that it is not, another set would make it again.
+  if (!record.ok() && !base::GetReason(record.status()).metadata.contains("deleted"))
+    return record.status();
+  // Any set may start an orphan, and another set may have done so already.
+  if (record.ok() && IsOrphan(*record)) {
+    return base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN",
+                           "the job of this request_id has begun nowhere here",
+                           {{"request_id", request_id}});
+  }
+  v1::Job job;
+  job.set_request_id(request_id);
+  job.set_workflow_set(options_.workflow_set);
+  return job;
+}
+
+void Submission::CountAnswer(const std::string& result) {
+  metrics_.Counter("onepiece_jobs_total", "Answers to SubmitJob", {{"result", result}}).Increment();
+}
+
+void Submission::CountDecision(const absl::Status& status, base::Duration taken) {
+  const bool rejected = absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status);
+  if (!status.ok()) {
+    const std::string reason = base::GetReason(status).reason;
+    CountAnswer(reason.empty() ? absl::StatusCodeToString(status.code()) : reason);
+  }
+  (status.ok() ? admitted_seconds_
+   : rejected  ? rejected_seconds_
+               : failed_seconds_)
+      .Observe(base::ToSeconds(taken));
 }
 
 }  // namespace onepiece::proxy

@@ -1,7 +1,12 @@
-// The pure half of SubmitJob: what a request must look like, and the record and message that it
-// becomes.
+// SubmitJob: what a request must look like, the record and the message that it becomes, and its way
+// from the request to the started job.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <semaphore>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -10,6 +15,13 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/message/message.h"
+#include "cluster/node/cluster_view.h"
+#include "cluster/node/job_records.h"
+#include "cluster/node/outbox.h"
+#include "cluster/proxy/channel_cache.h"
+#include "cluster/proxy/input_budget.h"
+#include "cluster/telemetry/metrics.h"
+#include "cluster/telemetry/spans.h"
 #include "cluster/workflow/graph.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "onepiece/v1/database.pb.h"
@@ -18,47 +30,133 @@
 
 namespace onepiece::proxy {
 
-/// UID of a job: from the request id and the cluster's secret, so that every proxy finds the same
-/// job for the same request id and nobody else can guess it (UUIDv8, RFC 9562); without a request
-/// id a fresh UUIDv7.
+/// Returns the uid of a job. It is made of the request id and the cluster's secret, so that every
+/// proxy finds the same job for the same request id and nobody else can guess it (UUIDv8, RFC
+/// 9562). Without a request id it is a fresh UUIDv7.
 base::Uid MakeUid(std::string_view cluster_secret, std::string_view request_id, base::WallTime now);
 
 /// Checks everything that needs no schema: request_id, priority, labels, deadline, number and size
 /// of parameters.
+///
 /// Errors: INVALID_ARGUMENT with BAD_REQUEST_ID, BAD_PRIORITY, BAD_LABELS, BAD_DEADLINE or
 /// INVALID_PARAMETERS.
 absl::Status CheckEnvelope(const v1::SubmitJobRequest& request);
 
-/// How long the job may take: what the request says, or the application's default.
+/// Returns how long the job may take: as the request says, or the application's default.
 base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow);
 
-/// What the request monitor judges by: parameters unchecked, inputs untouched. The tenant is the
-/// request's label "tenant". REQUIRES: CheckEnvelope passed.
+/// The label of a request that names its tenant.
 inline constexpr char kTenantLabel[] = "tenant";
+/// Returns what the request monitor judges by. Neither checks the parameters nor touches the
+/// inputs. REQUIRES: CheckEnvelope passed.
 admission::Request AdmissionOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
                                const workflow::Graph& graph, const base::Uid& uid,
                                base::WallTime now);
 
 using InputDigests = google::protobuf::RepeatedPtrField<v1::InputDigest>;
 
-/// What the record keeps of the job's inputs: all but the bytes. Reads every byte once.
+/// Returns what the record keeps of the job's inputs: everything but the bytes. Reads every byte
+/// once.
 InputDigests DigestInputs(const v1::SubmitJobRequest& request);
 
-/// SHA-256 over what the client asked for, inputs included, whatever its request_id. `inputs` are
-/// the digests of the request's own.
+/// Returns the SHA-256 of what the client asked for, inputs included and the request_id left out.
+/// `inputs` are the digests of the request's own inputs.
 std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests& inputs);
 
-/// The record of a new job, QUEUED at the first stage. REQUIRES: CheckEnvelope passed; the workflow
-/// has stages.
+/// Returns the record of a new job, QUEUED at the first stage. REQUIRES: CheckEnvelope passed, and
+/// the workflow has stages.
 v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
                          const base::Uid& uid, base::WallTime now, std::string_view workflow_set);
 
-/// The message that starts the recorded job, with its inputs as artifacts. Borrows their bytes: the
-/// request outlives the message.
+/// Returns the message that starts the recorded job, with its inputs as artifacts.
+///
+/// Ownership: the message borrows the inputs' bytes, so the request must outlive it.
 message::Message MakeMessage(const v1::JobRecord& record, message::Parameters parameters,
                              const v1::SubmitJobRequest& request, std::uint64_t routing_epoch);
 
-/// A job's timings in the order of its stages.
-void SortTimings(const v1::Workflow* workflow, v1::Job& job);
+struct SubmissionOptions {
+  std::string workflow_set;
+  /// Bytes of inputs in all submissions under way together, at most; not less than one job's.
+  std::int64_t max_input_bytes = std::int64_t{256} << 20;
+};
+
+/// Takes a request to the started job: checks it, asks the request monitor, creates the job's
+/// record and sends its message to every entrance of its workflow.
+///
+/// The record comes first, so a client that lost the answer, and asks again under its request_id,
+/// finds the job through any proxy and never starts a second one. A record without a holder is
+/// another proxy's work in progress for kHolderTimeout; after that it is an orphan, which the next
+/// call with its request_id starts.
+///
+/// Ownership: borrows everything it is given, which must outlive it.
+///
+/// Threading: thread-safe.
+///
+/// Blocking: StartJob and LookUp answer within about 4 s (scaled), and soon after Stop().
+class Submission {
+ public:
+  Submission(const node::ClusterView& view, SubmissionOptions options, node::JobRecords& records,
+             node::Outbox& outbox, admission::RequestMonitor& monitor, ChannelCache& channels,
+             telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock);
+
+  /// Returns the job, started now or known before. With validate_only nothing is made, and the job
+  /// has no name. `repeated`: the client may have asked before.
+  ///
+  /// Errors: those of GenerationService.SubmitJob.
+  absl::StatusOr<v1::Job> StartJob(const v1::SubmitJobRequest& request, bool repeated);
+  /// Returns which workflow set has the job of this request id, a UUID.
+  ///
+  /// Errors: NOT_FOUND: this set does not have the job, or nobody computes it here. UNAVAILABLE.
+  absl::StatusOr<v1::Job> LookUp(const std::string& request_id);
+  /// Ends waits, now and later. Idempotent.
+  void Stop() { stopping_.request_stop(); }
+
+ private:
+  /// One request on its way.
+  struct Order {
+    const v1::SubmitJobRequest& request;
+    std::shared_ptr<const node::Routing> routing;  // Keeps `workflow` alive.
+    const v1::Workflow& workflow;
+    base::WallTime start;
+    base::Uid uid;
+    // Prepare() makes these three.
+    std::optional<InputBudget::Share> inputs;
+    message::Parameters parameters;
+    v1::JobRecord wanted;
+    bool begun = false;  // This call has begun the job.
+  };
+
+  absl::StatusOr<v1::Job> Decide(const v1::SubmitJobRequest& request, bool repeated);
+  absl::Status Prepare(Order& order);
+  absl::StatusOr<v1::Job> Validate(Order& order);
+  absl::StatusOr<v1::Job> Admit(Order& order);
+  absl::StatusOr<v1::Job> FindKnown(const Order& order, const absl::Status& refused);
+  absl::StatusOr<v1::JobRecord> Start(Order& order, const v1::JobRecord& record);
+  absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing,
+                                        const message::Message& message,
+                                        base::MonotonicTime deadline);
+  absl::Status GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
+                      const absl::Status& status);
+  absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
+  void CountAnswer(const std::string& result);
+  void CountDecision(const absl::Status& status, base::Duration taken);
+
+  const node::ClusterView& view_;
+  const SubmissionOptions options_;
+  node::JobRecords& records_;
+  node::Outbox& outbox_;
+  admission::RequestMonitor& monitor_;
+  ChannelCache& channels_;
+  telemetry::Metrics& metrics_;
+  telemetry::Spans& spans_;
+  base::Clock& clock_;
+  // Looked up once, because a rejection must stay cheap.
+  prometheus::Histogram& admitted_seconds_;
+  prometheus::Histogram& rejected_seconds_;
+  prometheus::Histogram& failed_seconds_;
+  InputBudget inputs_;
+  std::counting_semaphore<> look_ups_;  // Of FindKnown.
+  std::stop_source stopping_;
+};
 
 }  // namespace onepiece::proxy

@@ -281,6 +281,19 @@ class JobRecordTest : public QObject {
     QCOMPARE(job.state(), Job::SUCCEEDED);
     QVERIFY(job.result().fetched());
   }
+
+  void SortTimings_FollowsTheStages() {
+    v1::Workflow workflow;
+    workflow.add_stages()->set_stage("encode");
+    workflow.add_stages()->set_stage("decode");
+    Job job;
+    job.add_timings()->set_stage("decode");
+    job.add_timings()->set_stage("encode");
+    SortTimings(&workflow, job);
+    QCOMPARE(job.timings(0).stage(), std::string("encode"));
+    SortTimings(nullptr, job);
+    QCOMPARE(job.timings(1).stage(), std::string("decode"));
+  }
 };
 
 }  // namespace onepiece::job

@@ -159,17 +159,6 @@ class SubmissionTest : public QObject {
     QVERIFY(static_cast<const void*>(message.artifacts[0].data.bytes().data()) ==
             image.data().data());
   }
-
-  void SortTimings_FollowsTheStages() {
-    const v1::Workflow workflow = TwoStages();
-    v1::Job job;
-    job.add_timings()->set_stage("decode");
-    job.add_timings()->set_stage("encode");
-    SortTimings(&workflow, job);
-    QCOMPARE(job.timings(0).stage(), std::string("encode"));
-    SortTimings(nullptr, job);
-    QCOMPARE(job.timings(1).stage(), std::string("decode"));
-  }
 };
 
 }  // namespace onepiece::proxy
