@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/admission/bucket.h"
@@ -170,7 +171,7 @@ std::string HeadroomText(const v1::Capacity& capacity) {
 
 }  // namespace
 
-// What everything below shares. Guarded by `mutex`.
+// What everything below shares.
 struct RequestMonitor::State {
   State(Options given, base::Clock& given_clock)
       : options(given),
@@ -183,40 +184,44 @@ struct RequestMonitor::State {
   mutable base::Mutex mutex;
   // Those that the capacity names, and those that it no longer names but that are not full yet:
   // they may come back.
-  std::map<std::string, std::shared_ptr<Bucket>> buckets;
-  std::set<std::string> named;
-  Costs costs;
-  std::string headroom;
-  std::map<std::string, Tenant, std::less<>> tenants;
-  base::MonotonicTime others_until;  // For the tenants beyond kMaxTenants.
-  std::vector<Place> places;         // The places of tenants that have an account.
-  std::unordered_map<base::Uid, Job> jobs;
-  std::map<std::uint64_t, base::Uid> turns;  // Jobs that have begun.
-  std::set<std::pair<base::WallTime, base::Uid>> deadlines;
-  std::uint64_t next_turn = 0;
-  std::map<std::string, v1::Demand> demands;
-  RecentUids refused;
+  std::map<std::string, std::shared_ptr<Bucket>> buckets ABSL_GUARDED_BY(mutex);
+  std::set<std::string> named ABSL_GUARDED_BY(mutex);
+  Costs costs ABSL_GUARDED_BY(mutex);
+  std::string headroom ABSL_GUARDED_BY(mutex);
+  std::map<std::string, Tenant, std::less<>> tenants ABSL_GUARDED_BY(mutex);
+  base::MonotonicTime others_until ABSL_GUARDED_BY(mutex);  // For the tenants beyond kMaxTenants.
+  std::vector<Place> places ABSL_GUARDED_BY(mutex);  // The places of tenants that have an account.
+  std::unordered_map<base::Uid, Job> jobs ABSL_GUARDED_BY(mutex);
+  std::map<std::uint64_t, base::Uid> turns ABSL_GUARDED_BY(mutex);  // Jobs that have begun.
+  std::set<std::pair<base::WallTime, base::Uid>> deadlines ABSL_GUARDED_BY(mutex);
+  std::uint64_t next_turn ABSL_GUARDED_BY(mutex) = 0;
+  std::map<std::string, v1::Demand> demands ABSL_GUARDED_BY(mutex);
+  RecentUids refused ABSL_GUARDED_BY(mutex);
 
-  void SetCosts(const v1::Capacity& capacity);
+  void SetCosts(const v1::Capacity& capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void SetPool(const v1::PoolCapacity& pool, double share, const PoolJobs& mean,
-               base::MonotonicTime now);
-  Place Enter(const std::string& tenant, base::MonotonicTime now);
-  void Remember(const std::string& tenant, base::MonotonicTime until);
-  void ForgetTenants(base::MonotonicTime now);
-  void ForgetOverdue();
-  void GiveBack(const Job& job, double used_s);
-  void Remove(const base::Uid& uid);
-  Bill BillFor(const Request& request) const;
-  double UnloadedLatency(const Request& request) const;
-  absl::Status CheckDeadline(const Request& request, const Bill& bill, base::MonotonicTime now);
+               base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  Place Enter(const std::string& tenant, base::MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void Remember(const std::string& tenant, base::MonotonicTime until)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void ForgetTenants(base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void ForgetOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void GiveBack(const Job& job, double used_s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void Remove(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  Bill BillFor(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  double UnloadedLatency(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status CheckDeadline(const Request& request, const Bill& bill, base::MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status CheckBuckets(const Request& request, const Bill& bill, Place place,
-                            base::MonotonicTime now);
-  absl::Status CheckQuota();
+                            base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status CheckQuota() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status Refuse(absl::StatusCode code, std::string_view reason, const std::string& message,
-                      const std::string& pool, double retry_s, Metadata metadata = {}) const;
-  v1::Demand* DemandOf(const std::string& app);
-  void CountRefused(const Request& request);
-  void Begin(const base::Uid& uid, Job& job);
+                      const std::string& pool, double retry_s, Metadata metadata = {}) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  v1::Demand* DemandOf(const std::string& app) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void CountRefused(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void Begin(const base::Uid& uid, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 };
 
 // --- What the capacity says.
@@ -284,11 +289,12 @@ void RequestMonitor::Update(const v1::Capacity& capacity) {
     for (auto& [stage, cost] : stages)
       cost.bucket = state_->named.contains(cost.pool) ? state_->buckets.at(cost.pool) : nullptr;
   }
-  std::erase_if(state_->buckets, [&](const auto& entry) {
-    if (state_->named.contains(entry.first)) return false;
-    entry.second->Refill(now);
-    return entry.second->IsIdle();
-  });
+  std::erase_if(state_->buckets,
+                [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+                  if (state_->named.contains(entry.first)) return false;
+                  entry.second->Refill(now);
+                  return entry.second->IsIdle();
+                });
   state_->ForgetTenants(now);
 }
 
@@ -321,12 +327,13 @@ void RequestMonitor::State::Remember(const std::string& tenant, base::MonotonicT
 
 void RequestMonitor::State::ForgetTenants(base::MonotonicTime now) {
   // A tenant in debt stays, or it could get rid of its debt by pausing.
-  const auto over = [&](Place place, base::MonotonicTime until) {
+  const auto over = [&](Place place,
+                        base::MonotonicTime until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return until <= now && std::ranges::none_of(buckets, [&](const auto& entry) {
              return entry.second->Owes(place);
            });
   };
-  const auto forget = [&](Place place) {
+  const auto forget = [&](Place place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     for (const auto& [pool, bucket] : buckets) bucket->ForgetTenant(place);
     std::erase(places, place);
   };

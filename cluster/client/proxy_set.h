@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
@@ -141,13 +142,13 @@ class ProxySet {
   rpc::Replicas managers_;
   base::Mutex mutex_;
   base::CondVar condition_;  // Only waited on: pauses end by time or stop.
-  // Guarded by mutex_.
-  std::vector<Proxy> proxies_;
-  bool listed_ = false;  // By the NodeManager.
-  bool asked_managers_ = false;
-  std::string preferred_address_;
-  std::map<std::string, base::MonotonicTime> away_until_;  // By address.
-  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+  std::vector<Proxy> proxies_ ABSL_GUARDED_BY(mutex_);
+  bool listed_ ABSL_GUARDED_BY(mutex_) = false;  // By the NodeManager.
+  bool asked_managers_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string preferred_address_ ABSL_GUARDED_BY(mutex_);
+  // By address.
+  std::map<std::string, base::MonotonicTime> away_until_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::client

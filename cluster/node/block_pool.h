@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 
 namespace onepiece::node {
@@ -51,8 +52,8 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   const std::uint64_t keep_bytes_;
   const BlockHook hook_;
   mutable base::Mutex mutex_;
-  std::vector<Free> free_;  // Guarded by mutex_; oldest first.
-  std::uint64_t kept_bytes_ = 0;
+  std::vector<Free> free_ ABSL_GUARDED_BY(mutex_);  // Oldest first.
+  std::uint64_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace onepiece::node

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "cluster/base/check.h"
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/node/ring_health.h"
@@ -58,7 +58,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   absl::Status Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   BlockPool::Block TakeBlock(std::size_t bytes);
   absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
-  void NoteMalformed(const absl::Status& status);
+  void NoteMalformed(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
 
   const ClusterView& view_;
   const InboxOptions options_;
@@ -68,7 +68,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   std::atomic<bool> closed_{false};
   std::atomic<std::uint64_t> malformed_{0};
   base::Mutex receive_mutex_;
-  base::MonotonicTime next_log_{};  // Guarded by receive_mutex_.
+  base::MonotonicTime next_log_ ABSL_GUARDED_BY(receive_mutex_){};
   // Last: they stop before what they look at goes.
   ring::RecoveryRunner recovery_;
   ScrapeHook scrape_;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/check.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -109,12 +110,14 @@ class Locations {
     std::string node_id;
     std::list<base::Uid>::iterator order;
   };
-  void Touch(const Place& place) { order_.splice(order_.begin(), order_, place.order); }
+  void Touch(const Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    order_.splice(order_.begin(), order_, place.order);
+  }
 
   const std::size_t limit_;
   base::Mutex mutex_;
-  std::list<base::Uid> order_;  // Most recently used first.
-  std::unordered_map<base::Uid, Place> places_;
+  std::list<base::Uid> order_ ABSL_GUARDED_BY(mutex_);  // Most recently used first.
+  std::unordered_map<base::Uid, Place> places_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -184,7 +187,7 @@ struct JobRecords::Impl {
   const ClusterView& view;
   const JobRecordsOptions options;
   base::Mutex mutex;
-  std::map<std::string, std::shared_ptr<DatabaseStub>> stubs;  // Guarded by mutex.
+  std::map<std::string, std::shared_ptr<DatabaseStub>> stubs ABSL_GUARDED_BY(mutex);
   Locations locations;
 };
 

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "cluster/base/check.h"
 #include "cluster/base/ids.h"
@@ -76,7 +77,6 @@ class NodeAgent::Impl {
     Impl& owner;
     const Stream kind;
     const std::string address;
-    bool stale = false;  ///< Guarded by mutex_: cancelled so that the stream begins anew.
   };
 
   template <typename Request, typename Response>
@@ -110,20 +110,24 @@ class NodeAgent::Impl {
   rpc::Replicas replicas_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex_.
-  bool registered_ = false;
-  bool was_registered_ = false;
-  bool has_routing_ = false;
-  bool other_cluster_ = false;  // The next routing stream is of another cluster than the last.
-  bool any_epoch_ = true;       // The next table may be older than ours: its cluster is another.
-  bool refused_older_ = false;  // Said once until a good table comes.
-  bool stopping_ = false;
-  bool report_now_ = false;
-  NodeStatus status_;
-  std::string followed_set_;  // Whose routing is watched.
-  base::Duration report_interval_ = std::chrono::milliseconds(500);
-  absl::Status last_error_;
-  std::set<Call*> calls_;
+  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_registered_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_routing_ ABSL_GUARDED_BY(mutex_) = false;
+  // The next routing stream is of another cluster than the last.
+  bool other_cluster_ ABSL_GUARDED_BY(mutex_) = false;
+  // The next table may be older than ours, because its cluster is another.
+  bool any_epoch_ ABSL_GUARDED_BY(mutex_) = true;
+  // Logged once until a good table comes.
+  bool refused_older_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool report_now_ ABSL_GUARDED_BY(mutex_) = false;
+  NodeStatus status_ ABSL_GUARDED_BY(mutex_);
+  // The workflow set whose routing is watched.
+  std::string followed_set_ ABSL_GUARDED_BY(mutex_);
+  base::Duration report_interval_ ABSL_GUARDED_BY(mutex_) = std::chrono::milliseconds(500);
+  absl::Status last_error_ ABSL_GUARDED_BY(mutex_);
+  // The calls under way, and whether each was cancelled so that its stream begins anew.
+  std::map<Call*, bool> calls_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::jthread> threads_;
 };
@@ -149,7 +153,7 @@ void NodeAgent::Impl::BeginIncarnation(std::uint64_t last) {
 NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
     : owner(impl), kind(stream), address(std::move(where)) {
   const base::MutexLock lock(owner.mutex_);
-  owner.calls_.insert(this);
+  owner.calls_.emplace(this, false);
   if (owner.stopping_) context.TryCancel();
   if (kind == Stream::kRouting && owner.other_cluster_) {
     owner.other_cluster_ = false;
@@ -173,8 +177,9 @@ void NodeAgent::Impl::Start() {
 
 absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
   base::MutexLock lock(mutex_);
-  const bool ready =
-      changed_.WaitFor(lock, limit, [&] { return stopping_ || (registered_ && has_routing_); });
+  const bool ready = changed_.WaitFor(lock, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || (registered_ && has_routing_);
+  });
   if (stopping_)
     return base::MakeError(absl::StatusCode::kCancelled, "STOPPED", "the node agent was stopped");
   if (ready) return absl::OkStatus();
@@ -196,7 +201,7 @@ void NodeAgent::Impl::Stop() {
     const base::MutexLock lock(mutex_);
     if (stopping_) return;
     stopping_ = true;
-    for (Call* call : calls_) call->context.TryCancel();
+    for (const auto& [call, stale] : calls_) call->context.TryCancel();
     changed_.NotifyAll();
   }
   for (std::jthread& thread : threads_) thread.request_stop();
@@ -318,7 +323,8 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   v1::ReportNodeRequest request;
   {
     base::MutexLock lock(mutex_);
-    changed_.WaitFor(lock, stop, report_interval_, [&] { return report_now_; });
+    changed_.WaitFor(lock, stop, report_interval_,
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return report_now_; });
     if (stop.stop_requested()) return absl::OkStatus();
     report_now_ = false;
     request.set_node_id(options_.node_id);
@@ -381,7 +387,7 @@ void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
     }
     status = rpc::FromGrpc(reader->Finish());
     const base::MutexLock lock(mutex_);
-    stale = call.stale;
+    stale = calls_.at(&call);
   }
   if (stale) {
     search.Restart();
@@ -464,7 +470,9 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
     request.set_node_id(options_.node_id);
     {
       base::MutexLock lock(mutex_);
-      if (!changed_.Wait(lock, stop, [&] { return registered_; })) return;
+      if (!changed_.Wait(lock, stop,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return registered_; }))
+        return;
       request.set_incarnation(view_.incarnation());
     }
     ReadStream<v1::Assignment>(
@@ -481,9 +489,9 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
 
 void NodeAgent::Impl::CancelStreams(Stream kind) {
   const base::MutexLock lock(mutex_);
-  for (Call* call : calls_) {
+  for (auto& [call, stale] : calls_) {
     if (call->kind != kind) continue;
-    call->stale = true;
+    stale = true;
     call->context.TryCancel();
   }
 }
@@ -492,9 +500,9 @@ void NodeAgent::Impl::CancelStreams(Stream kind) {
 // them for long.
 void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
   const base::MutexLock lock(mutex_);
-  for (Call* call : calls_) {
+  for (auto& [call, stale] : calls_) {
     if (call->kind == Stream::kNone || call->address == leader) continue;
-    call->stale = true;
+    stale = true;
     call->context.TryCancel();
   }
   changed_.NotifyAll();  // Whoever pauses.

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "cluster/base/check.h"
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
@@ -41,7 +39,8 @@ class Goodbyes {
   ~Goodbyes() {
     base::MutexLock lock(mutex_);
     // No longer than the last call's timeout; a consumer that answers does so at once.
-    all_ended_.Wait(lock, [this] { return pending_ == 0; });
+    all_ended_.Wait(lock,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return under_way_.empty(); });
   }
 
   void Say(std::unique_ptr<v1::RingService::Stub> stub, std::uint64_t producer_id,
@@ -55,19 +54,14 @@ class Goodbyes {
     std::vector<std::unique_ptr<Call>> ended;
     {
       const base::MutexLock lock(mutex_);
-      const auto under_way =
-          std::partition(calls_.begin(), calls_.end(), [](const auto& one) { return one->ended; });
-      ended.assign(std::move_iterator(calls_.begin()), std::move_iterator(under_way));
-      calls_.erase(calls_.begin(), under_way);
-      calls_.push_back(std::move(owned));
-      ++pending_;
+      ended.swap(ended_);
+      under_way_.emplace(call, std::move(owned));
     }
     // Whatever the answer: a consumer that is gone needs no good-bye.
     call->stub->async()->CloseRing(&call->context, &call->request, &call->response,
                                    [this, call](const grpc::Status&) {
                                      const base::MutexLock lock(mutex_);
-                                     call->ended = true;
-                                     --pending_;
+                                     ended_.push_back(std::move(under_way_.extract(call).mapped()));
                                      all_ended_.NotifyAll();
                                    });
   }
@@ -78,14 +72,12 @@ class Goodbyes {
     grpc::ClientContext context;
     v1::CloseRingRequest request;
     google::protobuf::Empty response;
-    bool ended = false;  // Guarded by mutex_.
   };
 
   base::Mutex mutex_;
   base::CondVar all_ended_;
-  // Guarded by mutex_.
-  int pending_ = 0;
-  std::vector<std::unique_ptr<Call>> calls_;
+  std::map<Call*, std::unique_ptr<Call>> under_way_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Call>> ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// Our side of one consumer incarnation's ring.
@@ -105,16 +97,18 @@ struct Link {
   /// id, and another link to the same ring may have a send under way.
   const std::uint64_t producer_id = base::RandomU64();
   base::TimedMutex mutex;
-  // Guarded by mutex.
-  std::unique_ptr<v1::RingService::Stub> stub;
-  std::unique_ptr<ring::Producer> producer;
-  std::uint64_t admitted = 0;  // Incarnation of the last admission; 0: none.
-  Backoff open_backoff{std::chrono::milliseconds(20), std::chrono::seconds(1)};
-  base::MonotonicTime next_open{};
-  absl::Status open_error;  // Why there is no producer before next_open.
-  // What the sums contain already.
-  fabric::ChannelCounters seen;
-  ring::ProducerCounters seen_sends;
+  std::unique_ptr<v1::RingService::Stub> stub ABSL_GUARDED_BY(mutex);
+  std::unique_ptr<ring::Producer> producer ABSL_GUARDED_BY(mutex);
+  // The incarnation under which the ring let us in last; 0: never.
+  std::uint64_t admitted ABSL_GUARDED_BY(mutex) = 0;
+  Backoff open_backoff ABSL_GUARDED_BY(mutex){std::chrono::milliseconds(20),
+                                              std::chrono::seconds(1)};
+  base::MonotonicTime next_open ABSL_GUARDED_BY(mutex){};
+  // Why there is no producer before next_open.
+  absl::Status open_error ABSL_GUARDED_BY(mutex);
+  // The counters that the sums contain already.
+  fabric::ChannelCounters seen ABSL_GUARDED_BY(mutex);
+  ring::ProducerCounters seen_sends ABSL_GUARDED_BY(mutex);
 };
 
 class RingOutbox final : public Outbox {
@@ -152,8 +146,8 @@ class RingOutbox final : public Outbox {
                                                     std::uint64_t start);
   absl::StatusOr<Outcome> Resolve(Delivery& delivery, Link& link);
   absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
-  absl::Status OpenProducer(Link& link);
-  void CountRoundTrips(Link& link);
+  absl::Status OpenProducer(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
+  void CountRoundTrips(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint);
   bool Pause(Delivery& delivery, base::MonotonicTime limit);
   absl::Status GiveUp(const Delivery& delivery) const;
@@ -173,13 +167,14 @@ class RingOutbox final : public Outbox {
       operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
   Goodbyes goodbyes_;  // Before the links, which say theirs when they go.
 
+  // May be taken while a Link's mutex is held, never the other way round.
   base::Mutex mutex_;
   base::CondVar closed_changed_;
-  // Guarded by mutex_.
-  bool closed_ = false;
-  std::uint64_t last_open_ = 0;
-  std::uint64_t pruned_epoch_ = 0;
-  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t last_open_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t pruned_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_
+      ABSL_GUARDED_BY(mutex_);
   ScrapeHook scrape_;  // Last: it stops before what it looks at goes.
 };
 
@@ -315,7 +310,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   }
   if (link.stub == nullptr)
     link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));
-  const auto open = [&]() -> absl::Status {
+  const auto open = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, fabric_.Dial());
     request.set_offer(dialer->offer().Serialize());
     link.admitted = request.incarnation();  // Perhaps, even if no answer comes.
@@ -374,7 +369,8 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
 bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
   const base::MonotonicTime until = std::min(limit, clock_.Now() + delivery.backoff.Next());
   base::MutexLock lock(mutex_);
-  clock_.WaitUntil(closed_changed_, lock, {}, until, [&] { return closed_; });
+  clock_.WaitUntil(closed_changed_, lock, {}, until,
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_; });
   return !closed_ && clock_.Now() < limit;
 }
 

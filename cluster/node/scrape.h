@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/telemetry/metrics.h"
 
@@ -34,7 +35,7 @@ class ScrapeHook {
  private:
   struct Shared {
     base::Mutex mutex;
-    std::function<void(telemetry::Metrics&)> update;  // Guarded by mutex.
+    std::function<void(telemetry::Metrics&)> update ABSL_GUARDED_BY(mutex);
   };
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };

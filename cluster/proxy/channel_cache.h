@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "grpcpp/channel.h"
 #include "onepiece/v1/node_manager.pb.h"
@@ -24,7 +25,7 @@ class ChannelCache {
 
  private:
   base::Mutex mutex_;
-  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// Runs `call` for every endpoint, on at most 16 threads, and waits for all of them; `call` has its

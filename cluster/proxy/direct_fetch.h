@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
@@ -53,9 +54,8 @@ class DirectFetch {
   const node::ClusterView& view_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  /// Guarded by mutex_. Those with large artifacts. Uids begin with the time: the first is the
-  /// oldest.
-  std::map<base::Uid, v1::JobResult> known_;
+  /// The results with large artifacts. Uids begin with the time, so the first is the oldest.
+  std::map<base::Uid, v1::JobResult> known_ ABSL_GUARDED_BY(mutex_);
   values::ValuePeers peers_;
   std::shared_ptr<std::atomic<std::int64_t>> used_;
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 
@@ -36,7 +37,7 @@ class InputBudget {
 
   const std::int64_t limit_bytes_;
   base::Mutex mutex_;
-  std::int64_t held_bytes_ = 0;  // Guarded by mutex_.
+  std::int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace onepiece::proxy

@@ -101,9 +101,10 @@ class FakeProxy final : public v1::GenerationService::Service {
                              grpc::ServerWriter<v1::FetchResultResponse>&)>
       fetch;
   base::Mutex mutex;
-  std::vector<std::string> request_ids;  // Guarded by mutex, as is the next.
-  std::vector<bool> repeated;            // Whether the client said so.
-  std::set<std::string> made;            // Of Remember, as is the next.
+  // Tests read these without the mutex once no call is under way.
+  std::vector<std::string> request_ids;
+  std::vector<bool> repeated;  // Whether the client said so.
+  std::set<std::string> made;  // Of Remember, as is the next.
   std::vector<std::string> asked_for;
 
  private:
@@ -227,7 +228,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::atomic<int> list_calls{0};
 
  private:
-  grpc::Status NotLeader() const {
+  grpc::Status NotLeader() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::map<std::string, std::string> metadata;
     if (!leader_.empty()) metadata[rpc::kLeader] = leader_;
     return rpc::ToGrpc(
@@ -235,14 +236,13 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
   base::Mutex mutex_;
-  // Guarded by mutex_.
-  v1::ListProxiesResponse response_;
-  v1::Cluster cluster_;
-  bool follows_ = false;
-  std::string leader_;
-  std::uint64_t revision_ = 1;
-  std::vector<std::string> request_ids_;
-  std::string user_agent_;
+  v1::ListProxiesResponse response_ ABSL_GUARDED_BY(mutex_);
+  v1::Cluster cluster_ ABSL_GUARDED_BY(mutex_);
+  bool follows_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string leader_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::vector<std::string> request_ids_ ABSL_GUARDED_BY(mutex_);
+  std::string user_agent_ ABSL_GUARDED_BY(mutex_);
 
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -172,10 +172,10 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   bool started_ = false;
   std::unique_ptr<rpc::Server> server_;
   base::Mutex mutex_;
-  std::map<std::string, v1::JobRecord> records_;
-  std::set<std::string> buried_;
-  std::string result_, sha256_;
-  std::size_t stop_after_ = 0;
+  std::map<std::string, v1::JobRecord> records_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> buried_ ABSL_GUARDED_BY(mutex_);
+  std::string result_ ABSL_GUARDED_BY(mutex_), sha256_ ABSL_GUARDED_BY(mutex_);
+  std::size_t stop_after_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 v1::Job MakeJob(const base::Uid& uid, std::int64_t created_s = 1) {

@@ -280,15 +280,17 @@ class Epochs {
   /// All so far, once `epoch` is the last; empty when that takes too long.
   std::vector<std::uint64_t> WaitLast(std::uint64_t epoch) {
     base::MutexLock lock(mutex_);
-    const bool came = changed_.WaitFor(lock, seconds(10),
-                                       [&] { return !epochs_.empty() && epochs_.back() == epoch; });
+    const bool came =
+        changed_.WaitFor(lock, seconds(10), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !epochs_.empty() && epochs_.back() == epoch;
+        });
     return came ? epochs_ : std::vector<std::uint64_t>();
   }
 
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<std::uint64_t> epochs_;
+  std::vector<std::uint64_t> epochs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

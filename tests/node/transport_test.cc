@@ -127,8 +127,8 @@ class FaultAt final : public fabric::FaultPolicy {
 
  private:
   base::Mutex mutex_;
-  std::string name_;
-  fabric::FaultKind kind_ = fabric::FaultKind::kNone;
+  std::string name_ ABSL_GUARDED_BY(mutex_);
+  fabric::FaultKind kind_ ABSL_GUARDED_BY(mutex_) = fabric::FaultKind::kNone;
 };
 
 std::string ClusterId() {

@@ -71,8 +71,8 @@ class Front final : public v1::DatabaseService::Service {
   std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<bool> changed_ = false;
   base::Mutex mutex_;
-  std::vector<v1::FetchResultRequest> fetches_;  // Guarded by mutex_.
-  rpc::Server server_{rpc::ServerOptions{}};     // Last: ends before what its handlers use.
+  std::vector<v1::FetchResultRequest> fetches_ ABSL_GUARDED_BY(mutex_);
+  rpc::Server server_{rpc::ServerOptions{}};  // Last: ends before what its handlers use.
 };
 
 /// From now on whoever looks for the database finds a Front.

@@ -50,7 +50,8 @@ class SlowDatabase final : public v1::DatabaseService::Service {
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override {
     base::MutexLock lock(mutex_);
-    asked_.WaitFor(lock, base::Scaled(1200ms), [this] { return was_asked_; });
+    asked_.WaitFor(lock, base::Scaled(1200ms),
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return was_asked_; });
     record_ = request->record();
     *response->mutable_record() = record_;
     response->set_created(true);
@@ -77,8 +78,8 @@ class SlowDatabase final : public v1::DatabaseService::Service {
  private:
   base::Mutex mutex_;
   base::CondVar asked_;
-  bool was_asked_ = false;  // Guarded by mutex_, as is the next.
-  v1::JobRecord record_;
+  bool was_asked_ ABSL_GUARDED_BY(mutex_) = false;
+  v1::JobRecord record_ ABSL_GUARDED_BY(mutex_);
   rpc::Server server_{rpc::ServerOptions{}};
 };
 

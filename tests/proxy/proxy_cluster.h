@@ -85,7 +85,7 @@ class FakeInstance final : public v1::InstanceService::Service {
   std::unique_ptr<node::Inbox> inbox_;
   rpc::Server server_{rpc::ServerOptions{}};
   base::Mutex mutex_;
-  std::set<std::string> cancelled_;
+  std::set<std::string> cancelled_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// A proxy with its server, and a client of it.
