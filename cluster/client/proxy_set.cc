@@ -27,7 +27,7 @@ constexpr std::size_t kMaxChannels = 256;
 // The first limit for one of several NodeManager replicas. It doubles with every round.
 constexpr std::chrono::seconds kFirstAttempt(1);
 // How soon Connect() notices a stop.
-constexpr std::chrono::milliseconds kStopPoll(100);
+constexpr base::Duration kStopPoll = std::chrono::milliseconds(100);
 // A proxy that did not answer is asked last for this long.
 constexpr std::chrono::seconds kLeftOut(10);
 
@@ -152,15 +152,11 @@ void ProxySet::SetDeadline(grpc::ClientContext& context, base::MonotonicTime dea
 }
 
 bool ProxySet::Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop) {
-  const std::stop_callback wake(options_.stop, [this] {
-    { const base::MutexLock waits_or_has_not_looked_yet(mutex_); }
-    condition_.NotifyAll();
-  });
-  base::MutexLock lock(mutex_);
-  const base::MonotonicTime until = std::min(deadline, options_.clock->Now() + pause);
-  options_.clock->WaitUntil(condition_, lock, stop, until,
-                            [this] { return options_.stop.stop_requested(); });
-  return !stop.stop_requested() && !options_.stop.stop_requested();
+  std::stop_source either;
+  const std::stop_callback stop_call(stop, [&either] { either.request_stop(); });
+  const std::stop_callback stop_client(options_.stop, [&either] { either.request_stop(); });
+  return options_.clock->Pause(either.get_token(),
+                               std::min(pause, deadline - options_.clock->Now()));
 }
 
 absl::Status ProxySet::Stopped() const {
@@ -250,17 +246,17 @@ std::vector<Proxy> ProxySet::Spread(std::vector<Proxy> proxies,
 // Connects before anything is sent. Returns false when that fails, and the caller then knows that
 // the proxy has not got the request.
 bool ProxySet::Connect(const Proxy& proxy, base::MonotonicTime deadline) {
-  const base::MonotonicTime now = options_.clock->Now();
-  const auto until = std::chrono::system_clock::now() +
-                     std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                         std::min(options_.attempt_timeout, deadline - now));
+  base::Clock& clock = *options_.clock;
+  const base::MonotonicTime until = std::min(deadline, clock.Now() + options_.attempt_timeout);
   const std::shared_ptr<grpc::Channel> channel = ChannelTo(proxy.address);
   for (auto state = channel->GetState(true); state != GRPC_CHANNEL_READY;
        state = channel->GetState(true)) {
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    // gRPC waits in real time, so each wait is short, and the clock tells when to give up.
     while (!channel->WaitForStateChange(
-        state, std::min(until, std::chrono::system_clock::now() + kStopPoll))) {
-      if (options_.stop.stop_requested() || std::chrono::system_clock::now() >= until) return false;
+        state,
+        gpr_time_from_nanos(std::min(kStopPoll, until - clock.Now()).count(), GPR_TIMESPAN))) {
+      if (options_.stop.stop_requested() || clock.Now() >= until) return false;
     }
   }
   return true;

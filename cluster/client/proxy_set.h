@@ -141,7 +141,6 @@ class ProxySet {
   const Options options_;
   rpc::Replicas managers_;
   base::Mutex mutex_;
-  base::CondVar condition_;  // Only waited on: pauses end by time or stop.
   std::vector<Proxy> proxies_ ABSL_GUARDED_BY(mutex_);
   bool listed_ ABSL_GUARDED_BY(mutex_) = false;  // By the NodeManager.
   bool asked_managers_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <list>
 #include <map>
-#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
@@ -123,8 +122,11 @@ class Locations {
 }  // namespace
 
 struct JobRecords::Impl {
-  Impl(const ClusterView& cluster, JobRecordsOptions given)
-      : view(cluster), options(std::move(given)), locations(options.max_locations) {}
+  Impl(const ClusterView& cluster, JobRecordsOptions given, base::Clock& the_clock)
+      : view(cluster),
+        options(std::move(given)),
+        clock(the_clock),
+        locations(options.max_locations) {}
 
   std::shared_ptr<DatabaseStub> StubFor(const std::string& address) {
     const base::MutexLock lock(mutex);
@@ -186,6 +188,7 @@ struct JobRecords::Impl {
 
   const ClusterView& view;
   const JobRecordsOptions options;
+  base::Clock& clock;
   base::Mutex mutex;
   std::map<std::string, std::shared_ptr<DatabaseStub>> stubs ABSL_GUARDED_BY(mutex);
   Locations locations;
@@ -197,7 +200,6 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
                                           base::Duration idle_limit, const Sink<Item>& sink,
                                           const KeepGoing& keep_going) {
   const std::shared_ptr<DatabaseStub> stub = StubFor(database.address());
-  base::Clock& clock = base::SystemClock();
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
   const auto reader = prepare(*stub, &context, &queue);
@@ -210,7 +212,7 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
       void* tag = nullptr;
       bool ok = false;
       const auto event =
-          queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kPollInterval);
+          queue.AsyncNext(&tag, &ok, gpr_time_from_nanos(kPollInterval.count(), GPR_TIMESPAN));
       if (event == grpc::CompletionQueue::GOT_EVENT) return ok;
       if (!ended.ok()) continue;
       if (!keep_going()) ended = Cancelled();
@@ -277,8 +279,8 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
   return created;
 }
 
-JobRecords::JobRecords(const ClusterView& view, JobRecordsOptions options)
-    : impl_(std::make_unique<Impl>(view, std::move(options))) {}
+JobRecords::JobRecords(const ClusterView& view, JobRecordsOptions options, base::Clock& clock)
+    : impl_(std::make_unique<Impl>(view, std::move(options), clock)) {}
 
 JobRecords::~JobRecords() = default;
 
@@ -404,7 +406,7 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
     }
     if (!heard) return misses.Verdict();
     if (!keep_going()) return Cancelled();
-    std::this_thread::sleep_for(kPollInterval);
+    impl_->clock.Pause({}, kPollInterval);
   }
 }
 

@@ -43,8 +43,10 @@ class JobRecords {
   /// Asked every 100 ms or so, on the calling thread, while a stream runs; false cancels it.
   using KeepGoing = std::function<bool()>;
 
-  /// The routing of `view` says where the databases are. `view` is borrowed and outlives this.
-  explicit JobRecords(const ClusterView& view, JobRecordsOptions options = {});
+  /// The routing of `view` says where the databases are. Borrows `view` and `clock`, which
+  /// outlive it.
+  explicit JobRecords(const ClusterView& view, JobRecordsOptions options = {},
+                      base::Clock& clock = base::SystemClock());
   ~JobRecords();
   JobRecords(const JobRecords&) = delete;
   JobRecords& operator=(const JobRecords&) = delete;

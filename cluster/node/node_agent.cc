@@ -36,8 +36,8 @@ constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
 
-std::uint64_t NextIncarnation(std::uint64_t last) {
-  const auto now = base::SystemClock().WallNow().time_since_epoch().count();
+std::uint64_t NextIncarnation(const base::Clock& clock, std::uint64_t last) {
+  const auto now = clock.WallNow().time_since_epoch().count();
   return std::max(static_cast<std::uint64_t>(now), last + 1);
 }
 
@@ -54,7 +54,7 @@ std::uint64_t KnownIncarnation(const absl::Status& stale) {
 
 class NodeAgent::Impl {
  public:
-  Impl(NodeAgentOptions options, ClusterView& view);
+  Impl(NodeAgentOptions options, ClusterView& view, base::Clock& clock);
   void Start();
   absl::Status WaitReady(base::Duration limit);
   void SetState(NodeStatus status);
@@ -107,6 +107,7 @@ class NodeAgent::Impl {
   const NodeAgentOptions options_;
   // Written under mutex_ alone, so that what is read here fits together.
   ClusterView& view_;
+  base::Clock& clock_;
   rpc::Replicas replicas_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
@@ -132,9 +133,10 @@ class NodeAgent::Impl {
   std::vector<std::jthread> threads_;
 };
 
-NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view)
+NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view, base::Clock& clock)
     : options_(std::move(options)),
       view_(view),
+      clock_(clock),
       replicas_(options_.nodemanagers),
       followed_set_(options_.workflow_set) {
   ONEPIECE_CHECK(!options_.nodemanagers.empty());
@@ -146,7 +148,7 @@ void NodeAgent::Impl::BeginIncarnation(std::uint64_t last) {
   v1::Endpoint self;
   self.set_node_id(options_.node_id);
   self.set_address(options_.address);
-  self.set_incarnation(NextIncarnation(last));
+  self.set_incarnation(NextIncarnation(clock_, last));
   view_.SetSelf(std::move(self));
 }
 
@@ -177,9 +179,10 @@ void NodeAgent::Impl::Start() {
 
 absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
   base::MutexLock lock(mutex_);
-  const bool ready = changed_.WaitFor(lock, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || (registered_ && has_routing_);
-  });
+  const bool ready = clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
+                                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                        return stopping_ || (registered_ && has_routing_);
+                                      });
   if (stopping_)
     return base::MakeError(absl::StatusCode::kCancelled, "STOPPED", "the node agent was stopped");
   if (ready) return absl::OkStatus();
@@ -323,7 +326,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   v1::ReportNodeRequest request;
   {
     base::MutexLock lock(mutex_);
-    changed_.WaitFor(lock, stop, report_interval_,
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + report_interval_,
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return report_now_; });
     if (stop.stop_requested()) return absl::OkStatus();
     report_now_ = false;
@@ -512,7 +515,8 @@ void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
 bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
                             std::uint64_t found) {
   base::MutexLock lock(mutex_);
-  changed_.WaitFor(lock, stop, limit, [&] { return replicas_.found() != found; });
+  clock_.WaitUntil(changed_, lock, stop, clock_.Now() + limit,
+                   [&] { return replicas_.found() != found; });
   return !stop.stop_requested();
 }
 
@@ -547,8 +551,8 @@ void NodeAgent::Impl::Deregister() {
   }
 }
 
-NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view)
-    : impl_(std::make_unique<Impl>(std::move(options), view)) {}
+NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(options), view, clock)) {}
 
 NodeAgent::~NodeAgent() { Stop(); }
 

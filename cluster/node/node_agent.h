@@ -38,7 +38,7 @@ struct NodeStatus {
 };
 
 /// Keeps one node registered, and its ClusterView up to date. Timeouts are multiplied by
-/// $ONEPIECE_TIME_SCALE; waits are in real time.
+/// $ONEPIECE_TIME_SCALE.
 ///
 /// While the NodeManager is away, or its replicas choose a leader, everything stays as it was: the
 /// last routing, the last assignment and the incarnation are kept, and the agent goes on trying
@@ -68,8 +68,8 @@ class NodeAgent {
   using CapacityCallback = std::function<void(const v1::Capacity&)>;
   using LoadSource = std::function<v1::NodeLoad()>;
 
-  /// `view` is borrowed; it outlives the agent.
-  NodeAgent(NodeAgentOptions options, ClusterView& view);
+  /// Borrows `view` and `clock`, which outlive the agent.
+  NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock = base::SystemClock());
   /// Stop().
   ~NodeAgent();
   NodeAgent(const NodeAgent&) = delete;

@@ -298,13 +298,7 @@ void ProxyService::ShowLevels() {
 }
 
 void ProxyService::FollowJobs(const std::stop_token& stop) {
-  base::Mutex mutex;
-  base::CondVar never;
-  base::MutexLock lock(mutex);
-  while (!stop.stop_requested()) {
-    // Only `stop` ends this wait early.
-    clock_.WaitUntil(never, lock, stop, clock_.Now() + base::Scaled(kFollowInterval),
-                     [] { return false; });
+  while (clock_.Pause(stop, base::Scaled(kFollowInterval))) {
     for (const base::Uid& uid : monitor_.NextToCheck(kFollowAtOnce)) {
       if (stop.stop_requested()) return;
       const absl::StatusOr<v1::JobRecord> record = records_.Get(uid);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
 #include "absl/cleanup/cleanup.h"
 #include "cluster/base/canonical_bytes.h"
@@ -45,6 +44,7 @@ constexpr int kDefaultResultTtlS = 3600;
 /// same job.
 constexpr base::Duration kDeliverTimeout = 1500ms;
 constexpr base::Duration kHolderTimeout = 2s;
+constexpr base::Duration kHolderPoll = 20ms;
 /// These bound what refused jobs may ask of the databases, so that a proxy's overload does not
 /// become theirs.
 constexpr std::ptrdiff_t kLookUpsAtOnce = 8;
@@ -508,8 +508,8 @@ absl::StatusOr<v1::JobRecord> Submission::AwaitHolder(v1::JobRecord record) {
       job::FromTimestamp(record.job().create_time()) + base::Scaled(kHolderTimeout);
   const auto uid = base::Uid::Parse(record.job().uid());
   while (!Unplaced(*view_.routing(), record).empty() && uid.has_value() &&
-         clock_.WallNow() < until && !stopping_.stop_requested()) {
-    std::this_thread::sleep_for(20ms);
+         clock_.WallNow() < until) {
+    if (!clock_.Pause(stopping_.get_token(), kHolderPoll)) break;
     ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
   }
   return record;
