@@ -145,9 +145,10 @@ const Cost* Find(const Costs& costs, const std::string& app, const std::string& 
 }
 
 /// Returns the units of the stage that has the most.
-double UnitsOf(const Request& request) {
+double UnitsOf(const AdmissionRequest& request) {
   double units = 0;
-  for (const Request::Stage& stage : request.stages) units = std::max(units, OrZero(stage.units));
+  for (const AdmissionRequest::Stage& stage : request.stages)
+    units = std::max(units, OrZero(stage.units));
   return units;
 }
 
@@ -173,12 +174,12 @@ std::string HeadroomText(const v1::Capacity& capacity) {
 
 // What everything below shares.
 struct RequestMonitor::State {
-  State(Options given, base::Clock& given_clock)
+  State(RequestMonitorOptions given, base::Clock& given_clock)
       : options(given),
         max_jobs(static_cast<std::size_t>(std::max(1, given.max_jobs_in_flight))),
         clock(given_clock) {}
 
-  const Options options;
+  const RequestMonitorOptions options;
   const std::size_t max_jobs;
   base::Clock& clock;
   mutable base::Mutex mutex;
@@ -209,18 +210,19 @@ struct RequestMonitor::State {
   void ForgetOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void GiveBack(const Job& job, double used_s) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void Remove(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  Bill BillFor(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  double UnloadedLatency(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  absl::Status CheckDeadline(const Request& request, const Bill& bill, base::MonotonicTime now)
+  Bill BillFor(const AdmissionRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  double UnloadedLatency(const AdmissionRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  absl::Status CheckBuckets(const Request& request, const Bill& bill, Place place,
+  absl::Status CheckDeadline(const AdmissionRequest& request, const Bill& bill,
+                             base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status CheckBuckets(const AdmissionRequest& request, const Bill& bill, Place place,
                             base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status CheckQuota() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status Refuse(absl::StatusCode code, std::string_view reason, const std::string& message,
                       const std::string& pool, double retry_s, Metadata metadata = {}) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   v1::Demand* DemandOf(const std::string& app) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  void CountRefused(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void CountRefused(const AdmissionRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void Begin(const base::Uid& uid, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 };
 
@@ -351,9 +353,9 @@ void RequestMonitor::State::ForgetTenants(base::MonotonicTime now) {
 
 // --- One job.
 
-Bill RequestMonitor::State::BillFor(const Request& request) const {
+Bill RequestMonitor::State::BillFor(const AdmissionRequest& request) const {
   Bill bill;
-  for (const Request::Stage& stage : request.stages) {
+  for (const AdmissionRequest::Stage& stage : request.stages) {
     const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost == nullptr) continue;
     const double seconds = OrZero(cost->seconds_per_unit * OrZero(stage.units));
@@ -370,9 +372,9 @@ Bill RequestMonitor::State::BillFor(const Request& request) const {
   return bill;
 }
 
-double RequestMonitor::State::UnloadedLatency(const Request& request) const {
+double RequestMonitor::State::UnloadedLatency(const AdmissionRequest& request) const {
   capacity::App app;
-  for (const Request::Stage& stage : request.stages) {
+  for (const AdmissionRequest::Stage& stage : request.stages) {
     capacity::StageDemand demand{.stage = stage.stage, .after = stage.after};
     const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost != nullptr && cost->samples > 0) {
@@ -397,7 +399,7 @@ absl::Status RequestMonitor::State::Refuse(absl::StatusCode code, std::string_vi
   return base::MakeError(code, reason, message, std::move(metadata));
 }
 
-absl::Status RequestMonitor::State::CheckDeadline(const Request& request, const Bill& bill,
+absl::Status RequestMonitor::State::CheckDeadline(const AdmissionRequest& request, const Bill& bill,
                                                   base::MonotonicTime now) {
   double debt_s = 0;
   const Charge* narrowest = nullptr;
@@ -426,7 +428,7 @@ absl::Status RequestMonitor::State::CheckDeadline(const Request& request, const 
                 {{"estimate_ms", estimate_ms}});
 }
 
-absl::Status RequestMonitor::State::CheckBuckets(const Request& request, const Bill& bill,
+absl::Status RequestMonitor::State::CheckBuckets(const AdmissionRequest& request, const Bill& bill,
                                                  Place place, base::MonotonicTime now) {
   Bucket::Answer worst;
   const Bucket* narrowest = nullptr;
@@ -472,7 +474,7 @@ v1::Demand* RequestMonitor::State::DemandOf(const std::string& app) {
   return &demand;
 }
 
-void RequestMonitor::State::CountRefused(const Request& request) {
+void RequestMonitor::State::CountRefused(const AdmissionRequest& request) {
   if (!refused.Insert(request.uid)) return;
   v1::Demand* demand = DemandOf(request.app_id);
   if (demand == nullptr) return;
@@ -491,7 +493,7 @@ void RequestMonitor::State::Begin(const base::Uid& uid, Job& job) {
   demand->set_units(demand->units() + job.units);
 }
 
-absl::Status RequestMonitor::Admit(const Request& request) {
+absl::Status RequestMonitor::Admit(const AdmissionRequest& request) {
   const base::MutexLock lock(state_->mutex);
   if (const auto in = state_->jobs.find(request.uid); in != state_->jobs.end()) {
     ++in->second.callers;
@@ -521,7 +523,7 @@ absl::Status RequestMonitor::Admit(const Request& request) {
 
 // --- Jobs that are in.
 
-RequestMonitor::RequestMonitor(Options options, base::Clock& clock)
+RequestMonitor::RequestMonitor(RequestMonitorOptions options, base::Clock& clock)
     : state_(std::make_unique<State>(options, clock)) {}
 
 RequestMonitor::~RequestMonitor() = default;

@@ -18,7 +18,7 @@
 namespace onepiece::admission {
 
 /// What a job asks for.
-struct Request {
+struct AdmissionRequest {
   base::Uid uid;
   std::string app_id;
   std::string tenant;  ///< The empty name is a tenant like any other.
@@ -30,6 +30,18 @@ struct Request {
     std::vector<std::string> after;
   };
   std::vector<Stage> stages;
+};
+
+struct RequestMonitorOptions {
+  int max_jobs_in_flight = 256;
+  /// The share of the measured capacity that is used, above 0. The rest makes up for errors of
+  /// measurement.
+  double admission_share = 0.95;
+  /// The worker seconds that an idle pool saves up, as time of the whole pool.
+  base::Duration burst = std::chrono::seconds(1);
+  /// A pool admits nothing while it has more work queued than this and more than one job for each
+  /// worker, because an estimate was wrong.
+  base::Duration max_backlog = std::chrono::seconds(10);
 };
 
 /// The tokens of one pool.
@@ -63,23 +75,12 @@ struct PoolLevel {
 /// Invariants: in_flight() <= max_jobs_in_flight.
 class RequestMonitor {
  public:
-  struct Options {
-    int max_jobs_in_flight = 256;
-    /// The share of the measured capacity that is used, above 0. The rest makes up for errors of
-    /// measurement.
-    double admission_share = 0.95;
-    /// The worker seconds that an idle pool saves up, as time of the whole pool.
-    base::Duration burst = std::chrono::seconds(1);
-    /// A pool admits nothing while it has more work queued than this and more than one job for each
-    /// worker, because an estimate was wrong.
-    base::Duration max_backlog = std::chrono::seconds(10);
-  };
   /// The largest number of applications in demands(). Further ones are not counted.
   static constexpr std::size_t kMaxApps = 64;
   /// The number of refused jobs whose next attempts are told from new jobs.
   static constexpr std::size_t kMaxRefused = 32768;
 
-  RequestMonitor(Options options, base::Clock& clock);
+  RequestMonitor(RequestMonitorOptions options, base::Clock& clock);
   ~RequestMonitor();
 
   /// Takes newer numbers. Buckets keep their levels, and listed stages without numbers keep their
@@ -97,7 +98,7 @@ class RequestMonitor {
   ///   - FAILED_PRECONDITION (DEADLINE_TOO_SHORT): the deadline is before the estimated end, which
   ///     the message and the metadata `estimate_ms` tell. The estimate is the debt of the pools on
   ///     the job's way plus the longest way through its stages.
-  absl::Status Admit(const Request& request);
+  absl::Status Admit(const AdmissionRequest& request);
   /// Says that the admitted job has begun.
   void Keep(const base::Uid& uid);
   /// Says that this caller has not begun the admitted job. When all callers that were admitted with

@@ -6,7 +6,7 @@
 namespace onepiece::cli {
 
 absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeClient() const {
-  client::Options options;
+  client::ClientOptions options;
   options.nodemanagers = nodemanagers;
   options.proxies = proxies;
   if (options.nodemanagers.empty() && options.proxies.empty()) {
@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeManagerClient() con
                            "--nodemanager HOST:PORT (" +
                                base::Message(state.status()) + ")");
   }
-  client::Options options;
+  client::ClientOptions options;
   options.nodemanagers = state->nodemanagers;
   options.proxies = proxies;
   return std::make_unique<client::Client>(options);

@@ -262,7 +262,7 @@ int RunStatus(const Context& context) {
   } else {
     state.nodemanagers = context.nodemanagers;
   }
-  client::Options options;
+  client::ClientOptions options;
   options.nodemanagers = state.nodemanagers;
   options.timeout = base::Scaled(std::chrono::seconds(5));
   options.attempt_timeout = base::Scaled(std::chrono::seconds(2));

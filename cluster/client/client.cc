@@ -17,7 +17,7 @@ base::Duration UploadTime(std::size_t bytes) {
 
 }  // namespace
 
-Client::Client(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Client::~Client() = default;
 
 absl::StatusOr<v1::Job> Client::Submit(v1::SubmitJobRequest request) {

@@ -9,7 +9,7 @@
 //
 // Ownership: a Client owns its channels. It borrows callbacks for the call.
 // Threading: may be used from any thread.
-// Blocking: every call blocks, for at most `Options::timeout` unless it says otherwise.
+// Blocking: every call blocks, for at most `ClientOptions::timeout` unless it says otherwise.
 // Errors: absl::Status with the reason that the cluster gave (base::GetReason). UNAVAILABLE when no
 // NodeManager or no proxy answered in time.
 #pragma once
@@ -31,7 +31,7 @@
 
 namespace onepiece::client {
 
-struct Options {
+struct ClientOptions {
   /// host:port of NodeManager replicas. The client learns the others.
   std::vector<std::string> nodemanagers;
   /// host:port of proxies, which are asked before any NodeManager. At least one of both lists must
@@ -70,12 +70,12 @@ struct ReplicaAnswer {
 
 class Client {
  public:
-  explicit Client(Options options);
+  explicit Client(ClientOptions options);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Submits a job. Where Options name no workflow set, the request_id chooses one. An empty
+  /// Submits a job. Where ClientOptions name no workflow set, the request_id chooses one. An empty
   /// request_id is replaced by a fresh UUIDv4, so that a retry gives the same job.
   ///
   /// Blocking: may take one second longer for each MiB of inputs.
@@ -95,7 +95,7 @@ class Client {
   /// Returns the job as last seen.
   ///
   /// Errors: DEADLINE_EXCEEDED when `deadline` passes, CANCELLED when `stop` is requested,
-  /// UNAVAILABLE when nothing answered for Options::timeout.
+  /// UNAVAILABLE when nothing answered for ClientOptions::timeout.
   absl::StatusOr<v1::Job> Watch(std::string_view uid, const JobObserver& observer,
                                 base::MonotonicTime deadline, std::stop_token stop = {});
 
@@ -103,7 +103,7 @@ class Client {
   /// the end. After a broken connection it resumes where it stopped. The result stays in the
   /// cluster until Acknowledge().
   ///
-  /// Blocking: a stream that keeps moving may take longer than Options::timeout.
+  /// Blocking: a stream that keeps moving may take longer than ClientOptions::timeout.
   /// Errors: NOT_FOUND, FAILED_PRECONDITION (not done, or gone), DATA_LOSS (CHECKSUM_MISMATCH), and
   /// the errors of `sink`.
   absl::StatusOr<v1::ResultArtifact> Fetch(std::string_view uid, std::string_view artifact,
@@ -126,8 +126,8 @@ class Client {
   /// none; at least 200 ms). They tell what every node reported last, under the revision seen last.
   ///
   /// Errors: DEADLINE_EXCEEDED when `deadline` passes, CANCELLED when `stop` is requested,
-  /// UNAVAILABLE when nothing answered for Options::timeout, UNAVAILABLE (HISTORY_LOST) when the
-  /// NodeManager's revision is before what was seen, INVALID_ARGUMENT (BAD_TELEMETRY_INTERVAL).
+  /// UNAVAILABLE when nothing answered for ClientOptions::timeout, UNAVAILABLE (HISTORY_LOST) when
+  /// the NodeManager's revision is before what was seen, INVALID_ARGUMENT (BAD_TELEMETRY_INTERVAL).
   absl::Status WatchCluster(std::uint64_t start_revision, const ClusterObserver& observer,
                             base::MonotonicTime deadline, std::stop_token stop = {},
                             base::Duration telemetry_interval = base::Duration::zero());
@@ -161,7 +161,7 @@ class Client {
   /// Asks every replica of the NodeManager that is configured, known, or has a seat. The answers
   /// are sorted by name.
   ///
-  /// Blocking: asks all replicas at the same time, each for Options::attempt_timeout.
+  /// Blocking: asks all replicas at the same time, each for ClientOptions::attempt_timeout.
   std::vector<ReplicaAnswer> AskReplicas();
   /// These change the seats. When an answer was lost, the same change is asked for again and may be
   /// refused the second time.

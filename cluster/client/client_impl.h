@@ -10,8 +10,8 @@ namespace onepiece::client {
 
 class Client::Impl {
  public:
-  explicit Impl(Options given) : options(std::move(given)), proxies(options) {}
-  const Options options;
+  explicit Impl(ClientOptions given) : options(std::move(given)), proxies(options) {}
+  const ClientOptions options;
   ProxySet proxies;
 };
 

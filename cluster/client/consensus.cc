@@ -53,7 +53,7 @@ absl::StatusOr<Response> AskAt(const std::string& address,
                                grpc::Status (ConsensusStub::*method)(grpc::ClientContext*,
                                                                      const Request&, Response*),
                                const Request& request, base::Duration timeout,
-                               const Options& options) {
+                               const ClientOptions& options) {
   ConsensusStub stub(rpc::MakeChannel(address, {}, options.user_agent));
   grpc::ClientContext context;
   rpc::SetTimeLeft(context, timeout);
@@ -65,7 +65,7 @@ absl::StatusOr<Response> AskAt(const std::string& address,
 }
 
 /// Asks the addresses that have no answer yet, all at the same time.
-void AskThose(const std::set<std::string>& addresses, const Options& options,
+void AskThose(const std::set<std::string>& addresses, const ClientOptions& options,
               std::map<std::string, absl::StatusOr<v1::ReplicaStatus>>& answers) {
   std::vector<std::jthread> threads;
   for (const std::string& address : addresses) {

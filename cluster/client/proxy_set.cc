@@ -130,7 +130,7 @@ Answer ReadAnswer(const grpc::Status& status) {
   return answer;
 }
 
-ProxySet::ProxySet(const Options& options)
+ProxySet::ProxySet(const ClientOptions& options)
     : options_(options), managers_(options.nodemanagers, options.user_agent) {
   std::vector<Proxy> known;
   for (const std::string& address : options_.proxies)

@@ -66,7 +66,7 @@ using ManagerCall = std::function<grpc::Status(const std::shared_ptr<grpc::Chann
 /// Blocking: calls block up to their deadline.
 class ProxySet {
  public:
-  explicit ProxySet(const Options& options);
+  explicit ProxySet(const ClientOptions& options);
 
   /// Calls proxies until one answers.
   ///
@@ -102,7 +102,8 @@ class ProxySet {
   void Prefer(const Proxy& proxy);
   /// Waits `pause`, at most until `deadline`. Returns false when a stop was requested.
   bool Pause(base::Duration pause, base::MonotonicTime deadline, std::stop_token stop = {});
-  /// Returns the status with which every call ends once Options::stop is requested, and OK before.
+  /// Returns the status with which every call ends once ClientOptions::stop is requested, and OK
+  /// before.
   absl::Status Stopped() const;
 
  private:
@@ -138,7 +139,7 @@ class ProxySet {
   void SetDeadline(grpc::ClientContext& context, base::MonotonicTime deadline,
                    base::Duration limit) const;
 
-  const Options options_;
+  const ClientOptions options_;
   rpc::Replicas managers_;
   base::Mutex mutex_;
   std::vector<Proxy> proxies_ ABSL_GUARDED_BY(mutex_);

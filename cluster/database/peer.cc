@@ -234,10 +234,10 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
   }
   // The endpoint is looked up again at each round, because the peer may come back under another
   // incarnation.
-  const node::Target target{.patience = base::Scaled(options_.patience),
-                            .candidates = [this](const node::Routing& routing) {
-                              return FindEndpoints(routing, options_.node_id);
-                            }};
+  const node::Destination target{.patience = base::Scaled(options_.patience),
+                                 .candidates = [this](const node::Routing& routing) {
+                                   return FindEndpoints(routing, options_.node_id);
+                                 }};
   const auto sent =
       outbox_.Deliver(message, target, clock_.Now() + base::Scaled(options_.deliver_timeout));
   if (sent.ok()) {

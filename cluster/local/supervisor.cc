@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<std::string>> VacantSeats(client::Client& client) {
 }
 
 absl::StatusOr<Readiness> AskNodeManager(const std::vector<std::string>& nodemanagers) {
-  client::Options options;
+  client::ClientOptions options;
   options.nodemanagers = nodemanagers;
   options.timeout = options.attempt_timeout = base::Scaled(seconds(1));
   client::Client client(options);

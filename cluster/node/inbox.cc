@@ -55,7 +55,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
                          google::protobuf::Empty* response) override;
   grpc::Status GetRingHealth(grpc::ServerContext* context, const v1::GetRingHealthRequest* request,
                              v1::RingHealth* response) override;
-  absl::Status Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
+  absl::Status LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   BlockPool::Block TakeBlock(std::size_t bytes);
   absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
   void NoteMalformed(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
@@ -153,10 +153,10 @@ grpc::Status RingInbox::GetRingHealth(grpc::ServerContext* /*context*/,
 grpc::Status RingInbox::OpenRing(grpc::ServerContext* /*context*/,
                                  const v1::OpenRingRequest* request,
                                  v1::OpenRingResponse* response) {
-  return rpc::ToGrpc(Admit(*request, response));
+  return rpc::ToGrpc(LetIn(*request, response));
 }
 
-absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {
+absl::Status RingInbox::LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {
   if (closed_)
     return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
   if (request.producer_id() == 0 || request.incarnation() == 0) {
@@ -176,7 +176,7 @@ absl::Status RingInbox::Admit(const v1::OpenRingRequest& request, v1::OpenRingRe
                                         .name = request.node_id().substr(0, kMaxNameBytes)};
   ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Enroll(identity));
   response->set_grant(grant.Serialize());
-  spdlog::debug("inbox: producer admitted node={} pid={} owner={}", request.node_id(),
+  spdlog::debug("inbox: producer let in node={} pid={} owner={}", request.node_id(),
                 identity.offer.peer.pid, grant.owner);
   return absl::OkStatus();
 }

@@ -67,7 +67,7 @@ struct RingStats {
 };
 
 /// Back-pressure is the caller's silence: while nobody calls Receive the ring fills, and producers
-/// are told BUSY. Producers are admitted and the ring is repaired all the same, by a thread of the
+/// are told BUSY. Producers are let in and the ring is repaired all the same, by a thread of the
 /// Inbox.
 ///
 /// Ownership: Owns the ring and its memory. Borrows `fabric`, `view` and `clock`, which must outlive it.

@@ -86,21 +86,21 @@ struct Link {
   /// The consumer need not keep a place for a producer that is no more.
   ~Link() {
     producer.reset();
-    if (admitted != 0) goodbyes.Say(std::move(stub), producer_id, admitted);
+    if (open_incarnation != 0) goodbyes.Say(std::move(stub), producer_id, open_incarnation);
   }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   const v1::Endpoint endpoint;
   Goodbyes& goodbyes;
-  /// Of this link alone: being admitted again fences the producer admitted before under the same
-  /// id, and another link to the same ring may have a send under way.
+  /// Of this link alone: opening a ring again fences the producer that opened it before under the
+  /// same id, and another link to the same ring may have a send under way.
   const std::uint64_t producer_id = base::RandomU64();
   base::TimedMutex mutex;
   std::unique_ptr<v1::RingService::Stub> stub ABSL_GUARDED_BY(mutex);
   std::unique_ptr<ring::Producer> producer ABSL_GUARDED_BY(mutex);
   // The incarnation under which the ring let us in last; 0: never.
-  std::uint64_t admitted ABSL_GUARDED_BY(mutex) = 0;
+  std::uint64_t open_incarnation ABSL_GUARDED_BY(mutex) = 0;
   Backoff open_backoff ABSL_GUARDED_BY(mutex){std::chrono::milliseconds(20),
                                               std::chrono::seconds(1)};
   base::MonotonicTime next_open ABSL_GUARDED_BY(mutex){};
@@ -121,7 +121,7 @@ class RingOutbox final : public Outbox {
         clock_(clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) { Export(metrics); }) {}
 
-  absl::StatusOr<Delivered> Deliver(const message::Message& message, const Target& target,
+  absl::StatusOr<Delivered> Deliver(const message::Message& message, const Destination& destination,
                                     base::MonotonicTime deadline) override;
   void Close() override;
   [[nodiscard]] OutboxCounters counters() const override;
@@ -142,7 +142,8 @@ class RingOutbox final : public Outbox {
   };
 
   absl::Status Encode(Delivery& delivery);
-  absl::StatusOr<std::optional<v1::Endpoint>> Round(Delivery& delivery, const Target& target,
+  absl::StatusOr<std::optional<v1::Endpoint>> Round(Delivery& delivery,
+                                                    const Destination& destination,
                                                     std::uint64_t start);
   absl::StatusOr<Outcome> Resolve(Delivery& delivery, Link& link);
   absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
@@ -151,7 +152,7 @@ class RingOutbox final : public Outbox {
   std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint);
   bool Pause(Delivery& delivery, base::MonotonicTime limit);
   absl::Status GiveUp(const Delivery& delivery) const;
-  absl::StatusOr<Delivered> Run(Delivery& delivery, const Target& target);
+  absl::StatusOr<Delivered> Run(Delivery& delivery, const Destination& destination);
   void Note(const Delivery& delivery, base::WallTime start,
             const absl::StatusOr<Delivered>& result);
   void Export(telemetry::Metrics& metrics) const;
@@ -178,28 +179,30 @@ class RingOutbox final : public Outbox {
   ScrapeHook scrape_;  // Last: it stops before what it looks at goes.
 };
 
-absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message, const Target& target,
+absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message,
+                                              const Destination& destination,
                                               base::MonotonicTime deadline) {
   Delivery delivery{.message = message,
                     .encoded = {},
                     .deadline = deadline,
-                    .patience = target.patience < deadline - clock_.Now()
-                                    ? clock_.Now() + target.patience
+                    .patience = destination.patience < deadline - clock_.Now()
+                                    ? clock_.Now() + destination.patience
                                     : deadline,
                     .backoff = Backoff(options_.backoff_min, options_.backoff_max)};
   delivery.message.header.sender = options_.node_id;
   const base::WallTime start = clock_.WallNow();
-  absl::StatusOr<Delivered> result = Run(delivery, target);
+  absl::StatusOr<Delivered> result = Run(delivery, destination);
   Note(delivery, start, result);
   return result;
 }
 
-absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Target& target) {
+absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination& destination) {
   ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
-  const std::uint64_t start = target.order == Target::Order::kRoundRobin ? next_start_++ : 0;
+  const std::uint64_t start =
+      destination.order == Destination::Order::kRoundRobin ? next_start_++ : 0;
   while (true) {
     ONEPIECE_ASSIGN_OR_RETURN(const std::optional<v1::Endpoint> taker,
-                              Round(delivery, target, start));
+                              Round(delivery, destination, start));
     if (taker.has_value()) {
       ++sent_;
       sent_bytes_ += delivery.encoded.total_bytes;
@@ -220,10 +223,10 @@ absl::Status RingOutbox::Encode(Delivery& delivery) {
 
 // Offers the message to every candidate once; nullopt when none took it, and none may have it.
 absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
-                                                              const Target& target,
+                                                              const Destination& destination,
                                                               std::uint64_t start) {
   const std::shared_ptr<const Routing> routing = view_.routing();
-  const std::vector<v1::Endpoint> candidates = target.candidates(*routing);
+  const std::vector<v1::Endpoint> candidates = destination.candidates(*routing);
   delivery.any_candidate = delivery.any_busy = false;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const v1::Endpoint& candidate = candidates[(start + i) % candidates.size()];
@@ -313,7 +316,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   const auto open = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, fabric_.Dial());
     request.set_offer(dialer->offer().Serialize());
-    link.admitted = request.incarnation();  // Perhaps, even if no answer comes.
+    link.open_incarnation = request.incarnation();  // Perhaps, even if no answer comes.
     ONEPIECE_ASSIGN_OR_RETURN(
         const v1::OpenRingResponse response,
         rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
@@ -452,8 +455,8 @@ OutboxCounters RingOutbox::counters() const {
 
 }  // namespace
 
-Target Target::Stage(std::string app, std::string stage, const base::Uid& uid,
-                     std::string without) {
+Destination Destination::Stage(std::string app, std::string stage, const base::Uid& uid,
+                               std::string without) {
   return {.order = Order::kRoundRobin,
           .candidates = [app = std::move(app), stage = std::move(stage), uid,
                          without = std::move(without)](const Routing& routing) {
@@ -470,12 +473,12 @@ Target Target::Stage(std::string app, std::string stage, const base::Uid& uid,
           }};
 }
 
-Target Target::DatabasesFor(const base::Uid& uid) {
+Destination Destination::DatabasesFor(const base::Uid& uid) {
   return {.order = Order::kAsGiven,
           .candidates = [uid](const Routing& routing) { return routing.DatabasesFor(uid); }};
 }
 
-Target Target::Nodes(std::vector<v1::Endpoint> endpoints) {
+Destination Destination::Nodes(std::vector<v1::Endpoint> endpoints) {
   return {.order = Order::kAsGiven,
           .candidates = [endpoints = std::move(endpoints)](const Routing&) { return endpoints; }};
 }

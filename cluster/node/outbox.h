@@ -49,7 +49,7 @@ struct OutboxCounters {
 
 /// Where a message may go. `candidates` is asked again at every round of attempts, with the newest
 /// routing, so that a delivery that waits for room also finds instances that come while it waits.
-struct Target {
+struct Destination {
   enum class Order : std::uint8_t {
     /// Successive deliveries start at successive candidates, the first at a place that depends on
     /// the sender's node id.
@@ -65,12 +65,12 @@ struct Target {
   /// The READY instances of a stage, round-robin; where the stage joins branches, only the one
   /// where those of job `uid` meet (Routing::MeetingPoint). Never the node `without`, as if it were
   /// not READY.
-  static Target Stage(std::string app, std::string stage, const base::Uid& uid,
-                      std::string without = "");
+  static Destination Stage(std::string app, std::string stage, const base::Uid& uid,
+                           std::string without = "");
   /// The databases, best place for `uid` first.
-  static Target DatabasesFor(const base::Uid& uid);
+  static Destination DatabasesFor(const base::Uid& uid);
   /// These, in this order.
-  static Target Nodes(std::vector<v1::Endpoint> endpoints);
+  static Destination Nodes(std::vector<v1::Endpoint> endpoints);
 };
 
 /// What became of a delivery.
@@ -106,7 +106,8 @@ class Outbox {
   /// that could be opened was busy). DEADLINE_EXCEEDED (OUTCOME_UNKNOWN: the message may have
   /// arrived; metadata "node_id" says where). CANCELLED after Close(), with reason OUTCOME_UNKNOWN
   /// when that is so.
-  virtual absl::StatusOr<Delivered> Deliver(const message::Message& message, const Target& target,
+  virtual absl::StatusOr<Delivered> Deliver(const message::Message& message,
+                                            const Destination& destination,
                                             base::MonotonicTime deadline) = 0;
   /// Ends deliveries that wait, now and later. Idempotent.
   virtual void Close() = 0;

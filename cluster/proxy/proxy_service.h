@@ -28,7 +28,7 @@ namespace onepiece::proxy {
 struct ProxyOptions {
   std::string workflow_set;
   int max_jobs_in_flight = 256;
-  double admission_share = 0.95;  ///< RequestMonitor::Options.
+  double admission_share = 0.95;  ///< admission::RequestMonitorOptions.
   /// Of inputs, in all submissions at work together; at least what one job may bring.
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
   bool read_only = false;               ///< As in NodeConfig.

@@ -189,10 +189,10 @@ base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflo
                                                                 : kDefaultDeadlineS);
 }
 
-admission::Request AdmissionOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                               const workflow::Graph& graph, const base::Uid& uid,
-                               base::WallTime now) {
-  admission::Request asked;
+admission::AdmissionRequest AdmissionOf(const v1::SubmitJobRequest& request,
+                                        const v1::Workflow& workflow, const workflow::Graph& graph,
+                                        const base::Uid& uid, base::WallTime now) {
+  admission::AdmissionRequest asked;
   asked.uid = uid;
   asked.app_id = workflow.app_id();
   if (const auto tenant = request.labels().find(kTenantLabel); tenant != request.labels().end())
@@ -449,8 +449,8 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
                                                   const message::Message& message,
                                                   base::MonotonicTime deadline) {
   const message::Header& header = message.header;
-  const absl::StatusOr<node::Delivered> sent =
-      outbox_.Deliver(message, node::Target::Stage(header.app, header.stage, header.uid), deadline);
+  const absl::StatusOr<node::Delivered> sent = outbox_.Deliver(
+      message, node::Destination::Stage(header.app, header.stage, header.uid), deadline);
   v1::WorkHolder holder;
   holder.set_stage(header.stage);
   holder.set_stage_index(routing.StageIndex(header.app, header.stage).value_or(0));

@@ -49,9 +49,9 @@ base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflo
 inline constexpr char kTenantLabel[] = "tenant";
 /// Returns what the request monitor judges by. Neither checks the parameters nor touches the
 /// inputs. REQUIRES: CheckEnvelope passed.
-admission::Request AdmissionOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                               const workflow::Graph& graph, const base::Uid& uid,
-                               base::WallTime now);
+admission::AdmissionRequest AdmissionOf(const v1::SubmitJobRequest& request,
+                                        const v1::Workflow& workflow, const workflow::Graph& graph,
+                                        const base::Uid& uid, base::WallTime now);
 
 using InputDigests = google::protobuf::RepeatedPtrField<v1::InputDigest>;
 

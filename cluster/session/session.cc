@@ -16,9 +16,9 @@ constexpr std::size_t kMaxWaiting = 64;
 constexpr int kActionThreads = 4;
 constexpr std::chrono::seconds kActionTimeout(10);
 
-client::Options ClientOptions(const ClusterAddress& target, const std::string& user_agent,
-                              base::Duration timeout, std::stop_token stop) {
-  client::Options options;
+client::ClientOptions ClientOptions(const ClusterAddress& target, const std::string& user_agent,
+                                    base::Duration timeout, std::stop_token stop) {
+  client::ClientOptions options;
   options.user_agent = user_agent;
   options.nodemanagers = target.nodemanagers;
   options.timeout = base::Scaled(timeout);

@@ -83,9 +83,10 @@ std::optional<Time> Control::Admit(const Asking& asking) {
     return std::nullopt;
   }
   const App& app = system_.apps[asking.app];
-  admission::Request request{.uid = UidOf(asking.job),
-                             .app_id = app.id,
-                             .deadline = clock_.WallNow() + base::Duration(asking.deadline - now_)};
+  admission::AdmissionRequest request{
+      .uid = UidOf(asking.job),
+      .app_id = app.id,
+      .deadline = clock_.WallNow() + base::Duration(asking.deadline - now_)};
   for (const Stage& stage : app.stages) {
     request.stages.push_back({.stage = stage.name, .units = asking.units * stage.units});
     for (const int before : stage.after)

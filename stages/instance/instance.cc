@@ -683,8 +683,8 @@ absl::Status Instance::HandOn(runtime::FinishedWork& work) {
 
 absl::StatusOr<v1::WorkHolder> Instance::SendToStage(const message::Message& message) {
   const message::Header& header = message.header;
-  node::Target target = node::Target::Stage(header.app, header.stage, header.uid,
-                                            leaving_ || drain_.orders().pass_on ? node_id() : "");
+  node::Destination target = node::Destination::Stage(
+      header.app, header.stage, header.uid, leaving_ || drain_.orders().pass_on ? node_id() : "");
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             outbox_->Deliver(message, target, DeadlineOf(header)));
@@ -703,7 +703,7 @@ absl::Status Instance::SendToDatabase(message::Message message,
   const base::MonotonicTime deadline = DeadlineOf(message.header);
   auto delivered = PutResult(message, *routing(), *values_, spans_, clock_, deadline);
   if (!delivered.has_value()) {
-    node::Target target = node::Target::DatabasesFor(message.header.uid);
+    node::Destination target = node::Destination::DatabasesFor(message.header.uid);
     target.patience = base::Scaled(kDeliverTurn);
     ONEPIECE_ASSIGN_OR_RETURN(delivered, outbox_->Deliver(message, target, deadline));
   }

@@ -13,7 +13,7 @@ class DemandTest : public QObject {
  private Q_SLOTS:
   void Withdraw_IsTheLastCallersWord() {
     Gate gate(OnePool(10));
-    const Request both = gate.Job();  // Two calls ask with one id at the same time.
+    const AdmissionRequest both = gate.Job();  // Two calls ask with one id at the same time.
     QVERIFY(gate.monitor.Admit(both).ok());
     QVERIFY(gate.monitor.Admit(both).ok());
     QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
@@ -26,7 +26,7 @@ class DemandTest : public QObject {
     QCOMPARE(gate.monitor.levels()[0].seconds, -9.0);
     gate.monitor.End(both.uid);
     gate.clock.Advance(10s);
-    const Request neither = gate.Job();
+    const AdmissionRequest neither = gate.Job();
     QVERIFY(gate.monitor.Admit(neither).ok());
     QVERIFY(gate.monitor.Admit(neither).ok());
     gate.monitor.Withdraw(neither.uid);
@@ -39,7 +39,7 @@ class DemandTest : public QObject {
   void Withdraw_FromManyThreadsLeavesWhatBegan() {
     Gate gate(OnePool(0.001, 1000));
     for (int round = 0; round < 200; ++round) {
-      const Request job = gate.Job();
+      const AdmissionRequest job = gate.Job();
       const auto call = [&](bool begins) {
         if (!gate.monitor.Admit(job).ok()) return;
         if (begins) {
@@ -63,7 +63,7 @@ class DemandTest : public QObject {
       Gate gate(OnePool(10));
       QVERIFY(gate.Ask("b"));  // Both will have an account, and "b" is in debt.
       gate.clock.Advance(9500ms);
-      const Request request = gate.Job("a");
+      const AdmissionRequest request = gate.Job("a");
       QVERIFY(gate.monitor.Admit(request).ok());
       QVERIFY(!gate.Ask("a"));
       if (cancelled) {
@@ -80,15 +80,15 @@ class DemandTest : public QObject {
   void Demands_CountJobsNotAttempts() {
     Gate gate(OnePool(10));
     QVERIFY(gate.Ask());
-    const Request job = gate.Job("", 3);
+    const AdmissionRequest job = gate.Job("", 3);
     for (int i = 0; i < 10; ++i) QVERIFY(!gate.monitor.Admit(job).ok());
-    Request hasty = gate.Job();
+    AdmissionRequest hasty = gate.Job();
     hasty.deadline = gate.clock.WallNow() + 1s;
     QCOMPARE(Reason(gate.monitor.Admit(hasty)), std::string("DEADLINE_TOO_SHORT"));
     gate.clock.Advance(60s);
     QVERIFY(gate.monitor.Admit(job).ok());
     gate.monitor.Keep(job.uid);
-    const Request invalid = gate.Job();
+    const AdmissionRequest invalid = gate.Job();
     gate.clock.Advance(60s);
     QVERIFY(gate.monitor.Admit(invalid).ok());
     gate.monitor.Withdraw(invalid.uid);
@@ -101,7 +101,7 @@ class DemandTest : public QObject {
   void Demands_ForgetOldRefusals() {
     Gate gate(OnePool(1000));
     QVERIFY(gate.Ask());
-    const Request job = gate.Job();
+    const AdmissionRequest job = gate.Job();
     QVERIFY(!gate.monitor.Admit(job).ok());
     for (std::size_t i = 0; i < RequestMonitor::kMaxRefused; ++i) QVERIFY(!gate.Ask());
     QVERIFY(!gate.monitor.Admit(job).ok());
@@ -110,14 +110,14 @@ class DemandTest : public QObject {
 
   void Demands_CountWhatWasAskedFor() {
     Gate gate(OnePool(10));
-    const auto ask = [&](const Request& request) {
+    const auto ask = [&](const AdmissionRequest& request) {
       const bool in = gate.monitor.Admit(request).ok();
       gate.monitor.Keep(request.uid);
       return in;
     };
     QVERIFY(ask(gate.Job()));
     QVERIFY(!ask(gate.Job("", 5)));
-    Request other = gate.Job();
+    AdmissionRequest other = gate.Job();
     other.app_id = "other";
     QVERIFY(ask(other));
     const auto demands = gate.monitor.demands();

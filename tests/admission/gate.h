@@ -66,8 +66,8 @@ struct Gate {
       : monitor({.max_jobs_in_flight = max_jobs, .admission_share = share}, clock) {
     monitor.Update(capacity);
   }
-  Request Job(const std::string& tenant = "", double units = 1) {
-    Request request;
+  AdmissionRequest Job(const std::string& tenant = "", double units = 1) {
+    AdmissionRequest request;
     request.uid = base::Uid::GenerateRandom();
     request.app_id = "app";
     request.tenant = tenant;
@@ -76,7 +76,7 @@ struct Gate {
     return request;
   }
   bool Ask(const std::string& tenant = "", int priority = 0, double units = 1) {
-    Request request = Job(tenant, units);
+    AdmissionRequest request = Job(tenant, units);
     request.priority = priority;
     return monitor.Admit(request).ok();
   }

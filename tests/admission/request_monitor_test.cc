@@ -13,7 +13,7 @@ class RequestMonitorTest : public QObject {
  private Q_SLOTS:
   void Admit_RefusesAtTheLimitAndSaysWhenToRetry() {
     Gate gate({}, 1, 2);
-    const Request first = gate.Job();
+    const AdmissionRequest first = gate.Job();
     QVERIFY(gate.monitor.Admit(first).ok());
     QVERIFY(gate.Ask());
     const absl::Status refused = gate.monitor.Admit(gate.Job());
@@ -31,7 +31,7 @@ class RequestMonitorTest : public QObject {
 
   void Admit_ForgetsJobsPastTheirDeadline() {
     Gate gate({}, 1, 1);
-    Request request = gate.Job();
+    AdmissionRequest request = gate.Job();
     request.deadline = gate.clock.WallNow() + 10s;
     QVERIFY(gate.monitor.Admit(request).ok());
     gate.clock.Advance(9s);
@@ -45,7 +45,7 @@ class RequestMonitorTest : public QObject {
     Gate gate({}, 1, 10);
     std::vector<base::Uid> uids;
     for (int i = 0; i < 5; ++i) {
-      Request request = gate.Job();
+      AdmissionRequest request = gate.Job();
       request.deadline = gate.clock.WallNow() + 10s;
       uids.push_back(request.uid);
       QVERIFY(gate.monitor.Admit(request).ok());
@@ -63,8 +63,8 @@ class RequestMonitorTest : public QObject {
   /// the job for gone.
   void NextToCheck_LeavesOutWhatHasNotBegun() {
     Gate gate({}, 1, 10);
-    const Request begun = gate.Job(), coming = gate.Job(), withdrawn = gate.Job();
-    for (const Request& request : {coming, withdrawn, begun})
+    const AdmissionRequest begun = gate.Job(), coming = gate.Job(), withdrawn = gate.Job();
+    for (const AdmissionRequest& request : {coming, withdrawn, begun})
       QVERIFY(gate.monitor.Admit(request).ok());
     gate.monitor.Keep(begun.uid);
     gate.monitor.Withdraw(withdrawn.uid);
@@ -119,7 +119,7 @@ class RequestMonitorTest : public QObject {
     int own = 0, others = 0;
     for (int i = 0; i < 60'000; ++i) {
       own += gate.Ask("a");
-      Request other = gate.Job("b");
+      AdmissionRequest other = gate.Job("b");
       other.app_id = "other";
       others += gate.monitor.Admit(other).ok();
       gate.clock.Advance(10ms);
@@ -217,8 +217,8 @@ class RequestMonitorTest : public QObject {
     for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_samples(4);
     capacity.mutable_costs(0)->set_seconds_per_unit(1e6);  // The first job loaded the model.
     Gate gate(capacity);
-    std::vector<Request> in;
-    for (Request job = gate.Job(); gate.monitor.Admit(job).ok(); job = gate.Job())
+    std::vector<AdmissionRequest> in;
+    for (AdmissionRequest job = gate.Job(); gate.monitor.Admit(job).ok(); job = gate.Job())
       in.push_back(job);
     QCOMPARE(in.size(), std::size_t{6});
     const absl::Status refused = gate.monitor.Admit(gate.Job());
@@ -248,13 +248,13 @@ class RequestMonitorTest : public QObject {
     v1::Capacity capacity = TwoStages(1, 1, 1, 4);
     for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_samples(0);
     Gate gate(capacity);
-    std::vector<Request> in;
+    std::vector<AdmissionRequest> in;
     for (int i = 0; i < 20; ++i) {
-      const Request job = gate.Job();
+      const AdmissionRequest job = gate.Job();
       if (gate.monitor.Admit(job).ok()) {
         in.push_back(job);
       } else {
-        for (const Request& each : in) gate.monitor.Passed(each.uid, {"x", "another"});
+        for (const AdmissionRequest& each : in) gate.monitor.Passed(each.uid, {"x", "another"});
       }
     }
     QCOMPARE(in.size(), std::size_t{8});
@@ -272,7 +272,7 @@ class RequestMonitorTest : public QObject {
     capacity.mutable_costs(0)->set_samples(0);
     Gate gate(capacity);
     const auto fill = [&] {
-      std::vector<Request> in;
+      std::vector<AdmissionRequest> in;
       for (int i = 0; i < 2; ++i) {
         in.push_back(gate.Job());
         in.back().deadline = gate.clock.WallNow() + 60s;
@@ -280,7 +280,7 @@ class RequestMonitorTest : public QObject {
       }
       return in;
     };
-    std::vector<Request> in = fill();
+    std::vector<AdmissionRequest> in = fill();
     QCOMPARE(in.size(), std::size_t{2});
     gate.clock.Advance(59s);
     QVERIFY(!gate.Ask());
@@ -299,7 +299,7 @@ class RequestMonitorTest : public QObject {
     gate.monitor.Update({});
     gate.monitor.Update(capacity);
     QVERIFY(!gate.Ask());
-    for (const Request& job : in) gate.monitor.End(job.uid);
+    for (const AdmissionRequest& job : in) gate.monitor.End(job.uid);
     QCOMPARE(fill().size(), std::size_t{2});
   }
 
@@ -465,7 +465,7 @@ class RequestMonitorTest : public QObject {
     v1::Capacity capacity = TwoStages(1, 3, 10, 10);
     for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_transfer_s(0.25);
     Gate gate(capacity);
-    Request request = gate.Job();
+    AdmissionRequest request = gate.Job();
     request.deadline = gate.clock.WallNow() + 4400ms;
     const absl::Status refused = gate.monitor.Admit(request);
     QCOMPARE(refused.code(), absl::StatusCode::kFailedPrecondition);
@@ -476,7 +476,7 @@ class RequestMonitorTest : public QObject {
     request.deadline = gate.clock.WallNow() + 4600ms;
     QVERIFY(gate.monitor.Admit(request).ok());
     // The stages run at the same time now, so the longest way counts.
-    Request branched = gate.Job();
+    AdmissionRequest branched = gate.Job();
     branched.stages[1].after.clear();
     branched.deadline = gate.clock.WallNow() + 3300ms;
     QVERIFY(gate.monitor.Admit(branched).ok());
@@ -489,7 +489,7 @@ class RequestMonitorTest : public QObject {
     v1::Capacity capacity = OnePool(1);
     capacity.mutable_costs(0)->set_transfer_s(600);
     Gate gate(capacity);
-    Request request = gate.Job();
+    AdmissionRequest request = gate.Job();
     request.deadline = gate.clock.WallNow() + 2900ms;
     QCOMPARE(Metadata(gate.monitor.Admit(request), "estimate_ms"), std::string("3000"));
     request.deadline = gate.clock.WallNow() + 3100ms;
@@ -499,7 +499,7 @@ class RequestMonitorTest : public QObject {
   void Deadline_CountsTheDebt() {
     Gate gate(OnePool(3));
     QVERIFY(gate.Ask());
-    Request request = gate.Job();
+    AdmissionRequest request = gate.Job();
     request.deadline = gate.clock.WallNow() + 4s;
     const absl::Status refused = gate.monitor.Admit(request);  // 2 s of debt and 3 s of work.
     QCOMPARE(Reason(refused), std::string("DEADLINE_TOO_SHORT"));
@@ -512,7 +512,7 @@ class RequestMonitorTest : public QObject {
   void Deadline_BoundsWhatOneJobMayTake() {
     Gate gate(OnePool(1));
     for (const double units : {1e9, 1e18, std::numeric_limits<double>::infinity(), kNan, -1.0}) {
-      Request request = gate.Job("", units);
+      AdmissionRequest request = gate.Job("", units);
       const bool known = std::isfinite(units) && units > 0;
       QCOMPARE(gate.monitor.Admit(request).ok(), !known);
       gate.monitor.Withdraw(request.uid);
@@ -522,11 +522,11 @@ class RequestMonitorTest : public QObject {
 
   void End_RefundsOnlyWhatNeverBegan() {
     Gate gate(OnePool(10));
-    const Request first = gate.Job();
+    const AdmissionRequest first = gate.Job();
     QVERIFY(gate.monitor.Admit(first).ok());
     gate.monitor.Withdraw(first.uid);
     gate.monitor.Withdraw(first.uid);
-    const Request second = gate.Job();
+    const AdmissionRequest second = gate.Job();
     QVERIFY(gate.monitor.Admit(second).ok());
     gate.monitor.Keep(second.uid);
     gate.monitor.Withdraw(second.uid);
@@ -539,7 +539,7 @@ class RequestMonitorTest : public QObject {
 
   void End_OfACancelledJob_GivesBackWhatNobodyComputed() {
     Gate gate(OnePool(10));
-    const Request job = gate.Job();
+    const AdmissionRequest job = gate.Job();
     QVERIFY(gate.monitor.Admit(job).ok());
     QVERIFY(!gate.Ask());
     gate.clock.Advance(2s);
@@ -551,7 +551,7 @@ class RequestMonitorTest : public QObject {
 
   void Admit_AJobThatIsInCostsNothing() {
     Gate gate(OnePool(10));
-    const Request request = gate.Job();
+    const AdmissionRequest request = gate.Job();
     QVERIFY(gate.monitor.Admit(request).ok());
     gate.monitor.Keep(request.uid);
     for (int i = 0; i < 3; ++i) {
@@ -605,7 +605,7 @@ class RequestMonitorTest : public QObject {
     capacity.mutable_costs(1)->set_units_per_job(kNan);
     Gate gate(capacity);
     for (int i = 0; i < 3; ++i) {
-      Request request = gate.Job();
+      AdmissionRequest request = gate.Job();
       request.stages.push_back({"z", 1, {}});
       request.stages.push_back({"u", 1, {}});
       request.stages.push_back({"nobody measured it", 1, {}});

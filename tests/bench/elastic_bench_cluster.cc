@@ -96,7 +96,7 @@ class BenchCluster {
 
   [[nodiscard]] std::unique_ptr<client::Client> MakeClient(base::Duration timeout) const {
     return std::make_unique<client::Client>(
-        client::Options{.nodemanagers = nodemanagers_, .timeout = timeout});
+        client::ClientOptions{.nodemanagers = nodemanagers_, .timeout = timeout});
   }
 
  private:

@@ -175,9 +175,9 @@ absl::StatusOr<Hop> Measure(node::Outbox& outbox, const v1::Endpoint& receiver, 
   base::Clock& clock = base::SystemClock();
   message.header.uid = base::Uid::GenerateRandom();
   const base::MonotonicTime start = clock.Now();
-  ONEPIECE_ASSIGN_OR_RETURN(
-      const node::Delivered delivered,
-      outbox.Deliver(message, node::Target::Nodes({receiver}), start + base::Scaled(kHopPatience)));
+  ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
+                            outbox.Deliver(message, node::Destination::Nodes({receiver}),
+                                           start + base::Scaled(kHopPatience)));
   const std::int64_t acknowledged = Ns(clock.Now());
   ONEPIECE_ASSIGN_OR_RETURN(const Receipt receipt, peer.ReadReceipt());
   if (receipt.bytes != message.artifacts[0].data.size())

@@ -177,8 +177,8 @@ class Databases {
     message.header.ingress_time = now;
     message.header.deadline = now + kDeadline;
     message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
-    const auto delivered =
-        outbox_->Deliver(message, node::Target::DatabasesFor(uid), base::SystemClock().Now() + 10s);
+    const auto delivered = outbox_->Deliver(message, node::Destination::DatabasesFor(uid),
+                                            base::SystemClock().Now() + 10s);
     if (!delivered.ok()) return false;
     // As an instance does: until it has stored the result, that database holds the job.
     v1::UpdateJobRequest update;

@@ -103,7 +103,7 @@ class ClientTest : public QObject {
     };
     free.submit = Accept;
     manager.Serve({&full, &full_too, &free});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     QVERIFY(client.Submit({}).ok());
@@ -134,7 +134,7 @@ class ClientTest : public QObject {
       return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 900);
     };
     manager.Serve({&proxy});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.timeout = milliseconds(500);
     Client client(options);
     QElapsedTimer timer;
@@ -170,7 +170,7 @@ class ClientTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&stranger, &owner});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     const auto job = client.Get("uid");
@@ -197,7 +197,7 @@ class ClientTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&silent, &good});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.attempt_timeout = milliseconds(200);
     for (int i = 0; i < 4; ++i) {
       Client client(options);
@@ -218,7 +218,7 @@ class ClientTest : public QObject {
       FakeNodeManager gone;
       address = gone.address();
     }
-    Options options;
+    ClientOptions options;
     options.nodemanagers = {address};
     options.timeout = milliseconds(300);
     Client client(options);
@@ -252,7 +252,7 @@ class ClientTest : public QObject {
     };
     manager.Serve({&proxy});
     std::stop_source stop;
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.timeout = options.attempt_timeout = seconds(60);
     options.stop = stop.get_token();
     Client client(options);

@@ -52,7 +52,7 @@ class FailoverTest : public QObject {
     FakeNodeManager one, two;
     one.Follow(two.address());
     two.Follow(one.address());
-    Options options = To({one.address(), two.address()});
+    ClientOptions options = To({one.address(), two.address()});
     options.timeout = milliseconds(300);
     const auto cluster = Client(options).GetCluster();
     QCOMPARE(base::GetReason(cluster.status()).reason, std::string("NO_LEADER"));
@@ -60,7 +60,7 @@ class FailoverTest : public QObject {
   }
 
   void Manager_AllDown_SaysSo() {
-    Options options = To({kNobody, "127.0.0.1:2", "127.0.0.1:3"});
+    ClientOptions options = To({kNobody, "127.0.0.1:2", "127.0.0.1:3"});
     options.timeout = milliseconds(300);
     const auto start = base::SystemClock().Now();
     const auto cluster = Client(options).GetCluster();
@@ -180,7 +180,7 @@ class FailoverTest : public QObject {
   void AddSeat_LostAnswer_ErrorSaysThatItMayBeDone() {
     FakeConsensus consensus;
     consensus.answer = {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
-    Options options = To({consensus.address()});
+    ClientOptions options = To({consensus.address()});
     options.timeout = milliseconds(200);
     const auto members = Client(options).AddSeat({});
     QVERIFY(absl::IsUnavailable(members.status()));
@@ -247,7 +247,7 @@ class FailoverTest : public QObject {
   void WatchCluster_PassesAllTelemetryOn() {
     FakeNodeManager manager;
     manager.SetRevision(5);
-    Options options = To({manager.address()});
+    ClientOptions options = To({manager.address()});
     options.user_agent = "test-console/1";
     Client client(options);
     std::vector<std::uint64_t> changes, telemetry;
@@ -272,7 +272,7 @@ class FailoverTest : public QObject {
   void WatchCluster_OlderHistory_IsNotPassedOn() {
     FakeNodeManager manager;
     manager.SetRevision(3);
-    Options options = To({manager.address()});
+    ClientOptions options = To({manager.address()});
     options.timeout = milliseconds(300);
     bool told = false;
     const absl::Status status = Client(options).WatchCluster(

@@ -249,9 +249,9 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 };
 
 /// Returns options that retry quickly.
-inline Options To(const std::vector<std::string>& nodemanagers,
-                  const std::vector<std::string>& proxies = {}) {
-  Options options;
+inline ClientOptions To(const std::vector<std::string>& nodemanagers,
+                        const std::vector<std::string>& proxies = {}) {
+  ClientOptions options;
   options.nodemanagers = nodemanagers;
   options.proxies = proxies;
   options.timeout = std::chrono::seconds(10);
@@ -259,7 +259,7 @@ inline Options To(const std::vector<std::string>& nodemanagers,
   options.max_pause = std::chrono::milliseconds(50);
   return options;
 }
-inline Options To(const FakeNodeManager& manager) {
+inline ClientOptions To(const FakeNodeManager& manager) {
   return To(std::vector<std::string>{manager.address()});
 }
 

@@ -58,7 +58,7 @@ class SetsTest : public QObject {
     FakeProxy a("a"), b("b");
     a.submit = b.submit = Accept;
     manager.Serve({&a, &b});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "b";
     Client client(options);
     for (int i = 0; i < 20; ++i) QVERIFY(client.Submit({}).ok());
@@ -71,7 +71,7 @@ class SetsTest : public QObject {
     a.submit = [](const auto&, auto&) { return Full({{"headroom", "c=0.90,b=0.10,nonsense"}}); };
     b.submit = c.submit = Accept;
     manager.Serve({&a, &b, &c});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     for (int i = 0; i < 20; ++i) QVERIFY(client.Submit({}).ok());
@@ -102,7 +102,7 @@ class SetsTest : public QObject {
     manager.Serve({&a, &b, &c});
     const v1::SubmitJobRequest own = WithOwnId();
     for (int i = 0; i < 20; ++i) {
-      Options options = To(manager);
+      ClientOptions options = To(manager);
       options.workflow_set = std::array{"c", "a", "b"}[static_cast<std::size_t>(i % 3)];
       QVERIFY(Client(options).Submit(own).ok());
     }
@@ -120,7 +120,7 @@ class SetsTest : public QObject {
     a.Remember();
     b.Remember();
     manager.Serve({&a, &b});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "b";
     options.timeout = seconds(1);
     for (const auto code : {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED,
@@ -167,7 +167,7 @@ class SetsTest : public QObject {
     FakeNodeManager manager;
     FakeProxy a("a"), b("b");
     base::ManualClock clock;
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     options.clock = &clock;
     a.submit = b.submit = Accept;
@@ -196,7 +196,7 @@ class SetsTest : public QObject {
       return lost ? Gone() : answer;
     };
     manager.Serve({&a, &b});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     options.timeout = seconds(1);
     const v1::SubmitJobRequest own = WithOwnId();
@@ -220,7 +220,7 @@ class SetsTest : public QObject {
     };
     b.submit = Accept;
     manager.Serve({&a, &b});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     QVERIFY(client.Submit({}).ok());
@@ -241,7 +241,7 @@ class SetsTest : public QObject {
     b.submit = Accept;
     manager.Serve({&a, &b});
     a.Stop();
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     QVERIFY(Client(options).Submit({}).ok());
     QCOMPARE(Calls(b), std::size_t{1});
@@ -256,7 +256,7 @@ class SetsTest : public QObject {
       };
       other.submit = b.submit = Accept;
       manager.Serve({&busy, &other, &b});
-      Options options = To(manager);
+      ClientOptions options = To(manager);
       options.workflow_set = "a";
       Client client(options);
       for (int i = 0; i < 20; ++i) QVERIFY(client.Submit({}).ok());
@@ -391,7 +391,7 @@ class SetsTest : public QObject {
     manager.Serve({&owner, &stranger});
     for (const char* first : {"a", "b"}) {
       calls = 0;
-      Options options = To(manager);
+      ClientOptions options = To(manager);
       options.workflow_set = first;
       Client client(options);
       const auto job = client.Watch(
@@ -416,7 +416,7 @@ class SetsTest : public QObject {
       return grpc::Status::OK;
     };
     manager.Serve({&stranger, &owner});
-    Options options = To(manager);
+    ClientOptions options = To(manager);
     options.workflow_set = "a";
     Client client(options);
     std::string received;

@@ -157,7 +157,7 @@ class DatabaseCluster {
     message.header.ingress_time = base::SystemClock().WallNow();
     message.header.deadline = message.header.ingress_time + std::chrono::seconds(60);
     message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
-    return outbox_->Deliver(message, node::Target::DatabasesFor(message.header.uid),
+    return outbox_->Deliver(message, node::Destination::DatabasesFor(message.header.uid),
                             base::SystemClock().Now() + std::chrono::seconds(10));
   }
   /// Returns the databases in the order in which they keep the job.

@@ -328,7 +328,7 @@ class DatabaseNodeTest : public QObject {
     message.header.uid = base::Uid::GenerateRandom();
     message.header.stage = "encode";
     QVERIFY(cluster.outbox()
-                .Deliver(message, node::Target::DatabasesFor(message.header.uid),
+                .Deliver(message, node::Destination::DatabasesFor(message.header.uid),
                          base::SystemClock().Now() + 10s)
                 .ok());
     auto& misdirected = database.metrics->Counter("onepiece_results_total",

@@ -146,7 +146,7 @@ class FakePeer final : public v1::DatabaseService::Service {
 /// process reads it.
 class DeadRings final : public node::Outbox {
  public:
-  absl::StatusOr<node::Delivered> Deliver(const message::Message&, const node::Target&,
+  absl::StatusOr<node::Delivered> Deliver(const message::Message&, const node::Destination&,
                                           base::MonotonicTime) override {
     return node::Delivered{};
   }

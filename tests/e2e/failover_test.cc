@@ -140,7 +140,7 @@ class FailoverTest : public ClusterFixture {
   }
 
   void WatchCluster_OverAFailover_HasNoGapAndNoRepeat() {
-    client::Options options;
+    client::ClientOptions options;
     options.nodemanagers = State().nodemanagers;
     client::Client watcher(options), asker(options);
     base::Mutex mutex;

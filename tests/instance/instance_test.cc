@@ -242,8 +242,8 @@ struct Fixture {
     message.header.stage = "gate";
     message.header.from = from;
     message.header.deadline = base::SystemClock().WallNow() + kSoon;
-    const auto sent =
-        sender->Deliver(message, node::Target::Nodes({Self()}), base::SystemClock().Now() + kSoon);
+    const auto sent = sender->Deliver(message, node::Destination::Nodes({Self()}),
+                                      base::SystemClock().Now() + kSoon);
     if (!sent.ok()) qFatal("%s", base::Message(sent.status()).c_str());
     return message.header.uid;
   }
@@ -254,7 +254,7 @@ struct Fixture {
     absl::Status sent;
     while (sent.ok()) {
       message.header.uid = base::Uid::GenerateRandom();
-      node::Target target = node::Target::Nodes({Other()});
+      node::Destination target = node::Destination::Nodes({Other()});
       target.patience = milliseconds(50);
       sent = sender->Deliver(message, target, base::SystemClock().Now() + kSoon).status();
     }

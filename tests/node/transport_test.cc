@@ -136,7 +136,7 @@ std::string ClusterId() {
   return id;
 }
 
-const Target kDiffuse = Target::Stage("video", "diffuse", {});
+const Destination kDiffuse = Destination::Stage("video", "diffuse", {});
 
 std::string Get(const std::string& address, const std::string& path) {
   const std::size_t colon = address.rfind(':');
@@ -252,18 +252,18 @@ class TransportTest : public QObject {
   void Deliver_Nodes_KeepsTheOrder() {
     Receiver a(*fabric_, "i1"), b(*fabric_, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
-    const Target target = Target::Nodes({b.endpoint, a.endpoint});
+    const Destination destination = Destination::Nodes({b.endpoint, a.endpoint});
     for (int i = 0; i < 3; ++i)
-      QVERIFY(outbox_->Deliver(MakeMessage(10), target, In(seconds(10))).ok());
+      QVERIFY(outbox_->Deliver(MakeMessage(10), destination, In(seconds(10))).ok());
     QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{3});
   }
 
   void Deliver_Busy_GoesToTheNext() {
     Receiver a(*fabric_, "i1", 1, 4), b(*fabric_, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
-    const Target target = Target::Nodes({a.endpoint, b.endpoint});
+    const Destination destination = Destination::Nodes({a.endpoint, b.endpoint});
     for (int i = 0; i < 10; ++i)
-      QVERIFY(outbox_->Deliver(MakeMessage(10), target, In(seconds(10))).ok());
+      QVERIFY(outbox_->Deliver(MakeMessage(10), destination, In(seconds(10))).ok());
     QVERIFY(a.inbox->stats().slots_used <= 4);
     QCOMPARE(a.inbox->stats().slots_used + b.inbox->stats().slots_used, std::uint64_t{10});
     QVERIFY(outbox_->counters().busy > 0);
@@ -290,7 +290,7 @@ class TransportTest : public QObject {
     Receiver a(*fabric_, "i1", 1, 4), b(*fabric_, "i2", 1, 4);
     cluster_->Set({a.endpoint, b.endpoint});
     const auto uid = base::Uid::GenerateRandom();
-    const Target target = Target::Stage("video", "paint", uid);
+    const Destination destination = Destination::Stage("video", "paint", uid);
     const auto point = cluster_->view().routing()->MeetingPoint("video", "paint", uid);
     QVERIFY(point.has_value());
     Receiver& here = point->node_id() == "i1" ? a : b;
@@ -298,7 +298,7 @@ class TransportTest : public QObject {
     absl::StatusOr<Delivered> last;
     int taken = 0;
     do {
-      last = outbox_->Deliver(MakeMessage(10, "paint"), target, In(milliseconds(100)));
+      last = outbox_->Deliver(MakeMessage(10, "paint"), destination, In(milliseconds(100)));
       if (last.ok()) QCOMPARE(last->endpoint.node_id(), point->node_id());
     } while (last.ok() && ++taken < 10);
     // However busy it is, and however idle the other one.
@@ -306,14 +306,14 @@ class TransportTest : public QObject {
     QCOMPARE(there.inbox->stats().slots_used, std::uint64_t{0});
     // One that waits for it goes to the other as soon as the table says so.
     auto waiting = std::async(std::launch::async, [&] {
-      return outbox_->Deliver(MakeMessage(10, "paint"), target, In(seconds(20)));
+      return outbox_->Deliver(MakeMessage(10, "paint"), destination, In(seconds(20)));
     });
     cluster_->Set({there.endpoint});
     const auto moved = waiting.get();
     QVERIFY(moved.ok());
     QCOMPARE(moved->endpoint.node_id(), there.endpoint.node_id());
     QVERIFY(here.inbox->stats().slots_used > 0);
-    const Target without = Target::Stage("video", "paint", uid, there.endpoint.node_id());
+    const Destination without = Destination::Stage("video", "paint", uid, there.endpoint.node_id());
     QCOMPARE(
         base::GetReason(outbox_->Deliver(MakeMessage(10), without, In(milliseconds(20))).status())
             .reason,
@@ -491,11 +491,11 @@ class TransportTest : public QObject {
     Receiver a(world.receiving, "i1"), b(world.receiving, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
     const std::unique_ptr<Outbox> outbox = MakeOutbox(world.sending);
-    const Target target = Target::Nodes({a.endpoint, b.endpoint});
-    QVERIFY(outbox->Deliver(MakeMessage(10), target, In(seconds(20))).ok());
+    const Destination destination = Destination::Nodes({a.endpoint, b.endpoint});
+    QVERIFY(outbox->Deliver(MakeMessage(10), destination, In(seconds(20))).ok());
     a.inbox->Close();  // It cannot be asked any more.
     world.policy->Arm(kCommit, fabric::FaultKind::kDrop);
-    const auto doubtful = outbox->Deliver(MakeMessage(10), target, In(milliseconds(300)));
+    const auto doubtful = outbox->Deliver(MakeMessage(10), destination, In(milliseconds(300)));
     QVERIFY(absl::IsDeadlineExceeded(doubtful.status()));
     QCOMPARE(base::GetReason(doubtful.status()).reason, std::string("OUTCOME_UNKNOWN"));
     QCOMPARE(base::GetReason(doubtful.status()).metadata.at("node_id"), std::string("i1"));
@@ -507,12 +507,12 @@ class TransportTest : public QObject {
     Receiver a(world.receiving, "i1"), b(world.receiving, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
     const std::unique_ptr<Outbox> outbox = MakeOutbox(world.sending);
-    const Target target = Target::Nodes({a.endpoint, b.endpoint});
-    QVERIFY(outbox->Deliver(MakeMessage(10), target, In(seconds(20))).ok());
+    const Destination destination = Destination::Nodes({a.endpoint, b.endpoint});
+    QVERIFY(outbox->Deliver(MakeMessage(10), destination, In(seconds(20))).ok());
     a.inbox->Close();
     world.policy->Arm(kCommit, fabric::FaultKind::kDrop);
     auto waiting = std::async(std::launch::async, [&] {
-      return outbox->Deliver(MakeMessage(10), target, In(seconds(20)));
+      return outbox->Deliver(MakeMessage(10), destination, In(seconds(20)));
     });
     QTRY_VERIFY_WITH_TIMEOUT(outbox->counters().unknown == 1, 10000);
     QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{0});
@@ -579,8 +579,8 @@ class TransportTest : public QObject {
     QVERIFY(!killed.address().empty());
     Receiver b(*fabric_, "i2");
     cluster_->Set({killed, b.endpoint});
-    const Target target = Target::Nodes({killed, b.endpoint});
-    const auto first = outbox_->Deliver(MakeMessage(1000), target, In(seconds(20)));
+    const Destination destination = Destination::Nodes({killed, b.endpoint});
+    const auto first = outbox_->Deliver(MakeMessage(1000), destination, In(seconds(20)));
     QVERIFY2(first.ok(), base::Message(first.status()).c_str());
     QCOMPARE(first->endpoint.node_id(), std::string("peer"));
     QTRY_VERIFY_WITH_TIMEOUT(peer.canReadLine(), 20000);
@@ -588,7 +588,7 @@ class TransportTest : public QObject {
     peer.kill();
     QVERIFY(peer.waitForFinished(10000));
     auto waiting = std::async(std::launch::async, [&] {
-      return outbox_->Deliver(MakeMessage(1000), target, In(seconds(20)));
+      return outbox_->Deliver(MakeMessage(1000), destination, In(seconds(20)));
     });
     // As the NodeManager does when heartbeats stop.
     cluster_->Set({b.endpoint});

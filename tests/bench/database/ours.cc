@@ -89,7 +89,8 @@ class OurSession final : public Session {
     const message::Message message = MessageOf(shared_.UidOf(key), value);
     const base::MonotonicTime deadline = base::SystemClock().Now() + kLimit;
     if (value.bytes.size() < values::kDirectBytes) {
-      return outbox_->Deliver(message, node::Target::Nodes({shared_.database}), deadline).status();
+      return outbox_->Deliver(message, node::Destination::Nodes({shared_.database}), deadline)
+          .status();
     }
     ONEPIECE_ASSIGN_OR_RETURN(const bool stored, values_->Put(message, deadline));
     return stored ? absl::OkStatus() : absl::ResourceExhaustedError("the value was not wanted");

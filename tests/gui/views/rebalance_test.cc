@@ -201,7 +201,7 @@ class GuiRebalanceViewTest : public QObject {
     // The card that leaves is still visible where it was.
     QCOMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
     // The page shows what the RPC answers.
-    client::Options options;
+    client::ClientOptions options;
     options.nodemanagers = {page.fake.address()};
     v1::ProposePlanRequest same;
     for (const char* id : {"instance-1", "instance-5"}) same.add_moves()->set_node_id(id);
