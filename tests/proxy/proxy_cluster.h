@@ -129,6 +129,17 @@ struct Proxy {
   absl::StatusOr<Job> Submit(const v1::SubmitJobRequest& request) {
     return Call(&v1::GenerationService::Stub::SubmitJob, request);
   }
+  /// Submits a job that must be taken.
+  Job Begin(const v1::SubmitJobRequest& request) {
+    const absl::StatusOr<Job> job = Submit(request);
+    Require(job.status());
+    return *job;
+  }
+  absl::Status Delete(const std::string& name) {
+    v1::DeleteJobRequest request;
+    request.set_name(name);
+    return Call(&v1::GenerationService::Stub::DeleteJob, request).status();
+  }
   /// As a client that may have asked before.
   absl::StatusOr<Job> SubmitAgain(const v1::SubmitJobRequest& request) {
     grpc::ClientContext context;
@@ -169,48 +180,55 @@ struct Proxy {
   std::unique_ptr<v1::GenerationService::Stub> stub;
 };
 
-/// Two databases and the application "app" of one stage.
-struct Cluster : DatabaseCluster {
-  explicit Cluster(int result_ttl_s = 60) {
+/// Two databases and the application "app", which takes a prompt and has the stages that `add`
+/// gives it.
+struct AppCluster : DatabaseCluster {
+  template <typename Add>
+  explicit AppCluster(const Add& add) {
     AddDatabase("db-1");
     AddDatabase("db-2");
     ChangeTable([&](v1::RoutingTable& table) {
       v1::Workflow& workflow = *table.add_workflows();
       workflow.set_app_id("app");
-      workflow.add_stages()->set_stage("encode");
       workflow.set_default_deadline_s(60);
-      workflow.set_result_ttl_s(result_ttl_s);
-      workflow.add_inputs()->set_name("image");
-      workflow.mutable_inputs(0)->add_media_types("image/png");
       v1::ParameterSpec& prompt = *workflow.add_parameters();
       prompt.set_name("prompt");
       prompt.set_type(v1::ParameterSpec::STRING);
       prompt.set_required(true);
+      add(workflow);
     });
   }
 };
 
-/// Two databases and the application "app" whose entrances "text" and "image" meet in "paint".
-struct BranchedCluster : DatabaseCluster {
-  BranchedCluster() {
-    AddDatabase("db-1");
-    AddDatabase("db-2");
-    ChangeTable([&](v1::RoutingTable& table) {
-      v1::Workflow& workflow = *table.add_workflows();
-      workflow.set_app_id("app");
-      workflow.add_stages()->set_stage("text");
-      workflow.add_stages()->set_stage("image");
-      v1::StageSpec& paint = *workflow.add_stages();
-      paint.set_stage("paint");
-      paint.add_after("text");
-      paint.add_after("image");
-      workflow.set_default_deadline_s(60);
-      v1::ParameterSpec& prompt = *workflow.add_parameters();
-      prompt.set_name("prompt");
-      prompt.set_type(v1::ParameterSpec::STRING);
-      prompt.set_required(true);
-    });
-  }
+/// The application has one stage, and takes an image.
+struct Cluster : AppCluster {
+  explicit Cluster(int result_ttl_s = 60)
+      : AppCluster([&](v1::Workflow& workflow) {
+          workflow.add_stages()->set_stage("encode");
+          workflow.set_result_ttl_s(result_ttl_s);
+          workflow.add_inputs()->set_name("image");
+          workflow.mutable_inputs(0)->add_media_types("image/png");
+        }) {}
+};
+
+/// The application's entrances "text" and "image" meet in "paint".
+struct BranchedCluster : AppCluster {
+  BranchedCluster()
+      : AppCluster([](v1::Workflow& workflow) {
+          workflow.add_stages()->set_stage("text");
+          workflow.add_stages()->set_stage("image");
+          v1::StageSpec& paint = *workflow.add_stages();
+          paint.set_stage("paint");
+          paint.add_after("text");
+          paint.add_after("image");
+        }) {}
+};
+
+/// A BranchedCluster with an instance of each entrance and one proxy.
+struct ServedBranches : BranchedCluster {
+  FakeInstance text{*this, "app", "text", "inst-text"};
+  FakeInstance image{*this, "app", "image", "inst-image"};
+  Proxy proxy{*this, "proxy-1"};
 };
 
 /// A Cluster with one instance and one proxy.
@@ -232,6 +250,15 @@ inline v1::SubmitJobRequest Request(const std::string& prompt = "a red ball") {
   request.set_app_id("app");
   (*request.mutable_parameters()->mutable_fields())["prompt"].set_string_value(prompt);
   return request;
+}
+
+/// Gives the request an image of so many bytes.
+inline v1::JobInput& AddImage(v1::SubmitJobRequest& request, std::size_t bytes) {
+  v1::JobInput& image = *request.add_inputs();
+  image.set_name("image");
+  image.set_media_type("image/png");
+  image.set_data(std::string(bytes, 'x'));
+  return image;
 }
 
 inline v1::SubmitJobRequest RequestWithId(const std::string& prompt = "a red ball") {

@@ -10,29 +10,28 @@ class ProxyServiceTest : public QObject {
  private Q_SLOTS:
   void Job_GoesFromSubmissionToAcknowledgedResult() {
     TwoProxies cluster;
-    const auto job = cluster.first.Submit(Request());
-    QVERIFY2(job.ok(), job.status().ToString().c_str());
-    QCOMPARE(job->state(), Job::QUEUED);
-    QCOMPARE(job->name(), "jobs/" + job->uid());
+    const Job job = cluster.first.Begin(Request());
+    QCOMPARE(job.state(), Job::QUEUED);
+    QCOMPARE(job.name(), "jobs/" + job.uid());
     const auto received = cluster.instance.Receive();
     QVERIFY(received.ok());
-    QCOMPARE(received->message.header.uid.ToString(), job->uid());
+    QCOMPARE(received->message.header.uid.ToString(), job.uid());
     QCOMPARE(std::get<std::string>(received->message.parameters.at("prompt")),
              std::string("a red ball"));
-    QVERIFY(cluster.records().Update(cluster.instance.Progress(job->uid(), 3)).ok());
-    const auto running = cluster.second.Get(job->name());
+    QVERIFY(cluster.records().Update(cluster.instance.Progress(job.uid(), 3)).ok());
+    const auto running = cluster.second.Get(job.name());
     QCOMPARE(running->state(), Job::RUNNING);
     QCOMPARE(running->step(), 3);
-    QCOMPARE(Reason(cluster.second.Fetch(job->name()).status()), std::string("JOB_NOT_DONE"));
-    QVERIFY(cluster.SendResult(job->uid(), "video").ok());
-    QVERIFY(Eventually([&] { return cluster.second.Get(job->name())->state() == Job::SUCCEEDED; }));
-    QCOMPARE(*cluster.second.Fetch(job->name()), std::string("video"));
+    QCOMPARE(Reason(cluster.second.Fetch(job.name()).status()), std::string("JOB_NOT_DONE"));
+    QVERIFY(cluster.SendResult(job.uid(), "video").ok());
+    QVERIFY(Eventually([&] { return cluster.second.Get(job.name())->state() == Job::SUCCEEDED; }));
+    QCOMPARE(*cluster.second.Fetch(job.name()), std::string("video"));
     v1::AcknowledgeResultRequest acknowledge;
-    acknowledge.set_name(job->name());
+    acknowledge.set_name(job.name());
     const auto done =
         cluster.first.Call(&v1::GenerationService::Stub::AcknowledgeResult, acknowledge);
     QVERIFY(done.ok() && done->result().fetched());
-    QCOMPARE(Reason(cluster.second.Fetch(job->name()).status()), std::string("RESULT_FETCHED"));
+    QCOMPARE(Reason(cluster.second.Fetch(job.name()).status()), std::string("RESULT_FETCHED"));
     QCOMPARE(cluster.first.service.jobs_in_flight(), 0);
   }
 
@@ -66,46 +65,37 @@ class ProxyServiceTest : public QObject {
   }
 
   void Submit_StartsAJobWhoseFirstProxyDiedBeforeItWasSent() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy first(cluster, "proxy-1");
-    Proxy second(cluster, "proxy-2");
+    ServedCluster cluster;
     const v1::SubmitJobRequest request = RequestWithId();
-    const auto job = first.Submit(request);
-    QVERIFY(job.ok() && instance.Receive().ok());
+    const Job job = cluster.proxy.Begin(request);
+    QVERIFY(cluster.instance.Receive().ok());
     // The same record without a holder is what a proxy leaves that dies between its two steps.
-    v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job->uid()));
-    Cluster fresh;
-    FakeInstance other(fresh);
-    Proxy third(fresh, "proxy-3");
+    v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job.uid()));
+    ServedCluster fresh;
     orphan.clear_holders();
     QVERIFY(fresh.records().Create(orphan).ok());
-    const auto again = third.Submit(request);
+    const auto again = fresh.proxy.Submit(request);
     QVERIFY2(again.ok(), again.status().ToString().c_str());
-    QCOMPARE(again->uid(), job->uid());
-    QVERIFY(other.Receive().ok());
+    QCOMPARE(again->uid(), job.uid());
+    QVERIFY(fresh.instance.Receive().ok());
   }
 
   void Submit_SendsTheJobToEveryEntrance() {
-    BranchedCluster cluster;
-    FakeInstance text(cluster, "app", "text", "inst-text");
-    FakeInstance image(cluster, "app", "image", "inst-image");
-    Proxy proxy(cluster, "proxy-1");
-    const auto job = proxy.Submit(RequestWithId());
-    QVERIFY2(job.ok(), job.status().ToString().c_str());
-    QCOMPARE(job->state(), Job::QUEUED);
-    const auto to_text = text.Receive();
-    const auto to_image = image.Receive();
+    ServedBranches cluster;
+    const Job job = cluster.proxy.Begin(RequestWithId());
+    QCOMPARE(job.state(), Job::QUEUED);
+    const auto to_text = cluster.text.Receive();
+    const auto to_image = cluster.image.Receive();
     QVERIFY(to_text.ok() && to_image.ok());
     QCOMPARE(to_text->message.header.stage, std::string("text"));
     QCOMPARE(to_image->message.header.stage, std::string("image"));
     for (const auto& received : {*to_text, *to_image}) {
-      QCOMPARE(received.message.header.uid.ToString(), job->uid());
+      QCOMPARE(received.message.header.uid.ToString(), job.uid());
       QVERIFY(received.message.header.from.empty());
       QCOMPARE(std::get<std::string>(received.message.parameters.at("prompt")),
                std::string("a red ball"));
     }
-    const auto record = cluster.records().Get(*base::Uid::Parse(job->uid()));
+    const auto record = cluster.records().Get(*base::Uid::Parse(job.uid()));
     QCOMPARE(record->holders_size(), 2);
     QCOMPARE(job::LiveHolders(*record).size(), std::size_t{2});
   }
@@ -143,36 +133,30 @@ class ProxyServiceTest : public QObject {
 
   // The job that began must not go on for nothing, nor be started twice.
   void Submit_WhenOneEntranceTakesNothing_FailsTheJobAndCallsTheOtherBack() {
-    BranchedCluster cluster;
-    FakeInstance text(cluster, "app", "text", "inst-text");
-    FakeInstance image(cluster, "app", "image", "inst-image");
-    Proxy proxy(cluster, "proxy-1");
-    image.Close();
+    ServedBranches cluster;
+    cluster.image.Close();
     const v1::SubmitJobRequest request = RequestWithId();
-    const auto refused = proxy.Submit(request);
+    const auto refused = cluster.proxy.Submit(request);
     QCOMPARE(refused.status().code(), absl::StatusCode::kUnavailable);
-    const auto received = text.Receive();
+    const auto received = cluster.text.Receive();
     QVERIFY(received.ok());
     const std::string uid = received->message.header.uid.ToString();
-    QVERIFY(text.WasCancelled(uid));
-    const auto again = proxy.Submit(request);
+    QVERIFY(cluster.text.WasCancelled(uid));
+    const auto again = cluster.proxy.Submit(request);
     QVERIFY2(again.ok(), again.status().ToString().c_str());
     QCOMPARE(again->state(), Job::FAILED);
     QCOMPARE(again->error().reason(), std::string("NOT_STARTED"));
     QVERIFY(again->error().message().find("stage image") != std::string::npos);
-    QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QCOMPARE(cluster.text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
   }
 
   void Submit_AgainSendsOnlyToTheEntranceThatHasNothing() {
-    BranchedCluster cluster;
-    FakeInstance text(cluster, "app", "text", "inst-text");
-    FakeInstance image(cluster, "app", "image", "inst-image");
-    Proxy first(cluster, "proxy-1");
+    ServedBranches cluster;
     const v1::SubmitJobRequest request = RequestWithId();
-    const auto job = first.Submit(request);
-    QVERIFY(job.ok() && text.Receive().ok() && image.Receive().ok());
+    const Job job = cluster.proxy.Begin(request);
+    QVERIFY(cluster.text.Receive().ok() && cluster.image.Receive().ok());
     // What a proxy leaves that dies after the first of its two messages; "text" is computing.
-    v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job->uid()));
+    v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job.uid()));
     orphan.clear_holders();
     v1::WorkHolder holder;
     holder.set_node_id("inst-text");
@@ -180,22 +164,19 @@ class ProxyServiceTest : public QObject {
     holder.set_stage("text");
     holder.set_successors(1);
     *orphan.add_holders() = holder;
-    BranchedCluster fresh;
-    FakeInstance other_text(fresh, "app", "text", "inst-text");
-    FakeInstance other_image(fresh, "app", "image", "inst-image");
-    Proxy second(fresh, "proxy-2");
+    ServedBranches fresh;
     QVERIFY(fresh.records().Create(orphan).ok());
     v1::UpdateJobRequest progress;
-    progress.set_uid(job->uid());
+    progress.set_uid(job.uid());
     *progress.mutable_progress()->mutable_holder() = holder;
     QVERIFY(fresh.records().Update(progress).ok());
     // Another set must not begin it.
-    QVERIFY(second.Get(std::string(rpc::kRequestName) + request.request_id()).ok());
-    const auto again = second.Submit(request);
+    QVERIFY(fresh.proxy.Get(std::string(rpc::kRequestName) + request.request_id()).ok());
+    const auto again = fresh.proxy.Submit(request);
     QVERIFY2(again.ok(), again.status().ToString().c_str());
-    QVERIFY(other_image.Receive().ok());
-    QCOMPARE(other_text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
-    QCOMPARE(fresh.records().Get(*base::Uid::Parse(job->uid()))->holders_size(), 2);
+    QVERIFY(fresh.image.Receive().ok());
+    QCOMPARE(fresh.text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QCOMPARE(fresh.records().Get(*base::Uid::Parse(job.uid()))->holders_size(), 2);
   }
 
   void Submit_RefusesBadInput_data() {
@@ -247,19 +228,15 @@ class ProxyServiceTest : public QObject {
   void Inputs_ReachTheEntranceAndTheRecordKeepsTheirDigest() {
     ServedCluster cluster;
     v1::SubmitJobRequest request = RequestWithId();
-    v1::JobInput& image = *request.add_inputs();
-    image.set_name("image");
-    image.set_media_type("image/png");
-    image.set_data(std::string(100'000, 'x'));
-    const auto job = cluster.proxy.Submit(request);
-    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    v1::JobInput& image = AddImage(request, 100'000);
+    const Job job = cluster.proxy.Begin(request);
     const auto received = cluster.instance.Receive();
     QVERIFY(received.ok());
     const auto* artifact = message::FindArtifact(received->message.artifacts, "image");
     QVERIFY(artifact != nullptr);
     QCOMPARE(artifact->media_type, std::string("image/png"));
     QVERIFY(artifact->data.text() == image.data());
-    const auto later = cluster.proxy.Get(job->name());
+    const auto later = cluster.proxy.Get(job.name());
     QVERIFY(later.ok());
     QCOMPARE(later->inputs_size(), 1);
     QCOMPARE(later->inputs(0).size_bytes(), 100'000);
@@ -283,18 +260,13 @@ class ProxyServiceTest : public QObject {
   }
 
   void Inputs_TooLargeForTheRingAreAClearErrorAndLeaveNoJob() {
-    Cluster cluster;
-    FakeInstance instance(cluster);  // Its ring has 1 MiB and takes half of that.
-    Proxy proxy(cluster, "proxy-1");
+    ServedCluster cluster;  // The instance's ring has 1 MiB and takes half of that.
     v1::SubmitJobRequest request = RequestWithId();
-    v1::JobInput& image = *request.add_inputs();
-    image.set_name("image");
-    image.set_media_type("image/png");
-    image.set_data(std::string(1 << 20, 'x'));
-    const auto job = proxy.Submit(request);
+    AddImage(request, 1 << 20);
+    const auto job = cluster.proxy.Submit(request);
     QCOMPARE(job.status().code(), absl::StatusCode::kInvalidArgument);
     QCOMPARE(Reason(job.status()), std::string("MESSAGE_TOO_LARGE"));
-    QCOMPARE(proxy.service.jobs_in_flight(), 0);
+    QCOMPARE(cluster.proxy.service.jobs_in_flight(), 0);
     QCOMPARE(cluster.records().List({})->jobs_size(), 0);
   }
 
@@ -345,26 +317,21 @@ class ProxyServiceTest : public QObject {
 
   /// An id that can be guessed must not give a job's uid away.
   void Get_ByRequestId_SaysOnlyWhetherItIsKnown() {
-    Cluster cluster;
-    FakeInstance instance(cluster);
-    Proxy first(cluster, "proxy-1"), second(cluster, "proxy-2");
+    TwoProxies cluster;
     const v1::SubmitJobRequest request = RequestWithId();
     const std::string name = std::string(rpc::kRequestName) + request.request_id();
-    QCOMPARE(Reason(second.Get(name).status()), std::string("JOB_UNKNOWN"));
-    const auto job = first.Submit(request);
-    QVERIFY(job.ok());
-    const auto known = second.Get(name);
+    QCOMPARE(Reason(cluster.second.Get(name).status()), std::string("JOB_UNKNOWN"));
+    const Job job = cluster.first.Begin(request);
+    const auto known = cluster.second.Get(name);
     QVERIFY2(known.ok(), known.status().ToString().c_str());
     Job expected;
     expected.set_request_id(request.request_id());
-    expected.set_workflow_set(job->workflow_set());
+    expected.set_workflow_set(job.workflow_set());
     QCOMPARE(known->SerializeAsString(), expected.SerializeAsString());
-    // A deleted one is known: elsewhere it would be made again.
-    v1::DeleteJobRequest forget;
-    forget.set_name(job->name());
-    QVERIFY(first.Call(&v1::GenerationService::Stub::DeleteJob, forget).ok());
-    QVERIFY(second.Get(name).ok());
-    QCOMPARE(Reason(second.Get("requests/mine").status()), std::string("BAD_NAME"));
+    // A deleted job is known. If it were not, another set would make it again.
+    QVERIFY(cluster.first.Delete(job.name()).ok());
+    QVERIFY(cluster.second.Get(name).ok());
+    QCOMPARE(Reason(cluster.second.Get("requests/mine").status()), std::string("BAD_NAME"));
   }
 
   void Submit_WithoutInstanceIsUnavailable() {
@@ -379,30 +346,28 @@ class ProxyServiceTest : public QObject {
 
   void Cancel_TellsTheInstances() {
     ServedCluster cluster;
-    const auto job = cluster.proxy.Submit(Request());
-    QVERIFY(job.ok());
+    const Job job = cluster.proxy.Begin(Request());
     v1::CancelJobRequest request;
-    request.set_name(job->name());
+    request.set_name(job.name());
     const auto cancelled = cluster.proxy.Call(&v1::GenerationService::Stub::CancelJob, request);
     QVERIFY(cancelled.ok());
     QCOMPARE(cancelled->state(), Job::CANCELLED);
-    QVERIFY(cluster.instance.WasCancelled(job->uid()));
-    QVERIFY(cluster.SendResult(job->uid(), "late").ok());
-    QCOMPARE(Reason(cluster.proxy.Fetch(job->name()).status()), std::string("JOB_CANCELLED"));
+    QVERIFY(cluster.instance.WasCancelled(job.uid()));
+    QVERIFY(cluster.SendResult(job.uid(), "late").ok());
+    QCOMPARE(Reason(cluster.proxy.Fetch(job.name()).status()), std::string("JOB_CANCELLED"));
   }
 
   void Watch_EndsWithTheJob() {
     ServedCluster cluster;
-    const auto job = cluster.proxy.Submit(Request());
-    QVERIFY(job.ok());
+    const Job job = cluster.proxy.Begin(Request());
     grpc::ClientContext context;
     rpc::SetTimeout(context, 15s);
     v1::WatchJobRequest request;
-    request.set_name(job->name());
+    request.set_name(job.name());
     const auto stream = cluster.proxy.stub->WatchJob(&context, request);
     Job seen;
     QVERIFY(stream->Read(&seen));
-    QVERIFY(cluster.SendResult(job->uid(), "video").ok());
+    QVERIFY(cluster.SendResult(job.uid(), "video").ok());
     while (stream->Read(&seen)) {
     }
     const grpc::Status status = stream->Finish();
@@ -412,17 +377,16 @@ class ProxyServiceTest : public QObject {
 
   void Everything_WorksWithOneDatabaseDead() {
     ServedCluster cluster;
-    const auto job = cluster.proxy.Submit(Request());
-    QVERIFY(job.ok());
-    const auto sent = cluster.SendResult(job->uid(), "video");
+    const Job job = cluster.proxy.Begin(Request());
+    const auto sent = cluster.SendResult(job.uid(), "video");
     QVERIFY(sent.ok());
     const std::string first = sent->endpoint.node_id();
     const std::string second = first == "db-1" ? "db-2" : "db-1";
     QVERIFY(Eventually(
-        [&] { return cluster.at(second).node->store().FindArtifact(job->uid(), "").ok(); }));
+        [&] { return cluster.at(second).node->store().FindArtifact(job.uid(), "").ok(); }));
     cluster.Kill(first);
-    QCOMPARE(cluster.proxy.Get(job->name())->state(), Job::SUCCEEDED);
-    QCOMPARE(*cluster.proxy.Fetch(job->name()), std::string("video"));
+    QCOMPARE(cluster.proxy.Get(job.name())->state(), Job::SUCCEEDED);
+    QCOMPARE(*cluster.proxy.Fetch(job.name()), std::string("video"));
     cluster.Forget(first);
     const auto next = cluster.proxy.Submit(Request());
     QVERIFY2(next.ok(), next.status().ToString().c_str());
@@ -433,22 +397,18 @@ class ProxyServiceTest : public QObject {
 
   void Result_ExpiresUnfetched() {
     ServedCluster cluster(1);
-    const auto job = cluster.proxy.Submit(Request());
-    QVERIFY(job.ok());
-    QVERIFY(cluster.SendResult(job->uid(), "video").ok());
-    QVERIFY(Eventually([&] { return cluster.proxy.Get(job->name())->state() == Job::EXPIRED; }));
-    QCOMPARE(Reason(cluster.proxy.Fetch(job->name()).status()), std::string("RESULT_EXPIRED"));
+    const Job job = cluster.proxy.Begin(Request());
+    QVERIFY(cluster.SendResult(job.uid(), "video").ok());
+    QVERIFY(Eventually([&] { return cluster.proxy.Get(job.name())->state() == Job::EXPIRED; }));
+    QCOMPARE(Reason(cluster.proxy.Fetch(job.name()).status()), std::string("RESULT_EXPIRED"));
   }
 
   void Delete_CancelsAndForgets() {
     ServedCluster cluster;
-    const auto job = cluster.proxy.Submit(Request());
-    QVERIFY(job.ok());
-    v1::DeleteJobRequest request;
-    request.set_name(job->name());
-    QVERIFY(cluster.proxy.Call(&v1::GenerationService::Stub::DeleteJob, request).ok());
-    QVERIFY(cluster.instance.WasCancelled(job->uid()));
-    const auto gone = cluster.proxy.Get(job->name());
+    const Job job = cluster.proxy.Begin(Request());
+    QVERIFY(cluster.proxy.Delete(job.name()).ok());
+    QVERIFY(cluster.instance.WasCancelled(job.uid()));
+    const auto gone = cluster.proxy.Get(job.name());
     QCOMPARE(gone.status().code(), absl::StatusCode::kNotFound);
     QCOMPARE(Reason(gone.status()), std::string("JOB_UNKNOWN"));
     QCOMPARE(cluster.proxy.service.jobs_in_flight(), 0);
@@ -468,10 +428,9 @@ class ProxyServiceTest : public QObject {
 
   void GetJobTrace_JoinsSpansAndNamesWhoIsAway() {
     ServedCluster cluster;
-    const auto job = cluster.proxy.Submit(Request());
-    QVERIFY(job.ok());
+    const Job job = cluster.proxy.Begin(Request());
     v1::GetJobTraceRequest request;
-    request.set_name(job->name());
+    request.set_name(job.name());
     const auto trace = cluster.proxy.Call(&v1::GenerationService::Stub::GetJobTrace, request);
     QVERIFY(trace.ok());
     bool admitted = false;
